@@ -1,0 +1,1 @@
+"""OSCAR: compressed gradient AllReduce with adaptive stepwise coding and compression-aware splitting."""

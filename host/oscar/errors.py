@@ -1,0 +1,34 @@
+"""The run-time faults OSCAR raises; bad arguments raise ValueError or TypeError instead."""
+
+from __future__ import annotations
+
+
+class OscarError(Exception):
+    """Base of every run-time fault; its text says what was expected, what came and what to do."""
+
+
+class FrameError(OscarError):
+    """A frame is damaged, foreign, out of order, or its tables drifted from the receiver's."""
+
+
+class GradientError(OscarError, ValueError):
+    """A gradient cannot be reduced: NaN or Inf, wrong dtype, or shapes that differ between nodes."""
+
+
+class ConfigError(OscarError, ValueError):
+    """A configuration or trace file is not valid; names the key and the nearest valid one."""
+
+
+class PeerError(OscarError):
+    """A peer died, stalled past the deadline or sent a bad frame; gradients were left untouched.
+
+    Attributes: ``rank`` (who noticed), ``peer``, ``step`` (of the whole AllReduce) and ``chunk``.
+    """
+
+    def __init__(self, message: str, *, rank: int, peer: int, step: int, chunk: int) -> None:
+        super().__init__(message)
+        self.rank, self.peer, self.step, self.chunk = rank, peer, step, chunk
+
+
+class MissingExtraError(OscarError, ImportError):
+    """An optional package is needed; the text names the extra to install."""

@@ -1,0 +1,92 @@
+"""The frame every codec sends: a 24-byte header, then the payload (docs/protocol.md, "Frame").
+
+Little-endian, byte offsets::
+
+    0 u8  0xA0 | version     8 u16 sequence on this (link, step)
+    1 u8  codec             10 u16 state checksum (adaptive codecs; 0 otherwise)
+    2 u16 step              12 u32 count of values
+    4 u16 chunk             16 u32 payload length in bytes
+    6 u8  sub-frame         20 u32 CRC-32 (IEEE) of bytes 0..19 and the payload
+    7 u8  width in bits of a raw value
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from oscar.errors import FrameError
+
+VERSION = 1
+MAGIC = 0xA0 | VERSION
+HEADER_BYTES = 24
+MAX_COUNT = 1 << 28  # values in one frame; bounds every allocation made for one
+
+_HEAD = struct.Struct("<BBHHBBHHII")
+_CRC = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class Header:
+    """The fields of a frame header, without magic, payload length and CRC, which packing fills in."""
+
+    codec: int
+    step: int
+    count: int
+    chunk: int = 0
+    sub: int = 0
+    width: int = 16
+    sequence: int = 0
+    checksum: int = 0
+
+
+def pack_frame(header: Header, payload: bytes | bytearray | memoryview) -> bytes:
+    """Return header and payload as one frame; raises ValueError if a field does not fit."""
+    if not 0 <= header.count <= MAX_COUNT:
+        raise ValueError(f"a frame carries 0 to {MAX_COUNT} values, got {header.count}; split the chunk")
+    try:
+        head = _HEAD.pack(
+            MAGIC,
+            header.codec,
+            header.step,
+            header.chunk,
+            header.sub,
+            header.width,
+            header.sequence & 0xFFFF,
+            header.checksum,
+            header.count,
+            len(payload),
+        )
+    except struct.error as error:
+        raise ValueError(f"a field of {header} does not fit its place in the frame: {error}") from None
+    crc = zlib.crc32(payload, zlib.crc32(head))
+    return b"".join((head, _CRC.pack(crc), payload))
+
+
+def unpack_frame(frame: bytes | bytearray | memoryview) -> tuple[Header, memoryview]:
+    """Check a frame whole (length, magic, version, CRC) and return its header and payload.
+
+    Raises FrameError on anything that `pack_frame` did not write.
+    """
+    try:
+        view = memoryview(frame).cast("B")
+    except TypeError:
+        raise FrameError(f"a frame is contiguous bytes, got {type(frame).__name__}") from None
+    if len(view) < HEADER_BYTES:
+        raise FrameError(f"a frame has at least {HEADER_BYTES} bytes, got {len(view)}: truncated on the way")
+    magic, codec, step, chunk, sub, width, sequence, checksum, count, length = _HEAD.unpack_from(view)
+    if magic & 0xF0 != MAGIC & 0xF0:
+        raise FrameError(f"frame starts with 0x{magic:02x}, expected 0x{MAGIC:02x}: not an OSCAR frame")
+    if magic != MAGIC:
+        raise FrameError(f"frame version {magic & 15}, this side speaks {VERSION}: run one release everywhere")
+    if length != len(view) - HEADER_BYTES:
+        raise FrameError(f"header announces {length} payload bytes, frame has {len(view) - HEADER_BYTES}")
+    payload = view[HEADER_BYTES:]
+    (crc,) = _CRC.unpack_from(view, HEADER_BYTES - 4)
+    actual = zlib.crc32(payload, zlib.crc32(view[: HEADER_BYTES - 4]))
+    if crc != actual:
+        raise FrameError(f"CRC-32 of the frame is 0x{actual:08x}, header says 0x{crc:08x}: damaged on the way")
+    if count > MAX_COUNT:
+        raise FrameError(f"header announces {count} values, a frame carries at most {MAX_COUNT}")
+    return Header(codec, step, count, chunk, sub, width, sequence, checksum), payload

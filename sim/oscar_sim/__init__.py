@@ -1,0 +1,1 @@
+"""Test benches and RTL-backed NICs for the blocks of oscar_hdl."""
