@@ -1,0 +1,122 @@
+"""The workload seam: per-node gradients out, their mean back in, one training step at a time."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from oscar.errors import GradientError
+
+Array = npt.NDArray[Any]
+
+# Separate random streams. A node's batches depend on (seed, node) alone, so node 3 of 8 draws what node 3 of
+# 64 draws. No tag is zero, because SeedSequence pads with zeros: (seed, 0) would be (seed,).
+_BATCHES, _WEIGHTS, _HELD_OUT = 1, 2, 3
+
+
+class Workload(Protocol):
+    """A data-parallel training job whose AllReduce is someone else's.
+
+    One iteration is `gradients()`, then `apply(mean)`. The weights are replicated, so they are kept once.
+    """
+
+    name: str
+    nodes: int
+    tensor_names: tuple[str, ...]
+    tensor_shapes: tuple[tuple[int, ...], ...]
+    loss: float
+    """Mean training loss (nats) over the nodes at the last `gradients()`; NaN before the first."""
+
+    def gradients(self) -> list[list[Array]]:
+        """Return `[node][tensor]`, from the current weights and every node's next batch.
+
+        The arrays are float32, C-contiguous and fresh: the caller may write into them.
+        """
+
+    def apply(self, mean: Sequence[Array]) -> None:
+        """Take one optimiser step with the mean gradient `[tensor]`; raises GradientError on wrong shapes."""
+
+    def evaluate(self) -> dict[str, float]:
+        """Return "accuracy" (0..1) and "loss" (nats) on held-out data; empty where there is none."""
+
+
+def batch_generator(seed: int, node: int) -> np.random.Generator:
+    """Return the stream that draws the batches of `node`."""
+    return np.random.default_rng((seed, _BATCHES, node))
+
+
+def weight_generator(seed: int) -> np.random.Generator:
+    """Return the stream that draws the initial weights, the same on all nodes."""
+    return np.random.default_rng((seed, _WEIGHTS))
+
+
+def held_out_generator() -> np.random.Generator:
+    """Return the stream that draws held-out samples: the same for every seed, so that runs compare."""
+    return np.random.default_rng((0, _HELD_OUT))
+
+
+def exact_mean(gradients: Sequence[Sequence[Array]]) -> list[Array]:
+    """Return the mean over nodes of `[node][tensor]` as float32 `[tensor]`, summed in float64."""
+    means = []
+    for tensors in zip(*gradients, strict=True):
+        total = np.zeros(tensors[0].shape, np.float64)
+        for tensor in tensors:
+            total += tensor
+        total /= len(tensors)
+        means.append(total.astype(np.float32))
+    return means
+
+
+def check_mean(mean: Sequence[Array], names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> None:
+    """Raise GradientError unless `mean` has one array of the right shape per tensor."""
+    if len(mean) != len(names):
+        raise GradientError(
+            f"expected {len(names)} tensors, got {len(mean)}; pass one array per name in tensor_names"
+        )
+    for name, shape, tensor in zip(names, shapes, mean, strict=True):
+        if tuple(tensor.shape) != tuple(shape):
+            raise GradientError(
+                f"mean gradient of {name}: expected shape {tuple(shape)}, got {tuple(tensor.shape)}; "
+                "keep the order of tensor_names"
+            )
+
+
+class DataParallel(ABC):
+    """What the workloads that train share: one random stream per node, and the loop over the nodes."""
+
+    name: str
+
+    def __init__(self, *, nodes: int, seed: int, named_shapes: Sequence[tuple[str, tuple[int, ...]]]) -> None:
+        self.nodes, self.seed = nodes, seed
+        self.tensor_names = tuple(name for name, _ in named_shapes)
+        self.tensor_shapes = tuple(tuple(shape) for _, shape in named_shapes)
+        self.loss = math.nan
+        self._generators = [batch_generator(seed, node) for node in range(nodes)]
+
+    @abstractmethod
+    def _node_gradients(self, rng: np.random.Generator) -> tuple[list[Array], float]:
+        """Return the gradients `[tensor]` and the loss of the next batch that `rng` draws."""
+
+    @abstractmethod
+    def _step(self, mean: Sequence[Array]) -> None:
+        """Move the weights; the shapes of `mean` are right."""
+
+    @abstractmethod
+    def evaluate(self) -> dict[str, float]:
+        """See Workload.evaluate."""
+
+    def gradients(self) -> list[list[Array]]:
+        """See Workload.gradients."""
+        results = [self._node_gradients(rng) for rng in self._generators]
+        self.loss = math.fsum(loss for _, loss in results) / self.nodes
+        return [tensors for tensors, _ in results]
+
+    def apply(self, mean: Sequence[Array]) -> None:
+        """See Workload.apply."""
+        check_mean(mean, self.tensor_names, self.tensor_shapes)
+        self._step(mean)

@@ -1,0 +1,106 @@
+"""The default workload: a word-level language model on real text, in NumPy alone.
+
+An embedding of the last few words, one hidden tanh layer, a softmax over the most frequent words
+(Bengio et al., 2003). It trains in seconds and has what makes gradients interesting to a coder: sparse
+embedding rows beside dense layers, and statistics that drift as it learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oscar.workloads.base import held_out_generator, weight_generator
+from oscar.workloads.numpy_training import Adam, NumpyWorkload, glorot, softmax_cross_entropy
+from oscar.workloads.options import NumpyLmOptions
+from oscar.workloads.text import fold_targets, windows, word_ids
+
+Array = npt.NDArray[Any]
+
+_HELD_OUT_WINDOWS = 2000
+
+
+def initial_weights(options: NumpyLmOptions, rng: np.random.Generator) -> dict[str, Array]:
+    """Return the float32 weights by name; dense layers are [inputs, outputs]."""
+    joined = options.context * options.dimension
+    return {
+        "embedding": 0.1 * rng.standard_normal((options.vocabulary, options.dimension), dtype=np.float32),
+        "hidden.weight": glorot((joined, options.hidden), rng),
+        "hidden.bias": np.zeros(options.hidden, np.float32),
+        "output.weight": glorot((options.hidden, options.outputs), rng),
+        "output.bias": np.zeros(options.outputs, np.float32),
+    }
+
+
+def _forward(weights: Sequence[Array], contexts: Array) -> tuple[Array, Array, Array]:
+    """Return the joined embeddings, the hidden layer and the logits, each [batch, width]."""
+    embedding, hidden_weight, hidden_bias, output_weight, output_bias = weights
+    joined = embedding[contexts].reshape(len(contexts), -1)
+    hidden = np.tanh(joined @ hidden_weight + hidden_bias)
+    return joined, hidden, hidden @ output_weight + output_bias
+
+
+def loss_and_gradients(
+    weights: Sequence[Array], contexts: Array, targets: Array
+) -> tuple[float, list[Array]]:
+    """Return the mean loss (nats) and its gradient by every weight, in the weights' dtype.
+
+    `contexts`: word numbers [batch, context]; `targets`: word numbers [batch].
+    """
+    embedding, hidden_weight, _, output_weight, _ = weights
+    joined, hidden, logits = _forward(weights, contexts)
+    loss, by_logits = softmax_cross_entropy(logits, targets)
+    by_sum = (by_logits @ output_weight.T) * (1 - hidden * hidden)
+    by_joined = by_sum @ hidden_weight.T
+    gradients = [
+        _scatter_rows(by_joined.reshape(contexts.size, -1), contexts.ravel(), rows=len(embedding)),
+        joined.T @ by_sum,
+        by_sum.sum(axis=0),
+        hidden.T @ by_logits,
+        by_logits.sum(axis=0),
+    ]
+    return loss, gradients
+
+
+def _scatter_rows(values: Array, indices: Array, *, rows: int) -> Array:
+    """Return [rows, width] with every row of `values` added to the row its index names.
+
+    Sorted segments, not np.add.at: the same sums, several times faster.
+    """
+    order = np.argsort(indices, kind="stable")
+    touched, starts = np.unique(indices[order], return_index=True)
+    total = np.zeros((rows, values.shape[1]), values.dtype)
+    total[touched] = np.add.reduceat(values[order], starts, axis=0)
+    return total
+
+
+class NumpyLm(NumpyWorkload):
+    """The workload `numpy-lm`; see NumpyLmOptions."""
+
+    name = "numpy-lm"
+
+    def __init__(self, *, nodes: int, seed: int, options: NumpyLmOptions) -> None:
+        weights = initial_weights(options, weight_generator(seed))
+        optimiser = Adam(list(weights.values()), rate=options.learning_rate)
+        super().__init__(weights, optimiser, nodes=nodes, seed=seed)
+        self.options = options
+        self._training, self._held_out = word_ids(options.vocabulary, options.text_bytes)
+
+    def _draw(self, ids: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        drawn = windows(ids, count=count, length=self.options.context + 1, rng=rng)
+        return drawn[:, :-1], fold_targets(drawn[:, -1], self.options.outputs)
+
+    def _node_gradients(self, rng: np.random.Generator) -> tuple[list[Array], float]:
+        contexts, targets = self._draw(self._training, self.options.batch, rng)
+        loss, gradients = loss_and_gradients(self.weights, contexts, targets)
+        return gradients, loss
+
+    def evaluate(self) -> dict[str, float]:
+        """See Workload.evaluate."""
+        contexts, targets = self._draw(self._held_out, _HELD_OUT_WINDOWS, held_out_generator())
+        logits = _forward(self.weights, contexts)[2]
+        loss, _ = softmax_cross_entropy(logits, targets)
+        return {"accuracy": float(np.mean(logits.argmax(axis=1) == targets)), "loss": loss}

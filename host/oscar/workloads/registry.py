@@ -1,0 +1,67 @@
+"""Workloads by name; a new one is one line here, one options class and one class."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from typing import Any, cast
+
+from oscar.errors import ConfigError
+from oscar.workloads import options as opt
+from oscar.workloads.base import Workload
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a workload lives ("module:class", imported only when made), and what can be set."""
+
+    target: str
+    options: type[Any]
+    summary: str
+
+
+WORKLOADS: dict[str, Entry] = {
+    "numpy-lm": Entry(
+        "oscar.workloads.numpy_lm:NumpyLm",
+        opt.NumpyLmOptions,
+        "word language model in NumPy, 288 k parameters",
+    ),
+    "numpy-digits": Entry(
+        "oscar.workloads.numpy_digits:NumpyDigits",
+        opt.NumpyDigitsOptions,
+        "perceptron on digits in NumPy, 9.6 k parameters",
+    ),
+    "cnn": Entry("oscar.workloads.torch_models:Cnn", opt.CnnOptions, "CNN on digits, 160 k parameters"),
+    "transformer": Entry(
+        "oscar.workloads.torch_models:Transformer",
+        opt.TransformerOptions,
+        "character transformer, 1.3 M parameters",
+    ),
+    "embedding": Entry(
+        "oscar.workloads.torch_models:Embedding",
+        opt.EmbeddingOptions,
+        "20,000-word embedding, 711 k parameters",
+    ),
+}
+
+
+def make_workload(name: str, *, nodes: int, seed: int, **options: Any) -> Workload:
+    """Return the workload `name` for `nodes` workers; the same arguments give the same gradients.
+
+    The text workloads read the sources of the running Python's own standard library, so their numbers repeat
+    on one Python version and differ a little between versions.
+    Raises ConfigError for an unknown name, option or value, and MissingExtraError where a package is missing.
+    """
+    if name not in WORKLOADS:
+        near = difflib.get_close_matches(name, WORKLOADS, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ConfigError(f"unknown workload {name!r}{hint}; valid ones: {', '.join(WORKLOADS)}")
+    for what, value, least in (("nodes", nodes, 1), ("seed", seed, 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ConfigError(f"workload {name}: {what}: expected a whole number from {least}, got {value!r}")
+    entry = WORKLOADS[name]
+    parsed = opt.parse_options(entry.options, options, workload=name)
+    module, _, attribute = entry.target.partition(":")
+    factory = getattr(importlib.import_module(module), attribute)
+    return cast(Workload, factory(nodes=nodes, seed=seed, options=parsed))

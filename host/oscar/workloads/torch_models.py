@@ -1,0 +1,245 @@
+"""The torch workloads (CNN, transformer, large embedding), and the only module here that imports torch.
+
+Making one of them sets torch to a single thread, for the whole process: with small models a second thread
+costs more than it gains, the rest of OSCAR uses the cores, and the order of float sums, hence every gradient,
+then does not depend on the machine's core count.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oscar.errors import MissingExtraError
+
+try:
+    import torch
+    from torch import Tensor, nn
+    from torch.nn import functional
+except ImportError as error:
+    raise MissingExtraError(
+        "the workloads cnn, transformer and embedding need torch, which is not installed; "
+        "install the extra: pip install 'oscar-allreduce[torch]', or use the workload numpy-lm"
+    ) from error
+
+from oscar.workloads.base import DataParallel, held_out_generator
+from oscar.workloads.digits import load_digits
+from oscar.workloads.options import CnnOptions, EmbeddingOptions, TransformerOptions
+from oscar.workloads.text import character_ids, fold_targets, windows, word_ids
+
+Array = npt.NDArray[Any]
+
+_CHARACTERS = 128
+_HEAD_WIDTH = 32
+
+
+class CnnModel(nn.Module):
+    """Images float32 [batch, 1, 8, 8] to logits [batch, 10]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(1, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(64, 128, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        )
+        self.classify = nn.Sequential(nn.Flatten(), nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, 10))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.classify(self.features(images))
+
+
+class Block(nn.Module):
+    """One pre-norm transformer layer on [batch, length, d]: causal attention, then a 4 d wide network."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.norm_attention, self.norm_wide = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.qkv, self.merge = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.widen, self.narrow = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, d = x.shape
+        heads = self.qkv(self.norm_attention(x)).view(batch, length, 3, d // _HEAD_WIDTH, _HEAD_WIDTH)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.merge(mixed.transpose(1, 2).reshape(batch, length, d))
+        return x + self.narrow(functional.gelu(self.widen(self.norm_wide(x))))
+
+
+class TransformerModel(nn.Module):
+    """Character codes int64 [batch, length] to logits [batch, length, 128]."""
+
+    def __init__(self, options: TransformerOptions) -> None:
+        super().__init__()
+        d = options.d
+        self.characters, self.positions = nn.Embedding(_CHARACTERS, d), nn.Embedding(options.length, d)
+        self.blocks = nn.Sequential(*(Block(d) for _ in range(options.layers)))
+        self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, _CHARACTERS)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, 0.0, 0.02)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        x = self.characters(codes) + self.positions.weight[: codes.shape[1]]
+        return self.head(self.norm(self.blocks(x)))
+
+
+class EmbeddingModel(nn.Module):
+    """Word numbers int64 [batch, context] to logits [batch, outputs], of the last two words and the mean."""
+
+    def __init__(self, options: EmbeddingOptions) -> None:
+        super().__init__()
+        self.words = nn.Embedding(options.vocabulary, options.dimension)
+        self.hidden = nn.Linear(3 * options.dimension, options.hidden)
+        self.output = nn.Linear(options.hidden, options.outputs)
+        nn.init.normal_(self.words.weight, 0.0, 0.05)
+
+    def forward(self, contexts: Tensor) -> Tensor:
+        words = self.words(contexts)
+        seen = torch.cat([words[:, -1], words[:, -2], words.mean(dim=1)], dim=1)
+        return self.output(functional.relu(self.hidden(seen)))
+
+
+class TorchWorkload(DataParallel):
+    """A workload whose weights are those of a torch module; a subclass draws the batches."""
+
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        optimise: Callable[[Any], torch.optim.Optimizer],
+        *,
+        nodes: int,
+        seed: int,
+        warmup: int = 1,
+    ) -> None:
+        torch.set_num_threads(1)
+        with torch.random.fork_rng(devices=[]):  # leaves the caller's generator as it was
+            torch.manual_seed(seed)
+            self.model = build()
+        self._parameters = list(self.model.parameters())
+        self._optimiser = optimise(self._parameters)
+        self._schedule = torch.optim.lr_scheduler.LambdaLR(
+            self._optimiser, lambda step: min(1.0, (step + 1) / warmup)
+        )
+        named = [(name, tuple(parameter.shape)) for name, parameter in self.model.named_parameters()]
+        super().__init__(nodes=nodes, seed=seed, named_shapes=named)
+
+    @abstractmethod
+    def _batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """Return inputs and class numbers of the next training batch that `rng` draws."""
+
+    @abstractmethod
+    def _held_out_batch(self) -> tuple[Tensor, Tensor]:
+        """Return held-out inputs and class numbers, the same at every call."""
+
+    def _logits(self, inputs: Tensor) -> Tensor:
+        """Return [samples, classes]; for sequences every position is a sample."""
+        logits = self.model(inputs)
+        return logits.reshape(-1, logits.shape[-1])
+
+    def _node_gradients(self, rng: np.random.Generator) -> tuple[list[Array], float]:
+        inputs, targets = self._batch(rng)
+        loss = functional.cross_entropy(self._logits(inputs), targets.reshape(-1))
+        gradients = torch.autograd.grad(loss, self._parameters)
+        # Copied: autograd may return strided views, or one tensor for two parameters.
+        copies = [np.array(gradient.numpy(), np.float32, order="C") for gradient in gradients]
+        return copies, float(loss.detach())
+
+    def _step(self, mean: Sequence[Array]) -> None:
+        for parameter, tensor in zip(self._parameters, mean, strict=True):
+            parameter.grad = torch.from_numpy(np.array(tensor, np.float32, order="C"))
+        self._optimiser.step()
+        self._schedule.step()
+
+    @torch.no_grad()
+    def evaluate(self) -> dict[str, float]:
+        """See Workload.evaluate."""
+        inputs, targets = self._held_out_batch()
+        logits, targets = self._logits(inputs), targets.reshape(-1)
+        accuracy = (logits.argmax(dim=1) == targets).float().mean()
+        return {"accuracy": float(accuracy), "loss": float(functional.cross_entropy(logits, targets))}
+
+
+class Cnn(TorchWorkload):
+    """The workload `cnn`; see CnnOptions."""
+
+    name = "cnn"
+
+    def __init__(self, *, nodes: int, seed: int, options: CnnOptions) -> None:
+        rate, momentum = options.learning_rate, options.momentum
+        super().__init__(
+            CnnModel, lambda p: torch.optim.SGD(p, lr=rate, momentum=momentum), nodes=nodes, seed=seed
+        )
+        self.options = options
+        self._data = load_digits(options.noise)
+
+    def _batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        images, labels = self._data.batch(self.options.batch, rng)
+        return torch.from_numpy(images[:, None]), torch.from_numpy(labels)
+
+    def _held_out_batch(self) -> tuple[Tensor, Tensor]:
+        images, labels = self._data.held_out_images, self._data.held_out_labels
+        return torch.from_numpy(images[:, None]), torch.from_numpy(labels)
+
+
+class Transformer(TorchWorkload):
+    """The workload `transformer`; see TransformerOptions."""
+
+    name = "transformer"
+
+    def __init__(self, *, nodes: int, seed: int, options: TransformerOptions) -> None:
+        rate = options.learning_rate
+        super().__init__(
+            lambda: TransformerModel(options),
+            lambda p: torch.optim.AdamW(p, lr=rate, betas=(0.9, 0.98), weight_decay=0.01),
+            nodes=nodes,
+            seed=seed,
+            warmup=options.warmup,
+        )
+        self.options = options
+        self._training, self._held_out = character_ids(options.text_bytes)
+
+    def _draw(self, ids: Array, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        drawn = torch.from_numpy(windows(ids, count=count, length=self.options.length + 1, rng=rng))
+        return drawn[:, :-1], drawn[:, 1:]
+
+    def _batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        return self._draw(self._training, self.options.batch, rng)
+
+    def _held_out_batch(self) -> tuple[Tensor, Tensor]:
+        return self._draw(self._held_out, 64, held_out_generator())
+
+
+class Embedding(TorchWorkload):
+    """The workload `embedding`; see EmbeddingOptions."""
+
+    name = "embedding"
+
+    def __init__(self, *, nodes: int, seed: int, options: EmbeddingOptions) -> None:
+        rate = options.learning_rate
+        super().__init__(
+            lambda: EmbeddingModel(options), lambda p: torch.optim.Adam(p, lr=rate), nodes=nodes, seed=seed
+        )
+        self.options = options
+        self._training, self._held_out = word_ids(options.vocabulary, options.text_bytes)
+
+    def _draw(self, ids: Array, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        drawn = windows(ids, count=count, length=self.options.context + 1, rng=rng)
+        targets = fold_targets(drawn[:, -1], self.options.outputs)
+        return torch.from_numpy(drawn[:, :-1]), torch.from_numpy(targets)
+
+    def _batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        return self._draw(self._training, self.options.batch, rng)
+
+    def _held_out_batch(self) -> tuple[Tensor, Tensor]:
+        return self._draw(self._held_out, 2000, held_out_generator())
