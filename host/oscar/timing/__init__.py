@@ -1,0 +1,1 @@
+"""What an AllReduce costs on a given link: recurrence, replay, scale, prediction and timelines."""

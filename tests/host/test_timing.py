@@ -1,0 +1,316 @@
+"""The timing recurrence against its oracle and closed forms, and what is predicted from it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oscar.allreduce.schedule import Phase, ring_chunk_sent
+from oscar.timing.link import LinkModel, algbw, busbw
+from oscar.timing.perfetto import write_trace
+from oscar.timing.predict import predict
+from oscar.timing.recurrence import equal_ring_time, ring_finish, ring_time
+from oscar.timing.replay import replay
+from oscar.timing.scale import Measured, draw_sizes, scale
+from oscar.timing.sizes import chunk_sent, equal_counts, spread
+from oscar.timing.spans import Span
+
+WIRE = LinkModel.of(gbps=1, latency_us=5)
+SLOW = LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1)
+
+
+def random_sizes(nodes: int, subs: int, boomerang: bool, seed: int, empty: float = 0.2):
+    """Draw frames of uneven sizes, some chunks empty on all hops."""
+    random = np.random.default_rng(seed)
+    per_chunk = random.integers(1, 5000, (nodes, subs)) * (random.random((nodes, subs)) >= empty)
+    counts = spread(per_chunk, boomerang=boomerang)
+    return 24 + random.integers(0, 4000, counts.shape), counts
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    nodes=st.integers(1, 9),
+    subs=st.integers(1, 4),
+    boomerang=st.booleans(),
+    adopt=st.booleans(),
+    coded=st.booleans(),
+    link=st.sampled_from([WIRE, SLOW, LinkModel(40e9, 0.0, 7e8, 0.0)]),
+    seed=st.integers(0, 2**32),
+)
+def test_recurrence_equals_replay_of_the_schedule(nodes, subs, boomerang, adopt, coded, link, seed):
+    sizes, counts = random_sizes(nodes, subs, boomerang, seed)
+    how = {"boomerang": boomerang, "adopt": adopt, "coded": coded}
+    oracle = replay(sizes, counts, link, **how)
+    assert np.array_equal(ring_finish(sizes, counts, link, **how), oracle.finish_s)
+    assert ring_time(sizes, counts, link, **how) == oracle.total_s
+
+
+@pytest.mark.parametrize("boomerang", [False, True])
+@pytest.mark.parametrize("nodes", [2, 3, 8])
+def test_raw_floats_take_the_closed_form(nodes, boomerang):
+    values = 1000 * nodes
+    counts = equal_counts(values, nodes, boomerang=boomerang)
+    expected = 2 * (nodes - 1) * (4 * values / nodes * 8 / 1e9 + 5e-6)
+    for time_s in (
+        ring_time(4 * counts, counts, WIRE, boomerang=boomerang, coded=False),
+        equal_ring_time(values, nodes, WIRE, boomerang=boomerang),
+    ):
+        assert time_s == pytest.approx(expected, rel=1e-12)
+
+
+def test_codec_time_by_hand():
+    """N=2, K=1: encode, send, decode-add, twice, none hidden; adopting ends before the frame is in."""
+    counts = equal_counts(2000, 2)
+    frame = counts + 24
+    once = 1000 / 0.5e9 + 1e-6  # one engine, with its pipeline
+    expected = 2 * (once + 1024 * 8 / 10e9 + 3e-6 + once)
+    assert ring_time(frame, counts, SLOW, adopt=True) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_ring_of_equals_is_one_rank():
+    for nodes, subs in ((2, 1), (5, 3), (8, 4)):
+        counts = equal_counts(120 * nodes * subs, nodes, subs)
+        for how in ({"boomerang": True}, {"adopt": True}):
+            shortcut = equal_ring_time(
+                120 * nodes * subs,
+                nodes,
+                SLOW,
+                bits_per_value=4,
+                header_bytes=24,
+                subframes=subs,
+                coded=True,
+                **how,
+            )
+            if "boomerang" in how:
+                counts_how = equal_counts(120 * nodes * subs, nodes, subs, boomerang=True)
+            else:
+                counts_how = counts
+            assert shortcut == ring_time(24 + counts_how // 2, counts_how, SLOW, **how)
+
+
+def test_more_bytes_never_take_less_time_and_subframes_hide_coding():
+    sizes, counts = random_sizes(5, 2, False, 1, empty=0)
+    random = np.random.default_rng(2)
+    before = ring_time(sizes, counts, SLOW)
+    for _ in range(20):
+        sizes = sizes + random.integers(0, 300, sizes.shape)
+        after = ring_time(sizes, counts, SLOW)
+        assert after >= before
+        before = after
+    whole, cut = (
+        equal_ring_time(4_000_000, 4, SLOW, bits_per_value=20, coded=True, subframes=k) for k in (1, 8)
+    )
+    assert 0.4 * whole < cut < 0.75 * whole  # coding and sending take about as long, and overlap
+
+
+def test_one_long_frame_delays_less_than_lockstep():
+    """Two long frames in different steps, far apart on the ring, cost their delay once, not twice."""
+    nodes = 6
+    counts = equal_counts(6000, nodes)
+    sizes = 4 * counts
+    even = ring_time(sizes, counts, WIRE, coded=False)
+    sizes[0, 1, 0] += 4000  # rank 0 at step 1; its delay reaches rank r at step 1 + r
+    alone = ring_time(sizes, counts, WIRE, coded=False)
+    sizes[0, 2, 4] += 4000  # rank 4 at step 2, where the first delay is not yet
+    both = ring_time(sizes, counts, WIRE, coded=False)
+    lockstep = (sizes.max(axis=(2, 3)) * 8 / 1e9 + 5e-6).sum()
+    assert alone - even == pytest.approx(4000 * 8 / 1e9)
+    assert both == pytest.approx(alone, rel=1e-12)
+    assert lockstep - both == pytest.approx(4000 * 8 / 1e9)
+
+
+def test_empty_frames_cost_nothing():
+    sizes, counts = random_sizes(4, 2, False, 3, empty=1)
+    assert ring_time(sizes, counts, SLOW) == 0 == replay(sizes, counts, SLOW, spans=True).total_s
+
+
+def test_chunk_map_is_the_schedules():
+    for nodes in (2, 5):
+        for phase in Phase:
+            for boomerang in (False, True):
+                for step in range(nodes - 1):
+                    for rank in range(nodes):
+                        expected = ring_chunk_sent(rank, nodes, phase, step, boomerang=boomerang)
+                        assert chunk_sent(rank, nodes, int(phase), step, boomerang) == expected
+
+
+def test_bad_tables_are_refused_with_the_place():
+    sizes, counts = random_sizes(4, 1, False, 4, empty=0)
+    with pytest.raises(ValueError, match=r"same values on every hop.*index by the sender"):
+        ring_time(sizes, np.roll(counts, 1, axis=2), WIRE, boomerang=True)
+    with pytest.raises(ValueError, match=r"bytes for every frame.*\[0, 1, 2, 0\]"):
+        ring_time(np.where(np.arange(sizes.size).reshape(sizes.shape) == 6, 0, sizes), counts, WIRE)
+    with pytest.raises(ValueError, match=r"shape \[2, N-1, N, K\].*\(2, 3, 3, 1\)"):
+        replay(sizes[:, :, :3], counts, WIRE)
+    with pytest.raises(TypeError, match="integers, got float64"):
+        ring_time(sizes * 1.0, counts, WIRE)
+
+
+@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "1", True])
+def test_link_refuses_what_is_no_rate(bad):
+    for field in ("bandwidth_bps", "codec_values_per_s"):
+        with pytest.raises(ValueError, match=f"{field}: expected a finite rate above 0"):
+            LinkModel(**{field: bad})
+    if bad != 0:
+        with pytest.raises(ValueError, match="latency_s: expected finite seconds"):
+            LinkModel(latency_s=-1.0 if bad is True else bad)
+
+
+def test_trace_holds_every_stage_without_overlap(tmp_path: Path):
+    sizes, counts = random_sizes(4, 3, True, 5)
+    result = replay(sizes, counts, SLOW, boomerang=True, spans=True)
+    write_trace(tmp_path / "trace.json", result.spans, {"nodes": 4, "plan": "equal"})
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert trace["otherData"] == {"nodes": 4, "plan": "equal"}
+    names = {e["args"]["name"] for e in trace["traceEvents"] if e["name"] in ("process_name", "thread_name")}
+    assert names == {"node 0", "node 1", "node 2", "node 3", "encode", "send", "wait", "decode-add"}
+    rows: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            rows.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["dur"]))
+    assert len(rows) == 4 * 4
+    for bars in rows.values():
+        bars.sort()
+        assert all(dur >= 0 for _, dur in bars)
+        # nanoseconds as the viewer reads them
+        assert all(round((a + d) * 1000) <= round(b * 1000) for (a, d), (b, _) in pairwise(bars))
+    last = max(ts + dur for bars in rows.values() for ts, dur in bars)
+    assert last <= result.total_s * 1e6 <= last + 1.001  # the rest is the decoder's pipeline
+    with pytest.raises(ValueError, match="stage among encode, send, wait, decode-add, got 'think'"):
+        write_trace(tmp_path / "no.json", [Span(0, "think", 0, 1, 0, 0, 0, 0)])
+
+
+def measured_run(nodes: int = 8, values: int = 80_000, boomerang: bool = False) -> Measured:
+    """Frames whose bits grow half a bit per doubling, chunk c 2 % x (c mod 3 - 1) off the mean."""
+    counts = equal_counts(values, nodes, 2, boomerang=boomerang)
+    bits = np.empty((2, nodes - 1))
+    bits[:] = 3 + 0.5 * np.log2(np.arange(1, nodes))
+    if not boomerang:
+        bits[1] = 3 + 0.5 * math.log2(nodes)
+    off = spread([[98, 100] if c % 2 else [100, 102] for c in range(nodes)], boomerang=boomerang)
+    payload = np.ceil(counts * bits[:, :, None, None] * off / 800).astype(np.int64)
+    return Measured(payload + 24, counts, boomerang)
+
+
+@pytest.mark.parametrize("boomerang", [False, True])
+def test_scaling_keeps_the_measured_law_deviations_and_headers(boomerang):
+    run = measured_run(boomerang=boomerang)
+    assert run.slope(0) == pytest.approx(0.5, abs=0.01)
+    want = 3 + 0.5 * np.log2(np.arange(1, 64))
+    assert run.bits_at(64)[0] == pytest.approx(want, abs=0.02)
+    assert run.bits_at(64)[1] == pytest.approx(want if boomerang else np.full(63, 6.0), abs=0.02)
+    sizes, counts = draw_sizes(run, 64, values=6_400_000)
+    assert counts[0, 0].sum() == 6_400_000
+    own = 8 * (sizes - 24) / counts / run.bits_at(64)[:, :, None, None]
+    assert 0.975 < own.min() < 0.985
+    assert 1.015 < own.max() < 1.025
+    again = draw_sizes(run, 64, values=6_400_000)
+    assert np.array_equal(sizes, again[0])
+    assert not np.array_equal(sizes, draw_sizes(run, 64, values=6_400_000, seed=1)[0])
+
+
+def test_rates_are_capped_at_the_raw_width():
+    wide = Measured(*(lambda m: (m.frame_bytes, m.counts))(measured_run()), raw_bits=5)
+    sizes, counts = draw_sizes(wide, 512, values=5_120_000)
+    assert (sizes - 24 <= np.ceil(counts * 5 / 8)).all()
+    assert wide.bits_at(512).max() == 5
+
+
+def test_scale_reports_1024_nodes():
+    link = LinkModel.of(gbps=10)
+    two, many = scale(measured_run(values=10_000_000), [2, 1024], link=link, values=100_000_000)
+    assert two.time_s < two.fp32_time_s == pytest.approx(0.32, rel=1e-4)
+    assert two.bits_per_value == pytest.approx(3 + 0.5 / 2, rel=0.02)
+    assert 32 / 9 < many.speedup < 32 / 7  # 3 + log2(1023)/2 bits and some, the slowest chunk counts
+    assert many.busbw == pytest.approx(busbw(algbw(100_000_000, many.time_s), 1024))
+    assert many.busbw > 10e9 / 8  # uncompressed bytes: above the line rate
+    assert scale(measured_run(values=10_000_000), [1024], link=link, values=100_000_000) == [many]
+
+
+def test_scale_explains_what_it_cannot_use():
+    run = measured_run()
+    with pytest.raises(ValueError, match="2 to 1024 nodes, got 1"):
+        scale(run, [1], link=WIRE)
+    with pytest.raises(ValueError, match=r"at least the 5000 header bytes.*set header_bytes"):
+        Measured(run.frame_bytes, run.counts, header_bytes=5000)
+
+
+def test_predictor_approves_with_the_gain_over_each_rival():
+    link = LinkModel.of(gbps=10, codec_gvalues=6)
+    yes = predict(100_000_000, 8, link, 4.0, subframes=8)
+    assert yes.pays
+    assert yes.speedup == pytest.approx(8, rel=0.05)
+    assert "7.9" in yes.reason
+    assert "over bf16" in yes.reason
+    assert yes.int8_time_s is None  # 127 x 8 overflows
+    fits = predict(100_000_000, 8, link, 4.0, peak=15)
+    assert fits.int8_time_s == pytest.approx(yes.bf16_time_s / 2, rel=0.01)
+    assert yes.breakeven_values is not None
+    assert yes.breakeven_gbps is not None
+    for values, gbps in ((yes.breakeven_values, 10), (100_000_000, yes.breakeven_gbps)):
+        for factor, pays in ((0.97, False), (1.03, True)):
+            at = LinkModel.of(gbps=gbps if gbps == 10 else gbps / factor, codec_gvalues=6)
+            size = round(values * factor) if gbps == 10 else values
+            assert predict(size, 8, at, 4.0, subframes=8).pays is pays
+
+
+@pytest.mark.parametrize(
+    ("values", "nodes", "link", "bits", "reason"),
+    [
+        (10**6, 1, LinkModel(), 3.0, "N=1: nothing to send"),
+        (
+            10**8,
+            8,
+            LinkModel.of(gbps=400, codec_gvalues=0.2),
+            3.0,
+            "link is faster than the codec: 400 Gb/s carries bf16 at 25 G values/s, codec makes 0.2 G",
+        ),
+        (
+            10_000,
+            64,
+            LinkModel.of(codec_latency_us=0),
+            3.0,
+            r"latency-bound: 2\(N-1\) = 126 hops of 2 us are 99\.\d% of",
+        ),
+        (10**8, 8, LinkModel.of(gbps=1), 15.9, "too few bits saved: 15.9 bits/value coded, 16 as bf16"),
+        (
+            300,
+            8,
+            LinkModel.of(gbps=1e-3),
+            12.0,
+            "frames too small: 24 bytes of header for 37 values; use larger",
+        ),
+        (
+            10**8,
+            8,
+            LinkModel.of(gbps=10, codec_gvalues=0.8),
+            8.0,
+            r"coding is not hidden.* 1 sub-frame\(s\) per chunk; use more",
+        ),
+        (
+            10_000,
+            64,
+            LinkModel.of(codec_gvalues=0.1),
+            3.0,
+            "several costs together: link is faster than the codec.*; .*hops of 2 us",
+        ),
+    ],
+)
+def test_predictor_refuses_with_the_reason(values, nodes, link, bits, reason):
+    no = predict(values, nodes, link, bits)
+    assert not no.pays
+    assert re.search(reason, no.reason), no.reason
+
+
+def test_bandwidths_follow_nccl_tests():
+    assert algbw(250_000_000, 0.1) == pytest.approx(1e10)
+    assert busbw(1e10, 4) == pytest.approx(1.5e10)
+    assert busbw(1e10, 1) == 0
