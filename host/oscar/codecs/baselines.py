@@ -1,0 +1,44 @@
+"""All baseline codecs by name, as registry entries.
+
+Each value makes the entry when called, so that importing this module compiles nothing and needs no extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+from oscar.codecs.atalanta import Atalanta, AtalantaDp
+from oscar.codecs.base import Codec, FramedEncoder, LinkEncoder, framed
+from oscar.codecs.oracle import Oracle
+from oscar.codecs.order0 import Rans0
+from oscar.codecs.raw import Bf16, Fp16, Fp32, Int8, Int16, Int32
+from oscar.codecs.zstd import Zstd
+
+
+def _saturated(encoder: LinkEncoder) -> int:
+    """Return how many values an encoder of a clipping codec has clipped so far."""
+    return cast("Bf16 | Fp16 | Int8", cast(FramedEncoder, encoder).codec).saturated
+
+
+def _clipping(name: str, payload: type[Bf16] | type[Fp16] | type[Int8]) -> Codec:
+    """Make the entry of a codec that counts what it clips: each encoder gets a counter of its own."""
+    entry = framed(name, payload(), lossless=False)
+    return replace(entry, make_encoder=lambda: FramedEncoder(payload()), saturated=_saturated)
+
+
+BASELINES: dict[str, Callable[[], Codec]] = {
+    "fp32": partial(framed, "fp32", Fp32(), lossless=True),
+    "bf16": partial(_clipping, "bf16", Bf16),
+    "fp16": partial(_clipping, "fp16", Fp16),
+    "int16": partial(framed, "int16", Int16(), lossless=True),
+    "int32": partial(framed, "int32", Int32(), lossless=True),
+    "int8": partial(_clipping, "int8", Int8),
+    "atalanta": partial(framed, "atalanta", Atalanta(), lossless=True),
+    "atalanta-dp": partial(framed, "atalanta-dp", AtalantaDp(), lossless=True),
+    "rans0": partial(framed, "rans0", Rans0(), lossless=True),
+    "zstd": partial(framed, "zstd", Zstd(), lossless=True),
+    "constriction": partial(framed, "constriction", Oracle(), lossless=True),
+}
