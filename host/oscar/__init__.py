@@ -1,1 +1,27 @@
-"""OSCAR: compressed gradient AllReduce with adaptive stepwise coding and compression-aware splitting."""
+"""OSCAR: compressed gradient AllReduce with adaptive stepwise coding and compression-aware splitting.
+
+import oscar
+cluster = oscar.LocalCluster(oscar.load_config("configs/default.yaml"))
+result = cluster.allreduce(gradients)   # gradients[node][tensor] float32
+result.mean[0], result.stats.bits_per_value
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Config", "LocalCluster", "__version__", "load_config"]
+
+if TYPE_CHECKING:
+    from oscar.allreduce.cluster import LocalCluster
+    from oscar.config import Config, load_config
+
+_HOME = {"LocalCluster": "oscar.allreduce.cluster", "Config": "oscar.config", "load_config": "oscar.config"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `oscar --help` and `oscar.asc` stay quick."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'oscar' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,1 @@
+"""AllReduce: the schedule, the nodes that perform it, and the in-process cluster."""

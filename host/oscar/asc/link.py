@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from oscar.asc.params import AscParams, BLOCK_HEADER_BYTES
+from oscar.asc.params import BLOCK_HEADER_BYTES, AscParams
 from oscar.asc.state import TableState
 from oscar.codecs.base import Array, as_values, check_header, fit_width
 from oscar.errors import FrameError

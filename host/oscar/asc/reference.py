@@ -10,9 +10,28 @@ from collections.abc import Sequence
 import numpy as np
 
 from oscar.asc.params import (
-    BASE, BLOCK_HEADER_BYTES, CELL_MIN, CODED, CONSTANT, EXTRA, FLUSH_BYTES, HIST_BITS, LANES, LEARN_MIN,
-    NEIGHBOUR_SHIFT, PRIOR, PROB_BITS, RAW, STATE_BITS, STATE_LOW, WEIGHT, WORD_BITS, AscParams, epochs,
-    initial_cell, raw_bytes,
+    BASE,
+    BLOCK_HEADER_BYTES,
+    CELL_MIN,
+    CODED,
+    CONSTANT,
+    EXTRA,
+    FLUSH_BYTES,
+    HIST_BITS,
+    LANES,
+    LEARN_MIN,
+    NEIGHBOUR_SHIFT,
+    PRIOR,
+    PROB_BITS,
+    RAW,
+    STATE_BITS,
+    STATE_LOW,
+    WEIGHT,
+    WORD_BITS,
+    AscParams,
+    epochs,
+    initial_cell,
+    raw_bytes,
 )  # fmt: skip
 from oscar.asc.state import TableState
 from oscar.errors import FrameError

@@ -1,0 +1,1 @@
+"""Codecs: what goes over one link. The registry is oscar.codecs.registry."""

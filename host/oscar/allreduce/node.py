@@ -1,0 +1,189 @@
+"""One node of an AllReduce: performs actions on its values with its own link tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oscar.allreduce.schedule import Action, Op, Phase
+from oscar.codecs.base import Codec, LinkDecoder, LinkEncoder
+from oscar.errors import FrameError, PeerError
+
+MIN_SUBFRAME = 4096  # values; smaller sub-frames cost more in flushes and headers than overlap gains
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where chunks and sub-frames lie in plan order; the same on all nodes."""
+
+    bounds: tuple[int, ...]
+    subframes: int
+
+    def span(self, chunk: int, sub: int) -> tuple[int, int]:
+        """Return the range of values of a sub-frame; empty when the chunk is too short for it."""
+        low, high = self.bounds[chunk], self.bounds[chunk + 1]
+        size = max(-(-(high - low) // self.subframes), min(high - low, MIN_SUBFRAME))
+        return min(high, low + sub * size), min(high, low + (sub + 1) * size)
+
+
+@dataclass(frozen=True)
+class WidthRule:
+    """Raw width of a sum of `terms` workers' values: their own bits and the carry's."""
+
+    bits: int
+    floating: bool = False
+
+    def __call__(self, terms: int) -> int:
+        return 32 if self.floating else self.bits + max(0, terms - 1).bit_length()
+
+
+class Node:
+    """Values, partial sums and link tables of one rank; `perform` does one action.
+
+    The links outlive an AllReduce, `begin` hands in the values of one.
+    """
+
+    def __init__(self, rank: int, nodes: int, codec: Codec, *, boomerang: bool, width: WidthRule) -> None:
+        self.rank, self.nodes, self.codec = rank, nodes, codec
+        self.boomerang, self.width = boomerang, width
+        self.encoders: dict[Phase, LinkEncoder] = {phase: codec.make_encoder() for phase in Phase}
+        self.decoders: dict[tuple[Phase, int], LinkDecoder] = {}
+        self._frames: dict[tuple[Phase, int], bytes] = {}
+
+    def begin(self, local: np.ndarray, classes: np.ndarray | None, layout: Layout) -> None:
+        """Start an AllReduce over `local` (plan order; kept unchanged) with position `classes`."""
+        self.local, self.classes, self.layout = local, classes, layout
+        self.work = local.copy()
+        self.residual: dict[tuple[int, int], np.ndarray] = {}
+        self._frames.clear()
+
+    def count(self, action: Action) -> int:
+        """Return how many values the action's sub-frame has."""
+        low, high = self.layout.span(action.chunk, action.sub)
+        return high - low
+
+    def table_step(self, action: Action) -> int:
+        """Return the step number that selects tables: the whole AllReduce's, one for all forwarded frames."""
+        if action.phase is Phase.REDUCE_SCATTER:
+            return action.step
+        return self.nodes - 1 + (action.step if self.boomerang else 0)
+
+    def terms(self, action: Action) -> int:
+        """Return how many workers' values are summed in the action's frame."""
+        if action.phase is Phase.ALL_GATHER and not self.boomerang:
+            return self.nodes
+        return action.step + 1
+
+    def cap(self, action: Action) -> int:
+        """Return the bytes that the action's frame never exceeds, on any node."""
+        return self.codec.max_frame(self.count(action), self.width(self.terms(action)))
+
+    def _decoder(self, action: Action) -> LinkDecoder:
+        forwarded = action.phase is Phase.ALL_GATHER and not self.boomerang
+        key = (action.phase, action.chunk if forwarded else -1)
+        if key not in self.decoders:
+            self.decoders[key] = self.codec.make_decoder()
+        return self.decoders[key]
+
+    def _context(self, low: int, high: int) -> np.ndarray | None:
+        return None if self.classes is None else self.classes[low:high]
+
+    def receive(self, action: Action, frame: bytes) -> None:
+        """Keep the frame that a WAIT waited for."""
+        self._frames[(action.phase, action.step * 64 + action.sub)] = frame
+
+    def perform(self, action: Action) -> bytes | None:
+        """Do one action; return the frame of a SEND or FORWARD.
+
+        Raises PeerError when a received frame does not decode.
+        """
+        return self._HANDLERS[action.op](self, action)
+
+    def _key(self, action: Action, back: int = 0) -> tuple[Phase, int]:
+        return action.phase, (action.step - back) * 64 + action.sub
+
+    def _encode(self, action: Action) -> None:
+        low, high = self.layout.span(action.chunk, action.sub)
+        values = self.work[low:high]
+        if action.phase is Phase.ALL_GATHER and self.boomerang:
+            values = self.residual.pop((action.chunk, action.sub), self.local[low:high])
+        self._out = self.encoders[action.phase].encode(
+            values,
+            step=self.table_step(action),
+            context=self._context(low, high),
+            width=self.width(self.terms(action)),
+            chunk=action.chunk,
+            sub=action.sub,
+        )
+
+    def _send(self, action: Action) -> bytes:
+        return self._out
+
+    def _forward(self, action: Action) -> bytes:
+        return self._frames[self._key(action, back=1)]
+
+    def _decode(self, action: Action, frame: bytes) -> np.ndarray:
+        low, high = self.layout.span(action.chunk, action.sub)
+        step = self.table_step(action)
+        try:
+            values = self._decoder(action).decode(frame, step=step, context=self._context(low, high))
+            if values.size != high - low:
+                raise FrameError(f"frame carries {values.size} values, {high - low} were expected")
+        except FrameError as error:
+            raise PeerError(
+                f"rank {self.rank}: frame from rank {action.peer} at step {step}, chunk {action.chunk}, "
+                f"sub-frame {action.sub} is bad: {error}",
+                rank=self.rank,
+                peer=action.peer,
+                step=step,
+                chunk=action.chunk,
+            ) from error
+        return values
+
+    def _decode_add(self, action: Action) -> None:
+        low, high = self.layout.span(action.chunk, action.sub)
+        values = self._decode(action, self._frames.pop(self._key(action)))
+        self.work[low:high] += values.astype(self.work.dtype, copy=False)
+        if action.phase is Phase.ALL_GATHER and action.step < self.nodes - 2:
+            self.residual[(action.chunk, action.sub)] = values + self.local[low:high]
+
+    def _adopt(self, action: Action) -> None:
+        low, high = self.layout.span(action.chunk, action.sub)
+        self.work[low:high] = self._decode(action, self._out)
+
+    def _decode_final(self, action: Action) -> None:
+        low, high = self.layout.span(action.chunk, action.sub)
+        self.work[low:high] = self._decode(action, self._frames.pop(self._key(action)))
+
+    def _nothing(self, action: Action) -> None:
+        return None
+
+    _HANDLERS: dict[Op, Any] = {  # noqa: RUF012 - a constant table of methods
+        Op.POST_RECV: _nothing,
+        Op.WAIT: _nothing,
+        Op.ENCODE: _encode,
+        Op.SEND: _send,
+        Op.FORWARD: _forward,
+        Op.DECODE_ADD: _decode_add,
+        Op.DECODE: _decode_final,
+        Op.ADOPT: _adopt,
+    }
+
+    def links(self) -> dict[Any, Any]:
+        """Return every link end by a key that names it."""
+        return {**{("encode", phase): e for phase, e in self.encoders.items()}, **self.decoders}
+
+    def state_dict(self) -> dict[Any, Any]:
+        """Return a copy of the state of all link ends."""
+        return {key: link.state_dict() for key, link in self.links().items()}
+
+    def load_state_dict(self, state: dict[Any, Any]) -> None:
+        """Take over what `state_dict` returned; link ends made since then are dropped."""
+        self.decoders = {key: d for key, d in self.decoders.items() if key in state}
+        for key, saved in state.items():
+            if key[0] != "encode" and key not in self.decoders:
+                self.decoders[key] = self.codec.make_decoder()
+        for key, link in self.links().items():
+            link.load_state_dict(state[key])

@@ -1,0 +1,51 @@
+"""The codec registry: everything that can go over a link, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oscar.asc import AscParams, Decoder, Encoder, make_coder, max_frame
+from oscar.asc.link import Implementation
+from oscar.codecs.base import Codec, LinkDecoder, LinkEncoder
+from oscar.codecs.baselines import BASELINES
+
+__all__ = ["CODECS", "Codec", "LinkDecoder", "LinkEncoder", "asc_codec", "make_codec"]
+
+
+def asc_codec(params: AscParams | None = None, *, implementation: Implementation = "compiled") -> Codec:
+    """Return ASC as a codec; its links share one coder's scratch memory, so they serve one thread."""
+    chosen = params or AscParams()
+    coder = make_coder(chosen, implementation)
+    return Codec(
+        name="asc",
+        domain="int",
+        lossless=True,
+        make_encoder=lambda: Encoder(chosen, coder=coder),
+        make_decoder=lambda: Decoder(chosen, coder=coder),
+        max_frame=lambda count, width: max_frame(chosen, count, width),
+        uses_context=chosen.uses_position,
+    )
+
+
+# The paper's ASC, read literally: a table for each step, no context; updated as often as pays.
+PAPER = AscParams(context="none", interval_log2=10)
+
+CODECS: dict[str, Callable[[], Codec]] = {
+    **BASELINES,
+    "asc": asc_codec,
+    "asc-paper": lambda: asc_codec(PAPER),
+}
+
+
+def make_codec(
+    name: str, *, asc: AscParams | None = None, implementation: Implementation = "compiled"
+) -> Codec:
+    """Return the codec called `name`; `asc` replaces the parameters of "asc".
+
+    Raises ValueError on an unknown name.
+    """
+    if name not in CODECS:
+        raise ValueError(f"codec must be one of {', '.join(CODECS)}, got {name!r}")
+    if name == "asc":
+        return asc_codec(asc, implementation=implementation)
+    return CODECS[name]()

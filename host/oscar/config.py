@@ -1,0 +1,213 @@
+"""YAML configuration, validated: an unknown key is refused with the nearest valid one named."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from oscar.asc.params import AscParams, ContextMode, MapMode, TableMode
+from oscar.errors import ConfigError
+from oscar.plans import PLANS
+from oscar.quantize import QuantiserParams, Rounding, Scale
+from oscar.timing.link import LinkModel
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class WorkloadSection(_Section):
+    """Where gradients come from: a workload by name with its options, or a recorded trace."""
+
+    name: str = "numpy-lm"
+    options: dict[str, Any] = Field(default_factory=dict)
+    trace: str | None = None
+
+
+class QuantiserSection(_Section):
+    """See oscar.quantize.QuantiserParams."""
+
+    scale: Scale = "sigma"
+    coarseness: float = 0.125
+    bits: Literal[8, 12, 16] = 8
+    rounding: Rounding = "nearest"
+    error_feedback: bool = False
+
+
+class AscSection(_Section):
+    """See oscar.asc.AscParams."""
+
+    block_log2: int = 16
+    interval_log2: int = 12
+    context: ContextMode = "both"
+    tables: TableMode = "step"
+    map: MapMode = "learned"
+
+
+class PlanSection(_Section):
+    """Chunk plan and its block size in values."""
+
+    name: str = "interleave"
+    granule: int = Field(default=256, ge=1, le=1 << 20)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in PLANS:
+            raise ValueError(f"plan must be one of {', '.join(PLANS)}")
+        return name
+
+
+class RingSection(_Section):
+    """Direction of the all-gather and how many sub-frames a chunk is cut into."""
+
+    gather: Literal["forward", "boomerang"] = "boomerang"
+    subframes: int = Field(default=1, ge=1, le=64)
+
+
+class LinkSection(_Section):
+    """Link and NIC of the time model; codec_gvalues null means that coding keeps up with the line."""
+
+    gbps: float = Field(default=100.0, gt=0, allow_inf_nan=False)
+    latency_us: float = Field(default=2.0, ge=0, allow_inf_nan=False)
+    codec_gvalues: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    codec_latency_us: float = Field(default=0.5, ge=0, allow_inf_nan=False)
+
+    def model(self) -> LinkModel:
+        """Return the link for the time model."""
+        return LinkModel.of(
+            gbps=self.gbps,
+            latency_us=self.latency_us,
+            codec_gvalues=self.codec_gvalues,
+            codec_latency_us=self.codec_latency_us,
+        )
+
+
+class Method(_Section):
+    """One row of the comparison: what differs from the rest of the configuration."""
+
+    name: str
+    codec: str
+    gather: Literal["forward", "boomerang"] = "forward"
+    plans: tuple[str, ...] = ("equal",)
+    asc: dict[str, Any] = Field(default_factory=dict)
+
+
+class Config(_Section):
+    """A whole experiment. Sections are explained in configs/default.yaml, which sets every default."""
+
+    nodes: int = Field(default=8, ge=1, le=256)
+    iterations: int = Field(default=24, ge=1)
+    seed: int = Field(default=0, ge=0)
+    workload: WorkloadSection = WorkloadSection()
+    quantiser: QuantiserSection = QuantiserSection()
+    codec: str = "asc"
+    asc: AscSection = AscSection()
+    plan: PlanSection = PlanSection()
+    ring: RingSection = RingSection()
+    nic: str = "compiled"
+    link: LinkSection = LinkSection()
+    methods: tuple[Method, ...] = ()
+    output: str = "build/allreduce"
+
+    @field_validator("codec")
+    @classmethod
+    def _codec(cls, name: str) -> str:
+        from oscar.codecs.registry import CODECS
+
+        if name not in CODECS:
+            raise ValueError(f"codec must be one of {', '.join(CODECS)}")
+        return name
+
+    @field_validator("nic")
+    @classmethod
+    def _nic(cls, name: str) -> str:
+        known = ["compiled", "reference", *(e.name for e in entry_points(group="oscar.nic"))]
+        if name not in known:
+            raise ValueError(f"nic must be one of {', '.join(known)}; RTL-backed ones come with oscar_sim")
+        return name
+
+    def quantiser_params(self) -> QuantiserParams:
+        """Return the quantiser's parameters, with this experiment's seed."""
+        return QuantiserParams(**self.quantiser.model_dump(), seed=self.seed)
+
+    def asc_params(self) -> AscParams:
+        """Return the coder's parameters."""
+        return AscParams(**self.asc.model_dump())
+
+    def variant(self, **changes: Any) -> Config:
+        """Return a copy with some top-level fields replaced, validated again."""
+        return Config.model_validate({**self.model_dump(), **changes})
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a YAML file and return the validated configuration.
+
+    overrides: `key=value` texts with dotted keys, values in YAML (`--set link.gbps=25`).
+    Raises ConfigError that names file, key, what was expected and the nearest valid key.
+    """
+    source = Path(path)
+    try:
+        data = yaml.safe_load(source.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{source}: no such file; the shipped ones are in configs/") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{source}: not a readable YAML file: {error}") from None
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{source}: expected a mapping of keys at the top, got {type(data).__name__}")
+    for text in overrides:
+        _override(data, text)
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: " + "; ".join(_explain(e) for e in error.errors())) from None
+    except ValueError as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+def _override(data: dict[Any, Any], text: str) -> None:
+    key, sign, value = text.partition("=")
+    if not sign or not key.strip():
+        raise ConfigError(f"--set {text}: expected key=value, for example --set link.gbps=25")
+    try:
+        parsed = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {text}: the value is not YAML: {error}") from None
+    *path, last = key.strip().split(".")
+    for part in path:
+        inner = data.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {text}: {part} is a value, not a section")
+        data = inner
+    data[last] = parsed
+
+
+def _explain(error: Any) -> str:
+    place = [p for p in error["loc"] if isinstance(p, str)]
+    where = ".".join(str(p) for p in error["loc"]) or "configuration"
+    if error["type"] == "extra_forbidden":
+        valid = list(_fields(place[:-1]))
+        near = difflib.get_close_matches(place[-1], valid, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"unknown key {where!r}; {hint}valid keys here: {', '.join(valid)}"
+    return f"{where}: {error['msg'].removeprefix('Value error, ')}, got {error['input']!r}"
+
+
+def _fields(path: Sequence[str]) -> Sequence[str]:
+    """Names of the fields of the section at `path`."""
+    model: Any = Config
+    for part in path:
+        field = model.model_fields.get(part)
+        if field is None:
+            return ()
+        inner = getattr(field.annotation, "__args__", (field.annotation,))[0]
+        model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else model
+    return tuple(model.model_fields)

@@ -1,0 +1,139 @@
+"""Chunk plans: which blocks of the gradient make up which chunk of the ring.
+
+A plan is data. It is computed on every node from the same integers (the previous iteration's aggregated
+sums), so nodes agree without a message; a collective never knows which rule made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """`order`: source index of every value in plan order, int64, or None for the natural order;
+    `bounds`: where each of the chunks begins in plan order, and the end of the last (nodes + 1)."""
+
+    name: str
+    order: np.ndarray | None
+    bounds: tuple[int, ...]
+
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        """Return a copy of `values` in plan order, in which chunks are contiguous."""
+        return values.copy() if self.order is None else values[self.order]
+
+    def scatter(self, values: np.ndarray) -> np.ndarray:
+        """Return `values`, given in plan order, in the natural order."""
+        if self.order is None:
+            return values.copy()
+        out = np.empty_like(values)
+        out[self.order] = values
+        return out
+
+
+@njit(cache=True, nogil=True)
+def _block_costs(sums: Any, granule: int, out: Any) -> None:
+    for j in range(len(sums)):
+        m = np.int64(sums[j])
+        if m == 0:
+            continue
+        m = m if m > 0 else -m
+        c = 1
+        while m > 0:
+            m >>= 1
+            c += 2
+        out[j // granule] += c
+
+
+def block_costs(sums: np.ndarray, granule: int) -> np.ndarray:
+    """Return an integer stand-in for the coded size of every block, from sums that every node has.
+
+    A value costs 2 * bit_length(|G|) + [G != 0], in half bits. Coded sizes of partial sums and residuals
+    differ between nodes and must not steer a shared plan; this follows them with a correlation above .97.
+    """
+    out = np.zeros(-(-sums.size // granule), np.int64)
+    _block_costs(sums, granule, out)
+    return out
+
+
+def _check(values: int, nodes: int, granule: int) -> None:
+    if values < 0 or nodes < 1 or granule < 1:
+        raise ValueError(f"expected values >= 0, nodes >= 1, granule >= 1; got {values}, {nodes}, {granule}")
+
+
+def _deal(name: str, chunk_of_block: np.ndarray, values: int, nodes: int, granule: int) -> ChunkPlan:
+    """Make a plan of a chunk number per block; blocks keep their order within a chunk."""
+    blocks = np.argsort(chunk_of_block, kind="stable").astype(np.int64)
+    starts = blocks * granule
+    lengths = np.minimum(granule, values - starts)
+    ends = np.cumsum(lengths)
+    order = np.arange(values, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    share = np.bincount(chunk_of_block[blocks], weights=lengths, minlength=nodes).astype(np.int64)
+    return ChunkPlan(name, order, (0, *(int(b) for b in np.cumsum(share))))
+
+
+def equal(values: int, nodes: int, granule: int, costs: np.ndarray | None) -> ChunkPlan:
+    """Equal contiguous chunks, to the value: what a ring does without OSCAR."""
+    return ChunkPlan("equal", None, tuple(values * i // nodes for i in range(nodes + 1)))
+
+
+def splitter(values: int, nodes: int, granule: int, costs: np.ndarray | None) -> ChunkPlan:
+    """OSCAR's splitter: contiguous chunks of equal estimated cost, cut between blocks.
+
+    Boundary i is the block edge whose prefix sum is nearest to i/nodes of the total (the lower on ties),
+    in exact integers. Without costs (the first iteration) or with none to share, chunks are equal.
+    """
+    if costs is None or int(costs.sum()) == 0:
+        return ChunkPlan("splitter", None, equal(values, nodes, granule, None).bounds)
+    prefix = np.concatenate([[0], np.cumsum(costs)]) * nodes
+    total = int(prefix[-1]) // nodes
+    bounds = [0]
+    for i in range(1, nodes):
+        goal = i * total
+        edge = int(np.searchsorted(prefix, goal))
+        if edge > 0 and goal - int(prefix[edge - 1]) <= int(prefix[edge]) - goal:
+            edge -= 1
+        bounds.append(max(bounds[-1], min(values, edge * granule)))
+    return ChunkPlan("splitter", None, (*bounds, values))
+
+
+def interleave(values: int, nodes: int, granule: int, costs: np.ndarray | None) -> ChunkPlan:
+    """Static interleave: block j goes to chunk j mod nodes; needs no statistics at all."""
+    blocks = -(-values // granule)
+    return _deal("interleave", np.arange(blocks) % nodes, values, nodes, granule)
+
+
+def snake(values: int, nodes: int, granule: int, costs: np.ndarray | None) -> ChunkPlan:
+    """Deal blocks by falling cost: 0, 1, .. N-1, N-1, .. 1, 0, 0, ..; the static interleave without costs."""
+    if costs is None:
+        return interleave(values, nodes, granule, None)
+    rank = np.empty(costs.size, np.int64)
+    rank[np.argsort(-costs, kind="stable")] = np.arange(costs.size)
+    turn = rank % (2 * nodes)
+    return _deal("snake", np.where(turn < nodes, turn, 2 * nodes - 1 - turn), values, nodes, granule)
+
+
+PlanRule = Callable[[int, int, int, "np.ndarray | None"], ChunkPlan]
+PLANS: dict[str, PlanRule] = {"equal": equal, "splitter": splitter, "interleave": interleave, "snake": snake}
+USES_COSTS = frozenset({"splitter", "snake"})
+
+
+def make_plan(
+    name: str, values: int, nodes: int, *, granule: int, costs: np.ndarray | None = None
+) -> ChunkPlan:
+    """Return the plan that rule `name` makes for `values` values on `nodes` nodes.
+
+    granule: values per block; costs: int64 per block from `block_costs`, or None in the first iteration.
+    Raises ValueError on an unknown name, a bad size, or costs that do not match the blocks.
+    """
+    _check(values, nodes, granule)
+    if name not in PLANS:
+        raise ValueError(f"plan must be one of {', '.join(PLANS)}, got {name!r}")
+    if costs is not None and costs.size != -(-values // granule):
+        raise ValueError(f"expected a cost for each of {-(-values // granule)} blocks, got {costs.size}")
+    return PLANS[name](values, nodes, granule, costs)

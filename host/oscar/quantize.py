@@ -1,0 +1,349 @@
+"""float32 tensors to integers and back, with one power-of-two step per tensor that is never sent.
+
+Every node derives the next steps from the aggregated integers it just received, so nodes that saw the same
+sums hold the same steps. Only a tensor without a step (the first iteration, or an all-zero sum) costs one
+small exchange. docs/protocol.md, "Quantiser", has the rules; notes on rates name this quantiser 8s or 8g.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from oscar.errors import GradientError
+
+SUMMARY_BYTES = 8  # what one node sends per tensor without a step: u32 mantissa, i16 exponent, padding
+MIN_EXPONENT, MAX_EXPONENT = -140, 120  # of a step; float32 reaches 2^-149 .. 2^127
+SMOOTHING = 2  # the variance estimate moves by 1/4 of the difference
+HEADROOM = 2  # 8g: a worker's largest value is taken to be up to twice the largest mean
+MAX_ALIGN = 12  # exponents further apart than this are not compared
+
+Scale = Literal["sigma", "max"]
+Rounding = Literal["nearest", "stochastic"]
+
+
+@dataclass(frozen=True)
+class QuantiserParams:
+    """How tensors become integers; equal on all nodes.
+
+    scale: "sigma" takes each tensor's step from its standard deviation, "max" one step for all tensors
+    from the largest magnitude. coarseness: step / sigma (with "sigma"); larger sends fewer bits.
+    bits: width of a worker's integers, 8, 12 or 16; larger values saturate.
+    rounding: "nearest" (ties to even) or "stochastic" (unbiased; counter-based generator, reproducible).
+    error_feedback: each worker adds what rounding lost to its next gradient.
+    """
+
+    scale: Scale = "sigma"
+    coarseness: float = 0.125
+    bits: int = 8
+    rounding: Rounding = "nearest"
+    error_feedback: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.scale not in ("sigma", "max"):
+            raise ValueError(f'scale must be "sigma" or "max", got {self.scale!r}')
+        if self.rounding not in ("nearest", "stochastic"):
+            raise ValueError(f'rounding must be "nearest" or "stochastic", got {self.rounding!r}')
+        if self.bits not in (8, 12, 16):
+            raise ValueError(f"bits must be 8, 12 or 16, got {self.bits}")
+        if not (math.isfinite(self.coarseness) and 2**-20 <= self.coarseness <= 2**20):
+            raise ValueError(f"coarseness must lie in 2^-20 .. 2^20, got {self.coarseness}")
+
+    @property
+    def limit(self) -> int:
+        """Largest magnitude of a worker's integer."""
+        return (1 << (self.bits - 1)) - 1
+
+    @property
+    def name(self) -> str:
+        """Short name for tables: 8s or 8g, with the coarseness where it is not 1/8."""
+        if self.scale == "max":
+            return f"{self.bits}g"
+        return f"{self.bits}s" + ("" if self.coarseness == 0.125 else f" c={Fraction(self.coarseness)}")
+
+    def sum_width(self, terms: int) -> int:
+        """Signed bits that hold the sum of `terms` workers' integers."""
+        return self.bits + max(0, terms - 1).bit_length()
+
+    def sum_dtype(self, nodes: int) -> np.dtype[Any]:
+        """int16 where the sum over `nodes` fits (8 bits: up to 256 nodes), else int32.
+
+        Raises ValueError beyond 32 bits.
+        """
+        width = self.sum_width(nodes)
+        if width > 32:
+            raise ValueError(
+                f"sums of {nodes} values of {self.bits} bits need {width} bits, at most 32 are kept"
+            )
+        return np.dtype(np.int16 if width <= 16 else np.int32)
+
+
+def check_tensors(tensors: Sequence[np.ndarray], node: int) -> list[np.ndarray]:
+    """Return `tensors` as contiguous flat float32 arrays (copied only where needed).
+
+    Raises GradientError on NaN or Inf, TypeError on anything but floating-point arrays.
+    """
+    flat = []
+    for index, tensor in enumerate(tensors):
+        array = np.asarray(tensor)
+        if array.dtype.kind != "f":
+            raise TypeError(
+                f"node {node}, tensor {index}: expected float32, got {array.dtype}; convert it first"
+            )
+        with np.errstate(over="ignore"):
+            array = np.ascontiguousarray(array, dtype=np.float32).reshape(-1)
+        if not np.isfinite(array).all():
+            bad = int(np.flatnonzero(~np.isfinite(array))[0])
+            count = int((~np.isfinite(array)).sum())
+            raise GradientError(
+                f"node {node}, tensor {index}: {count} of {array.size} values are NaN, Inf or beyond float32, "
+                f"the first at flat index {bad} ({array[bad]}); skip this iteration or clip the loss scale"
+            )
+        flat.append(array)
+    return flat
+
+
+def floor_log2(numerator: int, denominator: int) -> int:
+    """floor(log2(numerator / denominator)) of positive integers, exactly."""
+    guess = numerator.bit_length() - denominator.bit_length()
+    high = numerator << max(0, -guess)
+    low = denominator << max(0, guess)
+    return guess if high >= low else guess - 1
+
+
+def sum_of_squares(values: np.ndarray) -> int:
+    """Exact sum of squares of integers of up to 24 bits, as a Python integer."""
+    wide = values.astype(np.int64)
+    return sum(int(np.dot(part, part)) for part in np.split(wide, range(1 << 14, wide.size, 1 << 14)))
+
+
+def summarise(tensors: Sequence[np.ndarray], params: QuantiserParams) -> list[tuple[int, int]]:
+    """What one node tells the others of tensors without a step: (mantissa, exponent) of size.
+
+    The size is the mean square ("sigma") or the largest magnitude ("max"); the mantissa has 24 bits, so
+    that adding the nodes' summaries is exact in integers, whatever their order.
+    """
+    out = []
+    for array in tensors:
+        if array.size == 0:
+            size = 0.0
+        elif params.scale == "sigma":
+            size = float(np.mean(np.square(array, dtype=np.float64)))
+        else:
+            size = float(np.abs(array).max())
+        mantissa, exponent = math.frexp(size)
+        out.append((int(math.ldexp(mantissa, 24)), exponent - 24))
+    return out
+
+
+class StepTracker:
+    """The steps of all tensors, a pure function of exchanged summaries and aggregated sums.
+
+    `exponents[t]` is log2 of tensor t's step, or None while it has none. Replicated on every node.
+    """
+
+    def __init__(self, params: QuantiserParams, sizes: Sequence[int], nodes: int) -> None:
+        self.params, self.sizes, self.nodes = params, list(sizes), nodes
+        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.exponents: list[int | None] = [None] * len(self.sizes)
+        self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
+        self.previous: np.ndarray | None = None  # the last aggregated sums
+        self.previous_exponents: list[int | None] = [None] * len(self.sizes)
+
+    @property
+    def unset(self) -> list[int]:
+        """Tensors that need the small exchange before they can be quantised."""
+        return [t for t, e in enumerate(self.exponents) if e is None]
+
+    def agree(self, summaries: Sequence[Sequence[tuple[int, int]]]) -> None:
+        """Set the steps of the unset tensors from every node's summaries, in the order of `unset`."""
+        unset = self.unset
+        if self.params.scale == "max":
+            peak = max(
+                (Fraction(m) * Fraction(2) ** e for node in summaries for m, e in node), default=Fraction(0)
+            )
+            exponent = self._from_peak(peak)
+            if exponent is not None:
+                self.exponents = [exponent] * len(self.sizes)
+            return
+        for slot, t in enumerate(unset):
+            total = sum(
+                (Fraction(node[slot][0]) * Fraction(2) ** node[slot][1] for node in summaries), Fraction(0)
+            )
+            if total == 0:
+                continue
+            square = total / len(summaries) * Fraction(self.params.coarseness) ** 2
+            exponent = _clamp((floor_log2(square.numerator, square.denominator) + 1) // 2)
+            self.exponents[t] = exponent
+            self.variances[t] = int(total / len(summaries) / Fraction(2) ** (2 * exponent - 32))
+
+    def _from_peak(self, peak: Fraction) -> int | None:
+        """Smallest exponent whose step brings `peak` within the integers' limit."""
+        if peak == 0:
+            return None
+        ratio = peak / self.params.limit
+        floor = floor_log2(ratio.numerator, ratio.denominator)
+        return _clamp(floor + (ratio > Fraction(2) ** floor))
+
+    def observe(self, sums: np.ndarray) -> list[int]:
+        """Derive the next steps from the aggregated integers; return by how much each exponent rose."""
+        before = list(self.exponents)
+        if self.params.scale == "max":
+            self._observe_peak(sums)
+        else:
+            for t in range(len(self.sizes)):
+                self._observe_tensor(t, sums[self.offsets[t] : self.offsets[t + 1]])
+            self.previous, self.previous_exponents = sums, before
+        return [0 if a is None or b is None else b - a for a, b in zip(before, self.exponents, strict=True)]
+
+    def _observe_peak(self, sums: np.ndarray) -> None:
+        exponent = next((e for e in self.exponents if e is not None), None)
+        if exponent is None:
+            return
+        peak = int(np.abs(sums.astype(np.int64)).max(initial=0)) * HEADROOM
+        new = self._from_peak(Fraction(peak, self.nodes) * Fraction(2) ** exponent)
+        self.exponents = [new] * len(self.sizes)
+
+    def _observe_tensor(self, t: int, sums: np.ndarray) -> None:
+        exponent = self.exponents[t]
+        if exponent is None or sums.size == 0:
+            return
+        energy = sum_of_squares(sums)
+        if energy == 0:
+            self.exponents[t] = None  # too coarse to see, or truly zero: ask everyone next time
+            return
+        change = self._change(t, sums, exponent)
+        if change is not None:
+            # sums = N mu + noise, differences of sums = noise of two iterations: one worker's variance is
+            # mu^2 + noise^2 = (E[S^2] + (N-1) E[(S - S')^2] / 2) / N^2
+            fresh = ((2 * energy + (self.nodes - 1) * change) << 32) // (2 * self.nodes**2 * sums.size)
+            self.variances[t] += (fresh - self.variances[t]) >> SMOOTHING
+        self._move(t, exponent)
+
+    def _change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
+        """Sum of squared differences to the previous sums in units of the present step, or None."""
+        old = self.previous_exponents[t]
+        if self.nodes == 1:
+            return 0
+        if self.previous is None or old is None or abs(old - exponent) > MAX_ALIGN:
+            return None
+        before = self.previous[self.offsets[t] : self.offsets[t + 1]].astype(np.int64)
+        low = min(old, exponent)
+        difference = (sums.astype(np.int64) << (exponent - low)) - (before << (old - low))
+        return sum_of_squares(difference) >> (2 * (exponent - low))
+
+    def _move(self, t: int, exponent: int) -> None:
+        """Follow the variance, with hysteresis: a step within 0.75 octaves of c * sigma stays."""
+        c = Fraction(self.params.coarseness) ** 2
+        ratio = c * self.variances[t] / (1 << 32)  # (c * sigma / step)^2
+        if ratio == 0:
+            self.exponents[t] = None
+            return
+        if Fraction(1, 8) <= ratio * ratio < 8:
+            return
+        new = _clamp(exponent + (floor_log2(ratio.numerator, ratio.denominator) + 1) // 2)
+        rise = new - exponent
+        self.variances[t] = self.variances[t] >> (2 * rise) if rise > 0 else self.variances[t] << (-2 * rise)
+        self.exponents[t] = new
+
+    def dequantise(self, sums: np.ndarray) -> list[np.ndarray]:
+        """Return each tensor's mean over the nodes, flat float32, correctly rounded from the integer sum."""
+        means = []
+        for t, exponent in enumerate(self.exponents):
+            part = sums[self.offsets[t] : self.offsets[t + 1]]
+            mean = np.ldexp(part.astype(np.float64) / self.nodes, exponent or 0)
+            means.append(mean.astype(np.float32))
+        return means
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state."""
+        return {
+            "exponents": list(self.exponents),
+            "variances": list(self.variances),
+            "previous": None if self.previous is None else self.previous.copy(),
+            "previous_exponents": list(self.previous_exponents),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        if len(state["exponents"]) != len(self.sizes):
+            raise ValueError(f"state is of {len(state['exponents'])} tensors, expected {len(self.sizes)}")
+        self.exponents = list(state["exponents"])
+        self.variances = list(state["variances"])
+        self.previous = state["previous"]
+        self.previous_exponents = list(state["previous_exponents"])
+
+
+def _clamp(exponent: int) -> int:
+    return min(MAX_EXPONENT, max(MIN_EXPONENT, exponent))
+
+
+class WorkerQuantiser:
+    """One worker's side: rounding, and the residual that error feedback carries over."""
+
+    def __init__(self, params: QuantiserParams, rank: int) -> None:
+        self.params, self.rank = params, rank
+        self.residual: np.ndarray | None = None
+        self.iteration = 0
+        self.clipped = 0  # values that saturated in the last call
+        self._pending: np.ndarray | None = None
+
+    def corrected(self, tensors: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the flat tensors with the residual of error feedback added, where there is one."""
+        if self.residual is None:
+            return list(tensors)
+        parts = np.split(self.residual, np.cumsum([t.size for t in tensors])[:-1])
+        return [t + r for t, r in zip(tensors, parts, strict=True)]
+
+    def quantise(self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None]) -> np.ndarray:
+        """Return all tensors as one flat int32 array; a tensor without a step becomes zeros.
+
+        tensors: flat float32 from `corrected`. The residual changes only when `commit` is called.
+        """
+        limit = float(self.params.limit)
+        out = np.zeros(sum(t.size for t in tensors), np.int32)
+        noise = self._noise(out.size) if self.params.rounding == "stochastic" else None
+        keep = np.zeros(out.size, np.float32) if self.params.error_feedback else None
+        self.clipped, at = 0, 0
+        for tensor, exponent in zip(tensors, exponents, strict=True):
+            here = slice(at, at + tensor.size)
+            at += tensor.size
+            if exponent is None:
+                if keep is not None:
+                    keep[here] = tensor
+                continue
+            with np.errstate(over="ignore"):
+                scaled = np.ldexp(tensor, -exponent)
+            rounded = np.rint(scaled) if noise is None else np.floor(scaled.astype(np.float64) + noise[here])
+            self.clipped += int(np.count_nonzero(np.abs(rounded) > limit))
+            out[here] = np.clip(rounded, -limit, limit)
+            if keep is not None:
+                keep[here] = tensor - np.ldexp(out[here].astype(np.float32), exponent)
+        self._pending = keep
+        return out
+
+    def _noise(self, count: int) -> np.ndarray:
+        bits = np.random.Philox(key=[self.params.seed, self.rank], counter=[0, 0, 0, self.iteration])
+        return np.random.Generator(bits).random(count)
+
+    def commit(self) -> None:
+        """The AllReduce succeeded: keep the residual and move on to the next iteration."""
+        self.residual, self._pending = self._pending, None
+        self.iteration += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state."""
+        return {
+            "iteration": self.iteration,
+            "residual": None if self.residual is None else self.residual.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self.iteration, self.residual = state["iteration"], state["residual"]
