@@ -79,14 +79,16 @@ def unpack_frame(frame: bytes | bytearray | memoryview) -> tuple[Header, memoryv
     if magic & 0xF0 != MAGIC & 0xF0:
         raise FrameError(f"frame starts with 0x{magic:02x}, expected 0x{MAGIC:02x}: not an OSCAR frame")
     if magic != MAGIC:
-        raise FrameError(f"frame version {magic & 15}, this side speaks {VERSION}: run one release everywhere")
+        raise FrameError(
+            f"frame version {magic & 15}, this side speaks {VERSION}: run one release everywhere"
+        )
     if length != len(view) - HEADER_BYTES:
         raise FrameError(f"header announces {length} payload bytes, frame has {len(view) - HEADER_BYTES}")
     payload = view[HEADER_BYTES:]
     (crc,) = _CRC.unpack_from(view, HEADER_BYTES - 4)
     actual = zlib.crc32(payload, zlib.crc32(view[: HEADER_BYTES - 4]))
     if crc != actual:
-        raise FrameError(f"CRC-32 of the frame is 0x{actual:08x}, header says 0x{crc:08x}: damaged on the way")
+        raise FrameError(f"CRC-32 is 0x{actual:08x}, the header says 0x{crc:08x}: damaged on the way")
     if count > MAX_COUNT:
         raise FrameError(f"header announces {count} values, a frame carries at most {MAX_COUNT}")
     return Header(codec, step, count, chunk, sub, width, sequence, checksum), payload

@@ -43,7 +43,7 @@ class PositionState:
         _classes(self.mean, self.classes)
 
     def rescale(self, offsets: np.ndarray, rises: list[int]) -> None:
-        """Follow a change of step: tensor t's exponent rose by rises[t], so its means fall by as many bits."""
+        """Follow a change of step: where tensor t's exponent rose by rises[t], means fall by as many bits."""
         for t, rise in enumerate(rises):
             if rise == 0:
                 continue

@@ -106,8 +106,8 @@ class LocalCluster:
             theirs = [np.shape(tensor) for tensor in node]
             if theirs != shapes:
                 raise GradientError(
-                    f"node {rank} has {len(theirs)} tensors of shapes {theirs[:4]}.., node 0 has {len(shapes)} of "
-                    f"{shapes[:4]}..: all nodes must run the same model"
+                    f"node {rank} has {len(theirs)} tensors of shapes {theirs[:4]}.., node 0 has "
+                    f"{len(shapes)} of {shapes[:4]}..: all nodes must run the same model"
                 )
         if self.shapes == shapes and len(self.nodes) == len(gradients):
             return False

@@ -182,7 +182,7 @@ class Node:
     def load_state_dict(self, state: dict[Any, Any]) -> None:
         """Take over what `state_dict` returned; link ends made since then are dropped."""
         self.decoders = {key: d for key, d in self.decoders.items() if key in state}
-        for key, saved in state.items():
+        for key in state:
             if key[0] != "encode" and key not in self.decoders:
                 self.decoders[key] = self.codec.make_decoder()
         for key, link in self.links().items():

@@ -98,7 +98,9 @@ class _Link:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned; raises ValueError when the parameters differ."""
         if state["fingerprint"] != self.params.fingerprint:
-            raise ValueError(f"state was saved under other parameters than {self.params}; load it with the same")
+            raise ValueError(
+                f"state was saved under other parameters than {self.params}; load it with the same"
+            )
         self.states = {int(key): TableState.from_dict(value) for key, value in state["states"].items()}
 
 

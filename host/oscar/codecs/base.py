@@ -169,7 +169,9 @@ def check_header(head: Header, *, codec: int, step: int, sequence: int) -> None:
         ("sequence", head.sequence, sequence),
     ):
         if came != expected:
-            raise FrameError(f"frame has {what} {came}, expected {expected}: lost, repeated or sent to the wrong place")
+            raise FrameError(
+                f"frame has {what} {came}, expected {expected}: lost, repeated or sent to the wrong place"
+            )
     if not 1 <= head.width <= 32:
         raise FrameError(f"frame has values of {head.width} bits, expected 1 to 32")
 
