@@ -102,8 +102,8 @@ def check_tensors(tensors: Sequence[np.ndarray], node: int) -> list[np.ndarray]:
             bad = int(np.flatnonzero(~np.isfinite(array))[0])
             count = int((~np.isfinite(array)).sum())
             raise GradientError(
-                f"node {node}, tensor {index}: {count} of {array.size} values are NaN, Inf or beyond float32, the "
-                f"first at flat index {bad} ({array[bad]}); skip this iteration or clip the loss scale"
+                f"node {node}, tensor {index}: {count} of {array.size} values are NaN, Inf or too large, "
+                f"the first at flat index {bad} ({array[bad]}); skip this iteration or clip the loss scale"
             )
         flat.append(array)
     return flat

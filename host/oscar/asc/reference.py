@@ -234,7 +234,9 @@ class ReferenceCoder:
         run.save(state, count)
         return np.array(out, np.int32)
 
-    def _decode_block(self, run: _Session, data: _Reader, n: int, position: list[int], width: int) -> list[int]:
+    def _decode_block(
+        self, run: _Session, data: _Reader, n: int, position: list[int], width: int
+    ) -> list[int]:
         head = data.take(BLOCK_HEADER_BYTES)
         limit = 1 << (width - 1)
         if head & 3 == CONSTANT:
@@ -292,7 +294,7 @@ class ReferenceCoder:
 
 
 def push_all(coded: Sequence[tuple[int, int, int]]) -> tuple[list[int], list[int]]:
-    """rANS-encode (lane, frequency, cumulative frequency) backwards; return words in reading order, states."""
+    """Encode (lane, frequency, cumulative frequency) backwards; return words in reading order and states."""
     states, words = [STATE_LOW] * LANES, []
     for lane, f, c in reversed(coded):
         x = states[lane]
