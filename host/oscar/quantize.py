@@ -19,7 +19,7 @@ from oscar.errors import GradientError
 
 SUMMARY_BYTES = 8  # what one node sends per tensor without a step: u32 mantissa, i16 exponent, padding
 MIN_EXPONENT, MAX_EXPONENT = -140, 120  # of a step; float32 reaches 2^-149 .. 2^127
-SMOOTHING = 2  # the variance estimate moves by 1/4 of the difference
+SMOOTHING = 1  # the variance estimate moves by half of the difference
 HEADROOM = 2  # 8g: a worker's largest value is taken to be up to twice the largest mean
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
