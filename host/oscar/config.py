@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from oscar.asc.params import AscParams, ContextMode, MapMode, TableMode
 from oscar.errors import ConfigError
@@ -19,7 +19,7 @@ from oscar.timing.link import LinkModel
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class WorkloadSection(_Section):
@@ -39,6 +39,11 @@ class QuantiserSection(_Section):
     rounding: Rounding = "nearest"
     error_feedback: bool = False
 
+    @model_validator(mode="after")
+    def _valid(self) -> QuantiserSection:
+        QuantiserParams(**self.model_dump())
+        return self
+
 
 class AscSection(_Section):
     """See oscar.asc.AscParams."""
@@ -48,6 +53,11 @@ class AscSection(_Section):
     context: ContextMode = "both"
     tables: TableMode = "step"
     map: MapMode = "learned"
+
+    @model_validator(mode="after")
+    def _valid(self) -> AscSection:
+        AscParams(**self.model_dump())
+        return self
 
 
 class PlanSection(_Section):
@@ -59,15 +69,13 @@ class PlanSection(_Section):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        if name not in PLANS:
-            raise ValueError(f"plan must be one of {', '.join(PLANS)}")
-        return name
+        return _one_of("plan", name, PLANS)
 
 
 class RingSection(_Section):
     """Direction of the all-gather and how many sub-frames a chunk is cut into."""
 
-    gather: Literal["forward", "boomerang"] = "boomerang"
+    gather: Literal["forward", "boomerang", "duplex"] = "boomerang"
     subframes: int = Field(default=1, ge=1, le=64)
 
 
@@ -90,13 +98,28 @@ class LinkSection(_Section):
 
 
 class Method(_Section):
-    """One row of the comparison: what differs from the rest of the configuration."""
+    """One line of the comparison and what differs from the rest of the configuration; a row per plan.
 
-    name: str
+    asc: replaces single keys of the section `asc`.
+    """
+
+    name: str = Field(min_length=1)
     codec: str
-    gather: Literal["forward", "boomerang"] = "forward"
-    plans: tuple[str, ...] = ("equal",)
+    gather: Literal["forward", "boomerang", "duplex"] = "forward"
+    plans: tuple[str, ...] = Field(default=("equal",), strict=False)
     asc: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("codec")
+    @classmethod
+    def _codec(cls, name: str) -> str:
+        return _one_of("codec", name, _codecs())
+
+    @field_validator("plans")
+    @classmethod
+    def _plans(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError(f"a method needs at least one plan of {', '.join(PLANS)}")
+        return tuple(_one_of("plan", name, PLANS) for name in names)
 
 
 class Config(_Section):
@@ -113,17 +136,13 @@ class Config(_Section):
     ring: RingSection = RingSection()
     nic: str = "compiled"
     link: LinkSection = LinkSection()
-    methods: tuple[Method, ...] = ()
+    methods: tuple[Method, ...] = Field(default=(), strict=False)
     output: str = "build/allreduce"
 
     @field_validator("codec")
     @classmethod
     def _codec(cls, name: str) -> str:
-        from oscar.codecs.registry import CODECS
-
-        if name not in CODECS:
-            raise ValueError(f"codec must be one of {', '.join(CODECS)}")
-        return name
+        return _one_of("codec", name, _codecs())
 
     @field_validator("nic")
     @classmethod
@@ -132,6 +151,33 @@ class Config(_Section):
         if name not in known:
             raise ValueError(f"nic must be one of {', '.join(known)}; RTL-backed ones come with oscar_sim")
         return name
+
+    @field_validator("methods")
+    @classmethod
+    def _distinct(cls, methods: tuple[Method, ...]) -> tuple[Method, ...]:
+        names = [method.name for method in methods]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"every method needs a name of its own, {name!r} is there more than once")
+        return methods
+
+    def compared(self) -> Iterator[tuple[Method, str, Config]]:
+        """Yield (method, plan, its whole configuration) for every row of the comparison.
+
+        Without methods the configuration itself is compared with fp32.
+        """
+        own = Method(name=self.codec, codec=self.codec, gather=self.ring.gather, plans=(self.plan.name,))
+        for method in self.methods or (Method(name="fp32", codec="fp32"), own):
+            for plan in method.plans:
+                changes = {
+                    "codec": method.codec,
+                    "ring": {**self.ring.model_dump(), "gather": method.gather},
+                    "plan": {**self.plan.model_dump(), "name": plan},
+                    "asc": {**self.asc.model_dump(), **method.asc},
+                    "nic": self.nic if method.codec == "asc" else "compiled",
+                    "methods": (),
+                }
+                yield method, plan, _validated({**self.model_dump(), **changes}, f"method {method.name!r}")
 
     def quantiser_params(self) -> QuantiserParams:
         """Return the quantiser's parameters, with this experiment's seed."""
@@ -142,8 +188,8 @@ class Config(_Section):
         return AscParams(**self.asc.model_dump())
 
     def variant(self, **changes: Any) -> Config:
-        """Return a copy with some top-level fields replaced, validated again."""
-        return Config.model_validate({**self.model_dump(), **changes})
+        """Return a copy with some top-level fields replaced, validated again; raises ConfigError."""
+        return _validated({**self.model_dump(), **changes}, "configuration")
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -158,19 +204,43 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     except FileNotFoundError:
         raise ConfigError(f"{source}: no such file; the shipped ones are in configs/") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{source}: not a readable YAML file: {error}") from None
+        text = " ".join(str(error).split())
+        raise ConfigError(f"{source}: not a readable YAML file: {text}") from None
     if data is None:
         data = {}
     if not isinstance(data, dict):
         raise ConfigError(f"{source}: expected a mapping of keys at the top, got {type(data).__name__}")
     for text in overrides:
         _override(data, text)
+    config = _validated(data, str(source))
+    try:
+        list(config.compared())
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    return config
+
+
+def _validated(data: dict[Any, Any], source: str) -> Config:
     try:
         return Config.model_validate(data)
     except ValidationError as error:
         raise ConfigError(f"{source}: " + "; ".join(_explain(e) for e in error.errors())) from None
-    except ValueError as error:
-        raise ConfigError(f"{source}: {error}") from None
+
+
+def _one_of(what: str, name: str, known: Iterable[str]) -> str:
+    """Return `name`; raises ValueError that lists what is known and the nearest."""
+    names = list(known)
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"{hint}{what} must be one of {', '.join(names)}")
+    return name
+
+
+def _codecs() -> Iterable[str]:
+    from oscar.codecs.registry import CODECS
+
+    return CODECS
 
 
 def _override(data: dict[Any, Any], text: str) -> None:
@@ -180,7 +250,8 @@ def _override(data: dict[Any, Any], text: str) -> None:
     try:
         parsed = yaml.safe_load(value)
     except yaml.YAMLError as error:
-        raise ConfigError(f"--set {text}: the value is not YAML: {error}") from None
+        why = " ".join(str(error).split())
+        raise ConfigError(f"--set {text}: the value is not YAML: {why}") from None
     *path, last = key.strip().split(".")
     for part in path:
         inner = data.setdefault(part, {})
@@ -198,7 +269,8 @@ def _explain(error: Any) -> str:
         near = difflib.get_close_matches(place[-1], valid, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return f"unknown key {where!r}; {hint}valid keys here: {', '.join(valid)}"
-    return f"{where}: {error['msg'].removeprefix('Value error, ')}, got {error['input']!r}"
+    given = "" if isinstance(error["input"], dict) else f", got {error['input']!r}"
+    return f"{where}: {error['msg'].removeprefix('Value error, ')}{given}"
 
 
 def _fields(path: Sequence[str]) -> Sequence[str]:
