@@ -1,0 +1,360 @@
+"""Bytes and modelled time of every coder and chunk plan on the same gradients (docs/measuring.md).
+
+All methods are lossless after one and the same quantiser, so they compute the same mean, and rates compare.
+The workload trains with the exact float mean: no method steers what the others are measured on. Time comes
+from the link model with a codec at line rate, once for the model as it is and once for a model of
+`LARGE` values whose frames have the measured bits per value and the measured imbalance between chunks
+(`oscar.timing.scale`), since the shipped models are so small that latency hides most of what coding saves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from oscar.allreduce.cluster import LocalCluster
+from oscar.allreduce.stats import Stats
+from oscar.config import Config
+from oscar.errors import OscarError
+from oscar.timing.link import LinkModel
+from oscar.timing.recurrence import equal_ring_time, ring_time
+from oscar.timing.scale import Measured, scale
+from oscar.trace import load
+from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
+
+LARGE = 64_000_000
+LINK = LinkModel()
+NO_WIRE = LinkModel(bandwidth_bps=1e21)  # what is left of the time is latency
+
+# What goes over the links, and how the all-gather runs.
+METHODS: dict[str, tuple[str, str]] = {
+    "atalanta": ("atalanta", "forward"),
+    "atalanta-dp": ("atalanta-dp", "forward"),
+    "asc-paper": ("asc-paper", "forward"),
+    "asc-forward": ("asc", "forward"),
+    "asc": ("asc", "boomerang"),
+}
+ALL_PLANS = (
+    "equal",
+    "interleave:128",
+    "interleave:256",
+    "interleave:512",
+    "splitter:256",
+    "splitter:512",
+    "snake:256",
+    "snake:512",
+)
+DEFAULT_PLANS: dict[str, tuple[str, ...]] = {
+    "atalanta": ("equal",),
+    "atalanta-dp": ("equal",),
+    "asc-paper": ("equal", "interleave:256"),
+    "asc-forward": ("equal", "interleave:256"),
+    "asc": ALL_PLANS,
+}
+BARS = {"cnn": 1.40, "transformer": 1.20, "embedding": 5.0}  # figure (a), quantiser 8s, 8 nodes
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method and plan on one model, averaged over the measured iterations.
+
+    step_sync_bits: bits per value if every link carried what the busiest one does; bits: mean over the links,
+    headers included; speedup: time of uncompressed fp32 over time; latency_share: part of `time_s` that an
+    endless bandwidth would leave; large_*: the same at LARGE values.
+    """
+
+    model: str
+    nodes: int
+    values: int
+    quantiser: str
+    method: str
+    plan: str
+    iterations: int
+    step_sync_bytes: float
+    step_sync_bits: float
+    bits: float
+    efficiency: float
+    time_s: float
+    speedup: float
+    latency_share: float
+    large_time_s: float
+    large_speedup: float
+    large_latency_share: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    parser.add_argument(
+        "--models", nargs="*", default=list(BARS), choices=list(WORKLOADS), help="workloads to measure"
+    )
+    parser.add_argument("--trace", nargs="*", default=[], metavar="FILE.npz", help="recorded traces as well")
+    parser.add_argument(
+        "--nodes", nargs="+", type=int, default=[8], help="cluster sizes (a trace has its own)"
+    )
+    parser.add_argument("--quantiser", choices=["8s", "8g"], default="8s", help="step per tensor or global")
+    parser.add_argument("--iterations", type=int, default=6, help="measured iterations")
+    parser.add_argument(
+        "--warmup-training", type=int, default=60, help="iterations trained before the first AllReduce"
+    )
+    parser.add_argument(
+        "--learning",
+        type=int,
+        default=3,
+        help="first iterations, in which steps, maps and tables are learnt; not measured",
+    )
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument(
+        "--plans",
+        nargs="+",
+        default=None,
+        metavar="PLAN[:GRANULE]",
+        help="for every method (default: its own)",
+    )
+    parser.add_argument(
+        "--asc",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="parameters of ASC, such as interval_log2=11",
+    )
+    parser.add_argument("--subframes", type=int, default=1, help="sub-frames per chunk")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, default=None, help="write rows and figures here")
+    parser.add_argument(
+        "--summary",
+        nargs="+",
+        type=Path,
+        default=None,
+        metavar="JSON",
+        help="only print what these files hold",
+    )
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Measure (or read) all rows, print them and the figures drawn from them, and return both."""
+    rows: list[Row] = []
+    if args.summary:
+        for path in args.summary:
+            rows += [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+        _print_rows(rows)
+    else:
+        print(f"# quantiser {args.quantiser}: every method codes the same integers, losslessly")
+        print(
+            f"# link {LINK.bandwidth_bps / 1e9:g} Gb/s, {LINK.latency_s * 1e6:g} us; codec at line rate, ",
+            end="",
+        )
+        print(f"{LINK.codec_latency_s * 1e6:g} us deep; sub-frames {args.subframes}")
+        print(
+            f"# baseline of speed-ups: fp32 ring without headers; {args.iterations} iterations after ", end=""
+        )
+        print(f"{args.warmup_training} of training and {args.learning} of learning")
+        for workload, warmup in _workloads(args):
+            fresh = measure(workload, args, warmup=warmup)
+            _print_rows(fresh, header=not rows)
+            rows += fresh
+    figures = draw_figures(rows)
+    for line in figures["lines"]:
+        print(line)
+    result = {"rows": [asdict(row) for row in rows], "figures": figures}
+    if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    return result
+
+
+def _workloads(args: argparse.Namespace) -> Iterable[tuple[Workload, int]]:
+    for path in args.trace:
+        yield load(path), 0
+    for nodes in args.nodes:
+        for model in args.models:
+            yield make_workload(model, nodes=nodes, seed=args.seed), args.warmup_training
+
+
+def _config(method: str, plan: str, args: argparse.Namespace) -> Config:
+    codec, gather = METHODS[method]
+    name, _, granule = plan.partition(":")
+    return Config.model_validate(
+        {
+            "codec": codec,
+            "asc": yaml.safe_load("\n".join(args.asc).replace("=", ": ")) or {},
+            "quantiser": {"scale": "sigma" if args.quantiser == "8s" else "max"},
+            "plan": {"name": name, "granule": int(granule or 256)},
+            "ring": {"gather": gather, "subframes": args.subframes},
+        }
+    )
+
+
+def measure(workload: Workload, args: argparse.Namespace, *, warmup: int) -> list[Row]:
+    """Train, and let every method reduce the same gradients at every iteration after `warmup`."""
+    for _ in range(warmup):
+        workload.apply(exact_mean(workload.gradients()))
+    cases = [(method, plan) for method in args.methods for plan in args.plans or DEFAULT_PLANS[method]]
+    clusters = {case: LocalCluster(_config(*case, args)) for case in cases}
+    kept: dict[tuple[str, str], list[Stats]] = defaultdict(list)
+    for iteration in range(args.learning + args.iterations):
+        gradients = workload.gradients()
+        for case, cluster in clusters.items():
+            stats = cluster.allreduce(gradients).stats
+            if not stats.exact:
+                raise OscarError(f"{case}: expected the exact sum on every node, got another: this is a bug")
+            if iteration >= args.learning:
+                kept[case].append(stats)
+        workload.apply(exact_mean(gradients))
+    return [_row(workload.name, args.quantiser, case, clusters[case], kept[case]) for case in cases]
+
+
+def _row(
+    model: str, quantiser: str, case: tuple[str, str], cluster: LocalCluster, runs: Sequence[Stats]
+) -> Row:
+    nodes, values, boomerang = runs[0].nodes, runs[0].values, cluster.boomerang
+    subframes = runs[0].counts.shape[3]
+    raw_bits = cluster.params.sum_width(nodes)
+    time_s = latency = large = large_latency = 0.0
+    for stats in runs:
+        time_s += stats.time_s
+        latency += ring_time(stats.frame_bytes, stats.counts, NO_WIRE, boomerang=boomerang)
+        measured = Measured(stats.frame_bytes, stats.counts, boomerang=boomerang, raw_bits=raw_bits)
+        large += scale(measured, [nodes], link=LINK, values=LARGE)[0].time_s
+        large_latency += scale(measured, [nodes], link=NO_WIRE, values=LARGE)[0].time_s
+    count = len(runs)
+    fp32, large_fp32 = (equal_ring_time(v, nodes, LINK, subframes=subframes) for v in (values, LARGE))
+    step_sync = sum(s.step_sync_bytes for s in runs)
+    return Row(
+        model=model,
+        nodes=nodes,
+        values=values,
+        quantiser=quantiser,
+        method=case[0],
+        plan=case[1],
+        iterations=count,
+        step_sync_bytes=step_sync / count,
+        step_sync_bits=sum(s.step_sync_bits for s in runs) / count,
+        bits=sum(s.bits_per_value for s in runs) / count,
+        efficiency=sum(int(s.frame_bytes.sum()) for s in runs) / (step_sync * nodes),
+        time_s=time_s / count,
+        speedup=fp32 * count / time_s,
+        latency_share=latency / time_s,
+        large_time_s=large / count,
+        large_speedup=large_fp32 * count / large,
+        large_latency_share=large_latency / large,
+    )
+
+
+def _print_rows(rows: Sequence[Row], *, header: bool = True) -> None:
+    if header:
+        print(f"# speed-up against fp32; lat: share of the time that is latency; at {LARGE / 1e6:g} M values")
+        print(
+            f"{'model':<22} {'N':>3} {'q':<3} {'method':<12} {'plan':<15} {'sync b/v':>8} {'mean b/v':>8} "
+            f"{'effic.':>6} {'time us':>8} {'speed-up':>8} {'lat':>5} {'at 64 M':>8}"
+        )
+    for r in rows:
+        print(
+            f"{r.model:<22} {r.nodes:>3} {r.quantiser:<3} {r.method:<12} {r.plan:<15} "
+            f"{r.step_sync_bits:>8.3f} {r.bits:>8.3f} {r.efficiency:>6.3f} {r.time_s * 1e6:>8.1f} "
+            f"{r.speedup:>8.2f} {r.latency_share:>5.2f} {r.large_speedup:>8.2f}",
+            flush=True,
+        )
+
+
+def draw_figures(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the figures that `rows` allow, each a list of dicts, and `lines` that say them."""
+    groups: dict[tuple[str, int, str], dict[tuple[str, str], Row]] = defaultdict(dict)
+    for row in rows:
+        groups[row.model, row.nodes, row.quantiser][row.method, row.plan] = row
+    figures: dict[str, Any] = {"gain": [], "paper": [], "plans": [], "speedup": []}
+    for (model, nodes, quantiser), group in sorted(groups.items(), key=lambda item: item[0][1]):
+        where = {"model": model, "nodes": nodes, "quantiser": quantiser}
+        ours = [row for (method, _), row in group.items() if method == "asc"]
+        best = min(ours, key=lambda row: row.step_sync_bytes, default=None)
+        base, paper = group.get(("atalanta", "equal")), group.get(("asc-paper", "equal"))
+        if base and best:
+            gain = base.step_sync_bytes / best.step_sync_bytes
+            bar = BARS.get(model) if quantiser == "8s" and nodes == 8 else None
+            figures["gain"].append(where | {"plan": best.plan, "gain": gain, "bar": bar})
+        if base and paper:
+            figures["paper"].append(
+                where
+                | {
+                    "bytes": base.step_sync_bytes / paper.step_sync_bytes,
+                    "time": base.time_s / paper.time_s,
+                    "large_time": base.large_time_s / paper.large_time_s,
+                }
+            )
+        plans = {row.plan: row.step_sync_bytes for row in ours}
+        if "equal" in plans and len(plans) > 1:
+            gains = {plan: plans["equal"] / size for plan, size in plans.items() if plan != "equal"}
+            figures["plans"].append(where | {"gains": gains, "winner": max(gains, key=gains.__getitem__)})
+    figures["speedup"] = _speedups(groups)
+    figures["lines"] = list(_lines(figures))
+    return figures
+
+
+def _speedups(groups: dict[tuple[str, int, str], dict[tuple[str, str], Row]]) -> list[dict[str, Any]]:
+    """Geometric mean over the models of the AllReduce speed-up against fp32, at its best plan."""
+    out = []
+    for nodes, quantiser in sorted({(key[1], key[2]) for key in groups}):
+        for method in METHODS:
+            best = []
+            for (_, n, q), group in groups.items():
+                mine = [row for (m, _), row in group.items() if m == method]
+                if n == nodes and q == quantiser and mine:
+                    best.append(min(mine, key=lambda row: row.step_sync_bytes))
+            if best:
+                out.append(
+                    {
+                        "nodes": nodes,
+                        "quantiser": quantiser,
+                        "method": method,
+                        "models": [row.model for row in best],
+                        "speedup": _mean([row.speedup for row in best]),
+                        "latency_share": max(row.latency_share for row in best),
+                        "large_speedup": _mean([row.large_speedup for row in best]),
+                    }
+                )
+    return out
+
+
+def _mean(factors: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, factors)) / len(factors))
+
+
+def _lines(figures: dict[str, Any]) -> Iterable[str]:
+    large = f"at {LARGE / 1e6:g} M values"
+    for f in figures["gain"]:
+        bar = (
+            ""
+            if f["bar"] is None
+            else f", bar {f['bar']:.2f}: {'met' if f['gain'] >= f['bar'] else 'MISSED'}"
+        )
+        yield (
+            f"# (a) {_where(f)}: Atalanta equal / ASC boomerang {f['plan']}, step-synchronous bytes: "
+            f"{f['gain']:.3f}x{bar}"
+        )
+    for f in figures["paper"]:
+        yield (
+            f"# (b) {_where(f)}: Atalanta / ASC as the paper has it, both equal: bytes {f['bytes']:.3f}x, "
+            f"time {f['time']:.3f}x, {large} {f['large_time']:.3f}x"
+        )
+    for f in figures["speedup"]:
+        yield (
+            f"# (c) N={f['nodes']} {f['quantiser']} {f['method']}, mean over {', '.join(f['models'])}: "
+            f"AllReduce {f['speedup']:.2f}x fp32 (up to {f['latency_share']:.0%} latency), "
+            f"{large} {f['large_speedup']:.2f}x"
+        )
+    for f in figures["plans"]:
+        gains = ", ".join(f"{plan} {gain:.3f}x" for plan, gain in f["gains"].items())
+        yield (
+            f"# (e) {_where(f)}: step-synchronous bytes of ASC, equal / plan: {gains}; winner {f['winner']}"
+        )
+
+
+def _where(figure: dict[str, Any]) -> str:
+    return f"{figure['model']} {figure['quantiser']} N={figure['nodes']}"
