@@ -71,7 +71,7 @@ def unpack_frame(frame: bytes | bytearray | memoryview) -> tuple[Header, memoryv
     """
     try:
         view = memoryview(frame).cast("B")
-    except TypeError:
+    except (TypeError, ValueError, BufferError):
         raise FrameError(f"a frame is contiguous bytes, got {type(frame).__name__}") from None
     if len(view) < HEADER_BYTES:
         raise FrameError(f"a frame has at least {HEADER_BYTES} bytes, got {len(view)}: truncated on the way")

@@ -84,8 +84,10 @@ class Codec:
 def fit_width(values: Array, width: int | None) -> int:
     """Return the raw width in bits for integer `values`: the one asked for, or 8, 16, 24 or 32.
 
-    Raises ValueError when they do not fit the width asked for.
+    Raises ValueError when they do not fit the width asked for, or that is not 1 to 32.
     """
+    if width is not None and not 1 <= width <= 32:
+        raise ValueError(f"width is 1 to 32 bits, got {width}")
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     for candidate in (8, 16, 24, 32) if width is None else (width,):
         if -(1 << (candidate - 1)) <= low and high < 1 << (candidate - 1):
