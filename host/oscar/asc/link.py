@@ -126,7 +126,8 @@ class Encoder(_Link):
         to the receiver; width: bits of a raw value, 1..32, by default the smallest of 8, 16, 24, 32.
         Raises TypeError or ValueError on values that are not 1-D integers of that width.
         """
-        array = as_values(values, "int")
+        # Kernels are compiled for aligned, writable arrays; others would be compiled anew, for seconds.
+        array = np.require(as_values(values, "int"), requirements=("A", "W"))
         bits = fit_width(array, width)
         classes = self._classes(context, array.size)
         key = self._key(step)
@@ -154,7 +155,8 @@ class Decoder(_Link):
         if head.checksum != state.checksum(self.params):
             raise FrameError(
                 f"tables of step {step} have checksum 0x{state.checksum(self.params):04x} here and "
-                f"0x{head.checksum:04x} at the sender: parameters differ or the ends drifted apart; reset both"
+                f"0x{head.checksum:04x} at the sender: parameters differ or the ends drifted apart; "
+                "reset both"
             )
         blocks = -(-head.count // self.params.block)
         if blocks * BLOCK_HEADER_BYTES > len(payload):

@@ -308,13 +308,13 @@ def _judge(subject: Subject, frame: bytearray, sealed: bool, tally: Counter[str]
     if (error is None) != (error_again is None) or not _same(first, second):
         tally["over_reads"] += 1
         return f"decodes differ: {error or 'values'} / {error_again or 'values'}", seconds
-    tally["frame_errors" if error else "returned"] += 1
     if error is None and not sealed:
         intact = [v for f, v in zip(subject.frames, subject.expected, strict=True) if f == frame]
         intact = intact or [subject.expected[0]]
         if not any(_same(first, values) for values in intact):
             tally["wrong"] += 1
             return "returned other values under an intact CRC-32", seconds
+    tally["frame_errors" if error else "returned"] += 1
     return None, seconds
 
 
