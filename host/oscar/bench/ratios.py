@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from oscar.allreduce.cluster import LocalCluster
@@ -53,7 +54,7 @@ ALL_PLANS = (
     "snake:512",
 )
 DEFAULT_PLANS: dict[str, tuple[str, ...]] = {
-    "atalanta": ("equal",),
+    "atalanta": ("equal", "interleave:256"),
     "atalanta-dp": ("equal",),
     "asc-paper": ("equal", "interleave:256"),
     "asc-forward": ("equal", "interleave:256"),
@@ -100,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--nodes", nargs="+", type=int, default=[8], help="cluster sizes (a trace has its own)"
     )
     parser.add_argument("--quantiser", choices=["8s", "8g"], default="8s", help="step per tensor or global")
-    parser.add_argument("--iterations", type=int, default=6, help="measured iterations")
+    parser.add_argument("--iterations", type=int, default=20, help="measured iterations")
     parser.add_argument(
         "--warmup-training", type=int, default=60, help="iterations trained before the first AllReduce"
     )
@@ -211,22 +212,29 @@ def measure(workload: Workload, args: argparse.Namespace, *, warmup: int) -> lis
     return [_row(workload.name, args.quantiser, case, clusters[case], kept[case]) for case in cases]
 
 
+def modelled_times(
+    stats: Stats, cluster: LocalCluster, *, link: LinkModel = LINK
+) -> tuple[float, float, float, float]:
+    """Return seconds of (fp32, this AllReduce), as the model is, then of both at LARGE values."""
+    subframes = stats.counts.shape[3]
+    raw_bits = cluster.params.sum_width(stats.nodes)
+    measured = Measured(stats.frame_bytes, stats.counts, boomerang=cluster.boomerang, raw_bits=raw_bits)
+    return (
+        equal_ring_time(stats.values, stats.nodes, link, subframes=subframes),
+        ring_time(stats.frame_bytes, stats.counts, link, boomerang=cluster.boomerang),
+        equal_ring_time(LARGE, stats.nodes, link, subframes=subframes),
+        scale(measured, [stats.nodes], link=link, values=LARGE)[0].time_s,
+    )
+
+
 def _row(
     model: str, quantiser: str, case: tuple[str, str], cluster: LocalCluster, runs: Sequence[Stats]
 ) -> Row:
-    nodes, values, boomerang = runs[0].nodes, runs[0].values, cluster.boomerang
-    subframes = runs[0].counts.shape[3]
-    raw_bits = cluster.params.sum_width(nodes)
-    time_s = latency = large = large_latency = 0.0
-    for stats in runs:
-        time_s += stats.time_s
-        latency += ring_time(stats.frame_bytes, stats.counts, NO_WIRE, boomerang=boomerang)
-        measured = Measured(stats.frame_bytes, stats.counts, boomerang=boomerang, raw_bits=raw_bits)
-        large += scale(measured, [nodes], link=LINK, values=LARGE)[0].time_s
-        large_latency += scale(measured, [nodes], link=NO_WIRE, values=LARGE)[0].time_s
-    count = len(runs)
-    fp32, large_fp32 = (equal_ring_time(v, nodes, LINK, subframes=subframes) for v in (values, LARGE))
+    nodes, values = runs[0].nodes, runs[0].values
+    times = np.array([modelled_times(stats, cluster) for stats in runs]).mean(axis=0)
+    latency = np.array([modelled_times(stats, cluster, link=NO_WIRE) for stats in runs]).mean(axis=0)
     step_sync = sum(s.step_sync_bytes for s in runs)
+    count = len(runs)
     return Row(
         model=model,
         nodes=nodes,
@@ -239,12 +247,12 @@ def _row(
         step_sync_bits=sum(s.step_sync_bits for s in runs) / count,
         bits=sum(s.bits_per_value for s in runs) / count,
         efficiency=sum(int(s.frame_bytes.sum()) for s in runs) / (step_sync * nodes),
-        time_s=time_s / count,
-        speedup=fp32 * count / time_s,
-        latency_share=latency / time_s,
-        large_time_s=large / count,
-        large_speedup=large_fp32 * count / large,
-        large_latency_share=large_latency / large,
+        time_s=float(times[1]),
+        speedup=float(times[0] / times[1]),
+        latency_share=float(latency[1] / times[1]),
+        large_time_s=float(times[3]),
+        large_speedup=float(times[2] / times[3]),
+        large_latency_share=float(latency[3] / times[3]),
     )
 
 
