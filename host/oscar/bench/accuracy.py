@@ -110,7 +110,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     for model, best in coarsest(summary).items():
         print(
             f"# (d) {model}: coarsest step that holds is {best['coarseness']} sigma: {best['bits']:.2f} "
-            f"bits/value, AllReduce {best['speedup']:.1f}x fp32, at {LARGE / 1e6:g} M values {best['large_speedup']:.1f}x"
+            f"bits/value, AllReduce {best['speedup']:.1f}x fp32, at {LARGE / 1e6:g} M values "
+            f"{best['large_speedup']:.1f}x"
         )
     return {"runs": runs, "summary": summary}
 
@@ -156,7 +157,8 @@ def _train_all(args: argparse.Namespace) -> list[dict[str, Any]]:
             runs.append(key | {"metric": model["metric"], "better": model["better"]} | result)
             print(
                 f"# {args.model} seed {seed} step {coarseness}: {model['metric']} "
-                f"{result[model['metric']]:.4f}, {result['bits']:.3f} bits/value, {time.perf_counter() - started:.0f} s",
+                f"{result[model['metric']]:.4f}, {result['bits']:.3f} bits/value, "
+                f"{time.perf_counter() - started:.0f} s",
                 flush=True,
             )
             if args.json is not None:
