@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscar.allreduce.schedule import Phase, ring_chunk_sent
+from oscar.allreduce.schedule import Phase, ring_actions, ring_chunk_sent
 from oscar.timing.link import LinkModel, algbw, busbw
 from oscar.timing.perfetto import write_trace
 from oscar.timing.predict import predict
@@ -24,6 +25,11 @@ from oscar.timing.sizes import chunk_sent, equal_counts, spread
 from oscar.timing.spans import Span
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
+GATHERS = [
+    {"boomerang": False, "duplex": False},
+    {"boomerang": True, "duplex": False},
+    {"boomerang": True, "duplex": True},
+]
 SLOW = LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1)
 
 
@@ -39,15 +45,15 @@ def random_sizes(nodes: int, subs: int, boomerang: bool, seed: int, empty: float
 @given(
     nodes=st.integers(1, 9),
     subs=st.integers(1, 4),
-    boomerang=st.booleans(),
+    gather=st.sampled_from(GATHERS),
     adopt=st.booleans(),
     coded=st.booleans(),
     link=st.sampled_from([WIRE, SLOW, LinkModel(40e9, 0.0, 7e8, 0.0)]),
     seed=st.integers(0, 2**32),
 )
-def test_recurrence_equals_replay_of_the_schedule(nodes, subs, boomerang, adopt, coded, link, seed):
-    sizes, counts = random_sizes(nodes, subs, boomerang, seed)
-    how = {"boomerang": boomerang, "adopt": adopt, "coded": coded}
+def test_recurrence_equals_replay_of_the_schedule(nodes, subs, gather, adopt, coded, link, seed):
+    sizes, counts = random_sizes(nodes, subs, gather["boomerang"], seed)
+    how = {**gather, "adopt": adopt, "coded": coded}
     oracle = replay(sizes, counts, link, **how)
     assert np.array_equal(ring_finish(sizes, counts, link, **how), oracle.finish_s)
     assert ring_time(sizes, counts, link, **how) == oracle.total_s
@@ -75,10 +81,67 @@ def test_codec_time_by_hand():
     assert ring_time(frame, counts, SLOW, adopt=True) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("nodes", [2, 3, 8])
+def test_duplex_takes_half_the_hops(nodes):
+    """Short frames: N-1 hops of latency. Long ones: the other direction's frame hides all but one."""
+    far = LinkModel(1e15, 2e-6, None, 0.5e-6)
+    hop = 2e-6 + 2 * 0.5e-6  # encode, link, decode-add
+    short = equal_ring_time(1000 * nodes, nodes, far, boomerang=True, duplex=True, coded=True)
+    assert short == pytest.approx((nodes - 1) * hop, rel=1e-4)
+    assert equal_ring_time(1000 * nodes, nodes, far, boomerang=True, coded=True) > 1.99 * short
+    values, frame = 10_000 * nodes, 40_000 * 8 / 1e9
+    long = equal_ring_time(values, nodes, WIRE, boomerang=True, duplex=True)
+    assert long == pytest.approx(2 * (nodes - 1) * frame + 5e-6, rel=1e-12)
+
+
+def test_duplex_by_hand():
+    """N=2, K=1: both sends leave at once, one after the other on the port; coding overlaps with sending."""
+    counts = equal_counts(2000, 2)
+    engine, pipeline, wire, latency = 1000 / 0.5e9, 1e-6, 1024 * 8 / 10e9, 3e-6
+    second = 2 * engine + pipeline  # the encoder is slower than the port, and has both frames to make
+    expected = second + wire + latency + engine + pipeline
+    how = {"boomerang": True, "duplex": True}
+    table = equal_counts(2000, 2, boomerang=True)
+    assert ring_time(counts + 24, table, SLOW, **how) == pytest.approx(expected, rel=1e-12)
+
+
+def test_duplex_is_a_way_to_run_a_boomerang():
+    sizes, counts = random_sizes(3, 1, False, 6)
+    for call in (
+        lambda: ring_time(sizes, counts, WIRE, duplex=True),
+        lambda: replay(sizes, counts, WIRE, duplex=True),
+        lambda: list(ring_actions(0, 3, subframes=1, duplex=True)),
+        lambda: predict(1000, 8, WIRE, 4.0, duplex=True),
+        lambda: scale(measured_run(), [8], link=WIRE, duplex=True),
+    ):
+        with pytest.raises(ValueError, match="duplex=True needs boomerang=True"):
+            call()
+
+
+def test_duplex_scales_and_predicts_with_its_own_hops():
+    run, far = measured_run(boomerang=True), LinkModel.of(gbps=100_000, codec_latency_us=0)
+    once, both = (scale(run, [64], link=far, duplex=duplex)[0] for duplex in (False, True))
+    assert both.time_s == pytest.approx(once.time_s / 2, rel=0.01)
+    assert both.bits_per_value == once.bits_per_value
+    fits = predict(10**6, 8, far, 4.0, boomerang=True, duplex=True, peak=15)
+    assert fits.int8_time_s == pytest.approx(fits.bf16_time_s / 2, rel=0.01)  # exact, so it may as well
+    no = predict(10_000, 64, LinkModel.of(codec_latency_us=0), 7.0, boomerang=True, duplex=True, peak=1)
+    assert "N-1 = 63 hops of 2 us" in no.reason
+
+
+def test_1024_nodes_take_little_time():
+    counts = equal_counts(10_000_000, 1024, boomerang=True)
+    for how in GATHERS[1:]:
+        ring_time(counts + 24, counts, LinkModel(), **how)  # compiles
+        start = time.perf_counter()
+        ring_time(counts + 24, counts, LinkModel(), **how)
+        assert time.perf_counter() - start < 1  # a twentieth of that where nothing else runs
+
+
 def test_a_ring_of_equals_is_one_rank():
     for nodes, subs in ((2, 1), (5, 3), (8, 4)):
         counts = equal_counts(120 * nodes * subs, nodes, subs)
-        for how in ({"boomerang": True}, {"adopt": True}):
+        for how in ({"boomerang": True}, {"boomerang": True, "duplex": True}, {"adopt": True}):
             shortcut = equal_ring_time(
                 120 * nodes * subs,
                 nodes,
@@ -164,9 +227,10 @@ def test_link_refuses_what_is_no_rate(bad):
             LinkModel(latency_s=-1.0 if bad is True else bad)
 
 
-def test_trace_holds_every_stage_without_overlap(tmp_path: Path):
+@pytest.mark.parametrize("duplex", [False, True])
+def test_trace_holds_every_stage_without_overlap(tmp_path: Path, duplex):
     sizes, counts = random_sizes(4, 3, True, 5)
-    result = replay(sizes, counts, SLOW, boomerang=True, spans=True)
+    result = replay(sizes, counts, SLOW, boomerang=True, duplex=duplex, spans=True)
     write_trace(tmp_path / "trace.json", result.spans, {"nodes": 4, "plan": "equal"})
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert trace["otherData"] == {"nodes": 4, "plan": "equal"}

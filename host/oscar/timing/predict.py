@@ -45,6 +45,7 @@ class _Case:
     subframes: int
     header_bytes: int
     boomerang: bool
+    duplex: bool
     adopt: bool
     peak: int
 
@@ -68,17 +69,26 @@ class _Case:
             subframes=self.subframes,
             header_bytes=self.header_bytes,
             boomerang=self.boomerang,
+            duplex=self.duplex,
             adopt=self.adopt,
             coded=True,
         )
 
-    def raw_time(self, bits: int) -> float:
+    def raw_time(self, name: str) -> float:
+        """Return the time of a rival; int8 sums are exact, so it may run duplex where the codec does."""
+        duplex = self.duplex and name == "int8"
         return equal_ring_time(
-            self.values, self.nodes, self.link, bits_per_value=bits, subframes=self.subframes
+            self.values,
+            self.nodes,
+            self.link,
+            bits_per_value=self.rivals[name],
+            subframes=self.subframes,
+            boomerang=duplex,
+            duplex=duplex,
         )
 
     def pays(self) -> bool:
-        return self.coded_time() * MIN_GAIN <= self.raw_time(self.rivals[self.rival])
+        return self.coded_time() * MIN_GAIN <= self.raw_time(self.rival)
 
 
 def predict(
@@ -90,6 +100,7 @@ def predict(
     subframes: int = 1,
     header_bytes: int = HEADER_BYTES,
     boomerang: bool = False,
+    duplex: bool = False,
     adopt: bool = False,
     peak: int = 127,
 ) -> Prediction:
@@ -97,17 +108,18 @@ def predict(
 
     `bits_per_value` is the codec's mean payload over all steps; `peak` the largest magnitude that one node
     contributes, so that int8 is a rival while peak nodes <= 127. Compression pays if it is MIN_GAIN faster
-    than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no headers.
+    than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no headers; with
+    `duplex` int8 runs so too, which floats cannot and stay identical on all nodes.
 
-    Raises ValueError for arguments out of range.
+    Raises ValueError for arguments out of range, or for `duplex` without `boomerang`.
     """
     if values < 1 or not 1 <= nodes <= 1024 or not 0 < bits_per_value < 1024 or subframes < 1 or peak < 1:
         raise ValueError(
             "expected values, subframes and peak of 1 or more, 1 to 1024 nodes and bits_per_value above 0, "
             f"got {values}, {subframes}, {peak}, {nodes} and {bits_per_value}"
         )
-    case = _Case(values, nodes, link, bits_per_value, subframes, header_bytes, boomerang, adopt, peak)
-    times = {name: case.raw_time(bits) for name, bits in case.rivals.items()}
+    case = _Case(values, nodes, link, bits_per_value, subframes, header_bytes, boomerang, duplex, adopt, peak)
+    times = {name: case.raw_time(name) for name in case.rivals}
     time_s = case.coded_time()
     alone = nodes == 1
     pays = not alone and case.pays()
@@ -145,7 +157,8 @@ def _refusal(case: _Case, time_s: float) -> str:
         return _codec_bound(case, link.bandwidth_bps / rival_bits)
     still = replace(case, link=replace(link, latency_s=0.0, codec_latency_s=0.0))
     share = 1.0 - still.coded_time() / time_s
-    hops = f"2(N-1) = {2 * (case.nodes - 1)} hops of {link.latency_s * 1e6:.3g} us"
+    way, count = ("N-1", case.nodes - 1) if case.duplex else ("2(N-1)", 2 * (case.nodes - 1))
+    hops = f"{way} = {count} hops of {link.latency_s * 1e6:.3g} us"
     if link.codec_latency_s:
         hops += f" and 2 x {link.codec_latency_s * 1e6:.3g} us of codec"
     hops += f" are {share:.1%} of the time"

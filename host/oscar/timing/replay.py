@@ -130,6 +130,7 @@ def replay(
     link: LinkModel,
     *,
     boomerang: bool = False,
+    duplex: bool = False,
     adopt: bool = False,
     coded: bool = True,
     spans: bool = False,
@@ -138,16 +139,20 @@ def replay(
 
     `frame_bytes`, `counts`: integers [phase 2, step N-1, sender N, sub-frame K]; a frame without values is
     not sent, and its actions cost nothing. `coded` false: raw floats, no codec. An action starts once
-    its input is ready and its engine or link has done what the program asked of it before.
-    A node finishes when it has its last values and its last frame has left.
+    its input is ready and its engine or link has done what the program asked of it before; with
+    `duplex` both phases share these. A node finishes when it has its last values and its last frame has
+    left.
 
-    Raises TypeError or ValueError for tables that describe no ring, OscarError if the schedule deadlocks.
+    Raises TypeError or ValueError for tables that describe no ring or `duplex` without `boomerang`,
+    OscarError if the schedule deadlocks.
     """
     sizes, values = checked_sizes(frame_bytes, counts, boomerang=boomerang)
     total, subs = values.shape[2:]
     ring = _Ring(sizes, values, link, coded, spans)
     nodes = [
-        _Node(rank, ring_actions(rank, total, subframes=subs, boomerang=boomerang, adopt=adopt))
+        _Node(
+            rank, ring_actions(rank, total, subframes=subs, boomerang=boomerang, duplex=duplex, adopt=adopt)
+        )
         for rank in range(total)
     ]
     while any(ring.run(node) for node in nodes):

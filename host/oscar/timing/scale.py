@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from oscar.allreduce.schedule import Phase, ring_chunk_sent
+from oscar.allreduce.schedule import Phase, check_gather, ring_chunk_sent
 from oscar.frame import HEADER_BYTES
 from oscar.timing.link import LinkModel, algbw, busbw
 from oscar.timing.recurrence import equal_ring_time, finish_unchecked
@@ -192,21 +192,23 @@ def scale(
     *,
     link: LinkModel,
     values: int | None = None,
+    duplex: bool = False,
     adopt: bool = False,
     seed: int = 0,
 ) -> list[ScalePoint]:
     """Model the measured AllReduce at each of `nodes` (2 to 1,024) and compare it with fp32 on that link.
 
     `values` (default: as measured) is the model's size, the same at every N. fp32 gets the same number of
-    sub-frames, no headers and no codec. Equal seeds give equal results. Raises ValueError.
+    sub-frames, no headers and no codec. `duplex` runs a measured boomerang, whose frames are the same, as
+    duplex. Equal seeds give equal results. Raises ValueError.
     """
+    check_gather(boomerang=measured.boomerang, duplex=duplex)
+    how = {"boomerang": measured.boomerang, "duplex": duplex, "adopt": adopt, "coded": True}
     points = []
     for count in nodes:
         sizes, counts = draw_sizes(measured, count, values=values, seed=seed)
         total = int(counts[0, 0].sum())
-        time_s = float(
-            finish_unchecked(sizes, counts, link, boomerang=measured.boomerang, adopt=adopt, coded=True).max()
-        )
+        time_s = float(finish_unchecked(sizes, counts, link, **how).max())
         fp32_s = equal_ring_time(total, count, link, subframes=counts.shape[3])
         rate = algbw(total, time_s)
         wire_bits = 8.0 * float(sizes.sum()) / (2 * (count - 1) * total)
