@@ -37,11 +37,12 @@ class LocalCluster:
         self.config = config
         self.params = config.quantiser_params()
         self.codec = codec or make_nic_codec(config)
-        self.boomerang = config.ring.gather == "boomerang"
+        self.duplex = config.ring.gather == "duplex"
+        self.boomerang = self.duplex or config.ring.gather == "boomerang"
         if self.boomerang and not (self.codec.lossless and self.codec.domain == "int"):
             raise ConfigError(
-                f"the boomerang all-gather needs a lossless integer codec, {self.codec.name} is not one; "
-                "set ring.gather to forward"
+                f"the {config.ring.gather} all-gather needs a lossless integer codec, "
+                f"{self.codec.name} is not one; set ring.gather to forward"
             )
         self.shapes: list[tuple[int, ...]] | None = None
         self.iteration = 0
@@ -143,14 +144,20 @@ class LocalCluster:
         for node, local in zip(self.nodes, flat, strict=True):
             node.begin(plan.gather(local.astype(self.dtype, copy=False)), classes, layout)
         try:
-            ring = Ring(self.nodes, subframes=layout.subframes, boomerang=self.boomerang, faults=faults)
+            ring = Ring(
+                self.nodes,
+                subframes=layout.subframes,
+                boomerang=self.boomerang,
+                duplex=self.duplex,
+                faults=faults,
+            )
             ring.run()
         except BaseException:
             for node, state in zip(self.nodes, saved, strict=True):
                 node.load_state_dict(state)
             raise
-        first = self.nodes[0].work
-        identical = all(np.array_equal(first, node.work, equal_nan=True) for node in self.nodes)
+        first = self.nodes[0].result()
+        identical = all(np.array_equal(first, node.result(), equal_nan=True) for node in self.nodes)
         return ring, plan.scatter(first), identical
 
     def _is_sum(self, plan: ChunkPlan, flat: list[np.ndarray], sums: np.ndarray) -> bool:
@@ -213,6 +220,7 @@ class LocalCluster:
             ring.counts,
             self.config.link.model(),
             boomerang=self.boomerang,
+            duplex=self.duplex,
             adopt=not self.codec.lossless,
             coded=self.codec.domain == "int" and not self.codec.name.startswith("int"),
         )

@@ -42,7 +42,9 @@ class WidthRule:
 class Node:
     """Values, partial sums and link tables of one rank; `perform` does one action.
 
-    The links outlive an AllReduce, `begin` hands in the values of one.
+    The links outlive an AllReduce, `begin` hands in the values of one and `result` returns its sums.
+    With `boomerang` (duplex or not) residuals are kept apart from partial sums: neither is ever sent as
+    part of the other, so the two may arrive in either order.
     """
 
     def __init__(self, rank: int, nodes: int, codec: Codec, *, boomerang: bool, width: WidthRule) -> None:
@@ -56,8 +58,16 @@ class Node:
         """Start an AllReduce over `local` (plan order; kept unchanged) with position `classes`."""
         self.local, self.classes, self.layout = local, classes, layout
         self.work = local.copy()
-        self.residual: dict[tuple[int, int], np.ndarray] = {}
+        self.suffix = np.zeros_like(local) if self.boomerang else None
         self._frames.clear()
+
+    def result(self) -> np.ndarray:
+        """Return the sums in plan order and the dtype of `begin`; final once all actions are performed.
+
+        With boomerang, the prefix summed here plus the suffix received. The split differs from node to
+        node, so the sums are bit-identical only because integers are exact in any association.
+        """
+        return self.work if self.suffix is None else self.work + self.suffix
 
     def count(self, action: Action) -> int:
         """Return how many values the action's sub-frame has."""
@@ -107,8 +117,8 @@ class Node:
     def _encode(self, action: Action) -> None:
         low, high = self.layout.span(action.chunk, action.sub)
         values = self.work[low:high]
-        if action.phase is Phase.ALL_GATHER and self.boomerang:
-            values = self.residual.pop((action.chunk, action.sub), self.local[low:high])
+        if action.phase is Phase.ALL_GATHER and self.suffix is not None:
+            values = self.suffix[low:high] + self.local[low:high]  # the owner has received nothing: 0
         self._out = self.encoders[action.phase].encode(
             values,
             step=self.table_step(action),
@@ -145,9 +155,10 @@ class Node:
     def _decode_add(self, action: Action) -> None:
         low, high = self.layout.span(action.chunk, action.sub)
         values = self._decode(action, self._frames.pop(self._key(action)))
-        self.work[low:high] += values.astype(self.work.dtype, copy=False)
-        if action.phase is Phase.ALL_GATHER and action.step < self.nodes - 2:
-            self.residual[(action.chunk, action.sub)] = values + self.local[low:high]
+        if action.phase is Phase.ALL_GATHER and self.suffix is not None:
+            self.suffix[low:high] = values
+        else:
+            self.work[low:high] += values.astype(self.work.dtype, copy=False)
 
     def _adopt(self, action: Action) -> None:
         low, high = self.layout.span(action.chunk, action.sub)

@@ -42,7 +42,13 @@ class Ring:
     """The nodes of one process and the frames between them; one `run` is one AllReduce."""
 
     def __init__(
-        self, nodes: Sequence[Node], *, subframes: int, boomerang: bool, faults: Sequence[Fault] = ()
+        self,
+        nodes: Sequence[Node],
+        *,
+        subframes: int,
+        boomerang: bool,
+        duplex: bool = False,
+        faults: Sequence[Fault] = (),
     ) -> None:
         size = len(nodes)
         self.nodes, self.transport = nodes, LocalTransport(size)
@@ -52,7 +58,9 @@ class Ring:
         self.runners = [
             _Runner(
                 node,
-                ring_actions(node.rank, size, subframes=subframes, boomerang=boomerang, adopt=adopt),
+                ring_actions(
+                    node.rank, size, subframes=subframes, boomerang=boomerang, duplex=duplex, adopt=adopt
+                ),
                 [fault for fault in faults if fault.rank == node.rank],
             )
             for node in nodes

@@ -1,0 +1,96 @@
+"""Both phases of a boomerang at once: the same frames, half the hops, exact sums on every node."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oscar.allreduce.cluster import LocalCluster
+from oscar.allreduce.local import Fault
+from oscar.allreduce.schedule import Op, Phase, ring_actions
+from oscar.config import Config
+from oscar.errors import ConfigError, PeerError
+
+ODD = [(3,), (0,), (7, 11), (1, 1), (129, 3)]
+LONG = [(20_001,), (173, 311)]
+
+
+def gradients(nodes: int, shapes: list[tuple[int, ...]], iteration: int) -> list[list[np.ndarray]]:
+    """Draw gradients with a common part and one node's own, as training gives them."""
+    shared, own = (np.random.default_rng([iteration, part]) for part in range(2))
+    common = [shared.normal(0, 0.01, shape) for shape in shapes]
+    return [[(c + own.normal(0, 0.02, c.shape)).astype(np.float32) for c in common] for _ in range(nodes)]
+
+
+def cluster(gather: str, *, codec: str = "asc", subframes: int = 1, plan: str = "interleave") -> LocalCluster:
+    """Return a cluster that differs from the defaults in these alone."""
+    ring = {"gather": gather, "subframes": subframes}
+    return LocalCluster(Config.model_validate({"codec": codec, "ring": ring, "plan": {"name": plan}}))
+
+
+@pytest.mark.parametrize("subframes", [1, 3])
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 6])
+def test_exact_on_every_node_with_the_boomerangs_frames(nodes, subframes):
+    runs = {gather: cluster(gather, subframes=subframes) for gather in ("forward", "boomerang", "duplex")}
+    for iteration in range(3):
+        given = gradients(nodes, ODD if nodes % 2 else LONG, iteration)
+        results = {gather: run.allreduce(given) for gather, run in runs.items()}
+        duplex, boomerang = results["duplex"], results["boomerang"]
+        assert duplex.stats.exact
+        assert duplex.stats.identical
+        for other in (boomerang, results["forward"]):
+            assert duplex.sums.dtype == other.sums.dtype
+            assert np.array_equal(duplex.sums, other.sums)
+            for mean, expected in zip(duplex.mean, other.mean, strict=True):
+                assert np.array_equal(mean, expected)
+        assert np.array_equal(duplex.stats.frame_bytes, boomerang.stats.frame_bytes)
+        assert np.array_equal(duplex.stats.counts, boomerang.stats.counts)
+        if nodes > 1:
+            assert duplex.stats.time_s < boomerang.stats.time_s
+
+
+@pytest.mark.parametrize("codec", ["int16", "atalanta"])
+def test_any_lossless_integer_codec_runs_duplex(codec):
+    result = cluster("duplex", codec=codec, plan="splitter").allreduce(gradients(4, ODD, 0))
+    assert result.stats.exact
+
+
+def test_floats_are_refused_since_their_sums_would_differ():
+    with pytest.raises(ConfigError, match="the duplex all-gather needs a lossless integer codec, fp32"):
+        cluster("duplex", codec="fp32")
+
+
+def test_phases_take_turns_and_residuals_wait_for_no_partial_sum():
+    actions = [a for a in ring_actions(1, 4, subframes=2, boomerang=True, duplex=True) if a.op is Op.ENCODE]
+    assert [a.phase for a in actions] == [Phase.REDUCE_SCATTER, Phase.ALL_GATHER] * 6
+    assert [a.step for a in actions] == [0] * 4 + [1] * 4 + [2] * 4
+    one_by_one = set(ring_actions(1, 4, subframes=2, boomerang=True))
+    assert set(ring_actions(1, 4, subframes=2, boomerang=True, duplex=True)) == one_by_one
+    with pytest.raises(ValueError, match="duplex=True needs boomerang=True"):
+        next(ring_actions(1, 4, subframes=2, duplex=True))
+
+
+@pytest.mark.parametrize("kind", ["kill", "stall", "corrupt"])
+@pytest.mark.parametrize("action", [0, 7, 16, 24])
+def test_a_fault_raises_peer_error_and_the_next_call_is_as_if_nothing_happened(kind, action):
+    run, calm = cluster("duplex"), cluster("duplex")
+    first, second = (gradients(4, LONG, iteration) for iteration in range(2))
+    run.allreduce(first)
+    calm.allreduce(first)
+    with pytest.raises(PeerError, match=r"rank [0-3]: ") as error:
+        run.allreduce(second, faults=[Fault(kind, 2, action)])
+    assert error.value.peer == 2
+    after, expected = run.allreduce(second), calm.allreduce(second)
+    assert after.stats.exact
+    assert np.array_equal(after.stats.frame_bytes, expected.stats.frame_bytes)
+    assert np.array_equal(after.sums, expected.sums)
+
+
+def test_a_late_node_changes_nothing():
+    """Whichever of a chunk's partial sum and residual is first at a node."""
+    given = gradients(5, LONG, 0)
+    expected = cluster("duplex").allreduce(given)
+    for rank in range(5):
+        late = cluster("duplex", subframes=1).allreduce(given, faults=[Fault("delay", rank, 12, rounds=40)])
+        assert late.stats.exact
+        assert np.array_equal(late.stats.frame_bytes, expected.stats.frame_bytes)
