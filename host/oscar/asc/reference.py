@@ -76,7 +76,7 @@ def order(n: int) -> list[tuple[int, int, int]]:
 
 
 def log_eighths(x: int) -> int:
-    """floor(8 log2 x) for x >= 1."""
+    """floor(8 log2 x) for 1 <= x < 2^16; above, at most one less (docs/asc.md, "After a frame")."""
     octave = x.bit_length() - 1
     mantissa = (x << 16) >> octave
     return 8 * octave + max(i for i in range(8) if OCTAVE_EIGHTHS[i] <= mantissa)
@@ -117,7 +117,7 @@ class _Session:
             self.counts[cell] += 1
 
     def after_raw(self, block: Sequence[int]) -> None:
-        """A raw block restarts the tables, with a shift under which its largest magnitude has a symbol."""
+        """A raw block restarts the tables, with a shift under which u is at most 256."""
         self.hist = [list(PRIOR) for _ in range(16)]
         self.shift = min(15, max(0, max(abs(v) for v in block).bit_length() - 8))
 
