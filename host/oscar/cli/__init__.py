@@ -1,0 +1,65 @@
+"""The command line `oscar`. Heavy packages are imported by the commands that need them, when they run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+COMMANDS = ("allreduce", "codec", "scale", "predict", "trace", "report", "bench")
+
+EXAMPLE = """\
+start here:
+  oscar allreduce configs/default.yaml               compare codecs and chunk plans on real gradients
+  oscar predict --values 25M --nodes 8 --gbps 25     would compression pay?
+  oscar codec gradients.npy --all                    what each codec makes of an array
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser with every command; each command's module sets `command` to its function."""
+    from oscar import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="oscar",
+        description="Compressed gradient AllReduce: adaptive stepwise coding, compression-aware splitting.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"oscar {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show where an error came from")
+    commands = parser.add_subparsers(dest="command_name", metavar="COMMAND", title="commands")
+    for name in COMMANDS:
+        importlib.import_module(f"oscar.cli.{name}").add_command(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0 done, 1 a check failed, 2 error, 130 interrupted."""
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.command_name is None:
+        parser.print_help()
+        return 2
+    try:
+        return int(args.command(args))
+    except KeyboardInterrupt:
+        print("oscar: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of a pipe has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if args.debug or not _is_expected(error):
+            raise
+        print(f"oscar {args.command_name}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether `error` is about what the user gave or has, and its text says all there is to say."""
+    from oscar.errors import OscarError
+
+    return isinstance(error, (OscarError, ValueError, TypeError, OSError))

@@ -1,0 +1,75 @@
+"""`oscar allreduce`: compare methods on the gradients of one training run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oscar.cli.common import add_config, check_writable, declare, read_config
+
+if TYPE_CHECKING:
+    from oscar.config import Config
+
+EXAMPLE = """\
+  oscar allreduce configs/default.yaml
+  oscar allreduce configs/default.yaml --set nodes=4 --set link.gbps=10 --set iterations=8
+
+Trains the configured workload with the configured codec, then puts every method of the configuration
+through the same gradients. Prints one table and writes results.json, table.md, allreduce.png and
+trace.json (open it in ui.perfetto.dev) to the folder `output`.
+Exit status 1 when a node differed or a lossless sum was not exact.
+"""
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = declare(
+        commands, "allreduce", run, short="compare codecs and chunk plans on real gradients", example=EXAMPLE
+    )
+    add_config(parser)
+    add_outputs(parser)
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where results go."""
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the results here as well")
+    parser.add_argument(
+        "--trace-out", type=Path, metavar="FILE", help="timeline (default: OUTPUT/trace.json)"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return its exit status."""
+    return compare(read_config(args), args)
+
+
+def compare(config: Config, args: argparse.Namespace) -> int:
+    """Run the comparison and report it everywhere."""
+    from oscar.cli.progress import Show
+    from oscar.experiment.files import make_folder, results_text, write_results, write_timeline
+    from oscar.experiment.run import run_experiment
+    from oscar.experiment.table import text_table
+
+    for path in (args.json, args.trace_out):
+        if path is not None:
+            check_writable(path)
+    if args.workers is not None and args.workers < 1:
+        raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
+    folder = make_folder(config.output)
+    with Show() as show:
+        results, training = run_experiment(config, workers=args.workers, progress=show)
+    print(text_table(results))
+    paths = write_results(results, folder)
+    if args.json is not None:
+        args.json.write_text(results_text(results), encoding="utf-8")
+        paths.append(args.json)
+    if config.nodes > 1:
+        paths.append(args.trace_out or folder / "trace.json")
+        write_timeline(training, config, paths[-1])
+    print(f"# wrote {', '.join(str(path) for path in paths)}")
+    if not results["ok"]:
+        print("# FAILED: see the column #wrong")
+        return 1
+    return 0

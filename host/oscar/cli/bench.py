@@ -1,0 +1,76 @@
+"""`oscar bench`: the measurements of oscar.bench, found by their files and imported when asked for."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import importlib
+import importlib.util
+import json
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+from oscar.cli.common import check_writable, declare
+
+PACKAGE = "oscar.bench"
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command; what follows the name belongs to the benchmark."""
+    parser = declare(
+        commands,
+        "bench",
+        run,
+        short="run one of the measurements behind the figures",
+        example="  oscar bench                  list them\n"
+        "  oscar bench ratios --help    options of one\n"
+        "  oscar bench ratios --nodes 4 8 --json ratios.json",
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help="without it, list all")
+    parser.add_argument("rest", metavar="...", nargs=argparse.REMAINDER, help="options of that benchmark")
+
+
+def benchmarks() -> dict[str, str]:
+    """Return names and first lines of the benchmarks, without importing them."""
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    found = {}
+    for module in pkgutil.iter_modules(folders):
+        if module.name.startswith("_"):
+            continue
+        tree = ast.parse((Path(folders[0]) / f"{module.name}.py").read_text(encoding="utf-8"))
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        if {"add_arguments", "run"} <= functions:
+            found[module.name] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the benchmarks, or run one; status 1 where its result says ok: false."""
+    known = benchmarks()
+    if args.name is None:
+        for name, summary in known.items():
+            print(f"{name:10} {summary}")
+        return 0
+    if args.name not in known:
+        raise ValueError(f"unknown benchmark {args.name!r}; there are {', '.join(known) or 'none'}")
+    module = importlib.import_module(f"{PACKAGE}.{args.name}")
+    parser = argparse.ArgumentParser(
+        prog=f"oscar bench {args.name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    own_json = True
+    with contextlib.suppress(argparse.ArgumentError):
+        parser.add_argument("--json", type=Path, metavar="OUT", help="write the result here")
+        own_json = False
+    options = parser.parse_args(args.rest)
+    if not own_json and options.json is not None:
+        check_writable(options.json)
+    result = module.run(options)
+    if not own_json and options.json is not None:
+        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return 1 if result.get("ok") is False else 0

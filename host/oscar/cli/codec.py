@@ -1,0 +1,124 @@
+"""`oscar codec`: code an array, check that it comes back, and say what it cost."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oscar.cli.common import check_writable, declare
+
+if TYPE_CHECKING:
+    from oscar.asc import AscParams
+    from oscar.codecs.base import Codec
+
+EXAMPLE = """\
+  oscar codec gradients.npy                       ASC on a float or integer array
+  oscar codec gradients.npy --all                 every codec beside it
+  oscar codec gradients.npy -o gradients.frame    keep the frame
+  oscar codec --decode gradients.frame -o values.npy
+
+Integers are coded as they are. Floats are quantised first, as one tensor (--coarseness, --bits, --scale);
+fp32, bf16 and fp16 take them unquantised. Arrays of any shape are coded flat.
+"""
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = declare(commands, "codec", run, short="code an array and say what it costs", example=EXAMPLE)
+    parser.add_argument("file", metavar="FILE.npy", nargs="?", type=Path)
+    parser.add_argument("--codec", default="asc", metavar="NAME", help="which codec (%(default)s)")
+    parser.add_argument("--all", action="store_true", help="compare all codecs")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="OUT", help="write the frame, or the decoded .npy"
+    )
+    parser.add_argument("--decode", type=Path, metavar="FRAME", help="decode a frame to --output instead")
+    parser.add_argument(
+        "--reference", action="store_true", help="check ASC against its plain-integer reference"
+    )
+    asc = parser.add_argument_group("coding")
+    asc.add_argument("--context", default="both", choices=["none", "position", "neighbour", "both"])
+    asc.add_argument("--classes", type=Path, metavar="FILE.npy", help="position class 0..15 of each value")
+    asc.add_argument(
+        "--step", type=int, default=0, metavar="S", help="AllReduce step in the header (%(default)s)"
+    )
+    asc.add_argument(
+        "--nodes", type=int, metavar="N", help="values are sums over N nodes: sets the raw width"
+    )
+    floats = parser.add_argument_group("quantising floats")
+    floats.add_argument("--scale", default="sigma", choices=["sigma", "max"])
+    floats.add_argument(
+        "--coarseness", type=float, default=0.125, metavar="C", help="step / sigma (%(default)s)"
+    )
+    floats.add_argument("--bits", type=int, default=8, choices=[8, 12, 16])
+
+
+def run(args: argparse.Namespace) -> int:
+    """Code or decode; return 1 when a lossless codec did not give the values back."""
+    if args.output is not None:
+        check_writable(args.output)
+    if args.decode is not None:
+        return _decode(args)
+    if args.file is None:
+        raise ValueError("give a FILE.npy to code, or --decode FRAME -o OUT.npy")
+    return _code(args)
+
+
+def _code(args: argparse.Namespace) -> int:
+    from oscar.codecs.registry import CODECS
+    from oscar.experiment.arrays import code, load_array, quantise, same_as_reference
+
+    if args.all and args.output is not None:
+        raise ValueError("--output keeps the frame of one codec; give --codec NAME instead of --all")
+    array = load_array(args.file)
+    flat = integers = array.reshape(-1)
+    print(f"# {args.file}: {array.dtype} of shape {list(array.shape)}, coded flat; headers counted")
+    if flat.dtype.kind == "f":
+        integers, how = quantise(flat, args.scale, args.coarseness, args.bits)
+        print(f"# {how}")
+    classes = None if args.classes is None else load_array(args.classes).reshape(-1)
+    width = None if args.nodes is None else args.bits + max(0, args.nodes - 1).bit_length()
+    print(f"#{'codec':15} {'bytes':>10} {'bits/val':>9} {'ratio':>8} {'enc MB/s':>9} {'dec MB/s':>9}  exact")
+    failed, frame = False, b""
+    for name in CODECS if args.all else (args.codec,):
+        codec = _codec(name, args.context)
+        if codec.domain == "float" and flat.dtype.kind != "f":
+            if args.all:
+                continue
+            raise ValueError(f"{name} codes floats, {args.file} holds {flat.dtype}")
+        values = flat if codec.domain == "float" else integers
+        result = code(codec, values, step=args.step, context=classes, width=width, stored=array.nbytes)
+        failed, frame = failed or (codec.lossless and not result.exact), result.frame
+        print(result.line())
+    if args.reference:
+        same, text = same_as_reference(_params(args.context), integers, classes, step=args.step, width=width)
+        failed = failed or not same
+        print(f"# {text}")
+    if args.output is not None:
+        args.output.write_bytes(frame)
+        print(f"# wrote {args.output}")
+    return 1 if failed else 0
+
+
+def _decode(args: argparse.Namespace) -> int:
+    from oscar.experiment.arrays import load_array, read_frame, save_array
+
+    if args.output is None or args.file is not None:
+        raise ValueError("--decode FRAME takes -o OUT.npy, and no FILE.npy")
+    classes = None if args.classes is None else load_array(args.classes)
+    values = read_frame(args.decode, _codec(args.codec, args.context), step=args.step, context=classes)
+    save_array(args.output, values)
+    print(f"# wrote {args.output}: {values.size} values, {values.dtype}")
+    return 0
+
+
+def _params(context: Any) -> AscParams:
+    from oscar.asc import AscParams
+
+    return AscParams(context=context)
+
+
+def _codec(name: str, context: str) -> Codec:
+    from oscar.codecs.registry import make_codec
+
+    return make_codec(name, asc=_params(context))

@@ -1,0 +1,73 @@
+"""What several commands share: how they are declared, and their common options."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oscar.config import Config
+
+
+def declare(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], *, short: str, example: str
+) -> argparse.ArgumentParser:
+    """Add a command: `short` says what it does, `example` shows it; return its parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=short,
+        description=short[0].upper() + short[1:] + ".",
+        epilog=f"example:\n{example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=run)
+    return parser
+
+
+def add_config(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """Add the configuration file and what changes it."""
+    parser.add_argument(
+        "config", metavar="CONFIG", nargs="?" if optional else None, help="YAML file, see configs/"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="replace a key, for example --set link.gbps=25; may be given again",
+    )
+    parser.add_argument("--seed", type=int, metavar="S", help="the same as --set seed=S")
+
+
+def read_config(args: argparse.Namespace, *extra: str) -> Config:
+    """Return the configuration that the options of `add_config` ask for; `extra` overrides come first."""
+    from oscar.config import load_config
+
+    overrides = [*extra, *args.set]
+    if args.seed is not None:
+        overrides.append(f"seed={args.seed}")
+    return load_config(args.config, overrides)
+
+
+def amount(text: str) -> int:
+    """Parse a count of values: 288440, 25e6, 25M, 1.5G."""
+    scale = {"k": 1e3, "m": 1e6, "g": 1e9}.get(text[-1:].lower(), 0.0)
+    try:
+        count = float(text[:-1]) * scale if scale else float(text)
+        return int(count)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"expected a count like 288440, 25e6 or 25M, got {text!r}") from None
+
+
+def check_writable(path: Path) -> None:
+    """Raise ConfigError unless a file can be written at `path`, before the work that would be lost."""
+    from oscar.errors import ConfigError
+
+    if path.is_dir():
+        raise ConfigError(f"{path}: expected the name of a file to write, this is a folder")
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"{path}: expected an existing folder to write to, {path.parent} is none; create it"
+        )

@@ -1,0 +1,60 @@
+"""Progress on stderr: a bar on a terminal, a line per stage elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+QUIET_SECONDS = 15.0  # between two lines of one stage where there is no terminal
+
+
+class Show:
+    """`show(stage, done, total)`; use as a context manager."""
+
+    def __enter__(self) -> Show:
+        self._bar = self._open_bar() if sys.stderr.isatty() else None
+        self._tasks: dict[str, object] = {}
+        self._began: dict[str, float] = {}
+        self._spoke = time.monotonic()
+        return self
+
+    @staticmethod
+    def _open_bar():  # type: ignore[no-untyped-def]
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        bar = Progress(
+            TextColumn("{task.description:<12}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            auto_refresh=False,  # no thread: the comparison forks
+        )
+        bar.start()
+        return bar
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Show that `done` of `total` of `stage` are done."""
+        now = time.monotonic()
+        began = self._began.setdefault(stage, now)
+        if self._bar is not None:
+            if stage not in self._tasks:
+                self._tasks[stage] = self._bar.add_task(stage, total=total)
+            self._bar.update(self._tasks[stage], completed=done)
+            self._bar.refresh()
+        elif (done == total and stage not in self._tasks) or now - self._spoke > QUIET_SECONDS:
+            self._spoke = now
+            if done == total:
+                self._tasks[stage] = True
+            print(
+                f"# {stage}: {done} of {total} AllReduces, {now - began:.0f} s", file=sys.stderr, flush=True
+            )

@@ -1,0 +1,81 @@
+"""`oscar scale`: AllReduce time at up to 1,024 nodes from frames measured at few."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from oscar.cli.common import add_config, amount, check_writable, declare, read_config
+
+EXAMPLE = """\
+  oscar scale --results build/allreduce/results.json
+  oscar scale --results build/allreduce/results.json --values 25M --nodes 8 64 1024
+  oscar scale configs/default.yaml            runs the comparison first
+
+Bits per value at larger rings follow from how they grow along the measured steps. Writes scale.json and
+scale.png beside the results.
+"""
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = declare(
+        commands,
+        "scale",
+        run,
+        short="model AllReduce time at 8 to 1024 nodes from measured frames",
+        example=EXAMPLE,
+    )
+    add_config(parser, optional=True)
+    parser.add_argument("--results", type=Path, metavar="RESULTS.json", help="of an earlier comparison")
+    parser.add_argument(
+        "--nodes", type=int, nargs="+", metavar="N", default=[8, 16, 32, 64, 128, 256, 512, 1024]
+    )
+    parser.add_argument("--values", type=amount, metavar="V", help="size of the model (default: as measured)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="default: scale.json beside the results")
+    parser.add_argument(
+        "--figure", type=Path, metavar="FILE.png", help="default: scale.png beside the results"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Scale measured frames; print, write and draw the result."""
+    from oscar.experiment.scaling import draw_scale, scale_results, scale_table
+
+    if (args.config is None) == (args.results is None):
+        raise ValueError("give a CONFIG to run, or --results of an earlier comparison")
+    for path in (args.json, args.figure):
+        if path is not None:
+            check_writable(path)
+    results, folder = _from_file(args) if args.results is not None else _measure(args)
+    scaled = scale_results(
+        results, sorted(set(args.nodes)), values=args.values, seed=results["config"]["seed"]
+    )
+    print(scale_table(scaled))
+    out, figure = args.json or folder / "scale.json", args.figure or folder / "scale.png"
+    points = ",\n  ".join(json.dumps(point) for point in scaled.pop("points"))
+    head = json.dumps(scaled)[:-1]
+    out.write_text(f'{head}, "points": [\n  {points}\n]}}\n', encoding="utf-8")
+    scaled["points"] = json.loads(f"[{points}]")
+    draw_scale(scaled, figure)
+    print(f"# wrote {out}, {figure}")
+    return 0
+
+
+def _from_file(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+    from oscar.experiment.files import load_results
+
+    return load_results(args.results), args.results.parent
+
+
+def _measure(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+    from oscar.cli.progress import Show
+    from oscar.experiment.files import make_folder
+    from oscar.experiment.run import run_experiment
+
+    config = read_config(args)
+    folder = make_folder(config.output)
+    with Show() as show:
+        return run_experiment(config, progress=show)[0], folder

@@ -1,0 +1,135 @@
+"""One array through one codec: load, quantise, code, check, time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar.asc import AscParams, Encoder
+from oscar.codecs.base import Codec
+from oscar.errors import ConfigError, MissingExtraError
+from oscar.quantize import QuantiserParams, StepTracker, WorkerQuantiser, check_tensors, summarise
+
+REFERENCE_LIMIT = 1 << 17  # values; the plain-integer reference codes some 10^5 a second
+ROUNDS = 3  # the best of which is the time
+
+
+def load_array(path: Path) -> np.ndarray:
+    """Return the array in an .npy file; raises ConfigError on anything but one of numbers."""
+    try:
+        with open(path, "rb") as file:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; np.save('{path}', array) writes one") from None
+    except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
+        raise ConfigError(f"{path}: expected an array written by np.save, got {error}") from None
+    if array.dtype.kind not in "iuf":
+        raise ConfigError(f"{path}: expected integers or floats, got {array.dtype}; convert it first")
+    return array
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write `array` to exactly `path`."""
+    with open(path, "wb") as file:
+        np.save(file, array)
+
+
+def quantise(flat: np.ndarray, scale: Any, coarseness: float, bits: Any) -> tuple[np.ndarray, str]:
+    """Return `flat` quantised as the one tensor of one node, and in words how; raises GradientError."""
+    params = QuantiserParams(scale=scale, coarseness=coarseness, bits=bits)
+    tensors = check_tensors([flat], 0)
+    tracker, worker = StepTracker(params, [flat.size], 1), WorkerQuantiser(params, 0)
+    tracker.agree([summarise(tensors, params)])
+    values = worker.quantise(tensors, tracker.exponents)
+    exponent = tracker.exponents[0]
+    step = "no step: all zeros" if exponent is None else f"step 2^{exponent}"
+    text = f"quantised as one tensor: {params.name}, {step}, {worker.clipped} of {flat.size} values clipped"
+    return values, text
+
+
+@dataclass(frozen=True)
+class Coded:
+    """What a codec made of an array. exact: decoding gave the values back; None: the codec is missing."""
+
+    codec: Codec
+    frame: bytes
+    values: int
+    stored: int
+    encode_s: float
+    decode_s: float
+    exact: bool
+    missing: str = ""
+
+    def line(self) -> str:
+        """Return the row of the table."""
+        if self.missing:
+            return f"{self.codec.name:16} {self.missing}"
+        count = max(1, self.values)
+        said = "yes" if self.exact else "NO" if self.codec.lossless else "lossy"
+        return (
+            f"{self.codec.name:16} {len(self.frame):10} {8 * len(self.frame) / count:9.3f} "
+            f"{self.stored / len(self.frame):8.2f} {self.stored / self.encode_s / 1e6:9.1f} "
+            f"{self.stored / self.decode_s / 1e6:9.1f}  {said}"
+        )
+
+
+def code(
+    codec: Codec,
+    values: np.ndarray,
+    *,
+    step: int,
+    context: np.ndarray | None,
+    width: int | None,
+    stored: int,
+) -> Coded:
+    """Encode and decode `values` on a fresh link; times are the best of a few rounds, compilation excluded.
+
+    stored: bytes of the array as it was given. A codec whose package is missing says so in its line.
+    """
+    used = context if codec.uses_context else None
+
+    def encode() -> bytes:
+        return codec.make_encoder().encode(values, step=step, context=used, width=width)
+
+    try:
+        frame, encode_s = _timed(encode)
+    except MissingExtraError as error:
+        return Coded(codec, b"", values.size, stored, 0.0, 0.0, not codec.lossless, str(error))
+    back, decode_s = _timed(lambda: codec.make_decoder().decode(frame, step=step, context=used))
+    exact = bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))
+    return Coded(codec, frame, values.size, stored, encode_s, decode_s, exact)
+
+
+def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    result, best = call(), np.inf
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        result = call()
+        best = min(best, time.perf_counter() - began)
+    return result, best
+
+
+def same_as_reference(
+    params: AscParams, values: np.ndarray, context: np.ndarray | None, *, step: int, width: int | None
+) -> tuple[bool, str]:
+    """Compare ASC's compiled coder with the plain-integer reference, on the first values; say the outcome."""
+    part = values[:REFERENCE_LIMIT]
+    classes = None if context is None or not params.uses_position else context[:REFERENCE_LIMIT]
+    frames = [
+        Encoder(params, implementation=kind).encode(part, step=step, context=classes, width=width)
+        for kind in ("compiled", "reference")
+    ]
+    same = frames[0] == frames[1]
+    said = "the same bytes as" if same else "OTHER BYTES THAN"
+    return same, f"asc makes {said} its plain-integer reference of {part.size} of {values.size} values"
+
+
+def read_frame(path: Path, codec: Codec, *, step: int, context: np.ndarray | None) -> np.ndarray:
+    """Return the values of the frame in `path`; raises FrameError on anything but an intact one."""
+    used = context if codec.uses_context else None
+    return codec.make_decoder().decode(path.read_bytes(), step=step, context=used)

@@ -1,0 +1,95 @@
+"""Results on disk: JSON with one method a line, the Markdown table, the figure, the timeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.experiment.run import SCHEMA
+from oscar.experiment.table import markdown_table
+from oscar.experiment.training import Training
+from oscar.timing.perfetto import write_trace
+from oscar.timing.replay import replay
+
+NEEDED = ("config", "quantiser", "model", "nodes", "methods", "loss")
+
+
+def make_folder(path: str | Path) -> Path:
+    """Return `path` as a folder that can be written to; raises ConfigError, before any work is lost."""
+    folder = Path(path)
+    probe = folder / ".oscar-write-test"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"{folder}: cannot write there ({error.strerror}); choose another folder: --set output=FOLDER"
+        ) from None
+    return folder
+
+
+def results_text(results: Mapping[str, Any]) -> str:
+    """Return results as JSON, one line for each key and each method."""
+    lines = []
+    for key, value in results.items():
+        if key == "methods":
+            rows = ",\n  ".join(json.dumps(row, allow_nan=False) for row in value)
+            lines.append(f'"methods": [\n  {rows}\n ]')
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}")
+    return "{\n " + ",\n ".join(lines) + "\n}\n"
+
+
+def load_results(path: str | Path) -> dict[str, Any]:
+    """Return what results.json holds; raises ConfigError on anything else."""
+    source = Path(path)
+    try:
+        results = json.loads(source.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{source}: no such file; `oscar allreduce CONFIG` writes one") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{source}: expected results of `oscar allreduce`, got {error}") from None
+    missing = [key for key in NEEDED if not isinstance(results, dict) or key not in results]
+    if missing:
+        raise ConfigError(f"{source}: expected results of `oscar allreduce`, {', '.join(missing)} is missing")
+    if results.get("schema") != SCHEMA:
+        raise ConfigError(
+            f"{source}: written as schema {results.get('schema')!r}, this version reads {SCHEMA}; "
+            "run the comparison again"
+        )
+    return dict(results)
+
+
+def write_results(results: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write results.json, table.md and allreduce.png; return their paths."""
+    from oscar.experiment.figure import draw
+
+    paths = [folder / name for name in ("results.json", "table.md", "allreduce.png")]
+    paths[0].write_text(results_text(results), encoding="utf-8")
+    paths[1].write_text(markdown_table(results), encoding="utf-8")
+    draw(results, paths[2])
+    return paths
+
+
+def write_timeline(training: Training, config: Config, path: Path) -> None:
+    """Write the timeline of the last AllReduce of the training run, for ui.perfetto.dev."""
+    from oscar.codecs.registry import make_codec
+
+    stats, codec = training.stats[-1], make_codec(config.codec)
+    spans = replay(
+        stats.frame_bytes,
+        stats.counts,
+        config.link.model(),
+        boomerang=config.ring.gather != "forward",
+        duplex=config.ring.gather == "duplex",
+        adopt=not codec.lossless,
+        coded=codec.domain == "int" and not codec.name.startswith("int"),
+        spans=True,
+    ).spans
+    meta = {"config": config.model_dump(mode="json"), "iteration": stats.iteration, "plan": stats.plan}
+    write_trace(path, spans, meta)

@@ -1,0 +1,129 @@
+"""One experiment, from configuration to results: train once, put every method through the same gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oscar import __version__
+from oscar.allreduce.stats import Stats
+from oscar.codecs.registry import make_codec
+from oscar.config import Config, Method
+from oscar.experiment.parallel import Job, run_jobs
+from oscar.experiment.training import Progress, Training, train
+from oscar.frame import HEADER_BYTES
+from oscar.timing.recurrence import equal_ring_time
+
+WARM_UP = 2  # iterations that do not count: tables, steps and plans come from what was seen before
+SCHEMA = 1
+
+
+def run_experiment(
+    config: Config, *, workers: int | None = None, progress: Progress | None = None
+) -> tuple[dict[str, Any], Training]:
+    """Return what results.json holds, and the training run it comes from.
+
+    workers: processes that share the methods (default: one per core; 1: none but this one).
+    Every AllReduce is checked: `ok` tells whether all lossless methods were exact and all nodes identical.
+    """
+    training = train(config, progress=progress)
+    compared = list(config.compared())
+    own = config.variant(methods=())
+    others = [variant for _, _, variant in compared if variant != own]  # training has measured its own
+    jobs = [Job(variant, training.gradients) for variant in others]
+    measured = iter(run_jobs(jobs, workers=workers, progress=progress))
+    rows = [
+        _row(method, plan, training.stats if variant == own else next(measured), nodes=config.nodes)
+        for method, plan, variant in compared
+    ]
+    _relate(rows, config, training.values)
+    quantiser = config.quantiser_params()
+    results = {
+        "oscar": __version__,
+        "schema": SCHEMA,
+        "config": config.model_dump(mode="json"),
+        "quantiser": quantiser.name,
+        "model": {
+            "name": training.workload,
+            "values": training.values,
+            "tensors": len(training.shapes),
+        },
+        "nodes": config.nodes,
+        "iterations": config.iterations,
+        "warm_up": _skipped(config.iterations),
+        "loss": [None if math.isnan(loss) else loss for loss in training.losses],
+        "evaluation": training.evaluation,
+        "ok": all(row["wrong"] == 0 for row in rows),
+        "methods": rows,
+    }
+    return results, training
+
+
+def _skipped(iterations: int) -> int:
+    return min(WARM_UP, iterations - 1)
+
+
+def _row(method: Method, plan: str, stats: Sequence[Stats], *, nodes: int) -> dict[str, Any]:
+    """Return one row: means over the AllReduces after the warm-up; checks are over all of them."""
+    counted = stats[_skipped(len(stats)) :]
+    codec = make_codec(method.codec)
+    identical = all(s.identical for s in stats)
+    wrong = sum(not (s.exact if codec.lossless else s.identical) for s in stats)
+
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(s, name) for s in counted]))
+
+    last = stats[-1]
+    return {
+        "name": method.name,
+        "plan": plan,
+        "codec": method.codec,
+        "gather": method.gather,
+        "lossless": codec.lossless,
+        "coded": codec.domain == "int" and not codec.name.startswith("int"),
+        "bits_per_value": mean("bits_per_value"),
+        "step_sync_bits": mean("step_sync_bits"),
+        "step_sync_bytes": mean("step_sync_bytes"),
+        "wire_bytes": mean("wire_bytes"),
+        "time_s": mean("time_s"),
+        "efficiency": mean("efficiency"),
+        "clipped": mean("clipped"),
+        "exact": codec.lossless and wrong == 0,
+        "identical": identical,
+        "wrong": wrong,
+        "step_bits": _step_bits(counted, nodes),
+        "frames": {"bytes": last.frame_bytes.tolist(), "counts": last.counts.tolist()},
+    }
+
+
+def _step_bits(stats: Sequence[Stats], nodes: int) -> list[float]:
+    """Mean bits per value in each of the 2 (N-1) ring steps, headers included."""
+    if nodes == 1 or not stats[0].values:
+        return []
+    sent = np.mean([s.frame_bytes.sum(axis=(2, 3)) for s in stats], axis=0).reshape(-1)
+    return [float(bits) for bits in 8 * sent / stats[0].values]
+
+
+def _relate(rows: Sequence[dict[str, Any]], config: Config, values: int) -> None:
+    """Add what needs more than one row: gains over fp32, and the best plan of each method."""
+    reference = next((row for row in rows if row["codec"] == "fp32" and row["plan"] == "equal"), None)
+    if reference is not None:
+        time_s, sync = reference["time_s"], reference["step_sync_bytes"]
+    else:
+        time_s = equal_ring_time(
+            values,
+            config.nodes,
+            config.link.model(),
+            subframes=config.ring.subframes,
+            header_bytes=HEADER_BYTES,
+        )
+        largest = -(-values // config.nodes)
+        sync = 2 * (config.nodes - 1) * (4 * largest + HEADER_BYTES * config.ring.subframes)
+    for row in rows:
+        rivals = [other for other in rows if other["name"] == row["name"]]
+        row["speedup_vs_fp32"] = time_s / row["time_s"] if row["time_s"] else 1.0
+        row["ratio_vs_fp32"] = sync / row["step_sync_bytes"] if row["step_sync_bytes"] else 1.0
+        row["best"] = row is min(rivals, key=lambda other: (other["time_s"], other["step_sync_bytes"]))
