@@ -20,7 +20,7 @@ from oscar.errors import GradientError
 SUMMARY_BYTES = 8  # what one node sends per tensor without a step: u32 mantissa, i16 exponent, padding
 MIN_EXPONENT, MAX_EXPONENT = -140, 120  # of a step; float32 reaches 2^-149 .. 2^127
 SMOOTHING = 1  # the variance estimate moves by half of the difference
-HEADROOM = 2  # 8g: a worker's largest value is taken to be up to twice the largest mean
+FLOAT32_MAX = np.finfo(np.float32).max
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
 Scale = Literal["sigma", "max"]
@@ -117,10 +117,27 @@ def floor_log2(numerator: int, denominator: int) -> int:
     return guess if high >= low else guess - 1
 
 
+def headroom(nodes: int) -> int:
+    """8g: how many times the largest mean a worker's largest value is taken to be at most.
+
+    Where noise dominates a mean shrinks with sqrt(nodes); this is the power of two from there up.
+    """
+    return 1 << ((nodes - 1).bit_length() + 1) // 2
+
+
 def sum_of_squares(values: np.ndarray) -> int:
-    """Exact sum of squares of integers of up to 24 bits, as a Python integer."""
+    """Exact sum of squares of integers of up to 40 bits, as a Python integer."""
     wide = values.astype(np.int64)
-    return sum(int(np.dot(part, part)) for part in np.split(wide, range(1 << 14, wide.size, 1 << 14)))
+    if max(int(wide.max(initial=0)), -int(wide.min(initial=0))) < 1 << 24:
+        return _dot(wide, wide)
+    high, low = wide >> 16, wide & 0xFFFF
+    return (_dot(high, high) << 32) + (_dot(high, low) << 17) + _dot(low, low)
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> int:
+    """Exact inner product of integers of up to 24 bits."""
+    size = 1 << 14  # 2 x 24 + 14 bits fit int64
+    return sum(int(np.dot(a[at : at + size], b[at : at + size])) for at in range(0, a.size, size))
 
 
 def summarise(tensors: Sequence[np.ndarray], params: QuantiserParams) -> list[tuple[int, int]]:
@@ -199,14 +216,14 @@ class StepTracker:
         else:
             for t in range(len(self.sizes)):
                 self._observe_tensor(t, sums[self.offsets[t] : self.offsets[t + 1]])
-            self.previous, self.previous_exponents = sums, before
+            self.previous, self.previous_exponents = sums.copy(), before  # the caller may write to its own
         return [0 if a is None or b is None else b - a for a, b in zip(before, self.exponents, strict=True)]
 
     def _observe_peak(self, sums: np.ndarray) -> None:
         exponent = next((e for e in self.exponents if e is not None), None)
         if exponent is None:
             return
-        peak = int(np.abs(sums.astype(np.int64)).max(initial=0)) * HEADROOM
+        peak = int(np.abs(sums.astype(np.int64)).max(initial=0)) * headroom(self.nodes)
         new = self._from_peak(Fraction(peak, self.nodes) * Fraction(2) ** exponent)
         self.exponents = [new] * len(self.sizes)
 
@@ -298,8 +315,13 @@ class WorkerQuantiser:
         """Return the flat tensors with the residual of error feedback added, where there is one."""
         if self.residual is None:
             return list(tensors)
-        parts = np.split(self.residual, np.cumsum([t.size for t in tensors])[:-1])
-        return [t + r for t, r in zip(tensors, parts, strict=True)]
+        out, at = [], 0
+        for tensor in tensors:
+            with np.errstate(over="ignore"):
+                total = tensor + self.residual[at : at + tensor.size]
+            out.append(np.clip(total, -FLOAT32_MAX, FLOAT32_MAX, out=total))
+            at += tensor.size
+        return out
 
     def quantise(self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None]) -> np.ndarray:
         """Return all tensors as one flat int32 array; a tensor without a step becomes zeros.

@@ -1,0 +1,346 @@
+"""The quantiser: bounded and conserving on each worker, one step per tensor on which all nodes agree."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oscar.errors import GradientError
+from oscar.quantize import (
+    QuantiserParams,
+    StepTracker,
+    WorkerQuantiser,
+    check_tensors,
+    floor_log2,
+    sum_of_squares,
+    summarise,
+)
+
+floats = np.float32
+
+
+def normal(seed: int, size: int, sigma: float = 1.0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, sigma, size).astype(np.float32)
+
+
+class Job:
+    """Workers and the tracker, without a ring."""
+
+    def __init__(self, params: QuantiserParams, sizes: list[int], nodes: int) -> None:
+        self.params = params
+        self.workers = [WorkerQuantiser(params, rank) for rank in range(nodes)]
+        self.steps = StepTracker(params, sizes, nodes)
+        self.exchanges = 0
+
+    def step(self, gradients: list[list[np.ndarray]]) -> list[np.ndarray]:
+        corrected = [w.corrected(t) for w, t in zip(self.workers, gradients, strict=True)]
+        if unset := self.steps.unset:
+            self.exchanges += 1
+            self.steps.agree([summarise([node[t] for t in unset], self.params) for node in corrected])
+        pairs = zip(self.workers, corrected, strict=True)
+        sums = np.sum([w.quantise(t, self.steps.exponents) for w, t in pairs], axis=0)
+        mean = self.steps.dequantise(sums)
+        self.steps.observe(sums)
+        for worker in self.workers:
+            worker.commit()
+        return mean
+
+
+# One worker: rounding
+
+
+@pytest.mark.parametrize("bits", [8, 12, 16])
+@pytest.mark.parametrize(("rounding", "bound"), [("nearest", 0.5), ("stochastic", 1.0)])
+def test_error_is_positive_and_bounded_by_the_step(bits, rounding, bound):
+    worker = WorkerQuantiser(QuantiserParams(bits=bits, rounding=rounding), 0)
+    values, step = normal(1, 5000), 2.0**-4
+    error = np.abs(worker.quantise([values], [-4]) * step - values.astype(np.float64))
+    assert worker.clipped == 0
+    assert error.mean() > 0
+    assert 0.9 * bound * step < error.max() <= bound * step
+
+
+@pytest.mark.parametrize("bits", [8, 12, 16])
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+def test_values_beyond_the_limit_saturate_and_are_counted(bits, rounding):
+    limit = (1 << (bits - 1)) - 1
+    values = np.array([limit, -limit, limit + 2, -limit - 2, 3e38, -3e38, 0], floats)
+    worker = WorkerQuantiser(QuantiserParams(bits=bits, rounding=rounding), 0)
+    assert worker.quantise([values], [0]).tolist() == [limit, -limit] * 3 + [0]
+    assert worker.clipped == 4
+    assert worker.quantise([values], [-140]).tolist() == [limit, -limit] * 3 + [0]  # 3e38 / step is Inf
+
+
+def test_ties_go_to_the_even_integer():
+    values = np.array([0.5, 1.5, 2.5, -0.5, -1.5], floats)
+    assert WorkerQuantiser(QuantiserParams(), 0).quantise([values], [0]).tolist() == [0, 2, 2, 0, -2]
+
+
+def test_stochastic_rounding_is_unbiased_reproducible_and_differs_by_worker_and_iteration():
+    params = QuantiserParams(rounding="stochastic", seed=3)
+    values = np.full(40_000, 2.3, floats)
+    worker = WorkerQuantiser(params, 1)
+    first = worker.quantise([values], [0])
+    assert abs(first.mean() - 2.3) < 5 * math.sqrt(0.21 / values.size)
+    assert np.array_equal(first, worker.quantise([values], [0]))  # a retry draws the same
+    assert np.array_equal(first, WorkerQuantiser(params, 1).quantise([values], [0]))
+    worker.commit()
+    for other in (
+        worker,
+        WorkerQuantiser(params, 2),
+        WorkerQuantiser(QuantiserParams(rounding="stochastic"), 1),
+    ):
+        assert not np.array_equal(first, other.quantise([values], [0]))
+    whole = np.arange(-50, 50, dtype=floats)
+    assert np.array_equal(worker.quantise([whole], [0]), whole)
+
+
+@pytest.mark.parametrize(
+    ("rounding", "coarseness"), [("nearest", 0.5), ("nearest", 4.0), ("nearest", 64.0), ("stochastic", 2.0)]
+)
+def test_error_feedback_loses_nothing_over_iterations(coarseness, rounding):
+    params = QuantiserParams(coarseness=coarseness, error_feedback=True, rounding=rounding, bits=8)
+    job, nodes = Job(params, [700, 0, 300], 4), 4
+    sent, given_sum = np.zeros(1000), np.zeros(1000)
+    for iteration in range(12):
+        gradients = [
+            [normal(100 * iteration + n, 700, 0.01), np.zeros(0, floats), normal(n, 300, 5.0)]
+            for n in range(nodes)
+        ]
+        given_sum += np.sum([np.concatenate(node) for node in gradients], axis=0, dtype=np.float64) / nodes
+        sent += np.concatenate(job.step(gradients))
+    held = np.sum([w.residual for w in job.workers], axis=0, dtype=np.float64) / nodes
+    assert np.abs(held).max() > 0
+    scale = np.repeat([0.01, 5.0], [700, 300])
+    assert (
+        np.abs((sent + held - given_sum) / scale).max() < 1e-5 * coarseness + 1e-5
+    )  # float32 residuals of up to a step
+
+
+def test_residuals_at_the_end_of_float32_stay_finite():
+    job = Job(QuantiserParams(error_feedback=True, scale="max"), [2], 2)
+    huge = np.array([3.4e38, -3.4e38], floats)
+    for _ in range(4):
+        assert np.isfinite(job.step([[huge], [-0.5 * huge]])[0]).all()
+        assert all(np.isfinite(w.residual).all() for w in job.workers)
+
+
+def test_a_failed_iteration_leaves_the_worker_as_it_was():
+    params = QuantiserParams(error_feedback=True, rounding="stochastic")
+    calm, struck = WorkerQuantiser(params, 0), WorkerQuantiser(params, 0)
+    for seed in range(3):
+        struck.quantise(struck.corrected([normal(99, 50)]), [-1])  # fails, no commit
+        out = [w.quantise(w.corrected([normal(seed, 50)]), [-2]) for w in (calm, struck)]
+        assert np.array_equal(*out)
+        calm.commit()
+        struck.commit()
+        assert np.array_equal(calm.residual, struck.residual)
+
+
+# All nodes: steps
+
+
+def stream(kind: str, iteration: int, node: int) -> np.ndarray:
+    """4,000 values of one worker; the root mean square is that of `true_size`."""
+    noise, common = normal(1000 * iteration + node, 4000), normal(7, 4000)
+    if kind == "signal":
+        return (common + 0.05 * noise).astype(floats)
+    return (noise * true_size(kind, iteration)).astype(floats)
+
+
+def true_size(kind: str, iteration: int) -> float:
+    sizes = {"growing": 100.0, "shrinking": 0.01, "vanishing": 1e-6, "late": 1.0}
+    if kind == "late" and iteration < 5:
+        return 0.0
+    return sizes.get(kind, 1.0) if iteration >= 5 else 1.0
+
+
+@pytest.mark.parametrize("coarseness", [0.125, 0.5])
+@pytest.mark.parametrize("nodes", [1, 2, 8])
+@pytest.mark.parametrize("kind", ["noise", "signal", "growing", "shrinking", "vanishing", "late"])
+def test_the_step_follows_the_size_of_one_workers_values(kind, nodes, coarseness):
+    job = Job(QuantiserParams(coarseness=coarseness), [4000], nodes)
+    for iteration in range(22):
+        job.step([[stream(kind, iteration, n)] for n in range(nodes)])
+    (exponent,) = job.steps.exponents
+    wanted = math.log2(coarseness * true_size(kind, 21))
+    assert abs(exponent - wanted) <= 1.0  # 0.75 octaves of hysteresis, the rest for estimating
+    steady = 1 if kind in ("noise", "signal", "growing") else 7
+    assert job.exchanges <= steady
+
+
+def test_a_constant_zero_gradient_has_no_step_and_gives_zeros():
+    for scale in ("sigma", "max"):
+        job = Job(QuantiserParams(scale=scale, error_feedback=True), [6, 0], 3)
+        for _ in range(3):
+            means = job.step([[np.zeros(6, floats), np.zeros(0, floats)]] * 3)
+            assert [m.tolist() for m in means] == [[0.0] * 6, []]
+        assert job.steps.exponents == [None, None]
+
+
+def test_one_step_for_all_tensors_holds_the_largest_value():
+    job = Job(QuantiserParams(scale="max"), [100, 5], 2)
+    tensors = [[normal(n, 100, 1e-3), np.array([1.0, -0.4, 3.9, 0, 0], floats)] for n in range(2)]
+    for _ in range(4):
+        means = job.step(tensors)
+        assert job.workers[0].clipped == 0
+        assert len(set(job.steps.exponents)) == 1
+        step = 2.0 ** job.steps.exponents[0]
+        assert 127 * step / 4 < 3.9 <= 127 * step
+        assert abs(float(means[1][2]) - 3.9) <= step / 2
+
+
+@given(order=st.permutations(range(5)), scale=st.sampled_from(["sigma", "max"]), seed=st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_steps_do_not_depend_on_the_order_of_the_nodes_summaries(order, scale, seed):
+    params = QuantiserParams(scale=scale)
+    random = np.random.default_rng(seed)
+    nodes = [[normal(seed + n, 9, 10.0 ** random.integers(-38, 30)), np.zeros(2, floats)] for n in range(5)]
+    states = []
+    for arranged in (nodes, [nodes[i] for i in order]):
+        tracker = StepTracker(params, [9, 2], 5)
+        tracker.agree([summarise(node, params) for node in arranged])
+        states.append(tracker.state_dict())
+    assert states[0] == states[1]
+    assert states[0]["exponents"][0] is not None
+
+
+def test_steps_depend_on_aggregated_sums_alone():
+    """Two nodes that hold trackers of their own agree for ever, and a saved one continues alike."""
+    params = QuantiserParams()
+    one, two = StepTracker(params, [64], 4), StepTracker(params, [64], 4)
+    for tracker in (one, two):
+        tracker.agree([summarise([normal(n, 64)], params) for n in range(4)])
+    for iteration in range(30):
+        size = 30.0 * 2.0 ** (iteration % 7)
+        sums = np.rint(normal(iteration, 64, size)).astype(np.int16)
+        handed = sums.copy()
+        assert one.observe(handed) == two.observe(sums)
+        handed[:] = -1  # what callers do with their copy of the sums is theirs
+        if iteration == 11:
+            saved, two = two.state_dict(), StepTracker(params, [64], 4)
+            two.load_state_dict(saved)
+        assert one.exponents == two.exponents
+        assert one.variances == two.variances
+    with pytest.raises(ValueError, match="state is of 1 tensors, expected 2"):
+        StepTracker(params, [3, 4], 4).load_state_dict(one.state_dict())
+
+
+def test_wide_sums_under_a_moving_step_stay_exact():
+    """A jump of the step aligns sums of 24 bits by up to 12 more."""
+    tracker = StepTracker(QuantiserParams(bits=16, coarseness=2.0**-12), [40_000], 256)
+    tracker.exponents, tracker.variances = [0], [1 << 32]
+    sums = np.full(40_000, 32767 * 256, np.int32)
+    tracker.observe(sums)
+    assert tracker.exponents[0] is not None
+    tracker.previous_exponents = [tracker.exponents[0] + 12]
+    tracker.observe(-sums)
+    assert tracker.variances[0] > 0
+
+
+# Exact helpers
+
+
+@given(st.integers(1, 1 << 200), st.integers(1, 1 << 200))
+@settings(max_examples=200, deadline=None)
+def test_floor_log2_is_exact(numerator, denominator):
+    found = floor_log2(numerator, denominator)
+    assert Fraction(2) ** found <= Fraction(numerator, denominator) < Fraction(2) ** (found + 1)
+
+
+@given(st.lists(st.integers(-(1 << 40) + 1, (1 << 40) - 1), max_size=40), st.sampled_from([0, 16, 24, 39]))
+@settings(max_examples=100, deadline=None)
+def test_sum_of_squares_is_exact(values, shift):
+    array = np.array(values, np.int64) >> shift
+    assert sum_of_squares(array) == sum(int(v) ** 2 for v in array)
+
+
+def test_sum_of_squares_of_many_extreme_values_is_exact():
+    for extreme in ((1 << 24) - 1, -(1 << 24), (1 << 40) - 1, -(1 << 40)):
+        assert sum_of_squares(np.full(70_001, extreme, np.int64)) == 70_001 * extreme**2
+
+
+def test_int16_holds_sums_up_to_256_nodes_of_8_bits():
+    params = QuantiserParams()
+    assert params.sum_dtype(256) == np.int16
+    assert 256 * params.limit < 1 << 15
+    assert params.sum_dtype(257) == np.int32
+    assert QuantiserParams(bits=12).sum_dtype(16) == np.int16
+    assert QuantiserParams(bits=12).sum_dtype(17) == np.int32
+    assert QuantiserParams(bits=16).sum_dtype(1 << 16) == np.int32
+    with pytest.raises(ValueError, match="need 33 bits, at most 32"):
+        QuantiserParams(bits=16).sum_dtype((1 << 16) + 1)
+
+
+# What comes in
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nan_and_inf_are_refused_by_node_and_place(bad):
+    tensors = [np.zeros(3, floats), np.array([[0, 1], [bad, bad]], floats)]
+    with pytest.raises(GradientError, match=r"node 5, tensor 1: 2 of 4 values .* flat index 2"):
+        check_tensors(tensors, 5)
+
+
+def test_any_shape_layout_and_float_type_is_accepted_and_left_alone():
+    grid = np.arange(12, dtype=floats).reshape(3, 4)
+    given_arrays = [
+        grid[:, ::2],
+        grid.T,
+        np.array(2.5, floats),
+        np.zeros((0, 3), floats),
+        np.float64([1e-3]),
+        grid,
+    ]
+    before = [a.copy() for a in given_arrays]
+    flat = check_tensors(given_arrays, 0)
+    assert [f.size for f in flat] == [6, 12, 1, 0, 1, 12]
+    assert all(f.ndim == 1 and f.dtype == np.float32 and f.flags.c_contiguous for f in flat)
+    assert flat[1].tolist() == grid.T.ravel().tolist()
+    assert all(np.array_equal(a, b) for a, b in zip(given_arrays, before, strict=True))
+
+
+def test_integers_and_float64_beyond_float32_are_refused():
+    for wrong in (np.arange(3), np.array([True]), np.array([1j])):
+        with pytest.raises(TypeError, match="node 0, tensor 0: expected float32"):
+            check_tensors([wrong], 0)
+    with pytest.raises(GradientError, match="too large"):
+        check_tensors([np.array([1e39])], 0)
+
+
+@pytest.mark.parametrize("bits", [8, 12])
+def test_saved_worker_state_continues_bit_for_bit(bits):
+    params = QuantiserParams(bits=bits, error_feedback=True, rounding="stochastic", coarseness=1.0)
+    worker = WorkerQuantiser(params, 3)
+    worker.quantise(worker.corrected([normal(0, 40)]), [0])
+    worker.commit()
+    copy = WorkerQuantiser(params, 3)
+    copy.load_state_dict(worker.state_dict())
+    out = [w.quantise(w.corrected([normal(1, 40)]), [0]) for w in (worker, copy)]
+    assert np.array_equal(*out)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"scale": "mean"}, "scale must be"),
+        ({"rounding": "down"}, "rounding must be"),
+        ({"bits": 9}, "bits must be 8, 12 or 16, got 9"),
+        ({"coarseness": 0.0}, "coarseness must lie in"),
+        ({"coarseness": math.inf}, "coarseness must lie in"),
+    ],
+)
+def test_bad_parameters_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        QuantiserParams(**wrong)
+
+
+def test_names_tell_the_quantiser():
+    assert QuantiserParams().name == "8s"
+    assert QuantiserParams(scale="max").name == "8g"
+    assert QuantiserParams(coarseness=4).name == "8s c=4"
