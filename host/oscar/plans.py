@@ -97,7 +97,7 @@ def splitter(values: int, nodes: int, granule: int, costs: np.ndarray | None) ->
         goal = i * total
         edge = int(np.searchsorted(prefix, goal))
         if edge > 0 and goal - int(prefix[edge - 1]) <= int(prefix[edge]) - goal:
-            edge -= 1
+            edge = int(np.searchsorted(prefix, prefix[edge - 1]))  # before any blocks that cost nothing
         bounds.append(max(bounds[-1], min(values, edge * granule)))
     return ChunkPlan("splitter", None, (*bounds, values))
 
