@@ -1,0 +1,146 @@
+"""Chunk plans: every value in one chunk, the same on every node, in exact integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oscar.plans import PLANS, USES_COSTS, ChunkPlan, block_costs, make_plan
+
+
+@st.composite
+def cases(draw):
+    values, granule = draw(st.integers(0, 3000)), draw(st.sampled_from([1, 2, 7, 64, 256, 5000]))
+    blocks = -(-values // granule)
+    seed, sparse = draw(st.integers(0, 2**32)), draw(st.floats(0, 1))
+    random = np.random.default_rng(seed)
+    costs = random.integers(0, 1 << draw(st.integers(1, 40)), blocks) * (random.random(blocks) > sparse)
+    return values, draw(st.integers(1, 64)), granule, draw(st.sampled_from([None, costs]))
+
+
+def chunks(plan: ChunkPlan, values: int) -> list[np.ndarray]:
+    source = plan.gather(np.arange(values))
+    return [source[low:high] for low, high in zip(plan.bounds, plan.bounds[1:], strict=False)]
+
+
+def loads(plan: ChunkPlan, per_value: np.ndarray) -> np.ndarray:
+    return np.array([per_value[part].sum() for part in chunks(plan, per_value.size)])
+
+
+@pytest.mark.parametrize("name", PLANS)
+@given(case=cases())
+@settings(max_examples=120, deadline=None)
+def test_every_value_is_in_exactly_one_chunk(name, case):
+    values, nodes, granule, costs = case
+    plan = make_plan(name, values, nodes, granule=granule, costs=costs)
+    assert len(plan.bounds) == nodes + 1
+    assert plan.bounds[0] == 0
+    assert plan.bounds[-1] == values
+    assert all(type(b) is int for b in plan.bounds)
+    assert list(plan.bounds) == sorted(plan.bounds)
+    data = np.arange(values, dtype=np.int32)
+    moved = plan.gather(data)
+    assert np.array_equal(np.sort(moved), data)
+    assert np.array_equal(plan.scatter(moved), data)
+    assert moved.size == 0 or not np.shares_memory(moved, data)
+    again = make_plan(name, values, nodes, granule=granule, costs=None if costs is None else costs.copy())
+    assert again.bounds == plan.bounds
+    assert np.array_equal(again.gather(data), moved)
+
+
+@given(case=cases())
+@settings(max_examples=150, deadline=None)
+def test_splitter_cuts_at_the_nearest_block_edge(case):
+    values, nodes, granule, costs = case
+    if costs is None or not costs.sum():
+        return
+    prefix = [0]
+    for cost in costs.tolist():
+        prefix.append(prefix[-1] + cost)
+    total = prefix[-1]
+    best = [
+        min(range(len(prefix)), key=lambda edge: (abs(prefix[edge] * nodes - i * total), edge))
+        for i in range(1, nodes)
+    ]
+    plan = make_plan("splitter", values, nodes, granule=granule, costs=costs)
+    assert plan.bounds == (0, *(min(values, edge * granule) for edge in best), values)
+
+
+@pytest.mark.parametrize("name", ["splitter", "interleave", "snake"])
+@pytest.mark.parametrize("nodes", [2, 8, 64])
+def test_balances_better_than_equal_chunks_where_costs_are_skewed(name, nodes):
+    granule, blocks = 64, 40 * nodes
+    per_block = np.where(np.arange(blocks) < blocks // 4, 900, 20) + np.random.default_rng(1).integers(
+        0, 50, blocks
+    )
+    per_value = np.repeat(per_block, granule)
+    plan = make_plan(name, per_value.size, nodes, granule=granule, costs=per_block * granule)
+    even = make_plan("equal", per_value.size, nodes, granule=granule)
+    worst, ideal = loads(plan, per_value).max(), per_value.sum() / nodes
+    assert worst < 0.6 * loads(even, per_value).max()
+    assert worst < 1.1 * ideal
+
+
+def test_equal_chunks_differ_by_one_value_at_most():
+    sizes = np.diff(make_plan("equal", 1003, 64, granule=1).bounds)
+    assert sizes.min() == 15
+    assert sizes.max() == 16
+
+
+def test_static_interleave_deals_block_by_block():
+    plan = make_plan("interleave", 10, 2, granule=3)
+    assert [c.tolist() for c in chunks(plan, 10)] == [[0, 1, 2, 6, 7, 8], [3, 4, 5, 9]]
+
+
+def test_snake_deals_by_falling_cost_and_keeps_the_natural_order_within_a_chunk():
+    plan = make_plan("snake", 6, 2, granule=1, costs=np.array([1, 6, 2, 5, 3, 4]))
+    assert [c.tolist() for c in chunks(plan, 6)] == [[1, 2, 4], [0, 3, 5]]  # 6, 3, 2 and 5, 4, 1
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
+def test_more_nodes_than_blocks_leaves_chunks_empty(name):
+    plan = make_plan(name, 700, 64, granule=256, costs=np.array([9, 1, 5]))
+    sizes = np.diff(plan.bounds)
+    assert sizes.sum() == 700
+    assert name == "equal" or np.count_nonzero(sizes) <= 3
+
+
+@pytest.mark.parametrize("nodes", [3, 256])
+def test_costs_of_the_largest_models_do_not_overflow(nodes):
+    """2^28 values at the dearest a value can be, shifted as the cluster keeps its running costs."""
+    granule = 1 << 18
+    costs = np.full(1 << 10, (65 * granule) << 8, np.int64)
+    plan = make_plan("splitter", 1 << 28, nodes, granule=granule, costs=costs)
+    assert plan.bounds == tuple(
+        min(range(0, (1 << 28) + 1, granule), key=lambda b: (abs(b * nodes - (i << 28)), b))
+        for i in range(nodes + 1)
+    )
+
+
+def test_block_costs_follow_magnitudes():
+    sums = np.array([0, 1, -1, 2, -3, 255, -32768, 0, 0, 5], np.int16)
+    assert block_costs(sums, 1).tolist() == [0, 3, 3, 5, 5, 17, 33, 0, 0, 7]
+    assert block_costs(sums, 4).tolist() == [11, 55, 7]
+    assert block_costs(np.array([-(1 << 31)], np.int32), 1).tolist() == [65]
+    assert block_costs(np.zeros(0, np.int16), 4).tolist() == []
+
+
+def test_without_costs_every_rule_falls_back_to_a_static_plan():
+    for name, fallback in (("splitter", "equal"), ("snake", "interleave")):
+        assert name in USES_COSTS
+        plan, static = (make_plan(n, 1000, 3, granule=64) for n in (name, fallback))
+        assert plan.bounds == static.bounds
+    assert make_plan("splitter", 10, 2, granule=4, costs=np.zeros(3, np.int64)).bounds == (0, 5, 10)
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(
+        ValueError, match="plan must be one of equal, splitter, interleave, snake, got 'even'"
+    ):
+        make_plan("even", 10, 2, granule=1)
+    with pytest.raises(ValueError, match="expected values >= 0, nodes >= 1, granule >= 1; got 10, 0, 1"):
+        make_plan("equal", 10, 0, granule=1)
+    with pytest.raises(ValueError, match="expected a cost for each of 3 blocks, got 2"):
+        make_plan("snake", 10, 2, granule=4, costs=np.zeros(2, np.int64))
