@@ -87,7 +87,7 @@ def _code(args: argparse.Namespace) -> int:
                 continue
             raise ValueError(f"{name} codes floats, {args.file} holds {flat.dtype}")
         values = flat if codec.domain == "float" else integers
-        result = code(codec, values, step=args.step, context=classes, width=width, stored=array.nbytes)
+        result = code(name, codec, values, step=args.step, context=classes, width=width, stored=array.nbytes)
         failed, frame = failed or (codec.lossless and not result.exact), result.frame
         print(result.line())
     if args.reference:

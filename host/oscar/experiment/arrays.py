@@ -54,9 +54,10 @@ def quantise(flat: np.ndarray, scale: Any, coarseness: float, bits: Any) -> tupl
 
 @dataclass(frozen=True)
 class Coded:
-    """What a codec made of an array. exact: decoding gave the values back; None: the codec is missing."""
+    """What a codec made of an array. exact: decoding gave the values back; missing: what to install."""
 
-    codec: Codec
+    name: str
+    lossless: bool
     frame: bytes
     values: int
     stored: int
@@ -68,17 +69,18 @@ class Coded:
     def line(self) -> str:
         """Return the row of the table."""
         if self.missing:
-            return f"{self.codec.name:16} {self.missing}"
+            return f"{self.name:16} {self.missing}"
         count = max(1, self.values)
-        said = "yes" if self.exact else "NO" if self.codec.lossless else "lossy"
+        said = "yes" if self.exact else "NO" if self.lossless else "lossy"
         return (
-            f"{self.codec.name:16} {len(self.frame):10} {8 * len(self.frame) / count:9.3f} "
+            f"{self.name:16} {len(self.frame):10} {8 * len(self.frame) / count:9.3f} "
             f"{self.stored / len(self.frame):8.2f} {self.stored / self.encode_s / 1e6:9.1f} "
             f"{self.stored / self.decode_s / 1e6:9.1f}  {said}"
         )
 
 
 def code(
+    name: str,
     codec: Codec,
     values: np.ndarray,
     *,
@@ -99,10 +101,10 @@ def code(
     try:
         frame, encode_s = _timed(encode)
     except MissingExtraError as error:
-        return Coded(codec, b"", values.size, stored, 0.0, 0.0, not codec.lossless, str(error))
+        return Coded(name, codec.lossless, b"", values.size, stored, 0.0, 0.0, not codec.lossless, str(error))
     back, decode_s = _timed(lambda: codec.make_decoder().decode(frame, step=step, context=used))
     exact = bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))
-    return Coded(codec, frame, values.size, stored, encode_s, decode_s, exact)
+    return Coded(name, codec.lossless, frame, values.size, stored, encode_s, decode_s, exact)
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float]:

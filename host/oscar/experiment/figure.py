@@ -121,7 +121,20 @@ def _steps(axes: Any, results: Results, colours: Any) -> None:
 def _label(axes: Any, ends: Sequence[tuple[float, str, str]], x: float) -> None:
     """Write names at the ends of the lines, pushed apart where they would overlap."""
     top = max(axes.get_ylim()[1], 1e-9)
-    gap, last = top * 0.055, -top
-    for bits, name, colour in sorted(ends):
-        last = max(bits, last + gap)
-        axes.text(x, last, name, va="center", fontsize=9, color=colour, fontweight="bold")
+    heights = spread_labels([bits for bits, _, _ in sorted(ends)], top * 0.055)
+    for height, (_, name, colour) in zip(heights, sorted(ends), strict=True):
+        axes.text(x, height, name, va="center", fontsize=9, color=colour, fontweight="bold")
+
+
+def spread_labels(wanted: Sequence[float], gap: float, low: float = 0.0) -> list[float]:
+    """Return heights as near to the rising `wanted` ones as a distance of `gap` allows (least squares),
+    from `low` up."""
+    groups: list[tuple[float, int]] = []  # mean of wanted height less the room below, members
+    for i, height in enumerate(wanted):
+        mean, size = height - i * gap, 1
+        while groups and groups[-1][0] >= mean:
+            before, members = groups.pop()
+            mean, size = (before * members + mean * size) / (members + size), members + size
+        groups.append((mean, size))
+    flat = [mean for mean, size in groups for _ in range(size)]
+    return [max(mean, low) + i * gap for i, mean in enumerate(flat)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from oscar.config import LinkSection
 from oscar.errors import ConfigError
-from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean
+from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean, spread_labels
 from oscar.experiment.table import Results, best_rows
 from oscar.timing.link import algbw, busbw
 from oscar.timing.recurrence import equal_ring_time
@@ -97,12 +97,12 @@ def draw_scale(scaled: Mapping[str, Any], path: Path) -> None:
     figure = Figure(figsize=(12.5, 4.8), dpi=160, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, 2)
-    names = list(dict.fromkeys(p["name"] for p in scaled["points"]))
+    names = [*RAW, *dict.fromkeys(p["name"] for p in scaled["points"] if p["name"] not in RAW)]
     for axes, key, factor in zip(panels, ("time_s", "speedup"), (1e3, 1.0), strict=True):
         ends = []
         for i, name in enumerate(names):
             line = [p for p in scaled["points"] if p["name"] == name]
-            colour = SOFT if name in RAW else PALETTE[i % len(PALETTE)]
+            colour = SOFT if name in RAW else PALETTE[(i - len(RAW)) % len(PALETTE)]
             style = (0, (4, 2)) if name in RAW else "-"
             y = [p[key] * factor for p in line]
             axes.plot(
@@ -123,6 +123,8 @@ def draw_scale(scaled: Mapping[str, Any], path: Path) -> None:
 
 
 def _axes(axes: Any, nodes: Sequence[int], *, logarithmic: bool) -> None:
+    from matplotlib.ticker import LogLocator, NullLocator
+
     axes.set_xscale("log", base=2)
     axes.set_xticks(nodes, [str(n) for n in nodes])
     axes.minorticks_off()
@@ -131,16 +133,19 @@ def _axes(axes: Any, nodes: Sequence[int], *, logarithmic: bool) -> None:
     axes.grid(axis="y", color=GRID)
     if logarithmic:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter("{x:g}")
     else:
         axes.set_ylim(bottom=0)
 
 
 def _names(axes: Any, ends: Sequence[tuple[float, int, str, str]]) -> None:
-    """Write the names at the ends of the lines, pushed apart in screen space where they would overlap."""
-    last = -1.0
-    for y, x, name, colour in sorted(ends):
-        place = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
-        last = max(float(place[1]), last + 0.055)
-        axes.text(float(place[0]) + 0.015, last, name, transform=axes.transAxes, va="center", fontsize=9,
+    """Write the names at the ends of the lines, in screen space."""
+    ends = sorted(ends)
+    screen = axes.transAxes.inverted()
+    places = [screen.transform(axes.transData.transform((x, y))) for y, x, _, _ in ends]
+    heights = spread_labels([float(place[1]) for place in places], 0.06, 0.02)
+    for place, height, (_, _, name, colour) in zip(places, heights, ends, strict=True):
+        axes.text(float(place[0]) + 0.015, height, name, transform=axes.transAxes, va="center", fontsize=9,
                   color=colour, fontweight="bold")  # fmt: skip

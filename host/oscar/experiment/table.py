@@ -53,10 +53,10 @@ def heading(results: Results) -> list[str]:
         lines.append(f"training loss {losses[0]:.4f} -> {losses[-1]:.4f}{held_out}")
     return [
         *lines,
-        "bits/val: bytes sent, headers too, over values that crossed a link; sync: as if every link sent what",
-        "the busiest one does, which is what a ring waits for; ratio, speedup: fp32's sync bytes and time over",
-        "these; algbw, busbw = algbw 2(N-1)/N: GB/s of fp32 bytes, so both may exceed the line rate; #wrong:",
-        "AllReduces in which a node differed or a lossless sum was not exact; * best plan of its method",
+        "bits/val: bytes sent, headers too, over values that crossed a link; sync: as if every link sent",
+        "what the busiest one does, which is what a ring waits for; ratio, speedup: fp32's sync bytes and",
+        "time over these; algbw, busbw = algbw 2(N-1)/N: GB/s of fp32 bytes, so both may exceed the line",
+        "rate; #wrong: AllReduces in which a node differed or a lossless sum was not exact; * best plan",
     ]
 
 

@@ -1,0 +1,51 @@
+# Targets with one line of explanation each; `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help setup torch allreduce test lint clean bench
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CONFIG ?= configs/default.yaml
+BENCH ?=
+ARGS ?=
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv and install the package with its tools
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "Python 3.10 or later is needed; give one with PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing python3-venv"; \
+	    apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; \
+	  else echo "missing: sudo apt-get install -y python3-venv" >&2; exit 1; fi; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+torch: setup ## add torch and scikit-learn, for the CNN, transformer and embedding
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,torch]'
+
+allreduce: setup ## compare all methods on real gradients (CONFIG=configs/default.yaml)
+	@$(BIN)/oscar allreduce $(CONFIG) $(ARGS)
+
+test: setup ## run all tests
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: setup ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: setup ## list the measurements behind the figures, or run one (BENCH=ratios ARGS=...)
+	@$(BIN)/oscar bench $(BENCH) $(ARGS)
+
+clean: ## remove results and caches, keep .venv
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find host hdl sim tests -name __pycache__ -type d -prune -exec rm -rf {} +
