@@ -1,0 +1,137 @@
+"""The ring schedule: every chunk reaches every node once, and every send has its receive."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from oscar.allreduce.local import LocalTransport
+from oscar.allreduce.schedule import MAX_SUBFRAMES, Action, Op, Phase, ring_actions
+
+GATHERS = {
+    "forward": {},
+    "lossy": {"adopt": True},
+    "boomerang": {"boomerang": True},
+    "duplex": {"boomerang": True, "duplex": True},
+}
+SENDS = (Op.SEND, Op.FORWARD)
+cases = pytest.mark.parametrize(
+    ("gather", "nodes", "subs"),
+    [(g, n, k) for g in GATHERS for n in range(1, 10) for k in range(1, 5)],
+)
+
+
+def schedule(gather: str, nodes: int, subs: int) -> list[list[Action]]:
+    return [list(ring_actions(rank, nodes, subframes=subs, **GATHERS[gather])) for rank in range(nodes)]
+
+
+def run(actions: list[list[Action]], perform) -> None:
+    """Let every rank act until it waits, in turns; `perform(rank, action)` returns whether it could."""
+    at = [0] * len(actions)
+    moved = True
+    while moved:
+        moved = False
+        for rank, mine in enumerate(actions):
+            while at[rank] < len(mine) and perform(rank, mine[at[rank]]):
+                at[rank] += 1
+                moved = True
+    assert at == [len(mine) for mine in actions], "somebody waits for ever"
+
+
+@cases
+def test_every_send_has_its_receive_posted_before_anything_is_sent(gather, nodes, subs):
+    actions = schedule(gather, nodes, subs)
+    posted, sent, awaited = Counter(), Counter(), Counter()
+    for rank, mine in enumerate(actions):
+        ops = [a.op for a in mine]
+        assert Op.POST_RECV not in ops[ops.count(Op.POST_RECV) :]
+        for a in mine:
+            if a.op is Op.POST_RECV:
+                posted[a.peer, rank, a.tag, a.phase, a.step, a.chunk, a.sub] += 1
+            elif a.op is Op.WAIT:
+                awaited[a.peer, rank, a.tag, a.phase, a.step, a.chunk, a.sub] += 1
+            elif a.op in SENDS:
+                sent[rank, a.peer, a.tag, a.phase, a.step, a.chunk, a.sub] += 1
+    assert posted == sent == awaited
+    assert set(sent.values()) <= {1}
+    assert len({key[:3] for key in sent}) == len(sent) == 2 * nodes * (nodes - 1) * subs
+
+
+@cases
+def test_every_chunk_reaches_every_node_exactly_once(gather, nodes, subs):
+    """Symbolic AllReduce: values are counters of the nodes whose summands they hold."""
+    chunks = [(c, k) for c in range(nodes) for k in range(subs)]
+    prefix = [{key: Counter([rank]) for key in chunks} for rank in range(nodes)]
+    suffix = [{key: Counter() for key in chunks} for _ in range(nodes)]
+    wires, received, coded = {}, {}, {}
+
+    def perform(rank: int, a: Action) -> bool:
+        key, slot = (a.chunk, a.sub), (rank, a.phase, a.step, a.sub)
+        back = a.phase is Phase.ALL_GATHER and "boomerang" in GATHERS[gather]
+        if a.op is Op.ENCODE:
+            coded[rank] = suffix[rank][key] + Counter([rank]) if back else prefix[rank][key].copy()
+        elif a.op is Op.SEND:
+            wires[rank, a.peer, a.tag] = coded[rank]
+        elif a.op is Op.FORWARD:
+            wires[rank, a.peer, a.tag] = received[rank, a.phase, a.step - 1, a.sub]
+        elif a.op is Op.WAIT:
+            if (a.peer, rank, a.tag) not in wires:
+                return False
+            received[slot] = wires.pop((a.peer, rank, a.tag))
+        elif a.op is Op.DECODE_ADD and back:
+            assert not suffix[rank][key]
+            suffix[rank][key] = received[slot]
+        elif a.op is Op.DECODE_ADD:
+            prefix[rank][key] = prefix[rank][key] + received[slot]
+        elif a.op is Op.DECODE:
+            prefix[rank][key] = received[slot]
+        elif a.op is Op.ADOPT:
+            prefix[rank][key] = coded[rank]
+        return True
+
+    run(schedule(gather, nodes, subs), perform)
+    assert not wires
+    everyone = Counter(range(nodes))
+    for rank in range(nodes):
+        assert all(prefix[rank][key] + suffix[rank][key] == everyone for key in chunks)
+
+
+@pytest.mark.parametrize("gather", GATHERS)
+def test_a_frame_coded_is_sent_before_the_next_is_coded(gather):
+    for mine in schedule(gather, 5, 3):
+        for now, after in pairwise(mine):
+            if now.op is Op.ENCODE:
+                assert after.op is Op.SEND
+                assert (after.phase, after.step, after.sub) == (now.phase, now.step, now.sub)
+
+
+def test_tags_fit_16_bits_and_differ_up_to_256_nodes():
+    tags = [
+        Action(Op.SEND, phase, step, 0, sub).tag
+        for phase in Phase
+        for step in range(255)
+        for sub in range(MAX_SUBFRAMES)
+    ]
+    assert len(set(tags)) == len(tags)
+    assert max(tags) < 1 << 16
+
+
+@pytest.mark.parametrize(("rank", "nodes", "subs"), [(0, 0, 1), (3, 3, 1), (-1, 3, 1), (0, 2, 0), (0, 2, 65)])
+def test_what_is_no_ring_is_refused(rank, nodes, subs):
+    with pytest.raises(ValueError, match="expected 0 <= rank < nodes"):
+        next(ring_actions(rank, nodes, subframes=subs))
+
+
+def test_the_transport_refuses_frames_that_nobody_made_room_for():
+    transport = LocalTransport(2)
+    with pytest.raises(ValueError, match="no receive was posted"):
+        transport.post_send(0, 1, 5, b"abc")
+    transport.post_recv(1, 0, 5, 2)
+    with pytest.raises(ValueError, match=r"rank 0 sent 3 bytes to rank 1 .* at most 2 bytes fit"):
+        transport.post_send(0, 1, 5, b"abc")
+    transport.post_send(0, 1, 5, b"ab")
+    assert transport.pending == 1
+    assert transport.take(1, 0, 5) == b"ab"
+    assert transport.take(1, 0, 5) is None
