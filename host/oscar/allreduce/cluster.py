@@ -71,6 +71,18 @@ class LocalCluster:
         Raises GradientError (NaN, Inf, unequal shapes), TypeError (not floating point) and PeerError
         (a fault injected through `faults`, or a frame that does not decode).
         """
+        before = dict(vars(self))  # what a call changes it replaces, but for the steps
+        steps = None if self.shapes is None else self.steps.state_dict()
+        try:
+            return self._attempt(gradients, faults)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            if steps is not None:
+                self.steps.load_state_dict(steps)
+            raise
+
+    def _attempt(self, gradients: Sequence[Sequence[np.ndarray]], faults: Sequence[Fault]) -> AllReduceResult:
         reset = self._fit(gradients)
         tensors = [check_tensors(node, rank) for rank, node in enumerate(gradients)]
         if self.codec.domain == "float":
@@ -78,6 +90,7 @@ class LocalCluster:
         else:
             flat, exchange, clipped = self._quantise(tensors)
         plan = self._plan()
+        clipped -= self._clipped_by_codec()  # counted since the links were made
         ring, sums, identical = self._reduce(flat, plan, faults)
         exact = identical and self._is_sum(plan, flat, sums)
         mean = self._finish(sums)
@@ -105,11 +118,17 @@ class LocalCluster:
         shapes = [np.shape(tensor) for tensor in gradients[0]]
         for rank, node in enumerate(gradients):
             theirs = [np.shape(tensor) for tensor in node]
-            if theirs != shapes:
+            if len(theirs) != len(shapes):
                 raise GradientError(
-                    f"node {rank} has {len(theirs)} tensors of shapes {theirs[:4]}.., node 0 has "
-                    f"{len(shapes)} of {shapes[:4]}..: all nodes must run the same model"
+                    f"node {rank} has {len(theirs)} tensors, node 0 has {len(shapes)}: "
+                    "all nodes must run the same model"
                 )
+            for index, (came, expected) in enumerate(zip(theirs, shapes, strict=True)):
+                if came != expected:
+                    raise GradientError(
+                        f"node {rank}, tensor {index} has shape {came}, on node 0 it has {expected}: "
+                        "all nodes must run the same model"
+                    )
         if self.shapes == shapes and len(self.nodes) == len(gradients):
             return False
         restarted = self.shapes is not None
@@ -208,9 +227,7 @@ class LocalCluster:
         saturated = self.codec.saturated
         if saturated is None:
             return 0
-        total = sum(saturated(e) for node in self.nodes for e in node.encoders.values())
-        before, self._saturated = getattr(self, "_saturated", 0), total
-        return total - before
+        return sum(saturated(e) for node in self.nodes for e in node.encoders.values())
 
     def _time(self, ring: Ring) -> float:
         if len(self.nodes) == 1:

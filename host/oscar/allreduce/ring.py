@@ -68,8 +68,8 @@ class Ring:
 
     def run(self) -> None:
         """Perform all actions of all nodes; raises PeerError as soon as one cannot go on."""
-        for runner in self.runners:  # receives first: a frame finds room wherever it arrives
-            self._advance(runner, only=Op.POST_RECV)
+        while any(self._advance(runner, only=Op.POST_RECV) for runner in self.runners):
+            pass  # receives first, those of late ranks too: a frame finds room wherever it arrives
         while any(runner.current is not None for runner in self.runners):
             moved = [self._advance(runner) for runner in self.runners]
             if not any(moved):

@@ -1,0 +1,274 @@
+"""The whole way in one process: exact and identical whatever codec, plan, gather and faults do."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.allreduce.cluster import LocalCluster
+from oscar.allreduce.local import Fault
+from oscar.codecs.registry import CODECS, make_codec
+from oscar.config import Config
+from oscar.errors import ConfigError, GradientError, PeerError
+from oscar.plans import PLANS
+
+SHAPES: list[tuple[int, ...]] = [(3, 5, 7), (), (0,), (129,), (2, 0, 3), (1, 1), (300,)]
+ALL = {name: make_codec(name) for name in CODECS}
+LOSSLESS = [name for name, codec in ALL.items() if codec.lossless and codec.domain == "int"]
+SLOW = {"constriction", "atalanta-dp"}  # oracles: their frames are tested on their own
+
+
+def gradients(
+    nodes: int, iteration: int = 0, shapes: list[tuple[int, ...]] = SHAPES
+) -> list[list[np.ndarray]]:
+    """Draw gradients with a common part, a part of each node's own, and a layout that is not contiguous."""
+    shared = np.random.default_rng([iteration, 1])
+    common = [shared.laplace(0, 0.01 * 4**i, shape) for i, shape in enumerate(shapes)]
+    out = []
+    for node in range(nodes):
+        own = np.random.default_rng([iteration, 2, node])
+        tensors = [(c + own.normal(0, 0.01, c.shape)).astype(np.float32) for c in common]
+        out.append([np.array(t, order="CF"[(i + node) % 2]) for i, t in enumerate(tensors)])
+    return out
+
+
+def cluster(codec: str = "asc", **changes: Any) -> LocalCluster:
+    base: dict[str, Any] = {"codec": codec, "plan": {"name": "interleave", "granule": 16}}
+    if "gather" in changes or "subframes" in changes:
+        base["ring"] = {k: changes.pop(k) for k in ("gather", "subframes") if k in changes}
+    elif not (ALL[codec].lossless and ALL[codec].domain == "int"):
+        base["ring"] = {"gather": "forward"}
+    return LocalCluster(Config.model_validate(base | changes))
+
+
+def bits(tensors: list[np.ndarray]) -> list[bytes]:
+    return [np.ascontiguousarray(t).tobytes() for t in tensors]
+
+
+def same(a: Any, b: Any) -> None:
+    """Equal means, sums and frames."""
+    assert bits(a.mean) == bits(b.mean)
+    assert np.array_equal(a.sums, b.sums)
+    assert np.array_equal(a.stats.frame_bytes, b.stats.frame_bytes)
+    assert a.stats.wire_bytes == b.stats.wire_bytes
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5, 8])
+def test_the_sum_does_not_depend_on_codec_plan_gather_or_subframes(nodes):
+    expected: list[Any] = []
+    odd = itertools.cycle([1, 3])
+    for codec, plan, gather in itertools.product(LOSSLESS, PLANS, ["forward", "boomerang", "duplex"]):
+        if codec in SLOW and (plan != "splitter" or nodes > 3):
+            continue
+        run = cluster(codec, plan={"name": plan, "granule": 16}, gather=gather, subframes=next(odd))
+        for iteration in range(2):
+            given = gradients(nodes, iteration)
+            before = [bits(node) for node in given]
+            result = run.allreduce(given)
+            assert [bits(node) for node in given] == before
+            assert result.stats.exact
+            assert result.stats.identical
+            assert [m.shape for m in result.mean] == SHAPES
+            assert all(m.dtype == np.float32 for m in result.mean)
+            if len(expected) <= iteration:
+                expected.append(result)
+                mean = np.concatenate([np.mean([n[t] for n in given], axis=0).ravel() for t in range(7)])
+                assert (
+                    0 < np.abs(np.concatenate([m.ravel() for m in result.mean]) - mean).max() <= 4.001
+                )  # half a step
+            assert bits(result.mean) == bits(expected[iteration].mean)
+            assert np.array_equal(result.sums, expected[iteration].sums)
+
+
+@pytest.mark.parametrize(
+    "codec", [name for name, codec in ALL.items() if codec.domain == "float" or not codec.lossless]
+)
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_floats_and_lossy_codecs_leave_all_nodes_identical_too(codec, nodes):
+    for plan in PLANS:
+        run = cluster(codec, plan={"name": plan, "granule": 16})
+        for iteration in range(2):
+            given = gradients(nodes, iteration)
+            result = run.allreduce(given)
+            assert result.stats.identical
+            assert result.stats.exact == (codec == "fp32")
+            if codec == "fp32":
+                for t, mean in enumerate(result.mean):
+                    assert np.allclose(mean, np.mean([n[t] for n in given], axis=0), rtol=1e-4, atol=1e-4)
+    if nodes > 1:
+        with pytest.raises(ConfigError, match="boomerang all-gather needs a lossless integer codec"):
+            cluster(codec, gather="boomerang")
+
+
+@pytest.mark.parametrize("plan", ["equal", "snake"])
+def test_64_nodes_with_fewer_values_than_nodes(plan):
+    run = cluster(plan={"name": plan, "granule": 1})
+    given = gradients(64, shapes=[(3, 7), (), (0,)])
+    for _ in range(2):
+        result = run.allreduce(given)
+        assert result.stats.exact
+        assert result.stats.values == 22
+
+
+def test_nothing_to_reduce_is_reduced():
+    for shapes in ([], [(0,)], [(0, 4), (0,)]):
+        run = cluster(quantiser={"error_feedback": True})
+        for _ in range(2):
+            result = run.allreduce([[np.zeros(s, np.float32) for s in shapes]] * 3)
+            assert [m.shape for m in result.mean] == shapes
+            assert (
+                result.stats.wire_bytes
+                == run.allreduce([[np.zeros(s, np.float32) for s in shapes]] * 3).stats.wire_bytes
+            )
+
+
+def test_tables_steps_and_classes_are_learnt():
+    shapes = [(40_000,), (900,)]
+    run = cluster(plan={"name": "splitter", "granule": 64})
+    seen = [run.allreduce(gradients(4, i, shapes)).stats for i in range(4)]
+    assert all(s.exact for s in seen)
+    assert seen[3].bits_per_value < 0.97 * seen[0].bits_per_value
+    assert [s.exchange_bytes for s in seen] == [2 * 8 * 4 * 3, 0, 0, 0]
+    assert not np.array_equal(seen[0].counts, seen[1].counts)  # the splitter has learnt costs
+    assert [s.iteration for s in seen] == [0, 1, 2, 3]
+    assert all(0 < s.efficiency <= 1 and s.bits_per_value <= s.step_sync_bits for s in seen)
+
+
+@pytest.mark.parametrize(
+    ("width", "nodes", "dtype"), [(8, 8, "int16"), (12, 16, "int16"), (12, 17, "int32"), (16, 2, "int32")]
+)
+def test_wide_integers_get_wide_sums(width, nodes, dtype):
+    shapes = [(500,)]
+    run = cluster(quantiser={"bits": width, "coarseness": 2.0 ** (4 - width)})
+    for iteration in range(2):
+        result = run.allreduce(gradients(nodes, iteration, shapes))
+        assert result.stats.exact
+        assert result.sums.dtype == dtype
+
+
+def test_gradients_of_any_size_saturate_and_stay_exact():
+    run = cluster()
+    for scale in (1, 1e30, 1e-30, 0, 1e-44, 3e3):
+        given = [[(t * scale).astype(np.float32) for t in node] for node in gradients(3)]
+        result = run.allreduce(given)
+        assert result.stats.exact
+        assert all(np.isfinite(m).all() for m in result.mean)
+
+
+CONFIGS = {
+    "default": {},
+    "splitter, feedback, stochastic": {
+        "plan": {"name": "splitter", "granule": 16},
+        "quantiser": {"error_feedback": True, "rounding": "stochastic", "coarseness": 1.0},
+    },
+    "8g, snake, forward": {
+        "plan": {"name": "snake", "granule": 16},
+        "quantiser": {"scale": "max"},
+        "gather": "forward",
+    },
+    "sub-frames, duplex": {"gather": "duplex", "subframes": 2},
+}
+configs = pytest.mark.parametrize("name", CONFIGS)
+
+
+@configs
+@pytest.mark.parametrize("codec", ["asc", "asc-paper", "zstd"])
+def test_a_resumed_cluster_sends_the_same_frames(name, codec):
+    original = cluster(codec, **CONFIGS[name])
+    copy = cluster(codec, **CONFIGS[name])
+    copy.load_state_dict(original.state_dict())  # before anything was reduced
+    original.allreduce(gradients(3, 0))
+    original.allreduce(gradients(3, 1))
+    state = original.state_dict()
+    ahead = [original.allreduce(gradients(3, i)) for i in (2, 3, 4)]
+    copy.load_state_dict(state)
+    for iteration, expected in zip((2, 3, 4), ahead, strict=True):
+        result = copy.allreduce(gradients(3, iteration))
+        same(result, expected)
+        assert result.stats.iteration == expected.stats.iteration
+
+
+@configs
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_after_any_failed_call_the_next_is_as_if_it_had_not_been(name, first):
+    """`first`: how many calls succeed before. Whatever fails leaves no trace, not even in steps."""
+    calm, struck = cluster(**CONFIGS[name]), cluster(**CONFIGS[name])
+    for iteration in range(first):
+        same(struck.allreduce(gradients(3, iteration)), calm.allreduce(gradients(3, iteration)))
+    other = [[100 * t for t in node] for node in gradients(3, 77)]
+    poisoned = gradients(3, 78)
+    poisoned[1][3] = np.full(129, np.nan, np.float32)
+    for _ in range(2):
+        with pytest.raises(PeerError):
+            struck.allreduce(other, faults=[Fault("kill", 1, 10)])
+        with pytest.raises(GradientError, match="node 1, tensor 3"):
+            struck.allreduce(poisoned)
+        with pytest.raises(PeerError):
+            struck.allreduce(gradients(4, 9, [(40,)]), faults=[Fault("corrupt", 2, 12)])
+        with pytest.raises(GradientError, match="node 1, tensor 0 has shape"):
+            struck.allreduce([[np.zeros(2, np.float32)], [np.zeros(3, np.float32)]])
+        with pytest.raises(GradientError, match=r"node 0, tensor 0: .* NaN"):
+            struck.allreduce([[np.array([np.nan], np.float32)]])
+    for iteration in range(first, first + 2):
+        result, expected = struck.allreduce(gradients(3, iteration)), calm.allreduce(gradients(3, iteration))
+        same(result, expected)
+        assert result.stats.exact
+        assert not result.stats.reset
+
+
+def test_clipped_values_of_a_codec_are_counted_per_call():
+    run = cluster("int8")
+    given = [[np.full(100, 1.0, np.float32)] for _ in range(4)]
+    first = run.allreduce(given).stats.clipped
+    with pytest.raises(PeerError):
+        run.allreduce(given, faults=[Fault("kill", 1, 10)])
+    assert run.allreduce(given).stats.clipped >= 0
+    assert first >= 0
+    other = [[np.full(7, 1.0, np.float32)] for _ in range(3)]
+    assert run.allreduce(other).stats.clipped >= 0
+
+
+def test_other_shapes_or_nodes_start_anew_and_say_so():
+    run = cluster()
+    assert not run.allreduce(gradients(3, 0)).stats.reset
+    assert not run.allreduce(gradients(3, 1)).stats.reset
+    for nodes, shapes in ((3, [(5,)]), (4, [(5,)]), (4, [(5, 1)])):
+        result, fresh = (c.allreduce(gradients(nodes, 2, shapes)) for c in (run, cluster()))
+        assert result.stats.reset
+        assert result.stats.iteration == 0
+        same(result, fresh)
+
+
+def test_nodes_that_do_not_match_are_named():
+    run, good = cluster(), gradients(3)
+    with pytest.raises(
+        GradientError, match=r"node 2, tensor 3 has shape \(128,\), on node 0 it has \(129,\)"
+    ):
+        run.allreduce([*good[:2], [*good[2][:3], np.zeros(128, np.float32), *good[2][4:]]])
+    with pytest.raises(GradientError, match="node 1 has 6 tensors, node 0 has 7"):
+        run.allreduce([good[0], good[1][:6]])
+    with pytest.raises(GradientError, match="1 to 256 nodes, got 0"):
+        run.allreduce([])
+    with pytest.raises(TypeError, match="node 1, tensor 0: expected float32, got int64"):
+        run.allreduce([[np.zeros(3, np.float32)], [np.zeros(3, np.int64)]])
+
+
+def test_what_callers_do_with_the_result_changes_nothing_later():
+    one, two = cluster(), cluster()
+    for iteration in range(4):
+        kept, spoilt = (c.allreduce(gradients(3, iteration)) for c in (one, two))
+        same(kept, spoilt)
+        spoilt.sums[:] = 99
+        for mean in spoilt.mean:
+            mean[...] = np.nan
+
+
+@pytest.mark.parametrize("gather", ["forward", "boomerang"])
+def test_the_reference_nic_sends_the_frames_of_the_compiled_one(gather):
+    shapes = [(2500,), (3, 7)]
+    runs = [cluster(nic=nic, gather=gather, subframes=2) for nic in ("reference", "compiled")]
+    for iteration in range(3):
+        same(*(run.allreduce(gradients(2, iteration, shapes)) for run in runs))
