@@ -1,0 +1,34 @@
+"""Every fault at every action of a small ring, through the benchmark that reports them."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from oscar.allreduce.local import Fault
+from oscar.bench import faults
+
+
+def test_every_fault_is_told_or_harmless(tmp_path, capsys):
+    parser = argparse.ArgumentParser()
+    faults.add_arguments(parser)
+    report = tmp_path / "new" / "faults.json"
+    result = faults.run(parser.parse_args(["--nodes", "2", "--json", str(report)]))
+    assert result["wrong"] == []
+    assert report.exists()
+    assert result["cases"] == sum(row["error"] + row["exact"] for row in result["rows"])
+    for row in result["rows"]:
+        assert row["cases"] > 0
+        if row["fault"] in ("kill", "stall"):
+            assert row["error"] == row["cases"]
+        if row["fault"] == "delay":
+            assert row["exact"] == row["cases"]
+        if row["fault"] == "corrupt":
+            assert row["error"] > row["exact"] > 0
+    assert "none hung" in capsys.readouterr().out
+
+
+def test_an_unknown_fault_is_refused():
+    with pytest.raises(ValueError, match="fault must be kill, stall, corrupt or delay, got 'drop'"):
+        Fault("drop", 0, 0)
