@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Inject every fault and print how each kind ended; raises OscarError where one was not handled."""
     print(
-        f"# {args.nodes} nodes, {args.subframes} sub-frames, {args.codec}: a fault at every action of every rank"
+        f"# {args.nodes} nodes, {args.subframes} sub-frames, {args.codec}; faults at every action of all ranks"
     )
     print("# error: PeerError that names rank, peer, step and chunk; exact: the sum is right on every node")
     print("# after each: inputs are untouched, and the next call sends what an undisturbed cluster sends")
@@ -73,9 +73,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             )
     cases = sum(row["cases"] for row in rows)
     longest = max((row["slowest_s"] for row in rows), default=0.0)
-    print(
-        f"# (i) {cases} faults, {len(wrong)} wrong, none hung: the slowest took {longest:.2f} s with its retry"
-    )
+    print(f"# (i) {cases} faults, {len(wrong)} wrong, none hung: the slowest took {longest:.2f} s")
     result = {"rows": rows, "cases": cases, "wrong": wrong}
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)

@@ -43,6 +43,7 @@ METHODS: dict[str, tuple[str, str]] = {
     "asc-forward": ("asc", "forward"),
     "asc": ("asc", "boomerang"),
 }
+DUPLEX = "asc-duplex"  # the frames of "asc", both phases at once: a row of its own, since only time differs
 ALL_PLANS = (
     "equal",
     "interleave:128",
@@ -209,11 +210,16 @@ def measure(workload: Workload, args: argparse.Namespace, *, warmup: int) -> lis
             if iteration >= args.learning:
                 kept[case].append(stats)
         workload.apply(exact_mean(gradients))
-    return [_row(workload.name, args.quantiser, case, clusters[case], kept[case]) for case in cases]
+    rows = [_row(workload.name, args.quantiser, case, clusters[case], kept[case]) for case in cases]
+    for case in cases:
+        if case[0] == "asc":
+            again = (DUPLEX, case[1])
+            rows.append(_row(workload.name, args.quantiser, again, clusters[case], kept[case]))
+    return rows
 
 
 def modelled_times(
-    stats: Stats, cluster: LocalCluster, *, link: LinkModel = LINK
+    stats: Stats, cluster: LocalCluster, *, link: LinkModel = LINK, duplex: bool = False
 ) -> tuple[float, float, float, float]:
     """Return seconds of (fp32, this AllReduce), as the model is, then of both at LARGE values."""
     subframes = stats.counts.shape[3]
@@ -221,9 +227,9 @@ def modelled_times(
     measured = Measured(stats.frame_bytes, stats.counts, boomerang=cluster.boomerang, raw_bits=raw_bits)
     return (
         equal_ring_time(stats.values, stats.nodes, link, subframes=subframes),
-        ring_time(stats.frame_bytes, stats.counts, link, boomerang=cluster.boomerang),
+        ring_time(stats.frame_bytes, stats.counts, link, boomerang=cluster.boomerang, duplex=duplex),
         equal_ring_time(LARGE, stats.nodes, link, subframes=subframes),
-        scale(measured, [stats.nodes], link=link, values=LARGE)[0].time_s,
+        scale(measured, [stats.nodes], link=link, values=LARGE, duplex=duplex)[0].time_s,
     )
 
 
@@ -231,8 +237,10 @@ def _row(
     model: str, quantiser: str, case: tuple[str, str], cluster: LocalCluster, runs: Sequence[Stats]
 ) -> Row:
     nodes, values = runs[0].nodes, runs[0].values
-    times = np.array([modelled_times(stats, cluster) for stats in runs]).mean(axis=0)
-    latency = np.array([modelled_times(stats, cluster, link=NO_WIRE) for stats in runs]).mean(axis=0)
+    times, latency = (
+        np.mean([modelled_times(s, cluster, link=link, duplex=case[0] == DUPLEX) for s in runs], axis=0)
+        for link in (LINK, NO_WIRE)
+    )
     step_sync = sum(s.step_sync_bytes for s in runs)
     count = len(runs)
     return Row(
@@ -309,7 +317,7 @@ def _speedups(groups: dict[tuple[str, int, str], dict[tuple[str, str], Row]]) ->
     """Geometric mean over the models of the AllReduce speed-up against fp32, at its best plan."""
     out = []
     for nodes, quantiser in sorted({(key[1], key[2]) for key in groups}):
-        for method in METHODS:
+        for method in (*METHODS, DUPLEX):
             best = []
             for (_, n, q), group in groups.items():
                 mine = [row for (m, _), row in group.items() if m == method]
