@@ -52,7 +52,7 @@ def clean(axes: Any, title: str) -> None:
 def _methods(axes: Any, rows: Sequence[Mapping[str, Any]], names: Sequence[str], colours: Any) -> None:
     """One bar per method and plan, the best plan of each method in full colour."""
     place, ticks = 0.0, []
-    longest = max([row["step_sync_bits"] for row in rows], default=1.0)
+    longest = max([row["step_sync_bits"] for row in rows], default=0.0) or 1.0
     for name in names:
         mine = [row for row in rows if row["name"] == name]
         ticks.append(place + (len(mine) - 1) / 2)

@@ -1,0 +1,333 @@
+"""The command line, from arguments to exit status, files and error lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.cli import COMMANDS, main
+from oscar.experiment.figure import spread_labels
+
+TINY = """
+nodes: 3
+iterations: 4
+workload:
+  options: {vocabulary: 200, dimension: 8, hidden: 16, outputs: 50, batch: 16, text_bytes: 20000}
+methods:
+  - {name: fp32, codec: fp32}
+  - {name: bf16, codec: bf16}
+  - {name: paper, codec: asc-paper, plans: [equal, splitter]}
+  - {name: asc, codec: asc, gather: boomerang, plans: [interleave]}
+  - {name: both, codec: asc, gather: duplex, plans: [snake]}
+"""
+ROW_KEYS = {
+    "name", "plan", "bits_per_value", "step_sync_bytes", "wire_bytes", "time_s", "speedup_vs_fp32", "exact",
+    "step_sync_bits", "efficiency", "clipped", "identical",
+}  # fmt: skip
+
+
+def run(arguments: Sequence[Any]) -> int:
+    """Run the command line in this process; argparse's own exit becomes a status."""
+    try:
+        return main([str(a) for a in arguments])
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of one small comparison: c.yaml and out/."""
+    folder = tmp_path_factory.mktemp("tiny")
+    (folder / "c.yaml").write_text(TINY + f"output: {folder / 'out'}\n")
+    assert run(["allreduce", folder / "c.yaml", "--json", folder / "copy.json"]) == 0
+    return folder
+
+
+# ------------------------------------------------------------------------------------------------ help
+
+
+def test_help_is_instant_and_imports_nothing_heavy() -> None:
+    script = (
+        "import sys, oscar.cli\n"
+        "try: oscar.cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'numba', 'yaml', 'pydantic', 'rich', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_every_command_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    assert f"example:\n  oscar {name}" in capsys.readouterr().out
+
+
+def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "start here" in capsys.readouterr().out
+
+
+def test_module_runs() -> None:
+    done = subprocess.run([sys.executable, "-m", "oscar", "--version"], capture_output=True, check=False)
+    assert done.stdout.startswith(b"oscar ")
+
+
+# ------------------------------------------------------------------------------------------- allreduce
+
+
+def test_results_are_json_with_stable_keys(tiny: Path) -> None:
+    results = json.loads((tiny / "out" / "results.json").read_text())
+    assert results == json.loads((tiny / "copy.json").read_text())
+    assert set(results) >= {"config", "quantiser", "model", "nodes", "methods", "loss"}
+    assert results["model"]["name"] == "numpy-lm"
+    assert results["nodes"] == 3
+    assert results["quantiser"] == "8s"
+    assert len(results["loss"]) == 4
+    assert [(r["name"], r["plan"]) for r in results["methods"]] == [
+        ("fp32", "equal"), ("bf16", "equal"), ("paper", "equal"), ("paper", "splitter"),
+        ("asc", "interleave"), ("both", "snake"),
+    ]  # fmt: skip
+    for row in results["methods"]:
+        assert set(row) >= ROW_KEYS
+        assert row["identical"]
+        assert row["exact"] == (row["name"] != "bf16")
+        assert row["time_s"] > 0
+        assert len(row["step_bits"]) == 4
+    fp32 = results["methods"][0]
+    assert fp32["speedup_vs_fp32"] == fp32["ratio_vs_fp32"] == 1.0
+    assert fp32["bits_per_value"] > 32
+    assert sum(row["best"] for row in results["methods"] if row["name"] == "paper") == 1
+
+
+def test_all_files_are_written(tiny: Path) -> None:
+    out = tiny / "out"
+    assert {p.name for p in out.iterdir()} >= {"results.json", "table.md", "allreduce.png", "trace.json"}
+    assert (out / "allreduce.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((out / "trace.json").read_text())["traceEvents"]
+    assert "| paper | splitter" in (out / "table.md").read_text()
+
+
+def test_workers_do_not_change_results(tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "serial"
+    assert run(["allreduce", tiny / "c.yaml", "--set", f"output={out}", "--workers", "1"]) == 0
+    first, second = (json.loads((p / "results.json").read_text()) for p in (tiny / "out", out))
+    assert first["methods"] == second["methods"]
+    assert first["loss"] == second["loss"]
+
+
+def test_seed_changes_results_and_is_recorded(tiny: Path, tmp_path: Path) -> None:
+    arguments = ["allreduce", tiny / "c.yaml", "--seed", "5", "--set", "methods=[]", "--set", "nodes=1"]
+    assert run([*arguments, "--set", f"output={tmp_path}"]) == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["config"]["seed"] == 5
+    assert results["methods"][0]["time_s"] == 0
+
+
+def test_wrong_sum_is_exit_status_1(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from oscar.allreduce.cluster import LocalCluster
+
+    monkeypatch.setattr(LocalCluster, "_is_sum", lambda *_: False)
+    arguments = ["allreduce", tiny / "c.yaml", "--workers", "1", "--set", f"output={tmp_path}"]
+    assert run([*arguments, "--set", "methods=[]", "--set", "iterations=1"]) == 1
+    assert "FAILED" in capsys.readouterr().out
+
+
+def test_report_prints_the_same_table_and_draws(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure = tiny / "again.png"
+    assert run(["report", tiny / "out" / "results.json", "--figure", figure]) == 0
+    text = capsys.readouterr().out
+    assert text.count(" float   sum   -1 ") == 6
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert run(["report", tiny / "out" / "results.json", "--figure", figure, "--markdown"]) == 0
+    assert capsys.readouterr().out.strip() == (tiny / "out" / "table.md").read_text().strip()
+
+
+def test_scale_from_results(tiny: Path) -> None:
+    arguments = ["scale", "--results", tiny / "out" / "results.json", "--nodes", 1024, 8, "--values", "1M"]
+    assert run([*arguments, "--json", tiny / "s.json", "--figure", tiny / "s.png"]) == 0
+    scaled = json.loads((tiny / "s.json").read_text())
+    assert {p["nodes"] for p in scaled["points"]} == {8, 1024}
+    assert {p["name"] for p in scaled["points"]} == {"fp32", "bf16", "paper", "asc", "both"}
+    by = {(p["name"], p["nodes"]): p for p in scaled["points"]}
+    assert by["asc", 8]["bits_per_value"] < by["asc", 1024]["bits_per_value"] < 32
+    assert (tiny / "s.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_trace_record_and_replay(tiny: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "t.npz"
+    assert run(["trace", "record", tiny / "c.yaml", "-o", trace]) == 0
+    arguments = ["trace", "replay", trace, tiny / "c.yaml", "--set", f"output={tmp_path / 'out'}"]
+    assert run([*arguments, "--set", "iterations=99", "--set", "nodes=7"]) == 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (results["nodes"], results["iterations"]) == (3, 4)
+    assert results["model"]["name"] == "trace:numpy-lm"
+
+
+# ------------------------------------------------------------------------------------------------ codec
+
+
+@pytest.mark.parametrize("codec", ["asc", "asc-paper", "int16", "fp32", "zstd"])
+def test_codec_on_floats(codec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "g.npy"
+    np.save(path, np.random.default_rng(0).laplace(size=(30, 100)).astype(np.float32))
+    assert run(["codec", path, "--codec", codec]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "yes"
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1"])
+def test_frame_round_trip(dtype: str, tmp_path: Path) -> None:
+    values = np.random.default_rng(1).integers(0, 100, 3000).astype(dtype)
+    np.save(tmp_path / "v.npy", values)
+    assert run(["codec", tmp_path / "v.npy", "--reference", "-o", tmp_path / "v.frame"]) == 0
+    assert run(["codec", "--decode", tmp_path / "v.frame", "-o", tmp_path / "w.npy"]) == 0
+    assert np.array_equal(np.load(tmp_path / "w.npy"), values)
+
+
+def test_codec_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "v.npy", np.arange(-50, 50, dtype=np.int16))
+    classes = np.repeat(np.arange(10, dtype=np.uint8), 10)
+    np.save(tmp_path / "c.npy", classes)
+    assert run(["codec", tmp_path / "v.npy", "--all", "--classes", tmp_path / "c.npy", "--nodes", "8"]) == 0
+    text = capsys.readouterr().out
+    assert "atalanta-dp" in text
+    assert "fp32" not in text  # integers stay integers
+
+
+BAD_ARRAYS = {
+    "nan": (np.array([1.0, np.nan], np.float32), "NaN"),
+    "inf": (np.array([1.0, np.inf]), "Inf"),
+    "complex": (np.zeros(3, complex), "expected integers or floats, got complex128"),
+    "wide": (np.array([1 << 40]), "more than 32 signed bits"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ARRAYS)
+def test_codec_refuses_arrays(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    array, said = BAD_ARRAYS[name]
+    np.save(tmp_path / "a.npy", array)
+    assert run(["codec", tmp_path / "a.npy"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("oscar codec: error: ")
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"\x93NUMPY\x01\x00v\x00{", b"PK\x03\x04" + bytes(40)])
+def test_codec_refuses_files(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(data)
+    for arguments in (["codec", path], ["codec", "--decode", path, "-o", tmp_path / "o.npy"]):
+        assert run(arguments) == 2
+        assert "error: " in capsys.readouterr().err
+    assert not (tmp_path / "o.npy").exists()
+
+
+def test_codec_refuses_pickles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "a.npy", np.array([{}], dtype=object), allow_pickle=True)
+    assert run(["codec", tmp_path / "a.npy"]) == 2
+    assert "allow_pickle=False" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------- predict
+
+
+def test_predict_pays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "p.json"
+    assert run(["predict", "--values", "25M", "--nodes", 8, "--gbps", 25, "--bits", 4, "--json", out]) == 0
+    assert "pays: " in capsys.readouterr().out
+    assert json.loads(out.read_text())["pays"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--values", "1k", "--nodes", 64, "--gbps", 400], "hops"),
+        (["--values", "25M", "--nodes", 1, "--gbps", 25], "nothing to send"),
+        (["--values", "25M", "--nodes", 8, "--gbps", 25, "--bits", 16], "too few bits saved"),
+        (["--values", "25M", "--nodes", 8, "--gbps", 400, "--codec-gvalues", 0.1], "faster than the codec"),
+    ],
+)
+def test_predict_refuses(arguments: list[Any], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", *arguments]) == 3
+    assert reason in capsys.readouterr().out
+
+
+# ----------------------------------------------------------------------------------------------- errors
+
+
+def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocked = tiny / "c.yaml" / "below"
+    for arguments, said in (
+        (["allreduce", tiny / "none.yaml"], "no such file"),
+        (["allreduce", tiny / "c.yaml", "--set", "nodez=3"], "did you mean 'nodes'"),
+        (["allreduce", tiny / "c.yaml", "--set", f"output={blocked}"], "cannot write there"),
+        (["allreduce", tiny / "c.yaml", "--json", tiny / "no" / "x"], "expected an existing folder"),
+        (["allreduce", tiny / "c.yaml", "--set", "iterations=100000000"], "lower iterations to"),
+        (["allreduce", tiny / "c.yaml", "--set", "workload.name=numpy"], "unknown workload"),
+        (["allreduce", tiny / "c.yaml", "--set", "workload.trace=none.npz"], "there is no such file"),
+        (["allreduce", tiny / "c.yaml", "--workers", "0"], "--workers: expected 1 or more"),
+        (["report", tiny / "c.yaml"], "expected results of `oscar allreduce`"),
+        (["report", tiny / "s"], "no such file"),
+        (["scale"], "give a CONFIG to run, or --results"),
+        (["scale", "--results", tiny / "out" / "results.json", "--nodes", "4096"], "2 to 1024 nodes"),
+        (["codec"], "give a FILE.npy"),
+        (["bench", "nothing"], "unknown benchmark 'nothing'"),
+        (["trace", "replay", tiny / "c.yaml"], "there is no such file"),
+        (["predict", "--values", "0", "--nodes", "8", "--gbps", "1"], "expected values"),
+    ):
+        assert run(arguments) == 2, arguments
+        error = capsys.readouterr().err
+        assert error.startswith(f"oscar {arguments[0]}: error: ")
+        assert said in error
+        assert error.count("\n") == 1
+
+
+def test_debug_shows_where(tiny: Path) -> None:
+    with pytest.raises(ValueError, match="no such file"):
+        main(["--debug", "report", str(tiny / "nothing.json")])
+
+
+def test_results_of_another_schema_are_refused(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = json.loads((tiny / "out" / "results.json").read_text())
+    (tiny / "old.json").write_text(json.dumps(results | {"schema": 0}))
+    assert run(["report", tiny / "old.json"]) == 2
+    assert "written as schema 0" in capsys.readouterr().err
+
+
+def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
+    import oscar.experiment.files
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(oscar.experiment.files, "load_results", interrupt)
+    assert run(["report", tiny / "out" / "results.json"]) == 130
+
+
+def test_bench_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench"]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        name, _, summary = line.partition(" ")
+        assert name
+        assert summary.strip()
+
+
+def test_labels_keep_their_distance() -> None:
+    wanted = [0.0, 0.1, 0.12, 0.9]
+    placed = spread_labels(wanted, 0.2)
+    gaps = np.diff(placed)
+    assert (gaps >= 0.2 - 1e-12).all()
+    assert placed[-1] == 0.9
+    assert placed[0] >= 0

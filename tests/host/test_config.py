@@ -1,0 +1,138 @@
+"""Configuration files: what is refused and how it is said, overrides, and every file in configs/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oscar.config import Config, load_config
+from oscar.errors import ConfigError
+from oscar.workloads import WORKLOADS
+from oscar.workloads.options import parse_options
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "c.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_every_shipped_file_builds(path: Path) -> None:
+    config = load_config(path)
+    rows = list(config.compared())
+    assert len(rows) >= 10
+    assert {method.codec for method, _, _ in rows} >= {
+        "fp32",
+        "bf16",
+        "int16",
+        "atalanta",
+        "asc-paper",
+        "asc",
+    }
+    entry = WORKLOADS[config.workload.name]
+    parse_options(entry.options, config.workload.options, workload=config.workload.name)
+
+
+def test_default_file_shows_every_default() -> None:
+    path = next(p for p in CONFIGS if p.stem == "default")
+    written = yaml.safe_load(path.read_text())
+    methods = written.pop("methods")
+    assert methods
+    defaults = Config().model_dump(mode="json")
+    del defaults["methods"]
+    assert written == defaults
+
+
+REFUSED = {
+    "nodez: 4": "unknown key 'nodez'; did you mean 'nodes'?",
+    "plan: {granul: 3}": "unknown key 'plan.granul'; did you mean 'granule'?",
+    "methods: [{name: a, codec: fp32, gater: x}]": "unknown key 'methods.0.gater'; did you mean 'gather'?",
+    "methods: [{name: a, codec: asc, asc: {contxt: none}}]": "method 'a': unknown key 'asc.contxt'",
+    "methods: [{name: a, codec: asc, asc: {interval_log2: 17}}]": "method 'a': asc: expected 10 <=",
+    "methods: [{name: a, codec: asd}]": "did you mean 'asc'",
+    "methods: [{name: a, codec: asc, plans: []}]": "at least one plan",
+    "methods: [{name: a, codec: asc, plans: [snakes]}]": "did you mean 'snake'",
+    "methods: [{name: a, codec: asc}, {name: a, codec: fp32}]": "name of its own, 'a'",
+    "nodes: many": "nodes: Input should be a valid integer, got 'many'",
+    "nodes: true": "valid integer, got True",
+    "nodes: '8'": "valid integer, got '8'",
+    "nodes: 257": "less than or equal to 256",
+    "quantiser: {bits: 9}": "quantiser.bits: Input should be 8, 12 or 16, got 9",
+    "quantiser: {coarseness: 0}": "coarseness must lie in",
+    "asc: {interval_log2: 17}": "10 <= interval_log2 <= block_log2 <= 16",
+    "link: {gbps: -1}": "link.gbps",
+    "codec: lzma": "codec must be one of",
+    "nic: fpga": "nic must be one of compiled, reference",
+    "workload: [1]": "workload",
+    "[1]": "expected a mapping of keys at the top, got list",
+    "a: [": "not a readable YAML file",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=str)
+def test_refuses(text: str, tmp_path: Path) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    said = str(caught.value)
+    assert REFUSED[text] in said
+    assert said.startswith(str(path))
+    assert "\n" not in said
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file; the shipped ones are in configs/"):
+        load_config(tmp_path / "none.yaml")
+
+
+def test_folder_instead_of_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not a readable YAML file"):
+        load_config(tmp_path)
+
+
+def test_overrides(tmp_path: Path) -> None:
+    config = load_config(
+        write(tmp_path, "nodes: 4"), ["nodes=2", "link.gbps=25", "plan.name=snake", "workload.trace=null"]
+    )
+    assert (config.nodes, config.link.gbps, config.plan.name) == (2, 25.0, "snake")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nodes", "expected key=value"),
+        ("=3", "expected key=value"),
+        ("nodes.x=3", "nodes is a value, not a section"),
+        ("nodes=[", "the value is not YAML"),
+        ("link.gbsp=3", "did you mean 'gbps'"),
+    ],
+)
+def test_bad_overrides(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_config(write(tmp_path, "nodes: 4"), [text])
+
+
+def test_empty_file_is_the_default(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "")) == Config()
+
+
+def test_without_methods_the_configuration_is_compared_with_fp32() -> None:
+    rows = [(method.codec, plan, config) for method, plan, config in Config().compared()]
+    assert [row[:2] for row in rows] == [("fp32", "equal"), ("asc", "interleave")]
+    assert rows[1][2] == Config()
+
+
+def test_rows_change_what_methods_say_and_nothing_else() -> None:
+    method: dict[str, Any] = {"name": "m", "codec": "asc", "asc": {"context": "none"}, "plans": ["equal"]}
+    config = Config.model_validate({"asc": {"interval_log2": 11}, "methods": [method]})
+    ((_, _, row),) = config.compared()
+    assert (row.asc.context, row.asc.interval_log2, row.ring.gather) == ("none", 11, "forward")
+    assert row.model_dump(exclude={"asc", "ring", "plan", "methods"}) == config.model_dump(
+        exclude={"asc", "ring", "plan", "methods"}
+    )
