@@ -39,9 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Inject every fault and print how each kind ended; raises OscarError where one was not handled."""
-    print(
-        f"# {args.nodes} nodes, {args.subframes} sub-frames, {args.codec}; faults at every action of all ranks"
-    )
+    print(f"# {args.nodes} nodes, {args.subframes} sub-frames, codec {args.codec}")
+    print("# a fault of each kind at every action of every rank, one at a time")
     print("# error: PeerError that names rank, peer, step and chunk; exact: the sum is right on every node")
     print("# after each: inputs are untouched, and the next call sends what an undisturbed cluster sends")
     print(
