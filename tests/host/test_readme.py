@@ -1,0 +1,59 @@
+"""What the README shows must run: its Python, and every command that is cheap."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oscar.cli import build_parser, main
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines() if line
+]
+SMALL = {  # makes a command cheap: appended
+    "oscar allreduce": "--set iterations=2 --set nodes=2 --set 'methods=[]'",
+    "oscar trace record": "--set iterations=3 --set nodes=2",
+    "oscar trace replay": "--set 'methods=[]' --set output=build/coarse",
+}
+
+
+def test_python_runs() -> None:
+    (snippet,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    exec(compile(snippet, "README.md", "exec"), {})
+
+
+def test_commands_run_in_the_order_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    np.save("gradients.npy", np.random.default_rng(0).laplace(size=4000).astype(np.float32))
+    statuses = {}
+    for line in COMMANDS:
+        extra = next((more for start, more in SMALL.items() if line.startswith(start)), "")
+        statuses[line] = main(shlex.split(f"{line} {extra}")[1:])
+    refused = [line for line, status in statuses.items() if status == 3]
+    assert refused == [line for line in COMMANDS if "--gbps 400" in line]
+    assert all(status in (0, 3) for status in statuses.values()), statuses
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_parse_as_written(line: str) -> None:
+    build_parser().parse_args(shlex.split(line)[1:])
+
+
+def test_links_lead_somewhere() -> None:
+    targets = re.findall(r"\]\(([^)#]+)", TEXT)
+    assert len(targets) > 5
+    for target in targets:
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"make ([a-z-]+)", TEXT):
+        assert f"\n{target}:" in makefile, target
