@@ -35,6 +35,8 @@ def heading(results: Results) -> list[str]:
     config, model = results["config"], results["model"]
     link, quantiser = config["link"], config["quantiser"]
     speed = f"{link['codec_gvalues']} G values/s" if link["codec_gvalues"] else "line rate"
+    sigma = quantiser["scale"] == "sigma"
+    step = f"step {quantiser['coarseness']:g} sigma" if sigma else "one step for all tensors"
     feedback = ", error feedback" if quantiser["error_feedback"] else ""
     losses = [loss for loss in results["loss"] if loss is not None]
     lines = [
@@ -42,8 +44,8 @@ def heading(results: Results) -> list[str]:
         f"{model['tensors']} tensors, {results['nodes']} nodes, seed {config['seed']}",
         f"{results['iterations']} iterations, means over all but the first {results['warm_up']}, "
         "in which tables, steps and plans warm up",
-        f"quantiser {results['quantiser']} ({quantiser['bits']} bits, scale {quantiser['scale']}, step = "
-        f"{quantiser['coarseness']:g} sigma, {quantiser['rounding']}{feedback}); fp32 and bf16 send floats",
+        f"quantiser {results['quantiser']} ({quantiser['bits']} bits, {step}, {quantiser['rounding']}{feedback}); "
+        "fp32 and bf16 send floats",
         f"link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; codec at {speed}, "
         f"{link['codec_latency_us']:g} us deep; times come from this model, bytes are real frames",
     ]
