@@ -44,8 +44,8 @@ def heading(results: Results) -> list[str]:
         f"{model['tensors']} tensors, {results['nodes']} nodes, seed {config['seed']}",
         f"{results['iterations']} iterations, means over all but the first {results['warm_up']}, "
         "in which tables, steps and plans warm up",
-        f"quantiser {results['quantiser']} ({quantiser['bits']} bits, {step}, {quantiser['rounding']}{feedback}); "
-        "fp32 and bf16 send floats",
+        f"quantiser {results['quantiser']} ({quantiser['bits']} bits, {step}, {quantiser['rounding']}"
+        f"{feedback}); fp32 and bf16 send floats",
         f"link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; codec at {speed}, "
         f"{link['codec_latency_us']:g} us deep; times come from this model, bytes are real frames",
     ]
