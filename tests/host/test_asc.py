@@ -362,7 +362,6 @@ def test_announced_counts_are_bounded_by_the_bytes_that_came() -> None:
         Decoder(SMALL).decode(reseal(frame), step=0)
 
 
-@pytest.mark.xfail(strict=True, reason="the compiled decoder does not observe a coded block of zeros")
 def test_a_forged_block_of_zeros_is_learnt_from_like_any_coded_block() -> None:
     frame = Encoder(AscParams(block_log2=12)).encode(np.zeros(4096, np.int32), step=0)
     forged = reseal(frame[:HEADER_BYTES] + zero_block(4096))

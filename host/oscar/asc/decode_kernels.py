@@ -1,127 +1,158 @@
-"""The decoding passes of the compiled twin (see kernels.py for the encoding ones)."""
+"""The decoding passes of the compiled twin (see encode_kernels.py for the encoding ones)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
-from oscar.asc.kernels import BASES, EXTRAS, REBUILD, WEIGHTS, _row, load64
+from oscar.asc.kernels import BASES, EXTRAS, bit_length, lane_start, load64
+from oscar.asc.params import BASE, EXTRA
 
 u8, u16, u32, u64 = np.uint8, np.uint16, np.uint32, np.uint64
 i32, i64 = np.int32, np.int64
 
+# All that the inner loop touches besides its streams, behind a single pointer: registers are short.
+TABLES = np.dtype(
+    [
+        ("map", "u1", 256),  # cell to 16 times the context
+        ("below", "i2", 256),  # [context][symbol]: last slot of the symbol
+        ("freq", "u4", 256),
+        ("start", "u4", 256),
+        ("weight", "i4", 256),  # of the symbol, whatever the context
+        ("count", "u2", 1024),  # four banks, or equal symbols would wait for each other
+        ("state", "u4", 12),
+        ("neighbour", "i4", 12),
+        ("at", "u8", 12),  # where each lane begins
+    ]
+)
+GENERAL = 40  # "length" of a raw field that is not in the table of small ones
+
+
+def _small_values() -> np.ndarray:
+    """Entry symbol << 8 | eight raw bits: the value, for symbols below 15."""
+    table = np.zeros(4096, np.int16)
+    for s in range(1, 15):
+        for bits in range(256):
+            m = BASE[s] + ((bits >> 1) & ((1 << EXTRA[s]) - 1))
+            table[s << 8 | bits] = -m if bits & 1 else m
+    return table
+
+
+SMALL_VALUES = _small_values()
+LENGTHS = np.array([0] + [EXTRA[s] + 1 for s in range(1, 15)] + [GENERAL], np.uint8)
+
+
+@intrinsic
+def count_below(typing: Any, array: Any, offset: Any, slot: Any) -> Any:
+    """How many of the sixteen int16 at array[offset:] are below `slot`: a comparison, its mask, its bits."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        i8, i16, i32 = ir.IntType(8), ir.IntType(16), ir.IntType(32)
+        words, octets = ir.VectorType(i16, 16), ir.VectorType(i8, 32)
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        row = builder.load(builder.bitcast(builder.gep(data, [args[1]]), words.as_pointer()))
+        row.align = 2
+        slot = builder.insert_element(
+            ir.Constant(words, ir.Undefined), builder.trunc(args[2], i16), ir.Constant(i32, 0)
+        )
+        slots = builder.shuffle_vector(slot, slot, ir.Constant(ir.VectorType(i32, 16), [0] * 16))
+        below = builder.sext(builder.icmp_signed(">", slots, row), words)
+        # As bytes, two for each comparison: a mask of 32 is one instruction on AVX2, one of 16 is three.
+        signs = builder.icmp_signed("<", builder.bitcast(below, octets), ir.Constant(octets, [0] * 32))
+        twice = builder.ctpop(builder.bitcast(signs, i32))
+        return builder.zext(builder.lshr(twice, ir.Constant(i32, 1)), ir.IntType(64))
+
+    return types.uint64(array, types.uint64, types.uint32), codegen
+
 
 @njit(cache=True, nogil=True)
-def _pop(x: int, position: int, e: int, cmap: Any, slots: Any, table: Any, words: Any, p: int) -> Any:
-    """Decode one symbol: find it by its slot, x' = f * (x >> 12) + slot - c, refill below 4096."""
-    q = _row(position, e, cmap)
-    slot = x & u64(4095)
-    k = q + u64(slots[(q << u64(8)) + slot])
-    d = u64(table[k])
-    x = (d & u64(0xFFFF)) * (x >> u64(12)) + slot - (d >> u64(16))
-    word = u64(words[p])
-    z = u64(x < u64(4096))
-    x = (x << u64(12)) | word if z else x
-    e += (WEIGHTS[k & u64(15)] - e) >> i32(3)
-    return x, e, k, p + z
-
-
-@njit(cache=True, nogil=True)
-def decode_rows(
-    pos: Any, n: int, t0: int, t1: int, partial: int, cmap: Any, e: Any, rows: Any, cnt: Any,
-    slots: Any, table: Any, words: Any, p_: int, states: Any,
-) -> int:  # fmt: skip
+def decode_rows(tables: Any, pos: Any, t0: int, t1: int, partial: int, rows: Any, words: Any, p: int) -> int:
     """Decode rows t0..t1 and `partial` lanes of row t1 into table rows; return the word pointer.
 
-    Reads one word a symbol at most: `words` holds as many entries as the block has values, plus one.
+    Two loops over the lanes: the symbols of a row depend on the row before only, so they come first, and
+    the processor is not stuck on one lane's chain. Reads one word a symbol at most: `words` holds as many
+    entries as the block has values, plus one.
     """
-    fl, r = n // 12, n % 12
-    p = u64(p_)
-    x0, x1, x2, x3, x4, x5 = states[0], states[1], states[2], states[3], states[4], states[5]
-    x6, x7, x8, x9, x10, x11 = states[6], states[7], states[8], states[9], states[10], states[11]
-    e0, e1, e2, e3, e4, e5 = i32(e[0]), i32(e[1]), i32(e[2]), i32(e[3]), i32(e[4]), i32(e[5])
-    e6, e7, e8, e9, e10, e11 = i32(e[6]), i32(e[7]), i32(e[8]), i32(e[9]), i32(e[10]), i32(e[11])
-    a0, a1, a2, a3 = u64(0), u64(fl + min(1, r)), u64(2 * fl + min(2, r)), u64(3 * fl + min(3, r))
-    a4, a5, a6 = u64(4 * fl + min(4, r)), u64(5 * fl + min(5, r)), u64(6 * fl + min(6, r))
-    a7, a8, a9 = u64(7 * fl + min(7, r)), u64(8 * fl + min(8, r)), u64(9 * fl + min(9, r))
-    a10, a11 = u64(10 * fl + min(10, r)), u64(11 * fl + min(11, r))
-    for t_ in range(t0, t1):
-        t = u64(t_)
-        o = t * u64(12)
-        x0, e0, k0, p = _pop(x0, pos[a0 + t], e0, cmap, slots, table, words, p)
-        x1, e1, k1, p = _pop(x1, pos[a1 + t], e1, cmap, slots, table, words, p)
-        x2, e2, k2, p = _pop(x2, pos[a2 + t], e2, cmap, slots, table, words, p)
-        x3, e3, k3, p = _pop(x3, pos[a3 + t], e3, cmap, slots, table, words, p)
-        rows[o], rows[o + u64(1)], rows[o + u64(2)], rows[o + u64(3)] = k0, k1, k2, k3
-        cnt[k0] += u32(1)
-        cnt[u64(256) + k1] += u32(1)
-        cnt[k2] += u32(1)
-        cnt[u64(256) + k3] += u32(1)
-        x4, e4, k0, p = _pop(x4, pos[a4 + t], e4, cmap, slots, table, words, p)
-        x5, e5, k1, p = _pop(x5, pos[a5 + t], e5, cmap, slots, table, words, p)
-        x6, e6, k2, p = _pop(x6, pos[a6 + t], e6, cmap, slots, table, words, p)
-        x7, e7, k3, p = _pop(x7, pos[a7 + t], e7, cmap, slots, table, words, p)
-        rows[o + u64(4)], rows[o + u64(5)], rows[o + u64(6)], rows[o + u64(7)] = k0, k1, k2, k3
-        cnt[k0] += u32(1)
-        cnt[u64(256) + k1] += u32(1)
-        cnt[k2] += u32(1)
-        cnt[u64(256) + k3] += u32(1)
-        x8, e8, k0, p = _pop(x8, pos[a8 + t], e8, cmap, slots, table, words, p)
-        x9, e9, k1, p = _pop(x9, pos[a9 + t], e9, cmap, slots, table, words, p)
-        x10, e10, k2, p = _pop(x10, pos[a10 + t], e10, cmap, slots, table, words, p)
-        x11, e11, k3, p = _pop(x11, pos[a11 + t], e11, cmap, slots, table, words, p)
-        rows[o + u64(8)], rows[o + u64(9)], rows[o + u64(10)], rows[o + u64(11)] = k0, k1, k2, k3
-        cnt[k0] += u32(1)
-        cnt[u64(256) + k1] += u32(1)
-        cnt[k2] += u32(1)
-        cnt[u64(256) + k3] += u32(1)
-    states[0], states[1], states[2], states[3], states[4], states[5] = x0, x1, x2, x3, x4, x5
-    states[6], states[7], states[8], states[9], states[10], states[11] = x6, x7, x8, x9, x10, x11
-    e[0], e[1], e[2], e[3], e[4], e[5] = e0, e1, e2, e3, e4, e5
-    e[6], e[7], e[8], e[9], e[10], e[11] = e6, e7, e8, e9, e10, e11
+    o, p = u64(12 * t0), u64(p)
+    for t in range(t0, t1):
+        for lane in range(12):
+            rows[o + u64(lane)] = _find(tables, pos, u64(t), lane)
+        for lane in range(12):
+            p = _advance(tables, u64(rows[o + u64(lane)]), lane, words, p)
+        o += u64(12)
     for lane in range(partial):
-        at = lane * fl + min(lane, r) + t1
-        x, en, k, p = _pop(states[lane], pos[at], i32(e[lane]), cmap, slots, table, words, p)
-        states[lane], e[lane] = x, en
-        rows[t1 * 12 + lane] = k
-        cnt[k] += u32(1)
+        rows[o + u64(lane)] = _find(tables, pos, u64(t1), lane)
+        p = _advance(tables, u64(rows[o + u64(lane)]), lane, words, p)
     return i64(p)
 
 
 @njit(cache=True, nogil=True)
-def rebuild(rows: Any, n: int, raw: Any, out: Any) -> None:
-    """Turn symbols and raw bits back into values for shift 0 and 16-bit escapes; `raw` is padded by 8."""
-    fl, r = n // 12, n % 12
-    at = u64(0)
-    for t in range(fl + (1 if r else 0)):
-        for lane in range(12 if t < fl else r):
-            w = REBUILD[u64(rows[u64(t * 12 + lane)]) & u64(15)]
-            bits = load64(raw, at >> u64(3)) >> (at & u64(7))
-            length = (w >> u64(24)) & u64(255)
-            m = i64((w & u64(0xFFFF)) + ((bits >> u64(1)) & (w >> u64(32))))
-            negative = -i64(bits & u64(1))
-            out[u64(lane * fl + min(lane, r) + t)] = i32((m ^ negative) - negative)
-            at += length
+def _find(tables: Any, pos: Any, t: int, lane: int) -> int:
+    """Find the lane's next symbol by the slot its state points at; return its table row."""
+    cell = u64(pos[tables.at[lane] + t]) + u64(bit_length(tables.neighbour[lane]))
+    row = u64(tables.map[cell])
+    return row + count_below(tables.below, row, tables.state[lane] & u32(4095))
 
 
 @njit(cache=True, nogil=True)
-def rebuild_general(rows: Any, n: int, raw: Any, shift: int, escape: int, out: Any) -> None:
-    """As rebuild, for any shift and escape width."""
-    fl, r = n // 12, n % 12
+def _advance(tables: Any, k: int, lane: int, words: Any, p: int) -> int:
+    """x' = f * (x >> 12) + slot - c, refilled below 4096; then the neighbour state, and the count."""
+    x = tables.state[lane]
+    x = u32(u32(tables.freq[k] * u32(x >> u32(12))) + u32((x & u32(4095)) - tables.start[k]))
+    word, refill = u32(words[p]), x < u32(4096)
+    tables.state[lane] = u32(x << u32(12)) | word if refill else x
+    tables.neighbour[lane] += i32(tables.weight[k] - tables.neighbour[lane]) >> i32(3)
+    tables.count[u64(256 * (lane & 3)) + k] += u16(1)
+    return p + u64(refill)
+
+
+@njit(cache=True, nogil=True)
+def rebuild(rows: Any, n: int, raw: Any, shift: int, escape: int, out: Any) -> None:
+    """Turn a block's symbols and raw bits back into values; `raw` is padded by 8 bytes."""
     at = u64(0)
-    for t in range(fl + (1 if r else 0)):
-        for lane in range(12 if t < fl else r):
-            s = i64(rows[t * 12 + lane] & 15)
-            to = lane * fl + min(lane, r) + t
-            if s == 0:
-                out[to] = 0
-                continue
-            extra = u64(escape if s == 15 else EXTRAS[s])
-            bits = load64(raw, at >> u64(3)) >> (at & u64(7))
-            low = (bits >> u64(1)) & ((u64(1) << u64(shift)) - u64(1))
-            high = (bits >> u64(1 + shift)) & ((u64(1) << extra) - u64(1))
-            m = i64(((u64(BASES[s]) + high - u64(1)) << u64(shift)) + low) + 1
-            out[to] = i32(-m) if bits & u64(1) else i32(m)
-            at += extra + u64(1 + shift)
+    for t in range(n // 12):
+        for g in range(0, 12, 4):
+            if shift == 0:
+                size = _rebuild_small(rows, n, t, g, load64(raw, at >> u64(3)) >> (at & u64(7)), out)
+                if size <= u64(32):
+                    at += size
+                    continue
+            at = _rebuild(rows, n, t, g, g + 4, raw, at, shift, escape, out)
+    _rebuild(rows, n, n // 12, 0, n % 12, raw, at, shift, escape, out)
+
+
+@njit(cache=True, nogil=True)
+def _rebuild_small(rows: Any, n: int, t: int, lane0: int, bits: int, out: Any) -> int:
+    """Rebuild four lanes of row `t` for shift 0; return the bits they take, above 32 if one is not small."""
+    size = u64(0)
+    for lane in range(lane0, lane0 + 4):
+        s = u64(rows[u64(12 * t + lane)]) & u64(15)
+        out[u64(lane_start(n, lane) + t)] = SMALL_VALUES[(s << u64(8)) | (bits & u64(255))]
+        bits >>= u64(LENGTHS[s])
+        size += u64(LENGTHS[s])
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _rebuild(
+    rows: Any, n: int, t: int, lane0: int, lane1: int, raw: Any, at: int, shift: int, escape: int, out: Any
+) -> int:
+    """Rebuild lanes lane0..lane1 of row `t` for any shift and escape width; return the bit after them."""
+    for lane in range(lane0, lane1):
+        s = i64(rows[12 * t + lane] & 15)
+        to = lane_start(n, lane) + t
+        if s == 0:
+            out[to] = 0
+            continue
+        extra = u64(escape if s == 15 else EXTRAS[s])
+        bits = load64(raw, at >> u64(3)) >> (at & u64(7))
+        low = (bits >> u64(1)) & ((u64(1) << u64(shift)) - u64(1))
+        high = (bits >> u64(1 + shift)) & ((u64(1) << extra) - u64(1))
+        m = i64(((u64(BASES[s]) + high - u64(1)) << u64(shift)) + low) + 1
+        out[to] = i32(-m) if bits & u64(1) else i32(m)
+        at += extra + u64(1 + shift)
+    return at

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from oscar.asc.kernels import PRIORS, RECIPROCALS, WEIGHTS, bit_length
+from oscar.asc.kernels import PRIORS, WEIGHTS, bit_length, lane_start
 from oscar.asc.params import CELL_MIN, HIST_BITS, LEARN_MIN
 
 u32, u64, i32, i64 = np.uint32, np.uint64, np.int32, np.int64
@@ -19,76 +19,70 @@ OCTAVE_EIGHTHS = np.array([65536, 71468, 77936, 84990, 92682, 101071, 110218, 12
 @njit(cache=True, nogil=True)
 def frequencies(hist: Any, freq: Any) -> None:
     """Normalise a histogram row to frequencies of at least 1 that sum to 4096 (docs/asc.md, "Tables")."""
-    total, best = i64(0), 0
+    total, largest = i64(0), i64(0)
     for s in range(16):
         total += hist[s]
-        if hist[s] > hist[best]:
-            best = s
-    scale = i64(4080 << 12) // (total + 1)
-    left = i64(4096)
+        largest = max(largest, hist[s] << 4 | (15 - s))  # the first of equal ones
+    scale, left = u32((4080 << 12) // (total + 1)), i64(4096)
     for s in range(16):
-        freq[s] = 1 + ((hist[s] * scale) >> 12)
+        freq[s] = 1 + i64((u32(hist[s]) * scale) >> u64(12))
         left -= freq[s]
-    freq[best] += left
+    freq[15 - (largest & 15)] += left
 
 
 @njit(cache=True, nogil=True)
-def encoder_table(hist: Any, changed: Any, table: Any, previous: Any) -> None:
-    """Fill 256 entries: c | (4096 - f) << 12 | reciprocal << 27; rows without new counts are copied."""
+def encoder_table(hist: Any, table: Any) -> None:
+    """Fill the entries f | c << 16 of all symbols [context][symbol]."""
     freq = np.empty(16, np.int64)
     for q in range(16):
-        if not changed[q]:
-            for s in range(16):
-                table[q * 16 + s] = previous[q * 16 + s]
-            continue
-        frequencies(hist[q], freq)
-        c = u64(0)
-        for s in range(16):
-            f = u64(freq[s])
-            table[q * 16 + s] = c | ((u64(4096) - f) << u64(12)) | (RECIPROCALS[f] << u64(27))
-            c += f
-
-
-@njit(cache=True, nogil=True)
-def decoder_table(hist: Any, changed: Any, table: Any, slots: Any) -> None:
-    """Fill 256 entries f | c << 16 and the slot table [context][4096], where a row changed."""
-    freq = np.empty(16, np.int64)
-    for q in range(16):
-        if not changed[q]:
-            continue
         frequencies(hist[q], freq)
         c = i64(0)
         for s in range(16):
-            f = freq[s]
-            table[q * 16 + s] = u32(f) | (u32(c) << u32(16))
-            slots[q * 4096 + c : q * 4096 + c + f] = s
-            c += f
+            table[16 * q + s] = freq[s] | c << 16
+            c += freq[s]
 
 
 @njit(cache=True, nogil=True)
-def update(hist: Any, cnt: Any, changed: Any, tally: Any) -> None:
-    """Add the counts of an epoch to the histograms, halve rows down to 10 bits, and clear the counts.
+def decoder_table(hist: Any, tables: Any) -> None:
+    """Fill `below`, `freq` and `start` of the decoder's tables, see decode_kernels."""
+    freq = np.empty(16, np.int64)
+    for q in range(16):
+        frequencies(hist[q], freq)
+        c = i64(0)
+        for s in range(16):
+            tables.freq[16 * q + s] = freq[s]
+            tables.start[16 * q + s] = c
+            c += freq[s]
+            tables.below[16 * q + s] = c - 1
 
-    `tally` gains the number of non-zero values and the sum of their weights.
+
+@njit(cache=True, nogil=True)
+def update(hist: Any, cnt: Any, seen: Any) -> None:
+    """Add an epoch's counts, four banks, to the histograms; halve rows down to 10 bits; clear the counts.
+
+    `seen` gains how often each symbol came, in any context.
     """
     for q in range(16):
-        total, fresh = i64(0), False
+        total = i64(0)
         for s in range(16):
-            k = q * 16 + s
-            n = i64(cnt[k]) + i64(cnt[256 + k])
-            cnt[k] = cnt[256 + k] = 0
-            if n:
-                fresh = True
-                if s:
-                    tally[0] += n
-                    tally[1] += n * WEIGHTS[s]
+            k = u64(16 * q + s)
+            n = i64(cnt[k]) + i64(cnt[u64(256) + k]) + i64(cnt[u64(512) + k]) + i64(cnt[u64(768) + k])
+            seen[s] += n
             hist[q, s] += n
             total += hist[q, s]
-        changed[q] = fresh
         halvings = bit_length(total) - HIST_BITS
         if halvings > 0:
             for s in range(16):
                 hist[q, s] >>= halvings
+    cnt[:] = 0
+
+
+@njit(cache=True, nogil=True)
+def tally(seen: Any, statistics: Any) -> None:
+    """Add to `statistics` how many symbols were not 0, and the sum of all their weights."""
+    for s in range(1, 16):
+        statistics[0] += seen[s]
+        statistics[1] += seen[s] * WEIGHTS[s]
 
 
 @njit(cache=True, nogil=True)
@@ -110,18 +104,20 @@ def log_eighths(x: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def observe(pos: Any, rows: Any, n: int, e: Any, neighbour: bool, sums: Any, counts: Any) -> None:
-    """Add a block's symbol weights to the cells of the context map; `e` is the state at its start."""
-    fl, r = n // 12, n % 12
+def observe(pos: Any, rows: Any, e: Any, neighbour: bool, sums: Any, counts: Any) -> None:
+    """Add a block's symbol weights to the cells of the context map; `e` is the state at its start.
+
+    rows: symbols in bits 0..3, in decoding order.
+    """
     for lane in range(12):
-        start = lane * fl + min(lane, r)
-        state = i32(e[lane])
-        for t in range(fl + (1 if lane < r else 0)):
-            weight = WEIGHTS[rows[t * 12 + lane] & 15]
-            cell = i64(pos[start + t]) + (bit_length(state) if neighbour else 0)
+        o, state = u64(lane), e[lane]
+        for j in range(lane_start(len(pos), lane), lane_start(len(pos), lane + 1)):
+            weight = WEIGHTS[rows[o] & 15]
+            cell = i64(pos[j]) + (bit_length(state) if neighbour else 0)
             sums[cell] += weight
             counts[cell] += 1
-            state += (weight - state) >> i32(3)
+            state = i32(state + ((weight - state) >> 3))
+            o += u64(12)
 
 
 @njit(cache=True, nogil=True)
