@@ -27,6 +27,8 @@ $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@echo "compiling the coders"
+	@$(BIN)/python -m oscar.warm
 	@touch $@
 
 torch: setup ## add torch and scikit-learn, for the CNN, transformer and embedding

@@ -126,7 +126,7 @@ class Config(_Section):
     """A whole experiment. Sections are explained in configs/default.yaml, which sets every default."""
 
     nodes: int = Field(default=8, ge=1, le=256)
-    iterations: int = Field(default=16, ge=1)
+    iterations: int = Field(default=22, ge=1)
     seed: int = Field(default=0, ge=0)
     workload: WorkloadSection = WorkloadSection()
     quantiser: QuantiserSection = QuantiserSection()

@@ -101,7 +101,7 @@ class AscParams:
         return zlib.crc32(text.encode())
 
     def max_payload(self, count: int, width: int) -> int:
-        """Bytes that a payload of `count` values of `width` bits never exceeds (docs/asc.md, "Worst case")."""
+        """Bytes that `count` values of `width` bits never exceed (docs/asc.md, "Worst case")."""
         full, rest = divmod(count, self.block)
         bits = [self.block] * full + [rest] * (rest > 0)
         return sum(BLOCK_HEADER_BYTES + raw_bytes(n, width) for n in bits)
