@@ -68,7 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--coarseness",
         nargs="+",
         default=list(COARSENESS),
-        help='step / sigma as a fraction, or "fp32"; error feedback above 1/8',
+        help='step / sigma as a fraction, or "fp32"',
+    )
+    parser.add_argument(
+        "--feedback", choices=["auto", "yes", "no"], default="auto", help="error feedback (auto: above 1/8)"
     )
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--iterations", type=int, default=None, help="of training (default: the model's own)")
@@ -142,8 +145,10 @@ def _train_all(args: argparse.Namespace) -> list[dict[str, Any]]:
     runs = _read(args.json) if args.json is not None and args.json.exists() else []
     for seed in args.seeds:
         for coarseness in args.coarseness:
+            feedback = _feedback(coarseness, args.feedback)
             key = {
                 "model": args.model,
+                "feedback": feedback,
                 "coarseness": coarseness,
                 "seed": seed,
                 "nodes": args.nodes,
@@ -153,7 +158,9 @@ def _train_all(args: argparse.Namespace) -> list[dict[str, Any]]:
                 continue
             started = time.perf_counter()
             workload = make_workload(args.model, nodes=args.nodes, seed=seed, **model["options"])
-            result = train(workload, coarseness, iterations, ring_every=args.ring_every, seed=seed)
+            result = train(
+                workload, coarseness, iterations, feedback=feedback, ring_every=args.ring_every, seed=seed
+            )
             runs.append(key | {"metric": model["metric"], "better": model["better"]} | result)
             print(
                 f"# {args.model} seed {seed} step {coarseness}: {model['metric']} "
@@ -173,11 +180,17 @@ def _write(path: Path, data: dict[str, Any]) -> None:
     os.replace(part, path)
 
 
+def _feedback(coarseness: str, choice: str) -> bool:
+    if choice == "auto" or coarseness == "fp32":
+        return coarseness != "fp32" and Fraction(coarseness) > Fraction(1, 8)
+    return choice == "yes"
+
+
 def train(
-    workload: Workload, coarseness: str, iterations: int, *, ring_every: int, seed: int
+    workload: Workload, coarseness: str, iterations: int, *, feedback: bool, ring_every: int, seed: int
 ) -> dict[str, Any]:
     """Train with the fp32 mean, or with the quantised one at `coarseness`; return metrics and rates."""
-    cluster = None if coarseness == "fp32" else _cluster(Fraction(coarseness), ring_every, seed)
+    cluster = None if coarseness == "fp32" else _cluster(Fraction(coarseness), feedback, ring_every, seed)
     measured: list[Stats] = []
     evaluations: list[dict[str, float]] = []
     for iteration in range(iterations):
@@ -195,11 +208,11 @@ def train(
         if left % TAIL_GAP == 0 and left < TAIL * TAIL_GAP:
             evaluations.append(workload.evaluate())
     out = {name: statistics.fmean(e[name] for e in evaluations) for name in evaluations[0]}
-    return out | _rates(measured, cluster) | {"feedback": bool(cluster and cluster.params.error_feedback)}
+    return out | _rates(measured, cluster)
 
 
-def _cluster(coarseness: Fraction, every: int, seed: int) -> SparseRing:
-    quantiser = {"coarseness": float(coarseness), "error_feedback": coarseness > Fraction(1, 8)}
+def _cluster(coarseness: Fraction, feedback: bool, every: int, seed: int) -> SparseRing:
+    quantiser = {"coarseness": float(coarseness), "error_feedback": feedback}
     return SparseRing(Config.model_validate({"quantiser": quantiser, "seed": seed}), every=every)
 
 
@@ -217,15 +230,15 @@ def _rates(measured: Sequence[Stats], cluster: LocalCluster | None) -> dict[str,
 
 def summarise_runs(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one entry per model and step: mean and spread over the seeds that fp32 ran too, and rates."""
-    groups: dict[tuple[str, int], dict[str, dict[int, dict[str, Any]]]] = defaultdict(
-        lambda: defaultdict(dict)
-    )
+    groups: dict[tuple[str, int], dict[tuple[Fraction, bool], dict[int, dict[str, Any]]]]
+    groups = defaultdict(lambda: defaultdict(dict))
     for entry in runs:
-        groups[entry["model"], entry["iterations"]][entry["coarseness"]][entry["seed"]] = entry
+        step = (_order(entry["coarseness"]), entry["feedback"])
+        groups[entry["model"], entry["iterations"]][step][entry["seed"]] = entry
     summary = []
     for (model, iterations), steps in groups.items():
-        base = steps.get("fp32", {})
-        for coarseness, all_seeds in sorted(steps.items(), key=lambda item: _order(item[0])):
+        base = steps.get((_order("fp32"), False), {})
+        for _, all_seeds in sorted(steps.items()):
             seeds = sorted(all_seeds.keys() & base.keys())
             if not seeds:
                 continue
@@ -236,7 +249,7 @@ def summarise_runs(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                 {
                     "model": model,
                     "iterations": iterations,
-                    "coarseness": coarseness,
+                    "coarseness": mine[0]["coarseness"],
                     "feedback": mine[0]["feedback"],
                     "seeds": len(seeds),
                     "metric": metric,
@@ -251,14 +264,18 @@ def summarise_runs(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def coarsest(summary: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return for every model the coarsest step that holds, of those below which every finer one holds too."""
-    best: dict[str, dict[str, Any]] = {}
-    broken = set()
+    """Return for every model the coarsest step that holds, with feedback or without, as all finer ones do."""
+    steps: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for entry in summary:
-        if not entry["holds"]:
-            broken.add(entry["model"])
-        elif entry["model"] not in broken and entry["coarseness"] != "fp32":
-            best[entry["model"]] = entry
+        steps[entry["model"]][entry["coarseness"]].append(entry)
+    best = {}
+    for model, by_step in steps.items():
+        for coarseness, entries in by_step.items():
+            holding = [entry for entry in entries if entry["holds"]]
+            if not holding:
+                break
+            if coarseness != "fp32":
+                best[model] = min(holding, key=lambda entry: entry["step_sync_bits"])
     return best
 
 
