@@ -1,0 +1,69 @@
+"""Real gradients as the integers that go over links: what the benchmarks of the coder alone measure on."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from oscar.position import PositionState
+from oscar.quantize import QuantiserParams, StepTracker, WorkerQuantiser, check_tensors, summarise
+from oscar.trace import load
+from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """Each node's integers (int32, flat), and the position classes that all nodes code them with."""
+
+    values: list[np.ndarray]
+    classes: np.ndarray
+
+
+def default_model(preferred: str) -> str:
+    """Return `preferred`, or the workload that needs NumPy alone where torch is not installed."""
+    return preferred if importlib.util.find_spec("torch") else "numpy-lm"
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Declare where gradients come from."""
+    parser.add_argument("--trace", type=Path, default=None, metavar="FILE.npz", help="a recorded trace")
+    parser.add_argument("--nodes", type=int, default=8, help="nodes (a trace has its own)")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def open_source(args: argparse.Namespace, model: str) -> Workload:
+    """Return the trace asked for, else the workload `model`; raises ConfigError on a bad one."""
+    return load(args.trace) if args.trace else make_workload(model, nodes=args.nodes, seed=args.seed)
+
+
+def model_names() -> list[str]:
+    """Return the names of all workloads."""
+    return list(WORKLOADS)
+
+
+def integers(workload: Workload, iterations: int) -> Iterator[Iteration]:
+    """Train with the exact mean and yield what the quantiser 8s makes of every iteration's gradients."""
+    params = QuantiserParams()
+    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in workload.tensor_shapes]
+    steps = StepTracker(params, sizes, workload.nodes)
+    workers = [WorkerQuantiser(params, rank) for rank in range(workload.nodes)]
+    position = PositionState(sum(sizes))
+    for _ in range(iterations):
+        gradients = workload.gradients()
+        tensors = [check_tensors(node, rank) for rank, node in enumerate(gradients)]
+        if unset := steps.unset:
+            steps.agree([summarise([node[t] for t in unset], params) for node in tensors])
+        values = [w.quantise(t, steps.exponents) for w, t in zip(workers, tensors, strict=True)]
+        yield Iteration(values, position.classes.copy())
+        sums = np.add.reduce(values, dtype=np.int32)
+        rises = steps.observe(sums)
+        position.observe(sums)
+        position.rescale(steps.offsets, rises)
+        for worker in workers:
+            worker.commit()
+        workload.apply(exact_mean(gradients))

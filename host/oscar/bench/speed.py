@@ -1,0 +1,244 @@
+"""Speed of ASC against constriction's ANS coder and zstd level 1, on sums of real gradients.
+
+The sample is the sum of the first four workers, as half-way round a ring of eight, after a few iterations.
+Everything is timed in turns within one run, so that all see the same machine; the minimum over the turns is
+what ratios are taken from. ASC is timed as it is used: whole calls on arrays, 16 contexts, frame, CRC-32 and
+table updates included. constriction codes the same values by one static table that is ready beforehand, in
+memory; zstd gets ready-made byte planes. So what they would need on top favours them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from oscar.asc import AscParams, Decoder, Encoder
+from oscar.bench._integers import add_source, default_model, integers, model_names, open_source
+from oscar.errors import MissingExtraError, OscarError
+from oscar.workloads import Workload
+
+BARS = {"asc encode": 1.5, "asc decode": 5.0, "two threads": 1.8}
+WORKERS = 4  # terms of the sums
+SETTLE = 3  # frames coded before the first turn
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation: millions of values per second, and the ratio of the best to constriction's best."""
+
+    operation: str
+    best: float
+    median: float
+    ratio: float | None
+    bits: float | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    add_source(parser)
+    parser.add_argument(
+        "--model", choices=model_names(), default=None, help="default: transformer, else numpy-lm"
+    )
+    parser.add_argument("--iterations", type=int, default=10, help="of training before the sample is taken")
+    parser.add_argument("--values", type=int, default=1 << 21, help="at most so many values of the sample")
+    parser.add_argument("--turns", type=int, default=12, help="times everything is timed")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is timed, for how many values; `prepare` runs before it and `check` behind it, untimed."""
+
+    timed: Callable[[], Any]
+    values: int
+    prepare: Callable[[], Any] | None = None
+    check: Callable[[Any], bool] | None = None
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Time all operations, print a table and the ratios, and return them."""
+    if args.turns < 1 or args.iterations < 2:
+        raise ValueError(f"expected 1 turn and 2 iterations at least, got {args.turns} and {args.iterations}")
+    constriction_stream()
+    workload = open_source(args, args.model or default_model("transformer"))
+    values, local, classes = sample(workload, args.iterations, args.values)
+    print(f"# {workload.name}: {values.size} sums of {WORKERS} workers, {values.min()} to {values.max()}")
+    print(f"# {AscParams()}; {args.turns} turns; one thread unless said")
+    asc, peers = _Asc(values, local, classes), _Peers(values)
+    times = take_turns({**asc.operations(), **peers.operations()}, args.turns)
+    bits = {"asc encode": asc.bits(), **peers.bits}
+    reference = {word: min(times[f"constriction {word}"]) for word in ("encode", "decode")}
+    rows = []
+    for name, seconds in times.items():
+        word = name.split()[-1]
+        ratio = reference[word] / min(seconds) if len(name.split()) == 2 and word in reference else None
+        best, median = (1e-6 / t for t in (min(seconds), statistics.median(seconds)))
+        rows.append(Row(name, best, median, ratio, bits.get(name)))
+    ratios = {row.operation: row.ratio for row in rows if row.ratio is not None}
+    ratios["two threads"] = min(times["asc both ways, 1 thread"]) / min(times["asc both ways, 2 threads"])
+    _print(rows, ratios)
+    return {
+        "workload": workload.name,
+        "values": int(values.size),
+        "turns": args.turns,
+        "rows": [asdict(row) for row in rows],
+        "ratios": ratios,
+        "bars": BARS,
+    }
+
+
+def take_turns(operations: dict[str, Operation], turns: int) -> dict[str, list[float]]:
+    """Time all operations in turns; return seconds per value. Raises OscarError where a check fails."""
+    times: dict[str, list[float]] = {name: [] for name in operations}
+    for _ in range(turns):
+        for name, operation in operations.items():
+            if operation.prepare:
+                operation.prepare()
+            start = time.perf_counter()
+            result = operation.timed()
+            times[name].append((time.perf_counter() - start) / operation.values)
+            if operation.check and not operation.check(result):
+                raise OscarError(f"{name}: expected the values that were coded, got others: this is a bug")
+    return times
+
+
+def sample(workload: Workload, iterations: int, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return sums of WORKERS workers, one worker's integers and the classes, of the last iteration."""
+    *_, last = integers(workload, iterations)
+    total = np.add.reduce(last.values[:WORKERS], dtype=np.int32)
+    return total[:limit], last.values[-1][:limit], last.classes[:limit]
+
+
+class _Link:
+    """Two ends of a link that stay in step."""
+
+    def __init__(self, values: np.ndarray, classes: np.ndarray) -> None:
+        self.values, self.classes = values, classes
+        self.encoder, self.decoder = Encoder(), Decoder()
+
+    def encode(self) -> None:
+        self.frame = self.encoder.encode(self.values, step=WORKERS - 1, context=self.classes)
+
+    def decode(self) -> np.ndarray:
+        return self.decoder.decode(self.frame, step=WORKERS - 1, context=self.classes)
+
+    def both(self) -> bool:
+        self.encode()
+        return np.array_equal(self.decode(), self.values)
+
+
+class _Asc:
+    """Links that have settled: two with coders of their own, and the one behind a node."""
+
+    def __init__(self, values: np.ndarray, local: np.ndarray, classes: np.ndarray) -> None:
+        self.local, self.classes = local, classes
+        self.links = [_Link(values, classes) for _ in range(2)]
+        self.behind = Encoder()
+        for _ in range(SETTLE):
+            self.links[0].encode()
+            self.hop()
+            self.links[1].both()
+
+    def hop(self) -> np.ndarray:
+        """What a node does at a step of reduce-scatter: decode, add its own values, encode for the next."""
+        total = self.links[0].decode()
+        total += self.local
+        self.behind.encode(total, step=WORKERS, context=self.classes)
+        return total
+
+    def bits(self) -> float:
+        """Bits per value of the last frame."""
+        return 8 * len(self.links[0].frame) / self.local.size
+
+    def operations(self) -> dict[str, Operation]:
+        """Return what is timed, by name."""
+        link, pool, size = self.links[0], ThreadPoolExecutor(2), self.local.size
+
+        def both(map_: Callable[..., Any]) -> Operation:
+            return Operation(lambda: list(map_(_Link.both, self.links)), 2 * size, check=all)
+
+        return {
+            "asc encode": Operation(
+                link.encode, size, check=lambda _: bool((link.decode() == link.values).all())
+            ),
+            "asc decode": Operation(link.decode, size, link.encode, lambda y: np.array_equal(y, link.values)),
+            "asc decode, add, encode": Operation(
+                self.hop, size, link.encode, lambda y: np.array_equal(y, link.values + self.local)
+            ),
+            "asc both ways, 1 thread": both(map),
+            "asc both ways, 2 threads": both(pool.map),
+        }
+
+
+class _Peers:
+    """constriction with one table for the whole sample, and zstd on the byte planes it does best on."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        stream, low = constriction_stream(), int(values.min())
+        self.coder = stream.stack.AnsCoder
+        self.symbols = (values - low).astype(np.int32)
+        counts = np.bincount(self.symbols).astype(np.float32) + np.float32(0.1)
+        self.model = stream.model.Categorical(counts / counts.sum(), perfect=False)
+        fold = ((values << 1) ^ (values >> 31)).view(np.uint32)
+        planes = (int(fold.max()).bit_length() + 7) // 8
+        self.planes = np.ascontiguousarray(fold.view(np.uint8).reshape(-1, 4)[:, :planes].T).tobytes()
+        self._encode()
+        self._compress()
+        self.bits = {
+            "constriction encode": 32 * self.coded.get_compressed().size / values.size,
+            "zstd-1 encode": 8 * len(self.compressed) / values.size,
+        }
+
+    def _encode(self) -> None:
+        self.coded = self.coder()
+        self.coded.encode_reverse(self.symbols, self.model)
+
+    def _decode(self) -> np.ndarray:
+        return self.coded.decode(self.model, self.symbols.size)
+
+    def _compress(self) -> None:
+        self.compressed = zstandard.ZstdCompressor(level=1).compress(self.planes)
+
+    def _decompress(self) -> bytes:
+        return zstandard.ZstdDecompressor().decompress(self.compressed)
+
+    def operations(self) -> dict[str, Operation]:
+        """Return what is timed, by name."""
+        size = self.symbols.size
+        return {
+            "constriction encode": Operation(self._encode, size),
+            "constriction decode": Operation(
+                self._decode, size, self._encode, lambda y: np.array_equal(y, self.symbols)
+            ),
+            "zstd-1 encode": Operation(self._compress, size),
+            "zstd-1 decode": Operation(self._decompress, size, check=self.planes.__eq__),
+        }
+
+
+def constriction_stream() -> Any:
+    """Return constriction's stream module; raises MissingExtraError where it is not installed."""
+    try:
+        from constriction import stream
+    except ImportError:
+        raise MissingExtraError(
+            "the peer for speed is the package constriction, which is not installed; "
+            "install it with: pip install 'oscar-allreduce[peers]'"
+        ) from None
+    return stream
+
+
+def _print(rows: list[Row], ratios: dict[str, float]) -> None:
+    print(f"{'operation':<26} {'Mvalues/s':>9} {'median':>7} {'/constriction':>13} {'bits/value':>10}")
+    for r in rows:
+        ratio = "" if r.ratio is None else f"{r.ratio:.2f}"
+        bits = "" if r.bits is None else f"{r.bits:.3f}"
+        print(f"{r.operation:<26} {r.best:>9.1f} {r.median:>7.1f} {ratio:>13} {bits:>10}")
+    for name, bar in BARS.items():
+        print(f"# {name}: {ratios[name]:.2f}x, bar {bar}: {'met' if ratios[name] >= bar else 'MISSED'}")
