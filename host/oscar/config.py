@@ -127,7 +127,7 @@ class Config(_Section):
 
     nodes: int = Field(default=8, ge=1, le=256)
     iterations: int = Field(default=22, ge=1)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
     workload: WorkloadSection = WorkloadSection()
     quantiser: QuantiserSection = QuantiserSection()
     codec: str = "asc"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 
 class OscarError(Exception):
     """Base of every run-time fault; its text says what was expected, what came and what to do."""
@@ -12,7 +15,7 @@ class FrameError(OscarError):
 
 
 class GradientError(OscarError, ValueError):
-    """A gradient cannot be reduced: NaN or Inf, wrong dtype, or shapes that differ between nodes."""
+    """A gradient cannot be reduced: NaN or Inf, or shapes that differ between nodes."""
 
 
 class ConfigError(OscarError, ValueError):
@@ -28,6 +31,11 @@ class PeerError(OscarError):
     def __init__(self, message: str, *, rank: int, peer: int, step: int, chunk: int) -> None:
         super().__init__(message)
         self.rank, self.peer, self.step, self.chunk = rank, peer, step, chunk
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive pickling, keyword arguments included."""
+        where = {"rank": self.rank, "peer": self.peer, "step": self.step, "chunk": self.chunk}
+        return partial(PeerError, **where), (str(self),)
 
 
 class MissingExtraError(OscarError, ImportError):

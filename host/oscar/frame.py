@@ -64,6 +64,12 @@ def pack_frame(header: Header, payload: bytes | bytearray | memoryview) -> bytes
     return b"".join((head, _CRC.pack(crc), payload))
 
 
+def peek(frame: bytes) -> Header:
+    """Return the header of a frame that has already been checked by `unpack_frame`."""
+    _, codec, step, chunk, sub, width, sequence, checksum, count, _ = _HEAD.unpack_from(frame)
+    return Header(codec, step, count, chunk, sub, width, sequence, checksum)
+
+
 def unpack_frame(frame: bytes | bytearray | memoryview) -> tuple[Header, memoryview]:
     """Check a frame whole (length, magic, version, CRC) and return its header and payload.
 

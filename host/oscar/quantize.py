@@ -18,7 +18,7 @@ import numpy as np
 from oscar.errors import GradientError
 
 SUMMARY_BYTES = 8  # what one node sends per tensor without a step: u32 mantissa, i16 exponent, padding
-MIN_EXPONENT, MAX_EXPONENT = -140, 120  # of a step; float32 reaches 2^-149 .. 2^127
+MIN_EXPONENT = -140  # of a step; float32 reaches down to 2^-149
 SMOOTHING = 1  # the variance estimate moves by half of the difference
 FLOAT32_MAX = np.finfo(np.float32).max
 MAX_ALIGN = 12  # exponents further apart than this are not compared
@@ -59,6 +59,11 @@ class QuantiserParams:
     def limit(self) -> int:
         """Largest magnitude of a worker's integer."""
         return (1 << (self.bits - 1)) - 1
+
+    @property
+    def max_exponent(self) -> int:
+        """Largest exponent of a step: the largest integer times it is still a float32."""
+        return 128 - self.bits
 
     @property
     def name(self) -> str:
@@ -176,7 +181,7 @@ class StepTracker:
     @property
     def unset(self) -> list[int]:
         """Tensors that need the small exchange before they can be quantised."""
-        return [t for t, e in enumerate(self.exponents) if e is None]
+        return [t for t, e in enumerate(self.exponents) if e is None and self.sizes[t] > 0]
 
     def agree(self, summaries: Sequence[Sequence[tuple[int, int]]]) -> None:
         """Set the steps of the unset tensors from every node's summaries, in the order of `unset`."""
@@ -196,9 +201,12 @@ class StepTracker:
             if total == 0:
                 continue
             square = total / len(summaries) * Fraction(self.params.coarseness) ** 2
-            exponent = _clamp((floor_log2(square.numerator, square.denominator) + 1) // 2)
+            exponent = self._clamp((floor_log2(square.numerator, square.denominator) + 1) // 2)
             self.exponents[t] = exponent
             self.variances[t] = int(total / len(summaries) / Fraction(2) ** (2 * exponent - 32))
+
+    def _clamp(self, exponent: int) -> int:
+        return min(self.params.max_exponent, max(MIN_EXPONENT, exponent))
 
     def _from_peak(self, peak: Fraction) -> int | None:
         """Smallest exponent whose step brings `peak` within the integers' limit."""
@@ -206,7 +214,7 @@ class StepTracker:
             return None
         ratio = peak / self.params.limit
         floor = floor_log2(ratio.numerator, ratio.denominator)
-        return _clamp(floor + (ratio > Fraction(2) ** floor))
+        return self._clamp(floor + (ratio > Fraction(2) ** floor))
 
     def observe(self, sums: np.ndarray) -> list[int]:
         """Derive the next steps from the aggregated integers; return by how much each exponent rose."""
@@ -264,7 +272,7 @@ class StepTracker:
             return
         if Fraction(1, 8) <= ratio * ratio < 8:
             return
-        new = _clamp(exponent + (floor_log2(ratio.numerator, ratio.denominator) + 1) // 2)
+        new = self._clamp(exponent + (floor_log2(ratio.numerator, ratio.denominator) + 1) // 2)
         rise = new - exponent
         self.variances[t] = self.variances[t] >> (2 * rise) if rise > 0 else self.variances[t] << (-2 * rise)
         self.exponents[t] = new
@@ -277,6 +285,17 @@ class StepTracker:
             mean = np.ldexp(part.astype(np.float64) / self.nodes, exponent or 0)
             means.append(mean.astype(np.float32))
         return means
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """Return a cheap token of the present state for `restore`."""
+        return (
+            list(self.exponents), list(self.variances), self.previous, list(self.previous_exponents)
+        )  # fmt: skip
+
+    def restore(self, token: tuple[Any, ...]) -> None:
+        """Go back to the state of `snapshot`."""
+        exponents, variances, self.previous, old = token
+        self.exponents, self.variances, self.previous_exponents = list(exponents), list(variances), list(old)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the state."""
@@ -293,12 +312,8 @@ class StepTracker:
             raise ValueError(f"state is of {len(state['exponents'])} tensors, expected {len(self.sizes)}")
         self.exponents = list(state["exponents"])
         self.variances = list(state["variances"])
-        self.previous = state["previous"]
+        self.previous = None if state["previous"] is None else state["previous"].copy()
         self.previous_exponents = list(state["previous_exponents"])
-
-
-def _clamp(exponent: int) -> int:
-    return min(MAX_EXPONENT, max(MIN_EXPONENT, exponent))
 
 
 class WorkerQuantiser:
@@ -368,4 +383,5 @@ class WorkerQuantiser:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned."""
-        self.iteration, self.residual = state["iteration"], state["residual"]
+        residual = state["residual"]
+        self.iteration, self.residual = state["iteration"], None if residual is None else residual.copy()

@@ -272,3 +272,62 @@ def test_the_reference_nic_sends_the_frames_of_the_compiled_one(gather):
     runs = [cluster(nic=nic, gather=gather, subframes=2) for nic in ("reference", "compiled")]
     for iteration in range(3):
         same(*(run.allreduce(gradients(2, iteration, shapes)) for run in runs))
+
+
+@pytest.mark.parametrize("stage", ["_is_sum", "_finish", "_time"])
+def test_a_call_interrupted_after_the_ring_never_happened(
+    stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between the last frame and the result: state goes back, the repeated call is the undisturbed one."""
+    random = np.random.default_rng(5)
+    calls = [[[random.laplace(size=900).astype(np.float32)] for _ in range(3)] for _ in range(3)]
+    config = Config().variant(
+        quantiser={"error_feedback": True},
+        plan={"name": "splitter", "granule": 64},
+        ring={"gather": "duplex"},
+    )
+    calm, struck = LocalCluster(config), LocalCluster(config)
+    for gradients in calls[:2]:
+        calm.allreduce(gradients)
+        struck.allreduce(gradients)
+    real = getattr(struck, stage)
+
+    def interrupted(*args: Any) -> Any:
+        real(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(struck, stage, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        struck.allreduce(calls[2])
+    monkeypatch.undo()
+    expected, came = calm.allreduce(calls[2]), struck.allreduce(calls[2])
+    assert came.stats.iteration == expected.stats.iteration
+    assert np.array_equal(came.stats.frame_bytes, expected.stats.frame_bytes)
+    assert np.array_equal(came.mean[0], expected.mean[0])
+
+
+def test_the_largest_floats_saturate_instead_of_overflowing() -> None:
+    for bits in (8, 12, 16):
+        cluster = LocalCluster(Config().variant(quantiser={"bits": bits, "error_feedback": True}))
+        huge = np.full(100, np.finfo(np.float32).max, np.float32)
+        result = cluster.allreduce([[huge], [huge]])
+        assert np.isfinite(result.mean[0]).all()
+        assert result.stats.exact
+
+
+def test_state_of_another_configuration_is_refused_and_changes_nothing() -> None:
+    gradients = [[np.ones(64, np.float32)], [np.ones(64, np.float32)]]
+    other = LocalCluster(Config().variant(quantiser={"bits": 16}))
+    other.allreduce(gradients)
+    cluster = LocalCluster(Config())
+    cluster.allreduce(gradients)
+    with pytest.raises(ConfigError, match="resume with the configuration"):
+        cluster.load_state_dict(other.state_dict())
+    assert cluster.allreduce(gradients).stats.iteration == 1
+
+
+def test_empty_tensors_cost_no_exchange() -> None:
+    cluster = LocalCluster(Config())
+    gradients = [[np.arange(50, dtype=np.float32), np.zeros(0, np.float32)] for _ in range(2)]
+    sent = [cluster.allreduce(gradients).stats.exchange_bytes for _ in range(3)]
+    assert sent == [16, 0, 0]

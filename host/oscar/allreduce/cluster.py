@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from oscar.allreduce.local import Fault
-from oscar.allreduce.node import Layout, Node, WidthRule
+from oscar.allreduce.node import Layout, Node
 from oscar.allreduce.ring import Ring
 from oscar.allreduce.stats import AllReduceResult, Stats
 from oscar.codecs.base import Codec
@@ -27,6 +27,7 @@ class LocalCluster:
     """AllReduce between the nodes of this process.
 
     `allreduce(gradients)` takes gradients[node][tensor] (float32) and returns the mean and statistics. The
+    gradients say how many nodes there are (`config.nodes` is for workloads; `stats.nodes` is what ran). The
     first call fixes nodes and shapes; a later call with others starts anew (`stats.reset`). What every
     node derives from the aggregated sums (steps, position classes, plan) is computed once and shared,
     after checking that all nodes ended bit-identical; link tables and residuals are each node's own.
@@ -51,7 +52,7 @@ class LocalCluster:
         sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
         floating = self.codec.domain == "float"
         self.dtype = np.dtype(np.float32) if floating else self.params.sum_dtype(nodes)
-        width = WidthRule(self.params.bits, floating)
+        width = (lambda terms: 32) if floating else self.params.sum_width
         self.nodes = [
             Node(rank, nodes, self.codec, boomerang=self.boomerang, width=width) for rank in range(nodes)
         ]
@@ -71,16 +72,39 @@ class LocalCluster:
         Raises GradientError (NaN, Inf, unequal shapes), TypeError (not floating point) and PeerError
         (a fault injected through `faults`, or a frame that does not decode).
         """
-        before = dict(vars(self))  # what a call changes it replaces, but for the steps
-        steps = None if self.shapes is None else self.steps.state_dict()
+        token = self._snapshot()
         try:
             return self._attempt(gradients, faults)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            if steps is not None:
-                self.steps.load_state_dict(steps)
+        except BaseException:  # a fault, bad input, Ctrl-C: whatever it was, the call never happened
+            self._restore(token)
             raise
+
+    def _snapshot(self) -> tuple[dict[str, Any], tuple[Any, ...] | None]:
+        """Return what `_restore` needs; links and residuals are replaced, never written to, so it is cheap."""
+        if self.shapes is None:
+            return dict(vars(self)), None
+        mean = None if self.position is None else self.position.mean.copy()
+        return dict(vars(self)), (
+            [node.snapshot() for node in self.nodes],
+            [(worker.iteration, worker.residual) for worker in self.workers],
+            self.steps.snapshot(),
+            mean,
+        )
+
+    def _restore(self, token: tuple[dict[str, Any], tuple[Any, ...] | None]) -> None:
+        attributes, inner = token
+        vars(self).clear()
+        vars(self).update(attributes)
+        if inner is None:
+            return
+        nodes, workers, steps, mean = inner
+        for node, saved in zip(self.nodes, nodes, strict=True):
+            node.restore(saved)
+        for worker, (iteration, residual) in zip(self.workers, workers, strict=True):
+            worker.iteration, worker.residual = iteration, residual
+        self.steps.restore(steps)
+        if self.position is not None:
+            self.position.load_state_dict({"mean": mean})
 
     def _attempt(self, gradients: Sequence[Sequence[np.ndarray]], faults: Sequence[Fault]) -> AllReduceResult:
         reset = self._fit(gradients)
@@ -159,24 +183,19 @@ class LocalCluster:
         """Run the ring; return it, the sums in natural order, and whether all nodes agree on them."""
         layout = Layout(plan.bounds, self.config.ring.subframes)
         classes = None if self.position is None else plan.gather(self.position.classes)
-        saved = [node.state_dict() for node in self.nodes]
         for node, local in zip(self.nodes, flat, strict=True):
             node.begin(plan.gather(local.astype(self.dtype, copy=False)), classes, layout)
-        try:
-            ring = Ring(
-                self.nodes,
-                subframes=layout.subframes,
-                boomerang=self.boomerang,
-                duplex=self.duplex,
-                faults=faults,
-            )
-            ring.run()
-        except BaseException:
-            for node, state in zip(self.nodes, saved, strict=True):
-                node.load_state_dict(state)
-            raise
+        ring = Ring(
+            self.nodes,
+            subframes=layout.subframes,
+            boomerang=self.boomerang,
+            duplex=self.duplex,
+            faults=faults,
+        )
+        ring.run()
         first = self.nodes[0].result()
-        identical = all(np.array_equal(first, node.result(), equal_nan=True) for node in self.nodes)
+        bits = first.view(np.uint8)
+        identical = all(np.array_equal(bits, node.result().view(np.uint8)) for node in self.nodes)
         return ring, plan.scatter(first), identical
 
     def _is_sum(self, plan: ChunkPlan, flat: list[np.ndarray], sums: np.ndarray) -> bool:
@@ -247,6 +266,7 @@ class LocalCluster:
         if self.shapes is None:
             return {"shapes": None}
         return {
+            "fingerprint": self.fingerprint,
             "shapes": list(self.shapes),
             "iteration": self.iteration,
             "nodes": [node.state_dict() for node in self.nodes],
@@ -257,10 +277,29 @@ class LocalCluster:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` of a cluster with an equal configuration returned."""
+        """Take over what `state_dict` returned; raises ConfigError unless it is of an equal configuration."""
         if state["shapes"] is None:
             self.shapes = None
             return
+        if state.get("fingerprint") != self.fingerprint:
+            raise ConfigError(
+                f"state was saved under {state.get('fingerprint')}, this cluster runs {self.fingerprint}: "
+                "resume with the configuration of the run that saved it"
+            )
+        token = self._snapshot()
+        try:
+            self._load(state)
+        except BaseException:
+            self._restore(token)
+            raise
+
+    @property
+    def fingerprint(self) -> str:
+        """What has to be equal for a saved state to fit."""
+        c = self.config
+        return f"{self.params}, {self.codec.name}, {c.asc}, {c.ring.gather}, {c.plan}"
+
+    def _load(self, state: dict[str, Any]) -> None:
         self._start(len(state["nodes"]), [tuple(shape) for shape in state["shapes"]])
         self.iteration = state["iteration"]
         for node, saved in zip(self.nodes, state["nodes"], strict=True):
@@ -270,7 +309,7 @@ class LocalCluster:
         self.steps.load_state_dict(state["steps"])
         if self.position is not None:
             self.position.load_state_dict(state["position"])
-        self.costs = state["costs"]
+        self.costs = None if state["costs"] is None else state["costs"].copy()
 
 
 def make_nic_codec(config: Config) -> Codec:

@@ -26,6 +26,8 @@ class Fault:
     def __post_init__(self) -> None:
         if self.kind not in ("kill", "stall", "corrupt", "delay"):
             raise ValueError(f"fault must be kill, stall, corrupt or delay, got {self.kind!r}")
+        if min(self.rank, self.action, self.rounds) < 0:
+            raise ValueError(f"rank, action and rounds of a fault are 0 or more, got {self}")
 
 
 class LocalTransport:

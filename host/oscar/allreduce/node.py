@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from oscar.allreduce.schedule import Action, Op, Phase
+from oscar.allreduce.schedule import MAX_SUBFRAMES, Action, Op, Phase
 from oscar.codecs.base import Codec, LinkDecoder, LinkEncoder
 from oscar.errors import FrameError, PeerError
+from oscar.frame import peek
 
 MIN_SUBFRAME = 4096  # values; smaller sub-frames cost more in flushes and headers than overlap gains
 
@@ -28,26 +30,18 @@ class Layout:
         return min(high, low + sub * size), min(high, low + (sub + 1) * size)
 
 
-@dataclass(frozen=True)
-class WidthRule:
-    """Raw width of a sum of `terms` workers' values: their own bits and the carry's."""
-
-    bits: int
-    floating: bool = False
-
-    def __call__(self, terms: int) -> int:
-        return 32 if self.floating else self.bits + max(0, terms - 1).bit_length()
-
-
 class Node:
     """Values, partial sums and link tables of one rank; `perform` does one action.
 
     The links outlive an AllReduce, `begin` hands in the values of one and `result` returns its sums.
     With `boomerang` (duplex or not) residuals are kept apart from partial sums: neither is ever sent as
-    part of the other, so the two may arrive in either order.
+    part of the other, so the two may arrive in either order. `width(terms)` is the raw width in bits of a sum
+    of that many workers' values.
     """
 
-    def __init__(self, rank: int, nodes: int, codec: Codec, *, boomerang: bool, width: WidthRule) -> None:
+    def __init__(
+        self, rank: int, nodes: int, codec: Codec, *, boomerang: bool, width: Callable[[int], int]
+    ) -> None:
         self.rank, self.nodes, self.codec = rank, nodes, codec
         self.boomerang, self.width = boomerang, width
         self.encoders: dict[Phase, LinkEncoder] = {phase: codec.make_encoder() for phase in Phase}
@@ -102,7 +96,7 @@ class Node:
 
     def receive(self, action: Action, frame: bytes) -> None:
         """Keep the frame that a WAIT waited for."""
-        self._frames[(action.phase, action.step * 64 + action.sub)] = frame
+        self._frames[self._key(action)] = frame
 
     def perform(self, action: Action) -> bytes | None:
         """Do one action; return the frame of a SEND or FORWARD.
@@ -112,7 +106,7 @@ class Node:
         return self._HANDLERS[action.op](self, action)
 
     def _key(self, action: Action, back: int = 0) -> tuple[Phase, int]:
-        return action.phase, (action.step - back) * 64 + action.sub
+        return action.phase, (action.step - back) * MAX_SUBFRAMES + action.sub
 
     def _encode(self, action: Action) -> None:
         low, high = self.layout.span(action.chunk, action.sub)
@@ -136,21 +130,31 @@ class Node:
 
     def _decode(self, action: Action, frame: bytes) -> np.ndarray:
         low, high = self.layout.span(action.chunk, action.sub)
-        step = self.table_step(action)
+        step, at = self.table_step(action), action.ring_step(self.nodes)
         try:
             values = self._decoder(action).decode(frame, step=step, context=self._context(low, high))
-            if values.size != high - low:
-                raise FrameError(f"frame carries {values.size} values, {high - low} were expected")
+            self._check_place(action, frame, high - low)
         except FrameError as error:
             raise PeerError(
-                f"rank {self.rank}: frame from rank {action.peer} at step {step}, chunk {action.chunk}, "
+                f"rank {self.rank}: frame from rank {action.peer} at step {at}, chunk {action.chunk}, "
                 f"sub-frame {action.sub} is bad: {error}",
                 rank=self.rank,
                 peer=action.peer,
-                step=step,
+                step=at,
                 chunk=action.chunk,
             ) from error
         return values
+
+    def _check_place(self, action: Action, frame: bytes, count: int) -> None:
+        """Raise FrameError unless an intact frame is the one that this action is about."""
+        head = peek(frame)
+        came = (head.count, head.width, head.chunk, head.sub)
+        expected = (count, self.width(self.terms(action)), action.chunk, action.sub)
+        if came != expected:
+            raise FrameError(
+                f"frame has (count, width, chunk, sub-frame) {came}, expected {expected}: "
+                "sent to the wrong place, or by a node with another configuration"
+            )
 
     def _decode_add(self, action: Action) -> None:
         low, high = self.layout.span(action.chunk, action.sub)
@@ -198,3 +202,13 @@ class Node:
                 self.decoders[key] = self.codec.make_decoder()
         for key, link in self.links().items():
             link.load_state_dict(state[key])
+
+    def snapshot(self) -> dict[Any, Any]:
+        """Return a cheap token of all link ends for `restore`."""
+        return {key: link.snapshot() for key, link in self.links().items()}
+
+    def restore(self, token: dict[Any, Any]) -> None:
+        """Go back to the link ends of `snapshot`; those made since then are dropped."""
+        self.decoders = {key: d for key, d in self.decoders.items() if key in token}
+        for key, link in self.links().items():
+            link.restore(token[key])

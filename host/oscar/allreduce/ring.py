@@ -123,12 +123,12 @@ class Ring:
             if action is not None:
                 peer = broken.get(action.peer)
                 raise silent(
-                    runner.node.rank, action.peer, runner.node.table_step(action), action.chunk,
+                    runner.node.rank, action.peer, action.ring_step(len(self.nodes)), action.chunk,
                     dead=peer is not None and peer.dead,
                 )  # fmt: skip
         rank, runner = next(iter(broken.items()))
         action = runner.current
         raise silent(
-            (rank + 1) % len(self.nodes), rank, runner.node.table_step(action) if action else 0,
+            (rank + 1) % len(self.nodes), rank, action.ring_step(len(self.nodes)) if action else 0,
             action.chunk if action else 0, dead=runner.dead,
         )  # fmt: skip

@@ -44,6 +44,10 @@ class Action:
     sub: int
     peer: int = -1
 
+    def ring_step(self, nodes: int) -> int:
+        """Step counted over the whole AllReduce, 0 .. 2 * nodes - 3."""
+        return self.phase * (nodes - 1) + self.step
+
     @property
     def tag(self) -> int:
         """Message tag, unique per (phase, step, sub) on one directed link; fits 16 bits up to 256 nodes."""

@@ -103,6 +103,14 @@ class _Link:
             )
         self.states = {int(key): TableState.from_dict(value) for key, value in state["states"].items()}
 
+    def snapshot(self) -> dict[int, TableState]:
+        """Return a cheap token of the present state for `restore`: frames replace table sets."""
+        return dict(self.states)
+
+    def restore(self, token: dict[int, TableState]) -> None:
+        """Go back to the state of `snapshot`."""
+        self.states = dict(token)
+
 
 class Encoder(_Link):
     """The sending end: `Encoder(AscParams()).encode(values, step=2, context=classes_or_None)` -> bytes.
@@ -146,7 +154,8 @@ class Decoder(_Link):
     def decode(self, frame: bytes, *, step: int, context: Array | None = None) -> np.ndarray:
         """Return the int32 values of `frame`, 1-D; raises FrameError on anything but the expected frame.
 
-        Raises ValueError when `context` does not have one class for each value of an intact frame.
+        A `context` that is not one class for each value of the frame raises FrameError too, one that is no
+        integer array of 0..15 ValueError.
         """
         head, payload = unpack_frame(frame)
         key = self._key(step)

@@ -56,6 +56,8 @@ class AscParams:
     map: MapMode = "learned"
 
     def __post_init__(self) -> None:
+        if type(self.interval_log2) is not int or type(self.block_log2) is not int:
+            raise TypeError(f"interval_log2 and block_log2 are integers, got {self}")
         if not 10 <= self.interval_log2 <= self.block_log2 <= 16:
             raise ValueError(
                 "expected 10 <= interval_log2 <= block_log2 <= 16, "

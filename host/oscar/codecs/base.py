@@ -39,6 +39,11 @@ class LinkEncoder(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
+    def snapshot(self) -> Any:
+        """Return a cheap token of the present state for `restore`; frames replace state, never write to it."""
+
+    def restore(self, token: Any) -> None: ...
+
 
 class LinkDecoder(Protocol):
     """The other end: frames in, values out; a frame that raises leaves the state as it was."""
@@ -49,6 +54,11 @@ class LinkDecoder(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    def snapshot(self) -> Any:
+        """Return a cheap token of the present state for `restore`; frames replace state, never write to it."""
+
+    def restore(self, token: Any) -> None: ...
 
 
 class PayloadCodec(Protocol):
@@ -125,6 +135,14 @@ class _Framed:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over a state that `state_dict` returned."""
         self.sequences = dict(state["sequences"])
+
+    def snapshot(self) -> Any:
+        """See LinkEncoder.snapshot."""
+        return dict(self.sequences)
+
+    def restore(self, token: Any) -> None:
+        """Go back to the state of `snapshot`."""
+        self.sequences = dict(token)
 
 
 class FramedEncoder(_Framed):
