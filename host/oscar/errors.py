@@ -34,8 +34,8 @@ class PeerError(OscarError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive pickling, keyword arguments included."""
-        where = {"rank": self.rank, "peer": self.peer, "step": self.step, "chunk": self.chunk}
-        return partial(PeerError, **where), (str(self),)
+        make = partial(PeerError, rank=self.rank, peer=self.peer, step=self.step, chunk=self.chunk)
+        return make, (str(self),)
 
 
 class MissingExtraError(OscarError, ImportError):

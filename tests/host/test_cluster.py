@@ -278,7 +278,7 @@ def test_the_reference_nic_sends_the_frames_of_the_compiled_one(gather):
 def test_a_call_interrupted_after_the_ring_never_happened(
     stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C between the last frame and the result: state goes back, the repeated call is the undisturbed one."""
+    """Ctrl-C between the last frame and the result: the repeated call is the undisturbed one."""
     random = np.random.default_rng(5)
     calls = [[[random.laplace(size=900).astype(np.float32)] for _ in range(3)] for _ in range(3)]
     config = Config().variant(

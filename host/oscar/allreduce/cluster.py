@@ -80,7 +80,7 @@ class LocalCluster:
             raise
 
     def _snapshot(self) -> tuple[dict[str, Any], tuple[Any, ...] | None]:
-        """Return what `_restore` needs; links and residuals are replaced, never written to, so it is cheap."""
+        """Return what `_restore` needs; links and residuals are replaced, not written to: cheap."""
         if self.shapes is None:
             return dict(vars(self)), None
         mean = None if self.position is None else self.position.mean.copy()

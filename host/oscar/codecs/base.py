@@ -40,7 +40,7 @@ class LinkEncoder(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
     def snapshot(self) -> Any:
-        """Return a cheap token of the present state for `restore`; frames replace state, never write to it."""
+        """Return a cheap token of the state for `restore`; frames replace state, never write to it."""
 
     def restore(self, token: Any) -> None: ...
 
@@ -56,7 +56,7 @@ class LinkDecoder(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
     def snapshot(self) -> Any:
-        """Return a cheap token of the present state for `restore`; frames replace state, never write to it."""
+        """Return a cheap token of the state for `restore`; frames replace state, never write to it."""
 
     def restore(self, token: Any) -> None: ...
 
