@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--iterations", type=int, default=10, help="of training before the sample is taken")
     parser.add_argument("--values", type=int, default=1 << 21, help="at most so many values of the sample")
-    parser.add_argument("--turns", type=int, default=12, help="times everything is timed")
+    parser.add_argument("--turns", type=int, default=30, help="times everything is timed")
 
 
 @dataclass(frozen=True)
