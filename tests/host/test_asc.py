@@ -525,7 +525,7 @@ def test_no_payload_exceeds_its_bound(width: int) -> None:
 def test_mutated_frames_are_refused_or_decode() -> None:
     args = argparse.Namespace(count=6000, seed=7, jobs=1, boundscheck=False)
     result = mutate.run(args)
-    assert result["passed"], result["faults"]
+    assert result["ok"], result["faults"]
     assert result["mutations"] == result["returned"] + result["frame_errors"] == 6000
     assert result["returned"] > 300
     assert result["slowest_ms"] < 1000
@@ -554,3 +554,15 @@ def test_the_attack_would_notice() -> None:
     assert attack(lambda view: 2) == {"returned": 1}
     assert attack(lambda view: 2, sealed=False) == {"wrong": 1}
     assert unpack_frame(reseal(frame)) == unpack_frame(frame)
+
+
+def test_a_new_step_starts_from_the_step_below() -> None:
+    values = np.rint(np.random.default_rng(8).laplace(0, 40, 6000)).astype(np.int32)
+    sender, receiver = Encoder(AscParams()), Decoder(AscParams())
+    for step in (1, 4):
+        receiver.decode(sender.encode(values, step=step), step=step)
+    cold, warm = Encoder(AscParams()).encode(values, step=5), sender.encode(values, step=5)
+    assert len(warm) < len(cold)
+    assert np.array_equal(receiver.decode(warm, step=5), values)
+    assert sender.states[5].seen == 3 * values.size
+    assert sender.encode(values, step=0) == Encoder(AscParams()).encode(values, step=0)  # nothing below

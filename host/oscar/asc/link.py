@@ -69,7 +69,14 @@ class _Link:
         return step if self.params.tables == "step" else 0
 
     def _state(self, key: int) -> TableState:
-        return self.states[key].copy() if key in self.states else TableState.initial(self.params)
+        if key in self.states:
+            return self.states[key].copy()
+        nearest = max((k for k in self.states if k < key), default=None)
+        if nearest is None:
+            return TableState.initial(self.params)
+        state = self.states[nearest].copy()  # sums of one worker more spread a little wider, no more
+        state.sequence = 0
+        return state
 
     def _classes(self, context: Array | None, count: int) -> np.ndarray:
         if context is None or not self.params.uses_position:
