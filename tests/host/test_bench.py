@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oscar.bench import rate, speed
+from oscar.bench import mutate, rate, speed
 from oscar.bench._integers import integers
+from oscar.cli import main
 from oscar.errors import MissingExtraError, OscarError
 from oscar.workloads import make_workload
 
@@ -73,3 +76,15 @@ def test_partial_sums_follow_the_ring() -> None:
         np.testing.assert_array_equal(full, total[2 * count // 3 :])
         own, _ = rate.partial_sum(iteration, 1, 0)
         np.testing.assert_array_equal(own, iteration.values[1][count // 3 : 2 * count // 3])
+
+
+@pytest.mark.parametrize(("crashes", "status"), [(0, 0), (1, 1)])
+def test_a_crash_found_by_mutate_is_exit_status_1(
+    crashes: int, status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    counts = ("mutations", "sealed", "returned", "frame_errors", "hangs", "over_reads", "wrong")
+    found = dict.fromkeys((*counts, "slowest_ms", "per_second"), 0) | {"crashes": crashes, "faults": []}
+    monkeypatch.setattr(mutate, "_gather", lambda *_: found)
+    out = tmp_path / "mutate.json"
+    assert main(["bench", "mutate", "--count", "1", "--json", str(out)]) == status
+    assert json.loads(out.read_text())["ok"] is (crashes == 0)

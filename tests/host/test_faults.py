@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 import pytest
 
 from oscar.allreduce.local import Fault
 from oscar.bench import faults
+from oscar.cli import main
 
 
 def test_every_fault_is_told_or_harmless(tmp_path, capsys):
@@ -15,6 +17,7 @@ def test_every_fault_is_told_or_harmless(tmp_path, capsys):
     faults.add_arguments(parser)
     report = tmp_path / "new" / "faults.json"
     result = faults.run(parser.parse_args(["--nodes", "2", "--json", str(report)]))
+    assert result["ok"]
     assert result["wrong"] == []
     assert report.exists()
     assert result["cases"] == sum(row["error"] + row["exact"] for row in result["rows"])
@@ -27,6 +30,15 @@ def test_every_fault_is_told_or_harmless(tmp_path, capsys):
         if row["fault"] == "corrupt":
             assert row["error"] > row["exact"] > 0
     assert "none hung" in capsys.readouterr().out
+
+
+def test_a_fault_that_is_not_handled_is_exit_status_1(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(faults._Bench, "strike", lambda self, fault: ("wrong", "sums differ"))
+    report = tmp_path / "faults.json"
+    words = ["--nodes", "2", "--kinds", "delay", "--gathers", "forward", "--json", str(report)]
+    assert main(["bench", "faults", *words]) == 1
+    assert "# wrong: forward Fault(kind='delay'" in capsys.readouterr().out
+    assert json.loads(report.read_text())["ok"] is False
 
 
 def test_an_unknown_fault_is_refused():

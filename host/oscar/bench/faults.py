@@ -17,12 +17,13 @@ from oscar.allreduce.local import Fault, FaultKind
 from oscar.allreduce.schedule import ring_actions
 from oscar.allreduce.stats import AllReduceResult
 from oscar.config import Config
-from oscar.errors import OscarError, PeerError
+from oscar.errors import PeerError
 
 KINDS: tuple[FaultKind, ...] = ("kill", "stall", "corrupt", "delay")
 GATHERS = ("forward", "boomerang", "duplex")
 OUTCOMES = ("error", "exact", "wrong")
 SHAPES = ((211, 97), (3001,), (), (640,))
+SHOWN = 10  # wrong outcomes that are printed; the JSON holds all
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Inject every fault and print how each kind ended; raises OscarError where one was not handled."""
+    """Inject every fault and print how each kind ended; "ok" tells whether every one was handled."""
     print(f"# {args.nodes} nodes, {args.subframes} sub-frames, codec {args.codec}")
     print("# a fault of each kind at every action of every rank, one at a time")
     print("# error: PeerError that names rank, peer, step and chunk; exact: the sum is right on every node")
@@ -73,12 +74,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     cases = sum(row["cases"] for row in rows)
     longest = max((row["slowest_s"] for row in rows), default=0.0)
     print(f"# (i) {cases} faults, {len(wrong)} wrong, none hung: the slowest took {longest:.2f} s")
-    result = {"rows": rows, "cases": cases, "wrong": wrong}
+    for line in wrong[:SHOWN]:
+        print(f"# wrong: {line}")
+    result = {"ok": not wrong, "rows": rows, "cases": cases, "wrong": wrong}
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    if wrong:
-        raise OscarError(f"{len(wrong)} of {cases} faults were not handled, the first: {wrong[0]}")
     return result
 
 

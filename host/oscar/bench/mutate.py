@@ -529,7 +529,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Judge `args.count` mutated frames and print a table; "passed" tells whether nothing was wrong."""
+    """Judge `args.count` mutated frames and print a table; "ok" tells whether nothing was wrong."""
     print(f"# mutate: count {args.count}, seed {args.seed}, jobs {args.jobs}, boundscheck {args.boundscheck}")
     shown = time.monotonic()
 
@@ -546,5 +546,5 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print("".join(f"{result[key]:>13}" for key in (*keys, "slowest_ms", "per_second")))
     for fault in result["faults"]:
         print(f"# {fault['subject']}: {fault['fault']}: {fault['frame']}")
-    result["passed"] = not any(result[key] for key in ("crashes", "hangs", "over_reads", "wrong"))
+    result["ok"] = not any(result[key] for key in ("crashes", "hangs", "over_reads", "wrong"))
     return {"seed": args.seed, "jobs": args.jobs, "boundscheck": args.boundscheck, **result}
