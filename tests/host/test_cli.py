@@ -154,14 +154,16 @@ def test_report_prints_the_same_table_and_draws(tiny: Path, capsys: pytest.Captu
     assert capsys.readouterr().out.strip() == (tiny / "out" / "table.md").read_text().strip()
 
 
-def test_scale_from_results(tiny: Path) -> None:
+def test_scale_from_results(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["scale", "--results", tiny / "out" / "results.json", "--nodes", 1024, 8, "--values", "1M"]
     assert run([*arguments, "--json", tiny / "s.json", "--figure", tiny / "s.png"]) == 0
+    assert capsys.readouterr().out.splitlines()[2].endswith("model ms")
     scaled = json.loads((tiny / "s.json").read_text())
     assert {p["nodes"] for p in scaled["points"]} == {8, 1024}
     assert {p["name"] for p in scaled["points"]} == {"fp32", "bf16", "paper", "asc", "both"}
     by = {(p["name"], p["nodes"]): p for p in scaled["points"]}
     assert by["asc", 8]["bits_per_value"] < by["asc", 1024]["bits_per_value"] < 32
+    assert all(p["model_ms"] > 0 for p in scaled["points"])
     assert (tiny / "s.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -186,6 +188,17 @@ def test_codec_on_floats(codec: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "yes"
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f8"])
+def test_codec_says_that_it_converts_floats(
+    dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "g.npy", np.random.default_rng(0).laplace(size=300).astype(dtype))
+    assert run(["codec", tmp_path / "g.npy", "--codec", "fp32"]) == 0
+    text = capsys.readouterr().out
+    assert f"# float codecs take float32: converted from {np.dtype(dtype)}" in text
+    assert text.splitlines()[-1].split()[-1] == "yes"
+
+
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1"])
 def test_frame_round_trip(dtype: str, tmp_path: Path) -> None:
     values = np.random.default_rng(1).integers(0, 100, 3000).astype(dtype)
@@ -193,6 +206,33 @@ def test_frame_round_trip(dtype: str, tmp_path: Path) -> None:
     assert run(["codec", tmp_path / "v.npy", "--reference", "-o", tmp_path / "v.frame"]) == 0
     assert run(["codec", "--decode", tmp_path / "v.frame", "-o", tmp_path / "w.npy"]) == 0
     assert np.array_equal(np.load(tmp_path / "w.npy"), values)
+
+
+def test_frame_round_trip_with_classes(tmp_path: Path) -> None:
+    values, classes = np.arange(-60, 60).reshape(12, 10), np.arange(120).reshape(12, 10) % 16
+    np.save(tmp_path / "v.npy", values)
+    np.save(tmp_path / "c.npy", classes)
+    given = ["--classes", tmp_path / "c.npy"]
+    assert run(["codec", tmp_path / "v.npy", *given, "-o", tmp_path / "v.frame"]) == 0
+    assert run(["codec", "--decode", tmp_path / "v.frame", *given, "-o", tmp_path / "w.npy"]) == 0
+    assert np.array_equal(np.load(tmp_path / "w.npy"), values.reshape(-1))
+
+
+@pytest.mark.parametrize("classes", [np.full(3, 16), np.full(3, -1), np.zeros(3)])
+def test_codec_refuses_classes(
+    classes: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "v.npy", np.arange(3))
+    np.save(tmp_path / "c.npy", classes)
+    assert run(["codec", tmp_path / "v.npy", "--classes", tmp_path / "c.npy"]) == 2
+    assert "expected position classes, integers from 0 to 15" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("nodes", [0, -3])
+def test_codec_refuses_no_nodes(nodes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "v.npy", np.arange(3))
+    assert run(["codec", tmp_path / "v.npy", "--nodes", nodes]) == 2
+    assert f"--nodes: expected 1 or more, got {nodes}" in capsys.readouterr().err
 
 
 def test_codec_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,6 +322,7 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
         (["report", tiny / "s"], "no such file"),
         (["scale"], "give a CONFIG to run, or --results"),
         (["scale", "--results", tiny / "out" / "results.json", "--nodes", "4096"], "2 to 1024 nodes"),
+        (["scale", "--results", tiny / "out" / "results.json", "--values", "0"], "at least 1 value, got 0"),
         (["codec"], "give a FILE.npy"),
         (["bench", "nothing"], "unknown benchmark 'nothing'"),
         (["trace", "replay", tiny / "c.yaml"], "there is no such file"),

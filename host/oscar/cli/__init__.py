@@ -37,7 +37,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0 done, 1 a check failed, 2 error, 130 interrupted."""
+    """Run one command and return its exit status.
+
+    0 done, 1 a check failed, 2 error, 3 `predict` finds that compression does not pay, 130 interrupted,
+    141 the reader of standard output has gone.
+    """
     parser = build_parser()
     args = parser.parse_args(argv)
     if args.command_name is None:

@@ -66,18 +66,30 @@ def run(args: argparse.Namespace) -> int:
 
 def _code(args: argparse.Namespace) -> int:
     from oscar.codecs.registry import CODECS
-    from oscar.experiment.arrays import code, load_array, quantise, same_as_reference
+    from oscar.experiment.arrays import (
+        as_float32,
+        code,
+        load_array,
+        load_classes,
+        quantise,
+        same_as_reference,
+    )
 
     if args.all and args.output is not None:
         raise ValueError("--output keeps the frame of one codec; give --codec NAME instead of --all")
+    if args.nodes is not None and args.nodes < 1:
+        raise ValueError(f"--nodes: expected 1 or more, got {args.nodes}")
     array = load_array(args.file)
-    flat = integers = array.reshape(-1)
+    flat = integers = floats = array.reshape(-1)
     print(f"# {args.file}: {array.dtype} of shape {list(array.shape)}, coded flat; headers counted")
     if flat.dtype.kind == "f":
         integers, how = quantise(flat, args.scale, args.coarseness, args.bits)
         print(f"# {how}")
-    classes = None if args.classes is None else load_array(args.classes).reshape(-1)
-    width = None if args.nodes is None else args.bits + max(0, args.nodes - 1).bit_length()
+        floats, how = as_float32(flat)
+        if how:
+            print(f"# {how}")
+    classes = load_classes(args.classes)
+    width = None if args.nodes is None else args.bits + (args.nodes - 1).bit_length()
     print(f"#{'codec':15} {'bytes':>10} {'bits/val':>9} {'ratio':>8} {'enc MB/s':>9} {'dec MB/s':>9}  exact")
     failed, frame = False, b""
     for name in CODECS if args.all else (args.codec,):
@@ -86,7 +98,7 @@ def _code(args: argparse.Namespace) -> int:
             if args.all:
                 continue
             raise ValueError(f"{name} codes floats, {args.file} holds {flat.dtype}")
-        values = flat if codec.domain == "float" else integers
+        values = floats if codec.domain == "float" else integers
         result = code(name, codec, values, step=args.step, context=classes, width=width, stored=array.nbytes)
         failed, frame = failed or (codec.lossless and not result.exact), result.frame
         print(result.line())
@@ -101,12 +113,12 @@ def _code(args: argparse.Namespace) -> int:
 
 
 def _decode(args: argparse.Namespace) -> int:
-    from oscar.experiment.arrays import load_array, read_frame, save_array
+    from oscar.experiment.arrays import load_classes, read_frame, save_array
 
     if args.output is None or args.file is not None:
         raise ValueError("--decode FRAME takes -o OUT.npy, and no FILE.npy")
-    classes = None if args.classes is None else load_array(args.classes)
-    values = read_frame(args.decode, _codec(args.codec, args.context), step=args.step, context=classes)
+    codec, classes = _codec(args.codec, args.context), load_classes(args.classes)
+    values = read_frame(args.decode, codec, step=args.step, context=classes)
     save_array(args.output, values)
     print(f"# wrote {args.output}: {values.size} values, {values.dtype}")
     return 0

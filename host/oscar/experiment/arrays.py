@@ -33,6 +33,26 @@ def load_array(path: Path) -> np.ndarray:
     return array
 
 
+def load_classes(path: Path | None) -> np.ndarray | None:
+    """Return position classes as both ends of a link take them: flat, uint8; None without a file.
+
+    Raises ConfigError on anything but integers from 0 to 15.
+    """
+    if path is None:
+        return None
+    array = load_array(path)
+    if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= 15):
+        raise ConfigError(f"{path}: expected position classes, integers from 0 to 15; got others")
+    return array.reshape(-1).astype(np.uint8)
+
+
+def as_float32(flat: np.ndarray) -> tuple[np.ndarray, str]:
+    """Return floats as a link carries them, and in words what changed: nothing for float32."""
+    values = flat.astype(np.float32, copy=False)
+    how = "" if flat.dtype == np.float32 else f"float codecs take float32: converted from {flat.dtype}"
+    return values, how
+
+
 def save_array(path: Path, array: np.ndarray) -> None:
     """Write `array` to exactly `path`."""
     with open(path, "wb") as file:
