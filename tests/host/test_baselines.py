@@ -12,11 +12,15 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from oscar.asc import Encoder
+from oscar.asc.compiled import CompiledCoder
+from oscar.asc.reference import ReferenceCoder
 from oscar.codecs.atalanta import MAX_GROUPS, Atalanta, AtalantaDp
 from oscar.codecs.atalanta_kernels import optimal_search
 from oscar.codecs.base import FramedEncoder
 from oscar.codecs.baselines import BASELINES
 from oscar.codecs.blocks import histogram, quantise
+from oscar.codecs.registry import CODECS, make_codec
 from oscar.codecs.zstd import Zstd
 from oscar.errors import FrameError, MissingExtraError
 from oscar.frame import MAX_COUNT
@@ -109,6 +113,22 @@ def test_registry_names_codes_and_counters() -> None:
     assert [codec(name).code for name in entries] == list(range(1, 12))
     assert [name for name, entry in entries.items() if not entry.lossless] == ["bf16", "fp16", "int8"]
     assert [name for name, entry in entries.items() if entry.saturated] == ["bf16", "fp16", "int8"]
+
+
+def test_what_is_coded_and_what_goes_out_at_a_fixed_width() -> None:
+    raw = [name for name, make in CODECS.items() if not make().coded]
+    assert raw == ["fp32", "bf16", "fp16", "int16", "int32", "int8"]
+
+
+@pytest.mark.parametrize("name", ["asc", "asc-paper"])
+def test_every_asc_has_its_name_and_the_implementation_asked_for(name: str) -> None:
+    compiled, reference = (make_codec(name, implementation=kind) for kind in ("compiled", "reference"))
+    assert compiled.name == reference.name == name
+    encoders = cast(Encoder, compiled.make_encoder()), cast(Encoder, reference.make_encoder())
+    assert isinstance(encoders[0].coder, CompiledCoder)
+    assert isinstance(encoders[1].coder, ReferenceCoder)
+    values = np.rint(np.random.default_rng(2).laplace(0, 6, 3000)).astype(np.int32)
+    assert encoders[0].encode(values, step=0) == encoders[1].encode(values, step=0)
 
 
 def test_int8_clips_and_counts_per_encoder() -> None:

@@ -79,7 +79,11 @@ class PayloadCodec(Protocol):
 
 @dataclass(frozen=True)
 class Codec:
-    """A registry entry. `lossless` is about the values on the wire, after quantisation."""
+    """A registry entry. `lossless` is about the values on the wire, after quantisation.
+
+    `coded`: an entropy coder works on the values; False where they go out at a fixed width, which costs no
+    time in a model.
+    """
 
     name: str
     domain: Domain
@@ -88,6 +92,7 @@ class Codec:
     make_decoder: Callable[[], LinkDecoder]
     max_frame: Callable[[int, int], int]  # (count, width) -> bytes, header included
     uses_context: bool = False
+    coded: bool = True
     saturated: Callable[[LinkEncoder], int] | None = None  # values clipped so far, where a codec clips
 
 
@@ -196,7 +201,7 @@ def check_header(head: Header, *, codec: int, step: int, sequence: int) -> None:
         raise FrameError(f"frame has values of {head.width} bits, expected 1 to 32")
 
 
-def framed(name: str, payload: PayloadCodec, *, lossless: bool) -> Codec:
+def framed(name: str, payload: PayloadCodec, *, lossless: bool, coded: bool = True) -> Codec:
     """Make a registry entry of a stateless codec."""
     return Codec(
         name=name,
@@ -205,4 +210,5 @@ def framed(name: str, payload: PayloadCodec, *, lossless: bool) -> Codec:
         make_encoder=lambda: FramedEncoder(payload),
         make_decoder=lambda: FramedDecoder(payload),
         max_frame=lambda count, width: HEADER_BYTES + payload.max_payload(count, width),
+        coded=coded,
     )

@@ -25,16 +25,16 @@ def _saturated(encoder: LinkEncoder) -> int:
 
 def _clipping(name: str, payload: type[Bf16] | type[Fp16] | type[Int8]) -> Codec:
     """Make the entry of a codec that counts what it clips: each encoder gets a counter of its own."""
-    entry = framed(name, payload(), lossless=False)
+    entry = framed(name, payload(), lossless=False, coded=False)
     return replace(entry, make_encoder=lambda: FramedEncoder(payload()), saturated=_saturated)
 
 
 BASELINES: dict[str, Callable[[], Codec]] = {
-    "fp32": partial(framed, "fp32", Fp32(), lossless=True),
+    "fp32": partial(framed, "fp32", Fp32(), lossless=True, coded=False),
     "bf16": partial(_clipping, "bf16", Bf16),
     "fp16": partial(_clipping, "fp16", Fp16),
-    "int16": partial(framed, "int16", Int16(), lossless=True),
-    "int32": partial(framed, "int32", Int32(), lossless=True),
+    "int16": partial(framed, "int16", Int16(), lossless=True, coded=False),
+    "int32": partial(framed, "int32", Int32(), lossless=True, coded=False),
     "int8": partial(_clipping, "int8", Int8),
     "atalanta": partial(framed, "atalanta", Atalanta(), lossless=True),
     "atalanta-dp": partial(framed, "atalanta-dp", AtalantaDp(), lossless=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from oscar.asc import AscParams, Decoder, Encoder, make_coder, max_frame
 from oscar.asc.link import Implementation
@@ -12,12 +13,14 @@ from oscar.codecs.baselines import BASELINES
 __all__ = ["CODECS", "Codec", "LinkDecoder", "LinkEncoder", "asc_codec", "make_codec"]
 
 
-def asc_codec(params: AscParams | None = None, *, implementation: Implementation = "compiled") -> Codec:
+def asc_codec(
+    params: AscParams | None = None, *, implementation: Implementation = "compiled", name: str = "asc"
+) -> Codec:
     """Return ASC as a codec; its links share one coder's scratch memory, so they serve one thread."""
     chosen = params or AscParams()
     coder = make_coder(chosen, implementation)
     return Codec(
-        name="asc",
+        name=name,
         domain="int",
         lossless=True,
         make_encoder=lambda: Encoder(chosen, coder=coder),
@@ -29,11 +32,11 @@ def asc_codec(params: AscParams | None = None, *, implementation: Implementation
 
 # The paper's ASC, read literally: a table for each step, no context; updated as often as pays.
 PAPER = AscParams(context="none", interval_log2=10)
+ASC = {"asc": AscParams(), "asc-paper": PAPER}
 
 CODECS: dict[str, Callable[[], Codec]] = {
     **BASELINES,
-    "asc": asc_codec,
-    "asc-paper": lambda: asc_codec(PAPER),
+    **{name: partial(asc_codec, params, name=name) for name, params in ASC.items()},
 }
 
 
@@ -42,10 +45,11 @@ def make_codec(
 ) -> Codec:
     """Return the codec called `name`; `asc` replaces the parameters of "asc".
 
-    Raises ValueError on an unknown name.
+    implementation: of either ASC; the other codecs have one. Raises ValueError on an unknown name.
     """
     if name not in CODECS:
         raise ValueError(f"codec must be one of {', '.join(CODECS)}, got {name!r}")
-    if name == "asc":
-        return asc_codec(asc, implementation=implementation)
-    return CODECS[name]()
+    if name not in ASC:
+        return CODECS[name]()
+    params = asc if name == "asc" and asc is not None else ASC[name]
+    return asc_codec(params, implementation=implementation, name=name)

@@ -88,7 +88,7 @@ def write_timeline(training: Training, config: Config, path: Path) -> None:
         boomerang=config.ring.gather != "forward",
         duplex=config.ring.gather == "duplex",
         adopt=not codec.lossless,
-        coded=codec.domain == "int" and not codec.name.startswith("int"),
+        coded=codec.coded,
         spans=True,
     ).spans
     meta = {"config": config.model_dump(mode="json"), "iteration": stats.iteration, "plan": stats.plan}

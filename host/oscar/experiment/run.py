@@ -83,7 +83,7 @@ def _row(method: Method, plan: str, stats: Sequence[Stats], *, nodes: int) -> di
         "codec": method.codec,
         "gather": method.gather,
         "lossless": codec.lossless,
-        "coded": codec.domain == "int" and not codec.name.startswith("int"),
+        "coded": codec.coded,
         "bits_per_value": mean("bits_per_value"),
         "step_sync_bits": mean("step_sync_bits"),
         "step_sync_bytes": mean("step_sync_bytes"),
