@@ -258,7 +258,7 @@ class LocalCluster:
             boomerang=self.boomerang,
             duplex=self.duplex,
             adopt=not self.codec.lossless,
-            coded=self.codec.domain == "int" and not self.codec.name.startswith("int"),
+            coded=self.codec.coded,
         )
 
     def state_dict(self) -> dict[str, Any]:
