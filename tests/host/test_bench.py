@@ -84,7 +84,25 @@ def test_a_crash_found_by_mutate_is_exit_status_1(
 ) -> None:
     counts = ("mutations", "sealed", "returned", "frame_errors", "hangs", "over_reads", "wrong")
     found = dict.fromkeys((*counts, "slowest_ms", "per_second"), 0) | {"crashes": crashes, "faults": []}
-    monkeypatch.setattr(mutate, "_gather", lambda *_: found)
+    monkeypatch.setattr(mutate._Gathering, "run", lambda _: found)
     out = tmp_path / "mutate.json"
     assert main(["bench", "mutate", "--count", "1", "--json", str(out)]) == status
     assert json.loads(out.read_text())["ok"] is (crashes == 0)
+
+
+def test_boundscheck_covers_accesses_to_several_items() -> None:
+    from numba import njit
+
+    from oscar.asc.kernels import load64
+
+    checked = mutate._checked(load64, 8, takes_value=False)
+
+    @njit
+    def word(array: Any, offset: int) -> int:
+        return checked(array, np.uint64(offset))
+
+    data = np.arange(16, dtype=np.uint8)
+    assert word(data, 8) == int.from_bytes(range(8, 16), "little")
+    for offset in (9, 16, 17, 1 << 63, -1):
+        with pytest.raises(IndexError, match="beyond the array"):
+            word(data, np.uint64(offset & 0xFFFFFFFFFFFFFFFF))
