@@ -15,7 +15,7 @@ from typing import Any
 from oscar.allreduce.cluster import LocalCluster
 from oscar.allreduce.stats import Stats
 from oscar.config import Config
-from oscar.errors import OscarError, PeerError
+from oscar.errors import OscarError
 from oscar.experiment.training import Gradients, Progress
 
 # Rough cost of a codec beside the others: long jobs start first, so that no core is left with one at the end.
@@ -73,10 +73,7 @@ def _work(index: int) -> list[Stats]:
         with counter.get_lock():
             counter.value += 1
 
-    try:
-        return jobs[index].run(tick)
-    except PeerError as error:  # does not travel between processes
-        raise OscarError(str(error)) from None
+    return jobs[index].run(tick)
 
 
 def _forked(jobs: Sequence[Job], count: int, total: int, progress: Progress | None) -> list[list[Stats]]:
