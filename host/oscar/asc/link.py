@@ -75,7 +75,7 @@ class _Link:
         if nearest is None:
             return TableState.initial(self.params)
         state = self.states[nearest].copy()  # sums of one worker more spread a little wider, no more
-        state.sequence = 0
+        state.sequence = state.seen = 0  # so that it soon learns a context map of its own
         return state
 
     def _classes(self, context: Array | None, count: int) -> np.ndarray:
