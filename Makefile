@@ -17,6 +17,7 @@ help: ## list the targets
 setup: $(STAMP) ## make .venv and install the package with its tools
 
 $(STAMP): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found; give a Python with PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 	  || { echo "Python 3.10 or later is needed; give one with PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \

@@ -1,1 +1,1 @@
-"""MyHDL blocks of the NIC: ASC and splitter pipelines (see the hardware section of the README)."""
+"""The NIC in MyHDL: reserved for the ASC and splitter pipelines, which are not written yet (docs/asc.md)."""

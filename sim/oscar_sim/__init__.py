@@ -1,1 +1,1 @@
-"""Test benches and RTL-backed NICs for the blocks of oscar_hdl."""
+"""Test benches and RTL-backed NICs for oscar_hdl: reserved, not written yet."""

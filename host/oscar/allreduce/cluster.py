@@ -137,6 +137,8 @@ class LocalCluster:
 
     def _fit(self, gradients: Sequence[Sequence[np.ndarray]]) -> bool:
         """Check that all nodes bring equal shapes; start (anew) when they differ from the last call's."""
+        if not isinstance(gradients, (Sequence, np.ndarray)):
+            raise TypeError(f"expected gradients[node][tensor], got {type(gradients).__name__}")
         if not 1 <= len(gradients) <= 256:
             raise GradientError(f"expected gradients of 1 to 256 nodes, got {len(gradients)}")
         shapes = [np.shape(tensor) for tensor in gradients[0]]

@@ -229,7 +229,7 @@ def constriction_stream() -> Any:
     except ImportError:
         raise MissingExtraError(
             "the peer for speed is the package constriction, which is not installed; "
-            "install it with: pip install 'oscar-allreduce[peers]'"
+            "install it with: pip install -e '.[peers]' in the checkout"
         ) from None
     return stream
 

@@ -45,7 +45,7 @@ def _constriction() -> Any:
     except ImportError:
         raise MissingExtraError(
             "the rate oracle needs the package constriction, which is not installed; "
-            "install it with: pip install 'oscar-allreduce[peers]'"
+            "install it with: pip install -e '.[peers]' in the checkout"
         ) from None
     return stream
 

@@ -148,7 +148,7 @@ def same_as_reference(
     ]
     same = frames[0] == frames[1]
     said = "the same bytes as" if same else "OTHER BYTES THAN"
-    return same, f"asc makes {said} its plain-integer reference of {part.size} of {values.size} values"
+    return same, f"on {part.size} of {values.size} values asc makes {said} its plain-integer reference"
 
 
 def read_frame(path: Path, codec: Codec, *, step: int, context: np.ndarray | None) -> np.ndarray:

@@ -44,7 +44,7 @@ def load_digits(noise: float) -> Digits:
     except ImportError as error:
         raise MissingExtraError(
             "the digits workloads need scikit-learn, which is not installed; "
-            "the extra `torch` brings it: pip install 'oscar-allreduce[torch]'"
+            "the extra `torch` brings it: `make torch`, or pip install -e '.[torch]' in the checkout"
         ) from error
     raw = load()
     rng = held_out_generator()

@@ -23,7 +23,8 @@ try:
 except ImportError as error:
     raise MissingExtraError(
         "the workloads cnn, transformer and embedding need torch, which is not installed; "
-        "install the extra: pip install 'oscar-allreduce[torch]', or use the workload numpy-lm"
+        "install the extra: `make torch`, or pip install -e '.[torch]' in the checkout; "
+        "or use the workload numpy-lm"
     ) from error
 
 from oscar.workloads.base import DataParallel, held_out_generator
