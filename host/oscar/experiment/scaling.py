@@ -58,9 +58,9 @@ def scale_results(
 
 
 def _timed(model: Callable[..., dict[str, Any]], *args: Any, **how: Any) -> dict[str, Any]:
-    """Return a point with the milliseconds that modelling it took, at best of three after a first."""
+    """Return a point with the milliseconds that modelling it took, the best of seven after a first."""
     point, took = model(*args, **how), []
-    for _ in range(3):
+    for _ in range(7):
         began = time.perf_counter()
         model(*args, **how)
         took.append(time.perf_counter() - began)
