@@ -1,0 +1,30 @@
+"""Interfaces that convert to `s_axis_tdata`, `m_axis_tready`, ..., and shorthand for signals."""
+
+from __future__ import annotations
+
+from myhdl import Signal, SignalType, modbv
+
+
+def bit(value: int = 0) -> SignalType:
+    """Return a one-bit signal."""
+    return Signal(bool(value))
+
+
+def word(bits: int, value: int = 0) -> SignalType:
+    """Return an unsigned signal of `bits` bits that wraps."""
+    return Signal(modbv(value)[bits:])
+
+
+class Stream:
+    """An AXI4-Stream: name the argument `s_axis...` or `m_axis...` and its ports follow.
+
+    bits: width of tdata; keep: bits of tkeep, 0 for none.
+    """
+
+    def __init__(self, bits: int, *, keep: int = 0) -> None:
+        self.tdata = word(bits)
+        self.tvalid = bit()
+        self.tready = bit()
+        self.tlast = bit()
+        if keep:
+            self.tkeep = word(keep)

@@ -1,0 +1,124 @@
+"""Clocked drivers and monitors for MyHDL test benches: idle gaps, back-pressure, reset."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from myhdl import StopSimulation, always, block, delay, instance
+
+from oscar_hdl.streams import Stream
+
+Pause = Callable[[], bool]  # True: do nothing in this clock
+
+
+def never() -> bool:
+    """Never pause."""
+    return False
+
+
+def randomly(probability: float, seed: int = 1) -> Pause:
+    """Pause in a share of the clocks, repeatably."""
+    rng = random.Random(seed)
+    return lambda: rng.random() < probability
+
+
+@block
+def clock(clk: Any, half_period: int = 5) -> Any:
+    """Drive a clock for ever."""
+
+    @always(delay(half_period))
+    def tick():
+        clk.next = not clk
+
+    return tick
+
+
+@block
+def source(clk: Any, rst: Any, stream: Stream, items: Iterable[Any], pause: Pause = never) -> Any:
+    """Send `items`: integers, or (data, last) or (data, last, keep); a generator may be endless.
+
+    A reset drops the item in flight and goes on with the next.
+    """
+    feed: Iterator[Any] = iter(items)
+    keep = hasattr(stream, "tkeep")
+
+    @instance
+    def drive():
+        while True:
+            yield clk.posedge
+            if rst:
+                stream.tvalid.next = False
+                continue
+            if stream.tvalid and not stream.tready:
+                continue
+            if pause():
+                stream.tvalid.next = False
+                continue
+            item = next(feed, None)
+            if item is None:
+                stream.tvalid.next = False
+                continue
+            data, last, *rest = item if isinstance(item, tuple) else (item, False)
+            stream.tdata.next = data
+            stream.tlast.next = bool(last)
+            if keep:
+                stream.tkeep.next = rest[0] if rest else (1 << len(stream.tkeep)) - 1
+            stream.tvalid.next = True
+
+    return drive
+
+
+@block
+def sink(clk: Any, rst: Any, stream: Stream, taken: list[Any], pause: Pause = never) -> Any:
+    """Append (data, last) of every transfer to `taken`; check that data hold still while they wait."""
+    keep = hasattr(stream, "tkeep")
+
+    @instance
+    def drive():
+        waiting = None
+        while True:
+            yield clk.posedge
+            if rst:
+                stream.tready.next = False
+                waiting = None
+                continue
+            now = (int(stream.tdata), bool(stream.tlast), *((int(stream.tkeep),) if keep else ()))
+            if waiting is not None and (not stream.tvalid or now != waiting):
+                raise AssertionError(f"stream changed from {waiting} to {now} while it waited for tready")
+            waiting = now if stream.tvalid and not stream.tready else None
+            if stream.tvalid and stream.tready:
+                taken.append(now)
+            stream.tready.next = not pause()
+
+    return drive
+
+
+def simulate(top: Any, clk: Any, *, until: Callable[[], bool], limit: int) -> int:
+    """Run `top` (an elaborated bench) until the condition holds; return the clocks it took.
+
+    Raises TimeoutError after `limit` clocks.
+    """
+    clocks = 0
+
+    @block
+    def bench() -> Any:
+        @instance
+        def watch():
+            nonlocal clocks
+            while not until():
+                yield clk.posedge
+                clocks += 1
+                if clocks > limit:
+                    raise TimeoutError(f"bench did not finish within {limit} clocks")
+            raise StopSimulation
+
+        return top, watch
+
+    inst = bench()
+    try:
+        inst.run_sim(quiet=1)
+    finally:
+        inst.quit_sim()
+    return clocks
