@@ -42,7 +42,8 @@ def source(clk: Any, rst: Any, stream: Stream, items: Iterable[Any], pause: Paus
     A reset drops the item in flight and goes on with the next.
     """
     feed: Iterator[Any] = iter(items)
-    keep = hasattr(stream, "tkeep")
+    keep = getattr(stream, "tkeep", None)
+    full = 0 if keep is None else (1 << len(keep)) - 1
 
     @instance
     def drive():
@@ -63,8 +64,8 @@ def source(clk: Any, rst: Any, stream: Stream, items: Iterable[Any], pause: Paus
             data, last, *rest = item if isinstance(item, tuple) else (item, False)
             stream.tdata.next = data
             stream.tlast.next = bool(last)
-            if keep:
-                stream.tkeep.next = rest[0] if rest else (1 << len(stream.tkeep)) - 1
+            if keep is not None:
+                keep.next = rest[0] if rest else full
             stream.tvalid.next = True
 
     return drive
@@ -73,7 +74,7 @@ def source(clk: Any, rst: Any, stream: Stream, items: Iterable[Any], pause: Paus
 @block
 def sink(clk: Any, rst: Any, stream: Stream, taken: list[Any], pause: Pause = never) -> Any:
     """Append (data, last) of every transfer to `taken`; check that data hold still while they wait."""
-    keep = hasattr(stream, "tkeep")
+    keep = getattr(stream, "tkeep", None)
 
     @instance
     def drive():
@@ -84,7 +85,7 @@ def sink(clk: Any, rst: Any, stream: Stream, taken: list[Any], pause: Pause = ne
                 stream.tready.next = False
                 waiting = None
                 continue
-            now = (int(stream.tdata), bool(stream.tlast), *((int(stream.tkeep),) if keep else ()))
+            now = (int(stream.tdata), bool(stream.tlast), *(() if keep is None else (int(keep),)))
             if waiting is not None and (not stream.tvalid or now != waiting):
                 raise AssertionError(f"stream changed from {waiting} to {now} while it waited for tready")
             waiting = now if stream.tvalid and not stream.tready else None
@@ -95,8 +96,8 @@ def sink(clk: Any, rst: Any, stream: Stream, taken: list[Any], pause: Pause = ne
     return drive
 
 
-def simulate(top: Any, clk: Any, *, until: Callable[[], bool], limit: int) -> int:
-    """Run `top` (an elaborated bench) until the condition holds; return the clocks it took.
+def simulate(top: Callable[[], Any], clk: Any, *, until: Callable[[], bool], limit: int) -> int:
+    """Run `top` (a block without arguments) until the condition holds; return the clocks it took.
 
     Raises TimeoutError after `limit` clocks.
     """
@@ -114,7 +115,8 @@ def simulate(top: Any, clk: Any, *, until: Callable[[], bool], limit: int) -> in
                     raise TimeoutError(f"bench did not finish within {limit} clocks")
             raise StopSimulation
 
-        return top, watch
+        dut = top()
+        return dut, watch
 
     inst = bench()
     try:
