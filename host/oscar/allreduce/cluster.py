@@ -131,6 +131,7 @@ class LocalCluster:
             time_s=self._time(ring),
             frame_bytes=ring.frame_bytes,
             counts=ring.counts,
+            clocks=ring.clocks(),
         )
         self.iteration += 1
         return AllReduceResult(mean, sums, stats)

@@ -47,6 +47,7 @@ class Node:
         self.encoders: dict[Phase, LinkEncoder] = {phase: codec.make_encoder() for phase in Phase}
         self.decoders: dict[tuple[Phase, int], LinkDecoder] = {}
         self._frames: dict[tuple[Phase, int], bytes] = {}
+        self.clocks: list[tuple[Action, int]] = []  # of a device that counts them, since `begin`
 
     def begin(self, local: np.ndarray, classes: np.ndarray | None, layout: Layout) -> None:
         """Start an AllReduce over `local` (plan order; kept unchanged) with position `classes`."""
@@ -54,6 +55,7 @@ class Node:
         self.work = local.copy()
         self.suffix = np.zeros_like(local) if self.boomerang else None
         self._frames.clear()
+        self.clocks = []
 
     def result(self) -> np.ndarray:
         """Return the sums in plan order and the dtype of `begin`; final once all actions are performed.
@@ -121,6 +123,11 @@ class Node:
             chunk=action.chunk,
             sub=action.sub,
         )
+        self._count_clocks(action, self.encoders[action.phase])
+
+    def _count_clocks(self, action: Action, link: LinkEncoder | LinkDecoder) -> None:
+        if self.codec.clocks is not None:
+            self.clocks.append((action, self.codec.clocks(link)))
 
     def _send(self, action: Action) -> bytes:
         return self._out
@@ -131,8 +138,9 @@ class Node:
     def _decode(self, action: Action, frame: bytes) -> np.ndarray:
         low, high = self.layout.span(action.chunk, action.sub)
         step, at = self.table_step(action), action.ring_step(self.nodes)
+        decoder = self._decoder(action)
         try:
-            values = self._decoder(action).decode(frame, step=step, context=self._context(low, high))
+            values = decoder.decode(frame, step=step, context=self._context(low, high))
             self._check_place(action, frame, high - low)
         except FrameError as error:
             raise PeerError(
@@ -143,6 +151,7 @@ class Node:
                 step=at,
                 chunk=action.chunk,
             ) from error
+        self._count_clocks(action, decoder)
         return values
 
     def _check_place(self, action: Action, frame: bytes, count: int) -> None:

@@ -75,6 +75,16 @@ class Ring:
             if not any(moved):
                 self._deadline()
 
+    def clocks(self) -> np.ndarray | None:
+        """Return what the nodes' devices took, [encode or decode, phase, step, rank], or None without any."""
+        if not self.nodes or self.nodes[0].codec.clocks is None:
+            return None
+        total = np.zeros((2, *self.counts.shape[:3]), np.int64)
+        for node in self.nodes:
+            for action, clocks in node.clocks:
+                total[int(action.op is not Op.ENCODE), action.phase, action.step, node.rank] += clocks
+        return total
+
     def _advance(self, runner: _Runner, *, only: Op | None = None) -> bool:
         """Perform actions of one rank until it has to wait; return whether anything happened."""
         moved = False

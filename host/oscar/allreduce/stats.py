@@ -14,7 +14,8 @@ class Stats:
     exact: every node ended bit-identical and equal to the sum computed directly in the codec's arithmetic
     (False for lossy codecs); identical: every node ended bit-identical; clipped: values that saturated in
     the quantiser or the codec; reset: state was started anew because nodes or shapes changed;
-    exchange_bytes: sent to agree on steps, by all nodes together; time_s: by the link model.
+    exchange_bytes: sent to agree on steps, by all nodes together; time_s: by the link model; clocks: of a
+    simulated NIC, int64 [encode or decode 2, phase 2, step N-1, node N], or None.
     """
 
     nodes: int
@@ -29,6 +30,7 @@ class Stats:
     time_s: float
     frame_bytes: np.ndarray = field(repr=False)
     counts: np.ndarray = field(repr=False)
+    clocks: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def wire_bytes(self) -> int:

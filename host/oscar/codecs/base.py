@@ -82,7 +82,8 @@ class Codec:
     """A registry entry. `lossless` is about the values on the wire, after quantisation.
 
     `coded`: an entropy coder works on the values; False where they go out at a fixed width, which costs no
-    time in a model.
+    time in a model. clocks: what a link end's device took for its last frame, where there is a device that
+    counts clocks (a simulated NIC).
     """
 
     name: str
@@ -94,6 +95,7 @@ class Codec:
     uses_context: bool = False
     coded: bool = True
     saturated: Callable[[LinkEncoder], int] | None = None  # values clipped so far, where a codec clips
+    clocks: Callable[[LinkEncoder | LinkDecoder], int] | None = None
 
 
 def fit_width(values: Array, width: int | None) -> int:
