@@ -80,12 +80,17 @@ class RingSection(_Section):
 
 
 class LinkSection(_Section):
-    """Link and NIC of the time model; codec_gvalues null means that coding keeps up with the line."""
+    """Link and NIC of the time model; codec_gvalues null means that coding keeps up with the line.
+
+    nic_mhz: the clock of a simulated NIC, whose clocks are then compared with the model.
+    """
 
     gbps: float = Field(default=100.0, gt=0, allow_inf_nan=False)
     latency_us: float = Field(default=2.0, ge=0, allow_inf_nan=False)
     codec_gvalues: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     codec_latency_us: float = Field(default=0.5, ge=0, allow_inf_nan=False)
+    encode_latency_us: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    nic_mhz: float = Field(default=250.0, gt=0, allow_inf_nan=False)
 
     def model(self) -> LinkModel:
         """Return the link for the time model."""
@@ -94,6 +99,7 @@ class LinkSection(_Section):
             latency_us=self.latency_us,
             codec_gvalues=self.codec_gvalues,
             codec_latency_us=self.codec_latency_us,
+            encode_latency_us=self.encode_latency_us,
         )
 
 

@@ -95,8 +95,22 @@ def _row(method: Method, plan: str, stats: Sequence[Stats], *, nodes: int) -> di
         "identical": identical,
         "wrong": wrong,
         "step_bits": _step_bits(counted, nodes),
+        "clocks": _clocks(counted),
         "frames": {"bytes": last.frame_bytes.tolist(), "counts": last.counts.tolist()},
     }
+
+
+def _clocks(stats: Sequence[Stats]) -> dict[str, list[float]] | None:
+    """Clocks that the slowest node's simulated NIC took in each ring step, and its values; else None.
+
+    Frames that a forward all-gather passes on are not encoded: their steps have 0 encoding clocks.
+    """
+    if any(s.clocks is None for s in stats) or not stats[0].values or stats[0].nodes == 1:
+        return None
+    every = np.array([s.clocks for s in stats])  # [iteration, encode or decode, phase, step, rank]
+    slowest = every.max(axis=4).mean(axis=0).reshape(2, -1)
+    values = np.array([s.counts.sum(axis=3).max(axis=2).reshape(-1) for s in stats]).mean(axis=0)
+    return {"encode": slowest[0].tolist(), "decode": slowest[1].tolist(), "values": values.tolist()}
 
 
 def _step_bits(stats: Sequence[Stats], nodes: int) -> list[float]:

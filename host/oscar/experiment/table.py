@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from oscar.config import LinkSection
 from oscar.timing.link import algbw, busbw
 
 Results = Mapping[str, Any]
@@ -106,7 +107,32 @@ def text_table(results: Results) -> str:
     for row in results["methods"]:
         cells = zip(_cells(row, results), _COLUMNS, strict=True)
         lines.append(" ".join(f"{cell:{side}{width}}" for cell, (_, width, side) in cells).rstrip())
-    return "\n".join(lines)
+    return "\n".join([*lines, *clock_lines(results)])
+
+
+def clock_lines(results: Results) -> list[str]:
+    """Return what a simulated NIC's clock said of each ring step, beside the time model; [] without one."""
+    config, lines = results["config"], []
+    mhz, model = config["link"]["nic_mhz"], LinkSection(**config["link"]).model()
+    per_value, *depth = model.codec_cost(True)
+    for row in results["methods"]:
+        if not row.get("clocks"):
+            continue
+        lines.append(
+            f"# {row['name']} {row['plan']} on nic {config['nic']} at {mhz:g} MHz, slowest node, us (model):"
+        )
+        measured, modelled = 0.0, 0.0
+        for step, values in enumerate(row["clocks"]["values"]):
+            parts = []
+            for kind, latency in zip(("encode", "decode"), depth, strict=True):
+                clocks = row["clocks"][kind][step]
+                if clocks:
+                    took, expected = clocks / mhz, (values * per_value + latency) * 1e6
+                    measured, modelled = measured + took, modelled + expected
+                    parts.append(f"{kind} {clocks:.0f} clocks {took:.2f} ({expected:.2f})")
+            lines.append(f"#   step {step}: {values:.0f} values, {', '.join(parts)}")
+        lines.append(f"#   all steps {measured:.2f} ({modelled:.2f}): model {modelled / measured - 1:+.2%}")
+    return lines
 
 
 _MARKDOWN = ("method", "plan", "sync", "bits/val", "ratio", "time(us)", "speedup", "exact")

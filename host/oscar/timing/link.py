@@ -15,7 +15,8 @@ class LinkModel:
     The port is full duplex with one outgoing direction that sends one frame at a time; a frame arrives
     `latency_s` after its last bit left. The codec has one encode and one decode-add engine, each of which
     serves in order; a sub-frame occupies an engine for count / `codec_values_per_s` (None: no time at all,
-    a codec at line rate) and is ready `codec_latency_s` (the depth of its pipeline) after that.
+    a codec at line rate) and is ready `codec_latency_s` (the depth of its pipeline) after that, from the
+    encoder `encode_latency_s` (None: the same): it codes blocks backwards, so its last one comes late.
     Incoming frames do not contend: in a ring only one peer sends to a node at a time.
 
     Raises ValueError unless all are finite, rates above 0 and latencies at least 0.
@@ -25,6 +26,7 @@ class LinkModel:
     latency_s: float = 2e-6
     codec_values_per_s: float | None = None
     codec_latency_s: float = 0.5e-6
+    encode_latency_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("bandwidth_bps", "codec_values_per_s"):
@@ -34,8 +36,10 @@ class LinkModel:
             if not _is_number(rate) or rate <= 0:
                 hint = ", or None for a codec at line rate" if name == "codec_values_per_s" else ""
                 raise ValueError(f"{name}: expected a finite rate above 0{hint}, got {rate!r}")
-        for name in ("latency_s", "codec_latency_s"):
+        for name in ("latency_s", "codec_latency_s", "encode_latency_s"):
             seconds = getattr(self, name)
+            if seconds is None:
+                continue
             if not _is_number(seconds) or seconds < 0:
                 raise ValueError(f"{name}: expected finite seconds, 0 or more, got {seconds!r}")
 
@@ -47,22 +51,25 @@ class LinkModel:
         latency_us: float = 2.0,
         codec_gvalues: float | None = None,
         codec_latency_us: float = 0.5,
+        encode_latency_us: float | None = None,
     ) -> LinkModel:
         """Build one from Gb/s, microseconds and G values/s; raises ValueError like the class."""
         rate = None if codec_gvalues is None else codec_gvalues * 1e9
-        return cls(gbps * 1e9, latency_us * 1e-6, rate, codec_latency_us * 1e-6)
+        encode = None if encode_latency_us is None else encode_latency_us * 1e-6
+        return cls(gbps * 1e9, latency_us * 1e-6, rate, codec_latency_us * 1e-6, encode)
 
     @property
     def seconds_per_byte(self) -> float:
         """How long a byte occupies the outgoing link."""
         return 8.0 / self.bandwidth_bps
 
-    def codec_cost(self, coded: bool) -> tuple[float, float]:
-        """Return engine seconds per value and pipeline latency; both 0 for raw floats (`coded` false)."""
+    def codec_cost(self, coded: bool) -> tuple[float, float, float]:
+        """Return engine seconds per value, and the latency of encoder and decoder; 0 for raw floats."""
         if not coded:
-            return 0.0, 0.0
+            return 0.0, 0.0, 0.0
         per_value = 0.0 if self.codec_values_per_s is None else 1.0 / self.codec_values_per_s
-        return per_value, self.codec_latency_s
+        decode = self.codec_latency_s
+        return per_value, decode if self.encode_latency_s is None else self.encode_latency_s, decode
 
 
 def _is_number(value: object) -> bool:

@@ -155,7 +155,7 @@ def _refusal(case: _Case, time_s: float) -> str:
         return f"frames too small: {case.header_bytes} bytes of header for {count} values; use {cure}"
     if replace(case, link=replace(link, codec_values_per_s=None)).pays():
         return _codec_bound(case, link.bandwidth_bps / rival_bits)
-    still = replace(case, link=replace(link, latency_s=0.0, codec_latency_s=0.0))
+    still = replace(case, link=replace(link, latency_s=0.0, codec_latency_s=0.0, encode_latency_s=0.0))
     share = 1.0 - still.coded_time() / time_s
     way, count = ("N-1", case.nodes - 1) if case.duplex else ("2(N-1)", 2 * (case.nodes - 1))
     hops = f"{way} = {count} hops of {link.latency_s * 1e6:.3g} us"

@@ -20,11 +20,12 @@ def _hop_and_sum(
     """Run the phases of [phases, steps, ranks, K] tables in which every hop decodes, adds, encodes, sends.
 
     Two phases (`first` 0: both, duplex) take turns by sub-frame on the same engines and port.
-    `costs`: s/byte, latency, s/value, pipeline. `clocks` [4, ranks]: encoder, decoder, link, last result.
+    `costs`: s/byte, latency, s/value, encoder's and decoder's latency. `clocks` [4, ranks]: encoder, decoder,
+    link, last result.
     `ready` [ranks, K]: when the values to send first are ready; returns when the last sums are (of the
     last phase). `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
     """
-    per_byte, latency, per_value, pipeline = costs
+    per_byte, latency, per_value, encoding, decoding = costs
     encoder, decoder, link, last = clocks[0], clocks[1], clocks[2], clocks[3]
     phases, steps, ranks, subs = counts.shape
     for step in range(steps + 1):
@@ -37,7 +38,7 @@ def _hop_and_sum(
                     if step > 0 and counts[phase, step - 1, peer, sub] > 0:
                         start = max(arrive[phase, peer, sub], decoder[rank])
                         decoder[rank] = start + counts[phase, step - 1, peer, sub] * per_value
-                        values = decoder[rank] + pipeline
+                        values = decoder[rank] + decoding
                         last[rank] = max(last[rank], values)
                     if step == steps:
                         ready[rank, sub] = values
@@ -45,7 +46,7 @@ def _hop_and_sum(
                         encoder[rank] = (
                             max(values, encoder[rank]) + counts[phase, step, rank, sub] * per_value
                         )
-                        start = max(encoder[rank] + pipeline, link[rank])
+                        start = max(encoder[rank] + encoding, link[rank])
                         link[rank] = start + sizes[phase, step, rank, sub] * per_byte
                         following[phase, rank, sub] = link[rank] + latency
         arrive, following = following, arrive
@@ -56,7 +57,7 @@ def _hop_and_forward(
     sizes: Any, counts: Any, adopt: bool, costs: Any, clocks: Any, ready: Any, arrive: Any, following: Any
 ) -> None:
     """Run the phase in which owners encode once and every hop forwards the frame, then decodes it."""
-    per_byte, latency, per_value, pipeline = costs
+    per_byte, latency, per_value, encoding, decoding = costs
     encoder, decoder, link, last = clocks[0], clocks[1], clocks[2], clocks[3]
     steps, ranks, subs = counts.shape
     for step in range(steps + 1):
@@ -68,7 +69,7 @@ def _hop_and_forward(
                     if count == 0:
                         continue
                     encoder[rank] = max(ready[rank, sub], encoder[rank]) + count * per_value
-                    frame = encoder[rank] + pipeline
+                    frame = encoder[rank] + encoding
                 else:
                     count = counts[step - 1, peer, sub]
                     if count == 0:
@@ -79,7 +80,7 @@ def _hop_and_forward(
                     following[rank, sub] = link[rank] + latency
                 if step > 0 or adopt:
                     decoder[rank] = max(frame, decoder[rank]) + count * per_value
-                    last[rank] = max(last[rank], decoder[rank] + pipeline)
+                    last[rank] = max(last[rank], decoder[rank] + decoding)
         arrive, following = following, arrive
 
 

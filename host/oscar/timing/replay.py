@@ -48,7 +48,7 @@ class _Ring:
 
     def __init__(self, sizes: Sizes, counts: Sizes, link: LinkModel, coded: bool, spans: bool) -> None:
         self.sizes, self.counts, self.link = sizes, counts, link
-        self.per_value, self.pipeline = link.codec_cost(coded)
+        self.per_value, self.encode_latency, self.decode_latency = link.codec_cost(coded)
         self.coded, self.keep = coded, spans
         self.arrival: dict[_Key, float] = {}
         self.spans: list[Span] = []
@@ -100,14 +100,14 @@ class _Ring:
         node.encoder_free = start + cost
         if self.coded:
             self._span(node, "encode", start, cost, action)
-        return node.encoder_free + self.pipeline
+        return node.encoder_free + self.encode_latency
 
     def _decode(self, node: _Node, action: Action, ready: float, key: _Key) -> float:
         start, cost = max(ready, node.decoder_free), self.counts[key] * self.per_value
         node.decoder_free = start + cost
         if self.coded:
             self._span(node, "decode-add", start, cost, action)
-        done = node.decoder_free + self.pipeline
+        done = node.decoder_free + self.decode_latency
         node.finish = max(node.finish, done)
         return done
 
