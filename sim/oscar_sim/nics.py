@@ -1,0 +1,155 @@
+"""RTL-backed NICs for the host: `nic: verilator` and `nic: myhdl` of a configuration (group oscar.nic).
+
+They take the place of the coder inside the host's links: payloads come from the simulated lane, tables are
+loaded into it before a frame and read back after it, frames are the host's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oscar.asc import AscParams, Decoder, Encoder, max_frame
+from oscar.asc.state import TableState
+from oscar.codecs.base import Codec
+from oscar.config import Config
+from oscar.errors import ConfigError, FrameError
+from oscar_hdl.params import COUNT_BITS, LaneParams
+from oscar_sim.lane import Lane, LinkTables
+from oscar_sim.lane_order import lane_order
+
+MAX_COUNT = 1 << (COUNT_BITS - 1)  # values in a frame
+REASONS = {
+    1: "payload ends inside a block",
+    2: "block type is none of coded, constant, raw",
+    3: "a value does not fit the width of the frame",
+    4: "a coder state is out of its bounds",
+    5: "coded words do not end where the block does",
+    6: "raw bits do not end where the block does",
+    7: "bytes follow the last block",
+}
+
+
+class RtlCoder:
+    """Codes payloads on a simulated lane; the interface of the host's coders. `clocks`: of the last frame."""
+
+    def __init__(self, params: AscParams, lane: Lane) -> None:
+        self.params, self.lane = params, lane
+        self.clocks = 0
+        self.redos = 0
+
+    def _tables(self, state: TableState) -> LinkTables:
+        return LinkTables(state.hist.reshape(-1).astype(np.uint16), int(state.shift[0]))
+
+    def _finish(self, state: TableState, after: LinkTables | None, count: int) -> None:
+        if after is not None:
+            state.hist[:] = after.hist.reshape(16, 16)
+            state.shift[0] = after.shift
+        state.advance(self.params, count, False)
+
+    def _order(self, count: int, width: int) -> np.ndarray:
+        if width > 16:
+            raise ConfigError(
+                f"a lane has values of up to 16 bits, this frame has {width}: lower quantiser.bits"
+            )
+        if count > MAX_COUNT:
+            raise ConfigError(
+                f"a lane's frame has at most {MAX_COUNT:,} values, this one {count:,}: raise ring.subframes"
+            )
+        return lane_order(count, self.params.block)
+
+    def encode(self, values: np.ndarray, classes: np.ndarray, width: int, state: TableState) -> bytes:
+        """Return the payload of `values`; `state` moves on. `classes`: 16 times the position class."""
+        order = self._order(values.size, width)
+        self.clocks = 0
+        if not values.size:
+            self._finish(state, None, 0)
+            return b""
+        done = self.lane.run(
+            (classes >> 4).astype(np.uint8)[order],
+            local=values.astype(np.int16)[order],
+            encoder=self._tables(state),
+            enc_width=width,
+        )
+        assert done.payload is not None
+        self.clocks, self.redos = done.clocks, self.redos + done.redos
+        self._finish(state, done.encoder, values.size)
+        return done.payload
+
+    def decode(
+        self, payload: memoryview, count: int, classes: np.ndarray, width: int, state: TableState
+    ) -> np.ndarray:
+        """Return the int32 values of `payload`; raises FrameError, with `state` as it was."""
+        order = self._order(count, width)
+        self.clocks = 0
+        if len(payload) % 2:
+            raise FrameError(f"a payload is a whole number of 16-bit words, got {len(payload)} bytes")
+        if not count:
+            if len(payload):
+                raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
+            self._finish(state, None, 0)
+            return np.zeros(0, np.int32)
+        done = self.lane.run(
+            (classes >> 4).astype(np.uint8)[order],
+            payload=bytes(payload),
+            decoder=self._tables(state),
+            dec_width=width,
+        )
+        self.clocks = done.clocks
+        if done.error:
+            reason = REASONS.get(done.error, f"reason {done.error}")
+            raise FrameError(f"{reason}: frame damaged, or coded with other tables")
+        assert done.values is not None
+        values = np.empty(count, np.int32)
+        values[order] = done.values
+        self._finish(state, done.decoder, count)
+        return values
+
+
+def hardware_params(params: AscParams) -> LaneParams:
+    """Return the lane that codes with `params`; raises ConfigError when none does."""
+    lane = LaneParams(block_log2=min(12, max(10, params.block_log2)))
+    if params != lane.asc:
+        wanted = ", ".join(
+            f"asc.{name}={getattr(lane.asc, name)}"
+            for name in ("block_log2", "interval_log2", "context", "tables", "map")
+            if getattr(lane.asc, name) != getattr(params, name)
+        )
+        raise ConfigError(f"an RTL NIC is built for other parameters: set {wanted}")
+    return lane
+
+
+def rtl_codec(params: AscParams, lane: Lane) -> Codec:
+    """Return ASC whose payloads come from `lane`; its links share the lane, so they serve one thread."""
+
+    def clocks(link: Encoder | Decoder) -> int:
+        coder = link.coder
+        assert isinstance(coder, RtlCoder)
+        return coder.clocks
+
+    return Codec(
+        name="asc",
+        domain="int",
+        lossless=True,
+        make_encoder=lambda: Encoder(params, coder=RtlCoder(params, lane)),
+        make_decoder=lambda: Decoder(params, coder=RtlCoder(params, lane)),
+        max_frame=lambda count, width: max_frame(params, count, width),
+        uses_context=params.uses_position,
+        clocks=clocks,
+    )
+
+
+def verilator(config: Config) -> Codec:
+    """Return the configured codec on converted RTL under Verilator (entry point of `nic: verilator`)."""
+    from oscar_sim.verilator.lane import VerilatedLane
+
+    params = config.asc_params()
+    hardware_params(params)
+    return rtl_codec(params, VerilatedLane("nic_lane"))
+
+
+def myhdl(config: Config) -> Codec:
+    """Return the configured codec on the MyHDL description itself (entry point of `nic: myhdl`); slow."""
+    from oscar_sim.myhdl_lane import MyhdlLane
+
+    params = config.asc_params()
+    return rtl_codec(params, MyhdlLane(hardware_params(params)))
