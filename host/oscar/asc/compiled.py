@@ -11,14 +11,23 @@ from oscar.asc import decode_kernels as dk
 from oscar.asc import encode_kernels as ek
 from oscar.asc import kernels as bk
 from oscar.asc import table_kernels as tk
-from oscar.asc.params import BLOCK_HEADER_BYTES, CODED, CONSTANT, FLUSH_BYTES, RAW, AscParams, initial_cell
+from oscar.asc.params import (
+    BLOCK_HEADER_BYTES,
+    CODED,
+    CONSTANT,
+    FLUSH_BYTES,
+    RAW,
+    AscParams,
+    initial_cell,
+)  # fmt: skip
 from oscar.asc.state import TableState
 from oscar.errors import FrameError
 
 u64, i64 = np.uint64, np.int64
 PAD = 16  # spare entries behind buffers that are read or written several at a time
 
-TRUNCATED, BAD_TYPE, BAD_STATE, BAD_WORDS, BAD_RAW, BAD_VALUE, TRAILING = -1, -2, -3, -4, -5, -6, -7
+TRUNCATED, BAD_TYPE, BAD_STATE, BAD_WORDS = -1, -2, -3, -4
+BAD_RAW, BAD_VALUE, TRAILING, TOO_MANY_WORDS = -5, -6, -7, -8
 REASONS = {
     TRUNCATED: "payload ends inside a block",
     BAD_TYPE: "block type is none of coded, constant, raw",
@@ -27,6 +36,7 @@ REASONS = {
     BAD_RAW: "raw bits do not end where the block does",
     BAD_VALUE: "a value does not fit the width of the frame",
     TRAILING: "bytes follow the last block",
+    TOO_MANY_WORDS: "a coded block has more words than one that is sent raw",
 }
 
 
@@ -35,6 +45,7 @@ class Link(NamedTuple):
 
     block: int
     interval: int  # rows
+    lag: int  # rows
     neighbour: bool
     learning: bool
     hist: np.ndarray
@@ -42,7 +53,7 @@ class Link(NamedTuple):
     shift: np.ndarray
     sums: np.ndarray
     counts: np.ndarray
-    statistics: np.ndarray  # see table_kernels.tally
+    statistics: np.ndarray  # of the counted symbols, see table_kernels.tally
 
 
 class Scratch(NamedTuple):
@@ -86,25 +97,31 @@ def _epoch_count(rows: int, interval: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _after_raw(link: Any, largest: int) -> None:
+def _after_constant(link: Any, count: Any, e: Any) -> None:
+    """A constant block parts those around it: what was counted since the last cut is dropped."""
+    tk.tally(count, link.statistics)
+    count[:] = 0
+    e[:] = 0
+
+
+@njit(cache=True, nogil=True)
+def _after_raw(link: Any, count: Any, e: Any, largest: int) -> None:
     """A raw block restarts the tables, with a shift under which its largest magnitude has a symbol."""
+    count[:] = 0
+    e[:] = 0
+    link.statistics[:] = 0
     tk.reset(link.hist)
     link.shift[0] = min(15, max(0, bk.bit_length(largest) - 8))
 
 
 @njit(cache=True, nogil=True)
-def _raw_bits(seen: Any, shift: int, escape: int) -> int:
-    """Bits that a block's values have in the raw stream, from how often each symbol came."""
-    bits = i64(0)
-    for s in range(1, 16):
-        bits += seen[s] * (1 + shift + (escape if s == 15 else bk.EXTRAS[s]))
-    return bits
+def _look_up(link: Any, scratch: Any, first: int, end: int, at: int) -> None:
+    s = scratch
+    ek.look_up(s.cells, first, end, link.map, s.table, s.banks, s.entries, at)
 
 
 @njit(cache=True, nogil=True)
-def _code_block(
-    link: Any, scratch: Any, x: Any, pos: Any, e: Any, seen: Any, small: bool, escape: int
-) -> Any:
+def _code_block(link: Any, scratch: Any, x: Any, pos: Any, e: Any, small: bool, escape: int) -> Any:
     """Fill scratch.entries and scratch.raw for a block; return the number of raw bits."""
     n, bits, shift = len(x), i64(0), link.shift[0]
     fl, count = n // 12, _epoch_count(n // 12, link.interval)
@@ -118,12 +135,14 @@ def _code_block(
         else:
             ek.describe(x, pos, n, t0, t1, partial, shift, scratch.info)
         ek.find_cells(scratch.info, t1 - t0, partial, e, scratch.cells)
-        ek.look_up(scratch.cells, values, link.map, scratch.table, scratch.banks, scratch.entries, 12 * t0)
+        cut = 12 * (max(t0, t1 - link.lag) - t0)
+        _look_up(link, scratch, 0, cut, 12 * t0)
+        tk.update(link.hist, scratch.banks, link.statistics)
+        _look_up(link, scratch, cut, values, 12 * t0)
         ek.merge_fields(scratch.pairs, (values + 3) // 4, scratch.merged)
         bits = ek.pack_fields(scratch.merged, values, x, t0, shift, escape, scratch.raw, bits)
         if link.learning:
             ek.keep_symbols(scratch.cells, values, scratch.rows, 12 * t0)
-        tk.update(link.hist, scratch.banks, seen)
     return bits
 
 
@@ -139,13 +158,13 @@ def _encode_block(link: Any, scratch: Any, x: Any, pos: Any, width: int, e: Any,
         if v > highest:
             highest = v
     if lowest == highest:
+        _after_constant(link, scratch.banks, e)
         bk.put_bytes(out, at, CONSTANT | (i64(lowest) & 0xFFFFFFFF) << 16, BLOCK_HEADER_BYTES)
         return at + BLOCK_HEADER_BYTES
     largest = max(i64(highest), -i64(lowest))
     raw_size = 2 * ((n * width + 15) // 16)
-    e_before, seen = e.copy(), np.zeros(16, np.int64)
     small = link.shift[0] == 0 and largest <= ek.SMALL
-    bits = _code_block(link, scratch, x, pos, e, seen, small, 16 if width <= 16 else 32)
+    bits = _code_block(link, scratch, x, pos, e, small, 16 if width <= 16 else 32)
     raw_words = (bits + 15) // 16
     states = np.full(12, 4096, np.int32)
     scratch.entries[n : n + 12] = ek.IDLE
@@ -154,14 +173,12 @@ def _encode_block(link: Any, scratch: Any, x: Any, pos: Any, width: int, e: Any,
     first = ek.push_rows(scratch.entries, (n + 11) // 12, states, scratch.words, end)
     used = end - first
     word_bytes = 2 * ((12 * used + 15) // 16)
-    if FLUSH_BYTES + word_bytes + 2 * raw_words >= raw_size:
-        e[:] = e_before
+    if 8 * used > 3 * n or FLUSH_BYTES + word_bytes + 2 * raw_words >= raw_size:
         bk.put_bytes(out, at, RAW, BLOCK_HEADER_BYTES)
         at += BLOCK_HEADER_BYTES
         out[bk.write_raw(x, n, width, out, at) : at + raw_size] = 0
-        _after_raw(link, largest)
+        _after_raw(link, scratch.banks, e, largest)
         return at + raw_size
-    tk.tally(seen, link.statistics)
     bk.put_bytes(out, at, CODED | used << 2 | raw_words << 24, BLOCK_HEADER_BYTES)
     at += BLOCK_HEADER_BYTES
     for lane in range(12):
@@ -181,6 +198,7 @@ def _decode_block(
     n = len(out)
     if end - at < BLOCK_HEADER_BYTES:
         return TRUNCATED
+    tables = scratch.tables[0]
     head = bk.get_bytes(data, at, BLOCK_HEADER_BYTES)
     at += BLOCK_HEADER_BYTES
     if head & 3 == CONSTANT:
@@ -189,20 +207,22 @@ def _decode_block(
         if value < -(i64(1) << (width - 1)) or value >= i64(1) << (width - 1):
             return BAD_VALUE
         out[:] = value
+        _after_constant(link, tables.count, e)
         return at
     if head & 3 == RAW:
         size = 2 * ((n * width + 15) // 16)
         if end - at < size:
             return TRUNCATED
-        _after_raw(link, bk.read_raw(data, at, n, width, out))
+        _after_raw(link, tables.count, e, bk.read_raw(data, at, n, width, out))
         return at + size
     if head & 3 != CODED:
         return BAD_TYPE
     used, raw_words = (head >> 2) & 0x3FFFFF, head >> 24
     word_bytes = 2 * ((12 * used + 15) // 16)
-    if used > n or end - at < FLUSH_BYTES + word_bytes + 2 * raw_words:
+    if 8 * used > 3 * n:
+        return TOO_MANY_WORDS
+    if end - at < FLUSH_BYTES + word_bytes + 2 * raw_words:
         return TRUNCATED
-    tables = scratch.tables[0]
     for lane in range(12):
         tables.state[lane] = bk.get_bytes(data, at + 3 * lane, 3)
         tables.neighbour[lane] = e[lane]
@@ -213,42 +233,45 @@ def _decode_block(
     bk.unpack_words(data, at, used, scratch.words)
     scratch.words[used : n + 1] = 0
     at += word_bytes
-    seen, shift, escape = np.zeros(16, np.int64), link.shift[0], 16 if width <= 16 else 32
-    if _read_symbols(link, scratch, tables, pos, n, seen) != used:
+    shift, escape = link.shift[0], 16 if width <= 16 else 32
+    if _read_symbols(link, scratch, tables, pos, n) != used:
         return BAD_WORDS
     for lane in range(12):
         if tables.state[lane] != 4096:
             return BAD_STATE
         e[lane] = tables.neighbour[lane]
-    if (_raw_bits(seen, shift, escape) + 15) // 16 != raw_words:
+    if (dk.raw_bits(scratch.rows, n, shift, escape) + 15) // 16 != raw_words:
         return BAD_RAW
-    tk.tally(seen, link.statistics)
     dk.rebuild(scratch.rows, n, data[at:], shift, escape, out)
     return at + 2 * raw_words
 
 
 @njit(cache=True, nogil=True)
-def _read_symbols(link: Any, scratch: Any, tables: Any, pos: Any, n: int, seen: Any) -> int:
+def _read_symbols(link: Any, scratch: Any, tables: Any, pos: Any, n: int) -> int:
     """Decode a block's symbols into scratch.rows; return how many words that took."""
     fl, partial, p = n // 12, n % 12, 0
     count = _epoch_count(fl, link.interval)
     for i in range(count):
         last = i == count - 1
         t0, t1 = i * link.interval, fl if last else (i + 1) * link.interval
+        cut = max(t0, t1 - link.lag)
         tk.decoder_table(link.hist, tables)
-        p = dk.decode_rows(tables, pos, t0, t1, partial if last else 0, scratch.rows, scratch.words, p)
-        tk.update(link.hist, tables.count, seen)
+        p = dk.decode_rows(tables, pos, t0, cut, 0, scratch.rows, scratch.words, p)
+        tk.update(link.hist, tables.count, link.statistics)
+        p = dk.decode_rows(tables, pos, cut, t1, partial if last else 0, scratch.rows, scratch.words, p)
     return p
 
 
 @njit(cache=True, nogil=True)
 def _encode(link: Any, scratch: Any, x: Any, pos: Any, width: int, out: Any) -> int:
     e, at = np.zeros(12, np.int32), i64(0)
+    scratch.banks[:] = 0
     for start in range(0, len(x), link.block):
         stop, block, before = min(start + link.block, len(x)), at, e.copy()
         at = _encode_block(link, scratch, x[start:stop], pos[start:stop], width, e, out, at)
         if link.learning and out[block] & 3 == CODED:
             tk.observe(pos[start:stop], scratch.rows, before, link.neighbour, link.sums, link.counts)
+    tk.update(link.hist, scratch.banks, link.statistics)
     return at
 
 
@@ -266,6 +289,7 @@ def _decode(link: Any, scratch: Any, data: Any, end: int, pos: Any, width: int, 
             return at
         if link.learning and data[block] & 3 == CODED:
             tk.observe(pos[start:stop], scratch.rows, before, link.neighbour, link.sums, link.counts)
+    tk.update(link.hist, scratch.tables[0].count, link.statistics)
     return at if at == end else TRAILING
 
 
@@ -290,6 +314,7 @@ class CompiledCoder:
         return Link(
             block=p.block,
             interval=p.interval_rows,
+            lag=p.lag_rows,
             neighbour=p.uses_neighbour,
             learning=state.learning(p, count),
             hist=state.hist,

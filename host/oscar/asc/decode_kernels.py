@@ -81,12 +81,17 @@ def decode_rows(tables: Any, pos: Any, t0: int, t1: int, partial: int, rows: Any
     for t in range(t0, t1):
         for lane in range(12):
             rows[o + u64(lane)] = _find(tables, pos, u64(t), lane)
-        for lane in range(12):
-            p = _advance(tables, u64(rows[o + u64(lane)]), lane, words, p)
+        for pair in range(6):
+            k = u64(rows[o + u64(2 * pair)])
+            tables.count[u64(256 * (pair & 3)) + k] += u16(1)
+            p = _advance(tables, k, 2 * pair, words, p)
+            p = _advance(tables, u64(rows[o + u64(2 * pair + 1)]), 2 * pair + 1, words, p)
         o += u64(12)
     for lane in range(partial):
         rows[o + u64(lane)] = _find(tables, pos, u64(t1), lane)
-        p = _advance(tables, u64(rows[o + u64(lane)]), lane, words, p)
+        k = u64(rows[o + u64(lane)])
+        tables.count[k] += u16(1 - (lane & 1))
+        p = _advance(tables, k, lane, words, p)
     return i64(p)
 
 
@@ -100,14 +105,44 @@ def _find(tables: Any, pos: Any, t: int, lane: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _advance(tables: Any, k: int, lane: int, words: Any, p: int) -> int:
-    """x' = f * (x >> 12) + slot - c, refilled below 4096; then the neighbour state, and the count."""
+    """x' = f * (x >> 12) + slot - c, refilled below 4096; then the neighbour state."""
     x = tables.state[lane]
     x = u32(u32(tables.freq[k] * u32(x >> u32(12))) + u32((x & u32(4095)) - tables.start[k]))
     word, refill = u32(words[p]), x < u32(4096)
     tables.state[lane] = u32(x << u32(12)) | word if refill else x
     tables.neighbour[lane] += i32(tables.weight[k] - tables.neighbour[lane]) >> i32(3)
-    tables.count[u64(256 * (lane & 3)) + k] += u16(1)
     return p + u64(refill)
+
+
+@njit(cache=True, nogil=True)
+def raw_bits(rows: Any, n: int, shift: int, escape: int) -> int:
+    """Bits that the values of a block have in the raw stream: from its symbols, before any bit is read.
+
+    Eight symbols at a time, a byte each: EXTRA is max(0, (s >> 1) - 1), and one more for 14 (and 15).
+    """
+    ones = u64(0x0101010101010101)
+    eights, full, bits = rows[: n & ~7].view(np.uint64), n >> 3, i64(0)
+    for start in range(0, full, 16):  # a byte holds the sums of 16
+        nonzero = extra = escapes = u64(0)
+        for i in range(start, min(start + 16, full)):
+            s = eights[u64(i)] & u64(0x0F0F0F0F0F0F0F0F)
+            half = (s >> u64(1)) & u64(0x0707070707070707)
+            top = ((half + ones) >> u64(3)) & ones  # 14 and 15
+            nonzero += ((s + u64(0x7F7F7F7F7F7F7F7F)) >> u64(7)) & ones
+            extra += half + top - (((half + u64(0x7F7F7F7F7F7F7F7F)) >> u64(7)) & ones)
+            escapes += top & s
+        bits += _sum_bytes(extra) + (1 + shift) * _sum_bytes(nonzero) + (escape - 7) * _sum_bytes(escapes)
+    for o in range(8 * full, n):
+        s = i64(rows[o] & 15)
+        if s:
+            bits += 1 + shift + (escape if s == 15 else EXTRAS[s])
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def _sum_bytes(x: int) -> int:
+    pairs = u64(0x00FF00FF00FF00FF)
+    return i64((((x & pairs) + ((x >> u64(8)) & pairs)) * u64(0x0001000100010001)) >> u64(48))
 
 
 @njit(cache=True, nogil=True)

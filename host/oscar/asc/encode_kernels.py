@@ -107,17 +107,22 @@ def keep_symbols(cells: Any, count: int, rows: Any, at: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def look_up(cells: Any, count: int, cmap: Any, table: Any, cnt: Any, entries: Any, at: int) -> None:
-    """Table entries of `count` values to entries[at:]; four banks of counts, or equal ones queue up."""
-    for i in range(0, count - 3, 4):
+def look_up(cells: Any, first: int, end: int, cmap: Any, table: Any, cnt: Any, entries: Any, at: int) -> None:
+    """Table entries of values first..end to entries[at + first:]; every other symbol is counted.
+
+    first: of a row; counts are in four banks, or equal symbols would wait for each other.
+    """
+    eights = first + ((end - first) & ~7)
+    for i in range(first, eights, 8):
         for bank in range(4):
-            k = _table_row(cells[u64(i + bank)], cmap)
-            entries[u64(at + i + bank)] = table[k]
+            k = _table_row(cells[u64(i + 2 * bank)], cmap)
+            entries[u64(at + i + 2 * bank)] = table[k]
             cnt[u64(256 * bank) + k] += u16(1)
-    for i in range(count & ~3, count):
+            entries[u64(at + i + 2 * bank + 1)] = table[_table_row(cells[u64(i + 2 * bank + 1)], cmap)]
+    for i in range(eights, end):
         k = _table_row(cells[u64(i)], cmap)
         entries[u64(at + i)] = table[k]
-        cnt[k] += u16(1)
+        cnt[k] += u16(1 - (i & 1))
 
 
 @njit(cache=True, nogil=True)

@@ -119,17 +119,18 @@ def get_bytes(data: Any, at: int, count: int) -> int:
 
 @njit(cache=True, nogil=True)
 def write_raw(x: Any, n: int, width: int, out: Any, at: int) -> int:
-    """Write values of `width` bits each; return where they end."""
-    acc, used = u64(0), 0
+    """Write values of `width` bits each in decoding order; return where they end."""
+    acc, used, rows = u64(0), 0, n // 12
     mask = (u64(1) << u64(width)) - u64(1)
-    for i in range(n):
-        acc |= (u64(i64(x[i])) & mask) << u64(used)
-        used += width
-        while used >= 8:
-            out[at] = u8(acc & u64(255))
-            acc >>= u64(8)
-            used -= 8
-            at += 1
+    for t in range(rows + 1):
+        for lane in range(12 if t < rows else n % 12):
+            acc |= (u64(i64(x[u64(lane_start(n, lane) + t)])) & mask) << u64(used)
+            used += width
+            while used >= 8:
+                out[at] = u8(acc & u64(255))
+                acc >>= u64(8)
+                used -= 8
+                at += 1
     if used:
         out[at] = u8(acc & u64(255))
         at += 1
@@ -140,11 +141,12 @@ def write_raw(x: Any, n: int, width: int, out: Any, at: int) -> int:
 def read_raw(data: Any, at: int, n: int, width: int, out: Any) -> int:
     """The inverse of write_raw; returns all magnitudes or-ed together, as long as the largest."""
     bit = u64(at) * u64(8)
-    largest = i64(0)
-    for i in range(n):
-        value = i64((load64(data, bit >> u64(3)) >> (bit & u64(7))) & ((u64(1) << u64(width)) - u64(1)))
-        value -= (value >> (width - 1)) << width
-        out[i] = value
-        largest |= abs(value)
-        bit += u64(width)
+    largest, rows = i64(0), n // 12
+    for t in range(rows + 1):
+        for lane in range(12 if t < rows else n % 12):
+            value = i64((load64(data, bit >> u64(3)) >> (bit & u64(7))) & ((u64(1) << u64(width)) - u64(1)))
+            value -= (value >> (width - 1)) << width
+            out[u64(lane_start(n, lane) + t)] = value
+            largest |= abs(value)
+            bit += u64(width)
     return largest

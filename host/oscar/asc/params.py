@@ -6,6 +6,7 @@ import zlib
 from dataclasses import dataclass, fields
 from typing import Literal
 
+FORMAT = 2  # of the payload; part of the fingerprint
 LANES = 12  # interleaved rANS states over contiguous runs of a block
 PROB_BITS = 12  # frequencies of a context sum to 4096
 STATE_LOW = 1 << 12  # states live in [2^12, 2^24)
@@ -16,6 +17,8 @@ SYMBOLS = 16
 RCP_SHIFT = 36  # floor(y/f) == (y * ceil(2^36/f)) >> 36 for all y < f << 12
 HIST_BITS = 10  # a histogram row sums to less than 2^10 after each update
 NEIGHBOUR_SHIFT = 3
+LAG_SHIFT = 2  # tables are built a quarter of an interval before they are used
+SAMPLED = 2  # symbols of lanes that are multiples of this are counted
 
 # Symbol s holds u in [BASE[s], BASE[s+1]), EXTRA[s] raw bits below it; 15 escapes to 16 or 32 raw bits.
 BASE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
@@ -82,6 +85,11 @@ class AscParams:
         return (1 << self.interval_log2) // LANES
 
     @property
+    def lag_rows(self) -> int:
+        """Rows before the end of an epoch at which the next epoch's tables are made."""
+        return self.interval_rows >> LAG_SHIFT
+
+    @property
     def uses_position(self) -> bool:
         """Whether the position class takes part in the context."""
         return self.context in ("position", "both")
@@ -98,8 +106,8 @@ class AscParams:
 
     @property
     def fingerprint(self) -> int:
-        """CRC-32 of all fields: two ends with unequal parameters fail at the first frame."""
-        text = ",".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
+        """CRC-32 of format and all fields: two ends with unequal ones fail at the first frame."""
+        text = ",".join([f"format={FORMAT}", *(f"{f.name}={getattr(self, f.name)}" for f in fields(self))])
         return zlib.crc32(text.encode())
 
     def max_payload(self, count: int, width: int) -> int:
@@ -112,6 +120,11 @@ class AscParams:
 def raw_bytes(count: int, width: int) -> int:
     """Bytes of a raw block's payload: `count` values of `width` bits, padded to 16 bits."""
     return 2 * ((count * width + 15) // 16)
+
+
+def max_words(count: int) -> int:
+    """Words that a coded block of `count` values has at most; with more it is sent raw."""
+    return 3 * count // 8
 
 
 def initial_cell(cell: int, params: AscParams) -> int:
@@ -134,3 +147,8 @@ def epochs(rows: int, params: AscParams) -> list[tuple[int, int]]:
     step = params.interval_rows
     count = max(1, (rows + step // 2) // step)
     return [(i * step, (i + 1) * step if i < count - 1 else rows) for i in range(count)]
+
+
+def cut_row(first: int, last: int, params: AscParams) -> int:
+    """Return the row of the epoch of rows first..last before which the next epoch's histograms are made."""
+    return max(first, last - params.lag_rows)

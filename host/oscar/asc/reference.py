@@ -24,13 +24,16 @@ from oscar.asc.params import (
     PRIOR,
     PROB_BITS,
     RAW,
+    SAMPLED,
     STATE_BITS,
     STATE_LOW,
     WEIGHT,
     WORD_BITS,
     AscParams,
+    cut_row,
     epochs,
     initial_cell,
+    max_words,
     raw_bytes,
 )  # fmt: skip
 from oscar.asc.state import TableState
@@ -54,7 +57,7 @@ def frequencies(hist: Sequence[int]) -> list[int]:
 
 
 def update(hist: list[list[int]], counts: list[list[int]]) -> None:
-    """Add the counts of an epoch, then halve each row until it sums to less than 2^10."""
+    """Add what was counted since the last cut, then halve each row until it sums to less than 2^10."""
     for row, fresh in zip(hist, counts, strict=True):
         row[:] = [h + n for h, n in zip(row, fresh, strict=True)]
         halvings = max(0, sum(row).bit_length() - HIST_BITS)
@@ -92,8 +95,13 @@ class _Session:
         self.shift = int(state.shift[0])
         self.sums: list[int] = state.sums.tolist()
         self.counts: list[int] = state.counts.tolist()
-        self.neighbour = [0] * LANES
         self.nonzero = self.weight = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """What a block that is not coded leaves of those before it: no counts, no neighbour states."""
+        self.neighbour = [0] * LANES
+        self.fresh = [[0] * 16 for _ in range(16)]  # counted since the last cut
 
     def context(self, position: int, neighbour: int) -> tuple[int, int]:
         """Cell of the context map and the context it stands for."""
@@ -107,22 +115,32 @@ class _Session:
         freq = [frequencies(row) for row in self.hist]
         return freq, [[sum(row[:s]) for s in range(16)] for row in freq]
 
-    def note(self, cell: int, s: int, lane: int, neighbour: list[int]) -> None:
-        """Account for one symbol: neighbour state, shift statistics, cell of the map."""
-        neighbour[lane] += (WEIGHT[s] - neighbour[lane]) >> NEIGHBOUR_SHIFT
-        self.nonzero += s > 0
-        self.weight += WEIGHT[s]
+    def cut(self) -> None:
+        """Make the histograms of the next epoch from what was counted so far."""
+        update(self.hist, self.fresh)
+        self.fresh = [[0] * 16 for _ in range(16)]
+
+    def note(self, cell: int, q: int, s: int, lane: int) -> None:
+        """Account for one symbol: neighbour state, cell of the map; even lanes: counts, shift statistics."""
+        self.neighbour[lane] += (WEIGHT[s] - self.neighbour[lane]) >> NEIGHBOUR_SHIFT
+        if lane % SAMPLED == 0:
+            self.fresh[q][s] += 1
+            self.nonzero += s > 0
+            self.weight += WEIGHT[s]
         if self.learning:
             self.sums[cell] += WEIGHT[s]
             self.counts[cell] += 1
 
     def after_raw(self, block: Sequence[int]) -> None:
         """A raw block restarts the tables, with a shift under which u is at most 256."""
+        self.forget()
+        self.nonzero = self.weight = 0
         self.hist = [list(PRIOR) for _ in range(16)]
         self.shift = min(15, max(0, max(abs(v) for v in block).bit_length() - 8))
 
     def save(self, state: TableState, count: int) -> None:
         """Write everything back and do what is due at the end of a frame."""
+        self.cut()
         state.hist[:] = self.hist
         state.shift[0] = self.shift
         state.sums[:] = self.sums
@@ -177,18 +195,19 @@ class ReferenceCoder:
     def _encode_block(self, run: _Session, block: list[int], position: list[int], width: int) -> bytes:
         n = len(block)
         if min(block) == max(block):
+            run.forget()
             return (CONSTANT | (block[0] & 0xFFFFFFFF) << 16).to_bytes(BLOCK_HEADER_BYTES, "little")
-        before = (list(run.neighbour), run.nonzero, run.weight, list(run.sums), list(run.counts))
+        before = (list(run.sums), list(run.counts))
         escape = 16 if width <= 16 else 32
         coded, raw, raw_bits = [], 0, 0  # coded: (lane, frequency, cumulative frequency)
         places = order(n)
-        cut = epochs(n // LANES, self.params)
-        for first, last in cut:
-            final = (first, last) == cut[-1]
-            stop = n if final else last * LANES
+        for first, last in epochs(n // LANES, self.params):
+            stop = n if last == n // LANES else last * LANES
+            cut = cut_row(first, last, self.params)
             freq, cumulative = run.tables()
-            counts = [[0] * 16 for _ in range(16)]
-            for _, lane, j in places[first * LANES : stop]:
+            for row, lane, j in places[first * LANES : stop]:
+                if (row, lane) == (cut, 0):
+                    run.cut()
                 cell, q = run.context(position[j], run.neighbour[lane])
                 m = abs(block[j])
                 u = ((m - 1) >> run.shift) + 1 if m else 0
@@ -198,16 +217,16 @@ class ReferenceCoder:
                     raw |= ((m - 1) & ((1 << run.shift) - 1)) << (raw_bits + 1)
                     raw |= (u - BASE[s]) << (raw_bits + 1 + run.shift)
                     raw_bits += 1 + run.shift + (escape if s == 15 else EXTRA[s])
-                counts[q][s] += 1
                 coded.append((lane, freq[q][s], cumulative[q][s]))
-                run.note(cell, s, lane, run.neighbour)
-            update(run.hist, counts)
+                run.note(cell, q, s, lane)
         words, states = push_all(coded)
         word_bytes, raw_words = 2 * ((WORD_BITS * len(words) + 15) // 16), (raw_bits + 15) // 16
-        if FLUSH_BYTES + word_bytes + 2 * raw_words >= raw_bytes(n, width):
-            run.neighbour, run.nonzero, run.weight, run.sums, run.counts = before
+        size = FLUSH_BYTES + word_bytes + 2 * raw_words
+        if len(words) > max_words(n) or size >= raw_bytes(n, width):
+            run.sums, run.counts = before
             run.after_raw(block)
-            bits = sum((v & ((1 << width) - 1)) << (i * width) for i, v in enumerate(block))
+            mask = (1 << width) - 1
+            bits = sum((block[j] & mask) << (i * width) for i, (_, _, j) in enumerate(places))
             return RAW.to_bytes(BLOCK_HEADER_BYTES, "little") + bits.to_bytes(raw_bytes(n, width), "little")
         head = CODED | len(words) << 2 | raw_words << 24
         packed = sum(w << (WORD_BITS * i) for i, w in enumerate(words))
@@ -243,17 +262,20 @@ class ReferenceCoder:
             value = _signed((head >> 16) & 0xFFFFFFFF, 32)
             if not -limit <= value < limit:
                 raise FrameError("a value does not fit the width of the frame")
+            run.forget()
             return [value] * n
         if head & 3 == RAW:
             bits = data.take(raw_bytes(n, width))
-            block = [_signed((bits >> (i * width)) & (2 * limit - 1), width) for i in range(n)]
+            block = [0] * n
+            for i, (_, _, j) in enumerate(order(n)):
+                block[j] = _signed((bits >> (i * width)) & (2 * limit - 1), width)
             run.after_raw(block)
             return block
         if head & 3 != CODED:
             raise FrameError("block type is none of coded, constant, raw")
         used, raw_words = (head >> 2) & 0x3FFFFF, head >> 24
-        if used > n:
-            raise FrameError("payload ends inside a block")
+        if used > max_words(n):
+            raise FrameError("a coded block has more words than one that is sent raw")
         flush = data.take(FLUSH_BYTES)
         states = [(flush >> (STATE_BITS * lane)) & ((1 << STATE_BITS) - 1) for lane in range(LANES)]
         packed = data.take(2 * ((WORD_BITS * used + 15) // 16))
@@ -269,12 +291,13 @@ class ReferenceCoder:
     ) -> list[int]:
         symbols, p = [], 0
         places = order(n)
-        cut = epochs(n // LANES, self.params)
-        for first, last in cut:
-            stop = n if (first, last) == cut[-1] else last * LANES
+        for first, last in epochs(n // LANES, self.params):
+            stop = n if last == n // LANES else last * LANES
+            cut = cut_row(first, last, self.params)
             freq, cumulative = run.tables()
-            counts = [[0] * 16 for _ in range(16)]
-            for _, lane, j in places[first * LANES : stop]:
+            for row, lane, j in places[first * LANES : stop]:
+                if (row, lane) == (cut, 0):
+                    run.cut()
                 cell, q = run.context(position[j], run.neighbour[lane])
                 slot = states[lane] & (TOTAL - 1)
                 s = max(i for i in range(16) if cumulative[q][i] <= slot)
@@ -282,10 +305,8 @@ class ReferenceCoder:
                 if states[lane] < STATE_LOW:
                     states[lane] = states[lane] << WORD_BITS | words[p]
                     p += 1
-                counts[q][s] += 1
                 symbols.append(s)
-                run.note(cell, s, lane, run.neighbour)
-            update(run.hist, counts)
+                run.note(cell, q, s, lane)
         if p != used:
             raise FrameError("coded words do not end where the block does")
         if any(x != STATE_LOW for x in states):
@@ -306,17 +327,17 @@ def push_all(coded: Sequence[tuple[int, int, int]]) -> tuple[list[int], list[int
 
 
 def _rebuild(symbols: list[int], raw: int, raw_words: int, n: int, shift: int, escape: int) -> list[int]:
+    lengths = [0, *(1 + shift + (escape if s == 15 else EXTRA[s]) for s in range(1, 16))]
+    if (sum(lengths[s] for s in symbols) + 15) // 16 != raw_words:
+        raise FrameError("raw bits do not end where the block does")
     block, used = [0] * n, 0
     for (_, _, j), s in zip(order(n), symbols, strict=True):
         if s:
-            extra = escape if s == 15 else EXTRA[s]
-            field = (raw >> used) & ((1 << (1 + shift + extra)) - 1)
-            used += 1 + shift + extra
+            field = (raw >> used) & ((1 << lengths[s]) - 1)
+            used += lengths[s]
             low, high = (field >> 1) & ((1 << shift) - 1), field >> (1 + shift)
             m = ((BASE[s] + high - 1) << shift) + low + 1
             block[j] = -m if field & 1 else m
-    if (used + 15) // 16 != raw_words:
-        raise FrameError("raw bits do not end where the block does")
     return [_signed(v & 0xFFFFFFFF, 32) for v in block]
 
 

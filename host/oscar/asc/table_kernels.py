@@ -57,18 +57,14 @@ def decoder_table(hist: Any, tables: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def update(hist: Any, cnt: Any, seen: Any) -> None:
-    """Add an epoch's counts, four banks, to the histograms; halve rows down to 10 bits; clear the counts.
-
-    `seen` gains how often each symbol came, in any context.
-    """
+def update(hist: Any, cnt: Any, statistics: Any) -> None:
+    """Add the counts, four banks, to the histograms; halve rows down to 10 bits; tally, clear the counts."""
+    tally(cnt, statistics)
     for q in range(16):
         total = i64(0)
         for s in range(16):
             k = u64(16 * q + s)
-            n = i64(cnt[k]) + i64(cnt[u64(256) + k]) + i64(cnt[u64(512) + k]) + i64(cnt[u64(768) + k])
-            seen[s] += n
-            hist[q, s] += n
+            hist[q, s] += cnt[k]
             total += hist[q, s]
         halvings = bit_length(total) - HIST_BITS
         if halvings > 0:
@@ -78,11 +74,19 @@ def update(hist: Any, cnt: Any, seen: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def tally(seen: Any, statistics: Any) -> None:
-    """Add to `statistics` how many symbols were not 0, and the sum of all their weights."""
+def tally(cnt: Any, statistics: Any) -> None:
+    """Join the four banks of counts in the first; add symbols not 0, and their weights, to `statistics`."""
+    for k in range(256):
+        cnt[k] += cnt[256 + k] + cnt[512 + k] + cnt[768 + k]
+    nonzero = weight = i64(0)
     for s in range(1, 16):
-        statistics[0] += seen[s]
-        statistics[1] += seen[s] * WEIGHTS[s]
+        n = i64(0)
+        for q in range(16):
+            n += i64(cnt[16 * q + s])
+        nonzero += n
+        weight += n * i64(WEIGHTS[s])
+    statistics[0] += nonzero
+    statistics[1] += weight
 
 
 @njit(cache=True, nogil=True)
