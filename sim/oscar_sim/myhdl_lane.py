@@ -96,10 +96,6 @@ class _Run:
     def set_command(self, dec_width: int, enc_width: int) -> None:
         """Put the command on its ports before the clock starts."""
 
-        def put(name: str, value: int) -> None:
-            signal = self.ports[name]
-            signal._val = signal._next = type(signal._val)(value) if isinstance(signal._val, bool) else value
-
         p = self.ports
         decode, encode = self.decoder, self.encoder
         p["count"], p["dec_words"] = word(COUNT_BITS, len(self.classes)), word(COUNT_BITS, len(self.payload))

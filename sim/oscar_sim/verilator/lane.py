@@ -100,6 +100,9 @@ class VerilatedLane:
             job.enc_fresh, job.enc_shift = encoder.fresh, encoder.shift
         for name, array in arrays.items():
             setattr(job, name, array.ctypes.data)
+        for name, end in (("dec_hist", decoder), ("enc_hist", encoder)):
+            if end is None or end.fresh:
+                setattr(job, name, None)  # nothing to load
         status = STATUS[self._lib.lane_run(self._handle, ctypes.byref(job))]
         if status not in ("done", "reset"):
             raise RtlError(
