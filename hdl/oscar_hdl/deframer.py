@@ -75,7 +75,7 @@ def deframer(
     held, checking, opened, differs = bit(), bit(), bit(), bit()
     held_base, payload_base = word(depth_log2), word(depth_log2)
     look, seen, expected, why = word(4), word(4), word(16), word(4)
-    ask, ask_addr, asked, answered, looked = bit(), word(depth_log2), bit(), bit(), bit()
+    ask, ask_addr, asked, answered, looked, decided = bit(), word(depth_log2), bit(), bit(), bit(), bit()
     rd_word = word(16)
 
     store = frame_store(clk, wr_en, wr_addr, wr_data, asked, ask_addr, rd_word)
@@ -91,9 +91,10 @@ def deframer(
         take.next = s_axis.tvalid and state == states.RECEIVE and (fits or other)
         word_taken.next = s_axis.tvalid and state == states.RECEIVE and (fits or other)
         rd_ready.next = opened
+        decided.next = checking and seen > COMPARED and not looked
         ask.next = (rd_valid and opened) or (checking and look <= COMPARED)
 
-    @always_comb
+    @always(clk.posedge)
     def choose():
         expected.next = exp_step
         if seen == 2:
@@ -110,7 +111,7 @@ def deframer(
             expected.next = exp_count[19:16]
 
     @always(clk.posedge)
-    def receive():
+    def run():
         bad.next = False
         matched.next = False
         wr_en.next = False
@@ -185,7 +186,7 @@ def deframer(
             state.next = states.START
 
         elif fault != 0:
-            if not (checking and seen > COMPARED):  # one report at a time
+            if not decided:  # one report at a time
                 bad.next = True
                 reason.next = fault
                 state.next = states.START
@@ -215,14 +216,14 @@ def deframer(
         else:
             if look <= COMPARED:
                 look.next = look + 1
-            if looked:
+            if answered:  # in the next clock `expected` is of this word, `seen` one further
                 seen.next = seen + 1
-                if rd_data != expected and not differs:
-                    differs.next = True
-                    why.next = seen + (STEP - 1)
-                    if seen >= COMPARED - 1:
-                        why.next = COUNT
-            if seen > COMPARED:
+            if looked and rd_data != expected and not differs:
+                differs.next = True
+                why.next = seen + (STEP - 2)
+                if seen >= COMPARED:
+                    why.next = COUNT
+            if decided:
                 checking.next = False
                 if wanted and differs:
                     bad.next = True
@@ -250,4 +251,4 @@ def deframer(
             looked.next = False
             rd_data_valid.next = False
 
-    return store, crc_step, space, handshake, choose, receive
+    return store, crc_step, space, handshake, choose, run
