@@ -1,0 +1,166 @@
+"""Values per clock of a lane of converted RTL on real gradients, and the clocks that the time model gives.
+
+The sums of a ring are taken as its links carry them: step s sends sums of s + 1 workers. Every frame is
+compared with the host's coder. The lane is never kept waiting: sources always have a value, sinks are ready.
+
+    python -m oscar_sim.throughput
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar.asc.compiled import CompiledCoder
+from oscar.asc.state import TableState
+from oscar.bench._integers import Iteration, default_model, integers
+from oscar.errors import OscarError
+from oscar.workloads import make_workload
+from oscar_hdl.params import LaneParams
+from oscar_sim.lane import Lane, LinkTables
+from oscar_sim.lane_order import lane_order
+from oscar_sim.nics import MAX_COUNT
+
+BAR = 0.97  # values per clock
+
+
+@dataclass(frozen=True)
+class Row:
+    """One command; clocks from start to the last word, value and table out; bits: payload bits per value."""
+
+    model: str
+    op: str
+    step: int
+    values: int
+    clocks: int
+    values_per_clock: float
+    bits: float
+    redos: int
+    exact: bool
+
+
+def _tables(state: TableState) -> LinkTables:
+    return LinkTables(state.hist.reshape(-1).astype(np.uint16), int(state.shift[0]))
+
+
+class _Link:
+    """Tables of a link's two ends, and the host's coder to move them on."""
+
+    def __init__(self, params: LaneParams) -> None:
+        self.coder = CompiledCoder(params.asc)
+        self.state = TableState.initial(params.asc)
+
+    def send(
+        self, values: np.ndarray, classes: np.ndarray, width: int
+    ) -> tuple[LinkTables, bytes, LinkTables]:
+        """Return tables before, payload and tables after the next frame."""
+        before = _tables(self.state)
+        payload = self.coder.encode(
+            values.astype(np.int32), np.multiply(classes, 16, dtype=np.uint8), width, self.state
+        )
+        return before, payload, _tables(self.state)
+
+
+def _same(after: LinkTables | None, wanted: LinkTables) -> bool:
+    return after is not None and after.shift == wanted.shift and np.array_equal(after.hist, wanted.hist)
+
+
+def measure(lane: Lane, params: LaneParams, model: str, data: list[Iteration], nodes: int) -> list[Row]:
+    """Run encode, hop and last hop of every iteration; return rows of the last one."""
+    links = {step: _Link(params) for step in range(nodes - 1)}
+    rows: list[Row] = []
+    for iteration in data:
+        rows = []
+        count = min(MAX_COUNT, iteration.classes.size)
+        order = lane_order(count, params.block)
+        classes = iteration.classes[:count]
+        own = [values[:count].astype(np.int64) for values in iteration.values]
+        sums = np.cumsum(own[:nodes], axis=0)
+        sent: dict[int, tuple[LinkTables, bytes, LinkTables]] = {}
+        for step in range(nodes - 1):
+            sent[step] = links[step].send(sums[step], classes, 8 + step.bit_length())
+        for step in range(nodes):
+            op = "encode" if step == 0 else "last hop" if step == nodes - 1 else "hop"
+            given: dict[str, Any] = {"local": own[step].astype(np.int16)[order]}
+            if step > 0:
+                before, payload, _ = sent[step - 1]
+                given |= {"decoder": before, "payload": payload, "dec_width": 8 + (step - 1).bit_length()}
+            if step < nodes - 1:
+                given |= {"encoder": sent[step][0], "enc_width": 8 + step.bit_length()}
+            done = lane.run(classes[order], **given)
+            exact = True
+            if step > 0:
+                exact = not done.error and np.array_equal(done.values, sums[step].astype(np.int16)[order])
+                exact = exact and _same(done.decoder, sent[step - 1][2])
+            if step < nodes - 1:
+                exact = exact and done.payload == sent[step][1] and _same(done.encoder, sent[step][2])
+            size = len(sent[min(step, nodes - 2)][1])
+            rows.append(
+                Row(
+                    model,
+                    op,
+                    step,
+                    count,
+                    done.clocks,
+                    count / done.clocks,
+                    8 * size / count,
+                    done.redos,
+                    exact,
+                )
+            )
+    return rows
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the table; return 1 when a frame differed or the bar is missed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m oscar_sim.throughput", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument(
+        "--models", nargs="+", default=None, help="workloads (default: the torch ones, if any)"
+    )
+    parser.add_argument("--nodes", type=int, default=4, help="workers in the ring (%(default)s)")
+    parser.add_argument("--iterations", type=int, default=4, help="of training; the last one is shown")
+    parser.add_argument("--json", type=Path, metavar="OUT")
+    args = parser.parse_args(argv)
+    models = args.models or list(dict.fromkeys(default_model(m) for m in ("cnn", "transformer", "embedding")))
+    from oscar_sim.verilator.lane import VerilatedLane
+
+    params = LaneParams()
+    try:
+        lane = VerilatedLane()
+    except OscarError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(
+        f"# one lane, converted RTL, {params}; quantiser 8s, {args.nodes} nodes, iteration {args.iterations - 1}"
+    )
+    print("# clocks: from start, tables not loaded yet, to the last word, the last value and the tables out")
+    print(
+        f"{'model':<12} {'op':<9} {'step':>4} {'values':>8} {'clocks':>8} {'values/clock':>12} {'bits':>6} exact"
+    )
+    rows: list[Row] = []
+    for model in models:
+        data = list(integers(make_workload(model, nodes=args.nodes, seed=0), args.iterations))
+        for row in measure(lane, params, model, data, args.nodes):
+            rows.append(row)
+            print(
+                f"{row.model:<12} {row.op:<9} {row.step:>4} {row.values:>8} {row.clocks:>8} "
+                f"{row.values_per_clock:>12.4f} {row.bits:>6.3f} {'yes' if row.exact else 'NO'}"
+            )
+    slowest = min(row.values_per_clock for row in rows)
+    ok = all(row.exact for row in rows)
+    print(f"# slowest {slowest:.4f} values per clock, bar {BAR}: {'met' if slowest >= BAR else 'MISSED'}")
+    if args.json:
+        args.json.write_text(json.dumps({"ok": ok, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
