@@ -207,7 +207,7 @@ def deframer(
         rd_data.next = rd_word
         ask_addr.next = (held_base + look) & MASK
         if opened:
-            ask_addr.next = (payload_base + rd_addr) & MASK
+            ask_addr.next = (payload_base + rd_addr[depth_log2:]) & MASK
         if not checking:
             checking.next = held and wanted and not opened
             look.next = 1
