@@ -1,6 +1,6 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup torch allreduce test lint clean bench
+.PHONY: help setup torch allreduce test lint clean bench tools vhdl cosim fpga
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -48,6 +48,27 @@ lint: setup ## ruff and mypy
 
 bench: setup ## list the measurements behind the figures, or run one (BENCH=ratios ARGS=...)
 	@$(BIN)/oscar bench $(BENCH) $(ARGS)
+
+tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
+	@command -v ghdl >/dev/null && command -v iverilog >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing ghdl-mcode and iverilog"; \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends ghdl-mcode iverilog >/dev/null; \
+	  else echo "missing: sudo apt-get install -y ghdl-mcode iverilog" >&2; exit 1; fi; }
+
+vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## convert all blocks to VHDL and Verilog in build/hdl; GHDL checks them
+	@$(BIN)/python -m oscar_hdl.convert --out build/hdl $(ARGS)
+
+cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the host's coder (cocotb)
+	@$(BIN)/python -m oscar_sim.cosim --out build/cosim $(ARGS)
+
+fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
+	@$(BIN)/python -m oscar_hdl.fpga --out build/fpga $(ARGS)
+
+$(VENV)/.cosim $(VENV)/.fpga: $(VENV)/.%: $(STAMP)
+	@echo "installing the $* extra"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,$*]'
+	@touch $@
 
 clean: ## remove results and caches, keep .venv
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,233 @@
+"""Convert blocks to VHDL-2008 and Verilog, the same bytes each time, and have GHDL check the VHDL.
+
+MyHDL's converters keep state between conversions and order signals by hash, so every file is made in a
+process of its own with a fixed hash seed and every keyword given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from oscar_hdl.params import LaneParams
+from oscar_hdl.tops import TOPS, find
+
+PRODUCT = LaneParams(block_log2=12, width_max=12)
+SMALL = LaneParams(block_log2=10, width_max=12)  # for co-simulation: a quarter of the clocks
+PACKAGE = "pck_myhdl_011.vhd"
+LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
+COMMENT = {"vhdl": "--", "verilog": "//"}
+GHDL_MISSING = "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode (or give --no-check)"
+
+
+class ConvertError(Exception):
+    """A conversion or a check of its result failed; the message holds what the tool said."""
+
+
+def block_name(name: str) -> str:
+    """Return the entity of a top: its name, or the function in "module:function"."""
+    return name.rpartition(":")[2]
+
+
+def convert_here(name: str, language: str, out: Path, params: LaneParams) -> None:
+    """Write one top in one language into `out`; for a fresh process (see above)."""
+    instance = find(name)(params)
+    common = {"path": str(out), "name": block_name(name), "initial_values": False, "no_myhdl_header": True}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="(?s).*Signal is driven but not read")
+        if language == "vhdl":
+            instance.convert(
+                hdl="VHDL",
+                std_logic_ports=True,
+                no_myhdl_package=False,
+                library="work",
+                architecture="MyHDL",
+                header="",
+                component_declarations=None,
+                use_clauses=None,
+                **common,
+            )
+        else:
+            instance.convert(
+                hdl="Verilog",
+                testbench=False,
+                trace=False,
+                timescale="1ns/1ps",
+                standard="2001",
+                prefer_blocking_assignments=True,
+                radix="",
+                header="",
+                **common,
+            )
+
+
+def here(name: str, language: str, out: Path, params: LaneParams) -> int:
+    """Do what convert_here does; say an error in its own words and return the exit status."""
+    try:
+        convert_here(name, language, out, params)
+    except Exception as error:  # MyHDL's errors and warnings, and whatever a block's checks raise
+        print(f"{type(error).__name__}: {str(error).strip()}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def convert_top(name: str, language: str, out: Path, params: LaneParams) -> Path:
+    """Convert one top in a fresh process and return its file, `out`/<language>/<block>.<suffix>.
+
+    Raises ConvertError with MyHDL's message; nothing old is left in the place of a failed result.
+    """
+    folder = out / language
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / (block_name(name) + LANGUAGES[language])
+    target.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        command = [sys.executable, "-m", "oscar_hdl.convert", "--here", language, "--out", temporary]
+        command += [
+            "--top",
+            name,
+            "--block-log2",
+            str(params.block_log2),
+            "--width-max",
+            str(params.width_max),
+        ]
+        done = subprocess.run(
+            command, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise ConvertError(f"{name} does not convert to {language}:\n{done.stdout}{done.stderr}".rstrip())
+        for made in Path(temporary).iterdir():
+            first = (
+                f"{COMMENT[language]} {made.stem}: converted from MyHDL by oscar_hdl.convert; do not edit.\n"
+            )
+            text = "\n".join(line.rstrip() for line in made.read_text().strip().split("\n"))
+            (folder / made.name).write_text(first + "\n" + text + "\n")
+    if not target.exists():
+        raise ConvertError(f"{name} was converted to {language} without {target.name}")
+    return target
+
+
+def run_tool(command: Sequence[str | Path], what: str, *, stdout: Path | None = None) -> str:
+    """Run a tool; return what it printed, or put it into the file `stdout`.
+
+    Raises ConvertError, with the tool's message, when it fails.
+    """
+    if stdout is not None:
+        stdout.unlink(missing_ok=True)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        message = "\n".join((done.stdout + done.stderr).strip().split("\n")[-40:])
+        raise ConvertError(f"{what}: {Path(command[0]).name} failed ({done.returncode}):\n{message}")
+    if stdout is not None:
+        stdout.write_text(done.stdout)
+    return done.stdout
+
+
+def check_vhdl(names: Sequence[str], out: Path, *, note: bool = True) -> None:
+    """Analyse, elaborate and synthesise converted tops with GHDL; netlists go to `out`/synth.
+
+    Raises ConvertError when GHDL is missing or refuses a file.
+    """
+    ghdl = shutil.which("ghdl")
+    if ghdl is None:
+        raise ConvertError(GHDL_MISSING)
+    work, netlists = out / "ghdl", out / "synth"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    netlists.mkdir(exist_ok=True)
+    options = ["--std=08", f"--workdir={work}"]
+    run_tool([ghdl, "-a", *options, out / "vhdl" / PACKAGE], PACKAGE)
+    for block in map(block_name, names):
+        if note:
+            print(f"{block:<16} GHDL: analyse, elaborate, synthesise", flush=True)
+        run_tool([ghdl, "-a", *options, out / "vhdl" / f"{block}.vhd"], f"analysis of {block}")
+        run_tool([ghdl, "-e", *options, block], f"elaboration of {block}")
+        run_tool([ghdl, "-r", *options, block, "--no-run"], f"elaboration of {block}")
+        run_tool(
+            [ghdl, "--synth", *options, "--out=verilog", block],
+            f"synthesis of {block}",
+            stdout=netlists / f"{block}.v",
+        )
+
+
+def core_file(names: Sequence[str]) -> str:
+    """Return a FuseSoC description (CAPI2) with a target for each top, in VHDL and in Verilog."""
+    blocks = [block_name(name) for name in names]
+    lines = [
+        "CAPI=2:",
+        "name: oscar:nic:oscar:0.1.0",
+        "description: OSCAR NIC, converted from MyHDL",
+        "filesets:",
+    ]
+    for language, kind in (("vhdl", "vhdlSource-2008"), ("verilog", "verilogSource")):
+        for block in blocks:
+            package = [f"vhdl/{PACKAGE}"] if language == "vhdl" else []
+            files = [*package, f"{language}/{block}{LANGUAGES[language]}"]
+            lines += [f"  {block}_{language}:", f"    files: [{', '.join(files)}]", f"    file_type: {kind}"]
+    lines.append("targets:")
+    for n, block in enumerate(reversed(blocks)):  # the last top is the largest
+        for language in LANGUAGES:
+            target = "default: &default" if n == 0 and language == "vhdl" else f"{block}_{language}:"
+            lines += [f"  {target}", f"    filesets: [{block}_{language}]", f"    toplevel: {block}"]
+            if target.startswith("default"):
+                lines.append(f"  {block}_vhdl: *default")
+    return "\n".join(lines) + "\n"
+
+
+def convert_all(
+    names: Sequence[str], out: Path, params: LaneParams, *, languages: Sequence[str] = tuple(LANGUAGES)
+) -> list[Path]:
+    """Convert tops to each language, one line of progress each; write a list of files and oscar.core."""
+    files: list[Path] = []
+    for name in names:
+        for language in languages:
+            print(f"{block_name(name):<16} MyHDL to {language}", flush=True)
+            files.append(convert_top(name, language, out, params))
+    listed = sorted({*files, *((out / "vhdl" / PACKAGE,) if "vhdl" in languages else ())})
+    listed.sort(key=lambda file: file.name != PACKAGE)  # the package is compiled first
+    (out / "files.txt").write_text("".join(f"{file.relative_to(out)}\n" for file in listed))
+    (out / "oscar.core").write_text(core_file(names))
+    return files
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    p = argparse.ArgumentParser(prog="python -m oscar_hdl.convert", description=__doc__)
+    p.add_argument("--out", type=Path, default=Path("build/hdl"), help="folder for results (%(default)s)")
+    p.add_argument("--top", nargs="+", metavar="NAME", help=f"of {', '.join(TOPS)}; or module:function (all)")
+    p.add_argument("--block-log2", type=int, default=PRODUCT.block_log2, help="of a lane (%(default)s)")
+    p.add_argument("--width-max", type=int, default=PRODUCT.width_max, help="of a lane (%(default)s)")
+    p.add_argument("--no-check", action="store_true", help="do not have GHDL check the VHDL")
+    p.add_argument("--here", choices=tuple(LANGUAGES), help=argparse.SUPPRESS)  # the fresh process
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    args = parser().parse_args(argv)
+    names = args.top or list(TOPS)
+    try:
+        params = LaneParams(block_log2=args.block_log2, width_max=args.width_max)
+        if args.here:
+            return here(names[0], args.here, args.out, params)
+        for name in names:
+            find(name)
+        convert_all(names, args.out, params)
+        if not args.no_check:
+            check_vhdl(names, args.out)
+    except (ConvertError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{len(names)} tops in {args.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

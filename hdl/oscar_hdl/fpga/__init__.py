@@ -1,0 +1,1 @@
+"""Area and clock rate of converted blocks: synthesis, register packing, placement, report."""

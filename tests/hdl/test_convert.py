@@ -1,0 +1,116 @@
+"""Conversion of every registered top: it works, gives the same bytes each time, and tells no path."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from myhdl import always_comb, always_seq, block
+
+from oscar_hdl import convert
+from oscar_hdl.params import LaneParams
+from oscar_hdl.streams import bit, word
+from oscar_hdl.tops import TOPS, find
+
+SMALL = convert.SMALL
+
+
+@block
+def _warns(clk, a, b):
+    @always_comb
+    def logic():
+        b.next = a
+
+    return logic
+
+
+def warns(params: LaneParams):
+    """A top whose conversion warns: clk is not used."""
+    return _warns(bit(), bit(), bit())
+
+
+@block
+def _broken(clk, a, b):
+    @always_seq(clk.posedge, reset=None)
+    def logic():
+        b.next = {0: a}[0]
+
+    return logic
+
+
+def broken(params: LaneParams):
+    """A top that MyHDL cannot convert."""
+    return _broken(bit(), word(4), word(4))
+
+
+def converted(out: Path, names: list[str]) -> dict[str, bytes]:
+    convert.convert_all(names, out, SMALL)
+    return {str(f.relative_to(out)): f.read_bytes() for f in sorted(out.rglob("*")) if f.is_file()}
+
+
+def test_every_top_is_the_same_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs give equal bytes, without date, path or user; GHDL accepts the VHDL if it is installed."""
+    first = converted(tmp_path / "first", list(TOPS))
+    assert first == converted(tmp_path / "second", list(TOPS))
+    for name, content in first.items():
+        text = content.decode()
+        assert str(tmp_path) not in text, name
+        assert str(Path.home()) + "/" not in text, name
+        assert "UTC" not in text, name
+    listed = first["files.txt"].decode().split()
+    assert listed[0] == f"vhdl/{convert.PACKAGE}"
+    assert set(listed) == set(first) - {"files.txt", "oscar.core"}
+    core = first["oscar.core"].decode()
+    assert core.startswith("CAPI=2:\n")
+    for name in TOPS:
+        assert f"vhdl/{name}.vhd" in core
+        assert f"verilog/{name}.v" in core
+    if shutil.which("ghdl"):
+        convert.check_vhdl(list(TOPS), tmp_path / "first")
+        assert (tmp_path / "first" / "synth" / f"{list(TOPS)[-1]}.v").read_text().startswith("module")
+    assert "MyHDL to vhdl" in capsys.readouterr().out
+
+
+@pytest.fixture
+def _find_tops_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let conversion processes import this file."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+@pytest.mark.usefixtures("_find_tops_here")
+def test_a_warning_is_an_error(tmp_path: Path) -> None:
+    """A conversion warning ends the conversion, with its text."""
+    with pytest.raises(convert.ConvertError, match=r"(?s)warns does not convert to vhdl.*Port is not used"):
+        convert.convert_top("test_convert:warns", "vhdl", tmp_path, SMALL)
+
+
+@pytest.mark.usefixtures("_find_tops_here")
+def test_a_failure_leaves_nothing_old(tmp_path: Path) -> None:
+    """A stale file never poses as a result."""
+    stale = tmp_path / "verilog" / "broken.v"
+    stale.parent.mkdir()
+    stale.write_text("module broken(); endmodule\n")
+    with pytest.raises(convert.ConvertError, match=r"broken does not convert to verilog:\n.*Error"):
+        convert.convert_top("test_convert:broken", "verilog", tmp_path, SMALL)
+    assert not stale.exists()
+
+
+def test_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unknown tops and a missing GHDL are said in one line, with status 1."""
+    assert convert.main(["--top", "nothing", "--out", str(tmp_path)]) == 1
+    assert re.match(r"error: no top called 'nothing'; there are rans_encoder", capsys.readouterr().err)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert convert.main(["--top", "rans_encoder", "--out", str(tmp_path)]) == 1
+    assert "apt-get install ghdl-mcode" in capsys.readouterr().err
+    assert convert.main(["--top", "rans_encoder", "--out", str(tmp_path), "--no-check"]) == 0
+
+
+@pytest.mark.parametrize("name", TOPS)
+def test_names(name: str) -> None:
+    """Top, block, file and entity have one name."""
+    assert find(name)(SMALL).func.__name__ == name
+    assert (Path(convert.__file__).parent / f"{name}.py").exists()
