@@ -138,12 +138,10 @@ def main(argv: list[str] | None = None) -> int:
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(
-        f"# one lane, converted RTL, {params}; quantiser 8s, {args.nodes} nodes, iteration {args.iterations - 1}"
-    )
+    print(f"# one lane, converted RTL, {params}; 8s, {args.nodes} nodes, iteration {args.iterations - 1}")
     print("# clocks: from start, tables not loaded yet, to the last word, the last value and the tables out")
     print(
-        f"{'model':<12} {'op':<9} {'step':>4} {'values':>8} {'clocks':>8} {'values/clock':>12} {'bits':>6} exact"
+        f"{'model':<12} {'op':<9} {'step':>4} {'values':>8} {'clocks':>8} {'val/clock':>9} {'bits':>6} exact"
     )
     rows: list[Row] = []
     for model in models:
@@ -152,7 +150,7 @@ def main(argv: list[str] | None = None) -> int:
             rows.append(row)
             print(
                 f"{row.model:<12} {row.op:<9} {row.step:>4} {row.values:>8} {row.clocks:>8} "
-                f"{row.values_per_clock:>12.4f} {row.bits:>6.3f} {'yes' if row.exact else 'NO'}"
+                f"{row.values_per_clock:>9.4f} {row.bits:>6.3f} {'yes' if row.exact else 'NO'}"
             )
     slowest = min(row.values_per_clock for row in rows)
     ok = all(row.exact for row in rows)
