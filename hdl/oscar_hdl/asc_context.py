@@ -11,8 +11,8 @@ from oscar_hdl.streams import bit, word
 
 DEPTH = 16  # of a distributed RAM: 12 lanes and 4 rows that nobody uses
 
-# What a symbol adds to the decayed state: WEIGHT >> 3, and a carry in the lowest bit: only the escape has one,
-# as its weight alone is not a multiple of 8.
+# What a symbol adds to the decayed state: WEIGHT >> 3, and in the lowest bit a carry. Only the escape has
+# one, as its weight alone is not a multiple of 8.
 STEP = tuple((w >> 3) << 1 | (w & 7 != 0) for w in WEIGHT)
 
 
@@ -29,8 +29,8 @@ def asc_context(
     more clocks later. Nothing needs a reset: a lane starts with u_zero and q_zero.
 
     WEIGHT is 8 w, and 8 w + 7 for the escape. So e + ((WEIGHT - e) >> 3) is (e - ceil(e / 8)) + w, plus 1 for
-    the escape if e is not a multiple of 8. The memory keeps e - ceil(e / 8) and that flag in 13 bits, which
-    leaves one addition between a symbol and the new state.
+    the escape if e is not a multiple of 8. The memory keeps e - ceil(e / 8) = (7 e) >> 3 and that flag in 13
+    bits, which leaves one addition between a symbol and the new state.
     """
     decayed_mem = [Signal(modbv(0)[13:]) for _ in range(DEPTH)]
     length_mem = [Signal(modbv(0)[4:]) for _ in range(DEPTH)]
@@ -62,10 +62,12 @@ def asc_context(
         total[:] = decayed1 + step1
         e2.next = total[13:1]
 
-        rest = bool(e2[3:] != 0)
         valid3.next = valid2
         lane3.next = lane2
-        decayed3.next = concat(e2, False) - concat(e2[12:3], rest)
+        seven = modbv(0)[15:]
+        seven[:] = concat(e2, modbv(0)[3:]) - e2
+        decayed3.next[13:1] = seven[15:3]
+        decayed3.next[0] = e2[3:] != 0
         top3.next = e2[11]
         some3.next[1] = e2[11:7] != 0
         some3.next[0] = e2[7:3] != 0
