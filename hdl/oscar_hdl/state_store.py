@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum, intbv, modbv
+from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar.asc.params import CONTEXTS, HIST_BITS, SYMBOLS, initial_map
 from oscar.asc.state import TableState
@@ -48,7 +48,6 @@ def state_store(
 
     # Bytes go through the CRC in pairs: one that is not there, 512 of histograms, 256 of the map, one of the
     # shift. The missing one counts as 0, and the start value undoes it.
-    ZERO = intbv(0)[8:]
     BEGIN = unstep(params.asc.fingerprint ^ ONES, 0, 8)
 
     states = enum("WORDS", "CELLS", "LAST", "SETTLE", "KEEP")
@@ -110,7 +109,7 @@ def state_store(
             if wr_index == 0:
                 high.next = 0
                 crc.next = BEGIN
-                pair.next = concat(s_axis_state.tdata[8:], ZERO)
+                pair.next[8:] = 0
                 saving.next = wr_addr[set_bits + 8 : 8]
             if s_axis_state.tvalid:
                 pair_valid.next = True
