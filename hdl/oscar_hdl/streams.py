@@ -28,3 +28,14 @@ class Stream:
         self.tlast = bit()
         if keep:
             self.tkeep = word(keep)
+
+
+class AxiLite:
+    """An AXI4-Lite subordinate's ports, 32 bits of data: name the argument `s_axil`."""
+
+    def __init__(self, address_bits: int) -> None:
+        self.awaddr, self.awvalid, self.awready = word(address_bits), bit(), bit()
+        self.wdata, self.wstrb, self.wvalid, self.wready = word(32), word(4), bit(), bit()
+        self.bresp, self.bvalid, self.bready = word(2), bit(), bit()
+        self.araddr, self.arvalid, self.arready = word(address_bits), bit(), bit()
+        self.rdata, self.rresp, self.rvalid, self.rready = word(32), word(2), bit(), bit()
