@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,15 @@ SMALL = LaneParams(block_log2=10, width_max=12)  # for co-simulation: a quarter 
 PACKAGE = "pck_myhdl_011.vhd"
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
 COMMENT = {"vhdl": "--", "verilog": "//"}
+# Words of Verilog that MyHDL takes for names (it writes none of them itself), and yosys too; others do not.
+KEYWORDS = (
+    "automatic buf cell config deassign design disable edge endconfig endprimitive endspecify endtable "
+    "event force fork generate genvar highz0 highz1 incdir include instance join large liblist library "
+    "macromodule medium nand nor notif0 notif1 primitive pull0 pull1 pulldown pullup rcmos real "
+    "realtime release repeat rnmos rpmos rtran scalared small specify specparam strong0 strong1 supply0 "
+    "supply1 table task time tran tri tri0 tri1 triand trior unsigned use vectored wait wand weak0 weak1 wor "
+    "xnor xor"
+)
 GHDL_MISSING = "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode (or give --no-check)"
 
 
@@ -79,6 +89,17 @@ def here(name: str, language: str, out: Path, params: LaneParams) -> int:
     return 0
 
 
+def rename_keywords(text: str) -> str:
+    """Append an underscore to names of a Verilog file that are keywords. Raises ConvertError for a port's."""
+    word = re.compile(rf"(?<![\w$])({KEYWORDS.replace(' ', '|')})(?![\w$])")
+    head, module, body = text.partition("\nmodule ")
+    ports, end, logic = body.partition(");")
+    if found := word.search(ports):
+        raise ConvertError(f"a port is called {found[1]!r}, a word of Verilog")
+    lines = [line if line.lstrip().startswith("//") else word.sub(r"\1_", line) for line in logic.split("\n")]
+    return head + module + ports + end + "\n".join(lines)
+
+
 def convert_top(name: str, language: str, out: Path, params: LaneParams) -> Path:
     """Convert one top in a fresh process and return its file, `out`/<language>/<block>.<suffix>.
 
@@ -108,7 +129,8 @@ def convert_top(name: str, language: str, out: Path, params: LaneParams) -> Path
                 f"{COMMENT[language]} {made.stem}: converted from MyHDL by oscar_hdl.convert; do not edit.\n"
             )
             text = "\n".join(line.rstrip() for line in made.read_text().strip().split("\n"))
-            (folder / made.name).write_text(first + "\n" + text + "\n")
+            text = first + "\n" + text + "\n"
+            (folder / made.name).write_text(rename_keywords(text) if language == "verilog" else text)
     if not target.exists():
         raise ConvertError(f"{name} was converted to {language} without {target.name}")
     return target

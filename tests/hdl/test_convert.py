@@ -97,6 +97,15 @@ def test_a_failure_leaves_nothing_old(tmp_path: Path) -> None:
     assert not stale.exists()
 
 
+def test_keywords_get_an_underscore() -> None:
+    """Names that are words of Verilog are renamed, but not in comments, not $unsigned; ports are refused."""
+    text = "// a table\nmodule m (\n    clk\n);\nreg table;\n// table\nassign x = $unsigned(table);\n"
+    expected = "// a table\nmodule m (\n    clk\n);\nreg table_;\n// table\nassign x = $unsigned(table_);\n"
+    assert convert.rename_keywords(text) == expected
+    with pytest.raises(convert.ConvertError, match="a port is called 'table'"):
+        convert.rename_keywords(text.replace("clk", "table"))
+
+
 def test_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
