@@ -1,0 +1,154 @@
+"""A FIFO for the raw stream whose newest block can still be taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.frame_store import frame_store
+from oscar_hdl.params import LaneParams
+from oscar_hdl.streams import bit, word
+
+# Words that may still come after `full`, and one more. A block that leaves no more than this free is raw:
+# with 18 words of states it is as long as its values (docs/asc.md, "Payload").
+MARGIN = 18
+CHUNK_LOG2 = 5  # more than the margin
+
+
+@block
+def raw_ring(
+    clk: Any, rst: Any, wr_valid: Any, wr_last: Any, wr_data: Any, commit: Any, rewind: Any, flush: Any,
+    own: Any, full: Any, overflow: Any, m_axis: Any, *, params: LaneParams,
+) -> Any:  # fmt: skip
+    """Hold raw words u16 of up to three blocks; 3 or 4 memories of 2^(block_log2 - 2) words.
+
+    wr_valid, wr_last, wr_data u16: a word of the block being written. commit: the block is complete, m_axis
+    may give its words; rewind: forget its words; flush: forget everything, what m_axis shows too (all three
+    are strobes, not in a clock with wr_valid or in the next).
+    own: words of the block being written, two clocks after the last. full: send at most 17 words more.
+    overflow: the block does not fit the ring (so it is a raw block); its words are dropped from here on,
+    until rewind or flush, and it must not be committed. m_axis: Stream u16, a word a clock, tlast from
+    wr_last.
+    """
+    banks = 3 if params.width_max <= 12 else 4
+    depth_log2 = params.block_log2 - 2
+    bits = depth_log2 + 2  # a pointer: bank, address
+    end = banks << depth_log2
+    limit = end - MARGIN
+    chunks = end >> CHUNK_LOG2
+    chunk_end = (1 << CHUNK_LOG2) - 1
+    chunk_bits = bits - CHUNK_LOG2
+
+    head, mark, tail = (word(bits) for _ in range(3))  # next write, end of what m_axis may give, next read
+    head_reg, data_reg = word(bits), word(17)  # the highest bit is tlast
+    write0, write1, write2, write3 = (bit() for _ in range(4))
+    read0, read1, read2, read3 = (word(17) for _ in range(4))
+    count = word(bits + 1)  # words of the block being written
+    chunk, chunk1, chunk2 = word(chunk_bits), word(chunk_bits, chunks - 1), word(chunk_bits, chunks - 2)
+    move, read_bank, read_valid = bit(), word(2), bit()
+
+    # Memories of their own, so that three need no fourth.
+    wr_addr, rd_addr = head_reg(depth_log2, 0), tail(depth_log2, 0)
+    bank0 = frame_store(clk, write0, wr_addr, data_reg, move, rd_addr, read0)
+    bank1 = frame_store(clk, write1, wr_addr, data_reg, move, rd_addr, read1)
+    bank2 = frame_store(clk, write2, wr_addr, data_reg, move, rd_addr, read2)
+
+    @always_comb
+    def outputs():
+        move.next = m_axis.tready or not m_axis.tvalid
+        own.next = count
+
+    # At least one place is always free, so equal pointers mean empty: the words of one block are counted, and
+    # with older ones about, writing ends two chunks below the one that is being read.
+    @always(clk.posedge)
+    def control():
+        older = tail != mark
+        give = older and move
+        take = wr_valid and not overflow
+        write0.next = take and head[bits:depth_log2] == 0
+        write1.next = take and head[bits:depth_log2] == 1
+        write2.next = take and head[bits:depth_log2] == 2
+        write3.next = take and head[bits:depth_log2] == 3
+        head_reg.next = head
+        data_reg.next = concat(wr_last, wr_data)
+        head_chunk = modbv(0)[chunk_bits:]
+        head_chunk[:] = head[bits:CHUNK_LOG2]
+        near = bool(head_chunk == chunk1) or bool(head_chunk == chunk2)
+        lapped = bool(head_chunk == chunk) and bool(head[CHUNK_LOG2:] < tail[CHUNK_LOG2:])
+        full.next = older and (near or lapped)
+        overflow.next = overflow or count == limit
+        if move:
+            read_valid.next = give
+            m_axis.tvalid.next = read_valid
+        if take:
+            head.next = head + 1
+            if head == end - 1:
+                head.next = 0
+            count.next = count + 1
+        if give:
+            tail.next = tail + 1
+            if tail == end - 1:
+                tail.next = 0
+            if tail[CHUNK_LOG2:] == chunk_end:
+                chunk.next = chunk + 1
+                if chunk == chunks - 1:
+                    chunk.next = 0
+                chunk1.next = chunk
+                chunk2.next = chunk1
+        if commit:
+            mark.next = head
+        if rewind:
+            head.next = mark
+        if commit or rewind or flush or rst:
+            count.next = 0
+        if rewind or flush or rst:
+            overflow.next = False
+        if flush or rst:
+            head.next = 0
+            mark.next = 0
+            tail.next = 0
+            chunk.next = 0
+            chunk1.next = chunks - 1
+            chunk2.next = chunks - 2
+            read_valid.next = False
+            m_axis.tvalid.next = False
+
+    if banks == 3:
+
+        @always(clk.posedge)
+        def output3():
+            if move:
+                read_bank.next = tail[bits:depth_log2]
+                if read_bank == 0:
+                    m_axis.tdata.next = read0[16:]
+                    m_axis.tlast.next = read0[16]
+                elif read_bank == 1:
+                    m_axis.tdata.next = read1[16:]
+                    m_axis.tlast.next = read1[16]
+                else:
+                    m_axis.tdata.next = read2[16:]
+                    m_axis.tlast.next = read2[16]
+
+        return bank0, bank1, bank2, outputs, control, output3
+
+    bank3 = frame_store(clk, write3, wr_addr, data_reg, move, rd_addr, read3)
+
+    @always(clk.posedge)
+    def output4():
+        if move:
+            read_bank.next = tail[bits:depth_log2]
+            if read_bank == 0:
+                m_axis.tdata.next = read0[16:]
+                m_axis.tlast.next = read0[16]
+            elif read_bank == 1:
+                m_axis.tdata.next = read1[16:]
+                m_axis.tlast.next = read1[16]
+            elif read_bank == 2:
+                m_axis.tdata.next = read2[16:]
+                m_axis.tlast.next = read2[16]
+            else:
+                m_axis.tdata.next = read3[16:]
+                m_axis.tlast.next = read3[16]
+
+    return bank0, bank1, bank2, bank3, outputs, control, output4
