@@ -1,0 +1,170 @@
+"""What surrounds a simulated NIC: AXI4-Lite master, stream ends in memory, and the wires between nodes.
+
+All are plain objects that one process a node moves on once a clock: MyHDL charges for every process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable
+from typing import Any
+
+import numpy as np
+
+from oscar_hdl.streams import AxiLite, Stream
+
+Script = Generator[None, None, Any]  # a step for each clock
+
+
+class Feeder:
+    """Sends words of a queue: (data, last)."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.queue: deque[tuple[int, bool]] = deque()
+        self.offered = False
+
+    def put(self, words: Iterable[int]) -> None:
+        """Queue words, the last with tlast."""
+        words = [int(w) for w in words]
+        self.queue.extend((w, i == len(words) - 1) for i, w in enumerate(words))
+
+    def tick(self) -> None:
+        """One rising edge."""
+        s = self.stream
+        if self.offered and not s.tready:
+            return
+        self.offered = bool(self.queue)
+        s.tvalid.next = self.offered
+        if self.offered:
+            data, last = self.queue.popleft()
+            s.tdata.next = data
+            s.tlast.next = last
+
+
+class Collector:
+    """Takes every word at once."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream, self.words = stream, list[int]()
+        self.ready = False
+
+    def tick(self) -> None:
+        """One rising edge."""
+        s = self.stream
+        if self.ready and s.tvalid:
+            self.words.append(int(s.tdata))
+        if not self.ready:
+            s.tready.next = self.ready = True
+
+
+class Wire:
+    """A one-way link: so many 16-bit words a clock at most, and a number of clocks of delay.
+
+    Whole frames leave it in order. `words`: of frames under way or arrived, with the clock of arrival.
+    """
+
+    def __init__(self, latency: int) -> None:
+        self.latency = latency
+        self.words: deque[tuple[int, int, bool]] = deque()
+
+
+class Port:
+    """A NIC's two streams towards the network: what it sends goes to `wire`, what it gets comes from `source`.
+
+    rate: 16-bit words per clock each way, up to 1. frames: all that was sent, as bytes. copy: a wire that
+    gets a copy of what is received (a forward all-gather passes final frames on).
+    """
+
+    def __init__(self, rx: Stream, tx: Stream, *, rate: float) -> None:
+        self.rx, self.tx, self.rate = rx, tx, rate
+        self.wire: Wire | None = None
+        self.source: Wire | None = None
+        self.copy: Wire | None = None
+        self.frames: list[bytes] = []
+        self.out: list[int] = []
+        self.tx_credit = self.rx_credit = 0.0
+        self.tx_ready = self.rx_offered = self.inside = False
+
+    def tick(self, clock: int) -> None:
+        """One rising edge."""
+        self._send(clock)
+        self._receive(clock)
+
+    def _send(self, clock: int) -> None:
+        tx = self.tx
+        if self.tx_ready and tx.tvalid:
+            assert self.wire is not None
+            last = bool(tx.tlast)
+            self.wire.words.append((clock + self.wire.latency, int(tx.tdata), last))
+            self.out.append(int(tx.tdata))
+            self.tx_credit -= 1
+            if last:
+                self.frames.append(np.array(self.out, np.uint16).tobytes())
+                self.out.clear()
+        self.tx_credit = min(2.0, self.tx_credit + self.rate)
+        ready = self.tx_credit >= 1 and self.wire is not None
+        if ready != self.tx_ready:
+            tx.tready.next = self.tx_ready = ready
+
+    def _receive(self, clock: int) -> None:
+        rx = self.rx
+        self.rx_credit = min(2.0, self.rx_credit + self.rate)
+        if self.rx_offered and not rx.tready:
+            return
+        words = self.source.words if self.source is not None else None
+        offer = bool(words) and words[0][0] <= clock and self.rx_credit >= 1  # type: ignore[index]
+        if offer:
+            assert words is not None
+            _, data, last = words.popleft()
+            self.rx_credit -= 1
+            rx.tdata.next, rx.tlast.next, rx.tkeep.next = data, last, 3
+            if self.copy is not None:
+                self.copy.words.append((clock + self.copy.latency, data, last))
+            if last:
+                self.copy = None
+        if offer != self.rx_offered:
+            rx.tvalid.next = self.rx_offered = offer
+
+
+class Master:
+    """Reads and writes registers, one at a time."""
+
+    def __init__(self, s_axil: AxiLite) -> None:
+        self.bus = s_axil
+
+    def write(self, address: int, data: int) -> Script:
+        """Write a 32-bit register; raises RuntimeError when the hardware answers with an error."""
+        s = self.bus
+        s.awaddr.next, s.wdata.next, s.wstrb.next = address, data, 15
+        s.awvalid.next = s.wvalid.next = s.bready.next = True
+        address_open = data_open = True
+        yield
+        while True:
+            if address_open and s.awready:
+                s.awvalid.next, address_open = False, False
+            if data_open and s.wready:
+                s.wvalid.next, data_open = False, False
+            if s.bvalid:
+                s.bready.next = False
+                if int(s.bresp):
+                    raise RuntimeError(f"write of 0x{data:08x} to register 0x{address:02x} was refused")
+                return
+            yield
+
+    def read(self, address: int) -> Script:
+        """Return a 32-bit register; raises RuntimeError when the hardware answers with an error."""
+        s = self.bus
+        s.araddr.next = address
+        s.arvalid.next = s.rready.next = True
+        open_ = True
+        yield
+        while True:
+            if open_ and s.arready:
+                s.arvalid.next, open_ = False, False
+            if s.rvalid:
+                s.rready.next = False
+                if int(s.rresp):
+                    raise RuntimeError(f"read of register 0x{address:02x} was refused")
+                return int(s.rdata)
+            yield
