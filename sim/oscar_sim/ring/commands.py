@@ -64,7 +64,7 @@ class Tables:
 
 
 class TableSets:
-    """The driver's book of table sets: a number for each (link, step), a free one for what a command saves."""
+    """The driver's book of table sets: a number for each (link, step), a free one to save into."""
 
     def __init__(self, sets: int) -> None:
         self.free = list(range(sets))

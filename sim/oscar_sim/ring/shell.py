@@ -70,17 +70,19 @@ class Wire:
 
 
 class Port:
-    """A NIC's two streams towards the network: what it sends goes to `wire`, what it gets comes from `source`.
+    """A NIC's two streams to the network: what it sends goes to `wire`, what it gets comes from `source`.
 
-    rate: 16-bit words per clock each way, up to 1. frames: all that was sent, as bytes. copy: a wire that
-    gets a copy of what is received (a forward all-gather passes final frames on).
+    rate: 16-bit words per clock each way, up to 1. frames: all that the NIC sent, as bytes. forward: the
+    next frame that is received is also sent on to `wire`, whole, between the NIC's own.
     """
 
     def __init__(self, rx: Stream, tx: Stream, *, rate: float) -> None:
         self.rx, self.tx, self.rate = rx, tx, rate
         self.wire: Wire | None = None
         self.source: Wire | None = None
-        self.copy: Wire | None = None
+        self.forward = False
+        self.passing: list[int] = []  # the frame that is received and will be sent on
+        self.waiting: deque[list[int]] = deque()
         self.frames: list[bytes] = []
         self.out: list[int] = []
         self.tx_credit = self.rx_credit = 0.0
@@ -102,6 +104,11 @@ class Port:
             if last:
                 self.frames.append(np.array(self.out, np.uint16).tobytes())
                 self.out.clear()
+        if self.waiting and not self.out:
+            assert self.wire is not None
+            frame = self.waiting.popleft()
+            due, end = clock + self.wire.latency, len(frame) - 1
+            self.wire.words.extend((due, data, i == end) for i, data in enumerate(frame))
         self.tx_credit = min(2.0, self.tx_credit + self.rate)
         ready = self.tx_credit >= 1 and self.wire is not None
         if ready != self.tx_ready:
@@ -119,10 +126,11 @@ class Port:
             _, data, last = words.popleft()
             self.rx_credit -= 1
             rx.tdata.next, rx.tlast.next, rx.tkeep.next = data, last, 3
-            if self.copy is not None:
-                self.copy.words.append((clock + self.copy.latency, data, last))
-            if last:
-                self.copy = None
+            if self.forward:
+                self.passing.append(data)
+            if self.forward and last:
+                self.waiting.append(self.passing)
+                self.passing, self.forward = [], False
         if offer != self.rx_offered:
             rx.tvalid.next = self.rx_offered = offer
 
