@@ -50,12 +50,12 @@ def value_rebuild(
     s1_valid, s1_free, s1_zero, s1_second = bit(), bit(), bit(), bit()
     s1_base, s1_keep, s1_some = word(8), word(5), word(1)  # field: s1_keep + s1_some bits
     # The window: 32 bits of the raw stream, the next field at `at`.
-    low, high, at, reach = word(16), word(16), word(4), word(6)
+    low, high, at = word(16), word(16), word(4)
     low_valid, high_valid, low_real, high_real = bit(), bit(), bit(), bit()
     go, leave, advance, move, refill = bit(), bit(), bit(), bit(), bit()
     # From here nothing waits: two steps of shifting either way, then the sum.
     base_shift, flip = word(4), word(16)
-    window = word(32)
+    window, first, second = word(32), word(20), word(17)
     part2, at2, base2, keep2 = word(20), word(2), word(11), word(5)
     field3, sign3, mask3, base3 = word(16), bit(), word(16), word(11)
     terms, terms4, field4 = word(16), word(16), word(16)
@@ -79,7 +79,6 @@ def value_rebuild(
     @always_comb
     def decide():
         some_head.next = put != get
-        reach.next = at + s1_keep[4:] + s1_some
         window.next = concat(high, low)
         out_load.next = out_put != out_get and (m_axis.tready or not m_axis.tvalid)
         drained.next = in_flight == 0 and low_valid and high_valid
@@ -89,10 +88,15 @@ def value_rebuild(
     # A field over 16 bits goes twice: first its lower bits less 16, with the value, then 16.
     @always_comb
     def flow():
+        # The carry of at + s1_keep[4:] + s1_some: a carry chain is slow to enter and to leave.
+        low_half = (at[1] and s1_keep[1]) or ((at[1] or s1_keep[1]) and (at[0] or s1_keep[0]))
+        high_half = (at[3] and s1_keep[3]) or ((at[3] or s1_keep[3]) and at[2] and s1_keep[2])
+        through = (at[3] or s1_keep[3]) and (at[2] or s1_keep[2])
+        over = s1_some == 1 and (high_half or (through and low_half))
         ready = s1_valid and low_valid and high_valid and space
         go.next = ready and not s1_second
         leave.next = ready and (s1_second or not s1_keep[4])
-        advance.next = ready and (s1_second or reach[4])
+        advance.next = ready and (s1_second or over)
 
     @always_comb
     def chain():
@@ -161,7 +165,7 @@ def value_rebuild(
             high_valid.next = raw_valid or raw_end
             high_real.next = raw_valid
         if go:
-            at.next = reach[4:]
+            at.next = at + s1_keep[4:] + s1_some
         if start:
             # Fixed or raw: the first word comes to `high`, and the window begins at its lowest bit, less one.
             low_valid.next = not coded
@@ -174,8 +178,29 @@ def value_rebuild(
             low_valid.next = False
             high_valid.next = False
 
+    # Four ways in two LUTs for each bit: the first two, or which of the others.
+    @always_comb
+    def first_step():
+        first.next = window[20:0]
+        if at[3]:
+            first.next = 0
+            if at[2]:
+                first.next = 0xFFFFF
+        elif at[2]:
+            first.next = window[24:4]
+
     @always_comb
     def second_step():
+        second.next = part2[17:0]
+        if at2[1]:
+            second.next = 0
+            if at2[0]:
+                second.next = 0x1FFFF
+        elif at2[0]:
+            second.next = part2[18:1]
+
+    @always_comb
+    def terms_of_base():
         if base_shift[4:2] == 0:
             terms.next = base3
         elif base_shift[4:2] == 1:
@@ -193,14 +218,9 @@ def value_rebuild(
         valid.next[0] = go
         zero.next[0] = s1_zero
         last.next[0] = final and in_flight == 1
-        if at[4:2] == 0:
-            part2.next = window[20:0]
-        elif at[4:2] == 1:
-            part2.next = window[24:4]
-        elif at[4:2] == 2:
-            part2.next = window[28:8]
-        else:
-            part2.next = window[32:12]
+        part2.next = first
+        if at[3]:
+            part2.next = (window[32:12] & first) | (window[28:8] & ~first)
         at2.next = at[2:]
         if base_shift[2:] == 0:
             base2.next = s1_base
@@ -220,18 +240,13 @@ def value_rebuild(
         for i in range(16):
             flip.next[i] = not coded and base_shift != i
         # Second step.
-        if at2 == 0:
-            field3.next = part2[17:1]
-            sign3.next = part2[0] or not coded
-        elif at2 == 1:
-            field3.next = part2[18:2]
-            sign3.next = part2[1] or not coded
-        elif at2 == 2:
-            field3.next = part2[19:3]
-            sign3.next = part2[2] or not coded
-        else:
-            field3.next = part2[20:4]
-            sign3.next = part2[3] or not coded
+        field3.next = second[17:1]
+        sign3.next = second[0]
+        if at2[1]:
+            field3.next = (part2[20:4] & second[17:1]) | (part2[19:3] & ~second[17:1])
+            sign3.next = part2[3] if second[0] else part2[2]
+        if not coded:
+            sign3.next = True
         base3.next = base2
         mask3.next = MASKS[int(keep2[4:])]
         if keep2[4]:
@@ -282,5 +297,6 @@ def value_rebuild(
             m_axis.tvalid.next = False
 
     return (
-        look_up, symbol_needs, decide, flow, chain, symbols, raw_window, second_step, sum_up, deliver,
+        look_up, symbol_needs, decide, flow, chain, symbols, raw_window, first_step, second_step,
+        terms_of_base, sum_up, deliver,
     )  # fmt: skip
