@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from oscar.asc.params import CODED, LANES, AscParams
-from oscar.asc.reference import ReferenceCoder, push_all
+from oscar.asc.reference import ReferenceCoder, order, push_all
 from oscar.asc.state import TableState
 from oscar.bench._integers import integers
 from oscar.errors import FrameError
@@ -52,10 +52,13 @@ class Frame:
 class Block:
     """A coded block as the coder's core sees it, in decoding order.
 
-    table: frequencies of each context; symbols: (context, symbol); words: in reading order; states: by lane.
+    table: frequencies of each context; classes: position classes; zero: neighbour states are 0 before it;
+    symbols: (context, symbol); words: in reading order; states: by lane.
     """
 
     table: Table
+    classes: list[int]
+    zero: bool
     symbols: list[tuple[int, int]]
     words: list[int]
     states: list[int]
@@ -154,7 +157,7 @@ class _Recorder(ReferenceCoder):
     def _encode_block(self, run: Any, block: list[int], position: list[int], width: int) -> bytes:
         freq, cumulative = run.tables()
         symbols: list[tuple[int, int]] = []
-        note = run.note
+        note, zero = run.note, not any(run.neighbour)
 
         def noting(cell: int, q: int, s: int, row: int, lane: int) -> None:
             symbols.append((q, s))
@@ -165,7 +168,8 @@ class _Recorder(ReferenceCoder):
         run.note = note
         if body[0] & 3 == CODED:
             coded = [(i % LANES, freq[q][s], cumulative[q][s]) for i, (q, s) in enumerate(symbols)]
-            self.blocks.append(Block(freq, symbols, *push_all(coded)))
+            classes = [position[j] for _, _, j in order(len(block))]
+            self.blocks.append(Block(freq, classes, zero, symbols, *push_all(coded)))
         return body
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import cocotb
 from cocotb.clock import Clock
-from cocotb.triggers import FallingEdge
+from cocotb.triggers import FallingEdge, Timer
 
 from oscar_hdl.params import LaneParams
 from oscar_sim.vectors import Table
@@ -32,6 +32,11 @@ async def start(dut: Any, inputs: Iterable[str]) -> None:
         await FallingEdge(dut.clk)
     dut.rst.value = 0
     await FallingEdge(dut.clk)
+
+
+async def settled() -> None:
+    """Wait until outputs that depend on inputs have followed them, long before the rising edge."""
+    await Timer(1, "ns")
 
 
 def high(handle: Any) -> bool:

@@ -97,6 +97,8 @@ class RingNode:
             low, high = self.plan.bounds[command.chunk], self.plan.bounds[command.chunk + 1]
             if high > low:
                 yield from self._perform(command, low, high)
+        while self.port.routes or self.port.waiting:
+            yield
 
     def _link(self, action: Action, chunk: int, way: str) -> tuple[str, int]:
         """Return the link's name and the table step of a frame."""
@@ -147,10 +149,9 @@ class RingNode:
     def _connect(self, command: Command) -> None:
         """Say where frames go to and come from: the shell's switch."""
         if command.target is not None:
-            self.port.wire = self.wires[self.rank, command.target.peer]
+            self.port.routes.append(self.wires[self.rank, command.target.peer])
         if command.forward >= 0:
-            self.port.wire = self.wires[self.rank, command.forward]
-            self.port.forward = True
+            self.port.forward = self.wires[self.rank, command.forward]
         if command.source is not None:
             self.port.source = self.wires[command.source.peer, self.rank]
 
@@ -178,7 +179,7 @@ class RingNode:
             result = yield from self.master.read(BY_NAME["RESULT"].offset)
             raise RuntimeError(f"node {self.rank}, {command}: status 0x{status:08x}, result 0x{result:08x}")
         kept = command.code != ENCODE
-        while (kept and len(self.sums_out.words) < high - low) or self.local_in.queue or self.port.out:
+        while (kept and len(self.sums_out.words) < high - low) or self.local_in.queue:
             yield
 
     def counters(self) -> Script:

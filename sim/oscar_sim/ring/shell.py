@@ -70,19 +70,19 @@ class Wire:
 
 
 class Port:
-    """A NIC's two streams to the network: what it sends goes to `wire`, what it gets comes from `source`.
+    """A NIC's two streams to the network: frames go to `routes` in turn, what it gets comes from `source`.
 
     rate: 16-bit words per clock each way, up to 1. frames: all that the NIC sent, as bytes. forward: the
-    next frame that is received is also sent on to `wire`, whole, between the NIC's own.
+    next frame that is received is also sent on there, whole, between the NIC's own.
     """
 
     def __init__(self, rx: Stream, tx: Stream, *, rate: float) -> None:
         self.rx, self.tx, self.rate = rx, tx, rate
-        self.wire: Wire | None = None
+        self.routes: deque[Wire] = deque()
         self.source: Wire | None = None
-        self.forward = False
+        self.forward: Wire | None = None
         self.passing: list[int] = []  # the frame that is received and will be sent on
-        self.waiting: deque[list[int]] = deque()
+        self.waiting: deque[tuple[Wire, list[int]]] = deque()
         self.frames: list[bytes] = []
         self.out: list[int] = []
         self.tx_credit = self.rx_credit = 0.0
@@ -96,21 +96,20 @@ class Port:
     def _send(self, clock: int) -> None:
         tx = self.tx
         if self.tx_ready and tx.tvalid:
-            assert self.wire is not None
-            last = bool(tx.tlast)
-            self.wire.words.append((clock + self.wire.latency, int(tx.tdata), last))
+            last, wire = bool(tx.tlast), self.routes[0]
+            wire.words.append((clock + wire.latency, int(tx.tdata), last))
             self.out.append(int(tx.tdata))
             self.tx_credit -= 1
             if last:
                 self.frames.append(np.array(self.out, np.uint16).tobytes())
                 self.out.clear()
+                self.routes.popleft()
         if self.waiting and not self.out:
-            assert self.wire is not None
-            frame = self.waiting.popleft()
-            due, end = clock + self.wire.latency, len(frame) - 1
-            self.wire.words.extend((due, data, i == end) for i, data in enumerate(frame))
+            wire, frame = self.waiting.popleft()
+            due, end = clock + wire.latency, len(frame) - 1
+            wire.words.extend((due, data, i == end) for i, data in enumerate(frame))
         self.tx_credit = min(2.0, self.tx_credit + self.rate)
-        ready = self.tx_credit >= 1 and self.wire is not None
+        ready = self.tx_credit >= 1 and bool(self.routes)
         if ready != self.tx_ready:
             tx.tready.next = self.tx_ready = ready
 
@@ -126,11 +125,11 @@ class Port:
             _, data, last = words.popleft()
             self.rx_credit -= 1
             rx.tdata.next, rx.tlast.next, rx.tkeep.next = data, last, 3
-            if self.forward:
+            if self.forward is not None:
                 self.passing.append(data)
-            if self.forward and last:
-                self.waiting.append(self.passing)
-                self.passing, self.forward = [], False
+                if last:
+                    self.waiting.append((self.forward, self.passing))
+                    self.passing, self.forward = [], None
         if offer != self.rx_offered:
             rx.tvalid.next = self.rx_offered = offer
 
