@@ -32,7 +32,16 @@ KEYWORDS = (
     "macromodule medium nand nor notif0 notif1 primitive pull0 pull1 pulldown pullup rcmos real "
     "realtime release repeat rnmos rpmos rtran scalared small specify specparam strong0 strong1 supply0 "
     "supply1 table task time tran tri tri0 tri1 triand trior unsigned use vectored wait wand weak0 weak1 wor "
-    "xnor xor"
+    "xnor xor "
+    # and of SystemVerilog, as which some tools read every file
+    "accept_on alias always_comb always_ff always_latch assert assume before bind bins binsof bit break byte "
+    "chandle checker class clocking const constraint context continue cover covergroup coverpoint cross dist "
+    "do enum eventually expect export extends extern final first_match foreach forkjoin global iff "
+    "ignore_bins illegal_bins implements implies import inside int interconnect interface intersect let "
+    "local logic longint matches modport nettype new nexttime null package packed priority program property "
+    "protected pure rand randc randcase randsequence ref reject_on restrict return sequence shortint "
+    "shortreal soft solve static string strong struct super tagged this throughout timeprecision timeunit "
+    "type typedef union unique unique0 until untyped var virtual void wait_order weak wildcard with within"
 )
 GHDL_MISSING = "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode (or give --no-check)"
 

@@ -59,3 +59,37 @@ def rans_encoder(params: LaneParams) -> Any:
         state_lane=word(4),
         state=word(24),
     )
+
+
+@top
+def rans_decoder(params: LaneParams) -> Any:
+    """Decoder core with its tables, word FIFO and contexts."""
+    from oscar_hdl.rans_decoder import rans_decoder
+
+    return rans_decoder(
+        clk=bit(),
+        rst=bit(),
+        tw_en=bit(),
+        tw_addr=word(9),
+        tw_f=word(12),
+        tw_c=word(12),
+        push_valid=bit(),
+        push_ready=bit(),
+        push_word=word(12),
+        words_end=bit(),
+        start=bit(),
+        start_bank=bit(),
+        start_zero=bit(),
+        in_valid=bit(),
+        in_ready=bit(),
+        in_class=word(4),
+        in_final=bit(),
+        in_end=bit(),
+        out_valid=bit(),
+        out_lane=word(4),
+        out_ctx=word(4),
+        out_sym=word(4),
+        end_valid=bit(),
+        end_words=word(13),
+        end_ok=bit(),
+    )

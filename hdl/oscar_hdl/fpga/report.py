@@ -52,7 +52,8 @@ def table(results: Sequence[Result]) -> str:
         placed = result.placed
         cells = " ".join(f"{placed.cells[name]:>7,}" for name in CELLS)
         rates = f"{placed.worst:>9.0f} {placed.median:>6.0f} {placed.best:>4.0f}"
-        lines.append(f"{placed.name:<18} {cells} {rates} {result.mb_per_lut:>9.2f}")
+        whole = f"{result.mb_per_lut:>9.2f}" if placed.top in CHARTED else ""
+        lines.append(f"{placed.name:<18} {cells} {rates} {whole}".rstrip())
     if any(result.ultrascale for result in results):
         lines += ["", "# UltraScale+ (synthesised, not placed)"]
         lines.append(f"{'block':<18} {'LUT':>7} {'FF':>7} {'DSP':>7} {'RAMB36':>7}")
