@@ -34,8 +34,13 @@ def _importable(module: str) -> bool:
         return False
 
 
-def simulate(block: str, language: str, hdl: Path, out: Path, params: LaneParams) -> tuple[int, int]:
-    """Run a block's bench on one language; return how many tests ran and failed. The log is in `out`."""
+def simulate(
+    block: str, language: str, hdl: Path, out: Path, params: LaneParams, most_frames: int
+) -> tuple[int, int]:
+    """Run a block's bench on one language; return how many tests ran and failed. The logs are in `out`.
+
+    most_frames: how many of the link's frames to take, 0 for all.
+    """
     from cocotb_tools.runner import VHDL, Verilog, get_results, get_runner
 
     build = (out / language / block).resolve()
@@ -53,6 +58,7 @@ def simulate(block: str, language: str, hdl: Path, out: Path, params: LaneParams
         timescale=None if language == "vhdl" else ("1ns", "1ps"),
         log_file=build / "build.log",
     )
+    settings = {"BLOCK_LOG2": params.block_log2, "WIDTH_MAX": params.width_max, "FRAMES": most_frames}
     results = runner.test(
         test_module=f"oscar_sim.cosim.bench_{block}",
         hdl_toplevel=block,
@@ -61,7 +67,7 @@ def simulate(block: str, language: str, hdl: Path, out: Path, params: LaneParams
         test_dir=build,
         test_args=arguments,
         results_xml=str(build / "results.xml"),
-        extra_env={"BLOCK_LOG2": str(params.block_log2), "WIDTH_MAX": str(params.width_max)},
+        extra_env={name: str(value) for name, value in settings.items()},
         log_file=build / "test.log",
     )
     return get_results(Path(results))
@@ -75,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--language", nargs="+", choices=tuple(LANGUAGES), default=tuple(LANGUAGES), help="(both)")
     p.add_argument("--block-log2", type=int, default=SMALL.block_log2, help="of a lane (%(default)s)")
     p.add_argument("--width-max", type=int, default=SMALL.width_max, help="of a lane (%(default)s)")
+    p.add_argument("--frames", type=int, default=0, help="take only the first frames of the link (all)")
     return p
 
 
@@ -92,13 +99,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             for language in args.language:
                 began = time.monotonic()
                 name = f"{block:<16} {SIMULATORS[language][0]:<7}"
-                ran, bad = simulate(block, language, args.out / "hdl", args.out, params)
+                ran, bad = simulate(block, language, args.out / "hdl", args.out, params, args.frames)
                 failed += bad > 0 or ran == 0
                 verdict = "FAILED" if bad or not ran else "equal to the reference"
                 print(f"{name} {ran} tests, {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
                 if bad or not ran:
                     print(f"  see {args.out / language / block / 'test.log'}", flush=True)
-    except (ConvertError, RuntimeError, ValueError) as error:
+    except (ConvertError, RuntimeError, SystemExit, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 1 if failed else 0

@@ -9,8 +9,8 @@ from typing import Any
 import cocotb
 from cocotb.triggers import FallingEdge
 
-from oscar_sim.cosim.common import PARAMS, high, rows, settled, start
-from oscar_sim.vectors import Block, blocks, frames
+from oscar_sim.cosim.common import PARAMS, high, link, rows, settled, start
+from oscar_sim.vectors import Block, blocks
 
 INPUTS = (
     "tw_en tw_addr tw_f tw_c push_valid push_word words_end start start_bank start_zero in_valid in_class"
@@ -84,7 +84,7 @@ async def frames_of_a_link(dut: Any, gaps: float) -> None:
     """Symbols and contexts of every coded block are the reference's; so is the number of words."""
     await start(dut, [*INPUTS.split(), "in_final", "in_end"])
     bench, bank = Bench(dut, gaps), 0
-    for frame in frames(PARAMS):
+    for frame in link():
         for block in blocks(frame, PARAMS):
             await bench.decode(block, bank)
             bank ^= 1
@@ -95,7 +95,7 @@ async def damaged_blocks(dut: Any) -> None:
     """A wrong word shows in the final states or in the number of words; after a reset all is well again."""
     await start(dut, [*INPUTS.split(), "in_final", "in_end"])
     bench, rng = Bench(dut, 0.1), random.Random(2)
-    block = blocks(next(frames(PARAMS)), PARAMS)[0]
+    block = blocks(next(link()), PARAMS)[0]
     for _ in range(5):
         words = list(block.words)
         words[rng.randrange(len(words))] ^= 1 << rng.randrange(12)

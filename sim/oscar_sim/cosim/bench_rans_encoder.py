@@ -8,9 +8,9 @@ from typing import Any
 import cocotb
 from cocotb.triggers import FallingEdge
 
-from oscar_sim.cosim.common import PARAMS, high, rows, start
+from oscar_sim.cosim.common import PARAMS, high, link, rows, start
 from oscar_sim.tables_model import reciprocal
-from oscar_sim.vectors import Block, blocks, frames
+from oscar_sim.vectors import Block, blocks
 
 INPUTS = "tw_en tw_addr tw_f tw_c tw_rcp in_valid in_bank in_ctx in_sym in_first in_final"
 DRAIN = 20  # clocks until the last state is out
@@ -63,7 +63,7 @@ async def frames_of_a_link(dut: Any, bubbles: float) -> None:
     """Words and states of every coded block are the reference's; a reset in between changes nothing."""
     await start(dut, INPUTS.split())
     bench, bank = Bench(dut, 1), 0
-    for frame in frames(PARAMS):
+    for frame in link():
         for block in blocks(frame, PARAMS):
             await bench.code(block, bank, bubbles)
             bank ^= 1

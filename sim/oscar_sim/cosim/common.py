@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import cocotb
@@ -11,11 +12,16 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, Timer
 
 from oscar_hdl.params import LaneParams
-from oscar_sim.vectors import Table
+from oscar_sim.vectors import Frame, Table, frames
 
 # What the blocks were converted for.
 LANE = LaneParams(block_log2=int(os.environ["BLOCK_LOG2"]), width_max=int(os.environ["WIDTH_MAX"]))
 PARAMS = LANE.asc
+
+
+def link() -> Iterator[Frame]:
+    """Yield the frames of a link, or as many of them as were asked for."""
+    return islice(frames(PARAMS, width_max=LANE.width_max), int(os.environ["FRAMES"]) or None)
 
 
 async def start(dut: Any, inputs: Iterable[str]) -> None:
