@@ -81,16 +81,17 @@ def decode_rows(tables: Any, pos: Any, t0: int, t1: int, partial: int, rows: Any
     for t in range(t0, t1):
         for lane in range(12):
             rows[o + u64(lane)] = _find(tables, pos, u64(t), lane)
-        for pair in range(6):
-            k = u64(rows[o + u64(2 * pair)])
-            tables.count[u64(256 * (pair & 3)) + k] += u16(1)
-            p = _advance(tables, k, 2 * pair, words, p)
-            p = _advance(tables, u64(rows[o + u64(2 * pair + 1)]), 2 * pair + 1, words, p)
+        odd = u64(t) & u64(1)
+        for pair in range(5):  # params.is_counted
+            tables.count[u64(256 * (pair & 3)) + u64(rows[o + u64(2 * pair) + odd])] += u16(1)
+        tables.count[u64(256) + u64(rows[o + u64(10)])] += u16(1) - u16(odd)
+        for lane in range(12):
+            p = _advance(tables, u64(rows[o + u64(lane)]), lane, words, p)
         o += u64(12)
     for lane in range(partial):
         rows[o + u64(lane)] = _find(tables, pos, u64(t1), lane)
         k = u64(rows[o + u64(lane)])
-        tables.count[k] += u16(1 - (lane & 1))
+        tables.count[k] += u16((t1 + lane + 1) & 1)
         p = _advance(tables, k, lane, words, p)
     return i64(p)
 

@@ -108,21 +108,36 @@ def keep_symbols(cells: Any, count: int, rows: Any, at: int) -> None:
 
 @njit(cache=True, nogil=True)
 def look_up(cells: Any, first: int, end: int, cmap: Any, table: Any, cnt: Any, entries: Any, at: int) -> None:
-    """Table entries of values first..end to entries[at + first:]; every other symbol is counted.
+    """Table entries of values first..end to entries[at + first:]; count those of params.is_counted.
 
     first: of a row; counts are in four banks, or equal symbols would wait for each other.
     """
-    eights = first + ((end - first) & ~7)
-    for i in range(first, eights, 8):
-        for bank in range(4):
-            k = _table_row(cells[u64(i + 2 * bank)], cmap)
-            entries[u64(at + i + 2 * bank)] = table[k]
-            cnt[u64(256 * bank) + k] += u16(1)
-            entries[u64(at + i + 2 * bank + 1)] = table[_table_row(cells[u64(i + 2 * bank + 1)], cmap)]
-    for i in range(eights, end):
-        k = _table_row(cells[u64(i)], cmap)
+    even = first + (12 if (at + first) // 12 & 1 else 0)  # from here two rows at a time, an even one first
+    paired = max(even, even + (end - even) // 24 * 24)
+    for i in range(even, paired, 24):
+        for pair in range(6):
+            k = _table_row(cells[u64(i + 2 * pair)], cmap)
+            entries[u64(at + i + 2 * pair)] = table[k]
+            cnt[u64(256 * (pair & 3)) + k] += u16(1)
+            entries[u64(at + i + 2 * pair + 1)] = table[_table_row(cells[u64(i + 2 * pair + 1)], cmap)]
+        for pair in range(6, 12):
+            entries[u64(at + i + 2 * pair)] = table[_table_row(cells[u64(i + 2 * pair)], cmap)]
+            k = _table_row(cells[u64(i + 2 * pair + 1)], cmap)
+            entries[u64(at + i + 2 * pair + 1)] = table[k]
+            if pair < 11:
+                cnt[u64(256 * (pair & 3)) + k] += u16(1)
+    _look_up_any(cells, first, min(even, end), cmap, table, cnt, entries, at)
+    _look_up_any(cells, paired, end, cmap, table, cnt, entries, at)
+
+
+@njit(cache=True, nogil=True)
+def _look_up_any(
+    cells: Any, first: int, end: int, cmap: Any, table: Any, cnt: Any, entries: Any, at: int
+) -> None:
+    for i in range(first, end):
+        k, row, lane = _table_row(cells[u64(i)], cmap), (at + i) // 12, (at + i) % 12
         entries[u64(at + i)] = table[k]
-        cnt[k] += u16(1 - (i & 1))
+        cnt[k] += u16((row + lane + 1) & 1 & i64(lane != 11))
 
 
 @njit(cache=True, nogil=True)

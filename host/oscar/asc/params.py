@@ -18,14 +18,15 @@ RCP_SHIFT = 36  # floor(y/f) == (y * ceil(2^36/f)) >> 36 for all y < f << 12
 HIST_BITS = 10  # a histogram row sums to less than 2^10 after each update
 NEIGHBOUR_SHIFT = 3
 LAG_SHIFT = 2  # tables are built a quarter of an interval before they are used
-SAMPLED = 2  # symbols of lanes that are multiples of this are counted
+COUNT_STEP = 2  # what a counted symbol adds: not quite every other one is counted
 
 # Symbol s holds u in [BASE[s], BASE[s+1]), EXTRA[s] raw bits below it; 15 escapes to 16 or 32 raw bits.
 BASE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 EXTRA = (0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 7, 16)
 # Sixteen times the magnitude that stands for a symbol in the neighbour state and in the learnt map.
 WEIGHT = (0, 16, 32, 48, 72, 104, 152, 216, 312, 440, 632, 888, 1272, 1784, 3064, 4095)
-PRIOR = (8, 8, 7, 6, 5, 4, 4, 3, 3, 2, 2, 2, 3, 3, 2, 1)
+# No entry below 3: a symbol costs 4.42 bits at most where nothing is learnt yet, less than max_words grants.
+PRIOR = (6, 6, 5, 5, 4, 4, 4, 3, 3, 3, 3, 3, 4, 4, 3, 3)
 
 BLOCK_HEADER_BYTES = 6
 FLUSH_BYTES = LANES * STATE_BITS // 8
@@ -147,6 +148,11 @@ def epochs(rows: int, params: AscParams) -> list[tuple[int, int]]:
     step = params.interval_rows
     count = max(1, (rows + step // 2) // step)
     return [(i * step, (i + 1) * step if i < count - 1 else rows) for i in range(count)]
+
+
+def is_counted(row: int, lane: int) -> bool:
+    """Whether tables learn from the symbol in this row and lane of a block; never from two in succession."""
+    return (row + lane) % 2 == 0 and lane != LANES - 1
 
 
 def cut_row(first: int, last: int, params: AscParams) -> int:

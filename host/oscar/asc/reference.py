@@ -15,6 +15,7 @@ from oscar.asc.params import (
     CELL_MIN,
     CODED,
     CONSTANT,
+    COUNT_STEP,
     EXTRA,
     FLUSH_BYTES,
     HIST_BITS,
@@ -24,7 +25,6 @@ from oscar.asc.params import (
     PRIOR,
     PROB_BITS,
     RAW,
-    SAMPLED,
     STATE_BITS,
     STATE_LOW,
     WEIGHT,
@@ -33,6 +33,7 @@ from oscar.asc.params import (
     cut_row,
     epochs,
     initial_cell,
+    is_counted,
     max_words,
     raw_bytes,
 )  # fmt: skip
@@ -120,11 +121,11 @@ class _Session:
         update(self.hist, self.fresh)
         self.fresh = [[0] * 16 for _ in range(16)]
 
-    def note(self, cell: int, q: int, s: int, lane: int) -> None:
-        """Account for one symbol: neighbour state, cell of the map; even lanes: counts, shift statistics."""
+    def note(self, cell: int, q: int, s: int, row: int, lane: int) -> None:
+        """Account for one symbol: neighbour state, cell of the map; if counted, tables and shift statistics."""
         self.neighbour[lane] += (WEIGHT[s] - self.neighbour[lane]) >> NEIGHBOUR_SHIFT
-        if lane % SAMPLED == 0:
-            self.fresh[q][s] += 1
+        if is_counted(row, lane):
+            self.fresh[q][s] += COUNT_STEP
             self.nonzero += s > 0
             self.weight += WEIGHT[s]
         if self.learning:
@@ -218,7 +219,7 @@ class ReferenceCoder:
                     raw |= (u - BASE[s]) << (raw_bits + 1 + run.shift)
                     raw_bits += 1 + run.shift + (escape if s == 15 else EXTRA[s])
                 coded.append((lane, freq[q][s], cumulative[q][s]))
-                run.note(cell, q, s, lane)
+                run.note(cell, q, s, row, lane)
         words, states = push_all(coded)
         word_bytes, raw_words = 2 * ((WORD_BITS * len(words) + 15) // 16), (raw_bits + 15) // 16
         size = FLUSH_BYTES + word_bytes + 2 * raw_words
@@ -306,7 +307,7 @@ class ReferenceCoder:
                     states[lane] = states[lane] << WORD_BITS | words[p]
                     p += 1
                 symbols.append(s)
-                run.note(cell, q, s, lane)
+                run.note(cell, q, s, row, lane)
         if p != used:
             raise FrameError("coded words do not end where the block does")
         if any(x != STATE_LOW for x in states):

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from oscar.asc.kernels import PRIORS, WEIGHTS, bit_length, lane_start
-from oscar.asc.params import CELL_MIN, HIST_BITS, LEARN_MIN
+from oscar.asc.params import CELL_MIN, COUNT_STEP, HIST_BITS, LEARN_MIN
 
 u32, u64, i32, i64 = np.uint32, np.uint64, np.int32, np.int64
 
@@ -58,13 +58,13 @@ def decoder_table(hist: Any, tables: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def update(hist: Any, cnt: Any, statistics: Any) -> None:
-    """Add the counts, four banks, to the histograms; halve rows down to 10 bits; tally, clear the counts."""
+    """Add the counts, four banks, to the histograms; halve rows to 10 bits; tally and clear the counts."""
     tally(cnt, statistics)
     for q in range(16):
         total = i64(0)
         for s in range(16):
             k = u64(16 * q + s)
-            hist[q, s] += cnt[k]
+            hist[q, s] += COUNT_STEP * i64(cnt[k])
             total += hist[q, s]
         halvings = bit_length(total) - HIST_BITS
         if halvings > 0:
