@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,11 @@ def write(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_every_shipped_file_builds(path: Path) -> None:
     config = load_config(path)
-    rows = list(config.compared())
-    assert len(rows) >= 10
-    assert {method.codec for method, _, _ in rows} >= {
-        "fp32",
-        "bf16",
-        "int16",
-        "atalanta",
-        "asc-paper",
-        "asc",
-    }
+    codecs = Counter(method.codec for method, _, _ in config.compared())
+    assert codecs.keys() >= {"fp32", "asc"}  # what OSCAR gains, and over what
+    if config.nic == "compiled":  # where a row takes seconds, every file sets all codecs side by side
+        assert codecs.keys() >= {"bf16", "int16", "atalanta", "asc-paper"}
+        assert codecs.total() >= 10
     entry = WORKLOADS[config.workload.name]
     parse_options(entry.options, config.workload.options, workload=config.workload.name)
 

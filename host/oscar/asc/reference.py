@@ -122,7 +122,7 @@ class _Session:
         self.fresh = [[0] * 16 for _ in range(16)]
 
     def note(self, cell: int, q: int, s: int, row: int, lane: int) -> None:
-        """Account for one symbol: neighbour state, cell of the map; if counted, tables and shift statistics."""
+        """Account for one symbol: neighbour state, cell of the map; tables and shift if counted."""
         self.neighbour[lane] += (WEIGHT[s] - self.neighbour[lane]) >> NEIGHBOUR_SHIFT
         if is_counted(row, lane):
             self.fresh[q][s] += COUNT_STEP
