@@ -39,13 +39,12 @@ def asc_context(
     lane1, lane2, lane3 = word(4), word(4), word(4)
     step1, decayed1, decayed3 = word(10), word(13), word(13)
     e2 = word(12)
-    top3 = bit()
-    some3, bits2, bits1, bits0 = word(2), word(2), word(2), word(2)
+    group3, bits2, bits1, bits0 = word(2), word(2), word(2), word(2)
     odd, carry = bit(), bit()
     high = word(3)
 
     # 1: weight and decayed state; 2: e; 3: decayed again, and the bit length of e in parts; then both are
-    # written. bl(e) = 4 g + b: e.g. 4..7 if the highest bit set is one of 6..3, b its place among these.
+    # written. bl(e) is 4 * group + bits: group 1 has 4..7, if the highest bit set is one of 3..6.
     @always(clk.posedge)
     def update():
         valid1.next = u_valid
@@ -68,9 +67,8 @@ def asc_context(
         seven[:] = concat(e2, modbv(0)[3:]) - e2
         decayed3.next[13:1] = seven[15:3]
         decayed3.next[0] = e2[3:] != 0
-        top3.next = e2[11]
-        some3.next[1] = e2[11:7] != 0
-        some3.next[0] = e2[7:3] != 0
+        group3.next[1] = e2[12:7] != 0
+        group3.next[0] = e2[11] or (e2[11:7] == 0 and e2[7:3] != 0)
         bits2.next[1] = e2[10] or e2[9]
         bits2.next[0] = e2[10] or (e2[8] and not e2[9])
         bits1.next[1] = e2[6] or e2[5]
@@ -78,16 +76,16 @@ def asc_context(
         bits0.next[1] = e2[2] or e2[1]
         bits0.next[0] = e2[2] or (e2[0] and not e2[1])
 
+        bits = modbv(0)[2:]
+        if group3 == 2:
+            bits[:] = bits2
+        elif group3 == 1:
+            bits[:] = bits1
+        elif group3 == 0:
+            bits[:] = bits0
         if valid3:
             decayed_mem[lane3].next = decayed3
-            if top3:
-                length_mem[lane3].next = 12
-            elif some3[1]:
-                length_mem[lane3].next = 8 + bits2
-            elif some3[0]:
-                length_mem[lane3].next = 4 + bits1
-            else:
-                length_mem[lane3].next = bits0
+            length_mem[lane3].next = concat(group3, bits)
 
     # p + bl(e) - 4 in halves of two bits, the upper one less 1 (-1 is 7 in 3 bits); then the carry, and the
     # clamp at 0. The largest sum is 15 + 12 - 4.

@@ -73,7 +73,7 @@ def rans_decoder(
     # Flags of a symbol or setup step on its way; the index is the rank.
     valid, setup, upper = word(14), word(14), word(14)
     final, last = word(16), word(17)
-    banks, zeros = word(8), word(9)
+    banks = word(8)
     lane1, lane2, lane3, lane4, lane5, lane6, lane7 = (word(4) for _ in range(7))
     lane8, lane9, lane10, lane11, lane12, lane13 = (word(4) for _ in range(6))
 
@@ -84,14 +84,14 @@ def rans_decoder(
     reach4, reach7 = word(3), word(3)
     fine5, fine6, entry9, entry10 = word(36), word(36), word(36), word(36)
     part5, part6, part7 = word(2), word(2), word(2)
-    sym8 = word(4)
+    sym8, moved8 = word(4), bit()
     high10, high11, freq11, cum11, slot11, upper12, rest12 = (word(12) for _ in range(7))
     product12, y13, state13, state14 = word(24), word(24), word(24), word(24)
-    small13, write13, pop13 = bit(), bit(), bit()
+    large13, write13, pop13 = bit(), bit(), bit()
     pop14, right15, wrong = bit(), bit(), bit()
     words = word(13)
 
-    contexts = asc_context(clk, valid(8), lane8, sym8, zeros(8), lane, in_class, zero, ctx2)
+    contexts = asc_context(clk, moved8, lane8, sym8, setup(8), lane, in_class, False, ctx2)
 
     @always(clk.posedge)
     def tables():
@@ -122,15 +122,15 @@ def rans_decoder(
     @always_comb
     def addresses():
         fine_from.next = concat(banks[4], ctx4, reach4)
-        sym8.next = table_from[4:]
+        moved8.next = valid[8] or (setup[8] and zero)
         take.next = in_valid and in_ready
         take_final.next = in_valid and in_ready and in_final
         take_end.next = in_valid and in_ready and in_end
         prepare.next = setting and (enough or half)
-        pop13.next = small13 and not y13[12] and valid[13]
-        pop.next = (small13 and not y13[12] and valid[13]) or setup[11]
+        pop13.next = not large13 and not y13[12]
+        pop.next = (not large13 and not y13[12]) or setup[11]
         state13.next = y13
-        if small13 and not y13[12]:
+        if not large13 and not y13[12]:
             state13.next = concat(y13[12:], head)
 
     @always_comb
@@ -153,10 +153,7 @@ def rans_decoder(
             lane.next = lane + 1
             if lane == LANES - 1:
                 lane.next = 0
-                if setting:
-                    setting.next = False
-                else:
-                    zero.next = False
+                setting.next = False
         if prepare:
             half.next = not half
         # Symbols come when the coarse thresholds of the last setup step can be read.
@@ -186,7 +183,6 @@ def rans_decoder(
             last.next = 0
         upper.next = concat(upper[13:1], half, False)
         final.next = concat(final[15:1], take_final, False)
-        zeros.next = concat(zeros[8:1], zero, False)
         banks.next = concat(banks[7:1], bank, False)
         lane1.next = lane
 
@@ -281,15 +277,17 @@ def rans_decoder(
         reach7.next[1] = low6 >= fine6[24:12]
         reach7.next[2] = low6 >= fine6[36:24]
 
-        table_from.next[8] = banks[7]
-        table_from.next[8:4] = ctx7
+        found = modbv(0)[4:]
+        found[3] = part7[1]
+        found[2] = part7[0]
+        found[1] = reach7[1]
+        found[0] = (reach7[0] and not reach7[1]) or reach7[2]
+        table_from.next[9:4] = concat(banks[7], ctx7)
+        table_from.next[4:] = found
+        sym8.next = found
         if setup[7]:
             table_from.next[4:] = concat(True, upper[7], modbv(0)[2:])
-        else:
-            table_from.next[3] = part7[1]
-            table_from.next[2] = part7[0]
-            table_from.next[1] = reach7[1]
-            table_from.next[0] = (reach7[0] and not reach7[1]) or reach7[2]
+            sym8.next = 0  # with state 0 before, so that a lane's neighbour state becomes 0
 
     @always(clk.posedge)
     def states():
@@ -312,9 +310,12 @@ def rans_decoder(
             upper12.next = head
         # y < 4096 means that the product is, and that the sum does not carry into bit 12.
         y13.next = product12 + concat(upper12, rest12)
-        small13.next = product12[24:12] == 0
-        if setup[12]:
-            small13.next = False
+        # As a carry, which is one step to the placer; synthesis makes three of a comparison with 0.
+        carry = modbv(0)[13:]
+        carry[:] = product12[24:12] + 0xFFF
+        large13.next = carry[12]
+        if not valid[12]:
+            large13.next = True
         write13.next = valid[12] or (setup[12] and upper[12])
         if write13:
             low_mem[lane13].next = state13[12:]
