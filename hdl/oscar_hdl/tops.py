@@ -1,4 +1,4 @@
-"""Blocks that are converted on their own: one function each makes the ports and the block."""
+"""Blocks that are converted on their own, with the ports and parameters they are converted for."""
 
 from __future__ import annotations
 
@@ -6,17 +6,95 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from oscar_hdl.asc_frontend import asc_frontend
+from oscar_hdl.deframer import deframer
+from oscar_hdl.framer import framer
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import bit, word
+from oscar_hdl.rans_decoder import rans_decoder
+from oscar_hdl.rans_encoder import rans_encoder
+from oscar_hdl.streams import Stream, bit, word
 
 Top = Callable[[LaneParams], Any]
-TOPS: dict[str, Top] = {}
+STORE_LOG2 = 12  # words of 16 bits in a frame store
+
+# The fields of a frame's header, as inputs of framer (head_*) and deframer (exp_*).
+HEADER = "{0}_step:16 {0}_chunk:16 {0}_sub:8 {0}_width:8 {0}_sequence:16 {0}_checksum:16 {0}_count:19"
 
 
-def top(make: Top) -> Top:
-    """Register a function whose name is the block's."""
-    TOPS[make.__name__] = make
-    return make
+def ports(text: str) -> dict[str, Any]:
+    """Return signals by name: `a` is a bit, `a:8` a word, `a:s8` a stream, `a:s16k2` one with tkeep."""
+    made: dict[str, Any] = {}
+    for item in text.split():
+        name, _, kind = item.partition(":")
+        if kind.startswith("s"):
+            bits, _, keep = kind[1:].partition("k")
+            made[name] = Stream(int(bits), keep=int(keep or 0))
+        else:
+            made[name] = word(int(kind)) if kind else bit()
+    return made
+
+
+def _asc_frontend(params: LaneParams) -> Any:
+    size = params.block_log2 + 1
+    return asc_frontend(
+        **ports(
+            f"clk rst s_axis:s20 go go_count:{size} go_zero go_copy shift:4 abort room full cut_ok "
+            f"left:{size} sym_valid sym:8 cnt_valid cnt_bank raw_valid raw_last raw:16 done uniform "
+            "value:16 peak_shift:4"
+        ),
+        params=params,
+    )
+
+
+def _rans_encoder(_: LaneParams) -> Any:
+    return rans_encoder(
+        **ports(
+            "clk rst tw_en tw_addr:9 tw_f:12 tw_c:12 tw_rcp:18 slot:4 in_valid in_bank in_ctx:4 in_sym:4 "
+            "in_first in_final word_valid word_out:12 word_end state_valid state_lane:4 state:24"
+        )
+    )
+
+
+def _rans_decoder(_: LaneParams) -> Any:
+    return rans_decoder(
+        **ports(
+            "clk rst tw_en tw_addr:9 tw_f:12 tw_c:12 push_valid push_ready push_word:12 words_end start "
+            "start_bank start_zero in_valid in_ready in_class:4 in_final in_end out_valid out_lane:4 "
+            "out_ctx:4 out_sym:4 end_valid end_words:13 end_ok"
+        )
+    )
+
+
+def _framer(_: LaneParams) -> Any:
+    return framer(
+        **ports(
+            f"clk rst s_axis:s16 complete finish drop {HEADER.format('head')} done overflow "
+            "m_axis:s16k2 word_sent"
+        ),
+        depth_log2=STORE_LOG2,
+    )
+
+
+def _deframer(_: LaneParams) -> Any:
+    return deframer(
+        **ports(
+            f"clk rst s_axis:s16k2 wanted {HEADER.format('exp')} matched words:19 rd_valid rd_ready "
+            "rd_addr:19 rd_data:16 rd_data_valid free bad reason:4 word_taken"
+        ),
+        depth_log2=STORE_LOG2,
+        lanes=1,
+        lane=0,
+    )
+
+
+# From small to large: the last one is what a project takes.
+TOPS: dict[str, Top] = {
+    "rans_encoder": _rans_encoder,
+    "rans_decoder": _rans_decoder,
+    "asc_frontend": _asc_frontend,
+    "framer": _framer,
+    "deframer": _deframer,
+}
 
 
 def find(name: str) -> Top:
@@ -25,71 +103,6 @@ def find(name: str) -> Top:
         return TOPS[name]
     module, colon, function = name.partition(":")
     if not colon:
-        raise ValueError(
-            f"no top called {name!r}; there are {', '.join(TOPS) or 'none'} (or module:function)"
-        )
+        raise ValueError(f"no top called {name!r}; there are {', '.join(TOPS)} (or module:function)")
     found: Top = getattr(importlib.import_module(module), function)
     return found
-
-
-@top
-def rans_encoder(params: LaneParams) -> Any:
-    """Encoder core with its tables."""
-    from oscar_hdl.rans_encoder import rans_encoder
-
-    return rans_encoder(
-        clk=bit(),
-        rst=bit(),
-        tw_en=bit(),
-        tw_addr=word(9),
-        tw_f=word(12),
-        tw_c=word(12),
-        tw_rcp=word(18),
-        slot=word(4),
-        in_valid=bit(),
-        in_bank=bit(),
-        in_ctx=word(4),
-        in_sym=word(4),
-        in_first=bit(),
-        in_final=bit(),
-        word_valid=bit(),
-        word_out=word(12),
-        word_end=bit(),
-        state_valid=bit(),
-        state_lane=word(4),
-        state=word(24),
-    )
-
-
-@top
-def rans_decoder(params: LaneParams) -> Any:
-    """Decoder core with its tables, word FIFO and contexts."""
-    from oscar_hdl.rans_decoder import rans_decoder
-
-    return rans_decoder(
-        clk=bit(),
-        rst=bit(),
-        tw_en=bit(),
-        tw_addr=word(9),
-        tw_f=word(12),
-        tw_c=word(12),
-        push_valid=bit(),
-        push_ready=bit(),
-        push_word=word(12),
-        words_end=bit(),
-        start=bit(),
-        start_bank=bit(),
-        start_zero=bit(),
-        in_valid=bit(),
-        in_ready=bit(),
-        in_class=word(4),
-        in_final=bit(),
-        in_end=bit(),
-        out_valid=bit(),
-        out_lane=word(4),
-        out_ctx=word(4),
-        out_sym=word(4),
-        end_valid=bit(),
-        end_words=word(13),
-        end_ok=bit(),
-    )
