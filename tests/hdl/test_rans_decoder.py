@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from myhdl import block, instance
@@ -30,8 +30,6 @@ class Block:
     pushes: list[int]
     symbols: list[tuple[int, int, int]]  # lane, context, symbol
     words: int
-    good: bool = True
-    announced: int = field(default=-1)
 
 
 def table(rng: random.Random) -> Table:
@@ -114,7 +112,7 @@ class Bench:
                 first = True
                 while True:
                     at = 0
-                    rst.next, in_valid.next, push_valid.next = first, False, False
+                    rst.next, in_valid.next, push_valid.next = True, False, False
                     start.next = tw_en.next = False
                     yield clk.posedge
                     rst.next = False
@@ -170,13 +168,12 @@ class Bench:
                         in_end.next = given == len(one.classes) - 1 if offered else rng.random() < 0.5
                         yield clk.posedge
                         at += 1
-                        if first and self.reset_at and at == self.reset_at:
+                        if first and at == self.reset_at:
                             break
                     if not (first and self.reset_at):
                         break
                     first = False
                     self.symbols, self.when, self.ends = [], [], []
-                    rst.next = True
                 finished = True
                 yield clk.posedge
 
@@ -205,3 +202,59 @@ def test_decodes_what_was_encoded(push: Pause, give: Pause) -> None:
     bench = Bench(blocks([200, 100, 13, 36, 12, 77, 300], 1), push, give)
     bench.run()
     check(bench)
+
+
+def test_one_symbol_per_clock() -> None:
+    # Even when each symbol takes a word, which is what comes of symbols that the tables call rare.
+    todo = blocks([400, 400], 2, rare=True)
+    assert todo[1].words > 200
+    bench = Bench(todo, never, never)
+    bench.run()
+    check(bench)
+    for first, last in ((0, 399), (400, 799)):
+        assert bench.when[last] - bench.when[first] == last - first
+    # The next block is started in the clock after the last value, if its tables are there.
+    assert bench.when[400] - bench.when[399] >= START + 1
+
+
+@pytest.mark.parametrize("sizes", [[1], [5, 11, 3], [12, 1]])
+def test_short_blocks(sizes: list[int]) -> None:
+    bench = Bench(blocks(sizes, 3), never, randomly(0.2, 1))
+    bench.run()
+    check(bench)
+
+
+@pytest.mark.parametrize("clocks", [150, 310, 420])
+def test_reset_forgets_everything(clocks: int) -> None:
+    bench = Bench(blocks([90, 120], 4), randomly(0.2, 1), randomly(0.2, 2), reset_at=clocks)
+    bench.run()
+    check(bench)
+
+
+def test_a_wrong_final_state_is_reported() -> None:
+    # In one lane: the lowest bit of a start state, and of the last word.
+    todo = blocks([50, 60], 5)
+    todo[0].pushes[2 * 7] ^= 1
+    bench = Bench(todo[:1], never, never)
+    bench.run()
+    assert [ok for _, ok in bench.ends] == [False]
+    todo[1].pushes[-1] ^= 1
+    todo[1].zero = True
+    bench = Bench(todo[1:], never, never)
+    bench.run()
+    assert [ok for _, ok in bench.ends] == [False]
+
+
+@pytest.mark.parametrize("missing", [1, 40, -1, -20])
+def test_missing_or_left_over_words_are_counted(missing: int) -> None:
+    # It ends whatever is pushed. Left over words are all that is wrong with a block that has them.
+    (one,) = blocks([300], 6, rare=True)
+    pushed = one.words - missing
+    one.pushes = one.pushes[:-missing] if missing > 0 else one.pushes + [5] * -missing
+    bench = Bench([one], never, randomly(0.1, 1))
+    bench.run()
+    assert len(bench.symbols) == 300
+    ((words, good),) = bench.ends
+    assert words != pushed
+    assert good == (missing < 0)
+    assert words == one.words or missing > 0
