@@ -1,0 +1,53 @@
+"""Sixteen 32-bit counters in one small memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, block
+
+from oscar_hdl.streams import bit, word
+
+COUNTERS = 16
+AHEAD_BITS = 5  # a counter is visited every 16 clocks
+
+
+@block
+def event_counters(clk: Any, rst: Any, events: Any, rd_index: Any, rd_count: Any) -> Any:
+    """Count the clocks in which each bit of `events` u16 is set.
+
+    rd_index u4 -> rd_count u32 one clock later; it lags up to 16 clocks. All are 0 18 clocks after a reset.
+    """
+    if len(events) != COUNTERS:
+        raise ValueError(f"events has {COUNTERS} bits, got {len(events)}")
+    memory = [word(32) for _ in range(COUNTERS)]
+    ahead = [word(AHEAD_BITS) for _ in range(COUNTERS)]  # counted since the last visit
+    turn, cleared = word(4), bit()
+    wr_en, wr_index, wr_count = bit(), word(4), word(32)
+
+    @always(clk.posedge)
+    def count():
+        rd_count.next = memory[rd_index]
+        turn.next = (turn + 1) & 15
+        if turn == COUNTERS - 1:
+            cleared.next = True
+        wr_en.next = True
+        wr_index.next = turn
+        wr_count.next = ahead[turn]
+        if cleared:
+            wr_count.next = memory[turn] + ahead[turn]
+        if wr_en:
+            memory[wr_index].next = wr_count
+        for i in range(COUNTERS):
+            if turn == i:
+                ahead[i].next = events[i]
+            elif events[i]:
+                ahead[i].next = ahead[i] + 1
+        if rst:
+            turn.next = 0
+            cleared.next = False
+            wr_en.next = False
+            for i in range(COUNTERS):
+                ahead[i].next = 0
+
+    return count

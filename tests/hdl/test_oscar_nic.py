@@ -1,0 +1,496 @@
+"""oscar_nic end to end, driven through its registers, against oscar.asc.link."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from myhdl import always, block, instance
+
+from oscar.asc.link import Decoder, Encoder
+from oscar.asc.reference import order
+from oscar_hdl.oscar_nic import LanePorts, oscar_nic
+from oscar_hdl.params import LaneParams
+from oscar_hdl.registers import BY_NAME, COUNTERS, ERROR_ABORTED, ERROR_TOO_LONG, ID_VALUE, REGISTERS
+from oscar_hdl.streams import AxiLite, Stream, bit
+from oscar_sim.bench import clock, never, randomly, simulate, sink, source
+
+PARAMS = LaneParams(block_log2=10)
+ENCODE, HOP, LAST, ADOPT = 0b0100, 0b1111, 0b1011, 0b1001
+FRESH_IN, FRESH_OUT = 0b010000, 0b100000
+
+
+def decoding_order(count: int) -> np.ndarray:
+    """Return the index of each value that a lane moves, block by block."""
+    block_size, places = PARAMS.block, []
+    for start in range(0, count, block_size):
+        places += [start + j for _, _, j in order(min(block_size, count - start))]
+    return np.array(places, int)
+
+
+def words_of(frame: bytes) -> list[tuple[int, bool]]:
+    """Return the transfers of a frame."""
+    words = struct.unpack(f"<{len(frame) // 2}H", frame)
+    return [(w, i == len(words) - 1) for i, w in enumerate(words)]
+
+
+class Lane:
+    """What a DMA does for one lane: queues to send from, lists to take into, values kept for a redo."""
+
+    def __init__(self, ports: Any) -> None:
+        self.ports = ports
+        self.local: deque[Any] = deque()
+        self.classes: deque[Any] = deque()
+        self.redo: deque[Any] = deque()
+        self.sums: list[Any] = []
+        self.kept: list[int] = []  # class << 16 | value, by their order
+        self.redos = 0
+
+
+def drain(queue: deque[Any]):
+    """Yield what is in a queue, for ever; None while it is empty."""
+    while True:
+        yield queue.popleft() if queue else None
+
+
+class Nic:
+    """A NIC, its memory and network, and a driver; generators for a test to `yield from`."""
+
+    def __init__(self, lanes: int = 1, *, depth_log2: int = 11, idle: float = 0.0, busy: float = 0.0) -> None:
+        self.clk, self.rst, self.irq, self.bus = bit(), bit(), bit(), AxiLite(8)
+        self.rx, self.tx = Stream(16, keep=2), Stream(16, keep=2)
+        self.lanes = [Lane(LanePorts()) for _ in range(lanes)]
+        self.network: deque[Any] = deque()
+        self.taken: list[Any] = []
+        self.idle = lambda seed: randomly(idle, seed) if idle else never
+        self.busy = lambda seed: randomly(busy, seed) if busy else never
+        self.depth_log2 = depth_log2
+        self.sets = [list(range(8)) for _ in range(lanes)]
+
+    @block
+    def top(self, steps: Any) -> Any:
+        """Return the bench that runs the generator function `steps`."""
+        clk, rst = self.clk, self.rst
+        first = self.lanes[0].ports
+        parts = [
+            clock(clk),
+            instance(steps),
+            oscar_nic(
+                clk, rst, self.bus, self.irq, self.rx, self.tx, first.s_axis_class, first.s_axis_local,
+                first.m_axis_sum, first.redo_valid, first.redo_ready, first.redo_first, first.redo_count,
+                first.s_axis_redo, *(lane.ports for lane in self.lanes[1:]), params=PARAMS, sets=8,
+                depth_log2=self.depth_log2,
+            ),
+            source(clk, rst, self.rx, drain(self.network), self.idle(1)),
+            sink(clk, rst, self.tx, self.taken, self.busy(2)),
+        ]  # fmt: skip
+        for n, lane in enumerate(self.lanes):
+            parts.append(self.memory(lane, 10 * n))
+        return parts
+
+    @block
+    def memory(self, lane: Lane, seed: int) -> Any:
+        """Return the streams of a lane's memory."""
+        clk, rst, ports = self.clk, self.rst, lane.ports
+        valid, ready, first, count = ports.redo_valid, ports.redo_ready, ports.redo_first, ports.redo_count
+
+        @always(clk.posedge)
+        def again():
+            ready.next = True
+            if valid and ready:
+                lane.redos += 1
+                lane.redo.extend(lane.kept[int(first) : int(first) + int(count)])
+
+        return (
+            again,
+            source(clk, rst, ports.s_axis_class, drain(lane.classes), self.idle(seed + 3)),
+            source(clk, rst, ports.s_axis_local, drain(lane.local), self.idle(seed + 4)),
+            source(clk, rst, ports.s_axis_redo, drain(lane.redo), self.idle(seed + 5)),
+            sink(clk, rst, ports.m_axis_sum, lane.sums, self.busy(seed + 6)),
+        )
+
+    def run(self, steps: Any, limit: int = 100_000) -> None:
+        """Reset, then run the generator function `steps` to its end."""
+        finished = []
+
+        def all_of():
+            self.rst.next = True
+            yield self.clk.posedge
+            self.rst.next = False
+            yield from steps()
+            finished.append(True)
+
+        simulate(partial(self.top, all_of), self.clk, until=lambda: bool(finished), limit=limit)
+
+    def write(self, name: str, value: int):
+        """Write a register."""
+        bus = self.bus
+        bus.awaddr.next, bus.wdata.next, bus.wstrb.next = BY_NAME[name].offset, value, 15
+        bus.awvalid.next = bus.wvalid.next = bus.bready.next = True
+        yield self.clk.posedge
+        while not bus.awready:
+            yield self.clk.posedge
+        bus.awvalid.next = bus.wvalid.next = False
+        while not bus.bvalid:
+            yield self.clk.posedge
+        assert bus.bresp == 0
+        bus.bready.next = False
+        yield self.clk.posedge
+
+    def read(self, name: str):
+        """Return a register."""
+        bus = self.bus
+        bus.araddr.next = BY_NAME[name].offset
+        bus.arvalid.next = bus.rready.next = True
+        yield self.clk.posedge
+        while not bus.arready:
+            yield self.clk.posedge
+        bus.arvalid.next = False
+        while not bus.rvalid:
+            yield self.clk.posedge
+        value = int(bus.rdata)
+        assert bus.rresp == 0
+        bus.rready.next = False
+        yield self.clk.posedge
+        return value
+
+    def command(self, op: int, count: int, *, lane: int = 0, **fields: Any):
+        """Write a command: fields as in the registers, (in, out) where there are two."""
+        for name in ("STEP", "CHUNK", "SEQUENCE"):
+            low, high = fields.get(name.lower(), (0, 0))
+            yield from self.write(name, low | high << 16)
+        subs, widths = fields.get("sub", (lane, lane)), fields.get("width", (8, 8))
+        packed = BY_NAME["SUB_WIDTH"].pack(
+            sub_in=subs[0], sub_out=subs[1], width_in=widths[0], width_out=widths[1]
+        )
+        yield from self.write("SUB_WIDTH", packed)
+        yield from self.write("SETS", BY_NAME["SETS"].pack(**fields.get("sets", {})))
+        yield from self.write("COUNT", count)
+        yield from self.write("COMMAND", op | lane << 8)
+
+    def feed(self, lane: int, local: np.ndarray | None, classes: np.ndarray) -> None:
+        """Put the values and classes of a command, in index order, where the lane takes them."""
+        port, places = self.lanes[lane], decoding_order(len(classes))
+        port.classes.extend(int(c) for c in classes[places])
+        if local is not None:
+            port.local.extend(int(v) & 0xFFFF for v in local[places])
+
+    def keep(self, lane: int, values: np.ndarray, classes: np.ndarray) -> None:
+        """Have the values that a command will encode at hand for a redo."""
+        places = decoding_order(len(values))
+        pairs = zip(classes[places], values[places], strict=True)
+        self.lanes[lane].kept = [int(c) << 16 | int(v) & 0xFFFF for c, v in pairs]
+
+    def wait(self, **expected: int):
+        """Wait for the interrupt, compare IRQ_STATUS with `expected`, clear it."""
+        while not self.irq:
+            yield self.clk.posedge
+        value = yield from self.read("IRQ_STATUS")
+        status = BY_NAME["IRQ_STATUS"].unpack(value)
+        self.result = yield from self.read("RESULT")
+        assert status == {"done": 0, "error": 0, "bad_frame": 0, "lost": 0} | expected, hex(self.result)
+        yield from self.write("IRQ_STATUS", value)
+        yield self.clk.posedge
+
+    def sums(self, lane: int, count: int):
+        """Return the values that came out of a lane, in index order."""
+        taken = self.lanes[lane].sums
+        while len(taken) < count:
+            yield self.clk.posedge
+        assert [last for _, last in taken] == [False] * (count - 1) + [True]
+        values = np.empty(count, np.int16)
+        values[decoding_order(count)] = np.array([v for v, _ in taken], np.uint16).view(np.int16)
+        taken.clear()
+        return values
+
+    def frame(self):
+        """Return the next frame that was sent."""
+        while not any(last for _, last, _ in self.taken):
+            yield self.clk.posedge
+        end = next(i for i, (_, last, _) in enumerate(self.taken) if last) + 1
+        frame = struct.pack(f"<{end}H", *(w for w, _, _ in self.taken[:end]))
+        assert {keep for _, _, keep in self.taken[:end]} == {3}
+        del self.taken[:end]
+        return frame
+
+
+def gradients(rng: np.random.Generator, count: int, spread: float = 6.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return values of 8 bits with the classes of their scales."""
+    scales = rng.integers(0, 12, count)
+    values = np.clip(rng.normal(0, spread * 2.0 ** (scales / 4 - 2)), -127, 127).round().astype(np.int64)
+    return values, scales.astype(np.int64)
+
+
+def test_registers_say_what_was_built():
+    nic = Nic()
+
+    def steps():
+        assert (yield from nic.read("ID")) == ID_VALUE
+        config = BY_NAME["CONFIG"].unpack((yield from nic.read("CONFIG")))
+        assert config == {
+            "lanes": 1, "block_log2": 10, "sets_log2": 3, "depth_log2": 11, "width_max": 16, "version": 1,
+        }  # fmt: skip
+        assert (yield from nic.read("STATUS")) == 0
+
+    nic.run(steps)
+
+
+def test_frames_equal_the_hosts_and_hops_add():
+    rng = np.random.default_rng(1)
+    nic = Nic(idle=0.1, busy=0.1)
+    upstream, downstream = Encoder(PARAMS.asc), Encoder(PARAMS.asc)
+    counts = (700, 300)
+
+    def steps():
+        yield from nic.write("IRQ_ENABLE", 0xFFFFFFFF)
+        for n, count in enumerate(counts):
+            mine, classes = gradients(rng, count)
+            theirs, _ = gradients(rng, count)
+            fresh = n == 0
+            come = upstream.encode(theirs, step=3, context=classes, width=8, chunk=5, sub=n)
+            nic.network.extend(words_of(come))
+            nic.feed(0, mine, classes)
+            nic.keep(0, mine + theirs, classes)
+            yield from nic.command(
+                HOP | (FRESH_IN | FRESH_OUT) * fresh, count, step=(3, 4), chunk=(5, 6), sub=(n, n + 1),
+                width=(8, 9), sequence=(n, n),
+                sets={"load_in": 1 + n, "save_in": 2 + n, "load_out": 5 + n, "save_out": 6 + n},
+            )  # fmt: skip
+            yield from nic.wait(done=1)
+            assert (yield from nic.read("RESULT")) == 0
+            assert np.array_equal((yield from nic.sums(0, count)), mine + theirs)
+            gone = downstream.encode(mine + theirs, step=4, context=classes, width=9, chunk=6, sub=n + 1)
+            assert (yield from nic.frame()) == gone
+
+        total = sum(counts)
+        found = {}
+        for register in REGISTERS:
+            if register.offset >= COUNTERS:
+                found[register.name] = yield from nic.read(register.name)
+        assert (found["VALUES_IN"], found["VALUES_OUT"]) == (total, total)
+        assert (found["FRAMES_IN"], found["FRAMES_OUT"], found["FRAMES_BAD"]) == (2, 2, 0)
+        assert found["CYCLES"] > total
+
+    nic.run(steps)
+
+
+def test_encode_adopt_and_last_hop_in_a_row():
+    rng = np.random.default_rng(2)
+    nic = Nic()
+    encoder, upstream = Encoder(PARAMS.asc), Encoder(PARAMS.asc)
+
+    def steps():
+        yield from nic.write("IRQ_ENABLE", 0xFFFFFFFF)
+        values, classes = gradients(rng, 500)
+        nic.feed(0, values, classes)
+        nic.keep(0, values, classes)
+        yield from nic.command(ENCODE | FRESH_OUT, 500, step=(0, 7), sets={"save_out": 3})
+        yield from nic.wait(done=1)
+        assert (yield from nic.frame()) == encoder.encode(values, step=7, context=classes, width=8)
+
+        theirs, classes = gradients(rng, 400)
+        nic.network.extend(words_of(upstream.encode(theirs, step=2, context=classes, width=8)))
+        nic.feed(0, None, classes)
+        yield from nic.command(ADOPT | FRESH_IN, 400, step=(2, 0), sets={"save_in": 4})
+        yield from nic.wait(done=1)
+        assert np.array_equal((yield from nic.sums(0, 400)), theirs)
+
+        theirs, classes = gradients(rng, 300)
+        mine, _ = gradients(rng, 300)
+        nic.network.extend(words_of(upstream.encode(theirs, step=2, context=classes, width=8)))
+        nic.feed(0, mine, classes)
+        yield from nic.command(LAST, 300, step=(2, 0), sequence=(1, 0), sets={"load_in": 4, "save_in": 5})
+        yield from nic.wait(done=1)
+        assert np.array_equal((yield from nic.sums(0, 300)), mine + theirs)
+
+        # Another step starts from the tables of this one; empty frames; the set of a raw block.
+        nic.network.extend(words_of(upstream.encode(np.zeros(0, int), step=3, width=8)))
+        yield from nic.command(ADOPT, 0, step=(3, 0), sets={"load_in": 5, "save_in": 6})
+        yield from nic.wait(done=1)
+        values, classes = rng.integers(-128, 128, 200), np.zeros(200, int)
+        nic.feed(0, values, classes)
+        nic.keep(0, values, classes)
+        yield from nic.command(ENCODE, 200, step=(0, 7), sequence=(0, 1), sets={"load_out": 3, "save_out": 2})
+        yield from nic.wait(done=1)
+        assert (yield from nic.frame()) == encoder.encode(values, step=7, context=classes, width=8)
+        assert nic.lanes[0].redos == 1
+        assert not nic.taken
+
+    nic.run(steps)
+
+
+def test_bad_frames_are_reported_and_the_right_one_still_counts():
+    rng = np.random.default_rng(3)
+    nic = Nic(depth_log2=10)
+    upstream = Encoder(PARAMS.asc)
+    values, classes = gradients(rng, 300)
+    frame = upstream.encode(values, step=1, context=classes, width=8, chunk=9)
+    flipped = bytearray(frame)
+    flipped[100] ^= 4
+    other = Encoder(PARAMS.asc).encode(values, step=1, context=classes, width=8, chunk=8)
+
+    def steps():
+        yield from nic.write("IRQ_ENABLE", 0xFFFFFFFF)
+        yield from nic.command(ADOPT | FRESH_IN, 300, step=(1, 0), chunk=(9, 0), sets={"save_in": 0})
+        nic.feed(0, None, classes)
+        for bad, reason in ((bytes(flipped), 4), (frame[:-2], 1), (other, 7)):
+            nic.network.extend(words_of(bad))
+            yield from nic.wait(bad_frame=1)
+            result = BY_NAME["RESULT"].unpack((yield from nic.read("RESULT")))
+            assert result == {"error": 0, "reason": reason}
+            assert (yield from nic.read("STATUS")) == BY_NAME["STATUS"].pack(busy=1, frame=1)
+        assert not nic.lanes[0].sums
+        nic.network.extend(words_of(frame))
+        yield from nic.wait(done=1)
+        assert np.array_equal((yield from nic.sums(0, 300)), values)
+        assert (yield from nic.read("FRAMES_BAD")) == 3
+
+        # A command whose frame never comes is ended by hand; one that is not taken is reported.
+        yield from nic.command(ADOPT, 300, step=(1, 0), sets={"load_in": 0, "save_in": 1})
+        yield from nic.write("COMMAND", ADOPT)
+        yield from nic.write("COMMAND", ADOPT)
+        yield from nic.wait(lost=1)
+        for _ in range(2):
+            yield from nic.write("ABORT", 1)
+            yield from nic.wait(done=1, error=1)
+        result = BY_NAME["RESULT"].unpack((yield from nic.read("RESULT")))
+        assert result["error"] == ERROR_ABORTED
+
+    nic.run(steps)
+
+
+def test_a_payload_without_sense_ends_with_an_error_and_sends_nothing():
+    rng = np.random.default_rng(4)
+    nic = Nic()
+    values, classes = gradients(rng, 200)
+    forged = Encoder(PARAMS.asc)
+    forged.coder.encode = lambda *_: b"\x03\x00\x00\x00\x00\x00"
+    bad = forged.encode(values, step=0, context=classes, width=8)
+    good = Encoder(PARAMS.asc).encode(values, step=0, context=classes, width=8)
+
+    def steps():
+        yield from nic.write("IRQ_ENABLE", 0xFFFFFFFF)
+        for frame in (bad, good):
+            nic.network.extend(words_of(frame))
+            nic.feed(0, values, classes)
+            nic.keep(0, 2 * values, classes)
+            sets = {"save_in": 1, "save_out": 2}
+            yield from nic.command(HOP | FRESH_IN | FRESH_OUT, 200, width=(8, 9), sets=sets)
+            if frame is bad:
+                yield from nic.wait(done=1, error=1)
+                assert 1 <= (yield from nic.read("RESULT")) <= 15
+                yield from nic.sums(0, 200)
+                assert not nic.taken
+        yield from nic.wait(done=1)
+        assert np.array_equal((yield from nic.sums(0, 200)), 2 * values)
+        sent = Encoder(PARAMS.asc).encode(2 * values, step=0, context=classes, width=9)
+        assert (yield from nic.frame()) == sent
+
+    nic.run(steps)
+
+
+def test_a_frame_too_long_for_the_store_is_an_error():
+    rng = np.random.default_rng(5)
+    nic = Nic(depth_log2=6)
+
+    def steps():
+        yield from nic.write("IRQ_ENABLE", 0xFFFFFFFF)
+        values, classes = gradients(rng, 300)
+        nic.feed(0, values, classes)
+        nic.keep(0, values, classes)
+        yield from nic.command(ENCODE | FRESH_OUT, 300, sets={"save_out": 1})
+        yield from nic.wait(done=1, error=1)
+        assert (yield from nic.read("RESULT")) == ERROR_TOO_LONG
+        values, classes = np.full(300, -5), np.zeros(300, int)
+        nic.feed(0, values, classes)
+        yield from nic.command(ENCODE | FRESH_OUT, 300, sets={"save_out": 1})
+        yield from nic.wait(done=1)
+        assert (yield from nic.frame()) == Encoder(PARAMS.asc).encode(
+            values, step=0, context=classes, width=8
+        )
+
+    nic.run(steps)
+
+
+@pytest.mark.parametrize("lanes", [2])
+def test_lanes_share_the_network_frame_by_frame(lanes: int):
+    rng = np.random.default_rng(6)
+    nic = Nic(lanes, idle=0.1, busy=0.1)
+    count = 250
+
+    def steps():
+        yield from nic.write("IRQ_ENABLE", 0xFFFFFFFF)
+        expected, sums = [], []
+        for lane in range(lanes):
+            mine, classes = gradients(rng, count)
+            theirs, _ = gradients(rng, count)
+            come = Encoder(PARAMS.asc).encode(theirs, step=1, context=classes, width=8, sub=lane + 2 * lanes)
+            nic.network.extend(words_of(come))
+            nic.feed(lane, mine, classes)
+            nic.keep(lane, mine + theirs, classes)
+            sums.append(mine + theirs)
+            expected.append(
+                Encoder(PARAMS.asc).encode(mine + theirs, step=2, context=classes, width=9, sub=lane)
+            )
+            while (yield from nic.read("STATUS")) & BY_NAME["STATUS"].field("pending").mask:
+                pass
+            yield from nic.command(
+                HOP | FRESH_IN | FRESH_OUT, count, lane=lane, step=(1, 2), sub=(lane + 2 * lanes, lane),
+                width=(8, 9), sets={"save_in": 1, "save_out": 2},
+            )  # fmt: skip
+        for lane in range(lanes):
+            assert np.array_equal((yield from nic.sums(lane, count)), sums[lane])
+        frames = []
+        for _ in range(lanes):
+            frames.append((yield from nic.frame()))
+        assert sorted(frames) == sorted(expected)
+        while (yield from nic.read("STATUS")) != 0:
+            pass
+        for lane in range(lanes):
+            yield from nic.write("LANE", lane)
+            assert (yield from nic.read("VALUES_OUT")) == count
+        yield from nic.wait(done=(1 << lanes) - 1)
+
+    nic.run(steps)
+
+
+def test_reset_in_the_middle_of_a_hop():
+    rng = np.random.default_rng(7)
+    nic = Nic()
+    values, classes = gradients(rng, 300)
+    frame = Encoder(PARAMS.asc).encode(values, step=0, context=classes, width=8)
+
+    def steps():
+        lane = nic.lanes[0]
+        for last in (False, True):
+            yield from nic.write("IRQ_ENABLE", 1)
+            nic.network.extend(words_of(frame))
+            nic.feed(0, values, classes)
+            nic.keep(0, 2 * values, classes)
+            sets = {"save_in": 1, "save_out": 2}
+            yield from nic.command(HOP | FRESH_IN | FRESH_OUT, 300, width=(8, 9), sets=sets)
+            if last:
+                break
+            while len(lane.sums) < 150:
+                yield nic.clk.posedge
+            for queue in (lane.local, lane.classes, lane.redo, nic.network):
+                queue.clear()
+            nic.rst.next = True
+            yield nic.clk.posedge
+            nic.rst.next = False
+            yield nic.clk.posedge
+            yield nic.clk.posedge
+            lane.sums.clear()
+            nic.taken.clear()
+        yield from nic.wait(done=1)
+        assert np.array_equal((yield from nic.sums(0, 300)), 2 * values)
+        sent = Encoder(PARAMS.asc).encode(2 * values, step=0, context=classes, width=9)
+        assert (yield from nic.frame()) == sent
+        decoder = Decoder(PARAMS.asc)
+        assert np.array_equal(decoder.decode(sent, step=0, context=classes), 2 * values)
+
+    nic.run(steps)
