@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.bit_packer import bit_packer
 from oscar_hdl.size_test import size_test
 from oscar_hdl.streams import bit, word
+
+# The steps of a block.
+IDLE, TEST, HEAD, ZERO, INFO, END, STATES, WORDS, RAW, VALUES = range(10)
+STEPS = 10
 
 
 @block
@@ -30,16 +34,15 @@ def block_writer(
     A block is a row of fields for the bit packer. They are gathered in two ranks, so that many sources need
     few gates: registers that are 0 unless their source is meant, then the OR of them.
     """
-    steps = enum(
-        "IDLE", "TEST", "HEAD", "HEAD_ZERO", "HEAD_INFO", "HEAD_END",
-        "SEND_STATES", "SEND_WORDS", "SEND_RAW", "SEND_VALUES",
-    )  # fmt: skip
-    at = Signal(steps.IDLE)
+    # One bit a step: with so many exits and sources that takes the fewest gates.
+    at = word(STEPS, 1)  # IDLE
+    was_idle, was_body, was_raw_stream, was_raw = bit(1), bit(), bit(), bit()
     index = word(5)  # state and half of it, or bit of a constant's sign
     raw, coded = bit(), bit()
     done, event, sent = bit(), bit(), bit()
     some_words = bit()
-    testing, tested, too_long, raw_words = bit(), bit(), bit(), word(14)
+    tested, too_long, raw_words = bit(), bit(), word(14)
+    testing = bit()
 
     kept = [word(24) for _ in range(16)]
     buffered = bit()  # the states of a block are there
@@ -56,20 +59,24 @@ def block_writer(
 
     @always_comb
     def wiring():
-        testing.next = at == steps.TEST
+        testing.next = at[TEST]
         raw_words.next = blk_info[14:]
         coded.next = not raw and not blk_constant
-        s_axis_word.tready.next = go and at == steps.SEND_WORDS
-        s_axis_raw.tready.next = go and at == steps.SEND_RAW
-        s_axis_value.tready.next = go and at == steps.SEND_VALUES
+        s_axis_word.tready.next = go and at[WORDS]
+        s_axis_raw.tready.next = go and at[RAW]
+        s_axis_value.tready.next = go and at[VALUES]
         lane.next = index[5:1]
         missing.next = blk_n < 12 and lane >= blk_n[4:]
+        done.next = at[IDLE] and not was_idle
+        event.next = raw and not was_raw
+        sent.next = (at[WORDS] or at[RAW]) and not was_body
+        st_drop.next = at[RAW] and not was_raw_stream
+
+    @always_comb
+    def outputs():
         blk_done.next = done
         raw_event.next = event
         states_sent.next = sent or event
-
-    @always_comb
-    def read_state():
         lane_state.next = kept[lane]
 
     @always(clk.posedge)
@@ -84,133 +91,117 @@ def block_writer(
     @always(clk.posedge)
     def control():
         some_words.next = st_words != 0
-        done.next = False
-        event.next = False
-        sent.next = False
-        st_drop.next = False
-        if at == steps.IDLE:
+        was_idle.next = at[IDLE]
+        was_body.next = at[WORDS] or at[RAW]
+        was_raw_stream.next = at[RAW]
+        was_raw.next = raw
+        if at[IDLE]:
             index.next = 0
             raw.next = False
-            if blk_valid and not done:
-                if blk_constant:
-                    at.next = steps.HEAD
-                elif blk_overflow:
-                    raw.next = True
-                    event.next = True
-                    at.next = steps.HEAD
+            if blk_valid and was_idle:
+                if blk_constant or blk_overflow:
+                    raw.next = not blk_constant
+                    at.next[IDLE] = False
+                    at.next[HEAD] = True
                 elif st_valid and buffered:
-                    at.next = steps.TEST
-        elif at == steps.TEST:
-            if tested:
-                raw.next = too_long
-                event.next = too_long
-                at.next = steps.HEAD
-        elif go:
-            if at == steps.HEAD:
-                if coded:
-                    at.next = steps.HEAD_ZERO
-                else:
-                    at.next = steps.HEAD_INFO
-            elif at == steps.HEAD_ZERO:
-                at.next = steps.HEAD_INFO
-            elif at == steps.HEAD_INFO:
-                at.next = steps.HEAD_END
-            elif at == steps.HEAD_END:
-                if raw:
-                    at.next = steps.SEND_VALUES
-                elif coded:
-                    at.next = steps.SEND_STATES
-                else:
-                    index.next = index + 1
-                    if index == 15:
-                        done.next = True
-                        at.next = steps.IDLE
-            elif at == steps.SEND_STATES:
+                    at.next[IDLE] = False
+                    at.next[TEST] = True
+        if at[TEST] and tested:
+            raw.next = too_long
+            at.next[TEST] = False
+            at.next[HEAD] = True
+        if go:
+            at.next[ZERO] = at[HEAD] and coded
+            at.next[INFO] = at[ZERO] or (at[HEAD] and not coded)
+            if at[HEAD]:
+                at.next[HEAD] = False
+            if at[INFO]:
+                at.next[END] = True
+            if at[END] and (raw or coded or index == 15):
+                at.next[END] = False
+                at.next[IDLE] = not raw and not coded
+                at.next[STATES] = coded
+                at.next[VALUES] = raw
+            if (at[END] and not coded) or at[STATES]:
                 index.next = index + 1
-                if index == 23:
-                    sent.next = True
-                    if some_words:
-                        at.next = steps.SEND_WORDS
-                    else:
-                        st_drop.next = True
-                        at.next = steps.SEND_RAW
-            elif at == steps.SEND_WORDS:
-                if s_axis_word.tvalid and s_axis_word.tlast:
-                    st_drop.next = True
-                    at.next = steps.SEND_RAW
-            elif at == steps.SEND_RAW:
-                if s_axis_raw.tvalid and s_axis_raw.tlast:
-                    done.next = True
-                    at.next = steps.IDLE
-            elif s_axis_value.tvalid and s_axis_value.tlast:
-                done.next = True
-                at.next = steps.IDLE
+            if at[STATES] and index == 23:
+                at.next[STATES] = False
+                at.next[WORDS] = True
+            if at[WORDS] and (not some_words or (s_axis_word.tvalid and s_axis_word.tlast)):
+                at.next[WORDS] = False
+                at.next[RAW] = True
+            if at[RAW] and s_axis_raw.tvalid and s_axis_raw.tlast:
+                at.next[RAW] = False
+                at.next[IDLE] = True
+            if at[VALUES] and s_axis_value.tvalid and s_axis_value.tlast:
+                at.next[VALUES] = False
+                at.next[IDLE] = True
         if rst:
-            at.next = steps.IDLE
-            done.next = False
-            event.next = False
-            sent.next = False
-            st_drop.next = False
+            at.next = 1
+            was_idle.next = True
+            was_body.next = False
+            was_raw_stream.next = False
+            was_raw.next = False
+            raw.next = False
 
     # The sign of a constant is sent bit by bit: that is cheaper than a source of 16 bits.
     @always(clk.posedge)
     def gather():
         if go:
-            valid1.next = at != steps.IDLE and at != steps.TEST
-            bits1.next = 16
-            end1.next = False
-            last1.next = False
-            from_head.next = 0
-            from_state.next = 0
-            from_word.next = 0
-            from_stream.next = 0
-            mark.next = 0
-            if at == steps.HEAD:
-                if coded:
-                    from_head.next = concat("0", st_words, "00")
-                mark.next = concat(raw, blk_constant)
-            elif at == steps.HEAD_ZERO:
-                bits1.next = 8
-            elif at == steps.HEAD_INFO:
-                if not raw:
-                    from_head.next = blk_info
-            elif at == steps.HEAD_END:
-                if coded:
-                    bits1.next = 8
-                elif blk_constant:
-                    bits1.next = 1
-                    mark.next[0] = blk_info[15]
-                    if index == 15:
-                        end1.next = True
-                        last1.next = blk_last
-            elif at == steps.SEND_STATES:
-                bits1.next = 12
-                if missing:
-                    mark.next[0] = index[0]  # 4096
-                elif index[0]:
-                    from_state.next = lane_state[24:12]
-                else:
-                    from_state.next = lane_state[12:]
-            elif at == steps.SEND_WORDS:
-                valid1.next = s_axis_word.tvalid
-                bits1.next = 12
-                end1.next = s_axis_word.tlast
-                from_word.next = s_axis_word.tdata
-            elif at == steps.SEND_RAW:
-                valid1.next = s_axis_raw.tvalid
-                end1.next = s_axis_raw.tlast
-                last1.next = s_axis_raw.tlast and blk_last
+            if at[HEAD]:
+                from_head.next = concat("0", st_words, "00")
+            else:
+                from_head.next = blk_info
+            if not (at[HEAD] and coded) and not (at[INFO] and not raw):
+                from_head.next = 0
+            if index[0]:
+                from_state.next = lane_state[24:12]
+            else:
+                from_state.next = lane_state[12:]
+            if not at[STATES] or missing:
+                from_state.next = 0
+            from_word.next = s_axis_word.tdata
+            if not at[WORDS]:
+                from_word.next = 0
+            if at[RAW]:
                 from_stream.next = s_axis_raw.tdata
-            elif at == steps.SEND_VALUES:
-                valid1.next = s_axis_value.tvalid
-                bits1.next = blk_width
-                end1.next = s_axis_value.tlast
-                last1.next = s_axis_value.tlast and blk_last
+            else:
                 from_stream.next = s_axis_value.tdata
+            if not at[RAW] and not at[VALUES]:
+                from_stream.next = 0
+            mark.next[0] = (
+                (at[HEAD] and blk_constant)
+                or (at[STATES] and missing and index[0])  # 4096
+                or (at[END] and blk_constant and blk_info[15])
+            )
+            mark.next[1] = at[HEAD] and raw
+
+            valid1.next = (
+                at[HEAD] or at[ZERO] or at[INFO] or at[END] or at[STATES]
+                or (at[WORDS] and s_axis_word.tvalid)
+                or (at[RAW] and s_axis_raw.tvalid)
+                or (at[VALUES] and s_axis_value.tvalid)
+            )  # fmt: skip
+            bits1.next = 16
+            if at[ZERO] or (at[END] and coded):
+                bits1.next = 8
+            if at[END] and blk_constant:
+                bits1.next = 1
+            if at[STATES] or at[WORDS]:
+                bits1.next = 12
+            if at[VALUES]:
+                bits1.next = blk_width
+            end1.next = (
+                (at[END] and blk_constant and index == 15)
+                or (at[WORDS] and s_axis_word.tlast)
+                or (at[RAW] and s_axis_raw.tlast)
+                or (at[VALUES] and s_axis_value.tlast)
+            )
+            last1.next = blk_last and not at[WORDS]
             valid2.next = valid1
             bits2.next = bits1
             end2.next = end1
-            last2.next = last1
+            last2.next = last1 and end1
             field.next[16:12] = from_head[16:12] | from_stream[16:12]
             field.next[12:2] = from_head[12:2] | from_state[12:2] | from_word[12:2] | from_stream[12:2]
             field.next[2:] = from_head[2:] | from_state[2:] | from_word[2:] | from_stream[2:] | mark[2:]
@@ -218,4 +209,4 @@ def block_writer(
             valid1.next = False
             valid2.next = False
 
-    return size, packer, wiring, read_state, keep_states, control, gather
+    return size, packer, wiring, outputs, keep_states, control, gather
