@@ -15,9 +15,9 @@ from oscar_hdl.streams import bit, word
 @block
 def asc_frontend(
     clk: Any, rst: Any, s_axis: Any, go: Any, go_count: Any, go_zero: Any, go_copy: Any, shift: Any,
-    abort: Any, room: Any, full: Any, cut_ok: Any, left: Any, sym_valid: Any, sym: Any, cnt_valid: Any,
-    cnt_bank: Any, raw_valid: Any, raw_last: Any, raw: Any, done: Any, uniform: Any, value: Any,
-    peak_shift: Any, *, params: LaneParams,
+    abort: Any, room: Any, full: Any, cut_ok: Any, left: Any, waits: Any, sym_valid: Any, sym: Any,
+    cnt_valid: Any, cnt_bank: Any, raw_valid: Any, raw_last: Any, raw: Any, done: Any, uniform: Any,
+    value: Any, peak_shift: Any, last_lane: Any, last_odd: Any, *, params: LaneParams,
 ) -> Any:  # fmt: skip
     """Take the values of a block, one a clock (an escape: two); give symbols, counts and raw words.
 
@@ -26,6 +26,7 @@ def asc_frontend(
     at (peak_shift). They, and `shift` u4, hold still until `done`. abort: forget the block.
     room: from symbol_buffer; full: from raw_ring; cut_ok (level): the other count bank is free, without it
     no value at or behind the cut is taken. left u13: values still to be taken.
+    waits: it is closed because of cut_ok. last_lane u4, last_odd: lane of the value taken last, row odd.
     sym_valid, sym u8 = context << 4 | symbol: in decoding order, 7 clocks after the value. cnt_valid (with
     sym), cnt_bank: count this symbol. The bank toggles at the cut, once in each block.
     raw_valid, raw_last, raw u16: words of the raw stream, filled with zeros at the end of the block.
@@ -84,6 +85,7 @@ def asc_frontend(
         wake2.next = wake1
         # `near` and `blocked` are up to 4 values late, which the limit makes good.
         near.next = left < after_cut + 4 and not go_copy
+        waits.next = running and near and not cut_ok
         blocked.next = full or (not room and not go_copy) or (near and not cut_ok)
         for i in range(16):
             octave.next[i] = shift > i and not go_copy
@@ -95,6 +97,8 @@ def asc_frontend(
             first.next = True
         elif take:
             left.next = left - 1
+            last_lane.next = lane
+            last_odd.next = odd_row
             first.next = False
             if lane == LANES - 1:
                 lane.next = 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from myhdl import block, instance
 
-from oscar.asc.params import CONTEXTS, PRIOR, SYMBOLS
+from oscar.asc.params import CONTEXTS, COUNT_STEP, PRIOR, SYMBOLS
 from oscar.asc.reference import frequencies, update
 
 MERGE, MERGE_ONLY, DROP, PRIORS, LOAD, SAVE = range(6)
@@ -65,7 +65,7 @@ def tables_model(
             if cnt_valid and not rst:
                 if before:
                     raise AssertionError("counts in two clocks running")
-                tables.counts[int(cnt_bank)][int(cnt_addr) >> 4][int(cnt_addr) & 15] += 1
+                tables.counts[int(cnt_bank)][int(cnt_addr) >> 4][int(cnt_addr) & 15] += COUNT_STEP
             before = bool(cnt_valid) and not rst
 
     @instance

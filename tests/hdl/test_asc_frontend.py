@@ -53,6 +53,8 @@ class Model:
         out["words"] = [(raw >> (16 * i) & 0xFFFF, i == count - 1) for i in range(count)]
         out["uniform"] = min(values) == max(values)
         out["value"] = values[0] & 0xFFFF
+        row, lane = divmod(len(values) - 1, LANES)
+        out["last"] = lane, bool(row & 1)
         return out
 
 
@@ -87,7 +89,7 @@ def test_equals_reference(kind, flow):
     clk, rst, go, zero, copy, abort, room, full, cut_ok = (bit() for _ in range(9))
     sym_valid, cnt_valid, cnt_bank, raw_valid, raw_last, done, uniform = (bit() for _ in range(7))
     s_axis, count, left, shift, sym, raw = Stream(20), word(11), word(11), word(4), word(8), word(16)
-    value, peak_shift = word(16), word(4)
+    value, peak_shift, waits, last_lane, last_odd = word(16), word(4), bit(), word(4), bit()
     seen: list[dict] = []
     clocks: list[int] = []
     rough = flow == "rough"
@@ -95,8 +97,9 @@ def test_equals_reference(kind, flow):
     @block
     def top():
         dut = asc_frontend(
-            clk, rst, s_axis, go, count, zero, copy, shift, abort, room, full, cut_ok, left, sym_valid,
+            clk, rst, s_axis, go, count, zero, copy, shift, abort, room, full, cut_ok, left, waits, sym_valid,
             sym, cnt_valid, cnt_bank, raw_valid, raw_last, raw, done, uniform, value, peak_shift,
+            last_lane, last_odd,
             params=PARAMS,
         )  # fmt: skip
         feed = source(clk, rst, s_axis, items, randomly(0.2, 3) if rough else never)
@@ -132,6 +135,7 @@ def test_equals_reference(kind, flow):
                     if raw_valid:
                         out["words"].append((int(raw), bool(raw_last)))
                 out["uniform"], out["value"] = bool(uniform), int(value)
+                out["last"] = int(last_lane), bool(last_odd)
                 seen.append(out)
 
         return clock(clk), dut, feed, gates, drive
@@ -147,15 +151,16 @@ def test_copy_finds_the_shift_and_abort_forgets():
     clk, rst, go, zero, copy, abort, room, full, cut_ok = (bit() for _ in range(9))
     sym_valid, cnt_valid, cnt_bank, raw_valid, raw_last, done, uniform = (bit() for _ in range(7))
     s_axis, count, left, shift, sym, raw = Stream(20), word(11), word(11), word(4), word(8), word(16)
-    value, peak_shift = word(16), word(4)
+    value, peak_shift, waits, last_lane, last_odd = word(16), word(4), bit(), word(4), bit()
     seen: list[int] = []
     items = [v & 0xFFFF for values in magnitudes for v in [1000] * 20 + values]
 
     @block
     def top():
         dut = asc_frontend(
-            clk, rst, s_axis, go, count, zero, copy, shift, abort, room, full, cut_ok, left, sym_valid,
+            clk, rst, s_axis, go, count, zero, copy, shift, abort, room, full, cut_ok, left, waits, sym_valid,
             sym, cnt_valid, cnt_bank, raw_valid, raw_last, raw, done, uniform, value, peak_shift,
+            last_lane, last_odd,
             params=PARAMS,
         )  # fmt: skip
 
