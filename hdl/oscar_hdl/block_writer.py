@@ -45,8 +45,8 @@ def block_writer(
     testing = bit()
 
     kept = [word(24) for _ in range(16)]
-    buffered = bit()  # the states of a block are there
-    lane, lane_state, missing = word(4), word(24), bit()
+    collecting, buffered = bit(), bit()  # some, all states of a block are there
+    top, lane, lane_state, missing = word(4), word(4), word(24), bit()
 
     # The source ranks, the field they make, and what the packer is to know of it.
     from_head, from_state, from_word, from_stream, mark = word(16), word(12), word(12), word(16), word(2)
@@ -66,7 +66,6 @@ def block_writer(
         s_axis_raw.tready.next = go and at[RAW]
         s_axis_value.tready.next = go and at[VALUES]
         lane.next = index[5:1]
-        missing.next = blk_n < 12 and lane >= blk_n[4:]
         done.next = at[IDLE] and not was_idle
         event.next = raw and not was_raw
         sent.next = (at[WORDS] or at[RAW]) and not was_body
@@ -83,9 +82,13 @@ def block_writer(
     def keep_states():
         if state_valid:
             kept[state_lane].next = state
-        if state_valid and state_lane == 0:  # the last of them
-            buffered.next = True
+            if not collecting:  # the first one, of the highest lane
+                top.next = state_lane
+            collecting.next = state_lane != 0
+            if state_lane == 0:  # the last one
+                buffered.next = True
         if rst or sent or event:
+            collecting.next = False
             buffered.next = False
 
     @always(clk.posedge)
@@ -97,6 +100,7 @@ def block_writer(
         was_raw.next = raw
         if at[IDLE]:
             index.next = 0
+            missing.next = False
             raw.next = False
             if blk_valid and was_idle:
                 if blk_constant or blk_overflow:
@@ -124,6 +128,8 @@ def block_writer(
                 at.next[VALUES] = raw
             if (at[END] and not coded) or at[STATES]:
                 index.next = index + 1
+            if at[STATES] and index[0] and lane == top:
+                missing.next = True
             if at[STATES] and index == 23:
                 at.next[STATES] = False
                 at.next[WORDS] = True
