@@ -1,0 +1,81 @@
+"""Memory of one client of asc_tables: its two banks of symbol counts, and a histogram."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, block, concat
+
+from oscar_hdl.streams import bit, word
+
+COUNT_BITS = 12
+ADDRESS_BITS = 10  # 0, bank, context, symbol: counts; 1, 0, context, symbol: histogram
+
+
+@block
+def symbol_counts(
+    clk: Any, rst: Any, phase: Any, cnt_valid: Any, cnt_addr: Any, cnt_bank: Any,
+    rd_addr: Any, rd_data: Any, wr_en: Any, wr_both: Any, wr_addr: Any, wr_data: Any,
+) -> Any:  # fmt: skip
+    """Count symbols in every second clock; read and write for somebody else in the clocks between.
+
+    phase: toggles in every clock; the other side's addresses, data and enables change with its fall only.
+    cnt_valid: strobe, at most every second clock, in either phase: one more in word cnt_bank, cnt_addr u8.
+    rd_data u12 is the word at rd_addr u10 three clocks after a clock of phase 0. wr_en: wr_data u10 goes to
+    wr_addr u10 if that is in the histogram, 0 if it is a count; wr_both clears the other bank's count as well
+    (nothing may be counted meanwhile). What is written is there for reads of two clocks later.
+    """
+    if (len(rd_addr), len(wr_addr), len(rd_data)) != (ADDRESS_BITS, ADDRESS_BITS, COUNT_BITS):
+        raise ValueError(f"expected {ADDRESS_BITS} bits of address and {COUNT_BITS} of data")
+    memory = [word(COUNT_BITS) for _ in range(1 << ADDRESS_BITS)]
+    rd, fetched = word(ADDRESS_BITS), word(COUNT_BITS)
+    wr, value, write = word(ADDRESS_BITS), word(COUNT_BITS), bit()
+    waiting, place = bit(), word(ADDRESS_BITS - 1)  # a symbol to be counted
+    reading, read_place = bit(), word(ADDRESS_BITS - 1)
+    adding, add_place = bit(), word(ADDRESS_BITS - 1)
+    once, twice = bit(), bit()  # what is added
+
+    @always(clk.posedge)
+    def access():
+        if write:
+            memory[wr].next = value
+        fetched.next = memory[rd]
+
+    # A count is read in a clock of phase 0 and written three clocks later, in one of phase 1: in time for the
+    # symbol after the next. If the next is the same it finds the value of before, so it adds two.
+    @always(clk.posedge)
+    def count():
+        rd_data.next = fetched
+        if cnt_valid:
+            place.next = concat(cnt_bank, cnt_addr)
+        if phase:
+            rd.next = place
+            waiting.next = cnt_valid
+            reading.next = waiting
+            read_place.next = place
+            adding.next = reading
+            add_place.next = read_place
+            twice.next = reading and adding and read_place == add_place
+            once.next = not (reading and adding and read_place == add_place)
+        else:
+            rd.next = rd_addr
+            waiting.next = waiting or cnt_valid
+        if phase or wr_both:
+            write.next = wr_en
+            wr.next = wr_addr
+            if not phase:
+                wr.next[8] = not wr_addr[8]
+            value.next = 0
+            if wr_addr[9]:
+                value.next = wr_data
+        else:
+            write.next = adding
+            wr.next = add_place
+            value.next = rd_data + concat(twice, once)
+        if rst:
+            waiting.next = False
+            reading.next = False
+            adding.next = False
+            write.next = False
+
+    return access, count
