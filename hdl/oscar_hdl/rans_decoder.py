@@ -310,11 +310,9 @@ def rans_decoder(
             upper12.next = head
         # y < 4096 means that the product is, and that the sum does not carry into bit 12.
         y13.next = product12 + concat(upper12, rest12)
-        # As a carry, which is one step to the placer; synthesis makes three of a comparison with 0.
-        carry = modbv(0)[13:]
-        carry[:] = product12[24:12] + 0xFFF
-        large13.next = carry[12]
-        if not valid[12]:
+        large13.next = product12[20:12] != 0
+        # On its own, because synthesis makes it the flip-flop's set input and so all of it two steps.
+        if product12[24:20] != 0 or not valid[12]:
             large13.next = True
         write13.next = valid[12] or (setup[12] and upper[12])
         if write13:
