@@ -103,15 +103,14 @@ def block_writer(
             missing.next = False
             raw.next = False
             if blk_valid and was_idle:
-                if blk_constant or blk_overflow:
-                    raw.next = not blk_constant
+                if blk_constant:
                     at.next[IDLE] = False
                     at.next[HEAD] = True
                 elif st_valid and buffered:
                     at.next[IDLE] = False
                     at.next[TEST] = True
         if at[TEST] and tested:
-            raw.next = too_long
+            raw.next = too_long or blk_overflow
             at.next[TEST] = False
             at.next[HEAD] = True
         if go:
