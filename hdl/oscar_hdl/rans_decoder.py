@@ -43,7 +43,8 @@ def rans_decoder(
     A block starts with 24 setup steps, 2 for each lane, which pass the same ranks. Step 2 l pops the lower
     half of the start state of lane l, step 2 l + 1 the upper half and writes the state. They also copy the
     coarse thresholds of context l out of the table: its row of symbol 8 holds c[4], that of symbol 12 holds
-    c[8] and c[12]. So only one set of them is kept in distributed RAM.
+    c[8] and c[12]. So only one set of them is kept in distributed RAM. With start_zero they set the lane's
+    neighbour state to 0.
     """
     fine_mem = [Signal(modbv(0)[36:]) for _ in range(FINE_ROWS)]
     table_mem = [Signal(modbv(0)[36:]) for _ in range(TABLE_ROWS)]
