@@ -19,8 +19,8 @@ from oscar_hdl.symbol_buffer import symbol_buffer
 from oscar_hdl.word_stack import word_stack
 
 Step = enum(
-    "IDLE", "LOADING", "NEXT", "FORWARD", "HAND_ON", "TAIL", "FINISH", "SHIFTING", "SAVING", "LAST",
-    "STOP", "ASK", "COPY",
+    "RESTING", "LOADING", "OPENING", "FORWARD", "HANDING", "TAILING", "DRAINING", "SHIFTING", "SAVING",
+    "CLOSING", "STOPPING", "ASKING", "REPEATING",
 )  # fmt: skip
 SETTLE = 31  # clocks after which nothing of a discarded block is on its way
 
@@ -42,14 +42,14 @@ def asc_encoder(
     last word. enc_*, tw_*: client of asc_tables. done: pulse, the payload is out and the tables are saved;
     new_shift u4 belongs to them. stall_*: a clock was lost for want of values, of m_axis, of tables.
 
-    Three stages, each with a block of its own: *forward* (asc_frontend; its end is HAND_ON), *backward* (b_),
+    Three stages, each with a block of its own: *forward* (asc_frontend; its end is HANDING), *backward* (b_),
     *writing* (w_, block_writer). A stage hands its block on when the next is free.
     """
     block_log2 = params.block_log2
     number_bits = COUNT_BITS - block_log2
     size = params.block
 
-    step = Signal(Step.IDLE)
+    step = Signal(Step.RESTING)
     number, final_number = word(number_bits), word(number_bits)  # of the block in forward, of the last one
     empty, sent, zero = bit(), bit(), bit()
     shift_reg, table_bank = word(4), bit()
@@ -148,7 +148,7 @@ def asc_encoder(
 
     @always(clk.posedge)
     def supply():
-        if step == Step.IDLE:
+        if step == Step.RESTING:
             taken.next = 0
         elif s_axis.tvalid and s_axis.tready:
             taken.next = taken + 1
@@ -160,7 +160,7 @@ def asc_encoder(
             redoing.next = redo_left != 1
         stall_input.next = source.tready and not source.tvalid
         stall_output.next = m_axis.tvalid and not m_axis.tready
-        stall_tables.next = enc_req and (waits or step == Step.NEXT or step == Step.LOADING)
+        stall_tables.next = enc_req and (waits or step == Step.OPENING or step == Step.LOADING)
         if rst:
             redoing.next = False
 
@@ -195,7 +195,7 @@ def asc_encoder(
             w_info.next = b_info
             w_number.next = b_number
 
-        if step == Step.IDLE:
+        if step == Step.RESTING:
             number.next = 0
             final_number.next = count[COUNT_BITS:block_log2]
             if count[block_log2:] == 0:
@@ -217,10 +217,10 @@ def asc_encoder(
             clear.next = False
             if not enc_req:
                 if empty:
-                    step.next = Step.FINISH
+                    step.next = Step.DRAINING
                 else:
-                    step.next = Step.NEXT
-        elif step == Step.NEXT:
+                    step.next = Step.OPENING
+        elif step == Step.OPENING:
             # Only a merge leaves the count banks alone.
             go_count.next = size
             if last and count[block_log2:] != 0:
@@ -230,8 +230,8 @@ def asc_encoder(
                 step.next = Step.FORWARD
         elif step == Step.FORWARD:
             if fore_done:
-                step.next = Step.HAND_ON
-        elif step == Step.HAND_ON:
+                step.next = Step.HANDING
+        elif step == Step.HANDING:
             if not b_valid and not enc_req:
                 enc_req.next = True
                 enc_bank.next = not cnt_bank  # the one of before the cut
@@ -246,13 +246,13 @@ def asc_encoder(
                 load_count.next = go_count
                 load_bank.next = table_bank
                 number.next = number + 1
-                step.next = Step.NEXT
+                step.next = Step.OPENING
                 if uniform:
                     b_info.next = value
                     rewind.next = True
                     enc_op.next = DROP
                     if last:
-                        step.next = Step.FINISH
+                        step.next = Step.DRAINING
                 else:
                     b_info.next = own
                     commit.next = not overflow
@@ -260,18 +260,18 @@ def asc_encoder(
                     load.next = True
                     if last:
                         enc_op.next = MERGE_ONLY
-                        step.next = Step.TAIL
+                        step.next = Step.TAILING
                     else:
                         enc_op.next = MERGE
                         enc_tbank.next = not table_bank
                         table_bank.next = not table_bank
-        elif step == Step.TAIL:
+        elif step == Step.TAILING:
             if not enc_req:
                 enc_req.next = True
                 enc_op.next = MERGE_ONLY
                 enc_bank.next = cnt_bank
-                step.next = Step.FINISH
-        elif step == Step.FINISH:
+                step.next = Step.DRAINING
+        elif step == Step.DRAINING:
             if sent and not enc_req and not b_valid and not w_valid:
                 finish.next = True
                 step.next = Step.SHIFTING
@@ -287,12 +287,12 @@ def asc_encoder(
             if not enc_req:
                 enc_req.next = True
                 enc_op.next = SAVE
-                step.next = Step.LAST
-        elif step == Step.LAST:
+                step.next = Step.CLOSING
+        elif step == Step.CLOSING:
             if not enc_req:
                 done.next = True
-                step.next = Step.IDLE
-        elif step == Step.STOP:
+                step.next = Step.RESTING
+        elif step == Step.STOPPING:
             settle.next = settle - 1
             redo_first.next = 0
             redo_first.next[COUNT_BITS:block_log2] = w_number
@@ -308,23 +308,23 @@ def asc_encoder(
                 flush_stack.next = False
                 discarding.next = False
                 redo_valid.next = True
-                step.next = Step.ASK
-        elif step == Step.ASK:
+                step.next = Step.ASKING
+        elif step == Step.ASKING:
             if redo_ready:
                 redo_valid.next = False
                 copying.next = True
                 go.next = True
-                step.next = Step.COPY
-        elif step == Step.COPY:
+                step.next = Step.REPEATING
+        elif step == Step.REPEATING:
             number.next = w_number + 1
             if fore_done:
                 copying.next = False
                 shift_reg.next = peak_shift
                 zero.next = True
                 if w_last:
-                    step.next = Step.FINISH
+                    step.next = Step.DRAINING
                 else:
-                    step.next = Step.NEXT
+                    step.next = Step.OPENING
 
         # The block that is being written is raw: all that came after it is void.
         if raw_event:
@@ -342,9 +342,9 @@ def asc_encoder(
             b_running.next = False
             enc_req.next = enc_req and not enc_ack
             settle.next = SETTLE
-            step.next = Step.STOP
+            step.next = Step.STOPPING
         if rst:
-            step.next = Step.IDLE
+            step.next = Step.RESTING
             go.next = False
             load.next = False
             abort.next = False

@@ -11,6 +11,8 @@ from oscar_hdl.asc_context import asc_context
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import bit, word
 
+LOW_ONES = tuple((1 << i) - 1 for i in range(16))
+
 
 @block
 def asc_frontend(
@@ -87,8 +89,9 @@ def asc_frontend(
         near.next = left < after_cut + 4 and not go_copy
         waits.next = running and near and not cut_ok
         blocked.next = full or (not room and not go_copy) or (near and not cut_ok)
-        for i in range(16):
-            octave.next[i] = shift > i and not go_copy
+        octave.next = LOW_ONES[int(shift)]
+        if go_copy:
+            octave.next = 0
         if go:
             left.next = go_count
             lane.next = 0
@@ -180,8 +183,11 @@ def asc_frontend(
         p_y.next = t_y[15:]
         if t_escape:
             p_y.next[15:8] = t_above[7:]
-        for i in range(16):
-            p_below.next[i] = (t_marked[i] or t_escape) and not t_null and t_valid and not go_copy
+        p_below.next = t_marked
+        if t_null or not t_valid or go_copy:
+            p_below.next = 0
+        elif t_escape:
+            p_below.next = 65535
         p_top.next[3] = t_marked[8]
         p_top.next[2] = t_marked[12] or (t_marked[4] and not t_marked[8])
         p_top.next[1] = (
@@ -231,10 +237,12 @@ def asc_frontend(
             s_symbol.next = 14
         else:
             s_symbol.next = concat(q_octave, q_half)
-        s_field.next[0] = q_sign
-        for i in range(14):
-            s_field.next[i + 1] = q_y[i] and ((q_below[i + 1] and q_wide) or (q_below[i + 2] and not q_wide))
-        s_field.next[15] = q_y[14] and q_below[15] and q_wide
+        below = modbv(0)[15:]
+        if q_wide:
+            below[:] = q_below[16:1]
+        else:
+            below[:] = q_below[16:2]
+        s_field.next = concat(q_y & below, q_sign)
         if not q_live:
             s_length.next = 0
         elif q_escape:
@@ -316,8 +324,7 @@ def asc_frontend(
 
         r2_end.next = r1_end
         r2_emit.next = r1_emit
-        for i in range(16):
-            r2_mask.next[i] = r1_place > i
+        r2_mask.next = LOW_ONES[int(r1_place)]
         if r1_place[4:2] == 0:
             r2_field.next = r1_field
         elif r1_place[4:2] == 1:
