@@ -81,12 +81,8 @@ def decode_rows(tables: Any, pos: Any, t0: int, t1: int, partial: int, rows: Any
     for t in range(t0, t1):
         for lane in range(12):
             rows[o + u64(lane)] = _find(tables, pos, u64(t), lane)
-        odd = u64(t) & u64(1)
-        for pair in range(5):  # params.is_counted
-            tables.count[u64(256 * (pair & 3)) + u64(rows[o + u64(2 * pair) + odd])] += u16(1)
-        tables.count[u64(256) + u64(rows[o + u64(10)])] += u16(1) - u16(odd)
-        for lane in range(12):
-            p = _advance(tables, u64(rows[o + u64(lane)]), lane, words, p)
+        odd = t & 1
+        p = _advance_row(tables, rows, o, 1, words, p) if odd else _advance_row(tables, rows, o, 0, words, p)
         o += u64(12)
     for lane in range(partial):
         rows[o + u64(lane)] = _find(tables, pos, u64(t1), lane)
@@ -94,6 +90,17 @@ def decode_rows(tables: Any, pos: Any, t0: int, t1: int, partial: int, rows: Any
         tables.count[k] += u16((t1 + lane + 1) & 1)
         p = _advance(tables, k, lane, words, p)
     return i64(p)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _advance_row(tables: Any, rows: Any, o: int, odd: int, words: Any, p: int) -> int:
+    """Advance all lanes of a row and count as params.is_counted says; `odd`: of the row, a constant."""
+    for lane in range(12):
+        k = u64(rows[o + u64(lane)])
+        if lane & 1 == odd and lane != 11:
+            tables.count[u64(128 * (lane & 6)) + k] += u16(1)
+        p = _advance(tables, k, lane, words, p)
+    return p
 
 
 @njit(cache=True, nogil=True)
