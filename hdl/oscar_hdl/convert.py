@@ -100,15 +100,26 @@ def here(name: str, language: str, out: Path, params: LaneParams) -> int:
     return 0
 
 
-def rename_keywords(text: str) -> str:
-    """Append an underscore to names of a Verilog file that are keywords. Raises ConvertError for a port's."""
-    word = re.compile(rf"(?<![\w$])({KEYWORDS.replace(' ', '|')})(?![\w$])")
-    head, module, body = text.partition("\nmodule ")
-    ports, end, logic = body.partition(");")
-    if found := word.search(ports):
-        raise ConvertError(f"a port is called {found[1]!r}, a word of Verilog")
-    lines = [line if line.lstrip().startswith("//") else word.sub(r"\1_", line) for line in logic.split("\n")]
-    return head + module + ports + end + "\n".join(lines)
+def rename(text: str, language: str) -> str:
+    """Lengthen names of a converted file that the language does not take, which MyHDL does not look after.
+
+    Verilog: keywords; `table` becomes table_0. VHDL, where capitals do not matter: names of states, which
+    are in capitals beside signals and keywords that are not; NEXT becomes S_NEXT.
+    Raises ConvertError for a Verilog port, whose name must stay.
+    """
+    if language == "verilog":
+        names, new = KEYWORDS.split(), r"\1_0"
+        ports = text.partition("\nmodule ")[2].partition(");")[0]
+        if found := set(re.findall(r"\w+", re.sub(r"//.*|\binput\b|\boutput\b", "", ports))) & set(names):
+            raise ConvertError(f"a port is called {found.pop()!r}, a word of Verilog")
+    else:
+        types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
+        names, new = sorted({name for literals in types for name in re.findall(r"\w+", literals)}), r"S_\1"
+    if not names:
+        return text
+    word = re.compile(rf"(?<![\w$])({'|'.join(names)})(?![\w$])")
+    lines = text.split("\n")
+    return "\n".join(x if x.lstrip().startswith(COMMENT[language]) else word.sub(new, x) for x in lines)
 
 
 def convert_top(name: str, language: str, out: Path, params: LaneParams) -> Path:
@@ -141,7 +152,7 @@ def convert_top(name: str, language: str, out: Path, params: LaneParams) -> Path
             )
             text = "\n".join(line.rstrip() for line in made.read_text().strip().split("\n"))
             text = first + "\n" + text + "\n"
-            (folder / made.name).write_text(rename_keywords(text) if language == "verilog" else text)
+            (folder / made.name).write_text(rename(text, language))
     if not target.exists():
         raise ConvertError(f"{name} was converted to {language} without {target.name}")
     return target

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from oscar_hdl.asc_frontend import asc_frontend
+from oscar_hdl.asc_encoder import asc_encoder
 from oscar_hdl.deframer import deframer
 from oscar_hdl.framer import framer
 from oscar_hdl.params import LaneParams
@@ -34,18 +34,6 @@ def ports(text: str) -> dict[str, Any]:
     return made
 
 
-def _asc_frontend(params: LaneParams) -> Any:
-    size = params.block_log2 + 1
-    return asc_frontend(
-        **ports(
-            f"clk rst s_axis:s20 go go_count:{size} go_zero go_copy shift:4 abort room full cut_ok "
-            f"left:{size} sym_valid sym:8 cnt_valid cnt_bank raw_valid raw_last raw:16 done uniform "
-            "value:16 peak_shift:4"
-        ),
-        params=params,
-    )
-
-
 def _rans_encoder(_: LaneParams) -> Any:
     return rans_encoder(
         **ports(
@@ -62,6 +50,18 @@ def _rans_decoder(_: LaneParams) -> Any:
             "start_bank start_zero in_valid in_ready in_class:4 in_final in_end out_valid out_lane:4 "
             "out_ctx:4 out_sym:4 end_valid end_words:13 end_ok"
         )
+    )
+
+
+def _asc_encoder(params: LaneParams) -> Any:
+    return asc_encoder(
+        **ports(
+            "clk rst start fresh count:19 width:5 shift:4 s_axis:s20 redo_valid redo_ready redo_first:19 "
+            "redo_count:19 s_axis_redo:s20 m_axis:s16 enc_cnt_valid enc_cnt_addr:8 enc_cnt_bank enc_req "
+            "enc_op:3 enc_bank enc_tbank enc_ack tw_en tw_addr:9 tw_f:12 tw_c:12 tw_rcp:18 done new_shift:4 "
+            "stall_input stall_output stall_tables"
+        ),
+        params=params,
     )
 
 
@@ -91,7 +91,7 @@ def _deframer(_: LaneParams) -> Any:
 TOPS: dict[str, Top] = {
     "rans_encoder": _rans_encoder,
     "rans_decoder": _rans_decoder,
-    "asc_frontend": _asc_frontend,
+    "asc_encoder": _asc_encoder,
     "framer": _framer,
     "deframer": _deframer,
 }

@@ -97,13 +97,18 @@ def test_a_failure_leaves_nothing_old(tmp_path: Path) -> None:
     assert not stale.exists()
 
 
-def test_keywords_get_an_underscore() -> None:
-    """Names that are words of Verilog are renamed, but not in comments, not $unsigned; ports are refused."""
+def test_names_that_are_taken_are_lengthened() -> None:
+    """Verilog keywords and VHDL states get longer names, not in comments; ports are refused."""
     text = "// a table\nmodule m (\n    clk\n);\nreg table;\n// table\nassign x = $unsigned(table);\n"
-    expected = "// a table\nmodule m (\n    clk\n);\nreg table_;\n// table\nassign x = $unsigned(table_);\n"
-    assert convert.rename_keywords(text) == expected
+    expected = text.replace("reg table", "reg table_0").replace("(table)", "(table_0)")
+    assert convert.rename(text, "verilog") == expected
     with pytest.raises(convert.ConvertError, match="a port is called 'table'"):
-        convert.rename_keywords(text.replace("clk", "table"))
+        convert.rename(text.replace("clk", "table"), "verilog")
+    states = "-- NEXT\ntype t_enum_step is (\n\tNEXT,\n\tLAST\n\t);\nnext when step = NEXT and last;\n"
+    expected = (
+        "-- NEXT\ntype t_enum_step is (\n\tS_NEXT,\n\tS_LAST\n\t);\nnext when step = S_NEXT and last;\n"
+    )
+    assert convert.rename(states, "vhdl") == expected
 
 
 def test_command_line(

@@ -13,7 +13,7 @@ from pathlib import Path
 from oscar_hdl.convert import LANGUAGES, PACKAGE, SMALL, ConvertError, convert_all
 from oscar_hdl.params import LaneParams
 
-BENCHES = ("rans_encoder", "rans_decoder")
+BENCHES = ("rans_encoder", "rans_decoder", "asc_encoder")
 SIMULATORS = {"vhdl": ("ghdl", "ghdl-mcode"), "verilog": ("icarus", "iverilog")}  # cocotb's name, apt's
 PROGRAM = {"vhdl": "ghdl", "verilog": "iverilog"}
 PACKAGES = {"cocotb_tools": "cocotb", "cocotbext.axi": "cocotbext-axi", "cocotb_bus": "cocotb-bus"}
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if bad or not ran:
                     print(f"  see {args.out / language / block / 'test.log'}", flush=True)
     except (ConvertError, RuntimeError, SystemExit, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}; logs are in {args.out}", file=sys.stderr)
         return 1
     return 1 if failed else 0
 

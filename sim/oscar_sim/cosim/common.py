@@ -53,6 +53,11 @@ def high(handle: Any) -> bool:
     return bool(int(value))
 
 
+def number(handle: Any) -> int:
+    """Return a value, 0 if it is not known: for operands that do not matter."""
+    return int(handle.value) if handle.value.is_resolvable else 0
+
+
 def rows(table: Table) -> list[tuple[int, int, int]]:
     """Return address, frequency and cumulative frequency of each row of a table bank."""
     return [(q << 4 | s, f, sum(row[:s])) for q, row in enumerate(table) for s, f in enumerate(row)]
