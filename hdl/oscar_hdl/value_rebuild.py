@@ -19,7 +19,7 @@ DEPTH = 16  # of the output; there is space below 12: five values may be on thei
 def value_rebuild(
     clk: Any, rst: Any, start: Any, coded: Any, fixed: Any, shift: Any, width: Any, issue: Any, room: Any,
     sym_valid: Any, sym: Any, final: Any, raw_valid: Any, raw_data: Any, raw_end: Any, raw_pop: Any,
-    drained: Any, idle: Any, raw_exact: Any, raw_high: Any, m_axis: Stream,
+    drained: Any, idle: Any, empty: Any, raw_exact: Any, fixed_fits: Any, raw_high: Any, m_axis: Stream,
 ) -> Any:  # fmt: skip
     """Give one value for each symbol; one value per clock, of fields over 16 bits one in two clocks.
 
@@ -33,8 +33,9 @@ def value_rebuild(
     more come, the last value has tlast.
 
     raw_valid, raw_data u16, raw_pop: the raw stream. raw_end: it has ended; zeros follow. raw_exact (while
-    drained): the coded block used every word of it and no zero. raw_high u8: or of the magnitudes of a raw
-    block, without their low 8 bits, while idle.
+    drained): the block, if not fixed, used every word of it and no zero. fixed_fits (while idle): the fixed
+    value fits `width` bits. raw_high u8 (while idle): or of the magnitudes of a raw block, without their low
+    8 bits. empty: m_axis has taken all that was sent.
 
     The field of a value is sign, F = (u - BASE) << shift | low; the value is T + F + 1 or ~(T + F) with
     T = (BASE - 1) << shift: both are T' + F' + 1 when a negative value inverts the two. In raw blocks the
@@ -83,7 +84,10 @@ def value_rebuild(
         out_load.next = out_put != out_get and (m_axis.tready or not m_axis.tvalid)
         drained.next = in_flight == 0 and low_valid and high_valid
         idle.next = in_flight == 0 and valid == 0 and not raw6
-        raw_exact.next = low_real != (at == 0) and not high_real
+        # The field ended in `low`, or before it. Blocks that are not coded begin one bit early.
+        raw_exact.next = low_real != (coded and at == 0) and not high_real
+        fixed_fits.next = value5 == high
+        empty.next = out_level == 0 and not m_axis.tvalid
 
     # A field over 16 bits goes twice: first its lower bits less 16, with the value, then 16.
     @always_comb
@@ -175,8 +179,9 @@ def value_rebuild(
             if not coded:
                 at.next = 15
         if rst:
-            low_valid.next = False
-            high_valid.next = False
+            # Nothing is taken before the first start.
+            low_valid.next = True
+            high_valid.next = True
 
     # Four ways in two LUTs for each bit: the first two, or which of the others.
     @always_comb

@@ -60,7 +60,7 @@ def run(blocks: list[Block], *, gaps: Pause = never, stalls: Pause = never, cut:
     cut: reset after so many clocks, and begin again.
     """
     clk, rst, start, coded, fixed, issue, room, sym_valid, final = (bit() for _ in range(9))
-    raw_valid, raw_end, raw_pop, drained, idle, raw_exact = (bit() for _ in range(6))
+    raw_valid, raw_end, raw_pop, drained, idle, raw_exact, empty, fits = (bit() for _ in range(8))
     shift, width, sym, raw_data, raw_high = word(4), word(5), word(4), word(16), word(8)
     m_axis = Stream(16)
     taken: list[tuple[int, bool]] = []
@@ -71,7 +71,7 @@ def run(blocks: list[Block], *, gaps: Pause = never, stalls: Pause = never, cut:
     def top():
         dut = value_rebuild(
             clk, rst, start, coded, fixed, shift, width, issue, room, sym_valid, sym, final,
-            raw_valid, raw_data, raw_end, raw_pop, drained, idle, raw_exact, raw_high, m_axis,
+            raw_valid, raw_data, raw_end, raw_pop, drained, idle, empty, raw_exact, fits, raw_high, m_axis,
         )  # fmt: skip
 
         words: deque[int] = deque()
@@ -134,14 +134,17 @@ def run(blocks: list[Block], *, gaps: Pause = never, stalls: Pause = never, cut:
                     yield clk.posedge
                     while not (drained and idle):
                         yield clk.posedge
-                    if b.kind == "coded":
+                    if b.kind != "fixed":
                         assert bool(raw_exact) == (b.spare == 0)
+                    else:
+                        assert fits
                     if b.kind == "raw":
                         assert int(raw_high).bit_length() == max(
                             0, max(abs(v) for v in b.values).bit_length() - 8
                         )
-            while len(taken) < len(expected):
+            while not empty:
                 yield clk.posedge
+            assert len(taken) == len(expected)
             state["clocks"], state["done"] = clocks, True
 
         return dut, raw, drive, sink(clk, rst, m_axis, taken, stalls), clock(clk)
