@@ -41,7 +41,7 @@ def framer(
     MASK = DEPTH - 1
     MOST = DEPTH - HEADER_WORDS - 1  # payload words of a frame that fits; a ring is never quite full
 
-    states = enum("RESERVE", "COLLECT", "HEADER", "MULTIPLY", "LOW", "HIGH", "SEND")
+    states = enum("RESERVE", "COLLECT", "HEADER", "MULTIPLY", "SUM_LOW", "SUM_HIGH", "SEND")
     state = Signal(states.RESERVE)
     base, wr_at = word(depth_log2), word(depth_log2)
     words = word(max(16, depth_log2 + 1))
@@ -159,15 +159,15 @@ def framer(
             index.next = (index + 1) & 31
             if index == 31:
                 index.next = COVERED
-                state.next = states.LOW
+                state.next = states.SUM_LOW
 
-        elif state == states.LOW:
+        elif state == states.SUM_LOW:
             wr_en.next = True
             wr_data.next = total[16:] ^ 0xFFFF
             index.next = COVERED + 1
-            state.next = states.HIGH
+            state.next = states.SUM_HIGH
 
-        elif state == states.HIGH:
+        elif state == states.SUM_HIGH:
             wr_en.next = True
             wr_data.next = total[32:16] ^ 0xFFFF
             state.next = states.SEND

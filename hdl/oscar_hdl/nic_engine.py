@@ -47,7 +47,7 @@ def nic_engine(
     FRESH, LANE = fresh_checksum(params), lane
     RESULT = BY_NAME["RESULT"].index
 
-    states = enum("IDLE", "ASK_IN", "ASK_OUT", "KNOWN", "EXPECT", "BEGIN", "WORK", "FINAL")
+    states = enum("IDLE", "ASK_IN", "ASK_OUT", "KNOWN", "EXPECT", "LAUNCH", "CODING", "FINAL")
     state = Signal(states.IDLE)
     error, reason, busy, expecting = word(5), word(4), bit(), bit()
 
@@ -141,15 +141,15 @@ def nic_engine(
     @always_comb
     def report():
         status = modbv(0)[32:]
-        events = modbv(0)[32:]
+        told = modbv(0)[32:]
         status[LANE] = busy
         status[8 + LANE] = expecting
-        events[LANE] = done
-        events[8 + LANE] = failed
-        events[16 + LANE] = bad
+        told[LANE] = done
+        told[8 + LANE] = failed
+        told[16 + LANE] = bad
         after.accepted.next = before.accepted or accepted
         after.status.next = before.status | status
-        after.events.next = before.events | events
+        after.events.next = before.events | told
         after.shown.next = before.shown | shown
 
     @always(clk.posedge)
@@ -222,26 +222,26 @@ def nic_engine(
             if fresh_out:
                 out_shift.next = 0
                 out_checksum.next = FRESH
-            state.next = states.BEGIN
+            state.next = states.LAUNCH
             if op_decode:
                 state.next = states.EXPECT
 
         elif state == states.EXPECT:
             if matched:
-                state.next = states.BEGIN
+                state.next = states.LAUNCH
             elif abort[LANE]:
                 error.next = ERROR_ABORTED
                 state.next = states.FINAL
 
-        elif state == states.BEGIN:
+        elif state == states.LAUNCH:
             dec_over.next = not op_decode
             enc_over.next = not op_encode
             sent.next = not op_encode
             if idle:
                 begin.next = True
-                state.next = states.WORK
+                state.next = states.CODING
 
-        elif state == states.WORK:
+        elif state == states.CODING:
             if dec_done:
                 dec_over.next = True
                 free.next = True

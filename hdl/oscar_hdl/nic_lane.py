@@ -40,7 +40,7 @@ def nic_lane(
         strobes = word(len(STROBES))
 
     dec_start, dec_idle, enc_start, encoding = bit(), bit(), bit(), bit()
-    decoded, classes, code = Stream(16), Stream(4), Stream(20)
+    decoded, classes, code, redo = Stream(16), Stream(4), Stream(20), Stream(20)
     dec_cnt_valid, dec_cnt_addr, dec_cnt_bank = bit(), word(8), bit()
     dec_req, dec_op, dec_bank, dec_tbank, dec_ack = bit(), word(3), bit(), bit(), bit()
     dec_tw_en, dec_tw_addr, dec_tw_f, dec_tw_c = bit(), word(9), word(12), word(12)
@@ -66,7 +66,7 @@ def nic_lane(
     encoder = asc_encoder(
         clk=clk, rst=rst, start=enc_start, fresh=enc_fresh, count=count, width=enc_width, shift=enc_shift,
         s_axis=code, redo_valid=redo_valid, redo_ready=redo_ready, redo_first=redo_first,
-        redo_count=redo_count, s_axis_redo=s_axis_redo, m_axis=m_axis_payload, enc_cnt_valid=enc_cnt_valid,
+        redo_count=redo_count, s_axis_redo=redo, m_axis=m_axis_payload, enc_cnt_valid=enc_cnt_valid,
         enc_cnt_addr=enc_cnt_addr, enc_cnt_bank=enc_cnt_bank, enc_req=enc_req, enc_op=enc_op,
         enc_bank=enc_bank, enc_tbank=enc_tbank, enc_ack=enc_ack, tw_en=enc_tw_en, tw_addr=enc_tw_addr,
         tw_f=enc_tw_f, tw_c=enc_tw_c, tw_rcp=enc_tw_rcp, done=enc_done, new_shift=enc_new_shift,
@@ -80,10 +80,14 @@ def nic_lane(
     )  # fmt: skip
 
     @always_comb
-    def starts():
+    def wires():
         dec_start.next = start and op_decode
         enc_start.next = start and op_encode
         idle.next = dec_idle and not encoding
+        redo.tdata.next = s_axis_redo.tdata
+        redo.tvalid.next = s_axis_redo.tvalid
+        redo.tlast.next = s_axis_redo.tlast  # a port that nothing reads would not be converted
+        s_axis_redo.tready.next = redo.tready
 
     @always(clk.posedge)
     def watch():
@@ -93,4 +97,4 @@ def nic_lane(
         elif enc_done or rst:
             encoding.next = False
 
-    return decoder, adder, encoder, tables, starts, watch
+    return decoder, adder, encoder, tables, wires, watch

@@ -23,7 +23,8 @@ def reducer(
     s_axis_class: Stream(4), a class for each value, copied to m_axis_class (decoder, if op_decode) and to
     the encoder. s_axis_value: Stream(16), from the decoder if op_decode. s_axis_local: Stream(16), taken if
     op_add or not op_decode. m_axis_code: Stream(20), class << 16 | sum, to the encoder if op_encode.
-    m_axis_sum: Stream(16) if op_keep. A sum is exact: the width of a frame leaves room for all terms.
+    m_axis_sum: Stream(16) if op_keep, tlast with the last and with those that came with the tlast of
+    s_axis_local. A sum is exact: the width of a frame leaves room for all terms.
     Latency 1 clock. value_in, value_out, stall_sum: strobes.
     """
     DEPTH = 1 << DEPTH_LOG2
@@ -102,7 +103,7 @@ def reducer(
             kind.next = fifo[rd_at]
             if op_encode:
                 rd_at.next = rd_at + 1
-            last.next = left == 1
+            last.next = left == 1 or (wants_local and s_axis_local.tlast)
             coding.next = op_encode
             keeping.next = op_keep
             left.next = left - 1

@@ -50,7 +50,7 @@ def state_store(
     # shift. The missing one counts as 0, and the start value undoes it.
     BEGIN = unstep(params.asc.fingerprint ^ ONES, 0, 8)
 
-    states = enum("WORDS", "CELLS", "LAST", "SETTLE", "KEEP")
+    states = enum("WORDS", "CELLS", "ENDING", "SETTLE", "KEEP")
     state = Signal(states.WORDS)
     hist = [word(HIST_BITS) for _ in range(sets * ENTRIES)]
     meta = [word(20) for _ in range(sets)]
@@ -138,9 +138,9 @@ def state_store(
             wr_index.next = wr_index + 1
             if wr_index == ENTRIES // 2 - 1:
                 wr_index.next = 0
-                state.next = states.LAST
+                state.next = states.ENDING
 
-        elif state == states.LAST:
+        elif state == states.ENDING:
             pair.next = concat(shift, high)
             if committed:
                 pair_valid.next = True
