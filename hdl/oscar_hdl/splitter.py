@@ -1,0 +1,346 @@
+"""The next iteration's chunk plan, from the sums of this one as they pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.streams import Stream, bit, word
+
+
+@block
+def splitter(
+    clk: Any, rst: Any, clear_smoothing: Any, nodes: Any, blocks: Any, seg_start: Any, s_axis: Stream,
+    finish: Any, m_axis: Stream, equal: Any, done: Any, *, granule_log2: int = 8,
+) -> Any:  # fmt: skip
+    """Estimate what each block of 2^granule_log2 values costs to code, and cut the gradient into chunks of
+    equal cost (docs/protocol.md, "Chunk plans"); bit for bit as oscar.plans.splitter.
+
+    clear_smoothing: strobe between iterations: forget all costs; also before the first.
+    s_axis: Stream u16 of sums, two's complement, in segments that end with tlast; seg_start: index of a
+    segment's first value, sampled with it; its width says how many values there can be. Segments come in any
+    order and need not end with a block; each value of the gradient is in one. finish: strobe, no earlier than
+    with the last value; `nodes` u5 (1 to 16) and `blocks` (how many the gradient has, not 0) hold still from
+    then to `done`. m_axis: Stream u16, the nodes - 1 boundaries as numbers of blocks, tlast with the last;
+    none if `equal`: all costs are 0 and chunks shall be equal. done: pulse when all are taken; equal
+    holds on. One value a clock, none for 9 clocks after a tlast; finish to done: 18 clocks a block.
+    """
+    place_bits = len(seg_start)
+    block_bits = place_bits - granule_log2
+    if not 3 <= granule_log2 <= 12 or not 3 <= block_bits <= 15:
+        raise ValueError(
+            f"expected granule_log2 of 3 to 12 and 8 to 2^15 blocks, got {granule_log2} and a seg_start of "
+            f"{place_bits} bits"
+        )
+    if len(blocks) != block_bits + 1:
+        raise ValueError(f"blocks must have {block_bits + 1} bits, got {len(blocks)}")
+    last_cleared = (1 << block_bits) + 7  # writes come four clocks behind
+    last_of_block = (1 << granule_log2) - 1
+    fresh_bits = granule_log2 + 6  # a value costs 33 at most
+    cost_bits = fresh_bits + 8
+    sum_bits = cost_bits + block_bits
+    word_bits = cost_bits + fresh_bits
+    scaled_bits = cost_bits + 5
+    distance_bits = sum_bits + 2
+    all_ones = (1 << distance_bits) - 1
+    minus = (1 << (distance_bits - scaled_bits)) - 1
+
+    # Costs: smoothed, from earlier iterations, above this iteration's.
+    memory = [word(word_bits) for _ in range(1 << block_bits)]
+    rd, fetched, got = word(block_bits), word(word_bits), word(word_bits)
+    wr, write, new_cost, new_fresh = word(block_bits), bit(), word(cost_bits), word(fresh_bits)
+
+    # A value on its way: taken, complemented, magnitude, length in two steps, added to its piece of a block.
+    taking, guard = bit(), word(3)
+    valid, last = word(5), word(5)
+    value, flipped, negative, magnitude = word(16), word(16), bit(), word(16)
+    high, nibble, some, length, some_too = word(2), word(4), bit(), word(5), bit()
+    first_taken, first_placed, first_added = bit(), bit(), bit()  # of a segment, of a segment, of a piece
+    first_place, place, at_end = word(place_bits), word(place_bits), bit()
+    piece, piece_1, piece_2, piece_3 = (word(fresh_bits) for _ in range(4))
+    piece_block, rd_1, rd_2 = word(block_bits), word(block_bits), word(block_bits)
+    ended = word(4)
+
+    # Over the blocks: cleared, smoothed, then cut.
+    busy, sweeping = bit(), bit()  # values are not taken; the memory is read for this
+    first, clearing, draining, smoothing, cutting, ending = (bit() for _ in range(6))
+    index, following, step, final = word(block_bits + 1), word(block_bits + 1), word(4), bit()
+    average = word(fresh_bits + 1)
+    cost, some_cost, total = word(cost_bits), bit(), word(sum_bits)
+    addend, scaled, multiplier = word(cost_bits), word(scaled_bits), word(5)  # scaled: - nodes * cost
+    entering, opening, starting = bit(), bit(), bit()
+    reading, late, multiplying, to_middle, look, decide, to_goal = (bit() for _ in range(7))
+    distance, change, moved = word(distance_bits), word(distance_bits), word(distance_bits)
+    near, crossed, free = bit(), bit(), bit()
+    plateau, left, last_left = word(block_bits + 1), word(4), bit()
+    m_valid, m_last, m_edge = bit(), bit(), word(block_bits + 1)
+
+    @always(clk.posedge)
+    def storage():
+        if write:
+            memory[wr].next = concat(new_cost, new_fresh)
+        fetched.next = memory[rd]
+
+    @always(clk.posedge)
+    def measure():
+        valid.next[0] = s_axis.tvalid and taking
+        valid.next[5:1] = valid[4:]
+        last.next[0] = s_axis.tlast
+        last.next[5:1] = last[4:]
+        value.next = s_axis.tdata
+        if s_axis.tvalid and taking:
+            first_taken.next = s_axis.tlast
+            if first_taken:
+                first_place.next = seg_start
+        negative.next = value[15]
+        flipped.next = value
+        if value[15]:
+            flipped.next = value ^ 0xFFFF
+        magnitude.next = flipped + negative
+        # Bit length: 4 * high + 1 to 4, from the highest nibble that is not 0.
+        some.next = magnitude != 0
+        if magnitude[16:12] != 0:
+            high.next = 3
+            nibble.next = magnitude[16:12]
+        elif magnitude[12:8] != 0:
+            high.next = 2
+            nibble.next = magnitude[12:8]
+        elif magnitude[8:4] != 0:
+            high.next = 1
+            nibble.next = magnitude[8:4]
+        else:
+            high.next = 0
+            nibble.next = magnitude[4:]
+        some_too.next = some
+        if nibble[3]:
+            length.next = concat(high, modbv(0)[2:]) + 4
+        elif nibble[2]:
+            length.next = concat(high, modbv(3)[2:])
+        elif nibble[1]:
+            length.next = concat(high, modbv(2)[2:])
+        else:
+            length.next = concat(high, modbv(0)[1:], some)
+        if valid[3]:
+            first_placed.next = last[3]
+            if first_placed:
+                place.next = first_place
+            else:
+                place.next = place + 1
+        ended.next[4:1] = ended[3:]
+        ended.next[0] = valid[4] and at_end
+        piece_block.next = place[place_bits:granule_log2]
+        if valid[4]:
+            first_added.next = at_end
+            if first_added:
+                piece.next = concat(length, some_too)
+            else:
+                piece.next = piece + concat(length, some_too)
+        piece_1.next = piece
+        piece_2.next = piece_1
+        piece_3.next = piece_2
+        if rst:
+            valid.next = 0
+            ended.next = 0
+            first_taken.next = True
+            first_placed.next = True
+            first_added.next = True
+
+    @always(clk.posedge)
+    def control():
+        done.next = False
+        guard.next = 0
+        if s_axis.tvalid and taking and s_axis.tlast:
+            taking.next = False
+        elif not (taking or busy):
+            guard.next = guard + 1
+            if guard == 7:
+                taking.next = True
+        following.next = index + 1
+        final.next = following == blocks
+        step.next = 0
+        if draining or clearing or smoothing:
+            step.next = step + 1
+        if draining:
+            index.next = 0
+            total.next = 0
+            if step == 15:
+                draining.next = False
+                sweeping.next = True
+                smoothing.next = True
+        if clearing and step[0]:
+            index.next = following
+            if index == last_cleared:
+                clearing.next = False
+                sweeping.next = False
+                busy.next = False
+        # Five clocks a block.
+        entering.next = False
+        if smoothing and step == 4:
+            step.next = 0
+            total.next = total + cost
+            index.next = following
+            if final:
+                index.next = 0
+                smoothing.next = False
+                cutting.next = True
+                entering.next = True
+        if cutting and reading:
+            step.next = step + 1
+        if decide and not crossed:
+            index.next = following
+        if ending and not m_valid:
+            ending.next = False
+            done.next = True
+            first.next = False
+            sweeping.next = False
+            busy.next = False
+        if starting:
+            equal.next = distance[distance_bits - 1]
+        if (starting and (distance[distance_bits - 1] or left == 0)) or (
+            decide and crossed and free and last_left
+        ):
+            cutting.next = False
+            ending.next = True
+        if finish:
+            busy.next = True
+            draining.next = True
+            taking.next = False
+        if clear_smoothing:
+            busy.next = True
+            clearing.next = True
+            sweeping.next = True
+            first.next = True
+            taking.next = False
+            index.next = 0
+        if rst:
+            taking.next = False
+            busy.next = False
+            sweeping.next = False
+            clearing.next = False
+            draining.next = False
+            smoothing.next = False
+            cutting.next = False
+            ending.next = False
+            entering.next = False
+            index.next = 0
+
+    # `distance` is twice the way from a block edge to the goal, less 1: its sign tells "not beyond". Each
+    # block: read and multiply; move to its middle, where the sign says which edge is nearer; look whether the
+    # goal lies in it; decide: move on to the block's end, or send an edge and move to the next goal.
+    @always(clk.posedge)
+    def cut():
+        opening.next = entering or (opening and not to_goal)
+        starting.next = to_goal and opening
+        if starting:
+            reading.next = not (distance[distance_bits - 1] or left == 0)
+        elif decide and not crossed:
+            reading.next = True
+        elif step == 9:
+            reading.next = False
+        to_middle.next = reading and step == 9
+        look.next = to_middle or (to_goal and not opening)
+        decide.next = look or (decide and crossed and not free)
+        to_goal.next = entering or (decide and crossed and free and not last_left)
+        last_left.next = left == 1
+        if draining:
+            left.next = nodes - 1
+            plateau.next = 0
+            distance.next = all_ones
+        elif to_middle or to_goal or (decide and not crossed):
+            distance.next = moved
+        if look:
+            near.next = distance[distance_bits - 1]
+            crossed.next = moved[distance_bits - 1]
+        if m_axis.tready:
+            m_valid.next = False
+        if decide:
+            if not crossed:
+                if some_cost:
+                    plateau.next = following
+            elif free:
+                left.next = left - 1
+                m_valid.next = True
+                m_last.next = last_left
+                m_edge.next = following
+                if near:
+                    m_edge.next = plateau
+        if rst:
+            opening.next = False
+            starting.next = False
+            reading.next = False
+            to_middle.next = False
+            look.next = False
+            decide.next = False
+            to_goal.next = False
+            m_valid.next = False
+
+    @always(clk.posedge)
+    def cost_of_block():
+        rd.next = piece_block
+        if sweeping:
+            rd.next = index[block_bits:]
+        rd_1.next = rd
+        rd_2.next = rd_1
+        got.next = fetched
+        some_cost.next = got[word_bits:fresh_bits] != 0
+        cost.next = concat(average, got[fresh_bits + 8 : fresh_bits + 1])
+        multiplying.next = late and step != 9
+        multiplier.next = nodes
+        if late:
+            multiplier.next = multiplier << 1
+        addend.next = 0
+        if multiplier[4]:
+            addend.next = got[word_bits:fresh_bits]
+        if multiplying:
+            scaled.next = (scaled << 1) - addend
+        elif reading:
+            scaled.next = 0
+        write.next = ended[3] or clearing or (smoothing and step == 4)
+        wr.next = rd_2
+        new_fresh.next = got[fresh_bits:] + piece_3
+        new_cost.next = got[word_bits:fresh_bits]
+        if smoothing:
+            new_cost.next = cost
+        if clearing:
+            new_cost.next = 0
+        if smoothing or clearing:
+            new_fresh.next = 0
+        if rst:
+            write.next = False
+
+    # c + ((fresh - c) >> 1), c having 8 bits more, is (c + fresh) >> 1; at first it is fresh (c is 0).
+    @always_comb
+    def smooth():
+        if first:
+            average.next = concat(got[fresh_bits:], modbv(0)[1:])
+        else:
+            average.next = got[word_bits : fresh_bits + 8] + got[fresh_bits:]
+
+    @always_comb
+    def conditions():
+        at_end.next = last[4] or place[granule_log2:] == last_of_block
+        late.next = reading and step[4:2] != 0
+        free.next = not m_valid or m_axis.tready
+
+    @always_comb
+    def move():
+        change.next[scaled_bits:] = scaled
+        change.next[distance_bits:scaled_bits] = 0
+        if scaled[scaled_bits - 1]:
+            change.next[distance_bits:scaled_bits] = minus
+        if to_goal:
+            change.next = total << 1
+
+    @always_comb
+    def add():
+        moved.next = distance + change
+
+    @always_comb
+    def outputs():
+        s_axis.tready.next = taking
+        m_axis.tdata.next = m_edge
+        m_axis.tvalid.next = m_valid
+        m_axis.tlast.next = m_last
+
+    return storage, measure, control, cut, cost_of_block, smooth, conditions, move, add, outputs
