@@ -78,7 +78,8 @@ def nic_engine(
     dec_over, enc_over, sent = bit(), bit(), bit()
     dec_width, enc_width = word(5), word(5)
 
-    accepted, done, failed, result, shown, zero = bit(), bit(), bit(), word(5), word(32), word(3)
+    accepted, aborting, done, failed = bit(), bit(), bit(), bit()
+    result, shown, zero = word(5), word(32), word(3)
     strobes, rd_counter, counted = word(16), word(4), word(32)
 
     store = state_store(
@@ -176,7 +177,11 @@ def nic_engine(
         if bad:
             reason.next = bad_reason
 
+        if abort[LANE]:  # it may come before the tables are known
+            aborting.next = True
+
         if state == states.IDLE:
+            aborting.next = False
             op_decode.next = command[0]
             op_add.next = command[1]
             op_encode.next = command[2]
@@ -229,7 +234,7 @@ def nic_engine(
         elif state == states.EXPECT:
             if matched:
                 state.next = states.LAUNCH
-            elif abort[LANE]:
+            elif aborting:
                 error.next = ERROR_ABORTED
                 state.next = states.FINAL
 
