@@ -103,7 +103,7 @@ def asc_decoder(
         done.next = False
         if dec_ack:
             dec_req.next = False
-        if error == 0:
+        if error == 0 and state != IDLE and state != OPEN:
             error.next = fault
         if adapted:
             adapting.next = False
@@ -141,13 +141,13 @@ def asc_decoder(
             dec_tbank.next = not table_bank
 
         if state == IDLE:
-            error.next = 0
             frame_shift.next = shift
             table_bank.next = False
             count_bank.next = False
             clean.next = True
             zero.next = True
             if start:
+                error.next = 0
                 open_frame.next = True
                 core_rst.next = True
                 forget.next = True

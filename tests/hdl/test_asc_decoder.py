@@ -224,3 +224,37 @@ def test_reset_in_the_middle() -> None:
     rng, link = random.Random(5), Link()
     frames = [link.frame(gradient(rng, 2 * SIZE + 10, 4, 8), [3] * (2 * SIZE + 10), 8) for _ in range(2)]
     run(frames, resets=4, idle=0.1)
+
+
+def forge(rng: random.Random, payload: bytes, kind: int) -> bytes:
+    """Damage a payload that begins with a coded block."""
+    data = bytearray(payload)
+    words = int.from_bytes(data[:3], "little") >> 2
+    if kind == 0:  # cut off anywhere
+        return bytes(data[: 2 * rng.randrange(len(data) // 2)])
+    if kind == 1:  # goes on
+        return bytes(data) + bytes(2 * rng.randrange(1, 4))
+    if kind == 2:  # one bit
+        at = rng.randrange(len(data))
+        data[at] ^= 1 << rng.randrange(8)
+    elif kind == 3:  # fewer or more words than there are
+        data[:3] = ((words + rng.choice([-1, 1, 4])) << 2).to_bytes(3, "little")
+    elif kind == 4:  # fewer or more raw words
+        data[3] = (data[3] + rng.choice([-1, 1])) & 255
+    elif kind == 5:  # a start state
+        at = 6 + 3 * rng.randrange(12)
+        data[at : at + 3] = rng.choice([5, 4095, 0xFFFFFF]).to_bytes(3, "little")
+    else:  # anything
+        data[6:] = rng.randbytes(len(data) - 6)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("kind", range(7))
+def test_damaged_payloads(kind: int) -> None:
+    rng, frames = random.Random(kind), []
+    while len(frames) < 8:
+        link, n = Link(), rng.choice([11, 13, 40, 100, SIZE + 30])
+        frame = link.frame(gradient(rng, n, 3, 8), rng.choices(range(16), k=n), 8)
+        if frame.payload[0] & 3 == 0:
+            frames += [link.damaged(frame, forge(rng, frame.payload, kind)), frame]
+    run(frames, idle=0.05 * (kind & 1), seed=kind)
