@@ -60,13 +60,13 @@ class Bench:
             pressure,
             resets,
         )
-        self.tables = Tables()
+        self.tables = Tables(lambda: 1)
         self.clk = bit()
         self.items: list[int] = []
         self.taken: list[tuple[int, bool]] = []
         self.results: list[tuple[bytes, int, list[list[int]]]] = []
         self.redos: list[tuple[int, int]] = []
-        self.clocks: list[int] = []  # of each frame, from its first value to done
+        self.marks: list[int] = []  # clocks in which the first values of blocks were taken
 
     @block
     def dut(self) -> Any:
@@ -124,7 +124,7 @@ class Bench:
             yield clk.posedge
             for frame in self.frames:
                 self.items = frame.items(self.params.block)
-                finished = False
+                finished, stored = False, self.tables.stored
                 while not finished:
                     self.taken.clear()
                     fresh_values.extend(self.items)
@@ -137,16 +137,19 @@ class Bench:
                     yield clk.posedge
                     start.next = False
                     limit = rng.randrange(3 * frame.values.size + 400) if resets else 1 << 30
-                    clocks = first = 0
+                    clocks = number = 0
                     while not done and clocks < limit:
                         yield clk.posedge
                         clocks += 1
-                        if not first and s_axis.tready and s_axis.tvalid:
-                            first = clocks
+                        if s_axis.tready and s_axis.tvalid:
+                            if number % self.params.block == 0:
+                                self.marks.append(clocks)
+                            number += 1
                     finished = bool(done)
                     if not finished:
                         resets -= 1
                         rst.next = True
+                        self.tables.stored = stored  # a SAVE that was cut short does not count
                         fresh_values.clear()
                         again.clear()
                         yield clk.posedge
@@ -154,7 +157,6 @@ class Bench:
                         for _ in range(rng.randrange(4)):
                             yield clk.posedge
                 k = int(new_shift)
-                self.clocks.append(clocks - first)
                 payload = b"".join(w.to_bytes(2, "little") for w, _ in self.taken)
                 assert [last for _, last in self.taken] == [False] * (len(self.taken) - 1) + [True] * bool(
                     self.taken
@@ -186,58 +188,62 @@ SMALL = LaneParams(block_log2=10, width_max=12)
 WIDE = LaneParams(block_log2=10, width_max=16)
 
 
-def mixed(params: LaneParams) -> list[Frame]:
-    """Frames that meet everything: short, constant and raw blocks, a cold start, moving shifts."""
+def noise(rng: np.random.Generator, n: int, width: int) -> np.ndarray:
+    """Values that cannot be compressed."""
+    return rng.integers(-(1 << (width - 1)), 1 << (width - 1), n)
+
+
+def constant_blocks(params: LaneParams) -> Frame:
+    """A constant block first and last."""
+    frame = laplace(np.random.default_rng(5), 2 * params.block + 7, 2.0, 9)
+    frame.values[: params.block] = -3
+    frame.values[2 * params.block :] = 5
+    return frame
+
+
+def raw_blocks(params: LaneParams) -> Frame:
+    """Raw blocks first, where the shift is too small, and last."""
     rng = np.random.default_rng(2)
-    width, size = params.width_max, params.block
-    frames = [laplace(rng, n, 3.0, 10) for n in (1, 2, 13, 11, 12, 0, 25, 300, 1024, 2600)]
-    constant = laplace(rng, 5 * size + 77, 2.0, 9)
-    constant.values[lane_order(constant.values.size, size)[: 2 * size]] = -3
-    constant.values[3 * size : 4 * size] = 0
-    constant.values[5 * size :] = 7
-    cold = laplace(rng, 3 * size + 5, 2.0 ** (width - 5), width)  # the first blocks are raw
-    cold.fresh = True
-    noise = Frame(
-        rng.integers(-(1 << (width - 1)), 1 << (width - 1), 3 * size + 40),
-        np.zeros(3 * size + 40, int),
-        width,
-    )
-    half = laplace(rng, 4 * size, 1.0, width)
-    half.values[size : 3 * size] = noise.values[: 2 * size]
-    late = laplace(rng, 2 * size + 30, 1.0, 8)
-    late.values[2 * size :] = rng.integers(-128, 128, 30)  # the last block is raw
-    sparse = laplace(rng, 3 * size, 4.0, 9, still=0.97)
-    return [*frames, constant, cold, cold, noise, sparse, half, late, sparse, constant]
+    size, width = params.block, params.width_max
+    frame = laplace(rng, 2 * size + 30, 3.0, width)
+    frame.values[:size] = noise(rng, size, width)
+    frame.values[2 * size :] = noise(rng, 30, 7)
+    frame.fresh = True
+    return frame
 
 
-def test_everything_smoothly():
-    bench = Bench(SMALL, mixed(SMALL))
+def test_short_frames():
+    rng = np.random.default_rng(1)
+    bench = Bench(SMALL, [laplace(rng, n, 3.0, 10) for n in (1, 2, 13, 11, 0, 25, 300)])
+    bench.run()
+
+
+def test_constant_blocks():
+    bench = Bench(SMALL, [constant_blocks(SMALL)])
     bench.run()
     names = [name for name, _, _ in bench.tables.log]
-    assert {"MERGE", "MERGE_ONLY", "DROP", "PRIOR", "LOAD", "SAVE"} == set(names)
-    assert any(size > 2 * SMALL.block for _, size in bench.redos)  # three blocks were void
-    assert any(first > 0 for first, _ in bench.redos)
+    assert names == ["LOAD", "DROP", "MERGE", "DROP", "SAVE"]
 
 
-@pytest.mark.parametrize("params", [SMALL, WIDE])
-def test_everything_with_gaps_and_back_pressure(params):
-    Bench(params, mixed(params)[6:], gaps=0.25, pressure=0.3).run()
+@pytest.mark.parametrize("flow", ["smooth", "rough"])
+def test_raw_blocks(flow):
+    rough = flow == "rough"
+    params = WIDE if rough else SMALL
+    bench = Bench(params, [raw_blocks(params)], gaps=0.1 * rough, pressure=0.2 * rough)
+    bench.run()
+    assert [first for first, _ in bench.redos] == [0, 2048]
+    assert bench.redos[0][1] > params.block  # values of the next block were void too
 
 
 def test_reset_at_any_time():
-    Bench(WIDE, mixed(WIDE)[8:], resets=20, pressure=0.05).run()
-
-
-def test_slow_output_stalls_but_harms_nothing():
     rng = np.random.default_rng(3)
-    bench = Bench(SMALL, [laplace(rng, 4000, 30.0, 12)], pressure=0.9)
-    bench.run()
+    frames = [laplace(rng, n, 9.0, 12) for n in (120, 60, 40)]
+    frames[1].values[:] = 3
+    Bench(SMALL, frames, resets=5, pressure=0.05).run()
 
 
 def test_rate():
-    rng = np.random.default_rng(4)
-    params = LaneParams(block_log2=12, width_max=12)
-    bench = Bench(params, [laplace(rng, 6 * 4096, 6.0, 10)])
+    bench = Bench(SMALL, [laplace(np.random.default_rng(4), 3072, 6.0, 10)])
     bench.run()
-    # The last block has its backward pass and its payload still to come.
-    assert (bench.clocks[0] - 4096 - 4000) / (6 * 4096) < 1.03
+    lost = bench.marks[2] - bench.marks[1] - 1024
+    assert lost < 48  # in each block, whatever its size
