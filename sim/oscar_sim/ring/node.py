@@ -56,7 +56,7 @@ class RingNode:
         self.port = Port(ports.stream("s_axis_rx"), ports.stream("m_axis_tx"), rate=rate)
         self.tables = TableSets(sets)
         self.sending: list[int] = []  # value and class of every value that the encoder may ask for again
-        self.done = False
+        self.done = True  # nothing to do yet
         self.redos = 0
         self.clock = 0
 

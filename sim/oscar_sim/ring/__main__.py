@@ -1,0 +1,72 @@
+"""Command line of the ring of simulated NICs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+from pathlib import Path
+
+from oscar_sim.ring.run import RingOptions, simulate
+
+GATHERS = ("forward", "boomerang")
+
+
+def _one(options: RingOptions) -> tuple[list[str], list[dict[str, object]], list[str]]:
+    run, lines = simulate(options)
+    return lines, run.rows, run.faults
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the rings asked for, print their tables; return 1 when anything differs from the host."""
+    parser = argparse.ArgumentParser(
+        prog="python -m oscar_sim.ring",
+        description="Ring AllReduce by NICs in MyHDL, clock by clock, against the host bit for bit.",
+    )
+    parser.add_argument(
+        "--gather", choices=(*GATHERS, "both"), default="both", help="all-gather (%(default)s)"
+    )
+    parser.add_argument("--nodes", type=int, default=4, help="(%(default)s)")
+    parser.add_argument("--values", type=int, default=1600, help="of the gradient bucket (%(default)s)")
+    parser.add_argument(
+        "--iterations", type=int, default=2, help="AllReduces, one after the other (%(default)s)"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=1.0, help="16-bit words a clock on a link (%(default)s)"
+    )
+    parser.add_argument(
+        "--latency", type=int, default=20, help="clocks from end to end of a link (%(default)s)"
+    )
+    parser.add_argument(
+        "--vcd", type=Path, metavar="FILE.vcd", help="waveform of a ring, with MyHDL's simulator"
+    )
+    parser.add_argument("--json", type=Path, metavar="OUT")
+    args = parser.parse_args(argv)
+    if not 2 <= args.nodes <= 8 or args.values < 8 * args.nodes or not 0 < args.rate <= 1:
+        parser.error("expected 2 to 8 nodes, at least 8 values a node, and a rate above 0 and up to 1")
+    gathers = (
+        GATHERS if args.gather == "both" and args.vcd is None else (args.gather.replace("both", "boomerang"),)
+    )
+    jobs = [
+        RingOptions(
+            gather=gather, nodes=args.nodes, values=args.values, iterations=args.iterations, rate=args.rate,
+            latency=args.latency, vcd=args.vcd,
+        )
+        for gather in gathers
+    ]  # fmt: skip
+    rows: list[dict[str, object]] = []
+    faults: list[str] = []
+    with multiprocessing.get_context("spawn").Pool(len(jobs)) as pool:
+        for lines, fresh, wrong in pool.imap(_one, jobs):
+            print("\n".join(lines), flush=True)
+            rows += fresh
+            faults += wrong
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps({"ok": not faults, "rows": rows, "faults": faults}, indent=1) + "\n")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
