@@ -6,13 +6,18 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from oscar_hdl.asc_decoder import asc_decoder
 from oscar_hdl.asc_encoder import asc_encoder
+from oscar_hdl.asc_tables import asc_tables
 from oscar_hdl.deframer import deframer
 from oscar_hdl.framer import framer
+from oscar_hdl.nic_lane import nic_lane
+from oscar_hdl.oscar_nic import oscar_nic
 from oscar_hdl.params import LaneParams
 from oscar_hdl.rans_decoder import rans_decoder
 from oscar_hdl.rans_encoder import rans_encoder
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.splitter import splitter
+from oscar_hdl.streams import AxiLite, Stream, bit, word
 
 Top = Callable[[LaneParams], Any]
 STORE_LOG2 = 12  # words of 16 bits in a frame store
@@ -87,13 +92,76 @@ def _deframer(_: LaneParams) -> Any:
     )
 
 
+def _asc_tables(_: LaneParams) -> Any:
+    return asc_tables(
+        **ports(
+            "clk rst dec_cnt_valid dec_cnt_addr:8 dec_cnt_bank dec_req dec_op:3 dec_bank dec_tbank dec_ack "
+            "enc_cnt_valid enc_cnt_addr:8 enc_cnt_bank enc_req enc_op:3 enc_bank enc_tbank enc_ack "
+            "state_client s_axis_state:s10 m_axis_state:s10 dec_tw_en dec_tw_addr:9 dec_tw_f:12 dec_tw_c:12 "
+            "enc_tw_en enc_tw_addr:9 enc_tw_f:12 enc_tw_c:12 enc_tw_rcp:18"
+        )
+    )
+
+
+def _asc_decoder(params: LaneParams) -> Any:
+    return asc_decoder(
+        **ports(
+            "clk rst start fresh count:19 width:5 shift:4 words:19 idle rd_valid rd_ready rd_addr:19 "
+            "rd_data:16 rd_data_valid s_axis_class:s4 m_axis:s16 dec_cnt_valid dec_cnt_addr:8 dec_cnt_bank "
+            "dec_req dec_op:3 dec_bank dec_tbank dec_ack tw_en tw_addr:9 tw_f:12 tw_c:12 done error:4 "
+            "new_shift:4"
+        ),
+        params=params,
+    )
+
+
+def _splitter(_: LaneParams) -> Any:
+    return splitter(
+        **ports(
+            "clk rst clear_smoothing nodes:5 blocks:10 seg_start:17 s_axis:s16 finish m_axis:s16 equal done"
+        ),
+        granule_log2=8,
+    )
+
+
+def _nic_lane(params: LaneParams) -> Any:
+    return nic_lane(
+        **ports(
+            "clk rst start idle op_decode op_add op_encode op_keep count:19 dec_fresh dec_width:5 "
+            "dec_shift:4 dec_words:19 enc_fresh enc_width:5 enc_shift:4 rd_valid rd_ready rd_addr:19 "
+            "rd_data:16 rd_data_valid s_axis_class:s4 s_axis_local:s16 m_axis_sum:s16 redo_valid redo_ready "
+            "redo_first:19 redo_count:19 s_axis_redo:s20 m_axis_payload:s16 state_client s_axis_state:s10 "
+            "m_axis_state:s10 dec_done dec_error:4 dec_new_shift:4 enc_done enc_new_shift:4 strobes:5"
+        ),
+        params=params,
+    )
+
+
+def _oscar_nic(params: LaneParams) -> Any:
+    return oscar_nic(
+        **ports(
+            "clk rst irq s_axis_rx:s16k2 m_axis_tx:s16k2 s_axis_class:s4 s_axis_local:s16 m_axis_sum:s16 "
+            "redo_valid redo_ready redo_first:19 redo_count:19 s_axis_redo:s20"
+        ),
+        s_axil=AxiLite(8),
+        params=params,
+        sets=16,
+        depth_log2=STORE_LOG2,
+    )
+
+
 # From small to large: the last one is what a project takes.
 TOPS: dict[str, Top] = {
     "rans_encoder": _rans_encoder,
     "rans_decoder": _rans_decoder,
+    "asc_tables": _asc_tables,
+    "splitter": _splitter,
     "asc_encoder": _asc_encoder,
+    "asc_decoder": _asc_decoder,
+    "nic_lane": _nic_lane,
     "framer": _framer,
     "deframer": _deframer,
+    "oscar_nic": _oscar_nic,
 }
 
 

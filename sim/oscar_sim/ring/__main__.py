@@ -8,14 +8,9 @@ import multiprocessing
 import sys
 from pathlib import Path
 
-from oscar_sim.ring.run import RingOptions, simulate
+from oscar_sim.ring.run import RingOptions, tables
 
 GATHERS = ("forward", "boomerang")
-
-
-def _one(options: RingOptions) -> tuple[list[str], list[dict[str, object]], list[str]]:
-    run, lines = simulate(options)
-    return lines, run.rows, run.faults
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -58,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     rows: list[dict[str, object]] = []
     faults: list[str] = []
     with multiprocessing.get_context("spawn").Pool(len(jobs)) as pool:
-        for lines, fresh, wrong in pool.imap(_one, jobs):
+        for lines, fresh, wrong in pool.imap(tables, jobs):
             print("\n".join(lines), flush=True)
             rows += fresh
             faults += wrong

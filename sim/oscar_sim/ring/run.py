@@ -299,3 +299,9 @@ def simulate(options: RingOptions, *, show: bool = False) -> tuple[RingRun, list
     if show and sys.stderr.isatty():
         print("\r", end="", file=sys.stderr)
     return run, report(run, time.perf_counter() - start)
+
+
+def tables(options: RingOptions) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+    """Run one ring in a process of its own; return lines to print, rows and faults."""
+    run, lines = simulate(options)
+    return lines, run.rows, run.faults
