@@ -86,7 +86,9 @@ def axi_lite_registers(
             s_axil.bvalid.next = True
             s_axil.bresp.next = 0
             if wr_kind == STORED:
-                values[wr_slot].next = (values[wr_slot] & ~wr_bits) | (wr_data & wr_bits)
+                for i in range(STORED_COUNT):
+                    if wr_slot == i:
+                        values[i].next = (values[i] & ~wr_bits) | (wr_data & wr_bits)
             elif wr_kind == CLEARED:
                 status.next = (status & ~(wr_data & wr_bits)) | events
             elif wr_kind == STROBE and wr_strb == 0xF:
@@ -126,7 +128,9 @@ def axi_lite_registers(
             s_axil.rresp.next = 0
             s_axil.rdata.next = 0
             if rd_kind == STORED:
-                s_axil.rdata.next = values[rd_slot]
+                for i in range(STORED_COUNT):
+                    if rd_slot == i:
+                        s_axil.rdata.next = values[i]
             elif rd_kind == CLEARED:
                 s_axil.rdata.next = status
             elif rd_kind == READ:

@@ -53,23 +53,21 @@ def framer(
     power, power_next, zero = word(32), word(32), word(16)
     total = word(32)
     head = word(16)
-    take, fits, idle = bit(), bit(), bit()
+    ready, take, fits, idle = bit(), bit(), bit(), bit()
 
     store = frame_store(clk, wr_en, wr_addr, wr_data, rd_en, rd_at, m_axis.tdata)
     crc_step = crc32(crc, wr_data, crc_next)
     power_step = crc32(power, zero, power_next)
 
-    # The ring holds the frame that is being sent, up to rd_end = base, and the one that is collected.
-    @always_comb
-    def space():
-        idle.next = rd_at == rd_end
-        fits.next = rd_at == rd_end or wr_at != rd_at
-
+    # The ring holds the frame that is being sent, up to rd_end = base, and the one that is collected. `ready`
+    # is a clock old: there must be room for the word that is taken meanwhile.
     @always_comb
     def handshake():
-        s_axis.tready.next = state == states.COLLECT and (overflow or (fits and words != MOST))
-        take.next = s_axis.tvalid and state == states.COLLECT and fits and words != MOST
-        rd_en.next = (m_axis.tready or not m_axis.tvalid) and not idle
+        idle.next = rd_at == rd_end
+        fits.next = rd_at == rd_end or wr_at != rd_at
+        s_axis.tready.next = ready
+        take.next = s_axis.tvalid and ready and words != MOST and not overflow
+        rd_en.next = (m_axis.tready or not m_axis.tvalid) and rd_at != rd_end
         word_sent.next = m_axis.tready and m_axis.tvalid
         m_axis.tkeep.next = 3
         zero.next = 0
@@ -104,6 +102,9 @@ def framer(
         wr_data.next = head
         if wr_en:
             crc.next = crc_next
+        ready.next = state == states.COLLECT and (
+            overflow or idle or (wr_at != rd_at and ((wr_at + 1) & MASK) != rd_at)
+        )
 
         if state == states.RESERVE:
             crc.next = 0
@@ -127,9 +128,9 @@ def framer(
             if take:
                 wr_at.next = (wr_at + 1) & MASK
                 words.next = words + 1
-            elif s_axis.tvalid and words == MOST:
+            elif s_axis.tvalid and ready:
                 overflow.next = True
-            if s_axis.tvalid and s_axis.tlast and (take or overflow):
+            if s_axis.tvalid and ready and s_axis.tlast:
                 complete.next = True
             if drop or (finish and overflow):
                 done.next = True
@@ -194,8 +195,9 @@ def framer(
             rd_end.next = 0
             wr_en.next = False
             done.next = False
+            ready.next = False
             overflow.next = False
             complete.next = False
             m_axis.tvalid.next = False
 
-    return store, crc_step, power_step, space, handshake, choose, run
+    return store, crc_step, power_step, handshake, choose, run
