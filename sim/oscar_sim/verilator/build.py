@@ -85,7 +85,7 @@ def build(top: str, *, harness: Path, cache: Path = DEFAULT_CACHE) -> Path:
     """
     verilator, compiler = require("verilator", "verilator"), require("g++", "g++")
     require("make", "make")
-    key = _key([source_key(), top.encode(), harness.read_bytes()])
+    key = _key([source_key(), top.encode(), harness.read_bytes(), Path(__file__).read_bytes()])
     done = cache.resolve() / f"{top}-{key}" / f"lib{top}.so"
     if done.exists():
         return done
@@ -105,13 +105,14 @@ def build(top: str, *, harness: Path, cache: Path = DEFAULT_CACHE) -> Path:
         cwd=work, log=log,
     )  # fmt: skip
     _run(["make", "-s", "-C", "obj", "-f", "Vtop.mk", "OPT_FAST=-O2", "OPT_SLOW=-O1"], cwd=work, log=log)
-    objects = [
-        str(p) for p in sorted((work / "obj").glob("*.a")) + sorted((work / "obj").glob("verilated*.o"))
+    runtime = [
+        p for name in ("verilated.cpp", "verilated_threads.cpp") if (p := root / "include" / name).exists()
     ]
+    archives = sorted((work / "obj").glob("*.a"))
     _run(
         [compiler, "-std=c++17", "-O2", "-fPIC", "-shared",
          f"-I{root}/include", f"-I{root}/include/vltstd", "-Iobj",
-         harness.resolve(), *objects, "-pthread", "-o", done.name],
+         harness.resolve(), *runtime, *archives, "-pthread", "-o", done.name],
         cwd=work, log=log,
     )  # fmt: skip
     if not done.parent.exists():  # another process may have been faster
