@@ -55,10 +55,12 @@ def asc_tables(
     step = bit()
     ctx, read_sym, reading, arriving = word(4), word(4), bit(), bit()
     enter, entering, enter_sym = bit(), bit(), word(4)
+    prior_entry = word(4)
     n, n_sym, n_valid = word(COUNT_BITS), word(4), bit()
     merged = [word(COUNT_BITS) for _ in range(16)]
     sum_0, sum_1, sum_2 = word(COUNT_BITS), word(COUNT_BITS - 1), word(COUNT_BITS - 2)
     full, settled, halving, ready = bit(), bit(), bit(), bit()
+    start, started, add_one, drop_0, drop_1, drop_2 = (bit() for _ in range(6))
     low_zero, halve_1, halve_2 = bit(), bit(), bit()
     total = word(11)
 
@@ -157,6 +159,7 @@ def asc_tables(
     # The sums are 1 + the sum of n, n >> 1 and n >> 2; those that the halvings do not ask for become 0.
     @always(clk.posedge)
     def read():
+        prior_entry.next = prior_row[int(enter_sym)]
         full.next = n_valid and n_sym == 15 and not phase
         settled.next = full
         halving.next = settled
@@ -164,19 +167,28 @@ def asc_tables(
         if settled:
             halve_1.next = (sum_0[12:10] == 1 and not low_zero) or (sum_0[12:10] == 2 and low_zero)
             halve_2.next = sum_0[12:10] == 3 or (sum_0[12:10] == 2 and not low_zero)
-        if halving:
-            ready.next = True
-            if halve_1 or halve_2:
-                sum_0.next = 0
-            if not halve_1:
-                sum_1.next = 0
-            if not halve_2:
-                sum_2.next = 0
         if n_valid and not phase:
             merged[n_sym].next = n
             sum_0.next = sum_0 + n
             sum_1.next = sum_1 + n[12:1]
             sum_2.next = sum_2 + n[12:2]
+        drop_0.next = start or (halving and (halve_1 or halve_2))
+        drop_1.next = start or (halving and not halve_1)
+        drop_2.next = start or (halving and not halve_2)
+        started.next = start
+        add_one.next = started
+        if drop_0:
+            sum_0.next = 0
+        if drop_1:
+            sum_1.next = 0
+        if drop_2:
+            sum_2.next = 0
+        if add_one:
+            sum_0.next[0] = True
+            sum_1.next[0] = True
+            sum_2.next[0] = True
+        if halving:
+            ready.next = True
         if phase:
             arriving.next = reading and step
             n_valid.next = enter
@@ -184,7 +196,7 @@ def asc_tables(
             if loads:
                 n.next = s_axis_state.tdata
             if priors:
-                n.next = prior_row[int(enter_sym)]
+                n.next = prior_entry
             n_sym.next = enter_sym
             if enter:
                 enter_sym.next = enter_sym + 1
@@ -197,12 +209,9 @@ def asc_tables(
         if go:
             ctx.next = ctx + 1
             ready.next = False
-        if tick and (armed or (go and ctx != 15)):
+        if start:
             reading.next = True
             entering.next = True
-            sum_0.next = 1
-            sum_1.next = 1
-            sum_2.next = 1
         if rst:
             ctx.next = 0
             read_sym.next = 0
@@ -252,6 +261,7 @@ def asc_tables(
 
     @always_comb
     def control():
+        start.next = tick and (armed or (go and ctx != 15))
         step.next = phase and (not saves or not state_valid or m_axis_state.tready)
         s_axis_state.tready.next = phase and loads and entering
         enter.next = arriving and not loads

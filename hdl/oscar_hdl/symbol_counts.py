@@ -33,7 +33,7 @@ def symbol_counts(
     waiting, place = bit(), word(ADDRESS_BITS - 1)  # a symbol to be counted
     reading, read_place = bit(), word(ADDRESS_BITS - 1)
     adding, add_place = bit(), word(ADDRESS_BITS - 1)
-    once, twice = bit(), bit()  # what is added
+    same, once, twice = word(5), bit(), bit()  # places; what is added
 
     @always(clk.posedge)
     def access():
@@ -46,6 +46,12 @@ def symbol_counts(
     @always(clk.posedge)
     def count():
         rd_data.next = fetched
+        # Compared in two steps: both places hold still for two clocks.
+        same.next[0] = read_place[2:] == add_place[2:]
+        same.next[1] = read_place[4:2] == add_place[4:2]
+        same.next[2] = read_place[6:4] == add_place[6:4]
+        same.next[3] = read_place[8:6] == add_place[8:6]
+        same.next[4] = read_place[8] == add_place[8]
         if cnt_valid:
             place.next = concat(cnt_bank, cnt_addr)
         if phase:
@@ -55,8 +61,8 @@ def symbol_counts(
             read_place.next = place
             adding.next = reading
             add_place.next = read_place
-            twice.next = reading and adding and read_place == add_place
-            once.next = not (reading and adding and read_place == add_place)
+            twice.next = adding and same == 31
+            once.next = not (adding and same == 31)
         else:
             rd.next = rd_addr
             waiting.next = waiting or cnt_valid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block, concat
+from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.reciprocal import reciprocal
 from oscar_hdl.streams import bit, word
@@ -53,9 +53,11 @@ def table_builder(
     # Both passes multiply anew, which is cheaper than to keep frequencies.
     @always(clk.posedge)
     def frequency():
+        less = modbv(0)[11:]
+        less[:] = largest - h  # its sign: a comparison with > costs twice as much
         if h_valid and not phase:
             rows[h_sym].next = h
-            if h_sym == 0 or h > largest:
+            if h_sym == 0 or less[10]:
                 largest.next = h
                 peak.next = h_sym
         entry.next = rows[at]
