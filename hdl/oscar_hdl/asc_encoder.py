@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum
+from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.asc_frontend import asc_frontend
 from oscar_hdl.asc_tables import DROP, LOAD, MERGE, MERGE_ONLY, PRIOR, SAVE
@@ -50,7 +50,7 @@ def asc_encoder(
     size = params.block
 
     step = Signal(Step.RESTING)
-    number, final_number = word(number_bits), word(number_bits)  # of the block in forward, of the last one
+    number = word(number_bits)  # of the block in forward
     empty, sent, zero = bit(), bit(), bit()
     shift_reg, table_bank = word(4), bit()
     settle = word(5)
@@ -70,7 +70,7 @@ def asc_encoder(
     b_valid, b_running, b_uniform, b_last, b_overflow = (bit() for _ in range(5))
     b_count, b_info, b_number = word(13), word(16), word(number_bits)
     load, load_count, load_bank = bit(), word(block_log2 + 1), bit()
-    hold, hold_start, rd_index, rd_data, back_done = bit(), bit(), word(block_log2), word(8), bit()
+    hold, hold_start, rd_left, rd_data, back_done = bit(), bit(), word(block_log2 + 1), word(8), bit()
     slot, in_valid, in_bank, in_first, in_final, counted = word(4), bit(), bit(), bit(), bit(), bit()
     in_ctx, in_sym = word(4), word(4)
     word_valid, word_out, word_end = bit(), word(12), bit()
@@ -89,7 +89,7 @@ def asc_encoder(
         peak_shift, last_lane, last_odd, params=params,
     )  # fmt: skip
     symbols = symbol_buffer(
-        clk, go, turn, sym_valid, sym, left, b_running, rd_index, rd_data, room, params=params
+        clk, go, turn, sym_valid, sym, left, b_running, rd_left, rd_data, room, params=params
     )
     ring = raw_ring(
         clk, rst, raw_valid, raw_last, raw, commit, rewind, flush_ring, own, full, overflow, raw_words,
@@ -97,7 +97,7 @@ def asc_encoder(
     )  # fmt: skip
     backward = backward_pass(
         clk, rst, load, load_count, last_lane, last_odd, load_bank, abort, hold, hold_start, states_sent,
-        slot, rd_index, back_done, in_valid, in_bank, in_first, in_final, counted, params=params,
+        slot, rd_left, back_done, in_valid, in_bank, in_first, in_final, counted, params=params,
     )  # fmt: skip
     coder = rans_encoder(
         clk, rst, tw_en, tw_addr, tw_f, tw_c, tw_rcp, slot, in_valid, in_bank, in_ctx, in_sym, in_first,
@@ -174,7 +174,11 @@ def asc_encoder(
         flush_ring.next = False
         finish.next = False
         done.next = False
-        last = number == final_number
+        following = modbv(0)[number_bits:]
+        following[:] = number + 1
+        last = bool(number == count[COUNT_BITS:block_log2])
+        if count[block_log2:] == 0:
+            last = bool(following == count[COUNT_BITS:block_log2])
         if enc_ack:
             enc_req.next = False
         if m_axis.tvalid and m_axis.tready and m_axis.tlast:
@@ -197,9 +201,6 @@ def asc_encoder(
 
         if step == Step.RESTING:
             number.next = 0
-            final_number.next = count[COUNT_BITS:block_log2]
-            if count[block_log2:] == 0:
-                final_number.next = count[COUNT_BITS:block_log2] - 1
             empty.next = count == 0
             sent.next = count == 0
             shift_reg.next = shift
@@ -245,7 +246,7 @@ def asc_encoder(
                 b_number.next = number
                 load_count.next = go_count
                 load_bank.next = table_bank
-                number.next = number + 1
+                number.next = following
                 step.next = Step.OPENING
                 if uniform:
                     b_info.next = value
@@ -294,6 +295,7 @@ def asc_encoder(
                 step.next = Step.RESTING
         elif step == Step.STOPPING:
             settle.next = settle - 1
+            number.next = w_number
             redo_first.next = 0
             redo_first.next[COUNT_BITS:block_log2] = w_number
             redo_count.next = taken
@@ -315,16 +317,15 @@ def asc_encoder(
                 copying.next = True
                 go.next = True
                 step.next = Step.REPEATING
-        elif step == Step.REPEATING:
-            number.next = w_number + 1
-            if fore_done:
-                copying.next = False
-                shift_reg.next = peak_shift
-                zero.next = True
-                if w_last:
-                    step.next = Step.DRAINING
-                else:
-                    step.next = Step.OPENING
+        elif step == Step.REPEATING and fore_done:
+            number.next = following
+            copying.next = False
+            shift_reg.next = peak_shift
+            zero.next = True
+            if w_last:
+                step.next = Step.DRAINING
+            else:
+                step.next = Step.OPENING
 
         # The block that is being written is raw: all that came after it is void.
         if raw_event:

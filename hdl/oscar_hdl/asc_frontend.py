@@ -40,6 +40,7 @@ def asc_frontend(
     for e = 1..6, and what the raw field needs of u - BASE and of m - 1 are the bits of y below: no shifter.
     """
     after_cut = LANES * (params.lag_rows + 1)
+    near_cut = ((after_cut + 4) >> 6) + 1
 
     # Entrance
     wake1, wake2, running, final, near, blocked, hold, take = (bit() for _ in range(8))
@@ -56,7 +57,7 @@ def asc_frontend(
     p_valid, p_last, p_zero, p_near, p_counted, p_sign, p_live, p_escape = (bit() for _ in range(8))
     p_y, p_below, p_top, p_lane, p_class = word(15), word(16), word(4), word(4), word(4)
     q_valid, q_last, q_zero, q_near, q_counted, q_sign, q_live, q_escape, q_half = (bit() for _ in range(9))
-    q_y, q_below, q_top, q_octave, q_lane = word(15), word(16), word(4), word(3), word(4)
+    q_y, q_below, q_base, q_octave, q_lane = word(15), word(16), word(5), word(3), word(4)
     q_wide = bit()
     s_valid, s_last, s_zero, s_counted, s_bank, s_live, cut = (bit() for _ in range(7))
     s_symbol, s_field, s_length, s_lane, s_ctx = word(4), word(16), word(5), word(4), word(4)
@@ -85,8 +86,8 @@ def asc_frontend(
     def entrance():
         wake1.next = go
         wake2.next = wake1
-        # `near` and `blocked` are up to 4 values late, which the limit makes good.
-        near.next = left < after_cut + 4 and not go_copy
+        # `near` and `blocked` are up to 4 values late, which the limit, rounded up, makes good.
+        near.next = left[params.block_log2 + 1 : 6] < near_cut and not go_copy
         waits.next = running and near and not cut_ok
         blocked.next = full or (not room and not go_copy) or (near and not cut_ok)
         octave.next = LOW_ONES[int(shift)]
@@ -151,7 +152,8 @@ def asc_frontend(
             sum_y[:] = concat(size, a_value[15]) + concat(octave, a_value[15])
             y.next = sum_y[17:1]
 
-        # Escape: y >= 2^(k + 8). `above` is the rest of y from bit 8; always negative for k >= 8.
+        # Escape: y >= 2^(k + 8). `above` is y - 2^(k + 8) from bit 8 on, and
+        # no borrow; all of octave's lowest bits are set from k = 8.
         t_valid.next = y_valid and not hold
         t_last.next = y_last
         t_lane.next = y_lane
@@ -162,10 +164,12 @@ def asc_frontend(
         t_sign.next = y_sign
         t_null.next = y_null
         t_y.next = y
+        inverse = modbv(0)[8:]
+        inverse[:] = ~octave[8:]
         above = modbv(0)[9:]
-        above[:] = y[16:8] - octave[8:] - 1
+        above[:] = y[16:8] + inverse
         t_above.next = above[8:]
-        t_escape.next = not above[8] and not go_copy
+        t_escape.next = above[8] and not go_copy
         marked = modbv(0)[16:]
         marked[:] = y | (y >> 1) | (y >> 2) | (y >> 3)
         t_marked.next = marked | (marked >> 4) | (marked >> 8) | (marked >> 12)
@@ -212,7 +216,9 @@ def asc_frontend(
         q_escape.next = p_escape
         q_y.next = p_y
         q_below.next = p_below
-        q_top.next = p_top
+        q_base.next = p_top
+        if p_escape:
+            q_base.next = shift + 16
         gap = modbv(0)[4:]
         gap[:] = p_top - shift
         q_octave.next = gap[3:]  # at most 7 unless it is an escape
@@ -243,12 +249,10 @@ def asc_frontend(
         else:
             below[:] = q_below[16:2]
         s_field.next = concat(q_y & below, q_sign)
-        if not q_live:
-            s_length.next = 0
-        elif q_escape:
-            s_length.next = shift + 17
+        if q_live:
+            s_length.next = q_base + q_wide
         else:
-            s_length.next = q_top + q_wide
+            s_length.next = 0
         if q_valid and q_near and q_lane == 0 and not cut:
             cut.next = True
             s_bank.next = not s_bank
@@ -313,26 +317,26 @@ def asc_frontend(
             fill.next = total[4:]
             r1_emit.next = total[4] or total[5] or again
         r1_place.next = fill
-        if fill[2:] == 0:
-            r1_field.next = s_field
-        elif fill[2:] == 1:
-            r1_field.next = concat(s_field[15:], s_field[15])
-        elif fill[2:] == 2:
-            r1_field.next = concat(s_field[14:], s_field[16:14])
+        turned = modbv(0)[16:]
+        turned[:] = s_field
+        if fill[0]:
+            turned[:] = concat(s_field[15:], s_field[15])
+        if fill[1]:
+            r1_field.next = concat(turned[14:], turned[16:14])
         else:
-            r1_field.next = concat(s_field[13:], s_field[16:13])
+            r1_field.next = turned
 
         r2_end.next = r1_end
         r2_emit.next = r1_emit
         r2_mask.next = LOW_ONES[int(r1_place)]
-        if r1_place[4:2] == 0:
-            r2_field.next = r1_field
-        elif r1_place[4:2] == 1:
-            r2_field.next = concat(r1_field[12:], r1_field[16:12])
-        elif r1_place[4:2] == 2:
-            r2_field.next = concat(r1_field[8:], r1_field[16:8])
+        turned4 = modbv(0)[16:]
+        turned4[:] = r1_field
+        if r1_place[2]:
+            turned4[:] = concat(r1_field[12:], r1_field[16:12])
+        if r1_place[3]:
+            r2_field.next = concat(turned4[8:], turned4[16:8])
         else:
-            r2_field.next = concat(r1_field[4:], r1_field[16:4])
+            r2_field.next = turned4
 
         w_end.next = r2_end
         w_emit.next = r2_emit

@@ -14,7 +14,7 @@ from oscar_hdl.streams import bit, word
 @block
 def backward_pass(
     clk: Any, rst: Any, load: Any, load_n: Any, load_lane: Any, load_odd: Any, load_bank: Any, abort: Any,
-    hold: Any, hold_start: Any, states_sent: Any, slot: Any, rd_index: Any, finished: Any, in_valid: Any,
+    hold: Any, hold_start: Any, states_sent: Any, slot: Any, rd_left: Any, finished: Any, in_valid: Any,
     in_bank: Any, in_first: Any, in_final: Any, counted: Any, *, params: LaneParams,
 ) -> Any:  # fmt: skip
     """Go from the last symbol of a block to the first, each in its lane's slot of rans_encoder.
@@ -22,15 +22,15 @@ def backward_pass(
     load (strobe, after `finished`): a block of load_n u13 symbols, the last in lane load_lane u4 of an odd
     row or not, coded with table bank load_bank. abort: stop. hold, hold_start: from word_stack. states_sent
     (strobe): the states of the block before are out of the way of row 0.
-    rd_index: three clocks later symbol_buffer shows this symbol, with in_valid, in_bank, in_first, in_final
-    for it (docs/hardware.md, "rans_encoder"); counted: strobe with it, if statistics take it in. finished:
-    pulse after the last rd_index.
+    rd_left u13: three clocks later symbol_buffer shows symbol rd_left - 1, with in_valid, in_bank, in_first,
+    in_final for it (docs/hardware.md, "rans_encoder"); counted: strobe with it, if statistics take it in.
+    finished: pulse after the last.
     """
     phase = word(4)  # slot three clocks from now
     busy, awake1, awake2, begun, stop, issue = (bit() for _ in range(6))
     lane, odd, bank = word(4), bit(), bit()
     fresh = word(4, LANES)  # symbols to come that are the first of their lanes
-    low, free = bit(), bit(1)  # the next is one of the first 16; states of row 0 have a place
+    low, free = bit(), bit(1)  # the next is one of the first 31; states of row 0 have a place
     valid1, valid2, first1, first2, final1, final2, counted1, counted2 = (bit() for _ in range(8))
 
     @always_comb
@@ -44,13 +44,13 @@ def backward_pass(
         else:
             phase.next = slot - 4
         # `stop` and `low` follow one clock and two behind, which word_stack allows and row 0 does not notice.
-        low.next = rd_index[params.block_log2 : 4] == 0
+        low.next = rd_left[params.block_log2 + 1 : 5] == 0
         stop.next = (hold and begun) or (hold_start and not begun) or (low and not free)
         awake1.next = busy
         awake2.next = awake1 and busy
-        finished.next = issue and rd_index == 0
+        finished.next = issue and rd_left == 1
         if issue:
-            rd_index.next = rd_index - 1
+            rd_left.next = rd_left - 1
             begun.next = True
             if fresh != 0:
                 fresh.next = fresh - 1
@@ -59,14 +59,14 @@ def backward_pass(
                 odd.next = not odd
             else:
                 lane.next = lane - 1
-            if rd_index == 0:
+            if rd_left == 1:
                 busy.next = False
         if states_sent:
             free.next = True
-        elif issue and rd_index == 0:
+        elif issue and rd_left == 1:
             free.next = False
         if load:
-            rd_index.next = load_n - 1
+            rd_left.next = load_n
             lane.next = load_lane
             odd.next = load_odd
             bank.next = load_bank
@@ -76,7 +76,7 @@ def backward_pass(
 
         valid1.next = issue
         first1.next = fresh != 0
-        final1.next = rd_index < LANES
+        final1.next = rd_left <= LANES
         counted1.next = issue and lane[0] == odd and lane != LANES - 1
         valid2.next = valid1
         first2.next = first1

@@ -12,7 +12,7 @@ from oscar_hdl.streams import bit, word
 
 @block
 def symbol_buffer(
-    clk: Any, start: Any, turn: Any, wr_valid: Any, wr_data: Any, wr_left: Any, held: Any, rd_index: Any,
+    clk: Any, start: Any, turn: Any, wr_valid: Any, wr_data: Any, wr_left: Any, held: Any, rd_left: Any,
     rd_data: Any, room: Any, *, params: LaneParams,
 ) -> Any:  # fmt: skip
     """Store the symbols of a block in 2^block_log2 bytes, and give those of the block before by index.
@@ -20,13 +20,16 @@ def symbol_buffer(
     start (strobe): a block begins; its symbols u8 follow with wr_valid. turn (strobe, two clocks after its
     last symbol or later): it is the one to be read now, and the next block takes the cells in the order in
     which they are read, which fits if this one is full. A block without a turn is overwritten.
-    rd_index: rd_data u8 is that symbol, three clocks later. held (level, from turn on): symbols up to
-    rd_index are still to be read, last first. room: the value after the `wr_left` u13 that remain to be
-    taken has a cell, up to four clocks later, if its symbol comes five clocks or more behind it.
+    rd_left u13: rd_data u8 is symbol rd_left - 1, three clocks later. held (level, from turn on): rd_left
+    symbols are still to be read, last first. room: the value after the `wr_left` u13 that remain to be taken
+    has a cell, up to four clocks later, if its symbol comes five clocks or more behind it.
+
+    Symbol i lies in cell i + 1, or counted from the other end, modulo the size. So reading is two cells
+    ahead of where a writer of the other direction wants it, which `room` more than makes good.
     """
     size_log2 = params.block_log2
     mem = [word(8) for _ in range(params.block)]
-    down_write, down_read = bit(), bit()  # index 0 is in the last cell
+    down_write, down_read = bit(), bit()  # counted from the other end
     count = word(size_log2)
     write, write_addr, write_data = bit(), word(size_log2), word(8)
     read_addr, read_data = word(size_log2), word(8)
@@ -38,7 +41,7 @@ def symbol_buffer(
             down_read.next = down_write
             down_write.next = not down_write
         if start:
-            count.next = 0
+            count.next = 1
         elif wr_valid:
             count.next = count + 1
         write.next = wr_valid
@@ -48,10 +51,10 @@ def symbol_buffer(
         else:
             write_addr.next = count
         if down_read:
-            read_addr.next = ~rd_index
+            read_addr.next = ~rd_left[size_log2:]
         else:
-            read_addr.next = rd_index
-        lead.next = wr_left - rd_index
+            read_addr.next = rd_left[size_log2:]
+        lead.next = wr_left - rd_left
         room.next = not held or (not lead[size_log2 + 1] and lead[size_log2 + 1 : 3] != 0)
 
     @always(clk.posedge)

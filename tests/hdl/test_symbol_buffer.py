@@ -20,7 +20,7 @@ GATE = 2  # clocks from `room` to the last value taken by it
 @pytest.mark.parametrize("slow", ["writer", "reader", "both"])
 def test_reversed_blocks(slow):
     clk, start, turn, wr_valid, held, room = (bit() for _ in range(6))
-    wr_data, wr_left, rd_index, rd_data = word(8), word(11), word(10), word(8)
+    wr_data, wr_left, rd_left, rd_data = word(8), word(11), word(11), word(8)
     rng = random.Random(4)
     # (symbols, whether they are read); only the last block may be short.
     blocks = [([rng.randrange(256) for _ in range(1024)], keep) for keep in (1, 1, 1, 0, 1, 0, 0, 1, 1)]
@@ -33,7 +33,7 @@ def test_reversed_blocks(slow):
     @block
     def top():
         dut = symbol_buffer(
-            clk, start, turn, wr_valid, wr_data, wr_left, held, rd_index, rd_data, room, params=PARAMS
+            clk, start, turn, wr_valid, wr_data, wr_left, held, rd_left, rd_data, room, params=PARAMS
         )
 
         @instance
@@ -57,7 +57,7 @@ def test_reversed_blocks(slow):
                 while held:
                     yield clk.posedge
                 if keep:
-                    turn.next, held.next, rd_index.next = True, True, len(symbols) - 1
+                    turn.next, held.next, rd_left.next = True, True, len(symbols)
                     yield clk.posedge
                     turn.next = False
             while True:
@@ -75,10 +75,10 @@ def test_reversed_blocks(slow):
                 wait -= wait > 0
                 move = bool(held) and wait == 0 and rng.random() >= wait_read
                 pipe = [move, *pipe[:-1]]
-                if move and rd_index == 0:
+                if move and rd_left == 1:
                     held.next = False
                 elif move:
-                    rd_index.next = rd_index - 1
+                    rd_left.next = rd_left - 1
 
         return clock(clk), dut, write, read
 
