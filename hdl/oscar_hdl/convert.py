@@ -58,7 +58,8 @@ def block_name(name: str) -> str:
 def convert_here(name: str, language: str, out: Path, params: LaneParams) -> None:
     """Write one top in one language into `out`; for a fresh process (see above)."""
     instance = find(name)(params)
-    common = {"path": str(out), "name": block_name(name), "initial_values": False, "no_myhdl_header": True}
+    # Registers begin as in MyHDL, also in simulators where they would be unknown; on an FPGA this is free.
+    common = {"path": str(out), "name": block_name(name), "initial_values": True, "no_myhdl_header": True}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="(?s).*Signal is driven but not read")
