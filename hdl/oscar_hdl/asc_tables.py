@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block, concat
+from myhdl import always, always_comb, block, concat, modbv
 
 from oscar.asc.params import PRIOR as PRIOR_ROW
 from oscar_hdl.streams import Stream, bit, word
@@ -58,10 +58,11 @@ def asc_tables(
     prior_entry = word(4)
     n, n_sym, n_valid = word(COUNT_BITS), word(4), bit()
     merged = [word(COUNT_BITS) for _ in range(16)]
-    sum_0, sum_1, sum_2 = word(COUNT_BITS), word(COUNT_BITS - 1), word(COUNT_BITS - 2)
+    sum_0, sum_1 = word(COUNT_BITS), word(COUNT_BITS - 1)
+    sum_2, sum_3 = word(COUNT_BITS - 2), word(COUNT_BITS - 3)
     full, settled, halving, ready = bit(), bit(), bit(), bit()
-    start, started, add_one, drop_0, drop_1, drop_2 = (bit() for _ in range(6))
-    low_zero, halve_1, halve_2 = bit(), bit(), bit()
+    start, started, add_one, drop_0, drop_1, drop_2, drop_3 = (bit() for _ in range(7))
+    low_zero, halve_1, halve_2, halve_3 = bit(), bit(), bit(), bit()
     total = word(11)
 
     # Writing stage, context `write_ctx`.
@@ -156,7 +157,7 @@ def asc_tables(
             acked_enc.next = False
             row.next = 0
 
-    # The sums are 1 + the sum of n, n >> 1 and n >> 2; those that the halvings do not ask for become 0.
+    # The sums are 1 + the sum of n >> 0, 1, 2, 3; those that the halvings do not ask for become 0.
     @always(clk.posedge)
     def read():
         prior_entry.next = prior_row[int(enter_sym)]
@@ -165,16 +166,21 @@ def asc_tables(
         halving.next = settled
         low_zero.next = sum_0[10:] == 0
         if settled:
-            halve_1.next = (sum_0[12:10] == 1 and not low_zero) or (sum_0[12:10] == 2 and low_zero)
-            halve_2.next = sum_0[12:10] == 3 or (sum_0[12:10] == 2 and not low_zero)
+            high = modbv(0)[3:]
+            high[:] = sum_0[13:10]
+            halve_1.next = (high == 1 and not low_zero) or (high == 2 and low_zero)
+            halve_2.next = high == 3 or (high == 2 and not low_zero) or (high == 4 and low_zero)
+            halve_3.next = high > 4 or (high == 4 and not low_zero)
         if n_valid and not phase:
             merged[n_sym].next = n
             sum_0.next = sum_0 + n
-            sum_1.next = sum_1 + n[12:1]
-            sum_2.next = sum_2 + n[12:2]
-        drop_0.next = start or (halving and (halve_1 or halve_2))
+            sum_1.next = sum_1 + n[13:1]
+            sum_2.next = sum_2 + n[13:2]
+            sum_3.next = sum_3 + n[13:3]
+        drop_0.next = start or (halving and (halve_1 or halve_2 or halve_3))
         drop_1.next = start or (halving and not halve_1)
         drop_2.next = start or (halving and not halve_2)
+        drop_3.next = start or (halving and not halve_3)
         started.next = start
         add_one.next = started
         if drop_0:
@@ -183,10 +189,13 @@ def asc_tables(
             sum_1.next = 0
         if drop_2:
             sum_2.next = 0
+        if drop_3:
+            sum_3.next = 0
         if add_one:
             sum_0.next[0] = True
             sum_1.next[0] = True
             sum_2.next[0] = True
+            sum_3.next[0] = True
         if halving:
             ready.next = True
         if phase:
@@ -233,7 +242,9 @@ def asc_tables(
             h_valid.next = writing and step
         if step:
             h_sym.next = write_sym
-            if halve_2:
+            if halve_3:
+                h.next = unhalved[13:3]
+            elif halve_2:
                 h.next = unhalved[12:2]
             elif halve_1:
                 h.next = unhalved[11:1]
@@ -267,7 +278,7 @@ def asc_tables(
         enter.next = arriving and not loads
         if loads:
             enter.next = entering and s_axis_state.tvalid
-        total.next = sum_0[11:] | sum_1 | sum_2
+        total.next = sum_0[11:] | sum_1[11:] | sum_2 | sum_3
 
     @always_comb
     def look_up():

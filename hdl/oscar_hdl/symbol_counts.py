@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, block, concat
+from myhdl import always, block, concat, modbv
 
 from oscar_hdl.streams import bit, word
 
-COUNT_BITS = 12
+COUNT_BITS = 13
 ADDRESS_BITS = 10  # 0, bank, context, symbol: counts; 1, 0, context, symbol: histogram
 
 
@@ -20,8 +20,8 @@ def symbol_counts(
     """Count symbols in every second clock; read and write for somebody else in the clocks between.
 
     phase: toggles in every clock; the other side's addresses, data and enables change with its fall only.
-    cnt_valid: strobe, at most every second clock, in either phase: one more in word cnt_bank, cnt_addr u8.
-    rd_data u12 is the word at rd_addr u10 three clocks after a clock of phase 0. wr_en: wr_data u10 goes to
+    cnt_valid: strobe, at most every second clock, in either phase: two more in word cnt_bank, cnt_addr u8.
+    rd_data u13 is the word at rd_addr u10 three clocks after a clock of phase 0. wr_en: wr_data u10 goes to
     wr_addr u10 if that is in the histogram, 0 if it is a count; wr_both clears the other bank's count as well
     (nothing may be counted meanwhile). What is written is there for reads of two clocks later.
     """
@@ -42,7 +42,7 @@ def symbol_counts(
         fetched.next = memory[rd]
 
     # A count is read in a clock of phase 0 and written three clocks later, in one of phase 1: in time for the
-    # symbol after the next. If the next is the same it finds the value of before, so it adds two.
+    # symbol after the next. If the next is the same it finds the value of before, so it adds twice.
     @always(clk.posedge)
     def count():
         rd_data.next = fetched
@@ -77,7 +77,7 @@ def symbol_counts(
         else:
             write.next = adding
             wr.next = add_place
-            value.next = rd_data + concat(twice, once)
+            value.next = rd_data + concat(twice, once, modbv(0)[1:])  # COUNT_STEP is 2
         if rst:
             waiting.next = False
             reading.next = False

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from myhdl import block, instance
 
+from oscar.asc.params import COUNT_STEP
 from oscar.asc.reference import frequencies, update
 from oscar_hdl.asc_tables import DROP, LOAD, MERGE, MERGE_ONLY, PRIOR, SAVE, asc_tables
 from oscar_hdl.streams import Stream, bit, word
@@ -92,7 +93,7 @@ class Bench:
                         if c.to_count and not c.counted and not self.pause():
                             bank, address = c.to_count.pop()
                             c.cnt_valid.next, c.cnt_bank.next, c.cnt_addr.next = True, bank, address
-                            c.counts[bank][address >> 4][address & 15] += 1
+                            c.counts[bank][address >> 4][address & 15] += COUNT_STEP
                             c.counted = True
                         else:
                             c.counted = False
