@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -31,7 +31,8 @@ class Outcome:
     """What a run gave. values: int16 in lane order (decoding); payload: bytes (encoding); clocks: how long.
 
     status: "done" or "reset"; error: the decoder's reason, 0 if none; redos: how often values of a raw block
-    were asked for again; decoder, encoder: tables after the frame.
+    were asked for again; decoder, encoder: tables after the frame; strobes: how often each of
+    oscar_hdl.nic_lane.STROBES was high (converted RTL only).
     """
 
     status: str
@@ -42,6 +43,7 @@ class Outcome:
     redos: int = 0
     decoder: LinkTables | None = None
     encoder: LinkTables | None = None
+    strobes: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

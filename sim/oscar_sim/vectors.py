@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from oscar.asc.reference import ReferenceCoder, order, push_all
 from oscar.asc.state import TableState
 from oscar.bench._integers import integers
 from oscar.errors import FrameError
+from oscar.plans import block_costs, splitter
 from oscar.workloads import make_workload
 from oscar_sim.lane_order import lane_order
 
@@ -180,3 +182,33 @@ def blocks(frame: Frame, params: AscParams) -> list[Block]:
     if payload != frame.payload:
         raise ValueError(f"frame {frame.name!r} is not of these parameters")
     return recorder.blocks
+
+
+@dataclass(frozen=True)
+class Sums:
+    """One iteration of the splitter: the sums, and the boundaries the host plans, in blocks; None if equal."""
+
+    nodes: int
+    values: np.ndarray
+    edges: list[int] | None
+
+
+def plans(granule: int, seed: int = 1) -> Iterator[Sums]:
+    """Yield iterations of one gradient: real sums, then layers of other scale, then nothing at all.
+
+    Costs are smoothed over the iterations as the host does it; the first begins without any.
+    """
+    rng = np.random.default_rng(seed)
+    real, _ = real_gradients()
+    size = 40 * granule - 77
+    at = int(np.argmax(np.convolve(real[0] != 0, np.ones(size), "valid")))
+    sums = [node[at : at + size] + other[at : at + size] for node, other in pairwise(real)]
+    scale = np.repeat(np.exp(rng.normal(3, 2, size // 500 + 1)), 500)[:size]
+    sums += [np.clip(np.rint(rng.laplace(0, scale)), -32768, 32767).astype(np.int64)]
+    costs = np.zeros(-(-size // granule), np.int64)
+    for n, values in enumerate([np.zeros(size, np.int64), *sums]):
+        fresh = block_costs(values, granule) << 8
+        costs = fresh if n == 0 else costs + ((fresh - costs) >> 1)
+        nodes = (4, 8, 16, 3, 1)[n % 5]
+        bounds = splitter(size, nodes, granule, costs).bounds[1:-1]
+        yield Sums(nodes, values, [-(-b // granule) for b in bounds] if costs.sum() else None)

@@ -102,7 +102,6 @@ int lane_run(Lane* lane, Job* job) {
   Vtop& p = *lane->top;
   if (job->seed) lane->rng = job->seed * 0x9E3779B97F4A7C15ull | 1;
   Source cls, loc, redo;
-  bool state_offered = false;
   std::deque<Fetch> fetches;
   uint32_t cls_at = 0, loc_at = 0, redo_at = 0, redo_end = 0, in_at[2] = {0, 0}, out_at[2] = {0, 0};
   bool dec_done = !job->decode, enc_done = !job->encode, started = false, held = false;
@@ -150,8 +149,8 @@ int lane_run(Lane* lane, Job* job) {
     p.s_axis_state_tvalid = hist && in_at[client] < 256;
     p.s_axis_state_tdata = hist && in_at[client] < 256 ? hist[in_at[client]] : 0;
     p.s_axis_state_tlast = in_at[client] == 255;
-    (void)state_offered;
     p.eval();
+    for (int i = 0; i < 5; ++i) job->stalls[i] += p.strobes >> i & 1;
     // what this edge transfers
     if (p.start) started = true;
     if (p.rd_data_valid) fetches.pop_front();

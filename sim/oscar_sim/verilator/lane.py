@@ -110,6 +110,7 @@ class VerilatedLane:
                 f"{job.sums_taken} out, {job.out_words} words of payload out"
             )
         outcome = Outcome(status, int(job.clocks), redos=int(job.redos), error=int(job.dec_error))
+        outcome.strobes = list(job.stalls)[:5]
         if status == "reset":
             return outcome
         if decoder is not None:
