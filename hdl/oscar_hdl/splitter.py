@@ -65,7 +65,7 @@ def splitter(
     # Over the blocks: cleared, smoothed, then cut.
     busy, sweeping = bit(), bit()  # values are not taken; the memory is read for this
     first, clearing, draining, smoothing, cutting, ending = (bit() for _ in range(6))
-    index, following, step, final = word(block_bits + 1), word(block_bits + 1), word(4), bit()
+    index, following, step, at_last = word(block_bits + 1), word(block_bits + 1), word(4), bit()
     average = word(fresh_bits + 1)
     cost, some_cost, total = word(cost_bits), bit(), word(sum_bits)
     addend, scaled, multiplier = word(cost_bits), word(scaled_bits), word(5)  # scaled: - nodes * cost
@@ -157,7 +157,7 @@ def splitter(
             if guard == 7:
                 taking.next = True
         following.next = index + 1
-        final.next = following == blocks
+        at_last.next = following == blocks
         step.next = 0
         if draining or clearing or smoothing:
             step.next = step + 1
@@ -180,7 +180,7 @@ def splitter(
             step.next = 0
             total.next = total + cost
             index.next = following
-            if final:
+            if at_last:
                 index.next = 0
                 smoothing.next = False
                 cutting.next = True

@@ -250,9 +250,8 @@ def test_reset_in_the_middle(after: int) -> None:
         bench.rst.next = False
         dec.cnt_valid.next = enc.cnt_valid.next = False
         yield bench.clk.posedge
-        assert not (
-            dec.tw_en or enc.tw_en or dec.ack or enc.ack or bench.saved.tvalid or bench.to_load.tready
-        )
+        signs = [dec.tw_en, enc.tw_en, dec.ack, enc.ack, bench.saved.tvalid, bench.to_load.tready]
+        assert not any(signs)
         bench.state_words.clear()
         yield from life([MERGE, SAVE], counts=40)(bench, who)
 
