@@ -56,6 +56,7 @@ def asc_encoder(
     settle = word(5)
     taken = word(COUNT_BITS)  # values of s_axis
     redo_left, redoing, copying, discarding = word(block_log2 + 2), bit(), bit(), bit()
+    passing = bit()  # a value is on its way to the writer
 
     go, go_count, abort, room, full, cut_ok = bit(), word(block_log2 + 1), bit(), bit(), bit(), bit()
     source, left, waits = Stream(20), word(block_log2 + 1), bit()
@@ -125,26 +126,22 @@ def asc_encoder(
         cut_ok.next = not enc_req
         new_shift.next = shift_reg
 
-    # Values come from s_axis, or from s_axis_redo as long as there are some to be had; those of a raw block
-    # pass the forward stage on their way to the writer.
+    # Values come from s_axis, or from s_axis_redo as long as there are some to be had. Those of a raw block
+    # go to the writer too, every other clock: so its tready ends at a register.
     @always_comb
     def sources():
         if redoing:
             source.tdata.next = s_axis_redo.tdata
-            source.tvalid.next = s_axis_redo.tvalid and (values.tready or not copying) and not discarding
+            source.tvalid.next = s_axis_redo.tvalid and not passing and not discarding
         else:
             source.tdata.next = s_axis.tdata
             source.tvalid.next = s_axis.tvalid
-        values.tdata.next = s_axis_redo.tdata[16:]
 
     @always_comb
     def handshakes():
         s_axis.tready.next = source.tready and not redoing
-        s_axis_redo.tready.next = redoing and (
-            (source.tready and (values.tready or not copying)) or discarding
-        )
-        values.tvalid.next = s_axis_redo.tvalid and source.tready and copying
-        values.tlast.next = left == 1
+        s_axis_redo.tready.next = redoing and ((source.tready and not passing) or discarding)
+        values.tvalid.next = passing
 
     @always(clk.posedge)
     def supply():
@@ -158,11 +155,18 @@ def asc_encoder(
         elif s_axis_redo.tvalid and s_axis_redo.tready:
             redo_left.next = redo_left - 1
             redoing.next = redo_left != 1
+        if copying and s_axis_redo.tvalid and source.tready and not passing:
+            passing.next = True
+            values.tdata.next = s_axis_redo.tdata[16:]
+            values.tlast.next = left == 1
+        elif values.tready:
+            passing.next = False
         stall_input.next = source.tready and not source.tvalid
         stall_output.next = m_axis.tvalid and not m_axis.tready
         stall_tables.next = enc_req and (waits or step == Step.OPENING or step == Step.LOADING)
         if rst:
             redoing.next = False
+            passing.next = False
 
     @always(clk.posedge)
     def control():

@@ -12,6 +12,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import bit, word
 
 LOW_ONES = tuple((1 << i) - 1 for i in range(16))
+LOW_ZEROS = tuple(255 - (n & 255) for n in LOW_ONES)
 
 
 @block
@@ -45,7 +46,7 @@ def asc_frontend(
     # Entrance
     wake1, wake2, running, final, near, blocked, hold, take = (bit() for _ in range(8))
     lane, odd_row, first_row, first = word(4), bit(), bit(), bit()
-    octave = word(16)  # 2^k - 1; 0 when copying
+    octave, octave_not = word(16), word(8)  # 2^k - 1 (0 when copying), and inverted
 
     # A prefix for each stage: a value, y sum, t bits below the highest, p masked, q octave, s symbol, field.
     a_valid, a_last, a_first, a_zero, a_near, a_counted = (bit() for _ in range(6))
@@ -91,6 +92,7 @@ def asc_frontend(
         waits.next = running and near and not cut_ok
         blocked.next = full or (not room and not go_copy) or (near and not cut_ok)
         octave.next = LOW_ONES[int(shift)]
+        octave_not.next = LOW_ZEROS[int(shift)]
         if go_copy:
             octave.next = 0
         if go:
@@ -153,7 +155,7 @@ def asc_frontend(
             y.next = sum_y[17:1]
 
         # Escape: y >= 2^(k + 8). `above` is y - 2^(k + 8) from bit 8 on, and
-        # no borrow; all of octave's lowest bits are set from k = 8.
+        # no borrow; all of `octave`'s lower bits are set from k = 8 on.
         t_valid.next = y_valid and not hold
         t_last.next = y_last
         t_lane.next = y_lane
@@ -164,10 +166,8 @@ def asc_frontend(
         t_sign.next = y_sign
         t_null.next = y_null
         t_y.next = y
-        inverse = modbv(0)[8:]
-        inverse[:] = ~octave[8:]
         above = modbv(0)[9:]
-        above[:] = y[16:8] + inverse
+        above[:] = y[16:8] + octave_not
         t_above.next = above[8:]
         t_escape.next = above[8] and not go_copy
         marked = modbv(0)[16:]
