@@ -37,7 +37,7 @@ def asc_decoder(
     # The block, and how far it is.
     open_frame, proceed, described, ended = bit(), bit(), bit(), bit()
     coded, fixed, final, size, code_words = bit(), bit(), bit(), word(13), word(11)
-    block_start, core_start, core_rst = bit(), bit(), bit()
+    block_start, core_start, restart, core_rst = bit(), bit(), bit(), bit()
     flowing, left, to_come, cut_done = bit(), word(13), word(13), bit()
     core_ended, wrong_words, wrong_end = bit(), bit(), bit()
     fault, failed = word(4), bit()
@@ -88,6 +88,7 @@ def asc_decoder(
         last_gone.next = final and not flowing
         failed.next = fault != 0 or error != 0
         idle.next = state == IDLE
+        core_rst.next = rst or restart  # an error may have left words in it
         cut.next = seen and seen_row and seen_late and not cut_done
         dec_cnt_addr.next = concat(counted_ctx, counted_sym)
 
@@ -97,7 +98,7 @@ def asc_decoder(
         proceed.next = False
         block_start.next = False
         core_start.next = False
-        core_rst.next = rst
+        restart.next = False
         forget.next = False
         finish.next = False
         done.next = False
@@ -149,7 +150,7 @@ def asc_decoder(
             if start:
                 error.next = 0
                 open_frame.next = True
-                core_rst.next = True
+                restart.next = True
                 forget.next = True
                 dec_req.next = True
                 dec_op.next = LOAD

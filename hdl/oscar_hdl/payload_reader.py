@@ -82,13 +82,10 @@ def payload_reader(
 
     @always_comb
     def flags():
-        failed.next = fault != 0 or fail
         stall.next = rd_valid and not rd_ready
         beyond.next = candidate >= words
         quiet.next = outstanding == 0 and not rd_valid and not some_candidate
         head_some.next = state == HEAD and asked_head != 3
-        raw_some.next = raw_left != 0 or open_end
-        word_some.next = word_left != 0
         raw_ready.next = raw_put != raw_get
         raw_data.next = raw_head
         accepted.next = rd_valid and rd_ready
@@ -96,11 +93,9 @@ def payload_reader(
     @always_comb
     def choose():
         # Words first: a decoder that waits loses more than value_rebuild, which has a queue before it.
-        free = may_ask and not over and not failed and not stall
+        free = may_ask and not stall
         pick_word.next = free and word_some and word_space
-        pick_raw.next = (
-            free and (head_some or (in_raw and raw_some)) and raw_space and not (word_some and word_space)
-        )
+        pick_raw.next = free and (head_some or raw_some) and raw_space and not (word_some and word_space)
         raw_valid.next = in_raw and raw_ready
         raw_take.next = raw_ready and ((in_raw and raw_pop) or (not in_raw and state == HEAD))
         raw_end.next = (
@@ -132,15 +127,20 @@ def payload_reader(
 
     @always(clk.posedge)
     def control():
+        failed.next = fault != 0 or fail
         # Requests: chosen, compared with the end of the payload, sent.
         split.next = False
         if pick_word:
             word_place.next = word_place + 1
             word_left.next = word_left - 1
+            if word_left == 1:
+                word_some.next = False
         if pick_raw or split:
             place.next = place + step
         if pick_raw and in_raw and not open_end:
             raw_left.next = raw_left - 1
+            if raw_left == 1:
+                raw_some.next = False
         if pick_raw and not in_raw:
             asked_head.next = asked_head + 1
         if not stall:
@@ -187,6 +187,7 @@ def payload_reader(
             fixed.next = True
             in_raw.next = False
             open_end.next = False
+            raw_some.next = False
             header.next = 0
             asked_head.next = 0
             size.next = left[top:]
@@ -205,7 +206,6 @@ def payload_reader(
         elif failed and state != IDLE and state <= JUDGE:
             state.next = VOID
         elif state == VOID:
-            raw_left.next = 0
             if quiet:
                 described.next = True
                 in_raw.next = True
@@ -218,7 +218,6 @@ def payload_reader(
                 split.next = True
                 state.next = SPLIT
             elif kind == CONSTANT and not sign_wrong:
-                raw_left.next = 0
                 described.next = True
                 in_raw.next = True
             elif kind == RAW:
@@ -226,6 +225,7 @@ def payload_reader(
                 raw_left.next = 0
                 raw_left.next[top + 1 : top - 4] = width
                 open_end.next = final
+                raw_some.next = True
                 fixed.next = False
                 described.next = True
                 in_raw.next = True
@@ -242,6 +242,8 @@ def payload_reader(
             # `place` jumps in this clock.
             word_place.next = place
             word_left.next = stride
+            word_some.next = True
+            raw_some.next = raw_left != 0
             coded.next = True
             fixed.next = False
             described.next = True
@@ -259,9 +261,10 @@ def payload_reader(
         if open_frame:
             left.next = count
             place.next = 0
-            word_left.next = 0
+            word_some.next = False
             over.next = False
             fault.next = 0
+            failed.next = False
             ended.next = False
             in_raw.next = False
         if rst:
@@ -271,14 +274,14 @@ def payload_reader(
             in_raw.next = False
             rd_valid.next = False
             some_candidate.next = False
-            raw_left.next = 0
-            word_left.next = 0
+            raw_some.next = False
+            word_some.next = False
             open_end.next = False
             fault.next = 0
 
     @always(clk.posedge)
     def answers():
-        may_ask.next = not (outstanding[3] or (outstanding[2] and outstanding[1]))
+        may_ask.next = not (outstanding[3] or (outstanding[2] and outstanding[1]) or over or failed)
         raw_space.next = not (raw_level[4] or (raw_level[3] and raw_level[2]))
         word_space.next = not (word_level[4] or (word_level[3] and word_level[2]))
         if accepted != rd_data_valid:
