@@ -50,7 +50,7 @@ def asc_encoder(
     size = params.block
 
     step = Signal(Step.RESTING)
-    number = word(number_bits)  # of the block in forward
+    number, last, opening = word(number_bits), bit(), bit()  # of the block in forward
     empty, sent, zero = bit(), bit(), bit()
     shift_reg, table_bank = word(4), bit()
     settle = word(5)
@@ -180,9 +180,10 @@ def asc_encoder(
         done.next = False
         following = modbv(0)[number_bits:]
         following[:] = number + 1
-        last = bool(number == count[COUNT_BITS:block_log2])
+        opening.next = step == Step.OPENING  # from its second clock, when `last` is about this block
+        last.next = number == count[COUNT_BITS:block_log2]
         if count[block_log2:] == 0:
-            last = bool(following == count[COUNT_BITS:block_log2])
+            last.next = following == count[COUNT_BITS:block_log2]
         if enc_ack:
             enc_req.next = False
         if m_axis.tvalid and m_axis.tready and m_axis.tlast:
@@ -230,7 +231,7 @@ def asc_encoder(
             go_count.next = size
             if last and count[block_log2:] != 0:
                 go_count.next = concat(False, count[block_log2:])
-            if not enc_req or enc_op == MERGE:
+            if opening and (not enc_req or enc_op == MERGE):
                 go.next = True
                 step.next = Step.FORWARD
         elif step == Step.FORWARD:
