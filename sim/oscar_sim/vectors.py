@@ -186,7 +186,7 @@ def blocks(frame: Frame, params: AscParams) -> list[Block]:
 
 @dataclass(frozen=True)
 class Sums:
-    """One iteration of the splitter: the sums, and the boundaries the host plans, in blocks; None if equal."""
+    """One iteration of the splitter: sums, and the boundaries the host plans, in blocks; None if equal."""
 
     nodes: int
     values: np.ndarray
@@ -200,7 +200,7 @@ def plans(granule: int, seed: int = 1) -> Iterator[Sums]:
     """
     rng = np.random.default_rng(seed)
     real, _ = real_gradients()
-    size = 40 * granule - 77
+    size = 18 * granule - 77
     at = int(np.argmax(np.convolve(real[0] != 0, np.ones(size), "valid")))
     sums = [node[at : at + size] + other[at : at + size] for node, other in pairwise(real)]
     scale = np.repeat(np.exp(rng.normal(3, 2, size // 500 + 1)), 500)[:size]

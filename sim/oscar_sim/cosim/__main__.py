@@ -13,7 +13,7 @@ from pathlib import Path
 from oscar_hdl.convert import LANGUAGES, PACKAGE, SMALL, ConvertError, convert_all
 from oscar_hdl.params import LaneParams
 
-BENCHES = ("rans_encoder", "rans_decoder", "asc_tables", "splitter", "asc_encoder")
+BENCHES = ("rans_encoder", "rans_decoder", "asc_tables", "splitter", "asc_encoder", "asc_decoder", "nic_lane")
 SIMULATORS = {"vhdl": ("ghdl", "ghdl-mcode"), "verilog": ("icarus", "iverilog")}  # cocotb's name, apt's
 PROGRAM = {"vhdl": "ghdl", "verilog": "iverilog"}
 PACKAGES = {"cocotb_tools": "cocotb", "cocotbext.axi": "cocotbext-axi", "cocotb_bus": "cocotb-bus"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import cocotb
@@ -33,7 +34,7 @@ async def iterations_of_a_gradient(dut: Any, share: float) -> None:
     for plan in plans(GRANULE):
         size = plan.values.size
         cuts = sorted({0, size, *(rng.randrange(size) for _ in range(4))})
-        segments = list(zip(cuts, cuts[1:], strict=False))
+        segments = list(pairwise(cuts))
         rng.shuffle(segments)
         for first, end in segments:
             dut.seg_start.value = first
