@@ -47,11 +47,12 @@ class CycleSimulator:
     """Simulates an elaborated block whose processes are @always(clk.posedge) and @always_comb.
 
     each: called at every rising edge with the processes, before signals take their next values: what a test
-    bench does in a process of its own. Raises TypeError on a block with other processes.
+    bench does in a process of its own. every: leave nothing out.
+    Raises TypeError on a block with other processes.
     """
 
-    def __init__(self, top: Any, clk: Any, each: Callable[[], None]) -> None:
-        self.each = each
+    def __init__(self, top: Any, clk: Any, each: Callable[[], None], *, every: bool = False) -> None:
+        self.each, self.every = each, every
         self.clocks = 0
         self._clocked: list[_Process] = []
         self._comb: list[_Process] = []
@@ -77,7 +78,7 @@ class CycleSimulator:
         ran, clocked = 0, self._clocked
         for _ in range(clocks):
             for process in clocked:
-                if process.dirty:
+                if process.dirty or self.every:
                     process.dirty = False
                     process.run()
                     ran += 1

@@ -1,4 +1,4 @@
-"""The lane's MyHDL description itself, simulated clock by clock: slow, and what all else must equal."""
+"""The lane's MyHDL description itself, clock by clock: slow, and what all else must equal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections import deque
 from typing import Any
 
 import numpy as np
-from myhdl import block, instance
-from oscar_hdl.nic_lane import nic_lane
 
+from oscar_hdl.nic_lane import nic_lane
 from oscar_hdl.params import COUNT_BITS, LaneParams
 from oscar_hdl.streams import Stream, bit, word
-from oscar_sim.bench import clock, randomly, simulate, sink, source
+from oscar_sim.bench import randomly
+from oscar_sim.cycles import CycleSimulator
+from oscar_sim.ends import Collector, Feeder
 from oscar_sim.lane import NO_STRESS, LinkTables, Outcome, RtlError, Stress
 
 READ_LATENCY = 3  # clocks from a read request to its answer
@@ -37,10 +38,21 @@ def lane_signals() -> dict[str, Any]:
 
 
 class MyhdlLane:
-    """One nic_lane under the MyHDL simulator, elaborated anew for every run."""
+    """One nic_lane, elaborated when first used; every run starts with a reset.
 
-    def __init__(self, params: LaneParams) -> None:
-        self.params = params
+    every: run all processes in every clock, as MyHDL's own simulator does (see cycles.py); for tests.
+    """
+
+    def __init__(self, params: LaneParams, *, every: bool = False) -> None:
+        self.ports = lane_signals()
+        self.run_: _Run | None = None
+        self.simulator = CycleSimulator(
+            nic_lane(**self.ports, params=params), self.ports["clk"], self._edge, every=every
+        )
+
+    def _edge(self) -> None:
+        if self.run_ is not None:
+            self.run_.tick()
 
     def run(
         self,
@@ -55,24 +67,27 @@ class MyhdlLane:
         stress: Stress = NO_STRESS,
     ) -> Outcome:
         """See oscar_sim.lane.Lane."""
-        run = _Run(self.params, classes, local, payload, decoder, encoder, stress)
-        run.set_command(dec_width, enc_width)
-        limit = 200 * classes.size + 50_000
-        try:
-            clocks = simulate(run.bench, run.ports["clk"], until=run.finished, limit=limit)
-        except TimeoutError as error:
-            raise RtlError(
-                f"{error}: {classes.size} values, {len(run.sums)} out, {len(run.words)} words of payload out"
-            ) from None
-        return run.outcome(clocks)
+        run = self.run_ = _Run(self.ports, classes, local, payload, decoder, encoder, stress)
+        widths = (dec_width, enc_width)
+        for clock in range(200 * classes.size + 50_000):
+            run.control(clock, widths)
+            self.simulator.run(1)
+            if stress.reset_at and clock == stress.reset_at:
+                return Outcome("reset", clock)
+            if run.finished():
+                return run.outcome(clock)
+        raise RtlError(
+            f"lane did not finish: {classes.size} values, {len(run.sums.words)} out, "
+            f"{len(run.words.words)} words of payload out"
+        )
 
 
 class _Run:
-    """The bench of one command."""
+    """What surrounds the lane during one command."""
 
     def __init__(
         self,
-        params: LaneParams,
+        ports: dict[str, Any],
         classes: np.ndarray,
         local: np.ndarray | None,
         payload: bytes | None,
@@ -80,38 +95,111 @@ class _Run:
         encoder: LinkTables | None,
         stress: Stress,
     ) -> None:
-        self.params, self.stress = params, stress
+        self.ports, self.stress = ports, stress
         self.classes = [int(c) for c in classes]
         self.local = None if local is None else [int(v) & 0xFFFF for v in local]
         self.payload = [] if payload is None else np.frombuffer(payload, np.uint16).tolist()
         self.decoder, self.encoder = decoder, encoder
-        self.ports = lane_signals()
-        self.sums: list[Any] = []
-        self.words: list[Any] = []
-        self.states: dict[int, list[int]] = {0: [], 1: []}
-        self.redo: deque[tuple[int, bool]] = deque()
+        idle = [randomly(stress.idle, stress.seed + i) for i in range(3)]
+        busy = [randomly(stress.busy, stress.seed + 3 + i) for i in range(3)]
+        self.class_in = Feeder(ports["s_axis_class"], idle[0])
+        self.local_in = Feeder(ports["s_axis_local"], idle[1])
+        self.redo_in = Feeder(ports["s_axis_redo"], idle[2])
+        self.sums = Collector(ports["m_axis_sum"], busy[0])
+        self.words = Collector(ports["m_axis_payload"], busy[1])
+        self.read_pause = busy[2]
+        self.class_in.put(self.classes)
+        self.local_in.put(self.local or [])
+        self.answers: deque[int | None] = deque([None] * (READ_LATENCY - 1))
+        ends = (decoder, encoder)
+        self.hists = [[] if end is None or end.fresh else [int(h) for h in end.hist] for end in ends]
+        self.states: list[list[int]] = [[], []]
+        self.offered = -1
         self.redos = 0
         self.done: dict[str, tuple[int, int]] = {}  # by end: error, new shift
+        self.active = False
 
-    def set_command(self, dec_width: int, enc_width: int) -> None:
-        """Put the command on its ports before the clock starts."""
-
+    def control(self, clock: int, widths: tuple[int, int]) -> None:
+        """Set the command ports: reset for two clocks, then start."""
         p = self.ports
+        p["rst"].next = clock < 2 or clock == self.stress.reset_at > 0
+        p["start"].next = clock == 4
+        self.active = clock > 2
+        if clock:
+            return
+        for name in ("s_axis_class", "s_axis_local", "s_axis_redo", "s_axis_state"):
+            p[name].tvalid.next = False
+        p["m_axis_sum"].tready.next = p["m_axis_payload"].tready.next = False
         decode, encode = self.decoder, self.encoder
-        p["count"], p["dec_words"] = word(COUNT_BITS, len(self.classes)), word(COUNT_BITS, len(self.payload))
-        p["dec_width"], p["enc_width"] = word(5, dec_width), word(5, enc_width)
-        p["op_decode"], p["op_encode"] = bit(decode is not None), bit(encode is not None)
-        p["op_add"] = bit(decode is not None and self.local is not None)
-        p["op_keep"] = bit(decode is not None)
-        if decode is not None:
-            p["dec_fresh"], p["dec_shift"] = bit(decode.fresh), word(4, decode.shift)
-        if encode is not None:
-            p["enc_fresh"], p["enc_shift"] = bit(encode.fresh), word(4, encode.shift)
+        p["count"].next, p["dec_words"].next = len(self.classes), len(self.payload)
+        p["dec_width"].next, p["enc_width"].next = widths
+        p["op_decode"].next, p["op_encode"].next = decode is not None, encode is not None
+        p["op_add"].next = decode is not None and self.local is not None
+        p["op_keep"].next = decode is not None
+        p["dec_fresh"].next = decode is not None and decode.fresh
+        p["enc_fresh"].next = encode is not None and encode.fresh
+        p["dec_shift"].next = 0 if decode is None else decode.shift
+        p["enc_shift"].next = 0 if encode is None else encode.shift
+
+    def tick(self) -> None:
+        """One rising edge."""
+        if not self.active:
+            return
+        for end in (self.class_in, self.local_in, self.redo_in, self.sums, self.words):
+            end.tick()
+        self._memory()
+        self._tables()
+        self._requests()
+
+    def _memory(self) -> None:
+        """Answer reads of the payload after READ_LATENCY clocks."""
+        p = self.ports
+        taken = int(p["rd_addr"]) if p["rd_valid"] and p["rd_ready"] else None
+        if taken is not None and taken >= len(self.payload):
+            raise RtlError(f"the lane reads word {taken} of a payload of {len(self.payload)}")
+        self.answers.append(taken)
+        now = self.answers.popleft()
+        p["rd_data_valid"].next = now is not None
+        p["rd_data"].next = 0 if now is None else self.payload[now]
+        p["rd_ready"].next = not self.read_pause()
+
+    def _tables(self) -> None:
+        """Load and save histograms of whichever end asks; nothing is on offer when that changes."""
+        p = self.ports
+        who, give, take = int(p["state_client"]), p["s_axis_state"], p["m_axis_state"]
+        if take.tvalid and take.tready:
+            self.states[who].append(int(take.tdata))
+        take.tready.next = True
+        if self.offered >= 0 and give.tvalid and give.tready:
+            self.hists[self.offered].pop(0)
+            self.offered = -1
+        if self.offered < 0 and self.hists[who]:
+            self.offered = who
+        elif self.offered >= 0 and self.offered != who:
+            self.offered = -1
+        more = self.offered >= 0 and bool(self.hists[self.offered])
+        give.tvalid.next = more
+        give.tdata.next = self.hists[self.offered][0] if more else 0
+
+    def _requests(self) -> None:
+        """Take redo requests, and note what is done."""
+        p = self.ports
+        if p["redo_valid"] and p["redo_ready"]:
+            self.redos += 1
+            values = (self.local or []) if self.decoder is None else self.sums.words
+            first, count = int(p["redo_first"]), int(p["redo_count"])
+            kept = list(zip(values, self.classes, strict=False))[first : first + count]
+            self.redo_in.put(v | c << 16 for v, c in kept)
+        p["redo_ready"].next = True
+        if p["dec_done"]:
+            self.done["dec"] = (int(p["dec_error"]), int(p["dec_new_shift"]))
+        if p["enc_done"]:
+            self.done["enc"] = (0, int(p["enc_new_shift"]))
 
     def finished(self) -> bool:
         """Whether everything that was asked for has come out."""
         ends = {name for name, end in (("dec", self.decoder), ("enc", self.encoder)) if end is not None}
-        kept = self.decoder is None or len(self.sums) == len(self.classes)
+        kept = self.decoder is None or len(self.sums.words) == len(self.classes)
         return kept and ends <= self.done.keys()
 
     def outcome(self, clocks: int) -> Outcome:
@@ -119,135 +207,9 @@ class _Run:
         outcome = Outcome("done", clocks, redos=self.redos)
         if self.decoder is not None:
             outcome.error, shift = self.done["dec"]
-            outcome.values = np.array([value for value, _ in self.sums], np.uint16).view(np.int16)
+            outcome.values = np.array(self.sums.words, np.uint16).view(np.int16)
             outcome.decoder = LinkTables(np.array(self.states[0], np.uint16), shift)
         if self.encoder is not None:
-            outcome.payload = np.array([value for value, _ in self.words], np.uint16).tobytes()
+            outcome.payload = np.array(self.words.words, np.uint16).tobytes()
             outcome.encoder = LinkTables(np.array(self.states[1], np.uint16), self.done["enc"][1])
         return outcome
-
-    def _redo_items(self) -> Any:
-        while True:
-            yield self.redo.popleft() if self.redo else None
-
-    @block
-    def bench(self) -> Any:
-        """Build the bench: sources, sinks, memory, tables."""
-        p, stress = self.ports, self.stress
-        clk, rst = p["clk"], p["rst"]
-        last = len(self.classes) - 1
-        local = self.local or []
-        parts = [
-            clock(clk),
-            nic_lane(**p, params=self.params),
-            source(
-                clk, rst, p["s_axis_class"], [(c, i == last) for i, c in enumerate(self.classes)],
-                randomly(stress.idle, stress.seed),
-            ),
-            source(
-                clk, rst, p["s_axis_local"], [(v, i == last) for i, v in enumerate(local)],
-                randomly(stress.idle, stress.seed + 1),
-            ),
-            source(clk, rst, p["s_axis_redo"], self._redo_items(), randomly(stress.idle, stress.seed + 2)),
-            sink(clk, rst, p["m_axis_sum"], self.sums, randomly(stress.busy, stress.seed + 3)),
-            sink(clk, rst, p["m_axis_payload"], self.words, randomly(stress.busy, stress.seed + 4)),
-            self.memory(),
-            self.tables(),
-            self.control(),
-        ]  # fmt: skip
-        return parts
-
-    @block
-    def memory(self) -> Any:
-        """Answer reads of the payload after READ_LATENCY clocks."""
-        p, words = self.ports, self.payload
-        clk, valid, ready, addr = p["clk"], p["rd_valid"], p["rd_ready"], p["rd_addr"]
-        data, data_valid = p["rd_data"], p["rd_data_valid"]
-        busy = randomly(self.stress.busy, self.stress.seed + 5)
-
-        @instance
-        def serve():
-            answers = deque([None] * READ_LATENCY)
-            while True:
-                yield clk.posedge
-                taken = int(addr) if valid and ready else None
-                if taken is not None and taken >= len(words):
-                    raise RtlError(f"the lane reads word {taken} of a payload of {len(words)}")
-                answers.append(taken)
-                now = answers.popleft()
-                data_valid.next = now is not None
-                data.next = 0 if now is None else words[now]
-                ready.next = not busy()
-
-        return serve
-
-    @block
-    def tables(self) -> Any:
-        """Load and save histograms of whichever end asks."""
-        p = self.ports
-        clk, client, give, take = p["clk"], p["state_client"], p["s_axis_state"], p["m_axis_state"]
-        give_data, give_valid, give_ready = give.tdata, give.tvalid, give.tready
-        take_data, take_valid, take_ready = take.tdata, take.tvalid, take.tready
-        ends = (self.decoder, self.encoder)
-        hists = [[] if end is None or end.fresh else [int(h) for h in end.hist] for end in ends]
-        states, at, moved = self.states, [0, 0], bit()
-
-        @instance
-        def step():
-            while True:
-                yield clk.posedge
-                if give_valid and give_ready:
-                    at[int(client)] += 1
-                if take_valid and take_ready:
-                    states[int(client)].append(int(take_data))
-                take_ready.next = True
-                moved.next = not moved
-
-        @instance
-        def offer():
-            while True:
-                yield moved, client  # tvalid follows state_client within the clock
-                who = int(client)
-                more = at[who] < len(hists[who])
-                give_valid.next = more
-                give_data.next = hists[who][at[who]] if more else 0
-
-        return step, offer
-
-    @block
-    def control(self) -> Any:
-        """Reset, start once, take redo requests and note what is done."""
-        p, total = self.ports, [v | c << 16 for v, c in zip(self.local or [], self.classes, strict=False)]
-        clk, rst, start, idle = p["clk"], p["rst"], p["start"], p["idle"]
-        valid, ready, first, count = p["redo_valid"], p["redo_ready"], p["redo_first"], p["redo_count"]
-        dec_done, dec_error, dec_shift = p["dec_done"], p["dec_error"], p["dec_new_shift"]
-        enc_done, enc_shift = p["enc_done"], p["enc_new_shift"]
-        redo, sums, done, classes, decoding = self.redo, self.sums, self.done, self.classes, self.decoder
-
-        @instance
-        def drive():
-            rst.next = True
-            yield clk.posedge
-            yield clk.posedge
-            rst.next = False
-            yield clk.posedge
-            while not idle:
-                yield clk.posedge
-            start.next = True
-            yield clk.posedge
-            start.next = False
-            ready.next = True
-            while True:
-                yield clk.posedge
-                if valid and ready:
-                    self.redos += 1
-                    kept = [v | c << 16 for (v, _), c in zip(sums, classes, strict=False)]
-                    values = total if decoding is None else kept
-                    end = int(first) + int(count)
-                    redo.extend((values[i], i + 1 == end) for i in range(int(first), end))
-                if dec_done:
-                    done["dec"] = (int(dec_error), int(dec_shift))
-                if enc_done:
-                    done["enc"] = (0, int(enc_shift))
-
-        return drive

@@ -11,9 +11,10 @@ from oscar.asc.params import AscParams
 from oscar.plans import ChunkPlan
 from oscar_hdl.registers import BY_NAME, COUNTERS, REGISTERS
 from oscar_hdl.streams import AxiLite, Stream
+from oscar_sim.ends import Collector, Feeder
 from oscar_sim.lane_order import lane_order
 from oscar_sim.ring.commands import ADOPT, ENCODE, Command, TableSets, commands
-from oscar_sim.ring.shell import Collector, Feeder, Master, Port, Script, Wire
+from oscar_sim.ring.shell import Master, Port, Script, Wire
 
 POLL = 64  # clocks between two looks at the interrupt line
 

@@ -23,9 +23,10 @@ from oscar_hdl.splitter import splitter
 from oscar_hdl.streams import AxiLite, Stream, bit, word
 from oscar_sim.bench import clock
 from oscar_sim.cycles import CycleSimulator
+from oscar_sim.ends import Collector, Feeder
 from oscar_sim.ring.expected import Iteration, host_run
 from oscar_sim.ring.node import NicPorts, RingNode
-from oscar_sim.ring.shell import Collector, Feeder, Script, Wire
+from oscar_sim.ring.shell import Script, Wire
 
 SETS, DEPTH_LOG2 = 16, 11
 
@@ -64,7 +65,7 @@ class Splitter:
     def __init__(self, values: int, nodes: int, granule: int) -> None:
         self.values, self.nodes, self.granule = values, nodes, granule
         self.blocks = -(-values // granule)
-        block_bits = max(3, self.blocks.bit_length())
+        block_bits = max(6, self.blocks.bit_length())
         place_bits = block_bits + granule.bit_length() - 1
         self.signals: dict[str, Any] = {
             "clear_smoothing": bit(), "nodes": word(5, nodes), "blocks": word(block_bits + 1, self.blocks),

@@ -6,7 +6,7 @@ All are plain objects that one process a node moves on once a clock: MyHDL charg
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -14,48 +14,6 @@ import numpy as np
 from oscar_hdl.streams import AxiLite, Stream
 
 Script = Generator[None, None, Any]  # a step for each clock
-
-
-class Feeder:
-    """Sends words of a queue: (data, last)."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.queue: deque[tuple[int, bool]] = deque()
-        self.offered = False
-
-    def put(self, words: Iterable[int]) -> None:
-        """Queue words, the last with tlast."""
-        words = [int(w) for w in words]
-        self.queue.extend((w, i == len(words) - 1) for i, w in enumerate(words))
-
-    def tick(self) -> None:
-        """One rising edge."""
-        s = self.stream
-        if self.offered and not s.tready:
-            return
-        self.offered = bool(self.queue)
-        s.tvalid.next = self.offered
-        if self.offered:
-            data, last = self.queue.popleft()
-            s.tdata.next = data
-            s.tlast.next = last
-
-
-class Collector:
-    """Takes every word at once."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream, self.words = stream, list[int]()
-        self.ready = False
-
-    def tick(self) -> None:
-        """One rising edge."""
-        s = self.stream
-        if self.ready and s.tvalid:
-            self.words.append(int(s.tdata))
-        if not self.ready:
-            s.tready.next = self.ready = True
 
 
 class Wire:
