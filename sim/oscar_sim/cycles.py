@@ -14,6 +14,8 @@ from myhdl import SignalType, intbv
 from myhdl._always import _Always
 from myhdl._always_comb import _AlwaysComb
 from myhdl._block import _Block
+from myhdl._ShadowSignal import _ShadowSignal, _SliceSignal
+from myhdl._Signal import _Signal
 from myhdl._simulator import _siglist
 
 
@@ -43,6 +45,19 @@ def _signals(value: Any) -> list[Any]:
     return []
 
 
+def _follow(shadow: Any) -> Callable[[], None]:
+    """Return what keeps a slice of a signal, made by calling the signal, equal to it."""
+    if not isinstance(shadow, _SliceSignal):
+        raise TypeError(f"a {type(shadow).__name__} is not simulated here: simulate it with MyHDL")
+    signal, left, right = shadow._sig, shadow._left, shadow._right
+    assign = _Signal.next.fset
+
+    def follow() -> None:
+        assign(shadow, signal[left] if right is None else signal[left:right])
+
+    return follow
+
+
 class CycleSimulator:
     """Simulates an elaborated block whose processes are @always(clk.posedge) and @always_comb.
 
@@ -58,6 +73,7 @@ class CycleSimulator:
         self._comb: list[_Process] = []
         self._clocked_readers: dict[int, list[_Process]] = {}
         self._comb_readers: dict[int, list[_Process]] = {}
+        shadows: set[int] = set()
         for instance in _instances(top):
             if not isinstance(instance, _Always):
                 raise TypeError(f"{instance.name} is no always process: simulate it with MyHDL")
@@ -70,8 +86,18 @@ class CycleSimulator:
             for name in instance.inputs | instance.inouts:
                 for signal in _signals(instance.symdict[name]):
                     readers.setdefault(id(signal), []).append(process)
+                    self._shadow(signal, shadows)
         del _siglist[:]
         self._settle(list(self._comb))
+
+    def _shadow(self, signal: Any, known: set[int]) -> None:
+        """Let a slice follow its signal: a combinational process of its own."""
+        while isinstance(signal, _ShadowSignal) and id(signal) not in known:
+            known.add(id(signal))
+            process = _Process(_follow(signal))
+            self._comb.append(process)
+            signal = signal._sig
+            self._comb_readers.setdefault(id(signal), []).append(process)
 
     def run(self, clocks: int) -> int:
         """Simulate that many clocks; return how many processes ran in them."""
