@@ -32,7 +32,7 @@ class Outcome:
 
     status: "done" or "reset"; error: the decoder's reason, 0 if none; redos: how often values of a raw block
     were asked for again; decoder, encoder: tables after the frame; strobes: how often each of
-    oscar_hdl.nic_lane.STROBES was high (converted RTL only).
+    oscar_hdl.nic_lane.STROBES was high (converted RTL only); streaming: clocks from the first to the last local value (same).
     """
 
     status: str
@@ -44,6 +44,7 @@ class Outcome:
     decoder: LinkTables | None = None
     encoder: LinkTables | None = None
     strobes: list[int] = field(default_factory=list)
+    streaming: int = 0
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(f"# one lane, converted RTL, {params}; 8s, {args.nodes} nodes, iteration {args.iterations - 1}")
-    print("# clocks: from start, tables not loaded yet, to the last word, the last value and the tables out")
+    print("# clocks: from start, tables not loaded yet, to the last word, the last value and the tables out;")
+    print("# streaming: values per clock from the first value that the lane took to the last")
     print(
         f"{'model':<12} {'op':<9} {'step':>4} {'values':>8} {'clocks':>8} {'val/clock':>9} {'bits':>6} exact"
     )

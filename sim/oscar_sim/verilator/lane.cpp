@@ -25,7 +25,7 @@ struct Job {
   uint16_t* out;
   uint16_t* dec_hist_out;
   uint16_t* enc_hist_out;
-  uint64_t clocks, first_clock;
+  uint64_t clocks, first_clock, last_clock;
   uint32_t out_words, dec_error, dec_new_shift, enc_new_shift;
   uint32_t redos, sums_taken, last_seen, saved;
   uint64_t stalls[8];
@@ -107,7 +107,7 @@ int lane_run(Lane* lane, Job* job) {
   bool dec_done = !job->decode, enc_done = !job->encode, started = false, held = false;
   uint32_t held_word = 0;
   job->out_words = job->sums_taken = job->redos = job->last_seen = job->saved = 0;
-  job->dec_error = 0, job->first_clock = 0;
+  job->dec_error = 0, job->first_clock = job->last_clock = 0;
   for (auto& s : job->stalls) s = 0;
   const bool keep = job->decode;
   int status = LIMIT;
@@ -164,6 +164,7 @@ int lane_run(Lane* lane, Job* job) {
     if (p.s_axis_class_tvalid && p.s_axis_class_tready) cls.taken(), ++cls_at;
     if (p.s_axis_local_tvalid && p.s_axis_local_tready) {
       if (!loc_at) job->first_clock = clock;
+      job->last_clock = clock;
       loc.taken(), ++loc_at;
     }
     if (p.s_axis_redo_tvalid && p.s_axis_redo_tready) redo.taken(), ++redo_at;

@@ -25,7 +25,7 @@ class _Job(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("dec_fresh", "dec_width", "dec_shift", "dec_words")),
         *((name, ctypes.c_uint32) for name in ("enc_fresh", "enc_width", "enc_shift", "out_cap")),
         *((name, ctypes.c_void_p) for name in (*_ARRAYS, *_RESULTS)),
-        *((name, ctypes.c_uint64) for name in ("clocks", "first_clock")),
+        *((name, ctypes.c_uint64) for name in ("clocks", "first_clock", "last_clock")),
         *((name, ctypes.c_uint32) for name in ("out_words", "dec_error", "dec_new_shift", "enc_new_shift")),
         *((name, ctypes.c_uint32) for name in ("redos", "sums_taken", "last_seen", "saved")),
         ("stalls", ctypes.c_uint64 * 8),
@@ -110,6 +110,7 @@ class VerilatedLane:
                 f"{job.sums_taken} out, {job.out_words} words of payload out"
             )
         outcome = Outcome(status, int(job.clocks), redos=int(job.redos), error=int(job.dec_error))
+        outcome.streaming = int(job.last_clock - job.first_clock) + 1
         outcome.strobes = list(job.stalls)[:5]
         if status == "reset":
             return outcome

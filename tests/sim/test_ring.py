@@ -1,0 +1,41 @@
+"""The ring of simulated NICs: its driver's book-keeping, and one AllReduce of two nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from oscar_sim.ring.commands import ADOPT, ENCODE, HOP, LAST_HOP, TableSets, commands
+from oscar_sim.ring.run import RingOptions, simulate
+
+
+@pytest.mark.parametrize("boomerang", [False, True])
+def test_commands_are_the_schedule(boomerang: bool) -> None:
+    codes = [c.code for c in commands(1, 4, boomerang=boomerang)]
+    if boomerang:
+        assert codes == [ENCODE, HOP, HOP, LAST_HOP, ENCODE, HOP, HOP, ADOPT]
+    else:
+        assert codes == [ENCODE, HOP, HOP, HOP, ADOPT, ADOPT, ADOPT]
+    assert [c.forward for c in commands(1, 4, boomerang=False)][-3:] == [2, 2, -1]
+
+
+def test_a_set_is_kept_until_the_next_is_committed() -> None:
+    sets = TableSets(4)
+    assert sets.load("out", 0) == (None, 0)
+    first = sets.reserve()
+    sets.commit("out", 0, first)
+    assert sets.load("out", 0) == (first, 1)
+    assert sets.load("out", 2) == (first, 0)  # from the nearest lower step
+    assert sets.load("in", 2) == (None, 0)
+    second = sets.reserve()
+    assert second != first
+    sets.commit("out", 0, second)
+    assert sets.load("out", 0) == (second, 2)
+    assert first in sets.free
+
+
+def test_two_nics_reduce_as_the_host_does() -> None:
+    run, lines = simulate(RingOptions(nodes=2, values=300, iterations=1, granule=64, rate=0.5))
+    assert run.faults == []
+    assert [row["equal"] for row in run.rows] == [True]
+    assert all(c["FRAMES_BAD"] == 0 and c["FRAMES_OUT"] == 2 for c in run.counters)
+    assert any("equal to the host" in line for line in lines)
