@@ -32,7 +32,8 @@ class Outcome:
 
     status: "done" or "reset"; error: the decoder's reason, 0 if none; redos: how often values of a raw block
     were asked for again; decoder, encoder: tables after the frame; strobes: how often each of
-    oscar_hdl.nic_lane.STROBES was high (converted RTL only); streaming: clocks from the first to the last local value (same).
+    oscar_hdl.nic_lane.STROBES was high (converted RTL only); streaming: clocks from the first local value
+    to the last (same).
     """
 
     status: str

@@ -16,7 +16,8 @@ from oscar_sim.cycles import CycleSimulator
 def ports() -> dict:
     return {
         "clk": bit(), "rst": bit(), "flush": bit(), "push_valid": bit(), "push_word": word(12),
-        "push_end": bit(), "hold": bit(), "hold_start": bit(), "blk_valid": bit(), "blk_words": word(13), "blk_drop": bit(),
+        "push_end": bit(), "hold": bit(), "hold_start": bit(),
+        "blk_valid": bit(), "blk_words": word(13), "blk_drop": bit(),
         "m_axis": Stream(12),
     }  # fmt: skip
 
