@@ -54,6 +54,7 @@ def asc_encoder(
     empty, sent, zero = bit(), bit(), bit()
     shift_reg, table_bank = word(4), bit()
     settle = word(5)
+    hand, hand_on = bit(), bit()  # strobes: forward to backward, backward to writing
     taken = word(COUNT_BITS)  # values of s_axis
     redo_left, redoing, copying, discarding = word(block_log2 + 2), bit(), bit(), bit()
     passing = bit()  # a value is on its way to the writer
@@ -194,7 +195,8 @@ def asc_encoder(
             b_running.next = False
         if blk_done:
             w_valid.next = False
-        if b_valid and not b_running and (blk_done or not w_valid):
+        hand_on.next = b_valid and not b_running and not w_valid and not hand_on
+        if hand_on:
             b_valid.next = False
             w_valid.next = True
             w_uniform.next = b_uniform
@@ -203,6 +205,22 @@ def asc_encoder(
             w_count.next = b_count
             w_info.next = b_info
             w_number.next = b_number
+
+        # Forward to backward. Nothing but this asks for tables or fills the backward stage in HANDING.
+        hand.next = step == Step.HANDING and not b_valid and not enc_req and not hand
+        if hand:
+            enc_bank.next = not cnt_bank  # the one of before the cut
+            zero.next = uniform
+            b_uniform.next = uniform
+            b_last.next = last
+            b_overflow.next = overflow
+            b_count.next = go_count
+            b_info.next = own
+            if uniform:
+                b_info.next = value
+            b_number.next = number
+            load_count.next = go_count
+            load_bank.next = table_bank
 
         if step == Step.RESTING:
             number.next = 0
@@ -238,29 +256,18 @@ def asc_encoder(
             if fore_done:
                 step.next = Step.HANDING
         elif step == Step.HANDING:
-            if not b_valid and not enc_req:
+            if hand:
                 enc_req.next = True
-                enc_bank.next = not cnt_bank  # the one of before the cut
-                zero.next = uniform
                 b_valid.next = True
                 b_running.next = not uniform
-                b_uniform.next = uniform
-                b_last.next = last
-                b_overflow.next = overflow
-                b_count.next = go_count
-                b_number.next = number
-                load_count.next = go_count
-                load_bank.next = table_bank
                 number.next = following
                 step.next = Step.OPENING
                 if uniform:
-                    b_info.next = value
                     rewind.next = True
                     enc_op.next = DROP
                     if last:
                         step.next = Step.DRAINING
                 else:
-                    b_info.next = own
                     commit.next = not overflow
                     turn.next = True
                     load.next = True
@@ -339,6 +346,8 @@ def asc_encoder(
             load.next = False
             commit.next = False
             rewind.next = False
+            hand.next = False
+            hand_on.next = False
             abort.next = True
             clear.next = True
             flush_ring.next = True
@@ -353,6 +362,8 @@ def asc_encoder(
             step.next = Step.RESTING
             go.next = False
             load.next = False
+            hand.next = False
+            hand_on.next = False
             abort.next = False
             flush_stack.next = False
             discarding.next = False

@@ -277,6 +277,8 @@ def asc_frontend(
             s_counted.next = False
             sym_valid.next = False
             cnt_valid.next = False
+        if rst:
+            s_bank.next = False
 
     # What the whole block is like. With go_copy y is the magnitude.
     @always(clk.posedge)

@@ -41,6 +41,7 @@ def raw_ring(
     chunk_bits = bits - CHUNK_LOG2
 
     head, mark, tail = (word(bits) for _ in range(3))  # next write, end of what m_axis may give, next read
+    ahead, older = word(bits, 1), bit()  # tail + 1; tail is not at mark
     head_reg, data_reg = word(bits), word(17)  # the highest bit is tlast
     write0, write1, write2, write3 = (bit() for _ in range(4))
     read0, read1, read2, read3 = (word(17) for _ in range(4))
@@ -59,11 +60,11 @@ def raw_ring(
         move.next = m_axis.tready or not m_axis.tvalid
         own.next = count
 
+    # `older` is a clock late to see a commit, no more.
     # At least one place is always free, so equal pointers mean empty: the words of one block are counted, and
     # with older ones about, writing ends two chunks below the one that is being read.
     @always(clk.posedge)
     def control():
-        older = tail != mark
         give = older and move
         take = wr_valid and not overflow
         write0.next = take and head[bits:depth_log2] == 0
@@ -78,6 +79,9 @@ def raw_ring(
         lapped = bool(head_chunk == chunk) and bool(head[CHUNK_LOG2:] < tail[CHUNK_LOG2:])
         full.next = older and (near or lapped)
         overflow.next = overflow or count == limit
+        older.next = tail != mark
+        if give:
+            older.next = ahead != mark
         if move:
             read_valid.next = give
             m_axis.tvalid.next = read_valid
@@ -87,9 +91,10 @@ def raw_ring(
                 head.next = 0
             count.next = count + 1
         if give:
-            tail.next = tail + 1
-            if tail == end - 1:
-                tail.next = 0
+            tail.next = ahead
+            ahead.next = ahead + 1
+            if ahead == end - 1:
+                ahead.next = 0
             if tail[CHUNK_LOG2:] == chunk_end:
                 chunk.next = chunk + 1
                 if chunk == chunks - 1:
@@ -108,6 +113,8 @@ def raw_ring(
             head.next = 0
             mark.next = 0
             tail.next = 0
+            ahead.next = 1
+            older.next = False
             chunk.next = 0
             chunk1.next = chunks - 1
             chunk2.next = chunks - 2
