@@ -38,7 +38,7 @@ def asc_decoder(
     open_frame, proceed, described, ended = bit(), bit(), bit(), bit()
     coded, fixed, final, size, code_words = bit(), bit(), bit(), word(13), word(11)
     block_start, core_start, restart, core_rst = bit(), bit(), bit(), bit()
-    flowing, left, to_come, cut_done = bit(), word(13), word(13), bit()
+    flowing, left, left_few, left_one, to_come, cut_done = bit(), word(13), bit(), bit(), word(13), bit()
     core_ended, wrong_words, wrong_end = bit(), bit(), bit()
     fault, failed = word(4), bit()
     # Between the sub-blocks.
@@ -82,8 +82,8 @@ def asc_decoder(
         in_valid.next = s_axis_class.tvalid and flowing and room and coded
         take.next = s_axis_class.tvalid and flowing and room and (in_ready or not coded)
         s_axis_class.tready.next = flowing and room and (in_ready or not coded)
-        in_final.next = left <= LANES
-        in_end.next = left == 1
+        in_final.next = left_few
+        in_end.next = left_one
         sym_valid.next = out_valid or (s_axis_class.tvalid and flowing and room and not coded)
         last_gone.next = final and not flowing
         failed.next = fault != 0 or error != 0
@@ -112,9 +112,12 @@ def asc_decoder(
             core_ended.next = True
             wrong_words.next = end_words != code_words
             wrong_end.next = not end_ok
+        # What is compared with `left` is known when it is: it holds still before the first is taken.
+        left_few.next = left <= LANES or (take and left == LANES + 1)
+        left_one.next = (left == 1 and not take) or (left == 2 and take)
         if take:
             left.next = left - 1
-            if left == 1:
+            if left_one:
                 flowing.next = False
 
         # Symbols that the core gives: about every other one is counted. At the cut the tables of the next

@@ -59,7 +59,8 @@ def payload_reader(
     word_left, word_some, raw_some, open_end = word(12), bit(), bit(), bit()
     split, step = bit(), word(12)
     pick_word, pick_raw, candidate, is_word, some_candidate = bit(), bit(), word(20), bit(), bit()
-    beyond, over, stall, rd_is_word = bit(), bit(), bit(), bit()
+    rd_some, beyond, over, stall, rd_is_word = (bit() for _ in range(5))
+    settled = bit()  # after a fault, or the end: nothing is on its way, nothing will be asked for
     tags = [word(1) for _ in range(DEPTH)]
     asked, answered, outstanding, outstanding_step = word(4), word(4), word(4), word(4)
     may_ask, tag, accepted = bit(), word(1), bit()
@@ -67,11 +68,12 @@ def payload_reader(
     raw_queue = [word(16) for _ in range(DEPTH)]
     raw_put, raw_get, raw_level, raw_step = word(4), word(4), word(5), word(5)
     raw_head, raw_space, raw_ready, raw_take, in_raw = word(16), bit(), bit(), bit(), bit()
+    raw_waits, raw_used, raw_taken, head_take = (bit() for _ in range(4))
     word_queue = [word(16) for _ in range(DEPTH)]
     word_put, word_get, word_level, word_step = word(4), word(4), word(5), word(5)
-    word_head, word_space, word_take = word(16), bit(), bit()
+    word_head, word_space, word_take, word_taken = word(16), bit(), bit(), bit()
     # 16 bits into 12: `kept` is what the word before left.
-    phase, kept, to_push, half = word(2), word(12), word(12), word(5)
+    phase, kept, to_push, push_some, half = word(2), word(12), word(12), bit(), word(5)
     unpack, bad_start = bit(), bit()
 
     @always_comb
@@ -82,13 +84,11 @@ def payload_reader(
 
     @always_comb
     def flags():
-        stall.next = rd_valid and not rd_ready
-        beyond.next = candidate >= words
-        quiet.next = outstanding == 0 and not rd_valid and not some_candidate
+        rd_valid.next = rd_some and not beyond
+        stall.next = rd_some and not beyond and not rd_ready
         head_some.next = state == HEAD and asked_head != 3
         raw_ready.next = raw_put != raw_get
-        raw_data.next = raw_head
-        accepted.next = rd_valid and rd_ready
+        accepted.next = rd_some and not beyond and rd_ready
 
     @always_comb
     def choose():
@@ -96,18 +96,16 @@ def payload_reader(
         free = may_ask and not stall
         pick_word.next = free and word_some and word_space
         pick_raw.next = free and (head_some or raw_some) and raw_space and not (word_some and word_space)
-        raw_valid.next = in_raw and raw_ready
-        raw_take.next = raw_ready and ((in_raw and raw_pop) or (not in_raw and state == HEAD))
-        raw_end.next = (
-            in_raw and not raw_ready and ((not raw_some and raw_level == 0) or ((over or failed) and quiet))
-        )
+        # A word of the raw queue waits in `raw_data` for its use.
+        raw_valid.next = in_raw and raw_waits
+        head_take.next = raw_waits and state == HEAD
+        raw_used.next = (in_raw and raw_pop) or state == HEAD
+        raw_take.next = raw_ready and ((in_raw and raw_pop) or state == HEAD or not raw_waits)
         # After a fault the decoder gets what it waits for, whatever it is.
         unpack.next = (
-            (push_ready or not push_valid)
-            and to_push != 0
-            and (phase == 3 or word_put != word_get or ((over or failed) and quiet))
+            (push_ready or not push_valid) and push_some and (phase == 3 or word_put != word_get or settled)
         )
-        words_end.next = to_push == 0 and not push_valid
+        words_end.next = not push_some and not push_valid
 
     @always_comb
     def steps():
@@ -116,10 +114,10 @@ def payload_reader(
         if split:
             step.next = stride
         raw_step.next = 1
-        if raw_take:
+        if raw_taken:
             raw_step.next = 31  # less one
         word_step.next = 1
-        if unpack and phase != 3 and word_put != word_get:
+        if word_taken:
             word_step.next = 31
         outstanding_step.next = 1
         if rd_data_valid:
@@ -149,10 +147,11 @@ def payload_reader(
             if pick_word:
                 candidate.next = word_place
             is_word.next = pick_word
-            rd_valid.next = some_candidate and not beyond
+            rd_some.next = some_candidate
+            beyond.next = candidate >= words
             rd_addr.next = candidate[19:]
             rd_is_word.next = is_word
-        if some_candidate and beyond and not stall:
+        if rd_some and beyond:
             over.next = True
             if fault == 0 and not open_end:
                 fault.next = TRUNCATED
@@ -160,21 +159,21 @@ def payload_reader(
             fault.next = BAD_START
 
         # Header words pass; what they hold is ready one or two clocks later.
-        if raw_take and state == HEAD:
+        if head_take:
             header.next = header + 1
             if header == 0:
-                kind.next = raw_head[2:]
-                announced.next = raw_head[16:2]
+                kind.next = raw_data[2:]
+                announced.next = raw_data[16:2]
             elif header == 1:
-                upper_words.next = raw_head[8:] != 0
-                raw_left.next[8:] = raw_head[16:8]
-                sign.next = raw_head[15]
+                upper_words.next = raw_data[8:] != 0
+                raw_left.next[8:] = raw_data[16:8]
+                sign.next = raw_data[15]
             else:
-                raw_left.next[19:8] = raw_head[11:]
-                raw_more.next = raw_head[16:11] != 0
-                sign_wrong.next = raw_head != 0
+                raw_left.next[19:8] = raw_data[11:]
+                raw_more.next = raw_data[16:11] != 0
+                sign_wrong.next = raw_data != 0
                 if sign:
-                    sign_wrong.next = raw_head != 0xFFFF
+                    sign_wrong.next = raw_data != 0xFFFF
                 state.next = WAIT
         pushes.next = announced[11:] + 24
         stride.next = pushes - pushes[12:2]
@@ -206,7 +205,7 @@ def payload_reader(
         elif failed and state != IDLE and state <= JUDGE:
             state.next = VOID
         elif state == VOID:
-            if quiet:
+            if settled:
                 described.next = True
                 in_raw.next = True
                 state.next = IDLE
@@ -250,9 +249,9 @@ def payload_reader(
             in_raw.next = True
             state.next = IDLE
         elif state == TAIL:
-            # Two clocks: the candidate is `place`.
+            # Three clocks: the candidate is `place`, and compared.
             header.next = header + 1
-            if header == 1:
+            if header == 2:
                 state.next = IDLE
                 ended.next = True
                 if not beyond and not failed:
@@ -272,7 +271,7 @@ def payload_reader(
             described.next = False
             ended.next = False
             in_raw.next = False
-            rd_valid.next = False
+            rd_some.next = False
             some_candidate.next = False
             raw_some.next = False
             word_some.next = False
@@ -286,9 +285,12 @@ def payload_reader(
         word_space.next = not (word_level[4] or (word_level[3] and word_level[2]))
         if accepted != rd_data_valid:
             outstanding.next = outstanding + outstanding_step
-        if pick_raw != raw_take:
+        raw_taken.next = raw_take
+        word_taken.next = word_take
+        # A clock late: meanwhile less is asked for.
+        if pick_raw != raw_taken:
             raw_level.next = raw_level + raw_step
-        if pick_word != word_take:
+        if pick_word != word_taken:
             word_level.next = word_level + word_step
         if accepted:
             tags[int(asked)].next = rd_is_word
@@ -303,9 +305,23 @@ def payload_reader(
                 raw_put.next = raw_put + 1
         if raw_take:
             raw_get.next = raw_get + 1
+            raw_data.next = raw_head
+            raw_waits.next = True
+        elif raw_used:
+            raw_waits.next = False
+        raw_end.next = (
+            in_raw and not raw_waits and not raw_ready and ((not raw_some and raw_level == 0) or settled)
+        )
+        idle = outstanding == 0 and not rd_some and not some_candidate
+        quiet.next = idle
+        settled.next = idle and (over or failed) and not may_ask
         if word_take:
             word_get.next = word_get + 1
-        if proceed or (state == VOID and quiet):
+        if proceed or (state == VOID and settled):
+            raw_waits.next = False
+            raw_taken.next = False
+            word_taken.next = False
+            raw_end.next = False
             raw_put.next = 0
             raw_get.next = 0
             raw_level.next = 0
@@ -317,7 +333,11 @@ def payload_reader(
             raw_put.next = 2
             raw_get.next = 1
             raw_level.next = 1
+        if open_frame or rst:
+            settled.next = False
         if rst:
+            raw_end.next = False
+            quiet.next = False
             outstanding.next = 0
             asked.next = 0
             answered.next = 0
@@ -329,6 +349,8 @@ def payload_reader(
         if unpack:
             push_valid.next = True
             to_push.next = to_push - 1
+            if to_push == 1:
+                push_some.next = False
             phase.next = phase + 1
             if phase == 0:
                 push_word.next = word_head[12:]
@@ -350,11 +372,12 @@ def payload_reader(
                 bad_start.next = half[0] and push_word == 0
         if state == SPLIT:
             to_push.next = pushes
+            push_some.next = True
             code_words.next = announced[11:]
             phase.next = 0
             half.next = 0
         if open_frame or rst:
-            to_push.next = 0
+            push_some.next = False
             push_valid.next = False
 
     return queues, flags, choose, steps, control, answers, unpacking
