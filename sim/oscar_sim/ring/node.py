@@ -66,6 +66,15 @@ class RingNode:
         self.plan, self.local, self.classes = plan, local.astype(np.int64), classes
         self.work = self.local.copy()
         self.suffix = np.zeros_like(self.local) if self.boomerang else None
+        self.todo = [
+            (command, low, high)
+            for command in commands(self.rank, self.nodes, boomerang=self.boomerang)
+            if (high := plan.bounds[command.chunk + 1]) > (low := plan.bounds[command.chunk])
+        ]
+        for command, _, _ in self.todo:  # frames may come before their commands
+            if command.source is not None:
+                onward = self.wires[self.rank, command.forward] if command.forward >= 0 else None
+                self.port.forwards.append(onward)
         self.script, self.done = self._iteration(), False
 
     def result(self) -> np.ndarray:
@@ -94,10 +103,8 @@ class RingNode:
 
     def _iteration(self) -> Script:
         yield from self.master.write(BY_NAME["IRQ_ENABLE"].offset, 0x00FFFFFF)
-        for command in commands(self.rank, self.nodes, boomerang=self.boomerang):
-            low, high = self.plan.bounds[command.chunk], self.plan.bounds[command.chunk + 1]
-            if high > low:
-                yield from self._perform(command, low, high)
+        for command, low, high in self.todo:
+            yield from self._perform(command, low, high)
         while self.port.routes or self.port.waiting:
             yield
 
@@ -151,8 +158,6 @@ class RingNode:
         """Say where frames go to and come from: the shell's switch."""
         if command.target is not None:
             self.port.routes.append(self.wires[self.rank, command.target.peer])
-        if command.forward >= 0:
-            self.port.forward = self.wires[self.rank, command.forward]
         if command.source is not None:
             self.port.source = self.wires[command.source.peer, self.rank]
 

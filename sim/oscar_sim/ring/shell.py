@@ -30,15 +30,15 @@ class Wire:
 class Port:
     """A NIC's two streams to the network: frames go to `routes` in turn, what it gets comes from `source`.
 
-    rate: 16-bit words per clock each way, up to 1. frames: all that the NIC sent, as bytes. forward: the
-    next frame that is received is also sent on there, whole, between the NIC's own.
+    rate: 16-bit words per clock each way, up to 1. frames: all that the NIC sent, as bytes. forwards: where
+    each frame that comes is also sent on to, whole, between the NIC's own; None: nowhere.
     """
 
     def __init__(self, rx: Stream, tx: Stream, *, rate: float) -> None:
         self.rx, self.tx, self.rate = rx, tx, rate
         self.routes: deque[Wire] = deque()
         self.source: Wire | None = None
-        self.forward: Wire | None = None
+        self.forwards: deque[Wire | None] = deque()  # for each frame to come
         self.passing: list[int] = []  # the frame that is received and will be sent on
         self.waiting: deque[tuple[Wire, list[int]]] = deque()
         self.frames: list[bytes] = []
@@ -83,11 +83,12 @@ class Port:
             _, data, last = words.popleft()
             self.rx_credit -= 1
             rx.tdata.next, rx.tlast.next, rx.tkeep.next = data, last, 3
-            if self.forward is not None:
-                self.passing.append(data)
-                if last:
-                    self.waiting.append((self.forward, self.passing))
-                    self.passing, self.forward = [], None
+            self.passing.append(data)
+            if last:
+                target = self.forwards.popleft()
+                if target is not None:
+                    self.waiting.append((target, self.passing))
+                self.passing = []
         if offer != self.rx_offered:
             rx.tvalid.next = self.rx_offered = offer
 
