@@ -1,6 +1,6 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup torch allreduce test lint clean bench tools vhdl cosim fpga
+.PHONY: help setup torch allreduce test lint clean bench tools vhdl cosim fpga sim stress rtl verilator
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -55,6 +55,23 @@ tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
 	    echo "installing ghdl-mcode and iverilog"; \
 	    apt-get update -qq && apt-get install -y -qq --no-install-recommends ghdl-mcode iverilog >/dev/null; \
 	  else echo "missing: sudo apt-get install -y ghdl-mcode iverilog" >&2; exit 1; fi; }
+
+sim: setup ## a ring AllReduce of four NICs in MyHDL, clock by clock, against the host bit for bit
+	@$(BIN)/python -m oscar_sim.ring --json build/sim/ring.json $(ARGS)
+
+stress: setup verilator ## random stalls, resets and damage on the converted RTL of a lane (ARGS="--clocks 1M")
+	@mkdir -p build/sim
+	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
+
+rtl: setup verilator ## AllReduce of a million values on the converted RTL (configs/rtl.yaml)
+	@$(BIN)/oscar allreduce configs/rtl.yaml $(ARGS)
+
+verilator: ## install Verilator and a C++ compiler with apt (as root; otherwise say the command)
+	@command -v verilator >/dev/null && command -v g++ >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing verilator and g++"; \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends verilator g++ make >/dev/null; \
+	  else echo "missing: sudo apt-get install -y verilator g++ make" >&2; exit 1; fi; }
 
 vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## convert all blocks to VHDL and Verilog in build/hdl; GHDL checks them
 	@$(BIN)/python -m oscar_hdl.convert --out build/hdl $(ARGS)
