@@ -22,7 +22,7 @@ BAD_RAW = 8  # raw words left over or missing at the end of a block
 TRAILING = 9  # goes on after the last block
 
 IDLE, HEAD, WAIT, JUDGE, SPLIT, VOID, TAIL = range(7)  # the order counts
-DEPTH = 16  # of each queue; 12 words are asked for ahead, 8 or fewer are outstanding
+DEPTH = 16  # of each queue; 14 words are asked for ahead, 8 or fewer are outstanding
 
 
 @block
@@ -52,7 +52,8 @@ def payload_reader(
     header, asked_head, head_some = word(2), word(2), bit()
     # The header, as far as it came.
     kind, announced, upper_words, sign, sign_wrong = word(2), word(14), bit(), bit(), bit()
-    raw_left, raw_more = word(19), bit()
+    raw_left, raw_one, raw_more = word(19), bit(), bit()
+    coded_right, fixed_right, is_raw = bit(), bit(), bit()
     pushes, stride, too_many = word(12), word(12), bit()
     # Two pointers: headers and raw stream at `place`, start states and words at `word_place`.
     place, word_place = word(20), word(20)
@@ -68,10 +69,11 @@ def payload_reader(
     raw_queue = [word(16) for _ in range(DEPTH)]
     raw_put, raw_get, raw_level, raw_step = word(4), word(4), word(5), word(5)
     raw_head, raw_space, raw_ready, raw_take, in_raw = word(16), bit(), bit(), bit(), bit()
-    raw_waits, raw_used, raw_taken, head_take = (bit() for _ in range(4))
+    raw_waits, raw_used, raw_taken, raw_picked, head_take = (bit() for _ in range(5))
     word_queue = [word(16) for _ in range(DEPTH)]
     word_put, word_get, word_level, word_step = word(4), word(4), word(5), word(5)
-    word_head, word_space, word_take, word_taken = word(16), bit(), bit(), bit()
+    word_head, word_space = word(16), bit()
+    word_take, word_taken, word_picked = bit(), bit(), bit()
     # 16 bits into 12: `kept` is what the word before left.
     phase, kept, to_push, push_some, half = word(2), word(12), word(12), bit(), word(5)
     unpack, bad_start = bit(), bit()
@@ -135,9 +137,12 @@ def payload_reader(
                 word_some.next = False
         if pick_raw or split:
             place.next = place + step
+        if state == WAIT and kind == RAW:
+            raw_left.next = 0
+            raw_left.next[top + 1 : top - 4] = width
         if pick_raw and in_raw and not open_end:
             raw_left.next = raw_left - 1
-            if raw_left == 1:
+            if raw_one:
                 raw_some.next = False
         if pick_raw and not in_raw:
             asked_head.next = asked_head + 1
@@ -179,6 +184,12 @@ def payload_reader(
         stride.next = pushes - pushes[12:2]
         three_n.next = concat(size, modbv(0)[1:]) + size
         too_many.next = announced > three_n[top + 3 : 3] or upper_words
+        # In time for JUDGE.
+        coded_right.next = kind == CODED and not too_many and not raw_more
+        fixed_right.next = kind == CONSTANT and not sign_wrong
+        is_raw.next = kind == RAW
+        # In time for the first pick, which is two clocks behind WAIT.
+        raw_one.next = (raw_left == 1 and not pick_raw) or (raw_left == 2 and pick_raw)
 
         if proceed:
             described.next = False
@@ -213,16 +224,14 @@ def payload_reader(
             state.next = JUDGE
         elif state == JUDGE:
             state.next = IDLE
-            if kind == CODED and not too_many and not raw_more:
+            if coded_right:
                 split.next = True
                 state.next = SPLIT
-            elif kind == CONSTANT and not sign_wrong:
+            elif fixed_right:
                 described.next = True
                 in_raw.next = True
-            elif kind == RAW:
+            elif is_raw:
                 # The last block's length need not be known: all that is left is its.
-                raw_left.next = 0
-                raw_left.next[top + 1 : top - 4] = width
                 open_end.next = final
                 raw_some.next = True
                 fixed.next = False
@@ -287,10 +296,12 @@ def payload_reader(
             outstanding.next = outstanding + outstanding_step
         raw_taken.next = raw_take
         word_taken.next = word_take
-        # A clock late: meanwhile less is asked for.
-        if pick_raw != raw_taken:
+        raw_picked.next = pick_raw
+        word_picked.next = pick_word
+        # Both a clock late: at most 14 are asked for.
+        if raw_picked != raw_taken:
             raw_level.next = raw_level + raw_step
-        if pick_word != word_taken:
+        if word_picked != word_taken:
             word_level.next = word_level + word_step
         if accepted:
             tags[int(asked)].next = rd_is_word
@@ -310,7 +321,10 @@ def payload_reader(
         elif raw_used:
             raw_waits.next = False
         raw_end.next = (
-            in_raw and not raw_waits and not raw_ready and ((not raw_some and raw_level == 0) or settled)
+            in_raw
+            and not raw_waits
+            and not raw_ready
+            and ((not raw_some and not raw_picked and raw_level == 0) or settled)
         )
         idle = outstanding == 0 and not rd_some and not some_candidate
         quiet.next = idle
@@ -321,6 +335,8 @@ def payload_reader(
             raw_waits.next = False
             raw_taken.next = False
             word_taken.next = False
+            raw_picked.next = False
+            word_picked.next = False
             raw_end.next = False
             raw_put.next = 0
             raw_get.next = 0
