@@ -13,19 +13,22 @@ from oscar.asc.state import TableState
 from oscar.codecs.base import Codec
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
+from oscar_hdl import payload_reader as errors
 from oscar_hdl.params import COUNT_BITS, LaneParams
 from oscar_sim.lane import Lane, LinkTables
 from oscar_sim.lane_order import lane_order
 
 MAX_COUNT = 1 << (COUNT_BITS - 1)  # values in a frame
 REASONS = {
-    1: "payload ends inside a block",
-    2: "block type is none of coded, constant, raw",
-    3: "a value does not fit the width of the frame",
-    4: "a coder state is out of its bounds",
-    5: "coded words do not end where the block does",
-    6: "raw bits do not end where the block does",
-    7: "bytes follow the last block",
+    errors.TRUNCATED: "payload ends inside a block",
+    errors.BAD_TYPE: "block type is none of coded, constant, raw",
+    errors.TOO_WIDE: "a value does not fit the width of the frame",
+    errors.TOO_MANY_WORDS: "a coded block has more words than one that is sent raw",
+    errors.BAD_START: "a coder state is out of its bounds",
+    errors.BAD_WORDS: "coded words do not end where the block does",
+    errors.BAD_END: "a coder state is out of its bounds",
+    errors.BAD_RAW: "raw bits do not end where the block does",
+    errors.TRAILING: "bytes follow the last block",
 }
 
 
