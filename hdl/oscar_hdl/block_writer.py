@@ -61,7 +61,6 @@ def block_writer(
     def wiring():
         testing.next = at[TEST]
         raw_words.next = blk_info[14:]
-        coded.next = not raw and not blk_constant
         s_axis_word.tready.next = go and at[WORDS]
         s_axis_raw.tready.next = go and at[RAW]
         s_axis_value.tready.next = go and at[VALUES]
@@ -102,6 +101,7 @@ def block_writer(
             index.next = 0
             missing.next = False
             raw.next = False
+            coded.next = not blk_constant
             if blk_valid and was_idle:
                 if blk_constant:
                     at.next[IDLE] = False
@@ -111,6 +111,7 @@ def block_writer(
                     at.next[TEST] = True
         if at[TEST] and tested:
             raw.next = too_long or blk_overflow
+            coded.next = not (too_long or blk_overflow)
             at.next[TEST] = False
             at.next[HEAD] = True
         if go:

@@ -47,6 +47,7 @@ def raw_ring(
     read0, read1, read2, read3 = (word(17) for _ in range(4))
     count = word(bits + 1)  # words of the block being written
     chunk, chunk1, chunk2 = word(chunk_bits), word(chunk_bits, chunks - 1), word(chunk_bits, chunks - 2)
+    gave, tail_low = bit(), word(CHUNK_LOG2)  # of the clock before: chunk* belong to that
     move, read_bank, read_valid = bit(), word(2), bit()
 
     # Memories of their own, so that three need no fourth.
@@ -76,7 +77,7 @@ def raw_ring(
         head_chunk = modbv(0)[chunk_bits:]
         head_chunk[:] = head[bits:CHUNK_LOG2]
         near = bool(head_chunk == chunk1) or bool(head_chunk == chunk2)
-        lapped = bool(head_chunk == chunk) and bool(head[CHUNK_LOG2:] < tail[CHUNK_LOG2:])
+        lapped = bool(head_chunk == chunk) and bool(head[CHUNK_LOG2:] < tail_low)
         full.next = older and (near or lapped)
         overflow.next = overflow or count == limit
         older.next = tail != mark
@@ -95,12 +96,14 @@ def raw_ring(
             ahead.next = ahead + 1
             if ahead == end - 1:
                 ahead.next = 0
-            if tail[CHUNK_LOG2:] == chunk_end:
-                chunk.next = chunk + 1
-                if chunk == chunks - 1:
-                    chunk.next = 0
-                chunk1.next = chunk
-                chunk2.next = chunk1
+        gave.next = give
+        tail_low.next = tail[CHUNK_LOG2:]
+        if gave and tail_low == chunk_end:
+            chunk.next = chunk + 1
+            if chunk == chunks - 1:
+                chunk.next = 0
+            chunk1.next = chunk
+            chunk2.next = chunk1
         if commit:
             mark.next = head
         if rewind:
@@ -115,6 +118,8 @@ def raw_ring(
             tail.next = 0
             ahead.next = 1
             older.next = False
+            gave.next = False
+            tail_low.next = 0
             chunk.next = 0
             chunk1.next = chunks - 1
             chunk2.next = chunks - 2
