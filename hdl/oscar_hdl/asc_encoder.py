@@ -51,6 +51,7 @@ def asc_encoder(
 
     step = Signal(Step.RESTING)
     number, last, opening = word(number_bits), bit(), bit()  # of the block in forward
+    aligned, final = bit(), word(number_bits)  # whole blocks only; the number of the last
     empty, sent, zero = bit(), bit(), bit()
     shift_reg, table_bank = word(4), bit()
     settle = word(5)
@@ -128,12 +129,13 @@ def asc_encoder(
         new_shift.next = shift_reg
 
     # Values come from s_axis, or from s_axis_redo as long as there are some to be had. Those of a raw block
-    # go to the writer too, every other clock: so its tready ends at a register.
+    # go to the writer too, every other clock: so its tready ends at a register. What is discarded may be
+    # taken too: abort, which is up as long, makes nothing of it.
     @always_comb
     def sources():
         if redoing:
             source.tdata.next = s_axis_redo.tdata
-            source.tvalid.next = s_axis_redo.tvalid and not passing and not discarding
+            source.tvalid.next = s_axis_redo.tvalid and not passing
         else:
             source.tdata.next = s_axis.tdata
             source.tvalid.next = s_axis.tvalid
@@ -182,9 +184,9 @@ def asc_encoder(
         following = modbv(0)[number_bits:]
         following[:] = number + 1
         opening.next = step == Step.OPENING  # from its second clock, when `last` is about this block
-        last.next = number == count[COUNT_BITS:block_log2]
-        if count[block_log2:] == 0:
-            last.next = following == count[COUNT_BITS:block_log2]
+        aligned.next = count[block_log2:] == 0
+        final.next = count[COUNT_BITS:block_log2] - aligned
+        last.next = number == final
         if enc_ack:
             enc_req.next = False
         if m_axis.tvalid and m_axis.tready and m_axis.tlast:
@@ -247,7 +249,7 @@ def asc_encoder(
         elif step == Step.OPENING:
             # Only a merge leaves the count banks alone.
             go_count.next = size
-            if last and count[block_log2:] != 0:
+            if last and not aligned:
                 go_count.next = concat(False, count[block_log2:])
             if opening and (not enc_req or enc_op == MERGE):
                 go.next = True

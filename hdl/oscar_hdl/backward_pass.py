@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block
+from myhdl import always, always_comb, block, modbv
 
 from oscar.asc.params import LANES
 from oscar_hdl.params import LaneParams
@@ -26,8 +26,7 @@ def backward_pass(
     in_final for it (docs/hardware.md, "rans_encoder"); counted: strobe with it, if statistics take it in.
     finished: pulse after the last.
     """
-    phase = word(4)  # slot three clocks from now
-    busy, awake1, awake2, begun, stop, issue = (bit() for _ in range(6))
+    match, busy, awake1, awake2, begun, stop, issue = (bit() for _ in range(7))
     lane, odd, bank = word(4), bit(), bit()
     fresh = word(4, LANES)  # symbols to come that are the first of their lanes
     low, free = bit(), bit(1)  # the next is one of the first 31; states of row 0 have a place
@@ -35,14 +34,17 @@ def backward_pass(
 
     @always_comb
     def choose():
-        issue.next = awake2 and busy and not stop and phase == lane
+        issue.next = awake2 and busy and not stop and match
 
     @always(clk.posedge)
     def control():
+        # Slots and lanes both count down: after a symbol, the next slot is that of the next lane.
+        phase = modbv(0)[4:]  # slot three clocks from the next
         if slot < 4:
-            phase.next = slot + 8
+            phase[:] = slot + 8
         else:
-            phase.next = slot - 4
+            phase[:] = slot - 4
+        match.next = issue or phase == lane
         # `stop` and `low` follow one clock and two behind, which word_stack allows and row 0 does not notice.
         low.next = rd_left[params.block_log2 + 1 : 5] == 0
         stop.next = (hold and begun) or (hold_start and not begun) or (low and not free)
