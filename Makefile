@@ -60,7 +60,6 @@ sim: setup ## a ring AllReduce of four NICs in MyHDL, clock by clock, against th
 	@$(BIN)/python -m oscar_sim.ring --json build/sim/ring.json $(ARGS)
 
 stress: setup verilator ## random stalls, resets and damage on the converted RTL of a lane (ARGS="--clocks 1M")
-	@mkdir -p build/sim
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
 
 rtl: setup verilator ## AllReduce of a million values on the converted RTL (configs/rtl.yaml)

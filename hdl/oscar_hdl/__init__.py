@@ -1,1 +1,1 @@
-"""The NIC in MyHDL: reserved for the ASC and splitter pipelines, which are not written yet (docs/asc.md)."""
+"""The NIC in MyHDL, one block a file (docs/hardware.md); conversion, synthesis and placement."""

@@ -1,1 +1,1 @@
-"""Test benches and RTL-backed NICs for oscar_hdl: reserved, not written yet."""
+"""Simulation of oscar_hdl: benches, lanes, RTL-backed NICs for the host, a ring of NICs, co-simulation."""

@@ -28,6 +28,7 @@ from oscar.workloads import make_workload
 from oscar_hdl.params import LaneParams
 from oscar_sim.lane import Lane, LinkTables, Outcome, RtlError, Stress
 from oscar_sim.lane_order import lane_order
+from oscar_sim.nics import MAX_COUNT
 
 OPS = ("encode", "hop", "last hop", "adopt", "damaged")
 KINDS = ("real", "laplace", "wide", "sparse", "constant", "mixed")
@@ -247,17 +248,24 @@ def run(
 
 def _clocks(text: str) -> int:
     scale = {"k": 1000, "M": 1_000_000}.get(text[-1:], 1)
-    return int(float(text[:-1] if scale > 1 else text) * scale)
+    try:
+        return int(float(text[:-1] if scale > 1 else text) * scale)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"expected a number such as 10M or 200k, got {text!r}") from None
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the stress test from the command line; return the exit status (1: something differed)."""
+    """Run the stress test; return the exit status (1: something differed, 2: it cannot run)."""
     parser = argparse.ArgumentParser(prog="python -m oscar_sim.stress", description=__doc__.split("\n")[0])
     parser.add_argument("--clocks", type=_clocks, default=10_000_000, help="to simulate, 10M or 200k (10M)")
     parser.add_argument("--largest", type=int, default=20_000, help="values in a frame (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="OUT")
     args = parser.parse_args(argv)
+    if args.clocks < 1 or not 2 <= args.largest <= MAX_COUNT or args.seed < 0:
+        parser.error(
+            f"expected at least one clock, 2 to {MAX_COUNT:,} values in a frame, a seed of 0 or more"
+        )
     from oscar_sim.verilator.lane import VerilatedLane
 
     try:
@@ -277,6 +285,7 @@ def main(argv: list[str] | None = None) -> int:
     for fault in found["faults"]:
         print(f"  {fault}")
     if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(found, indent=1) + "\n")
     return 0 if found["ok"] else 1
 

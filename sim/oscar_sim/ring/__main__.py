@@ -8,6 +8,7 @@ import multiprocessing
 import sys
 from pathlib import Path
 
+from oscar.errors import OscarError
 from oscar_sim.ring.run import RingOptions, tables
 
 GATHERS = ("forward", "boomerang")
@@ -34,12 +35,17 @@ def main(argv: list[str] | None = None) -> int:
         "--latency", type=int, default=20, help="clocks from end to end of a link (%(default)s)"
     )
     parser.add_argument(
-        "--vcd", type=Path, metavar="FILE.vcd", help="waveform of a ring, with MyHDL's simulator"
+        "--vcd",
+        type=Path,
+        metavar="FILE.vcd",
+        help="waveform of one ring (boomerang, unless --gather says forward), with MyHDL's simulator",
     )
     parser.add_argument("--json", type=Path, metavar="OUT")
     args = parser.parse_args(argv)
     if not 2 <= args.nodes <= 8 or args.values < 8 * args.nodes or not 0 < args.rate <= 1:
         parser.error("expected 2 to 8 nodes, at least 8 values a node, and a rate above 0 and up to 1")
+    if args.iterations < 1 or args.latency < 0:
+        parser.error("expected at least one iteration and a latency of 0 or more clocks")
     gathers = (
         GATHERS if args.gather == "both" and args.vcd is None else (args.gather.replace("both", "boomerang"),)
     )
@@ -52,11 +58,15 @@ def main(argv: list[str] | None = None) -> int:
     ]  # fmt: skip
     rows: list[dict[str, object]] = []
     faults: list[str] = []
-    with multiprocessing.get_context("spawn").Pool(len(jobs)) as pool:
-        for lines, fresh, wrong in pool.imap(tables, jobs):
-            print("\n".join(lines), flush=True)
-            rows += fresh
-            faults += wrong
+    try:
+        with multiprocessing.get_context("spawn").Pool(len(jobs)) as pool:
+            for lines, fresh, wrong in pool.imap(tables, jobs):
+                print("\n".join(lines), flush=True)
+                rows += fresh
+                faults += wrong
+    except OscarError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps({"ok": not faults, "rows": rows, "faults": faults}, indent=1) + "\n")

@@ -13,6 +13,7 @@ from oscar.allreduce.ring import Ring
 from oscar.codecs.base import Array, LinkEncoder
 from oscar.codecs.registry import asc_codec
 from oscar.config import Config
+from oscar.errors import ConfigError
 from oscar.frame import peek
 from oscar.plans import ChunkPlan
 from oscar.workloads import exact_mean, make_workload
@@ -75,8 +76,10 @@ class _Recording(LocalCluster):
 
 
 def _bucket(gradients: Sequence[np.ndarray], values: int) -> list[np.ndarray]:
-    """Cut tensors so that `values` values are left, a share of each tensor's."""
+    """Cut tensors so that `values` values are left, a share of each tensor's; ConfigError if too few."""
     total = sum(g.size for g in gradients)
+    if values > total:
+        raise ConfigError(f"the workload's gradient has {total:,} values, {values:,} were asked for")
     left, cut = values, []
     for i, gradient in enumerate(gradients):
         last = i == len(gradients) - 1

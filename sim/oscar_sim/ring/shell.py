@@ -1,4 +1,4 @@
-"""What surrounds a simulated NIC: AXI4-Lite master, stream ends in memory, and the wires between nodes.
+"""What surrounds a simulated NIC: AXI4-Lite master, network port, and the wires between nodes.
 
 All are plain objects that one process a node moves on once a clock: MyHDL charges for every process.
 """
