@@ -49,7 +49,7 @@ def payload_reader(
     top, whole = params.block_log2, params.block
     state, failed = word(3), bit()
     left, three_n = word(COUNT_BITS), word(top + 3)
-    header, asked_head, head_some = word(2), word(2), bit()
+    header, asked_head = word(2), word(2)
     # The header, as far as it came.
     kind, announced, upper_words, sign, sign_wrong = word(2), word(14), bit(), bit(), bit()
     raw_left, raw_one, raw_more = word(19), bit(), bit()
@@ -57,7 +57,7 @@ def payload_reader(
     pushes, stride, too_many = word(12), word(12), bit()
     # Two pointers: headers and raw stream at `place`, start states and words at `word_place`.
     place, word_place = word(20), word(20)
-    word_left, word_some, raw_some, open_end = word(12), bit(), bit(), bit()
+    word_left, word_some, word_turn, raw_some, open_end = word(12), bit(), bit(), bit(), bit()
     split, step = bit(), word(12)
     pick_word, pick_raw, candidate, is_word, some_candidate = bit(), bit(), word(20), bit(), bit()
     rd_some, beyond, over, stall, rd_is_word = (bit() for _ in range(5))
@@ -72,8 +72,7 @@ def payload_reader(
     raw_waits, raw_used, raw_taken, raw_picked, head_take = (bit() for _ in range(5))
     word_queue = [word(16) for _ in range(DEPTH)]
     word_put, word_get, word_level, word_step = word(4), word(4), word(5), word(5)
-    word_head, word_space = word(16), bit()
-    word_take, word_taken, word_picked = bit(), bit(), bit()
+    word_head, word_take, word_taken, word_picked = word(16), bit(), bit(), bit()
     # 16 bits into 12: `kept` is what the word before left.
     phase, kept, to_push, push_some, half = word(2), word(12), word(12), bit(), word(5)
     unpack, bad_start = bit(), bit()
@@ -88,7 +87,6 @@ def payload_reader(
     def flags():
         rd_valid.next = rd_some and not beyond
         stall.next = rd_some and not beyond and not rd_ready
-        head_some.next = state == HEAD and asked_head != 3
         raw_ready.next = raw_put != raw_get
         accepted.next = rd_some and not beyond and rd_ready
 
@@ -96,8 +94,8 @@ def payload_reader(
     def choose():
         # Words first: a decoder that waits loses more than value_rebuild, which has a queue before it.
         free = may_ask and not stall
-        pick_word.next = free and word_some and word_space
-        pick_raw.next = free and (head_some or raw_some) and raw_space and not (word_some and word_space)
+        pick_word.next = free and word_turn and word_some
+        pick_raw.next = free and raw_some and raw_space and not word_turn
         # A word of the raw queue waits in `raw_data` for its use.
         raw_valid.next = in_raw and raw_waits
         head_take.next = raw_waits and state == HEAD
@@ -140,12 +138,12 @@ def payload_reader(
         if state == WAIT and kind == RAW:
             raw_left.next = 0
             raw_left.next[top + 1 : top - 4] = width
-        if pick_raw and in_raw and not open_end:
+        if raw_picked and in_raw and not open_end:
             raw_left.next = raw_left - 1
-            if raw_one:
-                raw_some.next = False
         if pick_raw and not in_raw:
             asked_head.next = asked_head + 1
+        if pick_raw and raw_one:
+            raw_some.next = False
         if not stall:
             some_candidate.next = pick_word or pick_raw
             candidate.next = place
@@ -188,8 +186,19 @@ def payload_reader(
         coded_right.next = kind == CODED and not too_many and not raw_more
         fixed_right.next = kind == CONSTANT and not sign_wrong
         is_raw.next = kind == RAW
-        # In time for the first pick, which is two clocks behind WAIT.
-        raw_one.next = (raw_left == 1 and not pick_raw) or (raw_left == 2 and pick_raw)
+        # In time for the first pick, which is two clocks behind WAIT; `raw_left` is a clock late.
+        if state == HEAD:
+            raw_one.next = (asked_head == 1 and pick_raw) or (asked_head == 2 and not pick_raw)
+        else:
+            raw_one.next = (
+                raw_left[19:2] == 0
+                and not open_end
+                and (
+                    (raw_left[2:] == 1 and not raw_picked and not pick_raw)
+                    or (raw_left[2:] == 2 and raw_picked != pick_raw)
+                    or (raw_left[2:] == 3 and raw_picked and pick_raw)
+                )
+            )
 
         if proceed:
             described.next = False
@@ -197,7 +206,8 @@ def payload_reader(
             fixed.next = True
             in_raw.next = False
             open_end.next = False
-            raw_some.next = False
+            raw_some.next = left != 0 and not failed  # the header
+            raw_one.next = False
             header.next = 0
             asked_head.next = 0
             size.next = left[top:]
@@ -291,7 +301,7 @@ def payload_reader(
     def answers():
         may_ask.next = not (outstanding[3] or (outstanding[2] and outstanding[1]) or over or failed)
         raw_space.next = not (raw_level[4] or (raw_level[3] and raw_level[2]))
-        word_space.next = not (word_level[4] or (word_level[3] and word_level[2]))
+        word_turn.next = word_some and not (word_level[4] or (word_level[3] and word_level[2]))
         if accepted != rd_data_valid:
             outstanding.next = outstanding + outstanding_step
         raw_taken.next = raw_take
