@@ -55,6 +55,7 @@ def asc_encoder(
     empty, sent, zero = bit(), bit(), bit()
     shift_reg, table_bank = word(4), bit()
     settle = word(5)
+    drained, settled = bit(), bit()  # DRAINING, STOPPING may end
     hand, hand_on = bit(), bit()  # strobes: forward to backward, backward to writing
     taken = word(COUNT_BITS)  # values of s_axis
     redo_left, redoing, copying, discarding = word(block_log2 + 2), bit(), bit(), bit()
@@ -208,6 +209,10 @@ def asc_encoder(
             w_info.next = b_info
             w_number.next = b_number
 
+        # In the steps they end, what they wait for stays.
+        drained.next = step == Step.DRAINING and sent and not enc_req and not b_valid and not w_valid
+        settled.next = step == Step.STOPPING and settle == 0 and not redoing and not enc_req
+
         # Forward to backward. Nothing but this asks for tables or fills the backward stage in HANDING.
         hand.next = step == Step.HANDING and not b_valid and not enc_req and not hand
         if hand:
@@ -287,7 +292,7 @@ def asc_encoder(
                 enc_bank.next = cnt_bank
                 step.next = Step.DRAINING
         elif step == Step.DRAINING:
-            if sent and not enc_req and not b_valid and not w_valid:
+            if drained:
                 finish.next = True
                 step.next = Step.SHIFTING
         elif step == Step.SHIFTING:
@@ -316,7 +321,7 @@ def asc_encoder(
             redo_count.next[COUNT_BITS:block_log2] = taken[COUNT_BITS:block_log2] - w_number
             enc_tbank.next = table_bank
             go_count.next = w_count[block_log2 + 1 :]
-            if settle == 0 and not redoing and not enc_req:
+            if settled:
                 enc_req.next = True
                 enc_op.next = PRIOR
                 abort.next = False

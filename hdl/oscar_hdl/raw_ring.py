@@ -48,6 +48,7 @@ def raw_ring(
     count = word(bits + 1)  # words of the block being written
     chunk, chunk1, chunk2 = word(chunk_bits), word(chunk_bits, chunks - 1), word(chunk_bits, chunks - 2)
     gave, tail_low = bit(), word(CHUNK_LOG2)  # of the clock before: chunk* belong to that
+    near, same, below = bit(), bit(), bit()  # head is up to two chunks below tail; in its chunk; lower in it
     move, read_bank, read_valid = bit(), word(2), bit()
 
     # Memories of their own, so that three need no fourth.
@@ -76,9 +77,10 @@ def raw_ring(
         data_reg.next = concat(wr_last, wr_data)
         head_chunk = modbv(0)[chunk_bits:]
         head_chunk[:] = head[bits:CHUNK_LOG2]
-        near = bool(head_chunk == chunk1) or bool(head_chunk == chunk2)
-        lapped = bool(head_chunk == chunk) and bool(head[CHUNK_LOG2:] < tail_low)
-        full.next = older and (near or lapped)
+        near.next = bool(head_chunk == chunk1) or bool(head_chunk == chunk2)
+        same.next = head_chunk == chunk
+        below.next = head[CHUNK_LOG2:] < tail_low
+        full.next = older and (near or (same and below))
         overflow.next = overflow or count == limit
         older.next = tail != mark
         if give:
