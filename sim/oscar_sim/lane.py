@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from oscar.asc.state import TableState
 from oscar.errors import OscarError
 
 
@@ -24,6 +25,11 @@ class LinkTables:
     hist: np.ndarray
     shift: int = 0
     fresh: bool = False
+
+    @classmethod
+    def of(cls, state: TableState) -> LinkTables:
+        """Return what a lane needs of the host's table set."""
+        return cls(state.hist.reshape(-1).astype(np.uint16), int(state.shift[0]))
 
 
 @dataclass

@@ -38,10 +38,6 @@ class RtlCoder:
     def __init__(self, params: AscParams, lane: Lane) -> None:
         self.params, self.lane = params, lane
         self.clocks = 0
-        self.redos = 0
-
-    def _tables(self, state: TableState) -> LinkTables:
-        return LinkTables(state.hist.reshape(-1).astype(np.uint16), int(state.shift[0]))
 
     def _finish(self, state: TableState, after: LinkTables | None, count: int) -> None:
         if after is not None:
@@ -70,11 +66,11 @@ class RtlCoder:
         done = self.lane.run(
             (classes >> 4).astype(np.uint8)[order],
             local=values.astype(np.int16)[order],
-            encoder=self._tables(state),
+            encoder=LinkTables.of(state),
             enc_width=width,
         )
         assert done.payload is not None
-        self.clocks, self.redos = done.clocks, self.redos + done.redos
+        self.clocks = done.clocks
         self._finish(state, done.encoder, values.size)
         return done.payload
 
@@ -94,7 +90,7 @@ class RtlCoder:
         done = self.lane.run(
             (classes >> 4).astype(np.uint8)[order],
             payload=bytes(payload),
-            decoder=self._tables(state),
+            decoder=LinkTables.of(state),
             dec_width=width,
         )
         self.clocks = done.clocks
@@ -146,8 +142,12 @@ def verilator(config: Config) -> Codec:
     from oscar_sim.verilator.lane import VerilatedLane
 
     params = config.asc_params()
-    hardware_params(params)
-    return rtl_codec(params, VerilatedLane("nic_lane"))
+    if hardware_params(params) != LaneParams():
+        raise ConfigError(
+            f"nic: verilator is built for asc.block_log2={LaneParams().block_log2}, "
+            f"the configuration has {params.block_log2}; nic: myhdl takes 10 to 12"
+        )
+    return rtl_codec(params, VerilatedLane())
 
 
 def myhdl(config: Config) -> Codec:

@@ -110,10 +110,6 @@ def _width(values: np.ndarray) -> int:
     return max(8, top.bit_length() + 1)
 
 
-def _tables(state: TableState) -> LinkTables:
-    return LinkTables(state.hist.reshape(-1).astype(np.uint16), int(state.shift[0]))
-
-
 class Checker:
     """Runs commands on a lane and compares with the host's coder."""
 
@@ -137,7 +133,7 @@ class Checker:
         given: dict[str, Any] = {"dec_width": command.widths[0], "stress": command.stress}
         expected, refused, payload = command.values, False, None
         if decoding:
-            given["decoder"] = _tables(dec)
+            given["decoder"] = LinkTables.of(dec)
             payload = self.coder.encode(_int32(command.values), scaled, command.widths[0], dec.copy())
             if command.op == "damaged":
                 payload = _damage(payload, self.rng)
@@ -156,7 +152,7 @@ class Checker:
             expected = expected + command.local if decoding else expected
         wanted = None
         if encoding:
-            given["encoder"] = _tables(enc)
+            given["encoder"] = LinkTables.of(enc)
             given["enc_width"] = command.widths[1] if decoding else command.widths[0]
             wanted = self.coder.encode(_int32(expected), scaled, given["enc_width"], enc)
         outcome = self.lane.run(command.classes[order], **given)

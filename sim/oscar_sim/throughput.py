@@ -49,10 +49,6 @@ class Row:
     exact: bool
 
 
-def _tables(state: TableState) -> LinkTables:
-    return LinkTables(state.hist.reshape(-1).astype(np.uint16), int(state.shift[0]))
-
-
 class _Link:
     """Tables of a link's two ends, and the host's coder to move them on."""
 
@@ -64,11 +60,11 @@ class _Link:
         self, values: np.ndarray, classes: np.ndarray, width: int
     ) -> tuple[LinkTables, bytes, LinkTables]:
         """Return tables before, payload and tables after the next frame."""
-        before = _tables(self.state)
+        before = LinkTables.of(self.state)
         payload = self.coder.encode(
             values.astype(np.int32), np.multiply(classes, 16, dtype=np.uint8), width, self.state
         )
-        return before, payload, _tables(self.state)
+        return before, payload, LinkTables.of(self.state)
 
 
 def _same(after: LinkTables | None, wanted: LinkTables) -> bool:
