@@ -1,0 +1,1 @@
+"""Compression that commutes with AllReduce: sketches, OSCAR-SW and their peers (docs/schemes.md)."""

@@ -1,0 +1,131 @@
+"""The scheme seam: what workers hand to plain AllReduces, and what every node makes of the results.
+
+A codec (oscar.codecs) changes how integers look on one link. A scheme changes *what* is reduced: it turns a
+gradient into a few buffers that AllReduce combines (sum, or, max) without knowing what they mean, and turns
+the combined buffers into a mean gradient. The same scheme runs over the in-process ring, over MPI and over
+torch.distributed. docs/schemes.md has the contract.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Op = Literal["sum", "or", "max", "gather"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Message:
+    """One buffer per worker, which an AllReduce combines element by element; equal shapes on all workers.
+
+    channel: a name that is unique in the iteration; what a link learns is kept under it.
+    data: 1-D; int32 for "sum" of integers in lanes of `bits` (docs/schemes.md, "Lanes"), float32 for "sum"
+    and "max" of floats (`bits` is 32), bool for "or" (`bits` is 1), uint8 for "gather", which hands every
+    worker's buffer to all and combines nothing.
+    coded: a sum of integers goes through ASC instead of lanes; `context` is then the position class 0 .. 15
+    of every value, uint8, the same on all workers.
+    """
+
+    channel: str
+    data: Array = field(repr=False)
+    op: Op = "sum"
+    bits: int = 32
+    coded: bool = False
+    context: Array | None = field(default=None, repr=False)
+
+
+class Worker:
+    """What one rank alone has: its number, the residual of error feedback, and how many values it clipped.
+
+    `pending` becomes the residual when the iteration has succeeded on this rank.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.residual: Array | None = None
+        self.pending: Array | None = None
+        self.clipped = 0
+
+    def corrected(self, values: Array) -> Array:
+        """Return `values` plus the residual, where there is one; never writes to `values`."""
+        return values if self.residual is None else values + self.residual
+
+    def commit(self) -> None:
+        """Keep what the iteration left over."""
+        self.residual, self.pending = self.pending, None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state."""
+        return {"residual": None if self.residual is None else self.residual.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        residual = state["residual"]
+        self.residual, self.pending = None if residual is None else residual.copy(), None
+
+
+Messages = Generator[Message, Array, None]
+
+
+class Scheme(ABC):
+    """The rules of one scheme and its replicated state: equal on all nodes, held once per process.
+
+    sizes: values of each tensor, in the order of the flat gradient. Every iteration, each worker's
+    `messages` runs to its end, then `finish` once. State moves in `finish` and `Worker.commit` alone, so an
+    iteration that fails leaves none behind. Whatever `finish` returns depends on nothing but the combined
+    buffers and the replicated state: all nodes end bit-identical.
+    """
+
+    name: ClassVar[str]
+    lossless: ClassVar[bool] = False  # after quantisation: the integers summed are those of a plain AllReduce
+
+    def __init__(self, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+        self.shapes = [tuple(shape) for shape in shapes]
+        self.sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
+        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.values = int(self.offsets[-1])
+        self.nodes, self.seed = nodes, seed
+        self.iteration = 0
+        self._memory: dict[str, Any] = {}
+
+    @abstractmethod
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        """Yield what this worker contributes, one message after the other; receive each one combined.
+
+        values: float32, flat, finite; never written to. All workers yield the same channels in the same
+        order, which may depend on what was received. Sets `worker.pending` and `worker.clipped`.
+        """
+
+    @abstractmethod
+    def finish(self, totals: Sequence[Array]) -> Array:
+        """Return the mean gradient, float32, flat, from the combined messages; move the state on."""
+
+    def once(self, key: str, compute: Callable[[], T]) -> T:
+        """Return `compute()`, computed once per iteration: what all workers of a process derive alike."""
+        if key not in self._memory:
+            self._memory[key] = compute()
+        found: T = self._memory[key]
+        return found
+
+    def forget(self) -> None:
+        """Drop what `once` keeps: the iteration is over, or has failed."""
+        self._memory.clear()
+
+    def reference_sums(self) -> Array | None:
+        """Return the last iteration's sums as integers, for schemes that are lossless; else None."""
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the replicated state; subclasses add theirs."""
+        return {"iteration": self.iteration}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self.iteration = state["iteration"]
