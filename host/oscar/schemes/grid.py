@@ -1,0 +1,252 @@
+"""Ride-along steps: one power-of-two step per tensor, agreed on by integers that travel with a sum.
+
+Every worker appends to a sum the size of its values, one small integer per tensor; the summed sizes give
+every node the same next step, at no message of its own. A tensor that has no step yet (in the first
+iteration, or after all workers had nothing but zeros) is settled by one max of float32. docs/schemes.md,
+"Ride-along steps".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from oscar.quantize import floor_log2
+from oscar.schemes.base import Array, Message
+from oscar.schemes.lanes import lane_limit
+
+CHANNEL = "steps"
+EXPONENTS = -126, 126  # so that 2^e and 2^-e are normal float32
+LARGEST = 1 << 24  # integers up to here are exact in float32
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _energies(values: Any, offsets: Any, out: Any) -> None:
+    for t in range(len(out)):
+        total = 0.0
+        for j in range(offsets[t], offsets[t + 1]):
+            x = np.float64(values[j])
+            total += x * x
+        out[t] = total
+
+
+@njit(cache=True, nogil=True)
+def _quantise(values: Any, offsets: Any, factors: Any, limit: Any, out: Any) -> int:
+    clipped, low = 0, -limit
+    for t in range(len(factors)):
+        factor = factors[t]
+        for j in range(offsets[t], offsets[t + 1]):
+            x = np.rint(values[j] * factor)
+            clipped += (x > limit) | (x < low)
+            out[j] = np.int32(min(max(x, low), limit))
+    return clipped
+
+
+@njit(cache=True, nogil=True)
+def _owner(index: Any, offsets: Any, t: int) -> int:
+    """The tensor of a value; `t` is a guess, right for most of a sorted sequence."""
+    if offsets[t] <= index < offsets[t + 1]:
+        return t
+    return np.searchsorted(offsets, index, side="right") - 1
+
+
+@njit(cache=True, nogil=True)
+def _quantise_at(values: Any, indices: Any, offsets: Any, factors: Any, limit: Any, out: Any) -> int:
+    clipped, low, t = 0, -limit, 0
+    for i in range(len(indices)):
+        j = indices[i]
+        t = _owner(j, offsets, t)
+        x = np.rint(values[j] * factors[t])
+        clipped += (x > limit) | (x < low)
+        out[i] = np.int32(min(max(x, low), limit))
+    return clipped
+
+
+@njit(cache=True, nogil=True)
+def _scale(sums: Any, offsets: Any, steps: Any, nodes: float, out: Any) -> None:
+    for t in range(len(steps)):
+        step = steps[t]
+        for j in range(offsets[t], offsets[t + 1]):
+            out[j] = np.float32(sums[j] / nodes * step)
+
+
+@njit(cache=True, nogil=True)
+def _scale_at(sums: Any, indices: Any, offsets: Any, steps: Any, nodes: float, out: Any) -> None:
+    t = 0
+    for i in range(len(indices)):
+        t = _owner(indices[i], offsets, t)
+        out[i] = np.float32(sums[i] / nodes * steps[t])
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The steps of one iteration.
+
+    exponents: of every tensor, None for one without a step: all its values are 0 on the grid.
+    offsets: int64 [tensors + 1], where tensors begin in the flat gradient.
+    """
+
+    exponents: tuple[int | None, ...]
+    offsets: Array = field(repr=False)
+    coarseness: float
+    limit: int
+    nominal: int
+
+    @property
+    def steps(self) -> Array:
+        """2^e of every tensor, float64; 0 where there is none."""
+        return np.array([0.0 if e is None else math.ldexp(1.0, e) for e in self.exponents])
+
+    def quantise(
+        self, values: Array, limit: int | None = None, *, indices: Array | None = None
+    ) -> tuple[Array, int]:
+        """Return `clip(rint(x / 2^e))`, int32, and how many values were clipped.
+
+        values: the whole flat gradient, float32, finite; with `indices` (int64, any order) only those values
+        are looked at and returned. limit: magnitude to clip to, the lane's by default.
+        """
+        bound = self.limit if limit is None else limit
+        if not 1 <= bound <= LARGEST:
+            raise ValueError(f"quantised values are clipped to 1 to {LARGEST}, got a limit of {bound}")
+        self._check(values, self.offsets[-1], "values")
+        factors = np.array([0.0 if e is None else math.ldexp(1.0, -e) for e in self.exponents], np.float32)
+        most = np.float32(bound)
+        if indices is None:
+            out = np.empty(values.size, np.int32)
+            return out, int(_quantise(values, self.offsets, factors, most, out))
+        self._check_indices(indices)
+        out = np.empty(indices.size, np.int32)
+        return out, int(_quantise_at(values, indices, self.offsets, factors, most, out))
+
+    def dequantise(self, sums: Array, nodes: int, *, indices: Array | None = None) -> Array:
+        """Return `float32(sum / nodes * 2^e)`, the mean over `nodes`, of all values or of those at `indices`."""
+        out = np.empty(sums.size, np.float32)
+        if indices is None:
+            self._check(sums, self.offsets[-1], "sums")
+            _scale(sums, self.offsets, self.steps, float(nodes), out)
+        else:
+            self._check(sums, indices.size, "sums")
+            self._check_indices(indices)
+            _scale_at(sums, indices, self.offsets, self.steps, float(nodes), out)
+        return out
+
+    def ride(self, values: Array) -> Array:
+        """Return what rides along: every tensor's root mean square, int32 [tensors], in units in which
+        `nominal` is what the present step is made for: 1 to limit, or 0 where all is zero or has no step.
+        """
+        self._check(values, self.offsets[-1], "values")
+        sizes, steps = root_mean_squares(values, self.offsets), self.steps
+        with np.errstate(divide="ignore", invalid="ignore"):
+            units = np.rint(sizes * (self.coarseness * self.nominal) / steps)
+        there = (sizes > 0) & (steps > 0)
+        return np.where(there, np.clip(units, 1, self.limit), 0).astype(np.int32)
+
+    def _check(self, array: Array, size: int, what: str) -> None:
+        if array.shape != (size,):
+            raise ValueError(f"expected {size} {what} in a flat array, got shape {array.shape}")
+
+    def _check_indices(self, indices: Array) -> None:
+        end = int(self.offsets[-1])
+        if indices.size and not (indices.min() >= 0 and indices.max() < end):
+            raise ValueError(f"indices lie in 0 to {end - 1}, got {indices.min()} to {indices.max()}")
+
+
+def root_mean_squares(values: Array, offsets: Array) -> Array:
+    """Return every tensor's root mean square, float64; 0 for an empty one."""
+    energy = np.empty(len(offsets) - 1)
+    _energies(values, offsets, energy)
+    root: Array = np.sqrt(energy / np.maximum(np.diff(offsets), 1))
+    return root
+
+
+class GridSteps:
+    """The replicated state behind the grids: one exponent per tensor, moved by `observe` alone.
+
+    sizes: values of each tensor. coarseness: the step aimed at, as a part of one worker's root mean square.
+    bits: of the lane in which sizes ride along. Raises ValueError where that lane is too narrow for them.
+
+    In `Scheme.messages`: `grid = yield from steps.agree(values)`, then `grid.quantise(values)`, and
+    `grid.ride(values)` appended to a sum. In `Scheme.finish`: `grid, totals = steps.split(totals)`, then
+    `grid.dequantise(sums, nodes)`, and last `steps.observe(grid, ride_sums)`.
+    """
+
+    def __init__(self, sizes: Sequence[int], nodes: int, coarseness: float, bits: int) -> None:
+        if not (math.isfinite(coarseness) and 2.0**-20 <= coarseness <= 2.0**20):
+            raise ValueError(f"coarseness must lie in 2^-20 to 2^20, got {coarseness}")
+        self.limit = min(lane_limit(bits, nodes), (1 << 15) - 1)
+        if self.limit < 4:
+            raise ValueError(
+                f"sizes ride in lanes that hold magnitudes up to 4 at least; lanes of {bits} bits hold sums "
+                f"of {nodes} workers up to {self.limit} each; use more bits"
+            )
+        self.nominal = 1 << ((self.limit // 4).bit_length() - 1)
+        self.sizes, self.nodes, self.coarseness = list(sizes), nodes, float(coarseness)
+        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.exponents: list[int | None] = [None] * len(self.sizes)
+
+    @property
+    def unset(self) -> list[int]:
+        """Tensors that have values but no step."""
+        return [t for t, size in enumerate(self.sizes) if size and self.exponents[t] is None]
+
+    def agree(self, values: Array) -> Generator[Message, Array, Grid]:
+        """Yield the max that settles tensors without a step, if any; return the iteration's grid."""
+        unset = self.unset
+        if not unset:
+            return self.grid(None)
+        sizes = root_mean_squares(values, self.offsets)[unset].astype(np.float32)
+        largest = yield Message(CHANNEL, sizes, "max")
+        return self.grid(largest)
+
+    def split(self, totals: Sequence[Array]) -> tuple[Grid, Sequence[Array]]:
+        """Return the grid of a finished iteration, and its combined messages without the one of `agree`."""
+        return (self.grid(totals[0]), totals[1:]) if self.unset else (self.grid(None), totals)
+
+    def grid(self, largest: Array | None) -> Grid:
+        """Return the grid, given the largest root mean square of every unset tensor; changes nothing."""
+        exponents, c = list(self.exponents), Fraction(self.coarseness)
+        for t, size in zip(self.unset, [] if largest is None else largest.tolist(), strict=True):
+            wanted = (c * Fraction(size)) ** 2
+            if wanted > 0:
+                exponents[t] = _nearest(wanted, 0)
+        return Grid(tuple(exponents), self.offsets, self.coarseness, self.limit, self.nominal)
+
+    def observe(self, grid: Grid, ride_sums: Array) -> None:
+        """Move on to the next steps, given the iteration's grid and the summed sizes, int32 [tensors].
+
+        A step within 0.75 octaves of the one aimed at stays; a sum of 0 takes a tensor its step.
+        """
+        if ride_sums.shape != (len(self.sizes),):
+            raise ValueError(f"expected {len(self.sizes)} summed sizes, got shape {ride_sums.shape}")
+        fresh: list[int | None] = []
+        for exponent, total in zip(grid.exponents, ride_sums.tolist(), strict=True):
+            ratio = Fraction(total, self.nodes * self.nominal) ** 2
+            if exponent is None or total <= 0:
+                fresh.append(None)
+            elif Fraction(1, 8) <= ratio**2 < 8:
+                fresh.append(exponent)
+            else:
+                fresh.append(_nearest(ratio, exponent))
+        self.exponents = fresh
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state."""
+        return {"exponents": list(self.exponents)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        if len(state["exponents"]) != len(self.sizes):
+            raise ValueError(f"state is of {len(state['exponents'])} tensors, expected {len(self.sizes)}")
+        self.exponents = list(state["exponents"])
+
+
+def _nearest(square: Fraction, exponent: int) -> int:
+    """The exponent nearest to that of sqrt(square) * 2^exponent."""
+    moved = exponent + (floor_log2(square.numerator, square.denominator) + 1) // 2
+    return max(EXPONENTS[0], min(EXPONENTS[1], moved))
