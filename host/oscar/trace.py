@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oscar.errors import ConfigError, GradientError
-from oscar.workloads.base import Workload, check_mean, exact_mean
+from oscar.workloads.base import Workload, check_identity, check_mean, exact_mean, workload_identity
 
 Array = npt.NDArray[Any]
 
@@ -202,6 +202,15 @@ class TraceWorkload:
     def evaluate(self) -> dict[str, float]:
         """Return an empty dict: a trace has no held-out data."""
         return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where in the trace it is."""
+        return {"workload": workload_identity(self), "position": self.position, "loss": self.loss}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned; raises ConfigError when it is of another workload."""
+        check_identity(self, state)
+        self.position, self.loss = state["position"], state["loss"]
 
 
 def load(path: str | os.PathLike[str]) -> TraceWorkload:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from oscar.errors import GradientError
+from oscar.errors import ConfigError, GradientError
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +44,12 @@ class Workload(Protocol):
 
     def evaluate(self) -> dict[str, float]:
         """Return "accuracy" (0..1) and "loss" (nats) on held-out data; empty where there is none."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of all that moves (weights, moments, batches to come), to resume a run."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned; raises ConfigError when it is of another workload."""
 
 
 def batch_generator(seed: int, node: int) -> np.random.Generator:
@@ -86,6 +93,27 @@ def check_mean(mean: Sequence[Array], names: Sequence[str], shapes: Sequence[tup
             )
 
 
+def workload_identity(workload: Workload) -> dict[str, Any]:
+    """Return what a saved state and the workload that takes it over have in common."""
+    tensors = zip(workload.tensor_names, workload.tensor_shapes, strict=True)
+    return {
+        "name": workload.name,
+        "nodes": workload.nodes,
+        "tensors": [(name, tuple(shape)) for name, shape in tensors],
+    }
+
+
+def check_identity(workload: Workload, state: dict[str, Any]) -> None:
+    """Raise ConfigError unless `state` was saved by a workload like this one."""
+    own, saved = workload_identity(workload), state["workload"]
+    for key, value in own.items():
+        if saved[key] != value:
+            raise ConfigError(
+                f"workload state: expected {key} {value}, got {saved[key]}; "
+                "resume with the configuration of the run that saved it"
+            )
+
+
 class DataParallel(ABC):
     """What the workloads that train share: one random stream per node, and the loop over the nodes."""
 
@@ -109,6 +137,31 @@ class DataParallel(ABC):
     @abstractmethod
     def evaluate(self) -> dict[str, float]:
         """See Workload.evaluate."""
+
+    @abstractmethod
+    def _model_state(self) -> dict[str, Any]:
+        """Return a copy of weights and optimiser: plain values and arrays."""
+
+    @abstractmethod
+    def _load_model_state(self, state: dict[str, Any]) -> None:
+        """Take over what `_model_state` returned."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Workload.state_dict."""
+        return {
+            "workload": workload_identity(self),
+            "loss": self.loss,
+            "generators": [copy.deepcopy(rng.bit_generator.state) for rng in self._generators],
+            "model": self._model_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See Workload.load_state_dict."""
+        check_identity(self, state)
+        self.loss = state["loss"]
+        for rng, saved in zip(self._generators, state["generators"], strict=True):
+            rng.bit_generator.state = copy.deepcopy(saved)
+        self._load_model_state(state["model"])
 
     def gradients(self) -> list[list[Array]]:
         """See Workload.gradients."""

@@ -40,6 +40,10 @@ class Optimiser(Protocol):
 
     def step(self, weights: Sequence[Array], gradients: Sequence[Array]) -> None: ...
 
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
 
 class Momentum:
     """Stochastic gradient descent with momentum: v = m v + g, w -= rate v."""
@@ -54,6 +58,14 @@ class Momentum:
             velocity *= self.momentum
             velocity += gradient
             weight -= self.rate * velocity
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the velocities."""
+        return {"velocity": [velocity.copy() for velocity in self._velocity]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        _copy_all(state["velocity"], self._velocity)
 
 
 class Adam:
@@ -78,6 +90,22 @@ class Adam:
             second += (1 - two) * (gradient * gradient - second)
             weight -= rate * first / (np.sqrt(second * correction) + self.epsilon)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of both moments and the number of steps taken."""
+        moments = {"first": self._first, "second": self._second}
+        return {"steps": self._steps, **{key: [m.copy() for m in kept] for key, kept in moments.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self._steps = state["steps"]
+        _copy_all(state["first"], self._first)
+        _copy_all(state["second"], self._second)
+
+
+def _copy_all(sources: Sequence[Array], targets: Sequence[Array]) -> None:
+    for source, target in zip(sources, targets, strict=True):
+        target[...] = source
+
 
 class NumpyWorkload(DataParallel):
     """A workload whose weights are named NumPy arrays."""
@@ -89,3 +117,13 @@ class NumpyWorkload(DataParallel):
 
     def _step(self, mean: Sequence[Array]) -> None:
         self._optimiser.step(self.weights, [np.asarray(tensor, np.float32) for tensor in mean])
+
+    def _model_state(self) -> dict[str, Any]:
+        return {
+            "weights": [weight.copy() for weight in self.weights],
+            "optimiser": self._optimiser.state_dict(),
+        }
+
+    def _load_model_state(self, state: dict[str, Any]) -> None:
+        _copy_all(state["weights"], self.weights)
+        self._optimiser.load_state_dict(state["optimiser"])

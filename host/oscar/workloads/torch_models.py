@@ -38,6 +38,24 @@ _CHARACTERS = 128
 _HEAD_WIDTH = 32
 
 
+def _plain(tree: Any) -> Any:
+    """Return a copy of torch's state with arrays in place of tensors."""
+    if isinstance(tree, Tensor):
+        return tree.detach().numpy().copy()
+    if isinstance(tree, dict):
+        return {key: _plain(item) for key, item in tree.items()}
+    return type(tree)(_plain(item) for item in tree) if isinstance(tree, (list, tuple)) else tree
+
+
+def _tensors(tree: Any) -> Any:
+    """Undo `_plain`; torch takes over copies, never the arrays themselves."""
+    if isinstance(tree, np.ndarray):
+        return torch.from_numpy(tree.copy())
+    if isinstance(tree, dict):
+        return {key: _tensors(item) for key, item in tree.items()}
+    return type(tree)(_tensors(item) for item in tree) if isinstance(tree, (list, tuple)) else tree
+
+
 class CnnModel(nn.Module):
     """Images float32 [batch, 1, 8, 8] to logits [batch, 10]."""
 
@@ -161,6 +179,18 @@ class TorchWorkload(DataParallel):
             parameter.grad = torch.from_numpy(np.array(tensor, np.float32, order="C"))
         self._optimiser.step()
         self._schedule.step()
+
+    def _model_state(self) -> dict[str, Any]:
+        return {
+            "model": _plain(self.model.state_dict()),
+            "optimiser": _plain(self._optimiser.state_dict()),
+            "schedule": _plain(self._schedule.state_dict()),
+        }
+
+    def _load_model_state(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(_tensors(state["model"]))
+        self._optimiser.load_state_dict(_tensors(state["optimiser"]))
+        self._schedule.load_state_dict(_tensors(state["schedule"]))
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:

@@ -1,0 +1,1 @@
+"""Train to the end with a compressed AllReduce: the loop, checkpoints, the time of an iteration, figures."""
