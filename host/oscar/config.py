@@ -106,7 +106,7 @@ class LinkSection(_Section):
 class Method(_Section):
     """One line of the comparison and what differs from the rest of the configuration; a row per plan.
 
-    asc: replaces single keys of the section `asc`.
+    asc: replaces single keys of the section `asc`; scheme: the options of a scheme.
     """
 
     name: str = Field(min_length=1)
@@ -114,6 +114,7 @@ class Method(_Section):
     gather: Literal["forward", "boomerang", "duplex"] = "forward"
     plans: tuple[str, ...] = Field(default=("equal",), strict=False)
     asc: dict[str, Any] = Field(default_factory=dict)
+    scheme: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("codec")
     @classmethod
@@ -137,6 +138,7 @@ class Config(_Section):
     workload: WorkloadSection = WorkloadSection()
     quantiser: QuantiserSection = QuantiserSection()
     codec: str = "asc"
+    scheme: dict[str, Any] = Field(default_factory=dict)
     asc: AscSection = AscSection()
     plan: PlanSection = PlanSection()
     ring: RingSection = RingSection()
@@ -167,6 +169,16 @@ class Config(_Section):
                 raise ValueError(f"every method needs a name of its own, {name!r} is there more than once")
         return methods
 
+    @model_validator(mode="after")
+    def _scheme_options(self) -> Config:
+        from oscar.schemes.registry import SCHEMES, parse, scheme_class
+
+        if self.codec in SCHEMES:
+            parse(self.codec, scheme_class(self.codec), self.scheme)
+        elif self.scheme:
+            raise ValueError(f"codec {self.codec} is no scheme: the section scheme must be empty")
+        return self
+
     def compared(self) -> Iterator[tuple[Method, str, Config]]:
         """Yield (method, plan, its whole configuration) for every row of the comparison.
 
@@ -180,6 +192,7 @@ class Config(_Section):
                     "ring": {**self.ring.model_dump(), "gather": method.gather},
                     "plan": {**self.plan.model_dump(), "name": plan},
                     "asc": {**self.asc.model_dump(), **method.asc},
+                    "scheme": method.scheme or (self.scheme if method.codec == self.codec else {}),
                     "nic": self.nic if method.codec == "asc" else "compiled",
                     "methods": (),
                 }
@@ -245,8 +258,9 @@ def _one_of(what: str, name: str, known: Iterable[str]) -> str:
 
 def _codecs() -> Iterable[str]:
     from oscar.codecs.registry import CODECS
+    from oscar.schemes.registry import SCHEMES
 
-    return CODECS
+    return [*CODECS, *SCHEMES]
 
 
 def _override(data: dict[Any, Any], text: str) -> None:

@@ -44,13 +44,15 @@ class Message:
 class Worker:
     """What one rank alone has: its number, the residual of error feedback, and how many values it clipped.
 
-    `pending` becomes the residual when the iteration has succeeded on this rank.
+    `pending` becomes the residual when the iteration has succeeded on this rank. `integers`: int32, flat, what
+    a lossless scheme has quantised this iteration, so that its sums can be checked.
     """
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.residual: Array | None = None
         self.pending: Array | None = None
+        self.integers: Array | None = None
         self.clipped = 0
 
     def corrected(self, values: Array) -> Array:
@@ -84,9 +86,11 @@ class Scheme(ABC):
     """
 
     name: ClassVar[str]
+    Options: ClassVar[type[Any]]  # a frozen dataclass with a default for every option
     lossless: ClassVar[bool] = False  # after quantisation: the integers summed are those of a plain AllReduce
 
-    def __init__(self, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+        self.options = options
         self.shapes = [tuple(shape) for shape in shapes]
         self.sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -102,6 +102,11 @@ class Grid:
     def steps(self) -> Array:
         """2^e of every tensor, float64; 0 where there is none."""
         return np.array([0.0 if e is None else math.ldexp(1.0, e) for e in self.exponents])
+
+    def coarser(self, shift: int) -> Grid:
+        """Return the grid whose steps are 2^shift times as large; `ride` belongs to the original."""
+        moved = (None if e is None else min(EXPONENTS[1], e + shift) for e in self.exponents)
+        return replace(self, exponents=tuple(moved)) if shift else self
 
     def quantise(
         self, values: Array, limit: int | None = None, *, indices: Array | None = None

@@ -1,0 +1,32 @@
+"""What every cluster asks of gradients[node][tensor] before it looks at a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from oscar.errors import GradientError
+
+
+def check_gradients(gradients: Sequence[Sequence[np.ndarray]]) -> list[tuple[int, ...]]:
+    """Return the tensors' shapes; raises GradientError unless all nodes, 1 to 256, bring the same ones."""
+    if not isinstance(gradients, (Sequence, np.ndarray)):
+        raise TypeError(f"expected gradients[node][tensor], got {type(gradients).__name__}")
+    if not 1 <= len(gradients) <= 256:
+        raise GradientError(f"expected gradients of 1 to 256 nodes, got {len(gradients)}")
+    shapes = [np.shape(tensor) for tensor in gradients[0]]
+    for rank, node in enumerate(gradients):
+        theirs = [np.shape(tensor) for tensor in node]
+        if len(theirs) != len(shapes):
+            raise GradientError(
+                f"node {rank} has {len(theirs)} tensors, node 0 has {len(shapes)}: "
+                "all nodes must run the same model"
+            )
+        for index, (came, expected) in enumerate(zip(theirs, shapes, strict=True)):
+            if came != expected:
+                raise GradientError(
+                    f"node {rank}, tensor {index} has shape {came}, on node 0 it has {expected}: "
+                    "all nodes must run the same model"
+                )
+    return shapes

@@ -1,0 +1,170 @@
+"""N workers of one process that AllReduce real gradients through a scheme; the twin of LocalCluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oscar.allreduce.gradients import check_gradients
+from oscar.allreduce.local import Fault
+from oscar.allreduce.stats import AllReduceResult, Stats
+from oscar.codecs.registry import asc_codec
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.quantize import check_tensors
+from oscar.schemes.base import Array, Messages, Scheme, Worker
+from oscar.schemes.registry import make_scheme
+from oscar.schemes.wire import LocalWire, Traffic
+
+
+class SchemeCluster:
+    """AllReduce between the workers of this process by the scheme that `config.codec` names.
+
+    `allreduce`, `state_dict` and `load_state_dict` are LocalCluster's. A call that raises leaves the
+    gradients untouched and all state as it was before.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.scheme: Scheme | None = None
+        self.workers: list[Worker] = []
+
+    def _start(self, nodes: int, shapes: list[tuple[int, ...]]) -> None:
+        self.scheme = make_scheme(
+            self.config.codec, self.config.scheme, shapes=shapes, nodes=nodes, seed=self.config.seed
+        )
+        self.workers = [Worker(rank) for rank in range(nodes)]
+        self.wire = LocalWire(
+            nodes,
+            codec=asc_codec(self.config.asc_params()),
+            link=self.config.link.model(),
+            plan=self.config.plan.name,
+            granule=self.config.plan.granule,
+        )
+
+    def allreduce(
+        self, gradients: Sequence[Sequence[np.ndarray]], *, faults: Sequence[Fault] = ()
+    ) -> AllReduceResult:
+        """Return the mean of gradients[node][tensor] as the scheme gives it to every node.
+
+        gradients: float32 arrays of equal shapes on all nodes, 1 to 256 nodes; never written to.
+        Raises GradientError (NaN, Inf, unequal shapes) and TypeError (not floating point).
+        """
+        if faults:
+            raise ConfigError("faults are injected into rings of codecs, not into schemes")
+        shapes = check_gradients(gradients)
+        flat = [_join(check_tensors(node, rank)) for rank, node in enumerate(gradients)]
+        scheme = self.scheme
+        reset = scheme is not None and (scheme.shapes != shapes or scheme.nodes != len(gradients))
+        if scheme is None or reset:
+            self._start(len(gradients), shapes)
+            scheme = self.scheme
+        assert scheme is not None
+        token = self.wire.snapshot()
+        try:
+            totals, traffic = self._exchange(scheme, flat)
+            mean = scheme.finish(totals)
+        except BaseException:
+            self.wire.restore(token)
+            for worker in self.workers:
+                worker.pending = None
+            raise
+        finally:
+            scheme.forget()
+        for worker in self.workers:
+            worker.commit()
+        stats = self._stats(scheme, traffic, reset)
+        bounds = scheme.offsets
+        means = [mean[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(shapes)]
+        sums = scheme.reference_sums()
+        return AllReduceResult(means, np.zeros(0, np.int32) if sums is None else sums, stats)
+
+    def _exchange(self, scheme: Scheme, flat: list[Array]) -> tuple[list[Array], list[Traffic]]:
+        """Run all workers' generators in lockstep; return every combined message and what it moved."""
+        running: list[Messages] = [
+            scheme.messages(worker, values) for worker, values in zip(self.workers, flat, strict=True)
+        ]
+        totals: list[Array] = []
+        traffic: list[Traffic] = []
+        answer: Any = None
+        while True:
+            messages = []
+            for generator in running:
+                try:
+                    messages.append(next(generator) if answer is None else generator.send(answer))
+                except StopIteration:
+                    continue
+            if not messages:
+                return totals, traffic
+            if len(messages) != len(running):
+                raise RuntimeError(f"scheme {scheme.name}: workers sent unequal numbers of messages")
+            answer, moved = self.wire.combine(messages)
+            totals.append(answer)
+            traffic.append(moved)
+
+    def _stats(self, scheme: Scheme, traffic: Sequence[Traffic], reset: bool) -> Stats:
+        return Stats(
+            nodes=scheme.nodes,
+            values=scheme.values,
+            plan="equal",
+            iteration=scheme.iteration - 1,
+            exact=scheme.lossless and self._is_sum(scheme),
+            identical=True,  # one replicated state made the mean, from buffers that all workers share
+            clipped=sum(worker.clipped for worker in self.workers),
+            reset=reset,
+            exchange_bytes=0,
+            time_s=sum(moved.time_s for moved in traffic),
+            frame_bytes=np.sum([moved.frame_bytes for moved in traffic], axis=0),
+            counts=np.sum([moved.counts for moved in traffic], axis=0),
+        )
+
+    def _is_sum(self, scheme: Scheme) -> bool:
+        sums, locals_ = scheme.reference_sums(), [worker.integers for worker in self.workers]
+        if sums is None or any(local is None for local in locals_):
+            return False
+        total = np.zeros(sums.size, np.int64)
+        for local in locals_:
+            assert local is not None
+            total += local
+        return bool(np.array_equal(total, sums))
+
+    @property
+    def fingerprint(self) -> str:
+        """What has to be equal for a saved state to fit."""
+        c = self.config
+        return f"{c.codec} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of all state, so that a run can be resumed bit for bit."""
+        if self.scheme is None:
+            return {"shapes": None}
+        return {
+            "fingerprint": self.fingerprint,
+            "shapes": list(self.scheme.shapes),
+            "scheme": self.scheme.state_dict(),
+            "workers": [worker.state_dict() for worker in self.workers],
+            "links": self.wire.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned; raises ConfigError unless it is of an equal configuration."""
+        if state["shapes"] is None:
+            self.scheme = None
+            return
+        if state.get("fingerprint") != self.fingerprint:
+            raise ConfigError(
+                f"state was saved under {state.get('fingerprint')}, this cluster runs {self.fingerprint}: "
+                "resume with the configuration of the run that saved it"
+            )
+        self._start(len(state["workers"]), [tuple(shape) for shape in state["shapes"]])
+        assert self.scheme is not None
+        self.scheme.load_state_dict(state["scheme"])
+        for worker, saved in zip(self.workers, state["workers"], strict=True):
+            worker.load_state_dict(saved)
+        self.wire.load_state_dict(state["links"])
+
+
+def _join(tensors: list[np.ndarray]) -> Array:
+    return np.concatenate(tensors) if tensors else np.zeros(0, np.float32)

@@ -1,0 +1,302 @@
+"""OSCAR-SW: probable zeros and non-zeros split apart, in buffers that plain AllReduce sums (HPCA 2026).
+
+Which values are probably not zero follows from the running mean of the aggregated gradient, which every node
+has: no index is ever sent. `oscar-sw` is the paper's form: non-zeros dense, zeros count-sketched, everything
+linear. `oscar-sw-best` replaces the sketch by a sweep: each zero is sent exactly once in a while, and error
+feedback keeps what waits. docs/schemes.md, "OSCAR-SW".
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numba import njit
+
+from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.schemes.grid import Grid, GridSteps
+from oscar.schemes.lanes import lane_limit
+from oscar.schemes.selection import ProbableNonZeros
+from oscar.sketch.count_sketch import CountSketch
+
+CODED_BITS = 8  # of a worker's integer where ASC codes the sums
+CLASS_LIMIT = 15
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """What both forms share.
+
+    share: of all values that count as probably not zero. lane_bits: of a dense sum; coded: ASC instead of
+    lanes. coarseness: step / root mean square of a tensor. weight, hysteresis, every: of the choice
+    (ProbableNonZeros). relative: choose by magnitude in steps of the tensor instead of in absolute size.
+    """
+
+    share: float = 0.1
+    lane_bits: int = 8
+    coded: bool = False
+    coarseness: float = 0.5
+    weight: float = 0.1
+    hysteresis: float = 0.25
+    every: int = 4
+    relative: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share is a part of all values, 0 to 1, got {self.share}")
+
+
+class _Split(Scheme):
+    """The dense half, and the first iteration, in which everything is dense."""
+
+    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+        self.grid = GridSteps(self.sizes, nodes, options.coarseness, options.lane_bits)
+        self.limit = 127 if options.coded else lane_limit(options.lane_bits, nodes)
+        self.chosen = ProbableNonZeros(
+            self.values,
+            share=options.share,
+            weight=options.weight,
+            hysteresis=options.hysteresis,
+            every=options.every,
+        )
+
+    def _dense(self, channel: str, integers: Array, positions: Array | None, ride: Array | None) -> Message:
+        """Return the sum message of integers at `positions` (None: all), with what rides along."""
+        if not self.options.coded:
+            data = integers if ride is None else np.concatenate([integers, ride])
+            return Message(channel, data, bits=self.options.lane_bits)
+        data = integers if ride is None else np.concatenate([integers, np.minimum(ride, 127)])
+        return Message(
+            channel,
+            data,
+            bits=CODED_BITS,
+            coded=True,
+            context=self.once(channel, lambda: self._classes(data.size, positions)),
+        )
+
+    def _classes(self, count: int, positions: Array | None) -> Array:
+        """Position classes 0 .. 15 of dense values: the logarithm of their running magnitude in steps."""
+        classes = np.full(count, CLASS_LIMIT, np.uint8)
+        magnitude = self.chosen.magnitude if positions is None else self.chosen.magnitude[positions]
+        offsets = self.offsets
+        where = np.arange(self.values) if positions is None else positions
+        steps = self.grid.grid(None).steps if not self.grid.unset else np.ones(len(self.sizes))
+        owner = np.searchsorted(offsets, where, side="right") - 1
+        with np.errstate(divide="ignore", invalid="ignore"):
+            units = magnitude if self.options.relative else magnitude / steps[owner]
+        sixteenths = np.nan_to_num(units * (16 * self.nodes), posinf=65535.0).clip(0, 65535).astype(np.int64)
+        classes[: magnitude.size] = np.minimum(CLASS_LIMIT, np.frexp(sixteenths.astype(np.float64))[1])
+        return classes
+
+    def _see(self, mean: Array, grid: Grid, indices: Array | None = None) -> None:
+        """Let the choice see the mean gradient (of all values or of those at `indices`)."""
+        if self.options.relative:
+            owner = (
+                np.searchsorted(
+                    self.offsets, np.arange(self.values) if indices is None else indices, side="right"
+                )
+                - 1
+            )
+            inverse = np.array([0.0 if e is None else 2.0**-e for e in grid.exponents], np.float32)
+            mean = mean * inverse[owner]
+        self.chosen.observe(mean, indices)
+
+    @abstractmethod
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        """See Scheme.messages."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Scheme.state_dict."""
+        return super().state_dict() | {"grid": self.grid.state_dict(), "chosen": self.chosen.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See Scheme.load_state_dict."""
+        super().load_state_dict(state)
+        self.grid.load_state_dict(state["grid"])
+        self.chosen.load_state_dict(state["chosen"])
+
+
+@dataclass(frozen=True)
+class OscarSwOptions(SplitOptions):
+    """ratio: cells / all values, all rows together; 0 sends no zeros at all. cell_bits: of a cell's lane.
+
+    zero_shift: zeros are quantised 2^zero_shift times coarser, so that narrow cells hold their sums.
+    """
+
+    rows: int = 3
+    ratio: float = 0.1
+    cell_bits: int = 8
+    zero_shift: int = 0
+
+
+class OscarSw(_Split):
+    """The paper's form: probable non-zeros dense, probable zeros count-sketched; all of it linear."""
+
+    name: ClassVar[str] = "oscar-sw"
+    Options = OscarSwOptions
+
+    def _sketch(self) -> CountSketch:
+        o = self.options
+        columns = max(1, int(o.ratio * self.values / o.rows))
+        return CountSketch(o.rows, columns, self.values, self.seed)
+
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        """See Scheme.messages."""
+        grid = yield from self.grid.agree(values)
+        ride = grid.ride(values)
+        positions = self.chosen.positions
+        dense, worker.clipped = grid.quantise(values, self.limit, indices=positions)
+        yield self._dense("dense" if positions is not None else "first", dense, positions, ride)
+        if positions is None or not self.options.ratio:
+            return
+        others = self.once("others", lambda: self.chosen.others)
+        limit = lane_limit(self.options.cell_bits, self.nodes)
+        zeros, clipped = grid.coarser(self.options.zero_shift).quantise(values, self.limit, indices=others)
+        sketch = self.once("sketch", self._sketch)
+        cells = sketch.encode(zeros, indices=others).ravel()
+        worker.clipped += clipped + int(np.count_nonzero(np.abs(cells) > limit))
+        yield Message("cells", np.clip(cells, -limit, limit), bits=self.options.cell_bits)
+
+    def finish(self, totals: Sequence[Array]) -> Array:
+        """See Scheme.finish."""
+        grid, totals = self.grid.split(totals)
+        tensors, positions = len(self.sizes), self.chosen.positions
+        dense, ride = totals[0][: totals[0].size - tensors], totals[0][totals[0].size - tensors :]
+        mean = np.zeros(self.values, np.float32)
+        where = np.arange(self.values) if positions is None else positions
+        mean[where] = grid.dequantise(dense, self.nodes, indices=where)
+        if len(totals) > 1:
+            others, o = self.once("others", lambda: self.chosen.others), self.options
+            sketch = self.once("sketch", self._sketch)
+            estimates = sketch.estimate(totals[1].reshape(o.rows, -1), indices=others)
+            mean[others] = grid.coarser(o.zero_shift).dequantise(estimates, self.nodes, indices=others)
+        self.grid.observe(grid, ride)
+        self._see(mean, grid)
+        self.iteration += 1
+        return mean
+
+
+@dataclass(frozen=True)
+class OscarSwBestOptions(SplitOptions):
+    """period: iterations in which every probable zero is sent once (1 / period of them each time).
+
+    zero_shift: zeros are quantised 2^zero_shift times coarser: what waited is larger. spread: apply what a
+    zero brought in `period` equal parts instead of at once, which suits optimisers that normalise.
+    """
+
+    period: int = 20
+    zero_shift: int = 1
+    spread: bool = False
+
+
+class OscarSwBest(_Split):
+    """Probable non-zeros dense, a shared-seed share of the probable zeros exactly, error feedback for the rest."""
+
+    name: ClassVar[str] = "oscar-sw-best"
+    Options = OscarSwBestOptions
+
+    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+        if options.period < 1:
+            raise ValueError(f"period is 1 or more iterations, got {options.period}")
+        self.held = np.zeros(self.values, np.float32) if options.spread else None
+
+    def _due(self) -> Array:
+        """Positions of the probable zeros whose turn it is, sorted: from the seed and the iteration alone."""
+        out = np.empty(self.values, np.int64)
+        mask = np.zeros(self.values, np.bool_)
+        mask[self.chosen.positions] = True
+        period = self.options.period
+        return out[: _due(mask, self.iteration % period, period, np.uint64(self.seed), out)]
+
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        """See Scheme.messages."""
+        waiting = worker.corrected(values)
+        grid = yield from self.grid.agree(waiting)
+        ride, positions = grid.ride(waiting), self.chosen.positions
+        dense, worker.clipped = grid.quantise(waiting, self.limit, indices=positions)
+        pending = waiting.copy()
+        where = np.arange(self.values) if positions is None else positions
+        pending[where] -= grid.dequantise(dense, 1, indices=where)
+        if positions is None:
+            yield self._dense("first", dense, None, ride)
+        else:
+            due, coarse = self.once("due", self._due), grid.coarser(self.options.zero_shift)
+            zeros, clipped = coarse.quantise(waiting, self.limit, indices=due)
+            worker.clipped += clipped
+            pending[due] -= coarse.dequantise(zeros, 1, indices=due)
+            yield self._dense("dense", dense, positions, None)
+            yield self._dense("due", zeros, due, ride)
+        worker.pending = pending
+
+    def finish(self, totals: Sequence[Array]) -> Array:
+        """See Scheme.finish."""
+        grid, totals = self.grid.split(totals)
+        positions, tensors = self.chosen.positions, len(self.sizes)
+        last, ride = totals[-1][: totals[-1].size - tensors], totals[-1][totals[-1].size - tensors :]
+        mean = np.zeros(self.values, np.float32)
+        if positions is None:
+            mean = grid.dequantise(last, self.nodes)
+            self._see(mean, grid)
+        else:
+            due, coarse = self.once("due", self._due), grid.coarser(self.options.zero_shift)
+            dense = grid.dequantise(totals[0], self.nodes, indices=positions)
+            zeros = coarse.dequantise(last, self.nodes, indices=due)
+            mean[positions] = dense
+            mean = self._apply(mean, zeros, due)
+            root = np.float32(1 / np.sqrt(self.options.period))
+            self._see(np.concatenate([dense, zeros * root]), grid, np.concatenate([positions, due]))
+        self.grid.observe(grid, ride)
+        self.iteration += 1
+        return mean
+
+    def _apply(self, mean: Array, zeros: Array, due: Array) -> Array:
+        """Return the mean with what the sweep brought: now, or in equal parts until its next turn."""
+        if self.held is None:
+            mean[due] = zeros
+            return mean
+        period = self.options.period
+        _clear_turn(self.held, self.iteration % period, period, np.uint64(self.seed))
+        self.held[due] = zeros / np.float32(period)
+        return mean + self.held
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Scheme.state_dict."""
+        held = None if self.held is None else self.held.copy()
+        return super().state_dict() | {"held": held}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See Scheme.load_state_dict."""
+        super().load_state_dict(state)
+        self.held = None if state["held"] is None else state["held"].copy()
+
+
+@njit(cache=True, nogil=True)
+def _turn(index: Any, period: int, seed: Any) -> int:
+    """When in a period a value's turn is: a mixed counter (the finaliser of splitmix64), no table."""
+    z = np.uint64(index) + seed * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.int64(((z >> np.uint64(32)) * np.uint64(period)) >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def _due(chosen: Any, turn: int, period: int, seed: Any, out: Any) -> int:
+    count = 0
+    for j in range(len(chosen)):
+        if not chosen[j] and _turn(j, period, seed) == turn:
+            out[count] = j
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _clear_turn(held: Any, turn: int, period: int, seed: Any) -> None:
+    for j in range(len(held)):
+        if _turn(j, period, seed) == turn:
+            held[j] = 0

@@ -1,0 +1,81 @@
+"""Schemes by name; a new one is one line here, one module, and its options beside it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from oscar.errors import ConfigError
+from oscar.schemes.base import Scheme
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a scheme lives ("module:class", imported only when made), and what it is in one line."""
+
+    target: str
+    summary: str
+    lossless: bool = False
+
+
+SCHEMES: dict[str, Entry] = {
+    "oscar-sw": Entry("oscar.schemes.oscar_sw:OscarSw", "probable non-zeros dense, the rest count-sketched"),
+    "oscar-sw-best": Entry(
+        "oscar.schemes.oscar_sw:OscarSwBest", "probable non-zeros dense, a random share of the rest, feedback"
+    ),
+    "oscar-sw-lossless": Entry(
+        "oscar.schemes.lhc:SplitLhc", "probable non-zeros dense, the rest by index and peeling", lossless=True
+    ),
+    "count-sketch": Entry("oscar.schemes.count_sketch:CountSketchScheme", "everything count-sketched"),
+    "sketched-sgd": Entry("oscar.schemes.sketched_sgd:SketchedSgd", "top-k of a sketch with error feedback"),
+    "lhc": Entry("oscar.schemes.lhc:Lhc", "index of non-zeros, sketch, peeling", lossless=True),
+    "s2-reducer": Entry("oscar.schemes.s2:S2Reducer", "bitmap, count sketch of non-zeros"),
+    "terngrad": Entry("oscar.schemes.quantised:TernGrad", "stochastic ternary values"),
+    "qsgd": Entry("oscar.schemes.quantised:Qsgd", "stochastic levels by bucket norm"),
+    "powersgd": Entry("oscar.schemes.powersgd:PowerSgd", "low-rank factors with error feedback"),
+}
+
+
+def scheme_class(name: str) -> type[Scheme]:
+    """Return the class of the scheme `name`; raises ConfigError that names the nearest one."""
+    if name not in SCHEMES:
+        near = difflib.get_close_matches(name, SCHEMES, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(f"unknown scheme {name!r}; {hint}valid ones: {', '.join(SCHEMES)}")
+    module, _, attribute = SCHEMES[name].target.partition(":")
+    found: type[Scheme] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def make_scheme(
+    name: str, options: Mapping[str, Any], *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int
+) -> Scheme:
+    """Return the scheme `name` with `options`; raises ConfigError for an unknown option or value."""
+    kind = scheme_class(name)
+    return kind(parse(name, kind, options), shapes=shapes, nodes=nodes, seed=seed)
+
+
+def parse(name: str, kind: type[Scheme], given: Mapping[str, Any]) -> Any:
+    """Return the options of a scheme filled from `given`; raises ConfigError that says what is valid."""
+    known = {f.name: f for f in fields(kind.Options)}
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ConfigError(f"scheme {name} has no option {key!r}; {hint}valid ones: {', '.join(known)}")
+    defaults = kind.Options()
+    for key, value in given.items():
+        expected = type(getattr(defaults, key))
+        fits = isinstance(value, expected) or (expected is float and isinstance(value, int))
+        if not fits or (isinstance(value, bool) and expected is not bool):
+            raise ConfigError(
+                f"scheme {name}: option {key}: expected {expected.__name__}, got {value!r} "
+                f"(default: {getattr(defaults, key)!r})"
+            )
+    try:
+        return kind.Options(**given)
+    except ValueError as error:
+        raise ConfigError(f"scheme {name}: {error}") from None

@@ -1,0 +1,103 @@
+"""Which values are probably not zero: the top k of a running mean that every node has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from oscar.schemes.base import Array
+
+
+@njit(cache=True, nogil=True)
+def _observe(magnitude: Any, mean: Any, weight: Any) -> None:
+    """Move the running magnitudes of values that were all seen; float32, one value at a time."""
+    for j in range(len(mean)):
+        magnitude[j] += (abs(mean[j]) - magnitude[j]) * weight
+
+
+@njit(cache=True, nogil=True)
+def _observe_at(magnitude: Any, indices: Any, mean: Any, weight: Any) -> None:
+    for i in range(len(indices)):
+        j = indices[i]
+        magnitude[j] += (abs(mean[i]) - magnitude[j]) * weight
+
+
+def largest(magnitude: Array, count: int) -> Array:
+    """Return the sorted positions, int64, of the `count` largest; of equals the first come first.
+
+    The cut is the value of rank `count`, which does not depend on how a library partitions: nodes agree.
+    """
+    if count >= magnitude.size:
+        return np.arange(magnitude.size)
+    if count <= 0:
+        return np.zeros(0, np.int64)
+    cut = np.partition(magnitude, magnitude.size - count)[magnitude.size - count]
+    chosen = magnitude > cut
+    ties = np.flatnonzero(magnitude == cut)[: count - int(np.count_nonzero(chosen))]
+    chosen[ties] = True
+    return np.flatnonzero(chosen)
+
+
+class ProbableNonZeros:
+    """Running mean of |mean gradient| per value, and the share of values with the largest: replicated.
+
+    weight: of a new magnitude in the running mean. hysteresis: a value that is in counts as (1 + hysteresis)
+    times as large. every: iterations between two choices. Nothing is chosen before the first `observe`.
+    """
+
+    def __init__(
+        self, values: int, *, share: float, weight: float = 0.1, hysteresis: float = 0.25, every: int = 4
+    ) -> None:
+        if not 0 <= share <= 1 or not 0 < weight <= 1 or hysteresis < 0 or every < 1:
+            raise ValueError(
+                "expected 0 <= share <= 1, 0 < weight <= 1, hysteresis >= 0 and every >= 1, got "
+                f"{share}, {weight}, {hysteresis} and {every}"
+            )
+        self.count = int(share * values + 0.5)
+        self.weight, self.hysteresis, self.every = np.float32(weight), np.float32(hysteresis), every
+        self.magnitude = np.zeros(values, np.float32)
+        self.positions: Array | None = None
+        self.age = 0
+
+    def observe(self, mean: Array, indices: Array | None = None) -> None:
+        """See the mean gradient, float32, of all values or of those at `indices`; then choose, if it is time."""
+        first = self.positions is None
+        weight = np.float32(1) if first else self.weight
+        if indices is None:
+            _observe(self.magnitude, mean, weight)
+        else:
+            _observe_at(self.magnitude, indices, mean, weight)
+        self.age += 1
+        if first or self.age >= self.every:
+            self._choose()
+
+    def _choose(self) -> None:
+        scores = self.magnitude
+        if self.positions is not None and self.hysteresis > 0:
+            scores = scores.copy()
+            scores[self.positions] *= 1 + self.hysteresis
+        self.positions, self.age = largest(scores, self.count), 0
+
+    @property
+    def others(self) -> Array:
+        """The positions that are not chosen, sorted."""
+        if self.positions is None:
+            return np.arange(self.magnitude.size)
+        rest = np.ones(self.magnitude.size, np.bool_)
+        rest[self.positions] = False
+        return np.flatnonzero(rest)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state."""
+        positions = None if self.positions is None else self.positions.copy()
+        return {"magnitude": self.magnitude.copy(), "positions": positions, "age": self.age}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        if state["magnitude"].shape != self.magnitude.shape:
+            raise ValueError(f"state is of {state['magnitude'].size} values, expected {self.magnitude.size}")
+        positions = state["positions"]
+        self.magnitude, self.age = state["magnitude"].copy(), state["age"]
+        self.positions = None if positions is None else positions.copy()

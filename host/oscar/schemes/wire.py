@@ -1,0 +1,205 @@
+"""Plain AllReduces between the workers of one process, their frames counted as a ring would send them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oscar.allreduce.node import Layout, Node
+from oscar.allreduce.ring import Ring
+from oscar.allreduce.schedule import Phase, ring_chunk_sent
+from oscar.codecs.base import Codec
+from oscar.errors import GradientError
+from oscar.frame import HEADER_BYTES
+from oscar.plans import make_plan
+from oscar.schemes.base import Array, Message
+from oscar.schemes.lanes import WORD_BITS, lanes_per_word, pack_lanes, unpack_lanes
+from oscar.timing.link import LinkModel
+from oscar.timing.recurrence import ring_time
+
+BITMAP_BITS = 8  # of the bytes in which an index travels
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Frames of one AllReduce, int64 [phase 2, step N-1, sender N, 1], as in Stats; and its modelled time."""
+
+    frame_bytes: Array
+    counts: Array
+    time_s: float
+
+
+class LocalWire:
+    """Combines the messages of all workers of this process; the links of coded channels live here.
+
+    A message that is not coded goes round a ring in equal chunks of whole items (words, floats, bytes). Its
+    frames' sizes follow from that alone, so they are computed; the first message of each shape is packed,
+    added and unpacked as a real AllReduce of words would, and compared.
+    """
+
+    def __init__(self, nodes: int, *, codec: Codec, link: LinkModel, plan: str, granule: int) -> None:
+        self.nodes, self.codec, self.link = nodes, codec, link
+        self.plan, self.granule = plan, granule
+        self.links: dict[str, list[Node]] = {}
+        self.bits: dict[str, int] = {}
+        self._proved: set[tuple[str, int]] = set()
+
+    def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
+        """Return the combined buffer and what it moved; raises GradientError where workers disagree."""
+        first = messages[0]
+        _check_alike(messages)
+        if first.op == "gather":
+            return self._gather(messages)
+        if first.coded:
+            return self._coded(messages)
+        buffers = [message.data for message in messages]
+        count = first.data.size
+        if first.op == "or":
+            total = np.logical_or.reduce(buffers)
+            return total, self._ring(-(-count // BITMAP_BITS), 1, BITMAP_BITS)
+        if first.op == "max":
+            return np.maximum.reduce(buffers), self._ring(count, 4, 1)
+        if first.data.dtype == np.float32:
+            return self._ring_order(buffers), self._ring(count, 4, 1)
+        per_word = lanes_per_word(first.bits)
+        total = np.zeros(count, np.int32)
+        for buffer in buffers:
+            total += buffer
+        self._prove(first, buffers, total)
+        return total, self._ring(-(-count // per_word), WORD_BITS // 8, per_word)
+
+    def _prove(self, message: Message, buffers: Sequence[Array], total: Array) -> None:
+        """Once per channel and width: the sum of the words holds the sums of the lanes."""
+        key = (message.channel, message.bits)
+        if key in self._proved:
+            return
+        words = [pack_lanes(buffer, message.bits, self.nodes) for buffer in buffers]
+        summed = np.add.reduce(words, dtype=np.uint64)
+        if not np.array_equal(unpack_lanes(summed, total.size, message.bits, self.nodes), total):
+            raise ArithmeticError(f"channel {message.channel}: sums in lanes of {message.bits} bits differ")
+        self._proved.add(key)
+
+    def _bounds(self, items: int) -> list[int]:
+        return [items * chunk // self.nodes for chunk in range(self.nodes + 1)]
+
+    def _ring(self, items: int, item_bytes: int, per_item: int) -> Traffic:
+        """Return the frames of a ring AllReduce, forward, of `items` in equal chunks."""
+        shape = (2, max(0, self.nodes - 1), self.nodes, 1)
+        sizes, counts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        lengths = np.diff(self._bounds(items))
+        for phase in Phase:
+            for step in range(self.nodes - 1):
+                sent = [
+                    ring_chunk_sent(rank, self.nodes, phase, step, boomerang=False)
+                    for rank in range(self.nodes)
+                ]
+                length = lengths[sent]
+                counts[phase, step, :, 0] = length * per_item
+                sizes[phase, step, :, 0] = np.where(length > 0, length * item_bytes + HEADER_BYTES, 0)
+        return Traffic(sizes, counts, self._time(sizes, counts))
+
+    def _time(self, sizes: Array, counts: Array) -> float:
+        return ring_time(sizes, counts, self.link, coded=False) if self.nodes > 1 else 0.0
+
+    def _ring_order(self, buffers: Sequence[Array]) -> Array:
+        """Return the sum of floats in the order in which a ring adds them."""
+        total = np.empty_like(buffers[0])
+        bounds = self._bounds(total.size)
+        for chunk in range(self.nodes):
+            here = slice(bounds[chunk], bounds[chunk + 1])
+            partial = buffers[chunk][here].copy()
+            for hop in range(1, self.nodes):
+                partial = buffers[(chunk + hop) % self.nodes][here] + partial
+            total[here] = partial
+        return total
+
+    def _gather(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
+        """Return all buffers, one after the other by rank; each is passed on N - 1 times."""
+        shape = (2, max(0, self.nodes - 1), self.nodes, 1)
+        sizes, counts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        lengths = np.array([message.data.size for message in messages])
+        for step in range(self.nodes - 1):
+            length = lengths[[(rank - step) % self.nodes for rank in range(self.nodes)]]
+            counts[Phase.ALL_GATHER, step, :, 0] = length
+            sizes[Phase.ALL_GATHER, step, :, 0] = np.where(length > 0, length + HEADER_BYTES, 0)
+        busiest = sizes[Phase.ALL_GATHER].max(axis=(1, 2), initial=0)
+        time_s = float(np.sum(busiest * self.link.seconds_per_byte + self.link.latency_s))
+        return np.concatenate([message.data for message in messages]), Traffic(sizes, counts, time_s)
+
+    def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
+        """Run ASC over a boomerang ring; its tables go on from the channel's last message."""
+        first = messages[0]
+        nodes = self.open(first.channel, first.bits)
+        plan = make_plan(self.plan, first.data.size, self.nodes, granule=self.granule, costs=None)
+        classes = None if first.context is None else plan.gather(first.context)
+        if classes is None and self.codec.uses_context:
+            classes = np.zeros(first.data.size, np.uint8)
+        layout = Layout(plan.bounds, 1)
+        for node, message in zip(nodes, messages, strict=True):
+            node.begin(plan.gather(message.data), classes, layout)
+        ring = Ring(nodes, subframes=1, boomerang=True)
+        ring.run()
+        total = plan.scatter(nodes[0].result())
+        if not np.array_equal(total, np.sum([message.data for message in messages], axis=0)):
+            raise ArithmeticError(
+                f"channel {first.channel}: the coded ring's sums differ from the direct sum"
+            )
+        time_s = (
+            ring_time(ring.frame_bytes, ring.counts, self.link, boomerang=True) if self.nodes > 1 else 0.0
+        )
+        return total, Traffic(ring.frame_bytes, ring.counts, time_s)
+
+    def open(self, channel: str, bits: int) -> list[Node]:
+        """Return the ring nodes of a coded channel of workers' integers of `bits`, made where it is new."""
+
+        def width(terms: int) -> int:
+            return bits + max(0, terms - 1).bit_length()
+
+        if channel not in self.links:
+            self.links[channel] = [
+                Node(rank, self.nodes, self.codec, boomerang=True, width=width) for rank in range(self.nodes)
+            ]
+            self.bits[channel] = bits
+        return self.links[channel]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state of all coded links."""
+        return {
+            channel: {"bits": self.bits[channel], "nodes": [node.state_dict() for node in nodes]}
+            for channel, nodes in self.links.items()
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self.links = {}
+        for channel, saved in state.items():
+            nodes = self.open(channel, saved["bits"])
+            for node, own in zip(nodes, saved["nodes"], strict=True):
+                node.load_state_dict(own)
+
+    def snapshot(self) -> dict[str, list[Any]]:
+        """Return a cheap token of all coded links for `restore`."""
+        return {channel: [node.snapshot() for node in nodes] for channel, nodes in self.links.items()}
+
+    def restore(self, token: dict[str, list[Any]]) -> None:
+        """Go back to the links of `snapshot`; those made since then are dropped."""
+        self.links = {channel: nodes for channel, nodes in self.links.items() if channel in token}
+        for channel, saved in token.items():
+            for node, state in zip(self.links[channel], saved, strict=True):
+                node.restore(state)
+
+
+def _check_alike(messages: Sequence[Message]) -> None:
+    """Raise GradientError unless all workers brought the same kind and shape of message."""
+    first = messages[0]
+    for rank, message in enumerate(messages):
+        came = (message.channel, message.op, message.bits, message.coded, message.data.dtype.str)
+        expected = (first.channel, first.op, first.bits, first.coded, first.data.dtype.str)
+        if came != expected or (first.op != "gather" and message.data.shape != first.data.shape):
+            raise GradientError(
+                f"node {rank} sent {came} of {message.data.shape}, node 0 sent {expected} of "
+                f"{first.data.shape}: all nodes must run the same scheme on the same model"
+            )
