@@ -17,6 +17,8 @@ from oscar.plans import PLANS
 from oscar.quantize import QuantiserParams, Rounding, Scale
 from oscar.timing.link import LinkModel
 
+BURST = 4  # consecutive iterations with the ring: the link tables catch up, the last one is measured
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -103,6 +105,26 @@ class LinkSection(_Section):
         )
 
 
+class TrainSection(_Section):
+    """How `oscar train` goes through a run; none of it changes a weight.
+
+    compute_ms: of one node's forward and backward pass in the time model; null: as measured here.
+    """
+
+    evaluate_every: int = Field(default=25, ge=0)
+    checkpoint_every: int = Field(default=100, ge=0)
+    ring_every: int = Field(default=1, ge=1)
+    compute_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    buckets: int = Field(default=4, ge=1, le=1024)
+
+    @field_validator("ring_every")
+    @classmethod
+    def _bursts(cls, every: int) -> int:
+        if 1 < every < BURST:
+            raise ValueError(f"expected 1 (every iteration has its ring) or {BURST} and more")
+        return every
+
+
 class Method(_Section):
     """One line of the comparison and what differs from the rest of the configuration; a row per plan.
 
@@ -144,6 +166,7 @@ class Config(_Section):
     ring: RingSection = RingSection()
     nic: str = "compiled"
     link: LinkSection = LinkSection()
+    train: TrainSection = TrainSection()
     methods: tuple[Method, ...] = Field(default=(), strict=False)
     output: str = "build/allreduce"
 

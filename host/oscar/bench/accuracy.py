@@ -16,19 +16,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from oscar.allreduce.cluster import LocalCluster
+from oscar.allreduce.sampled import SparseRing
 from oscar.allreduce.stats import Stats
 from oscar.bench.ratios import LARGE, modelled_times
-from oscar.config import Config
+from oscar.config import BURST, Config
 from oscar.errors import ConfigError, OscarError
 from oscar.workloads import Workload, exact_mean, make_workload
 
-BURST = 4  # consecutive iterations with the ring: the link tables catch up, the last one is measured
 TAIL = 5  # evaluations that are averaged at the end of a run, `TAIL_GAP` iterations apart
 TAIL_GAP = 5
 COARSENESS = ("fp32", "1/8", "1/2", "1", "2", "4", "8")
@@ -39,25 +38,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "transformer": {"iterations": 200, "metric": "loss", "better": -1, "options": {"d": 96, "layers": 2}},
     "embedding": {"iterations": 300, "metric": "loss", "better": -1, "options": {}},
 }
-
-
-class SparseRing(LocalCluster):
-    """A cluster that sums directly, except in the last `BURST` of every `every` iterations."""
-
-    def __init__(self, config: Config, *, every: int) -> None:
-        super().__init__(config)
-        self.every = every
-
-    def measured(self, iteration: int) -> bool:
-        """Whether the frames of this iteration stand for the whole period."""
-        return iteration % self.every == self.every - 1
-
-    def _reduce(self, flat: list[np.ndarray], plan: Any, faults: Any) -> Any:
-        if self.iteration % self.every >= self.every - BURST:
-            return super()._reduce(flat, plan, faults)
-        none = np.zeros((2, max(0, len(flat) - 1), len(flat), 1), np.int64)
-        total = np.sum(flat, axis=0, dtype=np.int64).astype(self.dtype)
-        return SimpleNamespace(frame_bytes=none, counts=none, clocks=lambda: None), total, True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
