@@ -299,7 +299,9 @@ def payload_reader(
 
     @always(clk.posedge)
     def answers():
-        may_ask.next = not (outstanding[3] or (outstanding[2] and outstanding[1]) or over or failed)
+        # Up to 4 more are on their way when this is known: 8 in all.
+        some_five = outstanding[2] and (outstanding[1] or outstanding[0])
+        may_ask.next = not (outstanding[3] or some_five or over or failed)
         raw_space.next = not (raw_level[4] or (raw_level[3] and raw_level[2]))
         word_turn.next = word_some and not (word_level[4] or (word_level[3] and word_level[2]))
         if accepted != rd_data_valid:

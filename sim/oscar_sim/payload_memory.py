@@ -48,8 +48,8 @@ def payload_memory(
             rd_data_valid.next = bool(due) and due[0][0] <= 0 and not pause()
             if rd_data_valid.next:
                 rd_data.next = due.popleft()[1]
-            if len(due) > 8:
-                raise AssertionError(f"{len(due)} reads are outstanding")
+            if len(due) + bool(rd_data_valid.next) > 8:
+                raise AssertionError(f"{len(due) + bool(rd_data_valid.next)} reads are outstanding")
             rd_ready.next = not pause()
 
     return answer

@@ -29,6 +29,7 @@ from oscar_hdl.params import LaneParams
 from oscar_sim.lane import Lane, LinkTables, Outcome, RtlError, Stress
 from oscar_sim.lane_order import lane_order
 from oscar_sim.nics import MAX_COUNT
+from oscar_sim.vectors import width_of
 
 OPS = ("encode", "hop", "last hop", "adopt", "damaged")
 KINDS = ("real", "laplace", "wide", "sparse", "constant", "mixed")
@@ -68,9 +69,9 @@ class Generator:
             seed=int(rng.integers(1, 1 << 40)),
             reset_at=int(rng.integers(1, 2 * count + 2000)) if rng.random() < 0.2 else 0,
         )
-        width = _width(values)
+        width = width_of(values)
         return Command(
-            str(rng.choice(OPS)), kind, values, local, classes, (width, _width(values + local)), stress
+            str(rng.choice(OPS)), kind, values, local, classes, (width, width_of(values + local)), stress
         )
 
     def _data(self, kind: str, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -103,11 +104,6 @@ class Generator:
             return np.full(count, values[0]) if kind == "constant" else values
 
         return draw(), draw(), classes
-
-
-def _width(values: np.ndarray) -> int:
-    top = int(max(values.max(initial=0), -values.min(initial=0) - 1, 1))
-    return max(8, top.bit_length() + 1)
 
 
 class Checker:
@@ -173,6 +169,11 @@ class Checker:
         self.tally["values"] += command.values.size
         self.tally["redos"] += outcome.redos
         problems = []
+        if outcome.strobes:
+            ends = (outcome.decoder, outcome.encoder)
+            moved = [0 if end is None else command.values.size for end in ends]
+            if outcome.strobes[:2] != moved:
+                problems.append(f"value_in, value_out counted {outcome.strobes[:2]}, not {moved}")
         if outcome.decoder is not None:
             if refused != bool(outcome.error):
                 problems.append(f"error {outcome.error}, the coder {'refuses' if refused else 'accepts'} it")

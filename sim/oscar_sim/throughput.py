@@ -28,6 +28,7 @@ from oscar_sim.lane_order import lane_order
 from oscar_sim.nics import MAX_COUNT
 
 BAR = 0.97  # values per clock
+SLOPE = (8, 24)  # blocks of the two frames whose difference is taken
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,30 @@ def measure(lane: Lane, params: LaneParams, model: str, data: list[Iteration], n
     return rows
 
 
+def block_clocks(lane: Lane, params: LaneParams) -> dict[str, float]:
+    """Return the clocks that one more full block of a frame costs, by command."""
+    rng = np.random.default_rng(1)
+    found: dict[str, list[int]] = {"encode": [], "hop": [], "last hop": []}
+    for blocks in SLOPE:
+        count = blocks * params.block
+        order, classes = lane_order(count, params.block), np.zeros(count, np.uint8)
+        values = np.rint(rng.laplace(0, 1.2, count)).astype(np.int64)
+        link = _Link(params)
+        for _ in range(2):  # the second time the tables fit
+            before, payload, _ = link.send(values, classes, 8)
+        local = {"local": values.astype(np.int16)[order]}
+        received = {"decoder": before, "payload": payload, "dec_width": 8}
+        for op, given in (
+            ("encode", {**local, "encoder": before, "enc_width": 8}),
+            ("hop", {**local, **received, "encoder": before, "enc_width": 9}),
+            ("last hop", {**local, **received}),
+        ):
+            found[op].append(lane.run(classes, **given).clocks)
+    return {op: (last - first) / (SLOPE[1] - SLOPE[0]) for op, (first, last) in found.items()}
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Print the table; return 1 when a frame differed, 2 when it cannot run."""
+    """Print the table; return 1 for a frame that differs (--strict: or a missed bar), 2 if it cannot run."""
     parser = argparse.ArgumentParser(
         prog="python -m oscar_sim.throughput", description=__doc__.split("\n")[0]
     )
@@ -128,6 +151,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--nodes", type=int, default=4, help="workers in the ring (%(default)s)")
     parser.add_argument("--iterations", type=int, default=4, help="of training; the last one is shown")
+    parser.add_argument("--strict", action="store_true", help=f"fail below {BAR} values per clock")
     parser.add_argument("--json", type=Path, metavar="OUT")
     args = parser.parse_args(argv)
     if not 2 <= args.nodes <= 16 or args.iterations < 1:
@@ -161,12 +185,16 @@ def main(argv: list[str] | None = None) -> int:
             )
     slowest = min(row.streaming for row in rows)
     ok = all(row.exact for row in rows)
+    blocks = block_clocks(lane, params)
+    costs = ", ".join(f"{op} {clocks:.0f}" for op, clocks in blocks.items())
+    print(f"# clocks of a full block of {params.block} values: {costs}")
     verdict = "met" if slowest >= BAR else "MISSED"
     print(f"# slowest {slowest:.4f} values per clock while values stream, bar {BAR}: {verdict}")
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"ok": ok, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
-    return 0 if ok else 1
+        found = {"ok": ok, "slowest": slowest, "block_clocks": blocks, "rows": [asdict(row) for row in rows]}
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
+    return 0 if ok and (slowest >= BAR or not args.strict) else 1
 
 
 if __name__ == "__main__":

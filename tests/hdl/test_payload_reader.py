@@ -61,7 +61,14 @@ def cut(payload: bytes, count: int, width: int) -> list[dict[str, Any]]:
 
 
 def run(
-    payload: bytes, count: int, width: int, *, pause: Pause = never, slow: Pause = never, resets: int = 0
+    payload: bytes,
+    count: int,
+    width: int,
+    *,
+    pause: Pause = never,
+    slow: Pause = never,
+    resets: int = 0,
+    latency: int = 5,
 ) -> tuple[list[dict[str, Any]], int]:
     """Read a payload; return what was said and delivered for each block, and the fault.
 
@@ -88,7 +95,7 @@ def run(
         )  # fmt: skip
         memory = payload_memory(
             clk, s["rst"], s["rd_valid"], s["rd_ready"], rd_addr, rd_data, s["rd_data_valid"], lambda: data,
-            pause=pause,
+            latency=latency, pause=pause,
         )  # fmt: skip
         rng = random.Random(len(payload))
 
@@ -165,6 +172,13 @@ def test_delivers_what_blocks_hold(width: int, busy: float, slow: float) -> None
         expected = cut(payload, count, width)
         assert [b["kind"] for b in expected[:5]] == [CODED, CONSTANT, RAW, CONSTANT, CODED]
         assert said == expected
+
+
+def test_a_slow_memory_is_asked_for_eight_words_at_most() -> None:
+    rng = random.Random(3)
+    blocks = [[rng.randint(-32768, 32767) for _ in range(SIZE)] for _ in range(2)]
+    payload = make(blocks, 16)
+    assert run(payload, 2 * SIZE, 16, latency=20) == (cut(payload, 2 * SIZE, 16), 0)
 
 
 def test_reset_at_any_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from oscar.errors import ConfigError, FrameError
 from oscar_hdl.params import LaneParams
 from oscar_sim.nics import hardware_params, rtl_codec
 from oscar_sim.stress import Checker, Generator
+from oscar_sim.verilator import build
 
 HARDWARE = {"block_log2": 12, "interval_log2": 12, "map": "fixed"}
 verilated = pytest.mark.skipif(
@@ -95,3 +97,14 @@ def test_a_refused_payload_changes_nothing(verilated_lane) -> None:
 def test_other_parameters_than_the_lanes_are_refused(asc: dict, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         hardware_params(Config.model_validate({"asc": asc}).asc_params())
+
+
+def test_a_verilator_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation that cannot say where it is: its words and the log, not a CalledProcessError."""
+    tool = tmp_path / "verilator"
+    tool.write_text("#!/bin/sh\necho no root here; exit 3\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(build, "require", lambda name, package: str(tool))
+    monkeypatch.setattr(build, "verilog_of", lambda top, folder: folder / f"{top}.v")
+    with pytest.raises(build.ToolError, match=r"verilator failed \(status 3\).*\n.*no root here"):
+        build.build("nic_lane", harness=build.HERE / "lane.cpp", cache=tmp_path)

@@ -94,10 +94,8 @@ def build(top: str, *, harness: Path, cache: Path = DEFAULT_CACHE) -> Path:
     work.mkdir(parents=True)
     verilog = verilog_of(top, work / "hdl")
     log = work / "build.log"
-    root = Path(
-        subprocess.run([verilator, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=True)
-        .stdout.strip()
-    )  # fmt: skip
+    _run([verilator, "--getenv", "VERILATOR_ROOT"], cwd=work, log=work / "root.log")
+    root = Path((work / "root.log").read_text().strip())
     _run(
         [verilator, "--cc", verilog, "--top-module", top, "--prefix", "Vtop", "--Mdir", "obj", "-O3",
          "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint",
@@ -115,8 +113,10 @@ def build(top: str, *, harness: Path, cache: Path = DEFAULT_CACHE) -> Path:
          harness.resolve(), *runtime, *archives, "-pthread", "-o", done.name],
         cwd=work, log=log,
     )  # fmt: skip
-    if not done.parent.exists():  # another process may have been faster
+    try:
         work.rename(done.parent)
-    else:
-        shutil.rmtree(work)
+    except OSError:
+        if not done.exists():
+            raise
+        shutil.rmtree(work)  # another process was faster
     return done

@@ -1,5 +1,6 @@
 // Drives a Verilator model of nic_lane: streams in and out of memory, with idle gaps, back-pressure and reset.
 // Called through ctypes (lane.py, which mirrors struct Job).
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -27,8 +28,8 @@ struct Job {
   uint16_t* enc_hist_out;
   uint64_t clocks, first_clock, last_clock;
   uint32_t out_words, dec_error, dec_new_shift, enc_new_shift;
-  uint32_t redos, sums_taken, last_seen, saved;
-  uint64_t stalls[8];
+  uint32_t redos, sums_taken;
+  uint64_t strobes[5];
   // stress: shares of 65,536 in which a source idles and a sink is not ready; a clock to reset at, or 0
   uint32_t idle, busy;
   uint64_t seed, reset_at, limit;
@@ -38,10 +39,12 @@ struct Lane {
   VerilatedContext context;
   Vtop* top;
   uint64_t rng = 1;
-  uint64_t total = 0;
 };
 
-enum Status { DONE = 0, LIMIT = 1, RESET = 2, OVERRUN = 3, UNSTABLE = 4 };
+// What lane.py calls them. OVERRUN: more came out than there can be, or was asked for; UNSTABLE: an offer changed
+// before it was taken; MISFRAMED: tlast elsewhere than with the last word; UNSAVED: not exactly the tables that a
+// frame without error leaves.
+enum Status { DONE, LIMIT, RESET, OVERRUN, UNSTABLE, MISFRAMED, UNSAVED };
 
 }  // extern "C"
 
@@ -64,6 +67,17 @@ struct Source {
     return offered;
   }
   void taken() { offered = false; }
+};
+
+// What the lane offered and was not taken: it must still be there in the next clock.
+struct Offer {
+  bool held = false;
+  uint32_t what = 0;
+  bool kept(bool valid, bool ready, uint32_t word) {
+    const bool same = !held || (valid && word == what);
+    held = valid && !ready, what = word;
+    return same;
+  }
 };
 
 struct Fetch {
@@ -96,19 +110,17 @@ void lane_delete(Lane* lane) {
   delete lane;
 }
 
-uint64_t lane_clocks(Lane* lane) { return lane->total; }
-
 int lane_run(Lane* lane, Job* job) {
   Vtop& p = *lane->top;
   if (job->seed) lane->rng = job->seed * 0x9E3779B97F4A7C15ull | 1;
-  Source cls, loc, redo;
+  Source cls, loc, redo, tables;
+  Offer sum_offer, word_offer, read_offer, redo_offer, state_offer;
   std::deque<Fetch> fetches;
   uint32_t cls_at = 0, loc_at = 0, redo_at = 0, redo_end = 0, in_at[2] = {0, 0}, out_at[2] = {0, 0};
-  bool dec_done = !job->decode, enc_done = !job->encode, started = false, held = false;
-  uint32_t held_word = 0;
-  job->out_words = job->sums_taken = job->redos = job->last_seen = job->saved = 0;
+  bool dec_done = !job->decode, enc_done = !job->encode, started = false, ended = false;
+  job->out_words = job->sums_taken = job->redos = 0;
   job->dec_error = 0, job->first_clock = job->last_clock = 0;
-  for (auto& s : job->stalls) s = 0;
+  for (auto& s : job->strobes) s = 0;
   const bool keep = job->decode;
   int status = LIMIT;
   p.op_decode = job->decode, p.op_add = job->add, p.op_encode = job->encode, p.op_keep = keep;
@@ -136,30 +148,41 @@ int lane_run(Lane* lane, Job* job) {
       p.s_axis_redo_tlast = redo_at + 1 == redo_end;
     }
     p.redo_ready = redo_at == redo_end && !chance(*lane, job->busy);
-    p.rd_ready = !chance(*lane, job->busy) && fetches.size() < 8;
+    p.rd_ready = !chance(*lane, job->busy);
     p.rd_data_valid = !fetches.empty() && fetches.front().due <= clock;
     p.rd_data = p.rd_data_valid ? fetches.front().data : 0;
     p.m_axis_sum_tready = !chance(*lane, job->busy);
     p.m_axis_payload_tready = !chance(*lane, job->busy);
-    p.m_axis_state_tready = 1;
+    p.m_axis_state_tready = !chance(*lane, job->busy);
     p.clk = 0;
     p.eval();
     const int client = p.state_client & 1;
     const uint16_t* hist = client ? job->enc_hist : job->dec_hist;
-    p.s_axis_state_tvalid = hist && in_at[client] < 256;
+    p.s_axis_state_tvalid = tables.next(*lane, hist && in_at[client] < 256, job->idle);
     p.s_axis_state_tdata = hist && in_at[client] < 256 ? hist[in_at[client]] : 0;
     p.s_axis_state_tlast = in_at[client] == 255;
     p.eval();
-    for (int i = 0; i < 5; ++i) job->stalls[i] += p.strobes >> i & 1;
+    for (int i = 0; i < 5; ++i) job->strobes[i] += p.strobes >> i & 1;
+    // what was on offer is still there
+    const uint32_t word = uint32_t(p.m_axis_payload_tlast) << 16 | p.m_axis_payload_tdata;
+    const uint32_t sum = uint32_t(p.m_axis_sum_tlast) << 16 | p.m_axis_sum_tdata;
+    const uint32_t row = uint32_t(client) << 11 | uint32_t(p.m_axis_state_tlast) << 10 | p.m_axis_state_tdata;
+    bool kept = word_offer.kept(p.m_axis_payload_tvalid, p.m_axis_payload_tready, word);
+    kept = sum_offer.kept(p.m_axis_sum_tvalid, p.m_axis_sum_tready, sum) && kept;
+    kept = state_offer.kept(p.m_axis_state_tvalid, p.m_axis_state_tready, row) && kept;
+    kept = read_offer.kept(p.rd_valid, p.rd_ready, p.rd_addr) && kept;
+    kept = redo_offer.kept(p.redo_valid, p.redo_ready, p.redo_first) && kept;
+    int fault = kept || reset ? DONE : UNSTABLE;
     // what this edge transfers
     if (p.start) started = true;
     if (p.rd_data_valid) fetches.pop_front();
     if (p.rd_valid && p.rd_ready) {
-      const uint32_t at = p.rd_addr;
-      if (at >= job->dec_words) return OVERRUN;
-      fetches.push_back({clock + 3 + (chance(*lane, job->idle) ? 5u : 0u), job->payload[at]});
-      if (fetches.size() > 1 && fetches.back().due < fetches[fetches.size() - 2].due)
-        fetches.back().due = fetches[fetches.size() - 2].due;
+      if (p.rd_addr >= job->dec_words || fetches.size() == 8) {
+        fault = OVERRUN;
+      } else {
+        const uint64_t due = clock + 3 + (chance(*lane, job->idle / 4) ? 20u : 0u);
+        fetches.push_back({std::max(due, fetches.empty() ? due : fetches.back().due), job->payload[p.rd_addr]});
+      }
     }
     if (p.s_axis_class_tvalid && p.s_axis_class_tready) cls.taken(), ++cls_at;
     if (p.s_axis_local_tvalid && p.s_axis_local_tready) {
@@ -169,23 +192,28 @@ int lane_run(Lane* lane, Job* job) {
     }
     if (p.s_axis_redo_tvalid && p.s_axis_redo_tready) redo.taken(), ++redo_at;
     if (p.redo_valid && p.redo_ready) redo_at = p.redo_first, redo_end = redo_at + p.redo_count, ++job->redos;
-    if (p.s_axis_state_tvalid && p.s_axis_state_tready) ++in_at[client];
+    if (p.s_axis_state_tvalid && p.s_axis_state_tready) tables.taken(), ++in_at[client];
     if (p.m_axis_state_tvalid && p.m_axis_state_tready) {
-      if (out_at[client] >= 256) return OVERRUN;
-      (client ? job->enc_hist_out : job->dec_hist_out)[out_at[client]++] = p.m_axis_state_tdata;
+      if (out_at[client] == 256)
+        fault = OVERRUN;
+      else
+        (client ? job->enc_hist_out : job->dec_hist_out)[out_at[client]++] = p.m_axis_state_tdata;
+      if (p.m_axis_state_tlast != (out_at[client] == 256)) fault = MISFRAMED;
     }
     if (p.m_axis_sum_tvalid && p.m_axis_sum_tready) {
-      if (job->sums_taken >= job->count) return OVERRUN;
-      job->sums[job->sums_taken++] = p.m_axis_sum_tdata;
+      if (job->sums_taken == job->count)
+        fault = OVERRUN;
+      else
+        job->sums[job->sums_taken++] = p.m_axis_sum_tdata;
+      if (p.m_axis_sum_tlast != (job->sums_taken == job->count)) fault = MISFRAMED;
     }
-    const uint32_t word = uint32_t(p.m_axis_payload_tlast) << 16 | p.m_axis_payload_tdata;
-    if (held && (!p.m_axis_payload_tvalid || word != held_word) && !reset) return UNSTABLE;
-    held = p.m_axis_payload_tvalid && !p.m_axis_payload_tready;
-    held_word = word;
     if (p.m_axis_payload_tvalid && p.m_axis_payload_tready) {
-      if (job->out_words >= job->out_cap) return OVERRUN;
-      job->out[job->out_words++] = p.m_axis_payload_tdata;
-      job->last_seen += p.m_axis_payload_tlast;
+      if (job->out_words == job->out_cap)
+        fault = OVERRUN;
+      else
+        job->out[job->out_words++] = p.m_axis_payload_tdata;
+      if (ended) fault = MISFRAMED;
+      ended = p.m_axis_payload_tlast;
     }
     if (p.dec_done) dec_done = true, job->dec_error = p.dec_error, job->dec_new_shift = p.dec_new_shift;
     if (p.enc_done) enc_done = true, job->enc_new_shift = p.enc_new_shift;
@@ -195,15 +223,19 @@ int lane_run(Lane* lane, Job* job) {
       status = RESET;
       break;
     }
+    if (fault) {
+      status = fault;
+      break;
+    }
     if (dec_done && enc_done && started && (!keep || job->sums_taken == job->count)) {
-      status = DONE;
+      const bool saved = out_at[0] == (job->decode && !job->dec_error ? 256u : 0u);
+      status = saved && out_at[1] == (job->encode ? 256u : 0u) ? DONE : UNSAVED;
+      if (job->encode && !ended) status = MISFRAMED;
       ++clock;
       break;
     }
   }
   job->clocks = clock;
-  job->saved = out_at[0] + (out_at[1] << 16);
-  lane->total += clock + 2;
   for (int i = 0; i < 2; ++i) {  // leave idle clocks behind
     p.rst = 0, p.start = 0;
     p.s_axis_class_tvalid = p.s_axis_local_tvalid = p.s_axis_redo_tvalid = p.s_axis_state_tvalid = 0;

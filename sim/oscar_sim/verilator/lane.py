@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from oscar_hdl.nic_lane import STROBES
 from oscar_sim.lane import NO_STRESS, LinkTables, Outcome, RtlError, Stress
 from oscar_sim.verilator.build import build
 
 HARNESS = Path(__file__).with_name("lane.cpp")
-STATUS = ("done", "limit", "reset", "overrun", "unstable")
+STATUS = ("done", "limit", "reset", "overrun", "unstable", "misframed", "unsaved")  # enum Status of lane.cpp
 
 
 _ARRAYS = ("classes", "local", "payload", "dec_hist", "enc_hist")
@@ -27,8 +28,8 @@ class _Job(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in (*_ARRAYS, *_RESULTS)),
         *((name, ctypes.c_uint64) for name in ("clocks", "first_clock", "last_clock")),
         *((name, ctypes.c_uint32) for name in ("out_words", "dec_error", "dec_new_shift", "enc_new_shift")),
-        *((name, ctypes.c_uint32) for name in ("redos", "sums_taken", "last_seen", "saved")),
-        ("stalls", ctypes.c_uint64 * 8),
+        *((name, ctypes.c_uint32) for name in ("redos", "sums_taken")),
+        ("strobes", ctypes.c_uint64 * len(STROBES)),
         *((name, ctypes.c_uint32) for name in ("idle", "busy")),
         *((name, ctypes.c_uint64) for name in ("seed", "reset_at", "limit")),
     ]
@@ -111,7 +112,7 @@ class VerilatedLane:
             )
         outcome = Outcome(status, int(job.clocks), redos=int(job.redos), error=int(job.dec_error))
         outcome.streaming = int(job.last_clock - job.first_clock) + 1
-        outcome.strobes = list(job.stalls)[:5]
+        outcome.strobes = list(job.strobes)
         if status == "reset":
             return outcome
         if decoder is not None:
