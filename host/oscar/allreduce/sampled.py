@@ -43,9 +43,9 @@ class SparseRing(LocalCluster):
             return super()._reduce(flat, plan, faults)
         nodes = len(flat)
         none = np.zeros((2, max(0, nodes - 1), nodes, 1), np.int64)
-        total = np.zeros(flat[0].size, self.dtype)  # wide enough for any sum of `nodes`
+        total = np.zeros(flat[0].size, self.params.sum_dtype(nodes))
         for local in flat:
-            total += local.astype(self.dtype, copy=False)
+            total += local.astype(total.dtype, copy=False)
         return SimpleNamespace(frame_bytes=none, counts=none, clocks=lambda: None), total, True
 
     def _is_sum(self, plan: Any, flat: list[np.ndarray], sums: np.ndarray) -> bool:
