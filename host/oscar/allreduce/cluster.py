@@ -8,19 +8,16 @@ from typing import Any
 import numpy as np
 
 from oscar.allreduce.local import Fault
-from oscar.allreduce.node import Layout, Node
+from oscar.allreduce.replica import Replica, clipped_by, fingerprint, gather_of, join, make_nic_codec
 from oscar.allreduce.ring import Ring
 from oscar.allreduce.stats import AllReduceResult, Stats
 from oscar.codecs.base import Codec
-from oscar.codecs.registry import make_codec
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
-from oscar.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
+from oscar.plans import ChunkPlan
 from oscar.position import PositionState
-from oscar.quantize import SUMMARY_BYTES, StepTracker, WorkerQuantiser, check_tensors, summarise
+from oscar.quantize import SUMMARY_BYTES, WorkerQuantiser, check_tensors, summarise
 from oscar.timing.recurrence import ring_time
-
-COST_SMOOTHING = 1  # block costs move by half of the difference
 
 
 class LocalCluster:
@@ -38,30 +35,29 @@ class LocalCluster:
         self.config = config
         self.params = config.quantiser_params()
         self.codec = codec or make_nic_codec(config)
-        self.duplex = config.ring.gather == "duplex"
-        self.boomerang = self.duplex or config.ring.gather == "boomerang"
-        if self.boomerang and not (self.codec.lossless and self.codec.domain == "int"):
-            raise ConfigError(
-                f"the {config.ring.gather} all-gather needs a lossless integer codec, "
-                f"{self.codec.name} is not one; set ring.gather to forward"
-            )
+        self.boomerang, self.duplex = gather_of(config, self.codec)
         self.shapes: list[tuple[int, ...]] | None = None
-        self.iteration = 0
 
     def _start(self, nodes: int, shapes: list[tuple[int, ...]]) -> None:
-        sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
-        floating = self.codec.domain == "float"
-        self.dtype = np.dtype(np.float32) if floating else self.params.sum_dtype(nodes)
-        width = (lambda terms: 32) if floating else self.params.sum_width
-        self.nodes = [
-            Node(rank, nodes, self.codec, boomerang=self.boomerang, width=width) for rank in range(nodes)
-        ]
+        self.replica = Replica(self.config, self.codec, nodes=nodes, shapes=shapes)
+        self.nodes = [self.replica.make_node(rank) for rank in range(nodes)]
         self.workers = [WorkerQuantiser(self.params, rank) for rank in range(nodes)]
-        self.steps = StepTracker(self.params, sizes, nodes)
-        self.position = PositionState(sum(sizes)) if self.codec.uses_context else None
-        self.costs: np.ndarray | None = None
-        self.plan: ChunkPlan | None = None
-        self.shapes, self.iteration = shapes, 0
+        self.shapes = shapes
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the sums."""
+        return self.replica.dtype
+
+    @property
+    def position(self) -> PositionState | None:
+        """Of the codec, where it uses one."""
+        return self.replica.position
+
+    @property
+    def iteration(self) -> int:
+        """AllReduces done since state was made."""
+        return 0 if self.shapes is None else self.replica.iteration
 
     def allreduce(
         self, gradients: Sequence[Sequence[np.ndarray]], *, faults: Sequence[Fault] = ()
@@ -83,12 +79,10 @@ class LocalCluster:
         """Return what `_restore` needs; links and residuals are replaced, not written to: cheap."""
         if self.shapes is None:
             return dict(vars(self)), None
-        mean = None if self.position is None else self.position.mean.copy()
         return dict(vars(self)), (
             [node.snapshot() for node in self.nodes],
             [(worker.iteration, worker.residual) for worker in self.workers],
-            self.steps.snapshot(),
-            mean,
+            self.replica.snapshot(),
         )
 
     def _restore(self, token: tuple[dict[str, Any], tuple[Any, ...] | None]) -> None:
@@ -97,24 +91,22 @@ class LocalCluster:
         vars(self).update(attributes)
         if inner is None:
             return
-        nodes, workers, steps, mean = inner
+        nodes, workers, replica = inner
         for node, saved in zip(self.nodes, nodes, strict=True):
             node.restore(saved)
         for worker, (iteration, residual) in zip(self.workers, workers, strict=True):
             worker.iteration, worker.residual = iteration, residual
-        self.steps.restore(steps)
-        if self.position is not None:
-            self.position.load_state_dict({"mean": mean})
+        self.replica.restore(replica)
 
     def _attempt(self, gradients: Sequence[Sequence[np.ndarray]], faults: Sequence[Fault]) -> AllReduceResult:
         reset = self._fit(gradients)
         tensors = [check_tensors(node, rank) for rank, node in enumerate(gradients)]
         if self.codec.domain == "float":
-            flat, exchange, clipped = [_join(node) for node in tensors], 0, 0
+            flat, exchange, clipped = [join(node) for node in tensors], 0, 0
         else:
             flat, exchange, clipped = self._quantise(tensors)
-        plan = self._plan()
-        clipped -= self._clipped_by_codec()  # counted since the links were made
+        plan, iteration = self.replica.make_plan(), self.replica.iteration
+        clipped -= clipped_by(self.codec, self.nodes)  # counted since the links were made
         ring, sums, identical = self._reduce(flat, plan, faults)
         exact = identical and self._is_sum(plan, flat, sums)
         mean = self._finish(sums)
@@ -122,10 +114,10 @@ class LocalCluster:
             nodes=len(self.nodes),
             values=sums.size,
             plan=plan.name,
-            iteration=self.iteration,
+            iteration=iteration,
             exact=exact,
             identical=identical,
-            clipped=clipped + self._clipped_by_codec(),
+            clipped=clipped + clipped_by(self.codec, self.nodes),
             reset=reset,
             exchange_bytes=exchange,
             time_s=self._time(ring),
@@ -133,7 +125,6 @@ class LocalCluster:
             counts=ring.counts,
             clocks=ring.clocks(),
         )
-        self.iteration += 1
         return AllReduceResult(mean, sums, stats)
 
     def _fit(self, gradients: Sequence[Sequence[np.ndarray]]) -> bool:
@@ -165,29 +156,22 @@ class LocalCluster:
     def _quantise(self, tensors: list[list[np.ndarray]]) -> tuple[list[np.ndarray], int, int]:
         """Return every node's integers, the bytes it took to agree on steps, and how many saturated."""
         corrected = [w.corrected(t) for w, t in zip(self.workers, tensors, strict=True)]
-        unset, exchange = self.steps.unset, 0
+        steps = self.replica.steps
+        unset, exchange = steps.unset, 0
         if unset:
             summaries = [summarise([node[t] for t in unset], self.params) for node in corrected]
-            self.steps.agree(summaries)
+            steps.agree(summaries)
             exchange = SUMMARY_BYTES * len(unset) * len(self.nodes) * (len(self.nodes) - 1)
-        flat = [w.quantise(t, self.steps.exponents) for w, t in zip(self.workers, corrected, strict=True)]
+        flat = [w.quantise(t, steps.exponents) for w, t in zip(self.workers, corrected, strict=True)]
         return flat, exchange, sum(w.clipped for w in self.workers)
-
-    def _plan(self) -> ChunkPlan:
-        spec = self.config.plan
-        values = int(self.steps.offsets[-1])
-        if self.plan is None or spec.name in USES_COSTS:
-            self.plan = make_plan(spec.name, values, len(self.nodes), granule=spec.granule, costs=self.costs)
-        return self.plan
 
     def _reduce(
         self, flat: list[np.ndarray], plan: ChunkPlan, faults: Sequence[Fault]
     ) -> tuple[Ring, np.ndarray, bool]:
         """Run the ring; return it, the sums in natural order, and whether all nodes agree on them."""
-        layout = Layout(plan.bounds, self.config.ring.subframes)
-        classes = None if self.position is None else plan.gather(self.position.classes)
+        layout, classes = self.replica.place(plan)
         for node, local in zip(self.nodes, flat, strict=True):
-            node.begin(plan.gather(local.astype(self.dtype, copy=False)), classes, layout)
+            node.begin(plan.gather(local.astype(self.replica.dtype, copy=False)), classes, layout)
         ring = Ring(
             self.nodes,
             subframes=layout.subframes,
@@ -222,34 +206,11 @@ class LocalCluster:
         return True
 
     def _finish(self, sums: np.ndarray) -> list[np.ndarray]:
-        """Dequantise, then let every shared state see the sums."""
-        assert self.shapes is not None
-        offsets = self.steps.offsets
-        if self.codec.domain == "float":
-            means = [
-                sums[offsets[t] : offsets[t + 1]] / np.float32(len(self.nodes))
-                for t in range(len(self.shapes))
-            ]
-        else:
-            means = self.steps.dequantise(sums)
-            rises = self.steps.observe(sums)
-            if self.position is not None:
-                self.position.observe(sums)
-                self.position.rescale(offsets, rises)
-        if self.config.plan.name in USES_COSTS and self.codec.domain == "int":
-            fresh = block_costs(sums, self.config.plan.granule) << 8
-            self.costs = (
-                fresh if self.costs is None else self.costs + ((fresh - self.costs) >> COST_SMOOTHING)
-            )
+        """Dequantise, then let every state see that it is done."""
+        means = self.replica.finish(sums)
         for worker in self.workers:
             worker.commit()
-        return [mean.reshape(shape) for mean, shape in zip(means, self.shapes, strict=True)]
-
-    def _clipped_by_codec(self) -> int:
-        saturated = self.codec.saturated
-        if saturated is None:
-            return 0
-        return sum(saturated(e) for node in self.nodes for e in node.encoders.values())
+        return means
 
     def _time(self, ring: Ring) -> float:
         if len(self.nodes) == 1:
@@ -271,12 +232,9 @@ class LocalCluster:
         return {
             "fingerprint": self.fingerprint,
             "shapes": list(self.shapes),
-            "iteration": self.iteration,
             "nodes": [node.state_dict() for node in self.nodes],
             "workers": [worker.state_dict() for worker in self.workers],
-            "steps": self.steps.state_dict(),
-            "position": None if self.position is None else self.position.state_dict(),
-            "costs": None if self.costs is None else self.costs.copy(),
+            **self.replica.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -299,35 +257,12 @@ class LocalCluster:
     @property
     def fingerprint(self) -> str:
         """What has to be equal for a saved state to fit."""
-        c = self.config
-        return f"{self.params}, {self.codec.name}, {c.asc}, {c.ring.gather}, {c.plan}"
+        return fingerprint(self.config, self.codec)
 
     def _load(self, state: dict[str, Any]) -> None:
         self._start(len(state["nodes"]), [tuple(shape) for shape in state["shapes"]])
-        self.iteration = state["iteration"]
         for node, saved in zip(self.nodes, state["nodes"], strict=True):
             node.load_state_dict(saved)
         for worker, saved in zip(self.workers, state["workers"], strict=True):
             worker.load_state_dict(saved)
-        self.steps.load_state_dict(state["steps"])
-        if self.position is not None:
-            self.position.load_state_dict(state["position"])
-        self.costs = None if state["costs"] is None else state["costs"].copy()
-
-
-def make_nic_codec(config: Config) -> Codec:
-    """Return the configured codec on the configured NIC."""
-    if config.nic in ("compiled", "reference"):
-        implementation: Any = config.nic
-        return make_codec(config.codec, asc=config.asc_params(), implementation=implementation)
-    from importlib.metadata import entry_points
-
-    if config.codec != "asc":
-        raise ConfigError(f"nic {config.nic!r} codes ASC only, the configuration asks for {config.codec!r}")
-    (entry,) = entry_points(group="oscar.nic", name=config.nic)
-    codec: Codec = entry.load()(config)
-    return codec
-
-
-def _join(tensors: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(tensors) if tensors else np.zeros(0, np.float32)
+        self.replica.load_state_dict(state)

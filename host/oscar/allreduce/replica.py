@@ -1,0 +1,154 @@
+"""What every node derives from aggregated sums, the same everywhere: steps, position classes, costs, plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from oscar.allreduce.node import Layout, Node
+from oscar.codecs.base import Codec
+from oscar.codecs.registry import make_codec
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
+from oscar.position import PositionState
+from oscar.quantize import StepTracker
+
+COST_SMOOTHING = 1  # block costs move by half of the difference
+
+
+class Replica:
+    """The replicated state of an AllReduce between `nodes` nodes over tensors of `shapes`.
+
+    In the order of one call: agree on `steps.unset`, `place` the integers, run the ring, `finish` the sums.
+    Whoever holds a replica calls `snapshot` before and `restore` after a call that failed.
+    """
+
+    def __init__(
+        self, config: Config, codec: Codec, *, nodes: int, shapes: Sequence[tuple[int, ...]]
+    ) -> None:
+        self.config, self.codec, self.nodes, self.shapes = config, codec, nodes, list(shapes)
+        self.boomerang, self.duplex = gather_of(config, codec)
+        params = config.quantiser_params()
+        self.floating = codec.domain == "float"
+        self.dtype = np.dtype(np.float32) if self.floating else params.sum_dtype(nodes)
+        self.width: Callable[[int], int] = (lambda terms: 32) if self.floating else params.sum_width
+        sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+        self.steps = StepTracker(params, sizes, nodes)
+        self.position = PositionState(sum(sizes)) if codec.uses_context else None
+        self.costs: np.ndarray | None = None
+        self.plan: ChunkPlan | None = None
+        self.iteration = 0
+
+    def make_node(self, rank: int) -> Node:
+        """Return a node of this ring, its links new."""
+        return Node(rank, self.nodes, self.codec, boomerang=self.boomerang, width=self.width)
+
+    def make_plan(self) -> ChunkPlan:
+        """Return the plan of the coming call."""
+        spec = self.config.plan
+        if self.plan is None or spec.name in USES_COSTS:
+            values = int(self.steps.offsets[-1])
+            self.plan = make_plan(spec.name, values, self.nodes, granule=spec.granule, costs=self.costs)
+        return self.plan
+
+    def place(self, plan: ChunkPlan) -> tuple[Layout, np.ndarray | None]:
+        """Return where chunks and sub-frames lie, and the position classes in plan order."""
+        classes = None if self.position is None else plan.gather(self.position.classes)
+        return Layout(plan.bounds, self.config.ring.subframes), classes
+
+    def finish(self, sums: np.ndarray) -> list[np.ndarray]:
+        """Return the mean [tensor] (float32, in its shape) of `sums` in natural order; all state moves on."""
+        offsets = self.steps.offsets
+        if self.floating:
+            means = [
+                sums[offsets[t] : offsets[t + 1]] / np.float32(self.nodes) for t in range(len(self.shapes))
+            ]
+        else:
+            means = self.steps.dequantise(sums)
+            rises = self.steps.observe(sums)
+            if self.position is not None:
+                self.position.observe(sums)
+                self.position.rescale(offsets, rises)
+        if self.config.plan.name in USES_COSTS and not self.floating:
+            fresh = block_costs(sums, self.config.plan.granule) << 8
+            self.costs = (
+                fresh if self.costs is None else self.costs + ((fresh - self.costs) >> COST_SMOOTHING)
+            )
+        self.iteration += 1
+        return [mean.reshape(shape) for mean, shape in zip(means, self.shapes, strict=True)]
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """Return a token of the present state for `restore`."""
+        mean = None if self.position is None else self.position.mean.copy()
+        return self.costs, self.plan, self.iteration, self.steps.snapshot(), mean
+
+    def restore(self, token: tuple[Any, ...]) -> None:
+        """Go back to the state of `snapshot`."""
+        self.costs, self.plan, self.iteration, steps, mean = token
+        self.steps.restore(steps)
+        if self.position is not None:
+            self.position.load_state_dict({"mean": mean})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state."""
+        return {
+            "iteration": self.iteration,
+            "steps": self.steps.state_dict(),
+            "position": None if self.position is None else self.position.state_dict(),
+            "costs": None if self.costs is None else self.costs.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned for equal shapes and configuration."""
+        self.iteration = state["iteration"]
+        self.steps.load_state_dict(state["steps"])
+        if self.position is not None:
+            self.position.load_state_dict(state["position"])
+        self.costs = None if state["costs"] is None else state["costs"].copy()
+
+
+def gather_of(config: Config, codec: Codec) -> tuple[bool, bool]:
+    """Return (boomerang, duplex); raises ConfigError where the codec's sums depend on their order."""
+    duplex = config.ring.gather == "duplex"
+    boomerang = duplex or config.ring.gather == "boomerang"
+    if boomerang and not (codec.lossless and codec.domain == "int"):
+        raise ConfigError(
+            f"the {config.ring.gather} all-gather needs a lossless integer codec, "
+            f"{codec.name} is not one; set ring.gather to forward"
+        )
+    return boomerang, duplex
+
+
+def fingerprint(config: Config, codec: Codec) -> str:
+    """What has to be equal for a saved state to fit."""
+    return f"{config.quantiser_params()}, {codec.name}, {config.asc}, {config.ring.gather}, {config.plan}"
+
+
+def clipped_by(codec: Codec, nodes: Sequence[Node]) -> int:
+    """Return how many values a codec that clips has clipped since the links of `nodes` were made."""
+    saturated = codec.saturated
+    if saturated is None:
+        return 0
+    return sum(saturated(encoder) for node in nodes for encoder in node.encoders.values())
+
+
+def make_nic_codec(config: Config) -> Codec:
+    """Return the configured codec on the configured NIC."""
+    if config.nic in ("compiled", "reference"):
+        implementation: Any = config.nic
+        return make_codec(config.codec, asc=config.asc_params(), implementation=implementation)
+    from importlib.metadata import entry_points
+
+    if config.codec != "asc":
+        raise ConfigError(f"nic {config.nic!r} codes ASC only, the configuration asks for {config.codec!r}")
+    (entry,) = entry_points(group="oscar.nic", name=config.nic)
+    codec: Codec = entry.load()(config)
+    return codec
+
+
+def join(tensors: Sequence[np.ndarray]) -> np.ndarray:
+    """Return flat tensors as one float32 array."""
+    return np.concatenate(list(tensors)) if tensors else np.zeros(0, np.float32)
