@@ -20,7 +20,6 @@ from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.schemes.selection import ProbableNonZeros
-from oscar.sketch.count_sketch import CountSketch
 
 CODED_BITS = 8  # of a worker's integer where ASC codes the sums
 CLASS_LIMIT = 15
@@ -75,7 +74,7 @@ class _Split(Scheme):
             data,
             bits=CODED_BITS,
             coded=True,
-            context=self.once(channel, lambda: self._classes(data.size, positions)),
+            context=self.once(f"classes of {channel}", lambda: self._classes(data.size, positions)),
         )
 
     def _classes(self, count: int, positions: Array | None) -> Array:
@@ -139,7 +138,9 @@ class OscarSw(_Split):
     name: ClassVar[str] = "oscar-sw"
     Options = OscarSwOptions
 
-    def _sketch(self) -> CountSketch:
+    def _sketch(self) -> Any:
+        from oscar.sketch.count_sketch import CountSketch
+
         o = self.options
         columns = max(1, int(o.ratio * self.values / o.rows))
         return CountSketch(o.rows, columns, self.values, self.seed)
@@ -194,7 +195,7 @@ class OscarSwBestOptions(SplitOptions):
 
 
 class OscarSwBest(_Split):
-    """Probable non-zeros dense, a shared-seed share of the probable zeros exactly, error feedback for the rest."""
+    """Probable non-zeros dense, a share of the probable zeros in turn, error feedback for the rest."""
 
     name: ClassVar[str] = "oscar-sw-best"
     Options = OscarSwBestOptions

@@ -1,0 +1,215 @@
+"""Schemes in process: lanes, bytes on the wire, OSCAR-SW, replicas that agree, failures without a trace."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oscar.allreduce.make import make_cluster
+from oscar.codecs.registry import asc_codec
+from oscar.config import Config
+from oscar.errors import ConfigError, GradientError
+from oscar.frame import HEADER_BYTES
+from oscar.schemes.base import Message, Worker
+from oscar.schemes.lanes import lane_limit, pack_lanes, packed_bytes, unpack_lanes
+from oscar.schemes.registry import SCHEMES, make_scheme
+from oscar.schemes.selection import ProbableNonZeros, largest
+from oscar.schemes.wire import LocalWire
+from oscar.timing.link import LinkModel
+
+SHAPES = [(40, 7), (33,), (0,), (5, 3, 2, 2)]
+OWN = ["oscar-sw", "oscar-sw-best"]
+
+
+def gradients(
+    nodes: int, iteration: int, *, shapes: list[tuple[int, ...]] = SHAPES
+) -> list[list[np.ndarray]]:
+    """Gradients of few large and many small values, in part shared by the nodes."""
+    shared = np.random.default_rng(iteration)
+    common = [shared.laplace(size=shape) ** 3 for shape in shapes]
+    out = []
+    for node in range(nodes):
+        own = np.random.default_rng((iteration, node))
+        out.append([(c + own.normal(size=c.shape)).astype(np.float32) for c in common])
+    return out
+
+
+def config(codec: str, nodes: int = 4, **options: object) -> Config:
+    return Config.model_validate({"codec": codec, "nodes": nodes, "scheme": options})
+
+
+@given(st.integers(1, 40), st.integers(1, 32), st.integers(0, 70), st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_adding_words_adds_lanes(workers: int, bits: int, count: int, seed: int) -> None:
+    if (1 << bits) - 1 < 2 * workers:
+        with pytest.raises(ValueError, match="use more bits"):
+            lane_limit(bits, workers)
+        return
+    limit = lane_limit(bits, workers)
+    random = np.random.default_rng(seed)
+    values = random.choice([-limit, limit, 0, limit // 2], size=(workers, count)).astype(np.int32)
+    words = np.zeros(packed_bytes(count, bits) // 8, np.uint64)
+    for row in values[random.permutation(workers)]:
+        words += pack_lanes(row, bits, workers)
+    assert np.array_equal(unpack_lanes(words, count, bits, workers), values.sum(axis=0, dtype=np.int64))
+
+
+def test_a_value_beyond_its_lane_is_refused() -> None:
+    assert lane_limit(11, 8) == 127
+    with pytest.raises(ValueError, match=r"magnitude 128 does not fit: lanes of 11 bits .* up to 127"):
+        pack_lanes(np.array([0, -128], np.int32), 11, 8)
+
+
+def wire(nodes: int) -> LocalWire:
+    return LocalWire(nodes, codec=asc_codec(), link=LinkModel.of(), plan="equal", granule=256)
+
+
+@pytest.mark.parametrize(
+    ("op", "data", "item_bytes"),
+    [
+        ("sum", np.arange(60, dtype=np.int32), 8 / 6),  # lanes of 10 bits, six to a word
+        ("sum", np.arange(60, dtype=np.float32), 4),
+        ("max", np.arange(60, dtype=np.float32), 4),
+        ("or", np.arange(480) % 7 == 0, 1 / 8),
+    ],
+)
+def test_every_byte_of_a_ring_counts(op: str, data: np.ndarray, item_bytes: float) -> None:
+    bits = 10 if data.dtype == np.int32 else 32
+    total, traffic = wire(3).combine([Message("c", data, op, bits)] * 3)
+    payload = 2 * 2 * data.size * item_bytes  # both phases, two hops, all chunks
+    headers = HEADER_BYTES * 2 * 2 * 3
+    assert traffic.frame_bytes.sum() == pytest.approx(payload + headers, abs=1e-9)
+    expected = {"sum": data * 3, "max": data, "or": data}[op]
+    assert np.array_equal(total, expected)
+
+
+def test_gathered_buffers_travel_whole_and_may_differ_in_length() -> None:
+    buffers = [np.full(n, n, np.uint8) for n in (3, 0, 5)]
+    total, traffic = wire(3).combine([Message("c", b, "gather") for b in buffers])
+    assert np.array_equal(total, np.concatenate(buffers))
+    assert traffic.frame_bytes.sum() == 2 * (3 + 5) + 2 * 2 * HEADER_BYTES
+
+
+def test_workers_that_bring_other_messages_are_refused() -> None:
+    with pytest.raises(GradientError, match=r"node 1 sent .*all nodes must run the same scheme"):
+        wire(2).combine([Message("a", np.zeros(3, np.int32)), Message("a", np.zeros(4, np.int32))])
+
+
+def test_the_choice_takes_the_largest_and_breaks_ties_by_position() -> None:
+    magnitude = np.array([1, 5, 5, 0, 5, 9], np.float32)
+    assert largest(magnitude, 3).tolist() == [1, 2, 5]
+    assert largest(magnitude, 0).tolist() == []
+    assert largest(magnitude, 99).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_chosen_value_stays_until_another_is_larger_by_the_hysteresis() -> None:
+    chosen = ProbableNonZeros(3, share=1 / 3, weight=1.0, hysteresis=0.5, every=1)
+    for means, expected in (([3, 1, 1], 0), ([2, 2.9, 0], 0), ([2, 3.1, 0], 1)):
+        chosen.observe(np.array(means, np.float32))
+        assert chosen.positions is not None
+        assert chosen.positions.tolist() == [expected]
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("coded", [False, True])
+def test_every_replica_makes_the_same_mean(name: str, coded: bool) -> None:
+    """Four schemes that share nothing end bit-identical with the one that an in-process cluster shares."""
+    nodes, options = 4, {"share": 0.2, "lane_bits": 10, "coded": coded}
+    cluster = make_cluster(config(name, nodes, **options))
+    alone = [make_scheme(name, options, shapes=SHAPES, nodes=nodes, seed=0) for _ in range(nodes)]
+    workers, link = [Worker(rank) for rank in range(nodes)], wire(nodes)
+    for iteration in range(6):
+        theirs = gradients(nodes, iteration)
+        mean = np.concatenate([m.ravel() for m in cluster.allreduce(theirs).mean])
+        flat = [np.concatenate([t.ravel() for t in node]) for node in theirs]
+        running = [s.messages(w, f) for s, w, f in zip(alone, workers, flat, strict=True)]
+        totals: list[np.ndarray] = []
+        messages = [next(generator) for generator in running]
+        while messages:
+            totals.append(link.combine(messages)[0])
+            messages = []
+            for generator in running:
+                try:
+                    messages.append(generator.send(totals[-1]))
+                except StopIteration:
+                    continue
+        for scheme, worker in zip(alone, workers, strict=True):
+            assert np.array_equal(scheme.finish(totals), mean)
+            scheme.forget()
+            worker.commit()
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_the_sweep_loses_nothing(spread: bool) -> None:
+    """What was given equals what was applied plus what waits, once the parts of `spread` have gone out."""
+    period, nodes = 3, 4
+    options = {"share": 0.1, "period": period, "lane_bits": 16, "spread": spread}
+    cluster = make_cluster(config("oscar-sw-best", nodes, **options))
+    given, applied = np.zeros(sum(np.prod(s, dtype=int) for s in SHAPES)), 0.0
+    for iteration in range(13):
+        theirs = gradients(nodes, iteration) if iteration < 10 else [
+            [np.zeros(s, np.float32) for s in SHAPES] for _ in range(nodes)
+        ]  # fmt: skip
+        given += np.mean([np.concatenate([t.ravel() for t in node]) for node in theirs], axis=0)
+        applied += np.concatenate([m.ravel() for m in cluster.allreduce(theirs).mean]).astype(np.float64)
+    waiting = np.mean([w.residual for w in cluster.workers], axis=0)  # type: ignore[attr-defined]
+    held = cluster.scheme.held  # type: ignore[attr-defined]
+    unsaid = 0.0 if held is None else held * (period - 1)
+    error = np.abs(given - applied - waiting)
+    assert error.max() <= np.max(np.abs(unsaid)) + 1e-4 * np.abs(given).max()
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_call_that_fails_never_happened(name: str) -> None:
+    one, two = (make_cluster(config(name, share=0.2, lane_bits=10, coded=True)) for _ in range(2))
+    for iteration in range(4):
+        bad = gradients(4, iteration)
+        bad[2][0][3, 3] = np.nan
+        with pytest.raises(GradientError, match="node 2, tensor 0"):
+            one.allreduce(bad)
+        good = gradients(4, iteration)
+        pairs = zip(one.allreduce(good).mean, two.allreduce(good).mean, strict=True)
+        assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMES))
+def test_every_scheme_resumes_bit_for_bit(name: str) -> None:
+    whole = make_cluster(config(name))
+    for iteration in range(3):
+        whole.allreduce(gradients(4, iteration))
+    resumed = make_cluster(config(name))
+    resumed.load_state_dict(whole.state_dict())
+    for iteration in range(3, 6):
+        theirs = gradients(4, iteration)
+        pairs = zip(whole.allreduce(theirs).mean, resumed.allreduce(theirs).mean, strict=True)
+        assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMES))
+def test_degenerate_gradients_pass(name: str) -> None:
+    for shapes in ([(1,)], [(0,), (3,)], [(64, 64)]):
+        for nodes in (1, 3):
+            cluster = make_cluster(config(name, nodes))
+            for _ in range(2):
+                zero = [[np.zeros(s, np.float32) for s in shapes] for _ in range(nodes)]
+                result = cluster.allreduce(zero)
+                assert all(not m.any() for m in result.mean)
+            result = cluster.allreduce(gradients(nodes, 0, shapes=shapes))
+            assert all(np.isfinite(m).all() for m in result.mean)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in SCHEMES.items() if entry.lossless])
+def test_lossless_schemes_sum_exactly(name: str) -> None:
+    cluster = make_cluster(config(name))
+    assert all(cluster.allreduce(gradients(4, iteration)).stats.exact for iteration in range(5))
+
+
+def test_wrong_options_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"no option 'shares'; did you mean 'share'\?"):
+        make_scheme("oscar-sw", {"shares": 0.1}, shapes=SHAPES, nodes=2, seed=0)
+    with pytest.raises(ConfigError, match="option share: expected float, got 'x'"):
+        make_scheme("oscar-sw", {"share": "x"}, shapes=SHAPES, nodes=2, seed=0)
+    with pytest.raises(ConfigError, match="share is a part of all values"):
+        make_scheme("oscar-sw", {"share": 2.0}, shapes=SHAPES, nodes=2, seed=0)
