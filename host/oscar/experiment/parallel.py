@@ -1,4 +1,4 @@
-"""Run AllReduces of several configurations over the same gradients, one process per core."""
+"""Run tasks in forked processes, one per core: AllReduces of several configurations, or whole trainings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from oscar.allreduce.cluster import LocalCluster
 from oscar.allreduce.stats import Stats
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.experiment.training import Gradients, Progress
+
+T = TypeVar("T")
+Tick = Callable[[], None]  # called when a task has done another AllReduce
 
 # Rough cost of a codec beside the others: long jobs start first, so that no core is left with one at the end.
 SLOW_FIRST = ("atalanta-dp", "constriction", "atalanta", "asc", "rans0", "zstd", "asc-paper")
@@ -29,7 +32,7 @@ class Job:
     config: Config
     gradients: Sequence[Gradients]
 
-    def run(self, tick: Callable[[], None]) -> list[Stats]:
+    def run(self, tick: Tick) -> list[Stats]:
         """Return the statistics of every iteration; `tick` is called after each."""
         cluster = LocalCluster(self.config)
         stats = []
@@ -42,60 +45,77 @@ class Job:
 def run_jobs(
     jobs: Sequence[Job], *, workers: int | None = None, progress: Progress | None = None
 ) -> list[list[Stats]]:
-    """Return each job's statistics, in the order of `jobs`.
-
-    workers: processes (default: one per core). Forked ones share the gradients in memory, so that only
-    statistics travel; where forking is not safe (outside Linux), or with one worker, jobs run here.
-    """
-    count = min(len(jobs), workers or os.cpu_count() or 1)
+    """Return each job's statistics, in the order of `jobs`; see `run_tasks`."""
+    order = sorted(range(len(jobs)), key=lambda i: _rank(jobs[i].config.codec))
     total = sum(len(job.gradients) for job in jobs)
+    tasks = [jobs[i].run for i in order]
+    done = run_tasks(tasks, stage="comparing", total=total, workers=workers, progress=progress)
+    return [done[order.index(i)] for i in range(len(jobs))]
+
+
+def run_tasks(
+    tasks: Sequence[Callable[[Tick], T]],
+    *,
+    stage: str,
+    total: int,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> list[T]:
+    """Return what each task returns, in the order of `tasks`; they start in that order.
+
+    total: AllReduces of all tasks together, for `progress(stage, done, total)`.
+    workers: processes (default: one per core). Forked ones share what is in memory, so that only results
+    travel; where forking is not safe (outside Linux), or with one worker, tasks run here.
+    """
+    count = min(len(tasks), workers or os.cpu_count() or 1)
     if count > 1 and sys.platform == "linux":
-        return _forked(jobs, count, total, progress)
+        return _forked(tasks, count, stage, total, progress)
     done = 0
 
     def tick() -> None:
         nonlocal done
         done += 1
         if progress is not None:
-            progress("comparing", done, total)
+            progress(stage, done, total)
 
-    return [job.run(tick) for job in jobs]
-
-
-_shared: tuple[Sequence[Job], Any] | None = None  # what forked workers inherit
+    return [task(tick) for task in tasks]
 
 
-def _work(index: int) -> list[Stats]:
+_shared: tuple[Sequence[Callable[[Tick], Any]], Any] | None = None  # what forked workers inherit
+
+
+def _work(index: int) -> Any:
     assert _shared is not None
-    jobs, counter = _shared
+    tasks, counter = _shared
 
     def tick() -> None:
         with counter.get_lock():
             counter.value += 1
 
-    return jobs[index].run(tick)
+    return tasks[index](tick)
 
 
-def _forked(jobs: Sequence[Job], count: int, total: int, progress: Progress | None) -> list[list[Stats]]:
+def _forked(
+    tasks: Sequence[Callable[[Tick], T]], count: int, stage: str, total: int, progress: Progress | None
+) -> list[T]:
     global _shared
     context = multiprocessing.get_context("fork")
     counter = context.Value("l", 0)
-    order = sorted(range(len(jobs)), key=lambda i: _rank(jobs[i].config.codec))
-    _shared = (jobs, counter)
+    _shared = (tasks, counter)
     pool = ProcessPoolExecutor(count, mp_context=context)
     try:
         with warnings.catch_warnings():
             # Python 3.12 warns of any fork beside threads; the workers use NumPy and compiled loops alone.
             warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
-            futures: dict[int, Future[list[Stats]]] = {i: pool.submit(_work, i) for i in order}
-        waiting = set(futures.values())
+            futures: list[Future[T]] = [pool.submit(_work, i) for i in range(len(tasks))]
+        waiting = set(futures)
         while waiting:
             finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
             for future in finished:
                 future.result()  # raise at once
             if progress is not None:
-                progress("comparing", counter.value, total)
-        return [futures[i].result() for i in range(len(jobs))]
+                progress(stage, counter.value, total)
+        return [future.result() for future in futures]
     except BrokenProcessPool:
         raise OscarError(
             "a worker process died, most likely for want of memory; lower iterations or nodes"
