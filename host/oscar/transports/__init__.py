@@ -1,0 +1,1 @@
+"""Frames between processes: one contract, and an adapter module per library (docs/transports.md)."""

@@ -1,0 +1,223 @@
+"""The transport contract (docs/transports.md), and what all transports share: deadlines, notices, gathers."""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from oscar.errors import OscarError
+
+GATHER_TAGS = (32640, 32641)  # frames have tags below, see schedule.Action.tag
+CONTROL_TAG = 32767  # the largest tag that every MPI has
+CONTROL_CAP = 4096  # bytes of a control message
+REASON_CHARS = 2000  # of a notice; what JSON makes of them fits the cap for printable text
+PATIENCE = 0.8  # of the time given: then a peer that showed no sign of life is silent
+SIGN_AFTER = 0.5  # of the time given: then a rank that waits says that it is alive
+LAST_WORDS_S = 0.2  # how long the notice of a peer that is gone may take to turn up
+ABORT_S = 1.0  # how long an abort may take to leave
+
+Kind = Literal["dead", "silent", "aborted"]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Why a rank gives up: who noticed, whose fault it is (-1: its own), where, and the whole text."""
+
+    rank: int
+    peer: int
+    step: int
+    chunk: int
+    reason: str
+
+    def pack(self) -> bytes:
+        """Return the control message; a reason that is too long is cut."""
+        fields = asdict(self)
+        for length in (REASON_CHARS, REASON_CHARS // 8):
+            fields["reason"] = self.reason[:length]
+            message = json.dumps({"abort": fields}).encode()
+            if len(message) <= CONTROL_CAP:
+                break
+        return message
+
+
+class TransportError(OscarError):
+    """A peer is dead, silent past the deadline, or gave up; `notice` is what the latter said.
+
+    tag: of the message that was waited for, or could not be sent.
+    """
+
+    def __init__(
+        self, text: str, *, peer: int, kind: Kind, tag: int = -1, notice: Notice | None = None
+    ) -> None:
+        super().__init__(text)
+        self.peer, self.kind, self.tag, self.notice = peer, kind, tag, notice
+
+
+class Transport(ABC):
+    """One rank's end of all links; a subclass moves bytes, this class waits for them.
+
+    A subclass sets up its library, calls `__init__` here last, and puts peers that it knows to be gone
+    into `dead`. `rank` and `nodes` are the ring's.
+    """
+
+    def __init__(self, rank: int, nodes: int) -> None:
+        self.rank, self.nodes = rank, nodes
+        self.dead: dict[int, str] = {}  # peer -> why it is taken for dead
+        self._signs: dict[int, tuple[float, str]] = {}  # peer -> when it said that it waits, and for what
+        left, right = (rank - 1) % nodes, (rank + 1) % nodes
+        self.neighbours = tuple({left, right} - {rank})
+        for peer in self.neighbours:
+            self.post_recv(peer, CONTROL_TAG, CONTROL_CAP)
+
+    @abstractmethod
+    def post_recv(self, peer: int, tag: int, cap: int) -> None:
+        """Make room for one message of up to `cap` bytes; those of one (peer, tag) come in order."""
+
+    @abstractmethod
+    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
+        """Start to send `frame`, which must not change until `flush` has returned."""
+
+    @abstractmethod
+    def _take(self, peer: int, tag: int) -> memoryview | None:
+        """Return the message posted for, if it has arrived; where it never will, note the peer in `dead`."""
+
+    @abstractmethod
+    def _unsent(self) -> tuple[int, int] | None:
+        """Return (peer, tag) of the oldest message that is still on its way out, or None."""
+
+    @abstractmethod
+    def _pause(self, tries: int) -> None:
+        """Let time pass, or something arrive, after `tries` looks in vain."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the library lent; raises nothing."""
+
+    def wait(self, peer: int, tag: int, deadline: float, what: str = "a message") -> memoryview:
+        """Return the message from `peer`, valid until its (peer, tag) is posted again.
+
+        deadline: of time.monotonic. what: is being waited for, in words, for errors here and elsewhere.
+        Raises TransportError when `peer` is gone or silent, or a neighbour gave up.
+        """
+        wait = _Wait(self, peer, tag, deadline, what)
+        while True:
+            frame = self._take(peer, tag)
+            if frame is not None:
+                return frame
+            wait.go_on()
+
+    def flush(self, deadline: float) -> None:
+        """Return when all that was sent has left; raises TransportError where a peer does not take it."""
+        wait: _Wait | None = None
+        while (unsent := self._unsent()) is not None:
+            if wait is None or wait.peer != unsent[0]:
+                wait = _Wait(self, *unsent, deadline, "room for what was sent")
+            wait.go_on()
+
+    def abort(self, notice: Notice) -> None:
+        """Tell the neighbours why this rank gives up; takes at most `ABORT_S`, raises nothing."""
+        self._tell(notice.pack())
+        stop, tries = time.monotonic() + ABORT_S, 0
+        try:
+            while self._unsent() is not None and time.monotonic() < stop:
+                self._pause(tries)
+                tries += 1
+        except Exception:  # a dead neighbour; the other one has been told
+            return
+
+    def gather(self, mine: bytes, cap: int, deadline: float, what: str) -> list[bytes]:
+        """Return every rank's message, by rank: N - 1 hops around the ring.
+
+        mine: up to `cap` bytes; cap: equal on all ranks. Raises TransportError like `wait`.
+        """
+        if len(mine) > cap:
+            raise ValueError(f"expected at most {cap} bytes to gather, got {len(mine)}")
+        left, right = (self.rank - 1) % self.nodes, (self.rank + 1) % self.nodes
+        every = [b""] * self.nodes
+        every[self.rank] = mine
+        hops = self.nodes - 1
+        for hop in range(min(2, hops)):
+            self.post_recv(left, GATHER_TAGS[hop & 1], cap)
+        for hop in range(hops):
+            self.post_send(right, GATHER_TAGS[hop & 1], every[(self.rank - hop) % self.nodes])
+            came = self.wait(left, GATHER_TAGS[hop & 1], deadline, what)
+            every[(self.rank - hop - 1) % self.nodes] = bytes(came)
+            if hop + 2 < hops:
+                self.post_recv(left, GATHER_TAGS[hop & 1], cap)
+        self.flush(deadline)
+        return every
+
+    def _tell(self, message: bytes) -> None:
+        for peer in self.neighbours:
+            if peer not in self.dead:
+                try:
+                    self.post_send(peer, CONTROL_TAG, message)
+                except Exception as error:
+                    self.dead.setdefault(peer, str(error))
+
+    def _listen(self) -> None:
+        """Read control messages; raises TransportError for a notice of abort."""
+        for peer in self.neighbours:
+            while (message := self._take(peer, CONTROL_TAG)) is not None:
+                self._understand(peer, bytes(message))
+                if peer in self.dead:
+                    break
+                self.post_recv(peer, CONTROL_TAG, CONTROL_CAP)
+
+    def _understand(self, peer: int, message: bytes) -> None:
+        try:
+            content: dict[str, Any] = json.loads(message)
+            if "abort" in content:
+                notice = Notice(**content["abort"])
+            else:
+                self._signs[peer] = (time.monotonic(), str(content["waiting"]))
+                return
+        except (ValueError, TypeError, KeyError):
+            text = f"rank {peer} sent a control message that is none; run one release everywhere"
+            raise TransportError(text, peer=peer, kind="aborted") from None
+        raise TransportError(
+            f"rank {notice.rank} gave up: {notice.reason}", peer=peer, kind="aborted", notice=notice
+        )
+
+
+class _Wait:
+    """The clock of one wait: shows signs of life, listens, and ends it where there is no hope."""
+
+    def __init__(self, transport: Transport, peer: int, tag: int, deadline: float, what: str) -> None:
+        self.transport, self.peer, self.tag, self.what = transport, peer, tag, what
+        self.begin = time.monotonic()
+        self.span = max(0.0, deadline - self.begin)
+        self.told = False
+        self.tries = 0
+
+    def go_on(self) -> None:
+        """Pause; raises TransportError when it is no use to wait any longer."""
+        transport, peer = self.transport, self.peer
+        transport._listen()
+        passed = time.monotonic() - self.begin
+        if peer in transport.dead:
+            self._dead(transport.dead[peer])
+        if passed > SIGN_AFTER * self.span and not self.told:
+            self.told = True
+            transport._tell(json.dumps({"waiting": self.what[:REASON_CHARS]}).encode())
+        when, what = transport._signs.get(peer, (0.0, ""))
+        alive = when >= self.begin
+        if passed >= self.span * (1.0 if alive else PATIENCE):
+            also = f" (it is alive, and itself waits for {what})" if alive else ""
+            raise TransportError(
+                f"rank {peer} was silent for {passed:.1f} s{also}", peer=peer, kind="silent", tag=self.tag
+            )
+        transport._pause(self.tries)
+        self.tries += 1
+
+    def _dead(self, why: str) -> None:
+        """Let what it sent last turn up, then raise TransportError."""
+        transport, stop = self.transport, time.monotonic() + LAST_WORDS_S
+        while time.monotonic() < stop:
+            transport._listen()
+            transport._pause(self.tries)
+            self.tries += 1
+        raise TransportError(f"rank {self.peer} died ({why})", peer=self.peer, kind="dead", tag=self.tag)

@@ -1,0 +1,95 @@
+"""The handshake: all ranks compare what must be equal, and all raise the same error where it is not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oscar import __version__
+from oscar.codecs.base import Codec
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.frame import VERSION
+from oscar.transports.base import Transport
+
+MAGIC = b"OSCAR greeting 1\n"  # of this module's messages, whatever the release
+CAP = 1 << 16  # bytes of a greeting
+MAX_TEXT = 1 << 22  # characters that a greeting may unpack to
+SECTIONS = ("quantiser", "asc", "plan", "ring")  # what else changes bytes or values
+
+
+def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
+    """Return what must be equal on all ranks for frames to be understood, flat, with dotted keys."""
+    whole = config.model_dump(mode="json")
+    pairs: dict[str, Any] = {
+        "oscar": __version__,
+        "frame version": VERSION,
+        "nodes": nodes,
+        "seed": config.seed,
+        "codec": codec.name,
+    }
+    for section in SECTIONS:
+        pairs.update(flatten(whole[section], section))
+    return pairs
+
+
+def flatten(section: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return nested mappings as one, keys joined by dots."""
+    flat: dict[str, Any] = {}
+    for key, value in section.items():
+        name = f"{prefix}.{key}"
+        flat.update(flatten(value, name) if isinstance(value, Mapping) else {name: value})
+    return flat
+
+
+def fingerprint(pairs: Mapping[str, Any]) -> str:
+    """Return 16 hexadecimal digits that differ where `pairs` do."""
+    return hashlib.sha256(json.dumps(dict(pairs)).encode()).hexdigest()[:16]
+
+
+def compare(
+    transport: Transport, pairs: Mapping[str, Any], deadline: float, what: str, *, advice: str
+) -> None:
+    """Gather every rank's `pairs` and raise ConfigError on all ranks with the first difference to rank 0.
+
+    pairs: JSON values by key, in an order that is equal on all ranks. A greeting that is too long is compared
+    by its fingerprint. Raises TransportError like `Transport.gather`.
+    """
+    mine = _pack(pairs)
+    if len(mine) > CAP:
+        mine = _pack({"greeting": fingerprint(pairs)})
+    texts = transport.gather(mine, CAP, deadline, what)
+    difference = first_difference([_unpack(text) for text in texts])
+    if difference is not None:
+        raise ConfigError(f"{what}: {difference}; {advice}")
+
+
+def first_difference(greetings: Sequence[Mapping[str, Any] | None]) -> str | None:
+    """Return which rank differs from rank 0 in which key, or None; an unreadable greeting is None."""
+    for rank, came in enumerate(greetings):
+        if came is None:
+            return f"rank {rank} sent a greeting of another format"
+    first = greetings[0] or {}
+    for rank, came in enumerate(greetings):
+        for key in [*first, *(key for key in came or {} if key not in first)]:
+            ours, theirs = (json.dumps(g[key]) if g and key in g else "nothing" for g in (first, came))
+            if ours != theirs:
+                return f"rank {rank} has {key} = {theirs}, rank 0 has {ours}"
+    return None
+
+
+def _pack(pairs: Mapping[str, Any]) -> bytes:
+    return MAGIC + zlib.compress(json.dumps(dict(pairs)).encode())
+
+
+def _unpack(message: bytes) -> dict[str, Any] | None:
+    if not message.startswith(MAGIC):
+        return None
+    try:
+        content = json.loads(zlib.decompressobj().decompress(message[len(MAGIC) :], MAX_TEXT))
+    except (ValueError, zlib.error):
+        return None
+    return content if isinstance(content, dict) else None

@@ -1,0 +1,245 @@
+"""One rank over a transport: the bits of the in-process cluster, and what ranks say when one of them fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.allreduce.cluster import LocalCluster
+from oscar.allreduce.local import damaged
+from oscar.allreduce.peer import Communicator, PeerResult
+from oscar.config import Config
+from oscar.errors import ConfigError, GradientError, OscarError, PeerError
+from oscar.transports.base import CONTROL_CAP, Notice, TransportError
+from oscar.transports.handshake import first_difference
+from oscar.transports.threads import ThreadTransport, local_transports
+
+SHAPES: list[tuple[int, ...]] = [(61, 43), (), (0,), (129,), (800,)]
+
+
+def gradients(nodes: int, iteration: int = 0) -> list[list[np.ndarray]]:
+    random = np.random.default_rng([nodes, iteration])
+    return [[random.laplace(0, 0.02, shape).astype(np.float32) for shape in SHAPES] for _ in range(nodes)]
+
+
+def on_ranks(transports: list[ThreadTransport], work: Callable[[ThreadTransport], Any]) -> list[Any]:
+    """Run `work` on every rank at once; return what each returned or raised. Nothing may hang."""
+    results: list[Any] = [None] * len(transports)
+
+    def run(rank: int) -> None:
+        try:
+            results[rank] = work(transports[rank])
+        except BaseException as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(len(transports))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive(), "a rank hangs"
+    return results
+
+
+def config(**changes: Any) -> Config:
+    base = {"plan": {"name": "splitter", "granule": 64}, "quantiser": {"error_feedback": True}}
+    return Config.model_validate(base | changes)
+
+
+CONFIGS = {
+    "boomerang": config(),
+    "duplex, sub-frames": config(ring={"gather": "duplex", "subframes": 3}, plan={"name": "snake"}),
+    "forward, stochastic": config(
+        ring={"gather": "forward", "subframes": 2}, quantiser={"rounding": "stochastic"}
+    ),
+    "fp32": config(codec="fp32", ring={"gather": "forward"}),
+    "lossy": config(codec="int8", ring={"gather": "forward"}),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_ranks_send_and_compute_what_the_cluster_does(name: str, nodes: int) -> None:
+    chosen = CONFIGS[name]
+    cluster = LocalCluster(chosen)
+    expected = [cluster.allreduce(gradients(nodes, i)) for i in range(3)]
+
+    def work(transport: ThreadTransport) -> list[PeerResult]:
+        communicator = Communicator(chosen, transport, timeout_s=20)
+        return [communicator.allreduce(gradients(nodes, i)[transport.rank]) for i in range(3)]
+
+    ranks = on_ranks(local_transports(nodes), work)
+    for iteration, result in enumerate(expected):
+        for rank, came in enumerate(results[iteration] for results in ranks):
+            assert [m.tobytes() for m in came.mean] == [m.tobytes() for m in result.mean]
+            assert [m.shape for m in came.mean] == SHAPES
+            assert np.array_equal(came.sums, result.sums)
+            assert np.array_equal(came.stats.frame_bytes, result.stats.frame_bytes[:, :, rank])
+            assert came.stats.iteration == iteration
+        sent = sum(results[iteration].stats.sent_bytes for results in ranks)
+        assert sent == result.stats.wire_bytes
+        assert sum(results[iteration].stats.clipped for results in ranks) == result.stats.clipped
+
+
+def test_keys_have_state_of_their_own_and_shapes_may_change() -> None:
+    chosen = config()
+    buckets, small = [LocalCluster(chosen) for _ in range(2)], [[np.ones(5, np.float32)]] * 3
+
+    def work(transport: ThreadTransport) -> list[PeerResult]:
+        rank, communicator = transport.rank, Communicator(chosen, transport, timeout_s=20)
+        one = [communicator.allreduce(gradients(3, i)[rank], key="a") for i in range(2)]
+        two = [communicator.allreduce(gradients(3, i)[rank], key="b") for i in (7, 8)]
+        return [*one, *two, communicator.allreduce(small[rank], key="a")]
+
+    ranks = on_ranks(local_transports(3), work)
+    expected = [buckets[b].allreduce(gradients(3, i)) for b, i in ((0, 0), (0, 1), (1, 7), (1, 8))]
+    expected.append(buckets[0].allreduce(small))
+    for results in ranks:
+        assert [r.sums.tobytes() for r in results] == [e.sums.tobytes() for e in expected]
+        assert [r.stats.reset for r in results] == [False] * 4 + [True]
+
+
+def test_a_resumed_rank_sends_the_same_frames() -> None:
+    chosen = config()
+
+    def work(transport: ThreadTransport) -> tuple[PeerResult, PeerResult]:
+        rank, original = transport.rank, Communicator(chosen, transport, timeout_s=20)
+        original.allreduce(gradients(3, 0)[rank])
+        state = original.state_dict()
+        ahead = original.allreduce(gradients(3, 1)[rank])
+        copy = Communicator(chosen, transport, timeout_s=20)
+        with pytest.raises(ConfigError, match="resume with the configuration"):
+            copy.load_state_dict({**state, "rank": rank + 1})
+        copy.load_state_dict(state)
+        return ahead, copy.allreduce(gradients(3, 1)[rank])
+
+    for ahead, again in on_ranks(local_transports(3), work):
+        assert np.array_equal(ahead.sums, again.sums)
+        assert np.array_equal(ahead.stats.frame_bytes, again.stats.frame_bytes)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"quantiser": {"coarseness": 0.5}}, "rank 2 has quantiser.coarseness = 0.5, rank 0 has 0.125"),
+        ({"seed": 3}, "rank 2 has seed = 3, rank 0 has 0"),
+        ({"codec": "int16"}, 'rank 2 has codec = "int16", rank 0 has "asc"'),
+    ],
+)
+def test_other_configurations_are_found_by_all_ranks(change: dict[str, Any], text: str) -> None:
+    def work(transport: ThreadTransport) -> None:
+        Communicator(config(**(change if transport.rank == 2 else {})), transport, timeout_s=20)
+
+    for error in on_ranks(local_transports(4), work):
+        assert isinstance(error, ConfigError)
+        assert text in str(error) or "error_feedback" in str(error)
+
+
+def test_another_release_and_another_model_are_found_by_all_ranks() -> None:
+    def release(transport: ThreadTransport) -> None:
+        Communicator(config(), transport, extra={"oscar": "9.9"} if transport.rank == 1 else None)
+
+    def model(transport: ThreadTransport) -> None:
+        communicator = Communicator(config(), transport)
+        communicator.allreduce([np.zeros(3 + (transport.rank == 1), np.float32)])
+
+    for error in on_ranks(local_transports(3), release):
+        assert 'rank 1 has oscar = "9.9"' in str(error)
+    for error in on_ranks(local_transports(3), model):
+        assert isinstance(error, ConfigError)
+        assert "shapes: rank 1 has tensor 0 = [4], rank 0 has [3]; run one model" in str(error)
+    assert first_difference([{"a": 1}, None]) == "rank 1 sent a greeting of another format"
+    assert first_difference([{"a": 1}, {"a": 1, "b": 2}]) == "rank 1 has b = 2, rank 0 has nothing"
+
+
+class _Striking(ThreadTransport):
+    """Does `deed` instead of its send number `at`."""
+
+    at, deed = -1, "none"
+
+    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
+        self.at -= 1
+        if self.at == 0 and self.deed == "corrupt":
+            frame = damaged(bytes(frame), 99)
+        if self.at == 0 and self.deed == "close":
+            self.close()
+            raise SystemExit
+        if self.at <= 0 and self.deed == "sleep":
+            time.sleep(2.5)
+            raise SystemExit
+        if self.at == 0 and self.deed == "raise":
+            raise RuntimeError("out of luck")
+        super().post_send(peer, tag, frame)
+
+    def abort(self, notice: Notice) -> None:
+        if self.deed not in ("close", "sleep"):  # the dead and the stopped say nothing
+            super().abort(notice)
+
+
+@pytest.mark.parametrize("gather", ["forward", "boomerang", "duplex"])
+@pytest.mark.parametrize("deed", ["corrupt", "close", "sleep", "raise", "nan"])
+def test_all_ranks_raise_and_name_the_one_that_failed(gather: str, deed: str) -> None:
+    nodes, bad, chosen = 4, 2, config(ring={"gather": gather, "subframes": 2})
+    transports = local_transports(nodes)
+    transports[bad].__class__ = _Striking
+
+    def work(transport: ThreadTransport) -> tuple[Any, bytes, bytes, float]:
+        communicator = Communicator(chosen, transport, timeout_s=1.5)
+        communicator.allreduce(gradients(nodes, 0)[transport.rank])
+        before, given = repr(communicator.state_dict()), gradients(nodes, 1)[transport.rank]
+        if isinstance(transport, _Striking):
+            transport.at, transport.deed = 3, deed
+            if deed == "nan":
+                given[3][5] = np.nan
+        begin = time.monotonic()
+        with pytest.raises((OscarError, RuntimeError, SystemExit)) as caught:
+            communicator.allreduce(given)
+        seconds = time.monotonic() - begin
+        assert repr(communicator.state_dict()) == before
+        with pytest.raises(PeerError, match="failed before"):
+            communicator.allreduce(given)
+        return caught.value, seconds
+
+    results = on_ranks(transports, work)
+    for rank, (error, seconds) in enumerate(results):
+        if rank == bad and deed != "corrupt":
+            assert isinstance(error, {"nan": GradientError, "raise": RuntimeError}.get(deed, SystemExit))
+            continue
+        assert isinstance(error, PeerError)
+        assert seconds < 1.5
+        assert f"rank {bad}" in str(error)
+        assert error.peer == bad
+        if deed in ("corrupt", "close", "sleep"):
+            assert 0 <= error.step < 2 * (nodes - 1)
+            assert 0 <= error.chunk < nodes
+            assert f"step {error.step}, chunk {error.chunk}" in str(error)
+        else:
+            assert {"nan": "NaN", "raise": "out of luck"}[deed] in str(error)
+
+
+def test_a_rank_in_another_call_is_named_with_what_it_waits_for() -> None:
+    def work(transport: ThreadTransport) -> None:
+        communicator = Communicator(config(), transport, timeout_s=0.5)
+        communicator.allreduce([np.ones(50, np.float32)])
+        communicator.allreduce([np.ones(50 + (transport.rank == 1), np.float32)])
+
+    errors = on_ranks(local_transports(2), work)
+    assert all(isinstance(error, PeerError) for error in errors)
+    assert "it is alive, and itself waits for" in str(errors[0])
+
+
+def test_a_notice_fits_its_message_whatever_the_reason() -> None:
+    for reason in ("x" * 9000, "\x00" * 9000, "Ω" * 9000):
+        assert len(Notice(1, 2, 3, 4, reason).pack()) <= CONTROL_CAP
+
+
+def test_a_control_message_that_is_none_is_an_error() -> None:
+    one, two = local_transports(2)
+    one.post_send(1, 32767, b"\xff not json")
+    with pytest.raises(TransportError, match="sent a control message that is none"):
+        two.wait(0, 5, time.monotonic() + 5)
