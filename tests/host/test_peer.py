@@ -1,4 +1,4 @@
-"""One rank over a transport: the bits of the in-process cluster, and what ranks say when one of them fails."""
+"""One rank over a transport: the bits of the in-process cluster, and what ranks say when one fails."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_other_configurations_are_found_by_all_ranks(change: dict[str, Any], tex
 
     for error in on_ranks(local_transports(4), work):
         assert isinstance(error, ConfigError)
-        assert text in str(error) or "error_feedback" in str(error)
+        assert text in str(error)
 
 
 def test_another_release_and_another_model_are_found_by_all_ranks() -> None:
@@ -188,7 +188,7 @@ def test_all_ranks_raise_and_name_the_one_that_failed(gather: str, deed: str) ->
     transports = local_transports(nodes)
     transports[bad].__class__ = _Striking
 
-    def work(transport: ThreadTransport) -> tuple[Any, bytes, bytes, float]:
+    def work(transport: ThreadTransport) -> tuple[Any, float]:
         communicator = Communicator(chosen, transport, timeout_s=1.5)
         communicator.allreduce(gradients(nodes, 0)[transport.rank])
         before, given = repr(communicator.state_dict()), gradients(nodes, 1)[transport.rank]

@@ -28,8 +28,9 @@ _SUMMARY = struct.Struct("<Ihxx")
 class PeerStats:
     """What one rank sent in one AllReduce.
 
-    frame_bytes, counts: int64 [phase 2, step N-1, sub K], headers included; clipped: this rank's values that saturated; reset: state was made anew because shapes changed;
-    exchange_bytes: sent by this rank to agree on steps; seconds: of the whole call; waited_s: of it in waits.
+    frame_bytes, counts: int64 [phase 2, step N-1, sub K], headers included; clipped: this rank's values
+    that saturated; reset: state was made anew because shapes changed; exchange_bytes: sent by this rank to
+    agree on steps; seconds: of the whole call; waited_s: of it in waits.
     """
 
     rank: int
