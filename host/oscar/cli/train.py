@@ -1,0 +1,76 @@
+"""`oscar train`: a whole training with one compressed AllReduce, several seeds side by side."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from oscar.cli.common import add_config, check_writable, declare, read_config
+
+EXAMPLE = """\
+  oscar train configs/train.yaml
+  oscar train configs/train.yaml --resume    # after a kill: goes on from the last checkpoint, bit for bit
+  oscar train configs/train.yaml --seeds 0 1 2 --set codec=fp32 --set ring.gather=forward \\
+    --set train.ring_every=1 --set output=build/fp32
+  oscar train configs/train.yaml --seeds 0 1 2 --beside build/fp32/train.json
+
+Trains the configured workload with the mean that the configured codec or scheme gives, one method a run.
+Prints a line per seed (held-out loss and accuracy, bits a value, MB sent, modelled time), mean and spread,
+and writes train.json and train.png (loss against iterations, bytes, modelled time) to the folder `output`.
+"""
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = declare(commands, "train", run, short="train with a compressed AllReduce", example=EXAMPLE)
+    add_config(parser)
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", metavar="S", help="train once with each (default: the seed of CONFIG)"
+    )
+    parser.add_argument(
+        "--checkpoint", type=Path, metavar="FILE", help="default: OUTPUT/checkpoint; every seed adds .seedS"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoints that exist")
+    parser.add_argument(
+        "--beside", type=Path, nargs="+", default=[], metavar="JSON", help="other train.json for the figure"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, print, write; return the exit status."""
+    # Before NumPy is loaded: small matrices gain nothing from a second BLAS thread, processes lose by it,
+    # and the order of float sums should not depend on the number of cores.
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    from oscar.cli.progress import Show
+    from oscar.experiment.files import make_folder
+    from oscar.training.figures import draw
+    from oscar.training.loop import checkpoint_path, train_seeds
+    from oscar.training.results import load_results, make_results, text_table, write_results
+
+    config = read_config(args)
+    if args.workers is not None and args.workers < 1:
+        raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
+    if args.seeds is not None and min(args.seeds) < 0:
+        raise ValueError(f"--seeds: expected numbers of 0 and more, got {min(args.seeds)}")
+    others = [load_results(path) for path in args.beside]
+    seeds = args.seeds or [config.seed]
+    folder = make_folder(config.output)
+    path = args.checkpoint or folder / "checkpoint"
+    check_writable(path)
+    for seed in seeds:
+        saved = checkpoint_path(path, seed)
+        if args.resume and saved is not None:
+            what = f"goes on from {saved}" if saved.exists() else f"starts anew, there is no {saved}"
+            print(f"# seed {seed} {what}", flush=True)
+    with Show() as show:
+        runs = train_seeds(config, seeds, path=path, resume=args.resume, workers=args.workers, progress=show)
+    results = make_results(config, runs)
+    print(text_table(results))
+    written = [write_results(results, folder), folder / "train.png"]
+    draw([*others, results], written[1])
+    print(f"# wrote {', '.join(str(item) for item in written)}")
+    return 0

@@ -1,0 +1,73 @@
+"""The figure of a training: loss against iterations, bytes and modelled time, drawn from train.json alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean
+from oscar.training.results import Results, mean_series
+
+SMOOTHED = 0.05  # of the iterations: the window of the running mean of the training loss
+
+
+def draw(several: Sequence[Results], path: Path) -> None:
+    """Draw the results of one or more trainings of the same workload into a PNG at `path`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 4.6), dpi=150, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, 3, sharey=True)
+    for index, results in enumerate(several):
+        _curves(panels, results, PALETTE[(index + 3) % len(PALETTE)])
+    labels = ("iterations", "MB sent by all nodes", "modelled seconds")
+    for axes, label in zip(panels, labels, strict=True):
+        axes.set_xlabel(label, fontsize=9.5, color=SOFT, loc="left")
+        axes.grid(color=GRID)
+        axes.set_xlim(left=0)
+        clean(axes, "")
+    panels[0].set_title("loss (nats): lines training, dots held out", loc="left", fontsize=10.5, color=SOFT)
+    if len(several) > 1:
+        panels[2].legend(fontsize=8.5, frameon=False, labelcolor=INK)
+    config = several[0]["config"]
+    figure.suptitle(
+        f"{config['workload']['name']}, {several[0]['model']['values']:,} values, {config['nodes']} nodes: "
+        + (several[0]["method"] if len(several) == 1 else f"{len(several)} methods"),
+        x=0.012,
+        ha="left",
+        fontsize=13,
+        fontweight="bold",
+        color=INK,
+    )
+    figure.savefig(path)
+
+
+def _curves(panels: Sequence[Any], results: Results, colour: str) -> None:
+    """One line per panel, with the range over the seeds behind it and held-out losses as dots."""
+    losses = np.array([[np.nan if x is None else x for x in r["series"]["loss"]] for r in results["runs"]])
+    smooth = np.array([smoothed(row) for row in losses])
+    sent = np.cumsum(mean_series(results, "wire_bytes")) / 1e6
+    seconds = np.cumsum(mean_series(results, "iteration_s"))
+    for axes, x in zip(panels, (np.arange(1, sent.size + 1), sent, seconds), strict=True):
+        axes.plot(x, smooth.mean(axis=0), color=colour, linewidth=1.8, label=results["method"])
+        if len(smooth) > 1:
+            low, high = smooth.min(axis=0), smooth.max(axis=0)
+            axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+        for run in results["runs"]:
+            at = [(e["iteration"], e["loss"]) for e in run["evaluations"] if "loss" in e]
+            if at:
+                places, values = zip(*at, strict=True)
+                axes.plot(x[np.array(places) - 1], values, "o", color=colour, markersize=2.5, alpha=0.6)
+
+
+def smoothed(losses: np.ndarray) -> np.ndarray:
+    """Return the running mean over the last `SMOOTHED` part of the iterations, shorter at the start."""
+    width = max(1, round(losses.size * SMOOTHED))
+    total = np.concatenate([[0.0], np.cumsum(losses)])
+    ends = np.arange(1, losses.size + 1)
+    starts = np.maximum(0, ends - width)
+    return (total[ends] - total[starts]) / (ends - starts)
