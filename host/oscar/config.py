@@ -105,6 +105,13 @@ class LinkSection(_Section):
         )
 
 
+class TransportSection(_Section):
+    """Ranks in processes of their own: how long one may keep another waiting, and what a death means."""
+
+    timeout_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    survive: bool = False
+
+
 class TrainSection(_Section):
     """How `oscar train` goes through a run; none of it changes a weight.
 
@@ -166,6 +173,7 @@ class Config(_Section):
     ring: RingSection = RingSection()
     nic: str = "compiled"
     link: LinkSection = LinkSection()
+    transport: TransportSection = TransportSection()
     train: TrainSection = TrainSection()
     methods: tuple[Method, ...] = Field(default=(), strict=False)
     output: str = "build/allreduce"
