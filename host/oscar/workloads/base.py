@@ -163,6 +163,10 @@ class DataParallel(ABC):
             rng.bit_generator.state = copy.deepcopy(saved)
         self._load_model_state(state["model"])
 
+    def node_gradients(self, node: int) -> tuple[list[Array], float]:
+        """Return the gradients `[tensor]` and the loss of one node's next batch: a process per node."""
+        return self._node_gradients(self._generators[node])
+
     def gradients(self) -> list[list[Array]]:
         """See Workload.gradients."""
         results = [self._node_gradients(rng) for rng in self._generators]
