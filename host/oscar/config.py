@@ -158,6 +158,44 @@ class Method(_Section):
         return tuple(_one_of("plan", name, PLANS) for name in names)
 
 
+class Contender(_Section):
+    """One method of `oscar compare`, trained once per point and seed.
+
+    points: how far it compresses, from its finest to its coarsest setting; each replaces keys of the sections
+    scheme, quantiser and asc. `sections` of the contender itself hold for all its points.
+    """
+
+    name: str = Field(min_length=1)
+    codec: str
+    gather: Literal["forward", "boomerang", "duplex"] = "forward"
+    plan: str = "equal"
+    scheme: dict[str, Any] = Field(default_factory=dict)
+    quantiser: dict[str, Any] = Field(default_factory=dict)
+    asc: dict[str, Any] = Field(default_factory=dict)
+    points: tuple[dict[str, dict[str, Any]], ...] = Field(default=({},), strict=False, min_length=1)
+
+    @field_validator("points")
+    @classmethod
+    def _sections(
+        cls, points: tuple[dict[str, dict[str, Any]], ...]
+    ) -> tuple[dict[str, dict[str, Any]], ...]:
+        for point in points:
+            for key in point:
+                _one_of("section of a point", key, POINT_SECTIONS)
+        return points
+
+
+POINT_SECTIONS = ("scheme", "quantiser", "asc")
+
+
+class CompareSection(_Section):
+    """What `oscar compare` trains; metric: of the held-out data, accuracy (more is better) or loss (less)."""
+
+    seeds: tuple[int, ...] = Field(default=(0, 1, 2), strict=False, min_length=1)
+    metric: Literal["accuracy", "loss"] = "accuracy"
+    contenders: tuple[Contender, ...] = Field(default=(), strict=False)
+
+
 class Config(_Section):
     """A whole experiment. Sections are explained in configs/default.yaml, which sets every default."""
 
@@ -176,6 +214,7 @@ class Config(_Section):
     transport: TransportSection = TransportSection()
     train: TrainSection = TrainSection()
     methods: tuple[Method, ...] = Field(default=(), strict=False)
+    compare: CompareSection = CompareSection()
     output: str = "build/allreduce"
 
     @field_validator("codec")
@@ -229,6 +268,24 @@ class Config(_Section):
                 }
                 yield method, plan, _validated({**self.model_dump(), **changes}, f"method {method.name!r}")
 
+    def contenders(self) -> Iterator[tuple[Contender, dict[str, dict[str, Any]], Config]]:
+        """Yield (contender, point, its whole configuration) for everything that `oscar compare` trains."""
+        for contender in self.compare.contenders:
+            for point in contender.points:
+                own = {key: {**getattr(contender, key), **point.get(key, {})} for key in POINT_SECTIONS}
+                changes = {
+                    "codec": contender.codec,
+                    "ring": {**self.ring.model_dump(), "gather": contender.gather},
+                    "plan": {**self.plan.model_dump(), "name": contender.plan},
+                    "scheme": own["scheme"],
+                    "quantiser": {**self.quantiser.model_dump(), **own["quantiser"]},
+                    "asc": {**self.asc.model_dump(), **own["asc"]},
+                    "methods": (),
+                    "compare": CompareSection().model_dump(),
+                }
+                where = f"contender {contender.name!r}, point {point}"
+                yield contender, point, _validated({**self.model_dump(), **changes}, where)
+
     def quantiser_params(self) -> QuantiserParams:
         """Return the quantiser's parameters, with this experiment's seed."""
         return QuantiserParams(**self.quantiser.model_dump(), seed=self.seed)
@@ -265,6 +322,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     config = _validated(data, str(source))
     try:
         list(config.compared())
+        list(config.contenders())
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     return config

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("allreduce", "train", "codec", "scale", "predict", "trace", "report", "bench")
+COMMANDS = ("allreduce", "train", "compare", "codec", "scale", "predict", "trace", "report", "bench")
 
 EXAMPLE = """\
 start here:

@@ -1,0 +1,79 @@
+"""`oscar compare`: train every method on the same workload, seeds and budgets; table and Pareto figure."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from oscar.cli.common import add_config, declare, read_config
+
+EXAMPLE = """\
+  oscar compare configs/compare_numpy.yaml           a first look, NumPy alone, some minutes
+  oscar compare configs/compare_cnn.yaml             every method on the CNN, five seeds
+  oscar compare configs/compare_cnn.yaml --only fp32 oscar-sw    these methods alone
+  oscar compare configs/compare_cnn.yaml --report    print and draw what finished runs have left
+
+Every finished run is kept in the output folder and not run again, so a comparison may be interrupted, or
+given more points and seeds later. Exit status 1: a sum that should be exact was not.
+"""
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = declare(
+        commands,
+        "compare",
+        run,
+        short="train with every method on the same workload and seeds: bytes against accuracy",
+        example=EXAMPLE,
+    )
+    add_config(parser)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="train and show these contenders alone")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
+    parser.add_argument("--report", action="store_true", help="train nothing; show the runs that are there")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train what is missing; write compare.json, compare.txt and compare.png."""
+    from oscar.cli.progress import Show
+    from oscar.errors import ConfigError
+    from oscar.experiment.files import make_folder
+    from oscar.training.compare import run_all, summarise, tasks_of
+    from oscar.training.compare_report import answers, draw, table
+
+    config = read_config(args)
+    folder = make_folder(config.output)
+    tasks = tasks_of(config)
+    if args.only:
+        known = {task.contender for task in tasks}
+        unknown = [name for name in args.only if name not in known]
+        if unknown:
+            raise ConfigError(f"--only {unknown[0]}: no such contender; there are {', '.join(sorted(known))}")
+        tasks = [task for task in tasks if task.contender in args.only]
+    runs_folder = folder / "runs"
+    if args.report:
+        tasks = [task for task in tasks if (runs_folder / f"{task.key}.json").exists()]
+        if not tasks:
+            raise ConfigError(f"{runs_folder}: no finished run of this configuration; leave out --report")
+    with Show() as show:
+        runs = run_all(tasks, runs_folder, workers=args.workers, progress=show)
+    model = f"{config.workload.name}, {runs[0]['values']:,} values, {config.nodes} nodes"
+    results = {
+        "title": f"{model}, {config.iterations} iterations",
+        "metric": config.compare.metric,
+        "config": config.model_dump(mode="json"),
+        "rows": summarise(config, tasks, runs),
+    }
+    lines = [f"# {results['title']}, seeds {sorted({task.config.seed for task in tasks})}"]
+    lines += [
+        "# bits/value: all bytes sent, per value that crosses a link; sync: what a lock-step ring waits for"
+    ]
+    lines += ["# holds: not worse than fp32 by more than fp32's own standard deviation over the seeds"]
+    lines += table(results["rows"]) + answers(results)
+    print("\n".join(lines))
+    (folder / "compare.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "compare.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    draw(results, folder / "compare.png")
+    print(f"# compare.txt, compare.json and compare.png in {folder}")
+    return 0

@@ -1,0 +1,223 @@
+"""Train every method on the same workload, seeds and iterations; put bytes against accuracy."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from oscar.codecs.registry import make_codec
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.experiment.parallel import Tick, run_tasks
+from oscar.experiment.training import Progress
+from oscar.schemes.registry import SCHEMES
+from oscar.timing.link import LinkModel
+from oscar.training.loop import train
+
+LARGE = 64_000_000  # values of the model that speed-ups are given for: links, not latencies, decide
+SERIES_STEP = 5  # iterations between two kept losses
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training run: a contender's point under one seed."""
+
+    contender: str
+    point: int
+    label: str
+    config: Config
+
+    @property
+    def key(self) -> str:
+        """Name of the file that keeps what the run left; another configuration has another."""
+        text = json.dumps(self.config.model_dump(mode="json", exclude={"output", "methods"}), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def tasks_of(config: Config) -> list[Task]:
+    """Return all runs that `config.compare` asks for, seed by seed; raises ConfigError without any."""
+    if not config.compare.contenders:
+        raise ConfigError("compare.contenders is empty; configs/compare_cnn.yaml shows what it holds")
+    tasks = []
+    for seed in config.compare.seeds:
+        numbers: dict[str, int] = {}
+        for contender, point, variant in config.contenders():
+            number = numbers[contender.name] = numbers.get(contender.name, -1) + 1
+            own = variant.variant(seed=seed, train={**variant.train.model_dump(), **_ring(variant)})
+            tasks.append(Task(contender.name, number, _label(point), own))
+    return tasks
+
+
+def _ring(config: Config) -> dict[str, int]:
+    """Rings may be left out between bursts only where sums do not depend on them."""
+    if config.codec not in SCHEMES:
+        codec = make_codec(config.codec)
+        if codec.lossless and codec.domain == "int":
+            return {}
+    return {"ring_every": 1}
+
+
+def _label(point: dict[str, dict[str, Any]]) -> str:
+    return " ".join(f"{key}={value}" for section in point.values() for key, value in section.items())
+
+
+def run_all(
+    tasks: Sequence[Task], folder: Path, *, workers: int | None = None, progress: Progress | None = None
+) -> list[dict[str, Any]]:
+    """Return what every run left, in the order of `tasks`; files in `folder` stand for runs already done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [task for task in tasks if not (folder / f"{task.key}.json").exists()]
+    work: list[Callable[[Tick], None]] = [
+        partial(_run, task, folder / f"{task.key}.json") for task in missing
+    ]
+    total = sum(task.config.iterations for task in missing)
+    if work:
+        run_tasks(work, stage="training", total=total, workers=workers, progress=progress)
+    return [_read(folder / f"{task.key}.json") for task in tasks]
+
+
+def _run(task: Task, path: Path, tick: Tick) -> None:
+    try:
+        run = train(task.config, tick=tick)
+    except ConfigError as error:
+        raise ConfigError(f"{task.contender} ({task.label}): {error}") from error
+    kept = asdict(run)
+    series = kept.pop("series")
+    kept["losses"] = series["loss"][::SERIES_STEP]
+    kept |= {name: statistics.fmean(values) for name, values in series.items() if name != "loss"}
+    kept |= {"contender": task.contender, "label": task.label, "iterations": task.config.iterations}
+    partial_path = path.with_suffix(".partial")
+    partial_path.write_text(json.dumps(kept, allow_nan=True), encoding="utf-8")
+    partial_path.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found["final"], found["bits_per_value"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"{path}: expected what one run left ({error!r}); remove the file") from error
+    return found
+
+
+def summarise(config: Config, tasks: Sequence[Task], runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per contender and point: mean and spread over seeds, bytes, times, and what holds.
+
+    holds: not worse than fp32 by more than the standard deviation of fp32 over the same seeds. A run whose
+    loss left the numbers has diverged: it counts with the worst there is.
+    """
+    metric = config.compare.metric
+    better = 1 if metric == "accuracy" else -1
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    labels: dict[tuple[str, int], tuple[str, Config]] = {}
+    for task, run in zip(tasks, runs, strict=True):
+        groups.setdefault((task.contender, task.point), []).append(run)
+        labels[task.contender, task.point] = (task.label, task.config)
+    link = config.link.model()
+    rows = []
+    for (contender, point), group in groups.items():
+        label, own = labels[contender, point]
+        scores = [_score(run, metric) for run in group]
+        rows.append(
+            {
+                "contender": contender,
+                "point": point,
+                "label": label,
+                "codec": own.codec,
+                "seeds": len(group),
+                "metric": metric,
+                "mean": statistics.fmean(scores),
+                "spread": statistics.stdev(scores) if len(scores) > 1 else 0.0,
+                "scores": scores,
+                "bits": _mean(group, "bits_per_value"),
+                "sync_bits": _mean(group, "step_sync_bits"),
+                "communication_s": _mean(group, "communication_s"),
+                "iteration_s": _mean(group, "iteration_s"),
+                "large_s": large_time(_mean(group, "step_sync_bits"), config.nodes, link),
+            }
+        )
+    _relate(rows, better)
+    return rows
+
+
+def _score(run: dict[str, Any], metric: str) -> float:
+    score = float(run["final"].get(metric, math.nan))
+    if math.isfinite(score):
+        return score
+    return 0.0 if metric == "accuracy" else 99.0
+
+
+def _mean(runs: Iterable[dict[str, Any]], key: str) -> float:
+    return statistics.fmean(run[key] for run in runs)
+
+
+def large_time(sync_bits: float, nodes: int, link: LinkModel) -> float:
+    """Return the modelled seconds of an AllReduce of 64 M values at these step-synchronous bits per value."""
+    hops = 2 * (nodes - 1)
+    return hops * (LARGE / nodes * sync_bits / 8 * link.seconds_per_byte + link.latency_s)
+
+
+def _relate(rows: list[dict[str, Any]], better: int) -> None:
+    """Add what needs more than one row: against fp32, and who is on the Pareto front."""
+    base = next((row for row in rows if row["codec"] == "fp32"), None)
+    for row in rows:
+        row["worse_by"] = None if base is None else better * (base["mean"] - row["mean"])
+        row["holds"] = base is not None and row["worse_by"] <= base["spread"]
+        row["front"] = not any(
+            other["bits"] < row["bits"] and better * (other["mean"] - row["mean"]) >= 0 for other in rows
+        )
+
+
+def fewest_bits(rows: Sequence[dict[str, Any]], target: float, better: int) -> dict[str, float]:
+    """Return per contender the fewest bits/value at which it reaches `target`, between points on a line.
+
+    The line is straight in log2(bits) and the metric, from each point that misses the target to the next
+    finer one that reaches it; a contender that never does is left out. Points are taken at their best: a
+    coarser point that is better than a finer one replaces it.
+    """
+    found = {}
+    for name in dict.fromkeys(row["contender"] for row in rows):
+        own = sorted((row for row in rows if row["contender"] == name), key=lambda row: row["bits"])
+        reached = next((i for i, row in enumerate(own) if better * (row["mean"] - target) >= 0), None)
+        if reached is None:
+            continue
+        high = own[reached]
+        if reached == 0:
+            found[name] = high["bits"]
+            continue
+        low = own[reached - 1]
+        part = (target - low["mean"]) / (high["mean"] - low["mean"])
+        found[name] = 2 ** (
+            math.log2(low["bits"]) + part * (math.log2(high["bits"]) - math.log2(low["bits"]))
+        )
+    return found
+
+
+def metric_at(rows: Sequence[dict[str, Any]], contender: str, bits: float) -> float | None:
+    """Return the contender's metric at `bits` per value, between its points as in `fewest_bits`, or None."""
+    own = sorted((row for row in rows if row["contender"] == contender), key=lambda row: row["bits"])
+    for low, high in itertools.pairwise(own):
+        if low["bits"] <= bits <= high["bits"]:
+            part = math.log2(bits / low["bits"]) / math.log2(high["bits"] / low["bits"])
+            return float(low["mean"] + part * (high["mean"] - low["mean"]))
+    return None
+
+
+def speedups(row: dict[str, Any], base: dict[str, Any], shares: Sequence[float]) -> list[float]:
+    """Return how much faster an iteration is than with fp32, when fp32 communicates for these parts of it.
+
+    For 64 M values, nothing overlapped: compute is what is left of fp32's iteration.
+    """
+    out = []
+    for share in shares:
+        whole = base["large_s"] / share
+        out.append(whole / (whole - base["large_s"] + row["large_s"]))
+    return out
