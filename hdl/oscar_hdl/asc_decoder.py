@@ -15,6 +15,8 @@ from oscar_hdl.shift_tracker import shift_tracker
 from oscar_hdl.streams import Stream, bit, word
 from oscar_hdl.value_rebuild import value_rebuild
 
+CORE_CLOCKS = 8  # of rans_decoder, from a class to its symbol
+
 IDLE, OPEN, DESCRIBE, FLOW, CHECK, TAIL, RESTART, CLOSE = range(8)
 
 
@@ -38,7 +40,7 @@ def asc_decoder(
     open_frame, proceed, described, ended = bit(), bit(), bit(), bit()
     coded, fixed, final, size, code_words = bit(), bit(), bit(), word(13), word(11)
     block_start, core_start, restart, core_rst = bit(), bit(), bit(), bit()
-    flowing, left, left_few, left_one, to_come, cut_done = bit(), word(13), bit(), bit(), word(13), bit()
+    flowing, left, left_few, left_one, cut_done = bit(), word(13), bit(), bit(), bit()
     core_ended, wrong_words, wrong_end = bit(), bit(), bit()
     fault, failed = word(4), bit()
     # Between the sub-blocks.
@@ -49,6 +51,7 @@ def asc_decoder(
     end_valid, end_words, end_ok = bit(), word(13), bit()
     room, sym_valid, last_gone, drained, rebuilt, empty = (bit() for _ in range(6))
     raw_exact, fixed_fits, raw_high, quiet = bit(), bit(), word(8), bit()
+    late = word(CORE_CLOCKS)  # late[i]: what was taken i + 1 clocks ago is behind the cut's row
     # Symbols on their way to be counted.
     odd_row, seen, seen_counted, seen_row, seen_late, cut = (bit() for _ in range(6))
     seen_ctx, seen_sym, counted_ctx, counted_sym = word(4), word(4), word(4), word(4)
@@ -125,11 +128,12 @@ def asc_decoder(
         seen.next = out_valid
         seen_counted.next = out_lane[0] == odd_row and out_lane != LANES - 1
         seen_row.next = out_lane == 0
-        seen_late.next = to_come < after_cut
+        late.next[0] = left < after_cut
+        late.next[CORE_CLOCKS:1] = late[CORE_CLOCKS - 1 :]
+        seen_late.next = late[CORE_CLOCKS - 1]
         seen_ctx.next = out_ctx
         seen_sym.next = out_sym
         if out_valid:
-            to_come.next = to_come - 1
             if out_lane == LANES - 1:
                 odd_row.next = not odd_row
         dec_cnt_valid.next = seen and seen_counted
@@ -166,7 +170,6 @@ def asc_decoder(
             state.next = DESCRIBE
         elif state == DESCRIBE:
             left.next = size
-            to_come.next = size
             cut_done.next = False
             odd_row.next = False
             core_ended.next = False

@@ -22,7 +22,8 @@ BAD_RAW = 8  # raw words left over or missing at the end of a block
 TRAILING = 9  # goes on after the last block
 
 IDLE, HEAD, WAIT, JUDGE, SPLIT, VOID, TAIL = range(7)  # the order counts
-DEPTH = 16  # of each queue; 14 words are asked for ahead, 8 or fewer are outstanding
+DEPTH = 16  # of each queue; 14 words are asked for ahead
+OUTSTANDING = 11  # words at most that are asked for and not answered
 
 
 @block
@@ -299,9 +300,8 @@ def payload_reader(
 
     @always(clk.posedge)
     def answers():
-        # Up to 4 more are on their way when this is known: 8 in all.
-        some_five = outstanding[2] and (outstanding[1] or outstanding[0])
-        may_ask.next = not (outstanding[3] or some_five or over or failed)
+        # Up to 4 more are on their way when this is known: OUTSTANDING in all.
+        may_ask.next = not (outstanding[3] or over or failed)
         raw_space.next = not (raw_level[4] or (raw_level[3] and raw_level[2]))
         word_turn.next = word_some and not (word_level[4] or (word_level[3] and word_level[2]))
         if accepted != rd_data_valid:

@@ -32,11 +32,11 @@ def reducer(
     # A sum waits in one register until all who want it have it.
     move, coding, keeping, last = bit(), bit(), bit(), bit()
     total, kind = word(16), word(4)
-    left, some_left = word(COUNT_BITS), bit()  # values still to come
     ahead, some_ahead = word(COUNT_BITS), bit()  # classes still to come
+    # Classes that wait for their value: the only count of values under way, so they wait in every mode.
     fifo = [word(4) for _ in range(DEPTH)]
     wr_at, rd_at = word(DEPTH_LOG2), word(DEPTH_LOG2)
-    kept, push, room, waiting = word(DEPTH_LOG2 + 1), bit(), bit(True), bit()
+    kept, step, push, room, waiting = word(DEPTH_LOG2 + 1), word(DEPTH_LOG2 + 1), bit(), bit(True), bit()
     wants_local = bit()
 
     @always_comb
@@ -51,13 +51,15 @@ def reducer(
     def values():
         wants_local.next = op_add or not op_decode
         move.next = (
-            some_left
+            waiting
             and (s_axis_value.tvalid or not op_decode)
             and (s_axis_local.tvalid or (op_decode and not op_add))
-            and (waiting or not op_encode)
             and (m_axis_code.tready or not coding)
             and (m_axis_sum.tready or not keeping)
         )
+        step.next = 1
+        if move:
+            step.next = 2 * DEPTH - 1  # less one
 
     @always_comb
     def outputs():
@@ -79,16 +81,11 @@ def reducer(
             ahead.next = ahead - 1
             some_ahead.next = ahead != 1
             fifo[wr_at].next = s_axis_class.tdata
-            if op_encode:
-                wr_at.next = wr_at + 1
-        if push and op_encode and not move:
-            kept.next = kept + 1
-            waiting.next = True
-            room.next = kept != DEPTH - 1
-        elif move and op_encode and not push:
-            kept.next = kept - 1
-            waiting.next = kept != 1
-            room.next = True
+            wr_at.next = wr_at + 1
+        if push != move:
+            kept.next = kept + step
+            waiting.next = push or kept != 1
+            room.next = move or kept != DEPTH - 1
 
         if m_axis_code.tready:
             coding.next = False
@@ -101,21 +98,15 @@ def reducer(
             elif op_decode:
                 total.next = s_axis_value.tdata
             kind.next = fifo[rd_at]
-            if op_encode:
-                rd_at.next = rd_at + 1
-            last.next = left == 1 or (wants_local and s_axis_local.tlast)
+            rd_at.next = rd_at + 1
+            last.next = (kept == 1 and not some_ahead) or (wants_local and s_axis_local.tlast)
             coding.next = op_encode
             keeping.next = op_keep
-            left.next = left - 1
-            some_left.next = left != 1
 
         if start:
-            left.next = count
-            some_left.next = count != 0
             ahead.next = count
             some_ahead.next = count != 0
         if rst:
-            some_left.next = False
             some_ahead.next = False
             coding.next = False
             keeping.next = False

@@ -8,6 +8,7 @@ from typing import Any
 
 from myhdl import block, instance
 
+from oscar_hdl.payload_reader import OUTSTANDING
 from oscar_sim.bench import Pause, never
 
 
@@ -19,7 +20,7 @@ def payload_memory(
     """Answer reads of words(), asked at each read, after `latency` clocks or (pause) more.
 
     Checks that no read is beyond the payload, that a read holds still until it is taken, and that at most
-    8 are outstanding.
+    OUTSTANDING are outstanding.
     """
 
     @instance
@@ -48,8 +49,9 @@ def payload_memory(
             rd_data_valid.next = bool(due) and due[0][0] <= 0 and not pause()
             if rd_data_valid.next:
                 rd_data.next = due.popleft()[1]
-            if len(due) + bool(rd_data_valid.next) > 8:
-                raise AssertionError(f"{len(due) + bool(rd_data_valid.next)} reads are outstanding")
+            outstanding = len(due) + bool(rd_data_valid.next)
+            if outstanding > OUTSTANDING:
+                raise AssertionError(f"{outstanding} reads are outstanding")
             rd_ready.next = not pause()
 
     return answer

@@ -174,7 +174,7 @@ def test_delivers_what_blocks_hold(width: int, busy: float, slow: float) -> None
         assert said == expected
 
 
-def test_a_slow_memory_is_asked_for_eight_words_at_most() -> None:
+def test_a_slow_memory_is_not_asked_for_too_much() -> None:
     rng = random.Random(3)
     blocks = [[rng.randint(-32768, 32767) for _ in range(SIZE)] for _ in range(2)]
     payload = make(blocks, 16)

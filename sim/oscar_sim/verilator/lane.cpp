@@ -9,6 +9,9 @@
 
 double sc_time_stamp() { return 0; }
 
+// Reads of the payload that may wait for their answers (docs/hardware.md, asc_decoder).
+constexpr size_t OUTSTANDING = 11;
+
 extern "C" {
 
 struct Job {
@@ -177,7 +180,7 @@ int lane_run(Lane* lane, Job* job) {
     if (p.start) started = true;
     if (p.rd_data_valid) fetches.pop_front();
     if (p.rd_valid && p.rd_ready) {
-      if (p.rd_addr >= job->dec_words || fetches.size() == 8) {
+      if (p.rd_addr >= job->dec_words || fetches.size() == OUTSTANDING) {
         fault = OVERRUN;
       } else {
         const uint64_t due = clock + 3 + (chance(*lane, job->idle / 4) ? 20u : 0u);
