@@ -1,0 +1,165 @@
+"""Sketches that give every value back: an invertible table of sums, peeled along a known set of keys.
+
+Every key adds its value, with a sign, to one cell in each of a few sub-tables. All nodes know which keys are
+there (the index has been combined), so which cells hold one key alone, and what becomes so when that key is
+taken out, follows from the keys: the order of peeling, and the keys that no order reaches, are known before
+any value is sent. Keys may share their hash in blocks: the bucket is then the block's, the lane within it the
+key's place in the block, and the cells of one lane are a table of their own. docs/schemes.md, "Peeling".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from oscar.schemes.base import Array
+
+u64 = np.uint64
+MAX_HASHES = 8
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mix(block: Any, row: Any, seed: Any) -> Any:
+    """64 well-mixed bits of a block in one sub-table: the top one is the sign, the low 32 pick the bucket."""
+    x = u64(block) * u64(0x9E3779B97F4A7C15) + u64(seed) + (u64(row) + u64(1)) * u64(0xD1B54A32D192ED03)
+    x = (x ^ (x >> u64(32))) * u64(0xD6E8FEB86659FD93)
+    x = (x ^ (x >> u64(32))) * u64(0xD6E8FEB86659FD93)
+    return x ^ (x >> u64(32))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _cell(h: Any, row: Any, key: Any, buckets: Any, lanes: Any) -> Any:
+    bucket = ((h & u64(0xFFFFFFFF)) * u64(buckets)) >> u64(32)
+    return (np.int64(row) * buckets + np.int64(bucket)) * lanes + key % lanes
+
+
+@njit(cache=True, nogil=True)
+def _encode(keys: Any, values: Any, hashes: int, buckets: int, lanes: int, seed: Any, cells: Any) -> None:
+    for i in range(len(keys)):
+        v = values[i]
+        if v == 0:
+            continue
+        for row in range(hashes):
+            h = _mix(keys[i] // lanes, row, seed)
+            c = _cell(h, row, keys[i], buckets, lanes)
+            cells[c] += -v if h >> u64(63) else v
+
+
+@njit(cache=True, nogil=True)
+def _order(keys: Any, hashes: int, buckets: int, lanes: int, seed: Any, places: Any, rows: Any) -> int:
+    """Fill place in `keys` and sub-table it is read from of every key that can be peeled; count them."""
+    held = np.zeros(hashes * buckets * lanes, np.int32)
+    mixed = np.zeros(
+        len(held), np.int64
+    )  # exclusive or of the places a cell holds: the place, where it is one
+    for i in range(len(keys)):
+        for row in range(hashes):
+            c = _cell(_mix(keys[i] // lanes, row, seed), row, keys[i], buckets, lanes)
+            held[c] += 1
+            mixed[c] ^= i
+    queue = np.empty(len(held), np.int64)
+    head, tail, done = 0, 0, 0
+    for c in range(len(held)):
+        if held[c] == 1:
+            queue[tail] = c
+            tail += 1
+    while head < tail:
+        c = queue[head]
+        head += 1
+        if held[c] != 1:
+            continue
+        i = mixed[c]
+        places[done], rows[done] = i, c // (buckets * lanes)
+        done += 1
+        for row in range(hashes):
+            other = _cell(_mix(keys[i] // lanes, row, seed), row, keys[i], buckets, lanes)
+            held[other] -= 1
+            mixed[other] ^= i
+            if held[other] == 1:  # a cell gets here once: counts only fall
+                queue[tail] = other
+                tail += 1
+    return done
+
+
+@njit(cache=True, nogil=True)
+def _decode(
+    keys: Any, places: Any, rows: Any, hashes: int, buckets: int, lanes: int, seed: Any, cells: Any, out: Any
+) -> None:
+    for k in range(len(places)):
+        i = places[k]
+        key = keys[i]
+        h = _mix(key // lanes, rows[k], seed)
+        v = cells[_cell(h, rows[k], key, buckets, lanes)]
+        v = -v if h >> u64(63) else v
+        out[i] = v
+        if v == 0:
+            continue
+        for row in range(hashes):
+            h = _mix(key // lanes, row, seed)
+            cells[_cell(h, row, key, buckets, lanes)] -= -v if h >> u64(63) else v
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of `hashes` sub-tables of `buckets` buckets of `lanes` cells; the seed picks its hashes."""
+
+    hashes: int
+    buckets: int
+    lanes: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.hashes <= MAX_HASHES or self.buckets < 1 or self.lanes < 1:
+            raise ValueError(
+                f"tables have 2 to {MAX_HASHES} hashes and at least one bucket and lane, got {self.hashes} "
+                f"hashes, {self.buckets} buckets, {self.lanes} lanes"
+            )
+
+    @classmethod
+    def sized(cls, keys: int, *, ratio: float, spare: int, hashes: int, lanes: int, seed: int) -> Table:
+        """Return the table with at least `ratio * keys + spare` cells."""
+        wanted = int(ratio * keys) + spare
+        return cls(hashes, max(1, -(-wanted // (hashes * lanes))), lanes, seed)
+
+    @property
+    def cells(self) -> int:
+        """How many sums the table has."""
+        return self.hashes * self.buckets * self.lanes
+
+    def encode(self, keys: Array, values: Array) -> Array:
+        """Return the cells, int32, of int32 `values` at distinct `keys`, int64; linear in the values."""
+        out = np.zeros(self.cells, np.int32)
+        _encode(keys, values, self.hashes, self.buckets, self.lanes, u64(self.seed), out)
+        return out
+
+    def plan(self, keys: Array) -> Peeling:
+        """Return in which order a table of these distinct keys, int64, is peeled."""
+        places, rows = np.empty(keys.size, np.int64), np.empty(keys.size, np.uint8)
+        done = _order(keys, self.hashes, self.buckets, self.lanes, u64(self.seed), places, rows)
+        stuck = np.ones(keys.size, bool)
+        stuck[places[:done]] = False
+        return Peeling(self, keys, places[:done], rows[:done], np.flatnonzero(stuck))
+
+
+@dataclass(frozen=True)
+class Peeling:
+    """The order in which a table of `keys` gives up its values; `stuck`: places in `keys` that it keeps."""
+
+    table: Table
+    keys: Array = field(repr=False)
+    places: Array = field(repr=False)
+    rows: Array = field(repr=False)
+    stuck: Array = field(repr=False)
+
+    def decode(self, cells: Array, kept: Array) -> Array:
+        """Return the values, int32, in the order of `keys`, of summed cells; `kept` are those at `stuck`."""
+        t = self.table
+        out = np.zeros(self.keys.size, np.int32)
+        out[self.stuck] = kept
+        _decode(
+            self.keys, self.places, self.rows, t.hashes, t.buckets, t.lanes, u64(t.seed), cells.copy(), out
+        )
+        return out

@@ -1,0 +1,252 @@
+"""Which lanes hold which positions: the rules by which lossless sums are split, decided alike on every node.
+
+Positions come in classes of alike magnitude. Of each class all nodes know, from a few summed counters, how
+many values lie beyond each limit that a lane can have. A class goes densely into lanes of one width, of 0
+bits even; what its values exceed that width by is left to an index and a list of the exceptions. Whatever
+choice is made, nothing is lost; counters and floats (element by element, no library function) only decide
+what it costs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscar.frame import HEADER_BYTES
+from oscar.schemes.base import Array
+from oscar.schemes.lanes import WORD_BITS, lane_limit, lanes_per_word
+
+COUNTER_BITS = 32
+GRAINS = 1, 4, 8, 16, 32, 64  # values to a bit of the first index
+FOREVER = math.inf
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The widths worth having for sums of `nodes` workers' magnitudes up to `top`, and their limits.
+
+    Level 0 is no lane at all; a level is the widest lane of which as many fit a word; the last one holds
+    `top`.
+    """
+
+    nodes: int
+    bits: tuple[int, ...]
+    limits: tuple[int, ...]
+
+    @classmethod
+    def of(cls, nodes: int, top: int) -> Ladder:
+        """Return the ladder; raises ValueError where no lane holds `top`."""
+        bits, limits = [0], [0]
+        for width in sorted({WORD_BITS // count for count in range(2, WORD_BITS // 2 + 1)}):
+            limit = ((1 << width) - 1) // (2 * nodes)
+            if limit >= 1:
+                bits.append(width)
+                limits.append(min(limit, top))
+                if limit >= top:
+                    return cls(nodes, tuple(bits), tuple(limits))
+        raise ValueError(f"no lane holds sums of {nodes} workers up to {top} each; use fewer bits")
+
+    def level(self, magnitude: int) -> int:
+        """Return the lowest level that holds `magnitude` of each worker."""
+        return next(level for level, limit in enumerate(self.limits) if limit >= magnitude)
+
+    def price(self, level: int) -> float:
+        """Return the bits that a value takes on the wire."""
+        return WORD_BITS / lanes_per_word(self.bits[level]) if level else 0.0
+
+    def counters(self, magnitudes: Array, classes: Array, count: int) -> Array:
+        """Return one worker's counters, int32 flat [class, level]: values beyond each level but the last.
+
+        They are rounded up to multiples of what keeps their sums in a lane, so that 0 means none.
+        """
+        table = np.array([self.level(m) for m in range(self.limits[-1] + 1)], np.int64)
+        levels = len(self.limits)
+        joint = classes.astype(np.int64) * levels + table[magnitudes]
+        held = np.bincount(joint, minlength=count * levels).reshape(count, levels)
+        beyond = np.cumsum(held[:, :0:-1], axis=1)[:, ::-1]
+        return (-(-beyond >> self.shift(magnitudes.size))).astype(np.int32).reshape(-1)
+
+    def shift(self, values: int) -> int:
+        """Return the shift that brings a count of up to `values` into its lane."""
+        return max(0, values.bit_length() - lane_limit(COUNTER_BITS, self.nodes).bit_length() + 1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of each class: the level of its dense lanes, the grain of its index (0: it needs none).
+
+    spare: the level whose lane holds every exception's remainder.
+    """
+
+    levels: tuple[int, ...]
+    grains: tuple[int, ...]
+    spare: int
+    expected: tuple[float, ...]  # exceptions of each class, were workers independent
+
+
+def power(base: float, exponent: int) -> float:
+    """Return base^exponent by squaring: the same bits on every machine, which pow is not."""
+    out = 1.0
+    while exponent:
+        if exponent & 1:
+            out *= base
+        base *= base
+        exponent >>= 1
+    return out
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a plan may use.
+
+    grains: values to a bit of the first index. widths: of dense lanes, at most. narrow: whether these may
+    hold less than their class has. cells: sent for each exception, in lanes `swell` levels above what it
+    needs; staged: or in lanes and exceptions again.
+    """
+
+    grains: Sequence[int]
+    widths: int
+    narrow: bool
+    cells: float
+    swell: int
+    staged: bool
+
+
+def choose(
+    ladder: Ladder, sizes: Sequence[int], beyond: Array, *, spread: Sequence[float], rules: Rules
+) -> Plan:
+    """Return the cheapest plan.
+
+    sizes: positions of each class. beyond: [class, level but the last], summed counters. spread: of each
+    class, exceptions that a position index has really had as a part of those expected of independent workers.
+    """
+    totals = [[int(x) for x in row] for row in beyond.reshape(len(sizes), -1)]
+    classes = [
+        _Class(ladder, rules, size, [*row, 0], part)
+        for size, row, part in zip(sizes, totals, spread, strict=True)
+    ]
+    options = [[each.option(level) for level in range(len(ladder.bits))] for each in classes]
+    tops = [each.top for each in classes]
+    levels = _cheapest(ladder, options, range(1, max(tops, default=0) + 1), rules.widths)
+    picked = [options[k][level] for k, level in enumerate(levels)]
+    rests = [ladder.limits[top] - ladder.limits[j] for top, j in zip(tops, levels, strict=True) if top > j]
+    return Plan(
+        tuple(levels),
+        tuple(grain for _, grain, _ in picked),
+        ladder.level(max(rests, default=0)),
+        tuple(expected for _, _, expected in picked),
+    )
+
+
+class _Class:
+    """The costs of one class; `row`: how many values lie beyond each level."""
+
+    def __init__(self, ladder: Ladder, rules: Rules, size: int, row: Sequence[int], spread: float) -> None:
+        self.ladder, self.rules, self.size, self.row, self.spread = ladder, rules, size, row, spread
+        self.top = row.index(0) if size else 0
+
+    def option(self, level: int) -> tuple[float, int, float]:
+        """Return bits, grain and expected exceptions in lanes of one level."""
+        ladder, size = self.ladder, self.size
+        if level >= self.top:
+            return ladder.price(level) * size, 0, 0.0
+        if level and not self.rules.narrow:
+            return FOREVER, 0, 0.0
+        local = min(1.0, self.row[level] / (size * ladder.nodes))
+        independent = 1.0 - power(1.0 - local, ladder.nodes)
+        share = min(1.0, max(local, self.spread * independent))
+        index, grain = _index(share, self.rules.grains)
+        each = ladder.price(level) + index + share * self.rules.cells * self._rest(level, share)
+        return each * size, grain, independent * size
+
+    def _rest(self, level: int, share: float) -> float:
+        """Return the bits of what an exception of a level leaves over."""
+        ladder = self.ladder
+        most = ladder.limits[self.top] - ladder.limits[level]
+        need = ladder.level(most)
+        whole = ladder.price(min(need + self.rules.swell, len(ladder.bits) - 1))
+        if not self.rules.staged:
+            return whole
+        best = whole
+        for lower in range(need):
+            reach = ladder.limits[level] + ladder.limits[lower]
+            held = max(j for j, limit in enumerate(ladder.limits) if limit <= reach)
+            again = min(1.0, self.row[held] / (share * self.size))
+            best = min(best, ladder.price(lower) + _index(again, self.rules.grains)[0] + again * whole)
+        return best
+
+
+def _index(share: float, grains: Sequence[int]) -> tuple[float, int]:
+    """Return the bits of an index per position, and its grain, where a share of positions is in it."""
+    return min((1.0 if g == 1 else 1.0 / g + 1.0 - power(1.0 - share, g), g) for g in grains)
+
+
+def _cheapest(
+    ladder: Ladder, options: Sequence[Sequence[tuple[float, int, float]]], levels: range, widths: int
+) -> list[int]:
+    """Return each class's level, of the best set of at most `widths` levels besides 0."""
+    header = 8.0 * HEADER_BYTES * ladder.nodes  # the frames of one more message
+    best, chosen = FOREVER, [0] * len(options)
+    for count in range(widths + 1):
+        for used in itertools.combinations(levels, count):
+            mine = [min((of[level][0], level) for level in (0, *used)) for of in options]
+            bits = header * count
+            for price, _ in mine:
+                bits += price
+            if bits < best:
+                best, chosen = bits, [level for _, level in mine]
+    return chosen
+
+
+class Layout:
+    """A plan over the positions: who is dense in which lanes, and the order of the index.
+
+    The index has a bit for each position of a class of grain 1, then one for each block of the other classes;
+    positions of blocks that hold something have bits of their own, sent once those blocks are known.
+    """
+
+    def __init__(self, plan: Plan, ladder: Ladder, classes: Array) -> None:
+        self.plan, self.classes = plan, classes
+        levels, grains = np.array(plan.levels), np.array(plan.grains)
+        self.limits = np.array(ladder.limits, np.int32)[levels][classes]
+        self.dense = [
+            (level, np.flatnonzero((levels == level)[classes]))
+            for level in sorted(set(plan.levels) - {0})
+            if (levels == level)[classes].any()
+        ]
+        self.indexed = any(plan.grains)
+        self.fine = np.flatnonzero((grains == 1)[classes])
+        members, blocks, start = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+        for k, grain in enumerate(plan.grains):
+            if grain > 1:
+                mine = np.flatnonzero(classes == k)
+                members.append(mine)
+                blocks.append(start + np.arange(mine.size) // grain)
+                start += -(-mine.size // grain)
+        self.coarse, self.block, self.blocks = np.concatenate(members), np.concatenate(blocks), start
+
+    def first(self, rest: Array) -> Array:
+        """Return one worker's bits: positions of grain 1, and blocks."""
+        held = np.zeros(self.blocks, bool)
+        held[self.block[rest[self.coarse] != 0]] = True
+        return np.concatenate([rest[self.fine] != 0, held])
+
+    def opened(self, first: Array) -> Array:
+        """Return the positions of all blocks that hold something on some worker."""
+        return self.coarse[first[self.fine.size :][self.block]]
+
+    def keys(self, first: Array, opened: Array, second: Array) -> Array:
+        """Return the positions, int64, at which some worker has an exception."""
+        return np.concatenate([self.fine[first[: self.fine.size]], opened[second]])
+
+    def spread(self, keys: Array, before: Sequence[float]) -> list[float]:
+        """Return, for classes with an index, how many exceptions there were for each expected one."""
+        found = np.bincount(self.classes[keys], minlength=len(before)).tolist()
+        return [
+            count / expected if expected > 0 else old
+            for count, expected, old in zip(found, self.plan.expected, before, strict=True)
+        ]
