@@ -8,11 +8,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CONFIG ?= configs/default.yaml
+MPI_CONFIG ?= configs/mpi.yaml
 BENCH ?=
 ARGS ?=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv and install the package with its tools
 
@@ -65,6 +66,15 @@ stress: setup verilator ## random stalls, resets and damage on the converted RTL
 rtl: setup verilator ## AllReduce of a million values on the converted RTL (configs/rtl.yaml)
 	@$(BIN)/oscar allreduce configs/rtl.yaml $(ARGS)
 
+# PRTE asks twice before it runs as root, as it does in containers; BLAS threads would only fight the ranks.
+mpi-%: export OMPI_ALLOW_RUN_AS_ROOT = 1
+mpi-%: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+mpi-%: export OMP_NUM_THREADS = 1
+mpi-%: export OPENBLAS_NUM_THREADS = 1
+mpi-%: $(VENV)/.mpi ## AllReduce between as many processes over MPI, mpi-4 for example (configs/mpi.yaml)
+	@$(BIN)/mpirun -n $* --oversubscribe --bind-to none --with-ft ulfm \
+	  $(BIN)/python -m mpi4py -m oscar worker $(MPI_CONFIG) --transport mpi $(ARGS)
+
 verilator: ## install Verilator and a C++ compiler with apt (as root; otherwise say the command)
 	@command -v verilator >/dev/null && command -v g++ >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -81,7 +91,7 @@ cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the ho
 fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
 	@$(BIN)/python -m oscar_hdl.fpga --out build/fpga $(ARGS)
 
-$(VENV)/.cosim $(VENV)/.fpga: $(VENV)/.%: $(STAMP)
+$(VENV)/.cosim $(VENV)/.fpga $(VENV)/.mpi: $(VENV)/.%: $(STAMP)
 	@echo "installing the $* extra"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,$*]'
 	@touch $@

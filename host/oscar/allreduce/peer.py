@@ -147,7 +147,7 @@ class Communicator:
             else:
                 member.restore(token or ())
                 self._members[key] = member
-            self._give_up(error)
+            self.give_up(error)
             raise
 
     def gather(self, mine: bytes, cap: int) -> list[bytes]:
@@ -287,7 +287,7 @@ class Communicator:
             try:
                 self._blame(error, f"during the {what}", None)
             except PeerError as blame:
-                self._give_up(blame)
+                self.give_up(blame)
                 raise
 
     def _blame(self, error: TransportError, where: str, action: Action | None) -> NoReturn:
@@ -308,7 +308,7 @@ class Communicator:
         step, chunk = (-1, -1) if action is None else (action.ring_step(self.nodes), action.chunk)
         return PeerError(f"rank {self.rank}: {text}", rank=self.rank, peer=peer, step=step, chunk=chunk)
 
-    def _give_up(self, error: BaseException) -> None:
+    def give_up(self, error: BaseException) -> None:
         """Tell the neighbours, who tell theirs; a notice that came from one is passed on as it is."""
         self.failed = f"{type(error).__name__}: {error}"
         if isinstance(error, ConfigError):

@@ -8,7 +8,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("allreduce", "train", "compare", "codec", "scale", "predict", "trace", "report", "bench")
+COMMANDS = (
+    "allreduce",
+    "train",
+    "compare",
+    "codec",
+    "scale",
+    "predict",
+    "worker",
+    "trace",
+    "report",
+    "bench",
+)
 
 EXAMPLE = """\
 start here:

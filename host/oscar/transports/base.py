@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from oscar.errors import OscarError
 
@@ -85,8 +87,8 @@ class Transport(ABC):
         """Return the message posted for, if it has arrived; where it never will, note the peer in `dead`."""
 
     @abstractmethod
-    def _unsent(self) -> tuple[int, int] | None:
-        """Return (peer, tag) of the oldest message that is still on its way out, or None."""
+    def _unsent(self) -> list[tuple[int, int]]:
+        """Return (peer, tag) of every message that is still on its way out, the oldest first."""
 
     @abstractmethod
     def _pause(self, tries: int) -> None:
@@ -95,6 +97,23 @@ class Transport(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back what the library lent; raises nothing."""
+
+    def leave(self, status: int) -> NoReturn:
+        """End this process at once, after a failure: what the library still does must not keep it."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    def survivors(self) -> Transport:
+        """Return a transport between those that are left after a rank died; collective among them.
+
+        Raises TransportError where nobody is known to have died, or the library cannot tell.
+        """
+        raise TransportError(
+            f"{type(self).__name__} cannot go on without a rank; set transport.survive to false",
+            peer=-1,
+            kind="dead",
+        )
 
     def wait(self, peer: int, tag: int, deadline: float, what: str = "a message") -> memoryview:
         """Return the message from `peer`, valid until its (peer, tag) is posted again.
@@ -112,9 +131,9 @@ class Transport(ABC):
     def flush(self, deadline: float) -> None:
         """Return when all that was sent has left; raises TransportError where a peer does not take it."""
         wait: _Wait | None = None
-        while (unsent := self._unsent()) is not None:
-            if wait is None or wait.peer != unsent[0]:
-                wait = _Wait(self, *unsent, deadline, "room for what was sent")
+        while unsent := self._unsent():
+            if wait is None or wait.peer != unsent[0][0]:
+                wait = _Wait(self, *unsent[0], deadline, "room for what was sent")
             wait.go_on()
 
     def abort(self, notice: Notice) -> None:
@@ -122,7 +141,7 @@ class Transport(ABC):
         self._tell(notice.pack())
         stop, tries = time.monotonic() + ABORT_S, 0
         try:
-            while self._unsent() is not None and time.monotonic() < stop:
+            while any(t == CONTROL_TAG for _, t in self._unsent()) and time.monotonic() < stop:
                 self._pause(tries)
                 tries += 1
         except Exception:  # a dead neighbour; the other one has been told

@@ -1,0 +1,100 @@
+"""`oscar worker`: one rank of a training whose AllReduce runs between processes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oscar.cli.common import add_config, check_writable, declare, read_config
+
+if TYPE_CHECKING:
+    from oscar.transports.base import Transport
+
+EXAMPLE = """\
+  oscar worker configs/mpi.yaml --transport mpi --set iterations=5       alone
+  mpirun -n 4 python -m mpi4py -m oscar worker configs/mpi.yaml --transport mpi
+  torchrun --nproc-per-node 4 -m oscar worker configs/mpi.yaml --transport gloo
+
+The launcher says how many ranks there are. Each computes the gradients of its own worker; rank 0 prints a
+table and compares the first iterations with the same training in one process.
+Exit status 1 when a check failed, 2 for configurations that differ, 75 when a peer failed
+(docs/transports.md).
+"""
+PEER_FAILED = 75  # EX_TEMPFAIL: start again
+LINGER_S = 1.0  # others print what they know before a launcher ends them
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = declare(
+        commands, "worker", run, short="one rank of a training between processes", example=EXAMPLE
+    )
+    add_config(parser)
+    parser.add_argument("--transport", choices=("mpi", "gloo"), default="mpi", help="default: mpi")
+    parser.add_argument(
+        "--timeout-s", type=float, metavar="S", help="the same as --set transport.timeout_s=S"
+    )
+    parser.add_argument(
+        "--check", type=int, metavar="N", default=3, help="iterations to compare in-process (default: 3)"
+    )
+    parser.add_argument("--json", type=Path, metavar="OUT", help="rank 0 writes its report here as well")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one rank; return its exit status."""
+    from oscar.transports.registry import TRANSPORTS
+
+    extra = [] if args.timeout_s is None else [f"transport.timeout_s={args.timeout_s}"]
+    config = read_config(args, *extra)
+    if args.json is not None:
+        check_writable(args.json)
+    transport = TRANSPORTS[args.transport]()
+    try:
+        return _train(args, config.variant(nodes=transport.nodes), transport)
+    finally:
+        transport.close()
+
+
+def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
+    from oscar.errors import ConfigError, PeerError
+    from oscar.experiment.ranks import RankRun, summarise, text_table
+
+    rank, running = transport.rank, None
+    try:
+        running = RankRun(config, transport)
+        if rank == 0:
+            agreed = running.communicator.fingerprint
+            print(
+                f"# {transport.nodes} ranks over {args.transport}, {config.codec}, {config.ring.gather}, "
+                f"timeout {config.transport.timeout_s:g} s, configuration {agreed}",
+                flush=True,
+            )
+        running.run()
+        logs = running.reports()
+        status = 0
+        if running.communicator.rank == 0:
+            report = summarise(config, running, logs, check=args.check)
+            print(text_table(report), flush=True)
+            if args.json is not None:
+                args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+            status = 0 if report["ok"] else 1
+        running.communicator.transport.close()
+        return status
+    except ConfigError:
+        raise  # all ranks have found it; the command line says it
+    except PeerError as error:
+        print(f"oscar worker: error: {error}", file=sys.stderr, flush=True)
+        time.sleep(LINGER_S)
+        transport.leave(PEER_FAILED)
+    except BaseException as error:
+        if running is not None:
+            running.communicator.give_up(error)
+        traceback.print_exc()
+        sys.stderr.flush()
+        time.sleep(LINGER_S)
+        transport.leave(1)
