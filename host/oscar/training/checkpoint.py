@@ -102,7 +102,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> int:
     payload = io.BytesIO()
     np.savez(payload, **{"tree": np.frombuffer(text.encode(), np.uint8), **arrays})  # type: ignore[arg-type]
     body = payload.getbuffer()
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = target.with_name(f".{target.name}.part")  # one name: what a killed run left is overwritten
     try:
         with open(part, "wb") as file:
             file.write(MAGIC + VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean
-from oscar.training.results import Results, mean_series
+from oscar.training.results import Results, mean_series, seed_series
 
 SMOOTHED = 0.05  # of the iterations: the window of the running mean of the training loss
 
@@ -48,8 +48,7 @@ def draw(several: Sequence[Results], path: Path) -> None:
 
 def _curves(panels: Sequence[Any], results: Results, colour: str) -> None:
     """One line per panel, with the range over the seeds behind it and held-out losses as dots."""
-    losses = np.array([[np.nan if x is None else x for x in r["series"]["loss"]] for r in results["runs"]])
-    smooth = np.array([smoothed(row) for row in losses])
+    smooth = np.array([smoothed(row) for row in seed_series(results, "loss")])
     sent = np.cumsum(mean_series(results, "wire_bytes")) / 1e6
     seconds = np.cumsum(mean_series(results, "iteration_s"))
     for axes, x in zip(panels, (np.arange(1, sent.size + 1), sent, seconds), strict=True):
@@ -58,7 +57,7 @@ def _curves(panels: Sequence[Any], results: Results, colour: str) -> None:
             low, high = smooth.min(axis=0), smooth.max(axis=0)
             axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
         for run in results["runs"]:
-            at = [(e["iteration"], e["loss"]) for e in run["evaluations"] if "loss" in e]
+            at = [(e["iteration"], e["loss"]) for e in run["evaluations"] if e["iteration"] <= x.size]
             if at:
                 places, values = zip(*at, strict=True)
                 axes.plot(x[np.array(places) - 1], values, "o", color=colour, markersize=2.5, alpha=0.6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 import time
@@ -19,7 +20,7 @@ from oscar.allreduce.make import Cluster, make_cluster
 from oscar.allreduce.sampled import SparseRing
 from oscar.allreduce.stats import Stats
 from oscar.config import Config
-from oscar.errors import ConfigError, OscarError
+from oscar.errors import ConfigError, GradientError, OscarError
 from oscar.experiment.parallel import Tick, run_tasks
 from oscar.experiment.training import Progress, open_workload
 from oscar.schemes.registry import SCHEMES
@@ -44,6 +45,7 @@ class Run:
     exposed communication). evaluations: held-out metrics with their `iteration`; final: their mean over the
     tail, empty where there is no held-out data. compute_s: one node's forward and backward pass.
     exact: every sum was the sum computed directly. state_sha256: of weights, optimiser and batch generators.
+    diverged: gradients left the numbers; the series end there and `final` is empty.
     """
 
     seed: int
@@ -55,6 +57,7 @@ class Run:
     compute_s: float
     exact: bool
     state_sha256: str
+    diverged: bool = False
 
     @property
     def sent_bytes(self) -> float:
@@ -78,8 +81,8 @@ def open_cluster(config: Config) -> Cluster:
         )
     if config.iterations < config.train.ring_every:
         raise ConfigError(
-            f"train.ring_every: expected at most the run's {config.iterations} iterations, or no ring would ever "
-            f"run, got {config.train.ring_every}"
+            f"train.ring_every: expected at most the run's {config.iterations} iterations, or no ring would "
+            f"ever run, got {config.train.ring_every}"
         )
     return SparseRing(config, every=config.train.ring_every)
 
@@ -101,15 +104,24 @@ class Trainer:
         self.compute: list[float] = []  # measured seconds of one node
         self.measured: list[list[float]] = []  # iteration, bytes, bits, sync bits, seconds, *bucket seconds
         self.evaluations: list[dict[str, float]] = []
-        self.exact = True
+        self.exact, self.diverged = True, False
 
     def step(self) -> None:
-        """Do one iteration; raises OscarError when nodes differ or a lossless sum is not exact."""
+        """Do one iteration, unless gradients have left the numbers: then only `diverged` is set.
+
+        Raises OscarError when nodes differ or a lossless sum is not exact.
+        """
         began = time.perf_counter()
         gradients = self.workload.gradients()
         self.compute.append((time.perf_counter() - began) / self.workload.nodes)
+        try:
+            result = self.cluster.allreduce(gradients)
+        except GradientError:
+            self.diverged = not all(np.isfinite(tensor).all() for node in gradients for tensor in node)
+            if not self.diverged:
+                raise
+            return
         self.losses.append(float(self.workload.loss))
-        result = self.cluster.allreduce(gradients)
         self.workload.apply(result.mean)
         self._check(result.stats)
         if not isinstance(self.cluster, SparseRing) or self.cluster.measured(self.done):
@@ -147,7 +159,8 @@ class Trainer:
         """Return what the run left; unmeasured iterations have bytes and times of the last measured one."""
         given = self.config.train.compute_ms
         compute = statistics.median(self.compute) if given is None else given * 1e-3
-        table = np.array(self.measured)
+        unknown = [0.0] + [math.nan] * (4 + self.shares.size)  # diverged before any ring was measured
+        table = np.array(self.measured or [unknown])
         # The iterations before the first measured one have that one's.
         which = np.searchsorted(table[:, 0], np.arange(self.done), side="right") - 1
         rows = table[np.maximum(which, 0)]
@@ -164,10 +177,12 @@ class Trainer:
             compute_s=compute,
             exact=self.exact,
             state_sha256=checkpoint.digest(self.workload.state_dict()),
+            diverged=self.diverged,
         )
 
     def _tail_mean(self) -> dict[str, float]:
-        tail = [e for e in self.evaluations if self.config.iterations - e["iteration"] in _TAIL]
+        last = self.config.iterations
+        tail = [e for e in self.evaluations if last - e["iteration"] in _TAIL and not self.diverged]
         names = [name for name in (tail[0] if tail else {}) if name != "iteration"]
         return {name: statistics.fmean(e[name] for e in tail) for name in names}
 
@@ -234,9 +249,11 @@ def train(
         for _ in range(trainer.done):
             tick()
     every = config.train.checkpoint_every if path is not None else 0
-    while trainer.done < config.iterations:
+    while trainer.done < config.iterations and not trainer.diverged:
+        before = trainer.done
         trainer.step()
-        if path is not None and every and (trainer.done % every == 0 or trainer.done == config.iterations):
+        due = every and (trainer.done % every == 0 or trainer.done == config.iterations)
+        if path is not None and due and trainer.done > before:
             trainer.save(path)
         tick()
     return trainer.finish()

@@ -31,8 +31,8 @@ def make_results(config: Config, runs: Sequence[Run]) -> dict[str, Any]:
         "config": config.model_dump(mode="json"),
         "model": {"values": runs[0].values, "tensors": runs[0].tensors},
         "rows": rows,
-        "mean": {key: statistics.fmean(row[key] for row in rows) for key in rows[0] if key in _NUMBERS},
-        "spread": {key: _spread([row[key] for row in rows]) for key in rows[0] if key in _NUMBERS},
+        "mean": {key: float(np.mean(_column(rows, key))) for key in _NUMBERS},
+        "spread": {key: _spread(_column(rows, key)) for key in _NUMBERS},
         "runs": [_finite(asdict(run)) for run in runs],
     }
 
@@ -50,24 +50,31 @@ _NUMBERS = (
 
 def _row(run: Run) -> dict[str, Any]:
     """Return one seed's line: held-out loss and accuracy, or the training loss where nothing is held out."""
-    recent = run.series["loss"][-TAIL * TAIL_GAP :]
-    held_out = run.final or {"loss": statistics.fmean(recent)}
-    compute = run.compute_s * len(run.series["loss"])
+    series = run.series
+    recent = series["loss"][-TAIL * TAIL_GAP :]
+    held_out = run.final or {"loss": math.nan if run.diverged else statistics.fmean(recent)}
+    compute = run.compute_s * len(series["loss"])
     return {
         "seed": run.seed,
         **held_out,
-        "bits_per_value": statistics.fmean(run.series["bits_per_value"]),
-        "step_sync_bits": statistics.fmean(run.series["step_sync_bits"]),
+        "bits_per_value": statistics.fmean(series["bits_per_value"] or [math.nan]),
+        "step_sync_bits": statistics.fmean(series["step_sync_bits"] or [math.nan]),
         "sent_mb": run.sent_bytes / 1e6,
         "simulated_s": run.simulated_s,
         "exposed": 1 - compute / run.simulated_s if run.simulated_s else 0.0,
         "exact": run.exact,
+        "diverged": run.diverged,
         "state": run.state_sha256,
     }
 
 
+def _column(rows: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    """Return one number per seed; NaN for a seed that diverged, or where nothing is held out."""
+    return [row.get(key, math.nan) for row in rows]
+
+
 def _spread(numbers: Sequence[float]) -> float:
-    return statistics.stdev(numbers) if len(numbers) > 1 else 0.0
+    return float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
 
 
 def _finite(tree: Any) -> Any:
@@ -115,8 +122,9 @@ def heading(results: Results) -> list[str]:
         f"method {results['method']}; plan {config['plan']['name']}",
         f"time model: {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; compute {compute:.3g} ms "
         f"({source}), {train['buckets']} buckets overlap the backward pass",
-        f"loss, accuracy: held out, mean of the last {TAIL} looks, {TAIL_GAP} iterations apart; MB: sent by all",
-        "nodes together; exposed: the part of the time in which compute waits for the AllReduce",
+        f"loss, accuracy: held out, mean of the last {TAIL} looks, {TAIL_GAP} iterations apart; MB: sent by",
+        "all nodes together; exposed: the part of the time in which compute waits for the AllReduce; state:",
+        "start of the SHA-256 over weights, optimiser and batch generators at the end",
     ]
 
 
@@ -137,9 +145,9 @@ def text_table(results: Results) -> str:
     names = " ".join(f"{name:>{width}}" for name, _, width, _ in _COLUMNS)
     lines.append(f"# seed {names} exact state")
     for row in results["rows"]:
-        lines.append(
-            f"{row['seed']:>6} {_cells(row)} {'yes' if row['exact'] else 'no':>5} {row['state'][:12]}"
-        )
+        exact = "yes" if row["exact"] else "no"
+        end = "diverged" if row["diverged"] else row["state"][:12]
+        lines.append(f"{row['seed']:>6} {_cells(row)} {exact:>5} {end}")
     if len(results["rows"]) > 1:
         lines.append(f"{'mean':>6} {_cells(results['mean'])}")
         lines.append(f"{'spread':>6} {_cells(results['spread'])}")
@@ -176,5 +184,12 @@ def load_results(path: str | Path) -> dict[str, Any]:
 
 
 def mean_series(results: Results, name: str) -> np.ndarray:
-    """Return a series averaged over the seeds, float64 [iteration]; NaN where it is not known."""
-    return np.mean([np.array(run["series"][name], float) for run in results["runs"]], axis=0)
+    """Return a series averaged over the seeds, float64 [iteration]; see `seed_series`."""
+    return np.asarray(seed_series(results, name).mean(axis=0))
+
+
+def seed_series(results: Results, name: str) -> np.ndarray:
+    """Return a series of every seed, float64 [seed, iteration], as long as the shortest; NaN if not known."""
+    every = [run["series"][name] for run in results["runs"]]
+    shortest = min(map(len, every))
+    return np.array([[math.nan if x is None else x for x in one[:shortest]] for one in every], float)
