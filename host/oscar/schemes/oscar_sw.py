@@ -39,8 +39,8 @@ class SplitOptions:
     coded: bool = False
     coarseness: float = 0.5
     weight: float = 0.1
-    hysteresis: float = 0.25
-    every: int = 4
+    hysteresis: float = 0.0
+    every: int = 1
     relative: bool = False
 
     def __post_init__(self) -> None:
@@ -91,18 +91,12 @@ class _Split(Scheme):
         classes[: magnitude.size] = np.minimum(CLASS_LIMIT, np.frexp(sixteenths.astype(np.float64))[1])
         return classes
 
-    def _see(self, mean: Array, grid: Grid, indices: Array | None = None) -> None:
-        """Let the choice see the mean gradient (of all values or of those at `indices`)."""
+    def _see(self, mean: Array, grid: Grid) -> None:
+        """Let the choice see the mean gradient as it was sent: what was not sent counts as 0."""
         if self.options.relative:
-            owner = (
-                np.searchsorted(
-                    self.offsets, np.arange(self.values) if indices is None else indices, side="right"
-                )
-                - 1
-            )
             inverse = np.array([0.0 if e is None else 2.0**-e for e in grid.exponents], np.float32)
-            mean = mean * inverse[owner]
-        self.chosen.observe(mean, indices)
+            mean = mean * np.repeat(inverse, self.sizes)
+        self.chosen.observe(mean)
 
     @abstractmethod
     def messages(self, worker: Worker, values: Array) -> Messages:
@@ -245,24 +239,22 @@ class OscarSwBest(_Split):
             self._see(mean, grid)
         else:
             due, coarse = self.once("due", self._due), grid.coarser(self.options.zero_shift)
-            dense = grid.dequantise(totals[0], self.nodes, indices=positions)
-            zeros = coarse.dequantise(last, self.nodes, indices=due)
-            mean[positions] = dense
-            mean = self._apply(mean, zeros, due)
-            root = np.float32(1 / np.sqrt(self.options.period))
-            self._see(np.concatenate([dense, zeros * root]), grid, np.concatenate([positions, due]))
+            mean[positions] = grid.dequantise(totals[0], self.nodes, indices=positions)
+            mean[due] = coarse.dequantise(last, self.nodes, indices=due)
+            self._see(mean, grid)
+            mean = self._spread(mean, due)
         self.grid.observe(grid, ride)
         self.iteration += 1
         return mean
 
-    def _apply(self, mean: Array, zeros: Array, due: Array) -> Array:
+    def _spread(self, mean: Array, due: Array) -> Array:
         """Return the mean with what the sweep brought: now, or in equal parts until its next turn."""
         if self.held is None:
-            mean[due] = zeros
             return mean
         period = self.options.period
         _clear_turn(self.held, self.iteration % period, period, np.uint64(self.seed))
-        self.held[due] = zeros / np.float32(period)
+        self.held[due] = mean[due] / np.float32(period)
+        mean[due] = 0
         return mean + self.held
 
     def state_dict(self) -> dict[str, Any]:
