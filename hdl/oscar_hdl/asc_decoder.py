@@ -133,9 +133,8 @@ def asc_decoder(
         seen_late.next = late[CORE_CLOCKS - 1]
         seen_ctx.next = out_ctx
         seen_sym.next = out_sym
-        if out_valid:
-            if out_lane == LANES - 1:
-                odd_row.next = not odd_row
+        if out_valid and out_lane == LANES - 1:
+            odd_row.next = not odd_row
         dec_cnt_valid.next = seen and seen_counted
         dec_cnt_bank.next = count_bank != cut
         counted_ctx.next = seen_ctx

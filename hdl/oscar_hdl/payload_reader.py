@@ -56,8 +56,9 @@ def payload_reader(
     raw_left, raw_one, raw_more = word(19), bit(), bit()
     coded_right, fixed_right, is_raw = bit(), bit(), bit()
     pushes, stride, too_many = word(12), word(12), bit()
-    # Two pointers: headers and raw stream at `place`, start states and words at `word_place`.
-    place, word_place = word(20), word(20)
+    # Two pointers: headers and raw stream at `place`, start states and words at `word_place`. One adder moves
+    # whichever has its turn.
+    place, word_place, turn_place, moved_place = word(20), word(20), word(20), word(20)
     word_left, word_some, word_turn, raw_some, open_end = word(12), bit(), bit(), bit(), bit()
     split, step = bit(), word(12)
     pick_word, pick_raw, candidate, is_word, some_candidate = bit(), bit(), word(20), bit(), bit()
@@ -111,9 +112,19 @@ def payload_reader(
     @always_comb
     def steps():
         word_take.next = unpack and phase != 3 and word_put != word_get
-        step.next = 1
+        turn_place.next = place
+        if word_turn:
+            turn_place.next = word_place
+        step.next = state != JUDGE
         if split:
             step.next = stride
+
+    @always_comb
+    def add():
+        moved_place.next = turn_place + step
+
+    @always_comb
+    def counts():
         raw_step.next = 1
         if raw_taken:
             raw_step.next = 31  # less one
@@ -129,13 +140,14 @@ def payload_reader(
         failed.next = fault != 0 or fail
         # Requests: chosen, compared with the end of the payload, sent.
         split.next = False
+        if pick_word or state == JUDGE:  # here word_place becomes `place`
+            word_place.next = moved_place
         if pick_word:
-            word_place.next = word_place + 1
             word_left.next = word_left - 1
             if word_left == 1:
                 word_some.next = False
         if pick_raw or split:
-            place.next = place + step
+            place.next = moved_place
         if state == WAIT and kind == RAW:
             raw_left.next = 0
             raw_left.next[top + 1 : top - 4] = width
@@ -147,9 +159,7 @@ def payload_reader(
             raw_some.next = False
         if not stall:
             some_candidate.next = pick_word or pick_raw
-            candidate.next = place
-            if pick_word:
-                candidate.next = word_place
+            candidate.next = turn_place
             is_word.next = pick_word
             rd_some.next = some_candidate
             beyond.next = candidate >= words
@@ -259,7 +269,6 @@ def payload_reader(
                     fault.next = TOO_WIDE
         elif state == SPLIT:
             # `place` jumps in this clock.
-            word_place.next = place
             word_left.next = stride
             word_some.next = True
             raw_some.next = raw_left != 0
@@ -408,4 +417,4 @@ def payload_reader(
             push_some.next = False
             push_valid.next = False
 
-    return queues, flags, choose, steps, control, answers, unpacking
+    return queues, flags, choose, steps, add, counts, control, answers, unpacking
