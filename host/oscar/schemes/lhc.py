@@ -142,7 +142,7 @@ class Lhc(Scheme):
             yield Message(f"lanes{depth}.{bits}", base[members], bits=bits)
 
     def _exceptions(self, depth: int, rest: Array, keys: Array, layout: Layout) -> Messages:
-        """Send what is at `keys`: as a table and what it keeps, by a further stage, or one after the other."""
+        """Send what is at `keys`: as a table and what it keeps, by a further stage, or one by one."""
         if self.options.cells == "sketch":
             peeling = self.once("peeling", lambda: self._peeling(keys))
             cells = peeling.table.encode(keys, rest[keys])

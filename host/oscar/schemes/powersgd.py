@@ -1,0 +1,186 @@
+"""PowerSGD (arXiv 1905.13727): gradients of matrices as low-rank factors, by one step of a power iteration.
+
+An implementation of its own: the hook that torch ships needs a process group, this one any sum. Each matrix M
+is multiplied by the last Q; the summed product, made orthonormal, is P; M' P is summed and becomes Q; P Q' is
+the mean. What a worker's matrix had beyond that waits for its next iteration. Tensors of more dimensions are
+matrices of their first one by all others; those that factors do not make smaller go as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numba import njit
+
+from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+
+TAG = 0x9053
+
+
+@njit(cache=True, nogil=True)
+def orthonormalise(p: Any) -> None:
+    """Make the columns of float32 [rows, rank] orthonormal in place, in a fixed order of operations.
+
+    Modified Gram-Schmidt, twice, since float32 loses orthogonality in one pass; a column that the others span
+    becomes zeros.
+    """
+    rows, rank = p.shape
+    for k in range(rank):
+        largest, before = np.float32(0), np.float32(0)
+        for i in range(rows):
+            largest = max(largest, abs(p[i, k]))
+        for i in range(rows):  # so that no square leaves float32
+            p[i, k] = p[i, k] / largest if largest > 0 else np.float32(0)
+            before += p[i, k] * p[i, k]
+        for _ in range(2):
+            for other in range(k):
+                dot = np.float32(0)
+                for i in range(rows):
+                    dot += p[i, k] * p[i, other]
+                for i in range(rows):
+                    p[i, k] -= dot * p[i, other]
+        norm = np.float32(0)
+        for i in range(rows):
+            norm += p[i, k] * p[i, k]
+        # What is left of a dependent column is its rounding: 1e-12 of the energy is beyond float32.
+        scale = np.float32(1) / np.sqrt(norm) if norm > np.float32(1e-12) * before else np.float32(0)
+        for i in range(rows):
+            p[i, k] *= scale
+
+
+@njit(cache=True, nogil=True)
+def product(p: Any, q: Any, out: Any) -> None:
+    """Write P Q' to flat float32 `out`, every element summed in the order of the columns."""
+    rows, columns = len(p), len(q)
+    for i in range(rows):
+        for j in range(columns):
+            total = np.float32(0)
+            for k in range(p.shape[1]):
+                total += p[i, k] * q[j, k]
+            out[i * columns + j] = total
+
+
+@dataclass(frozen=True)
+class PowerSgdOptions:
+    """rank: of the factors. warm_start: begin with the last iteration's Q instead of a random one."""
+
+    rank: int = 2
+    warm_start: bool = True
+    error_feedback: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rank <= 256:
+            raise ValueError(f"rank must be 1 to 256, got {self.rank}")
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """One tensor as a matrix: where it is in the flat gradient, its shape, the rank of its factors."""
+
+    here: slice
+    rows: int
+    columns: int
+    rank: int
+
+
+class PowerSgd(Scheme):
+    """Low-rank factors of all matrices, two messages; everything else in full with the first."""
+
+    name: ClassVar[str] = "powersgd"
+    Options: ClassVar[type[Any]] = PowerSgdOptions
+
+    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+        self.matrices, whole = [], [np.zeros(0, np.int64)]
+        for t, shape in enumerate(self.shapes):
+            here = slice(int(self.offsets[t]), int(self.offsets[t + 1]))
+            rows = shape[0] if len(shape) > 1 else 0
+            columns = self.sizes[t] // rows if rows else 0
+            rank = min(options.rank, rows, columns)
+            if 0 < rank * (rows + columns) < self.sizes[t]:
+                self.matrices.append(_Matrix(here, rows, columns, rank))
+            else:
+                whole.append(np.arange(here.start, here.stop))
+        self.whole = np.concatenate(whole)
+        self.factors = self._draw()
+        for q in self.factors:
+            orthonormalise(q)
+
+    def _draw(self) -> list[Array]:
+        """Return random Qs, float32 [columns, rank], of this iteration."""
+        out = []
+        for t, matrix in enumerate(self.matrices):
+            bits = np.random.Philox(key=[self.seed ^ TAG << 32, t], counter=[0, 0, 0, self.iteration])
+            shape = matrix.columns, matrix.rank
+            out.append(np.random.Generator(bits).standard_normal(shape, dtype=np.float32))
+        return out
+
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        """See Scheme.messages."""
+        corrected = worker.corrected(values)
+        mine = [corrected[m.here].reshape(m.rows, m.columns) for m in self.matrices]
+        left = [matrix @ q for matrix, q in zip(mine, self.factors, strict=True)]
+        first = yield Message("left", np.concatenate([corrected[self.whole], *(p.ravel() for p in left)]))
+        mean = first[: self.whole.size]
+        if self.matrices:
+            ps = self.once("ps", lambda: self._left(first))
+            right = [matrix.T @ p for matrix, p in zip(mine, ps, strict=True)]
+            second = yield Message("right", np.concatenate([q.ravel() for q in right]))
+            mean = self.once("mean", lambda: self._mean(first, second))
+            if self.options.error_feedback:
+                worker.pending = corrected - mean
+                worker.pending[self.whole] = 0
+
+    def _left(self, first: Array) -> list[Array]:
+        """Return the orthonormal factors of the summed products."""
+        out, at = [], self.whole.size
+        for m in self.matrices:
+            p = first[at : at + m.rows * m.rank].reshape(m.rows, m.rank).copy()
+            orthonormalise(p)
+            out.append(p)
+            at += p.size
+        return out
+
+    def _right(self, second: Array) -> list[Array]:
+        """Return the mean right factors."""
+        out, at = [], 0
+        for m in self.matrices:
+            size = m.columns * m.rank
+            out.append(second[at : at + size].reshape(m.columns, m.rank) / np.float32(self.nodes))
+            at += size
+        return out
+
+    def _mean(self, first: Array, second: Array) -> Array:
+        mean = np.empty(self.values, np.float32)
+        mean[self.whole] = first[: self.whole.size] / np.float32(self.nodes)
+        ps = self.once("ps", lambda: self._left(first))
+        for m, p, q in zip(self.matrices, ps, self._right(second), strict=True):
+            product(p, q, mean[m.here])
+        return mean
+
+    def finish(self, totals: Sequence[Array]) -> Array:
+        """See Scheme.finish."""
+        second = totals[1] if self.matrices else np.zeros(0, np.float32)
+        mean = self.once("mean", lambda: self._mean(totals[0], second))
+        self.iteration += 1
+        drawn = self._draw()
+        if self.options.warm_start:
+            for q, other in zip(self._right(second), drawn, strict=True):
+                orthonormalise(q)
+                np.copyto(other, q, where=q.any(axis=0))  # a column of zeros would stay one for ever
+        for q in drawn:
+            orthonormalise(q)
+        self.factors = drawn
+        return mean
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the replicated state."""
+        return super().state_dict() | {"factors": [q.copy() for q in self.factors]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        super().load_state_dict(state)
+        self.factors = [q.copy() for q in state["factors"]]

@@ -1,0 +1,113 @@
+"""S2 Reducer (arXiv 2110.02140): a bitmap of non-zeros and a count sketch of their values.
+
+Non-zeros are those of the integer grid. The bitmap tells every node where values are: the sketch is sized by
+it, and its medians are read there alone. Unlike LHC's table it is not peeled; what shares cells comes back
+inexact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.schemes.grid import GridSteps
+from oscar.schemes.lanes import lane_limit
+from oscar.sketch.count_sketch import CountSketch, columns_for
+
+INDICES = "or", "gather"
+
+
+@dataclass(frozen=True)
+class S2Options:
+    """rows, ratio: of the sketch, cells of all rows for each non-zero; cell_bits: lane of a cell's sum.
+
+    index: "or" combines bitmaps on the way, "gather" brings every worker's to all. error_feedback: of what
+    rounding and clipping to the grid lose; what the median gets wrong no worker can know.
+    """
+
+    coarseness: float = 1.0
+    bits: int = 8
+    rows: int = 3
+    ratio: float = 1.0
+    cell_bits: int = 12
+    index: str = "or"
+    error_feedback: bool = False
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.bits <= 16:
+            raise ValueError(f"integers have 2 to 16 bits, got bits={self.bits}")
+        if self.index not in INDICES:
+            raise ValueError(f"index is one of {', '.join(INDICES)}, got {self.index!r}")
+        columns_for(self.ratio, 0, self.rows)
+
+
+class S2Reducer(Scheme):
+    """Bitmap, count sketch of the non-zeros, median at the non-zeros."""
+
+    name: ClassVar[str] = "s2-reducer"
+    Options: ClassVar[type[Any]] = S2Options
+
+    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+        self.steps = GridSteps(self.sizes, nodes, options.coarseness, options.cell_bits)
+
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        """See Scheme.messages."""
+        o = self.options
+        corrected = worker.corrected(values)
+        grid = yield from self.steps.agree(corrected)
+        mine, worker.clipped = grid.quantise(corrected, (1 << (o.bits - 1)) - 1)
+        if o.error_feedback:
+            worker.pending = corrected - grid.dequantise(mine, 1)
+        if o.index == "or":
+            index = yield Message("index", mine != 0, "or", bits=1)
+        else:
+            index = yield Message("index", np.packbits(mine != 0), "gather", bits=8)
+        keys = self.once("keys", lambda: self._keys(index))
+        limit = lane_limit(o.cell_bits, self.nodes)
+        cells = np.zeros(0, np.int32)
+        if keys.size:
+            sketch = self.once("sketch", lambda: self._sketch(keys))
+            cells = sketch.encode(mine[keys], indices=keys).reshape(-1)
+            worker.clipped += int(np.count_nonzero(np.abs(cells) > limit))
+        data = np.concatenate([grid.ride(corrected), np.clip(cells, -limit, limit)])
+        yield Message("cells", data, bits=o.cell_bits)
+
+    def _keys(self, index: Array) -> Array:
+        """Return the positions, int64, at which some worker has a non-zero."""
+        if self.options.index == "or":
+            return np.flatnonzero(index)
+        maps = np.unpackbits(index.reshape(self.nodes, -1), axis=1, count=self.values)
+        return np.flatnonzero(maps.any(axis=0))
+
+    def _sketch(self, keys: Array) -> CountSketch:
+        """Return this iteration's sketch: its hashes are new each time, so that no pair collides for ever."""
+        o = self.options
+        columns = columns_for(o.ratio, keys.size, o.rows)
+        return CountSketch(o.rows, columns, self.values, self.seed, draw=self.iteration)
+
+    def finish(self, totals: Sequence[Array]) -> Array:
+        """See Scheme.finish."""
+        grid, (index, data) = self.steps.split(totals)
+        ride, cells = data[: len(self.sizes)], data[len(self.sizes) :]
+        keys = self.once("keys", lambda: self._keys(index))
+        mean = np.zeros(self.values, np.float32)
+        if keys.size:
+            sketch = self.once("sketch", lambda: self._sketch(keys))
+            mean[keys] = grid.dequantise(sketch.estimate(cells, indices=keys), self.nodes, indices=keys)
+        self.steps.observe(grid, ride)
+        self.iteration += 1
+        return mean
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the replicated state."""
+        return super().state_dict() | {"steps": self.steps.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self.steps.load_state_dict(state["steps"])
+        super().load_state_dict(state)
