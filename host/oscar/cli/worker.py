@@ -54,10 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json is not None:
         check_writable(args.json)
     transport = TRANSPORTS[args.transport]()
-    try:
-        return _train(args, config.variant(nodes=transport.nodes), transport)
-    finally:
-        transport.close()
+    return _train(args, config.variant(nodes=transport.nodes), transport)
 
 
 def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
@@ -86,6 +83,7 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
         running.communicator.transport.close()
         return status
     except ConfigError:
+        transport.close()
         raise  # all ranks have found it; the command line says it
     except PeerError as error:
         print(f"oscar worker: error: {error}", file=sys.stderr, flush=True)

@@ -100,6 +100,7 @@ class RankRun:
             raise PeerError(
                 f"{error}; {why}", rank=error.rank, peer=error.peer, step=error.step, chunk=error.chunk
             ) from error
+        self.communicator.transport.close()
         self.communicator = self._communicator(transport)
         self.lost += before - transport.nodes
         mine = len(self.log)

@@ -1,0 +1,119 @@
+"""One rank of a run that something happens to; started by transport_faults, tells what it saw in JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from oscar.allreduce.local import damaged
+from oscar.allreduce.peer import Communicator
+from oscar.allreduce.schedule import Op, ring_actions
+from oscar.config import Config
+from oscar.errors import ConfigError, PeerError
+from oscar.transports.base import Transport
+from oscar.transports.registry import TRANSPORTS
+
+ITERATIONS = 5  # the last ones only find what happened in the ones before
+LINGER_S = 0.5
+PEER_FAILED = 75
+
+
+def main() -> None:
+    """Run the rank that the first argument (JSON) describes and exit with its status."""
+    case = json.loads(sys.argv[1])
+    transport = TRANSPORTS[case["transport"]]()
+    struck = transport.rank == case["victim"]
+    config = Config.model_validate(
+        {
+            "seed": 1 if struck and case["kind"] == "config" else 0,
+            "ring": {"gather": case["gather"], "subframes": 2},
+            "quantiser": {"error_feedback": True},
+            "plan": {"name": "splitter"},
+        }
+    )
+    other = {"oscar": "0.0"} if struck and case["kind"] == "version" else {}
+    acting: Any = Striker(transport, case) if struck else transport
+    try:
+        communicator = Communicator(config, acting, timeout_s=case["timeout_s"], extra=other)
+    except ConfigError as error:
+        _tell(transport, error)
+        transport.close()
+        sys.exit(2)
+    _reduce(communicator, transport, case["values"])
+
+
+def _reduce(communicator: Communicator, transport: Transport, values: int) -> None:
+    for iteration in range(ITERATIONS):
+        random = np.random.default_rng([transport.rank, iteration])
+        given = [random.laplace(0, 0.02, values).astype(np.float32)]
+        before, state = given[0].copy(), repr(communicator.state_dict())
+        try:
+            communicator.allreduce(given)
+        except Exception as error:
+            untouched = np.array_equal(before, given[0]) and repr(communicator.state_dict()) == state
+            _tell(transport, error, iteration=iteration, untouched=untouched)
+            time.sleep(LINGER_S)
+            transport.leave(PEER_FAILED if isinstance(error, PeerError) else 1)
+    transport.close()
+
+
+def _tell(transport: Transport, error: Exception, **more: Any) -> None:
+    where = {name: getattr(error, name, None) for name in ("peer", "step", "chunk")}
+    line = {"rank": transport.rank, "type": type(error).__name__, "text": str(error), "at": time.monotonic()}
+    sys.stdout.write("\n" + json.dumps({**line, **where, **more}) + "\n")
+    sys.stdout.flush()
+
+
+class Striker:
+    """A transport that does something bad at one point of one AllReduce, and is the given one otherwise.
+
+    case: "kind" (kill, stop, corrupt or raise), "iteration", and "point" in 0 .. 1 of its frames.
+    """
+
+    def __init__(self, transport: Transport, case: dict[str, Any]) -> None:
+        self.transport, self.kind = transport, case["kind"]
+        gathers = {"boomerang": case["gather"] != "forward", "duplex": case["gather"] == "duplex"}
+        actions = list(ring_actions(transport.rank, transport.nodes, subframes=2, **gathers))
+        moves = sum(action.op in (Op.POST_RECV, Op.WAIT, Op.SEND, Op.FORWARD) for action in actions)
+        self.left = case["iteration"] * moves + int(case["point"] * moves)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+    def post_recv(self, peer: int, tag: int, cap: int) -> None:
+        """See Transport.post_recv."""
+        self._strike()
+        self.transport.post_recv(peer, tag, cap)
+
+    def wait(self, *args: Any) -> memoryview:
+        """See Transport.wait."""
+        self._strike()
+        return self.transport.wait(*args)
+
+    def post_send(self, peer: int, tag: int, frame: bytes) -> None:
+        """See Transport.post_send."""
+        self._strike()
+        if self.left < 0 and self.kind == "corrupt":
+            self.kind, frame = "done", damaged(frame, tag + 1)
+        self.transport.post_send(peer, tag, frame)
+
+    def _strike(self) -> None:
+        self.left -= 1
+        if self.left >= 0 or self.kind not in ("kill", "stop", "raise"):
+            return
+        kind, self.kind = self.kind, "done"
+        sys.stdout.write("\n" + json.dumps({"struck": time.monotonic()}) + "\n")
+        sys.stdout.flush()
+        if kind == "raise":
+            raise RuntimeError("this rank's own mistake")
+        os.kill(os.getpid(), signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Real processes, killed, stopped, damaged or misconfigured at random points: all others say so, none hangs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections import Counter
+from typing import Any
+
+from oscar.transports.launch import Ended, launch
+
+KINDS = ("kill", "stop", "corrupt", "raise", "config", "version")
+GATHERS = ("forward", "boomerang", "duplex")
+START_S = 60.0  # to start processes on a busy machine
+SLACK_S = 1.0  # of a deadline, for the same reason
+NAMED = {"config": "seed", "version": "oscar"}  # the key that differs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    parser.add_argument("--transport", nargs="+", choices=("mpi", "gloo"), default=["mpi", "gloo"])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--points", type=int, default=20, help="random points for each kind and transport")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--values", type=int, default=50_000)
+    parser.add_argument("--timeout-s", type=float, default=4.0)
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Run every case and print how each kind ended; "ok" tells whether all ended as they must."""
+    print(f"# {args.ranks} ranks, {args.values} values, timeout {args.timeout_s:g} s, seed {args.seed}")
+    print("# told: every survivor raised an error that names rank, step and chunk (or key), in time,")
+    print("#       with its gradients and state as before; right exit status; no process left")
+    print(f"{'transport':<10} {'fault':<8} {'cases':>6} {'told':>6} {'wrong':>6} {'hung':>6}  slowest s")
+    rows, wrong = [], []
+    for transport in args.transport:
+        for kind in args.kinds:
+            dice, counts, slowest = random.Random(f"{args.seed} {kind}"), Counter[str](), 0.0
+            for _ in range(args.points):
+                case = _case(args, dice, transport, kind)
+                ended = _launch(case, args)
+                seconds, why = judge(case, ended, ranks=args.ranks)
+                counts["hung" if ended.hung else "wrong" if why else "told"] += 1
+                slowest = max(slowest, seconds)
+                if why:
+                    wrong.append({"case": case, "why": why, "output": ended.output[-4000:]})
+                    print(f"# wrong: {json.dumps(case)}: {why}", flush=True)
+            row = {"transport": transport, "fault": kind, "cases": args.points, "slowest_s": slowest}
+            rows.append({**row, **{name: counts[name] for name in ("told", "wrong", "hung")}})
+            print(
+                f"{transport:<10} {kind:<8} {args.points:>6} {counts['told']:>6} {counts['wrong']:>6} "
+                f"{counts['hung']:>6}  {slowest:9.2f}",
+                flush=True,
+            )
+    return {"ok": not wrong, "ranks": args.ranks, "timeout_s": args.timeout_s, "rows": rows, "wrong": wrong}
+
+
+def _case(args: argparse.Namespace, dice: random.Random, transport: str, kind: str) -> dict[str, Any]:
+    return {
+        "transport": transport,
+        "kind": kind,
+        "gather": dice.choice(GATHERS),
+        "victim": dice.randrange(args.ranks) if kind not in NAMED else dice.randrange(1, args.ranks),
+        "iteration": dice.randrange(3),
+        "point": dice.random(),
+        "values": args.values,
+        "timeout_s": args.timeout_s,
+    }
+
+
+def _launch(case: dict[str, Any], args: argparse.Namespace) -> Ended:
+    token = f"oscar-{time.monotonic_ns()}"
+    words = [json.dumps(case), token]
+    limit_s = START_S + 2 * args.timeout_s
+    return launch(
+        case["transport"], args.ranks, "oscar.bench._struck_rank", words, limit_s=limit_s, token=token
+    )
+
+
+def judge(case: dict[str, Any], ended: Ended, *, ranks: int) -> tuple[float, str]:
+    """Return the seconds from the fault to the last survivor's error, and what is wrong ("" if nothing)."""
+    lines = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
+    said = {line["rank"]: line for line in lines if "rank" in line}
+    struck = next((line["struck"] for line in lines if "struck" in line), None)
+    if ended.hung or ended.orphans:
+        return 0.0, f"hung: {ended.hung}, processes left: {ended.orphans}"
+    kind, victim = case["kind"], case["victim"]
+    tellers = set(range(ranks)) - ({victim} if kind in ("kill", "stop") else set())
+    if missing := tellers - set(said):
+        return 0.0, f"ranks {sorted(missing)} said nothing"
+    expected = {"config": (2,), "version": (2,), "raise": (1, 75)}.get(kind, (75,))
+    statuses = [
+        status for rank, status in enumerate(ended.statuses) if len(ended.statuses) == 1 or rank in tellers
+    ]
+    if any(status not in expected for status in statuses):
+        return 0.0, f"exit status {statuses}, expected {expected}"
+    seconds = max(said[rank]["at"] for rank in tellers) - struck if struck else 0.0
+    if seconds > case["timeout_s"] + SLACK_S:
+        return seconds, f"the last error came {seconds:.1f} s after the fault"
+    for rank in tellers:
+        if why := _misses(case, said[rank], own=rank == victim, ranks=ranks):
+            return seconds, f"rank {rank}: {why}: {said[rank]['text']}"
+    return seconds, ""
+
+
+def _misses(case: dict[str, Any], line: dict[str, Any], *, own: bool, ranks: int) -> str:
+    """Say what a rank's error does not name, or nothing."""
+    kind, victim, text = case["kind"], case["victim"], line["text"]
+    if kind in NAMED:
+        good = line["type"] == "ConfigError" and f"rank {victim} has {NAMED[kind]} = " in text
+        return "" if good else "does not name rank and key"
+    if not line["untouched"]:
+        return "gradients or state were changed"
+    if kind == "raise":
+        good = "this rank's own mistake" in text and (own or f"rank {victim} gave up" in text)
+        return "" if good else "does not name the mistake"
+    if line["type"] != "PeerError" or line["peer"] != victim:
+        return f"{line['type']} blames rank {line['peer']}"
+    names = f"step {line['step']}, chunk {line['chunk']}"
+    if not (0 <= line["step"] < 2 * (ranks - 1) and 0 <= line["chunk"] < ranks and names in text):
+        return "names no step and chunk"
+    return ""

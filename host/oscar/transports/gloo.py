@@ -1,0 +1,198 @@
+"""Frames over torch.distributed's Gloo (extra torch): point to point in a private group.
+
+Gloo cannot be polled: a receive is finished by blocking in it, and a timeout there breaks the whole group.
+So threads block, for each neighbour one in frames and one in control messages each way, and the rank's own
+thread waits for them with its own deadlines. A message larger than its receive ends the process (SIGABRT):
+caps are a matter of safety here. A receive does not say how much came: the first 8 bytes of a message do.
+"""
+
+from __future__ import annotations
+
+import queue
+import struct
+import threading
+from collections import defaultdict, deque
+from datetime import timedelta
+from typing import Any
+
+from oscar.errors import MissingExtraError, OscarError
+from oscar.transports.base import CONTROL_TAG, Transport
+
+FOREVER = timedelta(days=1)  # deadlines are this side's own
+AT_ONCE = timedelta(milliseconds=1)
+NAP_S = 0.01  # how long the rank's thread sleeps at most before it looks at the clock
+JOIN_S = 2.0
+STOP_TAG = 32765  # of a receive that nobody answers; its timeout ends all others
+LENGTH = struct.Struct("<Q")
+
+
+class GlooTransport(Transport):
+    """One rank of a torch.distributed group (default: all ranks): makes a private Gloo group, collective.
+
+    Starts torch.distributed from torchrun's environment where that has not been done. Raises
+    MissingExtraError without torch, OscarError outside torchrun.
+    """
+
+    def __init__(self, group: Any = None) -> None:
+        self._torch, self._dist = load_torch()
+        dist = self._dist
+        self._owns_default = not dist.is_initialized()
+        if self._owns_default:
+            _start(dist)
+        ranks = dist.get_process_group_ranks(group if group is not None else dist.group.WORLD)
+        self._group = dist.new_group(ranks, timeout=FOREVER, backend="gloo")
+        self._global = ranks
+        self._changed = threading.Condition()
+        self._version, self._seen = 0, -1
+        self._arrived: dict[tuple[int, int], deque[memoryview]] = defaultdict(deque)
+        self._lost: dict[int, str] = {}
+        self._buffers: dict[tuple[int, int], Any] = {}
+        self._posted: dict[tuple[int, bool], queue.SimpleQueue[Any]] = {}
+        self._under_way: dict[int, tuple[int, int]] = {}  # serial number -> (peer, tag)
+        self._serial = 0
+        self._threads: list[threading.Thread] = []
+        super().__init__(dist.get_rank(self._group), len(ranks))
+
+    def post_recv(self, peer: int, tag: int, cap: int) -> None:
+        """See Transport.post_recv."""
+        size = LENGTH.size + cap
+        buffer = self._buffers.get((peer, tag))
+        if buffer is None or buffer.numel() < size:
+            buffer = self._buffers[peer, tag] = self._torch.empty(size, dtype=self._torch.uint8)
+        work = self._try(peer, self._dist.irecv, buffer, tag)
+        if work is None:
+            return
+        line = (peer, tag == CONTROL_TAG)
+        if line not in self._posted:
+            self._posted[line] = queue.SimpleQueue()
+            self._start_thread(self._receive, peer, self._posted[line])
+        self._posted[line].put((work, tag, buffer))
+
+    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
+        """See Transport.post_send; the frame is copied, behind its length."""
+        message = bytearray(LENGTH.pack(len(frame))) + frame
+        tensor = self._torch.frombuffer(message, dtype=self._torch.uint8)
+        work = self._try(peer, self._dist.isend, tensor, tag)
+        if work is None:
+            return
+        line = (-1 - peer, tag == CONTROL_TAG)
+        if line not in self._posted:
+            self._posted[line] = queue.SimpleQueue()
+            self._start_thread(self._send, peer, self._posted[line])
+        with self._changed:
+            self._serial += 1
+            self._under_way[self._serial] = (peer, tag)
+        self._posted[line].put((work, self._serial, tensor))
+
+    def _try(self, peer: int, call: Any, tensor: Any, tag: int) -> Any:
+        if peer in self.dead:
+            return None
+        try:
+            return call(tensor, self._global[peer], group=self._group, tag=tag)
+        except RuntimeError as error:
+            self.dead[peer] = _first_line(error)
+            return None
+
+    def _start_thread(self, work: Any, *args: Any) -> None:
+        thread = threading.Thread(target=work, args=args, name="oscar-gloo", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _receive(self, peer: int, posted: queue.SimpleQueue[Any]) -> None:
+        """Finish the receives from `peer` in the order posted, which is the order sent."""
+        while (item := posted.get()) is not None:
+            work, tag, buffer = item
+            try:
+                work.wait(FOREVER)
+            except RuntimeError as error:
+                self._note_loss(peer, error)
+                return
+            whole = memoryview(buffer.numpy())
+            (length,) = LENGTH.unpack_from(whole)
+            with self._changed:
+                self._arrived[peer, tag].append(whole[LENGTH.size : LENGTH.size + length])
+                self._notify()
+
+    def _send(self, peer: int, posted: queue.SimpleQueue[Any]) -> None:
+        while (item := posted.get()) is not None:
+            work, serial, _ = item
+            try:
+                work.wait(FOREVER)
+            except RuntimeError as error:
+                self._note_loss(peer, error)
+                return
+            with self._changed:
+                del self._under_way[serial]
+                self._notify()
+
+    def _note_loss(self, peer: int, error: RuntimeError) -> None:
+        with self._changed:
+            self._lost.setdefault(peer, _first_line(error))
+            self._under_way = {n: where for n, where in self._under_way.items() if where[0] != peer}
+            self._notify()
+
+    def _notify(self) -> None:
+        self._version += 1
+        self._changed.notify_all()
+
+    def _take(self, peer: int, tag: int) -> memoryview | None:
+        with self._changed:
+            arrived = self._arrived[peer, tag]
+            if arrived:
+                return arrived.popleft()
+            if peer in self._lost:
+                self.dead.setdefault(peer, self._lost[peer])
+            return None
+
+    def _unsent(self) -> list[tuple[int, int]]:
+        with self._changed:
+            return list(self._under_way.values())
+
+    def _pause(self, tries: int) -> None:
+        with self._changed:
+            if self._version == self._seen:
+                self._changed.wait(NAP_S)
+            self._seen = self._version
+
+    def close(self) -> None:
+        """See Transport.close: breaks the private group, so that no thread stays behind in it."""
+        for posted in self._posted.values():
+            posted.put(None)
+        if any(thread.is_alive() for thread in self._threads):
+            peer = self._global[self.neighbours[0]]
+            try:
+                room = self._torch.empty(1, dtype=self._torch.uint8)
+                self._dist.irecv(room, peer, group=self._group, tag=STOP_TAG).wait(AT_ONCE)
+            except RuntimeError:
+                pass  # meant
+        for thread in self._threads:
+            thread.join(JOIN_S)
+        self._threads.clear()
+        if self._owns_default and self._dist.is_initialized():
+            self._dist.destroy_process_group()
+
+
+def _start(dist: Any) -> None:
+    try:
+        dist.init_process_group("gloo")
+    except (ValueError, RuntimeError) as error:
+        raise OscarError(
+            f"start each rank under torchrun, or initialise torch.distributed ({error})"
+        ) from None
+
+
+def _first_line(error: RuntimeError) -> str:
+    text = str(error).splitlines()[0]
+    return text.partition("] ")[2] or text  # without the place in Gloo's sources
+
+
+def load_torch() -> tuple[Any, Any]:
+    """Return the modules torch and torch.distributed; raises MissingExtraError without them."""
+    try:
+        import torch
+        from torch import distributed
+    except ImportError as error:
+        raise MissingExtraError(f'Gloo needs torch: pip install "oscar-allreduce[torch]" ({error})') from None
+    if not distributed.is_available():
+        raise MissingExtraError("this torch was built without torch.distributed; install another build")
+    return torch, distributed

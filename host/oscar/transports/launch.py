@@ -1,0 +1,135 @@
+"""Start ranks as processes of this machine, under mpirun or as torchrun would, and see how all of them end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from oscar.errors import MissingExtraError
+
+ORPHAN_S = 5.0  # how long a launcher's kill may take to reach the last process
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How ranks ended: the launcher's status (Gloo: the largest), a status per rank where there is one each
+    (Gloo), all they wrote, whether they had to be killed, and processes that stayed behind."""
+
+    status: int
+    statuses: tuple[int, ...]
+    output: str
+    hung: bool
+    orphans: int
+
+
+def launch(
+    transport: str, ranks: int, module: str, arguments: Sequence[str], *, limit_s: float, token: str
+) -> Ended:
+    """Run `python -m MODULE ARGUMENTS` as `ranks` ranks and return how they ended, after `limit_s` at most.
+
+    token: one of the arguments, by which orphans are found. With Gloo, ranks that are stopped when all others
+    have ended are killed, as torchrun does, and this does not count as hanging.
+    """
+    with tempfile.TemporaryFile() as output:
+        start = {"mpi": _mpi, "gloo": _gloo}[transport]
+        processes = start(ranks, module, arguments, output)
+        hung = not _await(processes, time.monotonic() + limit_s)
+        statuses = tuple(process.wait() for process in processes)
+        orphans = _orphans(token)
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    plain = [status if status >= 0 else 128 - status for status in statuses]
+    return Ended(max(plain), statuses, text, hung, orphans)
+
+
+def mpirun() -> str:
+    """Return the launcher of this environment's MPI, or of the PATH; raises MissingExtraError without one."""
+    beside = Path(sys.executable).parent / "mpirun"
+    found = str(beside) if beside.exists() else shutil.which("mpirun")
+    if found is None:
+        raise MissingExtraError('mpirun not found: pip install "oscar-allreduce[mpi]", or load an MPI')
+    return found
+
+
+def _mpi(
+    ranks: int, module: str, arguments: Sequence[str], output: IO[bytes]
+) -> list[subprocess.Popen[bytes]]:
+    command = [mpirun(), "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "--with-ft", "ulfm"]
+    command += [sys.executable, "-m", "mpi4py", "-m", module, *arguments]
+    return [_start(command, {}, output)]
+
+
+def _gloo(
+    ranks: int, module: str, arguments: Sequence[str], output: IO[bytes]
+) -> list[subprocess.Popen[bytes]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    command = [sys.executable, "-m", module, *arguments]
+    return [_start(command, {**where, "RANK": str(rank)}, output) for rank in range(ranks)]
+
+
+def _start(command: list[str], extra: dict[str, str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, **ENVIRONMENT, **extra}
+    return subprocess.Popen(
+        command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+    )  # fmt: skip
+
+
+def _await(processes: list[subprocess.Popen[bytes]], limit: float) -> bool:
+    """Wait until all have ended; kill what is left at the limit, or stopped when all others have ended."""
+    while time.monotonic() < limit:
+        left = [process for process in processes if process.poll() is None]
+        if all(_stopped(process.pid) for process in left):
+            for process in left:
+                os.killpg(process.pid, signal.SIGKILL)
+            return True
+        time.sleep(0.05)
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    return False
+
+
+def _stopped(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def _orphans(token: str) -> int:
+    """Count processes with `token` among their arguments, once they have had time to end."""
+    stop = time.monotonic() + ORPHAN_S
+    while (left := sum(_has(path, token) for path in Path("/proc").glob("[0-9]*/cmdline"))) > 0:
+        if time.monotonic() > stop:
+            break
+        time.sleep(0.1)
+    return left
+
+
+def _has(path: Path, token: str) -> bool:
+    if path.parent.name == str(os.getpid()):
+        return False
+    try:
+        return token.encode() in path.read_bytes().split(b"\0")
+    except OSError:
+        return False
