@@ -20,6 +20,8 @@ Array = npt.NDArray[Any]
 Op = Literal["sum", "or", "max", "gather"]
 T = TypeVar("T")
 
+RIDE_BITS = 16
+
 
 @dataclass(frozen=True)
 class Message:
@@ -29,6 +31,8 @@ class Message:
     data: 1-D; int32 for "sum" of integers in lanes of `bits` (docs/schemes.md, "Lanes"), float32 for "sum"
     and "max" of floats (`bits` is 32), bool for "or" (`bits` is 1), uint8 for "gather", which hands every
     worker's buffer to all and combines nothing.
+    ride: int32, appended to a sum of integers in lanes of RIDE_BITS, whatever `bits` is: few, small, and not
+    worth a message of their own.
     coded: a sum of integers goes through ASC instead of lanes; `context` is then the position class 0 .. 15
     of every value, uint8, the same on all workers.
     """
@@ -37,6 +41,7 @@ class Message:
     data: Array = field(repr=False)
     op: Op = "sum"
     bits: int = 32
+    ride: Array | None = field(default=None, repr=False)
     coded: bool = False
     context: Array | None = field(default=None, repr=False)
 
@@ -44,8 +49,8 @@ class Message:
 class Worker:
     """What one rank alone has: its number, the residual of error feedback, and how many values it clipped.
 
-    `pending` becomes the residual when the iteration has succeeded on this rank. `integers`: int32, flat, what
-    a lossless scheme has quantised this iteration, so that its sums can be checked.
+    `pending` becomes the residual when the iteration has succeeded on this rank. `integers`: int32, flat,
+    what a lossless scheme has quantised this iteration, so that its sums can be checked.
     """
 
     def __init__(self, rank: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import njit
 
-from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.schemes.selection import ProbableNonZeros
@@ -53,7 +53,7 @@ class _Split(Scheme):
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
         super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.grid = GridSteps(self.sizes, nodes, options.coarseness, options.lane_bits)
+        self.grid = GridSteps(self.sizes, nodes, options.coarseness, RIDE_BITS)
         self.limit = 127 if options.coded else lane_limit(options.lane_bits, nodes)
         self.chosen = ProbableNonZeros(
             self.values,
@@ -66,8 +66,7 @@ class _Split(Scheme):
     def _dense(self, channel: str, integers: Array, positions: Array | None, ride: Array | None) -> Message:
         """Return the sum message of integers at `positions` (None: all), with what rides along."""
         if not self.options.coded:
-            data = integers if ride is None else np.concatenate([integers, ride])
-            return Message(channel, data, bits=self.options.lane_bits)
+            return Message(channel, integers, bits=self.options.lane_bits, ride=ride)
         data = integers if ride is None else np.concatenate([integers, np.minimum(ride, 127)])
         return Message(
             channel,

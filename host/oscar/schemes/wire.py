@@ -15,7 +15,7 @@ from oscar.codecs.base import Codec
 from oscar.errors import GradientError
 from oscar.frame import HEADER_BYTES
 from oscar.plans import make_plan
-from oscar.schemes.base import Array, Message
+from oscar.schemes.base import RIDE_BITS, Array, Message
 from oscar.schemes.lanes import WORD_BITS, lanes_per_word, pack_lanes, unpack_lanes
 from oscar.timing.link import LinkModel
 from oscar.timing.recurrence import ring_time
@@ -64,23 +64,26 @@ class LocalWire:
             return np.maximum.reduce(buffers), self._ring(count, 4, 1)
         if first.data.dtype == np.float32:
             return self._ring_order(buffers), self._ring(count, 4, 1)
-        per_word = lanes_per_word(first.bits)
-        total = np.zeros(count, np.int32)
+        total = self._sum_lanes(first.channel, first.bits, buffers)
+        words = -(-count // lanes_per_word(first.bits))
+        if first.ride is not None:
+            riders = [message.ride for message in messages if message.ride is not None]
+            total = np.concatenate([total, self._sum_lanes("ride", RIDE_BITS, riders)])
+            words += -(-first.ride.size // lanes_per_word(RIDE_BITS))
+        return total, self._ring(words, WORD_BITS // 8, lanes_per_word(first.bits))
+
+    def _sum_lanes(self, channel: str, bits: int, buffers: Sequence[Array]) -> Array:
+        """Return the integer sum; once per channel and width also by adding words, which must agree."""
+        total = np.zeros(buffers[0].size, np.int32)
         for buffer in buffers:
             total += buffer
-        self._prove(first, buffers, total)
-        return total, self._ring(-(-count // per_word), WORD_BITS // 8, per_word)
-
-    def _prove(self, message: Message, buffers: Sequence[Array], total: Array) -> None:
-        """Once per channel and width: the sum of the words holds the sums of the lanes."""
-        key = (message.channel, message.bits)
-        if key in self._proved:
-            return
-        words = [pack_lanes(buffer, message.bits, self.nodes) for buffer in buffers]
-        summed = np.add.reduce(words, dtype=np.uint64)
-        if not np.array_equal(unpack_lanes(summed, total.size, message.bits, self.nodes), total):
-            raise ArithmeticError(f"channel {message.channel}: sums in lanes of {message.bits} bits differ")
-        self._proved.add(key)
+        if (channel, bits) not in self._proved:
+            words = [pack_lanes(buffer, bits, self.nodes) for buffer in buffers]
+            summed = np.add.reduce(words, dtype=np.uint64)
+            if not np.array_equal(unpack_lanes(summed, total.size, bits, self.nodes), total):
+                raise ArithmeticError(f"channel {channel}: sums in lanes of {bits} bits differ")
+            self._proved.add((channel, bits))
+        return total
 
     def _bounds(self, items: int) -> list[int]:
         return [items * chunk // self.nodes for chunk in range(self.nodes + 1)]
@@ -133,6 +136,10 @@ class LocalWire:
         """Run ASC over a boomerang ring; its tables go on from the channel's last message."""
         first = messages[0]
         nodes = self.open(first.channel, first.bits)
+        if first.ride is not None:
+            raise ValueError(
+                f"channel {first.channel}: a coded message has no riders; append them to its data"
+            )
         plan = make_plan(self.plan, first.data.size, self.nodes, granule=self.granule, costs=None)
         classes = None if first.context is None else plan.gather(first.context)
         if classes is None and self.codec.uses_context:
@@ -196,10 +203,14 @@ def _check_alike(messages: Sequence[Message]) -> None:
     """Raise GradientError unless all workers brought the same kind and shape of message."""
     first = messages[0]
     for rank, message in enumerate(messages):
-        came = (message.channel, message.op, message.bits, message.coded, message.data.dtype.str)
-        expected = (first.channel, first.op, first.bits, first.coded, first.data.dtype.str)
+        came, expected = _kind(message), _kind(first)
         if came != expected or (first.op != "gather" and message.data.shape != first.data.shape):
             raise GradientError(
                 f"node {rank} sent {came} of {message.data.shape}, node 0 sent {expected} of "
                 f"{first.data.shape}: all nodes must run the same scheme on the same model"
             )
+
+
+def _kind(message: Message) -> tuple[object, ...]:
+    ride = 0 if message.ride is None else message.ride.size
+    return message.channel, message.op, message.bits, message.coded, message.data.dtype.str, ride
