@@ -1,0 +1,130 @@
+"""The plain count sketch: all values on one grid, sketched, summed, and estimated; nothing else is sent.
+
+The baseline that split schemes are measured against. What helps it is here: the mean over the rows instead of
+their median (less variance where values are dense), estimates below the noise left out, error feedback for
+what was left out, hashes of its own for every iteration (so that no pair of values collides for ever).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from oscar.quantize import sum_of_squares
+from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.schemes.grid import GridSteps
+from oscar.schemes.lanes import lane_limit
+from oscar.sketch.count_sketch import Combine, CountSketch, columns_for
+
+COMBINE: dict[str, Combine] = {"median": "median", "mean": "sum"}
+
+
+@dataclass(frozen=True)
+class CountSketchOptions:
+    """rows: of the sketch, 1 to 5. ratio: cells (of all rows) / values; more is more bytes and less noise.
+
+    cell_bits: of a cell's lane; fewer saturate sooner. bits, coarseness: of the integers that are sketched.
+    estimate: "median" or "mean" over the rows. threshold: estimates of at most so many times the noise of
+    one row count as 0; 0 keeps all. fresh_hash: other hashes every iteration. error_feedback: a worker keeps
+    what rounding lost, and all of a value that the threshold left out.
+    """
+
+    rows: int = 3
+    ratio: float = 0.2
+    cell_bits: int = 16
+    coarseness: float = 1 / 8
+    bits: int = 8
+    estimate: str = "median"
+    threshold: float = 0.0
+    fresh_hash: bool = True
+    error_feedback: bool = False
+
+    def __post_init__(self) -> None:
+        columns_for(self.ratio, 1, self.rows)
+        if self.estimate not in COMBINE:
+            raise ValueError(f"estimate must be one of {', '.join(COMBINE)}, got {self.estimate!r}")
+        check_bits(self.bits, self.cell_bits)
+        if not 0 <= self.threshold < math.inf:
+            raise ValueError(f"threshold is in units of the noise, 0 or more, got {self.threshold}")
+
+
+def check_bits(bits: int, cell_bits: int) -> None:
+    """Refuse widths of integers, and of the cells they add up in, beyond what kernels add in int32."""
+    if not 2 <= bits <= 16:
+        raise ValueError(f"integers that are sketched have 2 to 16 bits, got {bits}")
+    if not 4 <= cell_bits <= 28:
+        raise ValueError(f"cells have 4 to 28 bits on the wire, got {cell_bits}")
+
+
+class CountSketchScheme(Scheme):
+    """Everything count-sketched, as the options say."""
+
+    name: ClassVar[str] = "count-sketch"
+    Options = CountSketchOptions
+
+    def __init__(
+        self, options: CountSketchOptions, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int
+    ) -> None:
+        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+        self.steps = GridSteps(self.sizes, nodes, options.coarseness, options.cell_bits)
+        self.columns = columns_for(options.ratio, self.values, options.rows)
+
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        """See Scheme.messages."""
+        o = self.options
+        own = worker.corrected(values) if o.error_feedback else values
+        grid = yield from self.steps.agree(own)
+        integers, worker.clipped = grid.quantise(own, (1 << (o.bits - 1)) - 1)
+        cells, saturated = clipped_cells(self.once("sketch", self._sketch), integers, o.cell_bits, self.nodes)
+        worker.clipped += saturated
+        total = yield Message("cells", np.concatenate([cells, grid.ride(own)]), bits=o.cell_bits)
+        if o.error_feedback:
+            kept = self.once("estimates", lambda: self._estimates(total)) != 0
+            said = grid.dequantise(np.where(kept, integers, 0).astype(np.int32), 1)
+            worker.pending = own - said
+
+    def finish(self, totals: Sequence[Array]) -> Array:
+        """See Scheme.finish."""
+        grid, totals = self.steps.split(totals)
+        estimates = self.once("estimates", lambda: self._estimates(totals[0]))
+        share = self.options.rows if self.options.estimate == "mean" else 1
+        mean = grid.dequantise(estimates, self.nodes * share)
+        self.steps.observe(grid, totals[0][totals[0].size - len(self.sizes) :])
+        self.iteration += 1
+        return mean
+
+    def _sketch(self) -> CountSketch:
+        draw = self.iteration if self.options.fresh_hash else 0
+        return CountSketch(self.options.rows, self.columns, self.values, self.seed, draw=draw)
+
+    def _estimates(self, total: Array) -> Array:
+        """Return what is applied, int32: estimates of the sums (times `rows` for the mean), or 0."""
+        o = self.options
+        sketch = self.once("sketch", self._sketch)
+        cells = total[: total.size - len(self.sizes)].reshape(o.rows, -1)
+        estimates = sketch.estimate(cells, combine=COMBINE[o.estimate])
+        if o.threshold:
+            share = o.rows if o.estimate == "mean" else 1
+            cut = math.floor(o.threshold * share * math.sqrt(sum_of_squares(cells.ravel()) / cells.size))
+            estimates[np.abs(estimates) <= cut] = 0
+        return estimates
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Scheme.state_dict."""
+        return super().state_dict() | {"steps": self.steps.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See Scheme.load_state_dict."""
+        super().load_state_dict(state)
+        self.steps.load_state_dict(state["steps"])
+
+
+def clipped_cells(sketch: CountSketch, integers: Array, bits: int, nodes: int) -> tuple[Array, int]:
+    """Return one worker's cells, flat int32, clipped to what a lane of `bits` holds, and how many were."""
+    cells, limit = sketch.encode(integers).ravel(), lane_limit(bits, nodes)
+    beyond = int(np.count_nonzero(np.abs(cells) > limit))
+    return (np.clip(cells, -limit, limit) if beyond else cells), beyond

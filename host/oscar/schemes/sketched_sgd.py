@@ -1,0 +1,185 @@
+"""Sketched-SGD: the sum's largest values, found in a sketch; the others wait (Ivkin et al., 2019).
+
+Two forms of waiting. In the sketch: every node keeps the sum of all sketches less the sketches of what has
+been applied, optionally with momentum (Rothchild et al., FetchSGD, 2020); one round. With `exact`, as first
+published: every worker keeps its own values that were not applied, and a second round sends the candidates
+themselves. All is integers on one grid for the whole gradient, so the largest are those of the floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.schemes.count_sketch import check_bits, clipped_cells
+from oscar.schemes.grid import Grid, GridSteps
+from oscar.schemes.selection import largest
+from oscar.sketch.count_sketch import CountSketch, columns_for
+
+MOST = 1 << 24  # of a cell that waits, in steps
+HALF = 12  # bits of the two parts in which estimates are sketched
+
+
+@dataclass(frozen=True)
+class SketchedSgdOptions:
+    """share: of all values that are applied in an iteration (k / values). rows, ratio, cell_bits: the sketch.
+
+    exact: a second round sends candidates * k values exactly, of which the k largest are applied; what waits,
+    waits at the workers. Otherwise it waits in the sketch, there with `momentum` if that is not 0. bits,
+    coarseness: of the integers; the limit is that of all tensors together, so bits are more than elsewhere.
+    """
+
+    share: float = 0.02
+    rows: int = 5
+    ratio: float = 0.2
+    cell_bits: int = 16
+    coarseness: float = 1 / 4
+    bits: int = 12
+    exact: bool = False
+    candidates: int = 4
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        columns_for(self.ratio, 1, self.rows)
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share is a part of all values, above 0 and at most 1, got {self.share}")
+        check_bits(self.bits, self.cell_bits)
+        if self.candidates < 1 or not 0 <= self.momentum < 1:
+            raise ValueError(
+                f"expected candidates >= 1 and 0 <= momentum < 1, got {self.candidates} and {self.momentum}"
+            )
+        if self.exact and self.momentum:
+            raise ValueError("momentum lives in the sketch, which waits for nothing when exact is set")
+
+
+class SketchedSgd(Scheme):
+    """The k largest values of a sketch, with everything else carried on.
+
+    waiting, velocity: int32 [rows * columns] in steps of 2^exponent, replicated; unused with `exact`.
+    """
+
+    name: ClassVar[str] = "sketched-sgd"
+    Options = SketchedSgdOptions
+
+    def __init__(
+        self, options: SketchedSgdOptions, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int
+    ) -> None:
+        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+        self.steps = GridSteps([self.values], nodes, options.coarseness, options.cell_bits)
+        columns = columns_for(options.ratio, self.values, options.rows)
+        self.sketch = CountSketch(options.rows, columns, self.values, seed)  # what waits keeps its hashes
+        self.count = max(1, int(options.share * self.values + 0.5))
+        self.limit = (1 << (options.bits - 1)) - 1
+        self.exponent: int | None = None
+        self.waiting = np.zeros(options.rows * self.sketch.columns, np.int32)
+        self.velocity = self.waiting.copy()
+
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        """See Scheme.messages."""
+        o = self.options
+        own = worker.corrected(values)
+        grid = yield from self.steps.agree(own)
+        integers, worker.clipped = grid.quantise(own, self.limit)
+        cells, saturated = clipped_cells(self.sketch, integers, o.cell_bits, self.nodes)
+        worker.clipped += saturated
+        total = yield Message("cells", np.concatenate([cells, grid.ride(own)]), bits=o.cell_bits)
+        if not o.exact:
+            worker.pending = own - grid.dequantise(integers, 1)  # what rounding and clipping lost
+            return
+        candidates = self.once("candidates", lambda: self._candidates(total))
+        sums = yield Message("exact", integers[candidates], bits=o.bits + (self.nodes - 1).bit_length())
+        chosen = candidates[self.once("chosen", lambda: self._chosen(sums))]
+        worker.pending = own.copy()
+        worker.pending[chosen] -= grid.dequantise(integers[chosen], 1, indices=chosen)
+
+    def finish(self, totals: Sequence[Array]) -> Array:
+        """See Scheme.finish."""
+        grid, totals = self.steps.split(totals)
+        mean = self._exact(grid, totals) if self.options.exact else self._carried(grid, totals[0][:-1])
+        self.steps.observe(grid, totals[0][-1:])
+        self.iteration += 1
+        return mean
+
+    def _candidates(self, total: Array) -> Array:
+        estimates = self.sketch.estimate(total[:-1])
+        return _largest(estimates, min(self.values, self.options.candidates * self.count))
+
+    def _chosen(self, sums: Array) -> Array:
+        """Return which candidates are applied: the largest sums, as far as they are not 0."""
+        chosen = _largest(sums, self.count)
+        return chosen[sums[chosen] != 0]
+
+    def _exact(self, grid: Grid, totals: Sequence[Array]) -> Array:
+        candidates = self.once("candidates", lambda: self._candidates(totals[0]))
+        chosen = self.once("chosen", lambda: self._chosen(totals[1]))
+        mean = np.zeros(self.values, np.float32)
+        where = candidates[chosen]
+        mean[where] = grid.dequantise(totals[1][chosen], self.nodes, indices=where)
+        return mean
+
+    def _carried(self, grid: Grid, fresh: Array) -> Array:
+        """Add the fresh cells to those that wait; take the largest estimates out and return them."""
+        exponent = grid.exponents[0] if grid.exponents[0] is not None else self.exponent
+        mean = np.zeros(self.values, np.float32)
+        if exponent is None:
+            return mean
+        rise = 0 if self.exponent is None else exponent - self.exponent
+        velocity = _rescaled(self.velocity, rise, self.options.momentum) + fresh
+        waiting = _bounded(_rescaled(self.waiting, rise) + velocity)
+        estimates = self.sketch.estimate(waiting)
+        chosen = self._chosen(estimates)
+        mean[chosen] = replace(grid, exponents=(exponent,)).dequantise(
+            estimates[chosen], self.nodes, indices=chosen
+        )
+        self.waiting = _bounded(waiting - self._cells(chosen, estimates[chosen]))
+        if self.options.momentum:  # what has been applied gathers its momentum anew
+            self.velocity = _bounded(velocity)
+            passed = self.sketch.estimate(self.velocity, indices=chosen)
+            self.velocity = _bounded(self.velocity - self._cells(chosen, passed))
+        self.exponent = exponent
+        return mean
+
+    def _cells(self, indices: Array, values: Array) -> Array:
+        high, low = (
+            self.sketch.encode(part, indices=indices).ravel().astype(np.int64)
+            for part in (
+                values >> HALF,
+                values & ((1 << HALF) - 1),
+            )  # half a million of 12 bits fit int32 for sure
+        )
+        return (high << HALF) + low
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Scheme.state_dict."""
+        return super().state_dict() | {
+            "steps": self.steps.state_dict(),
+            "exponent": self.exponent,
+            "waiting": self.waiting.copy(),
+            "velocity": self.velocity.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See Scheme.load_state_dict."""
+        super().load_state_dict(state)
+        self.steps.load_state_dict(state["steps"])
+        self.exponent = state["exponent"]
+        self.waiting, self.velocity = state["waiting"].copy(), state["velocity"].copy()
+
+
+def _largest(values: Array, count: int) -> Array:
+    """Return where the largest magnitudes of int32 are; their bits are ordered as those of floats are."""
+    return largest(np.abs(values).view(np.float32), count)
+
+
+def _rescaled(cells: Array, rise: int, factor: float = 1.0) -> Array:
+    """Return factor * cells in steps that are 2^rise times as large, rounded to nearest; int64."""
+    scaled = np.ldexp(cells.astype(np.float64) * factor, -rise)
+    return np.rint(np.clip(scaled, -2.0 * MOST, 2.0 * MOST)).astype(np.int64)
+
+
+def _bounded(cells: Array) -> Array:
+    return np.clip(cells, -MOST, MOST).astype(np.int32)
