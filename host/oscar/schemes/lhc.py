@@ -24,6 +24,8 @@ from oscar.schemes.widths import COUNTER_BITS, GRAINS, Ladder, Layout, Rules, ch
 
 CELLS = "sketch", "values"
 CLASSES = 16
+DRAWS = 4
+SEED_MASK = (1 << 64) - 1
 NO_BITS, NO_RIDE = np.zeros(0, bool), np.zeros(0, np.int32)
 
 
@@ -157,11 +159,20 @@ class Lhc(Scheme):
             yield Message(f"values{depth}", rest[keys], bits=self.ladder.bits[layout.plan.spare])
 
     def _peeling(self, keys: Array) -> Peeling:
-        o = self.options
-        table = Table.sized(
-            keys.size, ratio=o.ratio, spare=o.spare, hashes=o.hashes, lanes=o.lanes, seed=self.seed
-        )
-        return table.plan(keys)
+        """Return the first table of a few draws that peels to the end, else the one that keeps least.
+
+        All nodes know the keys, so they try alike; draws are new in every iteration.
+        """
+        o, found = self.options, []
+        for draw in range(DRAWS):
+            seed = (self.seed * DRAWS + draw << 32) + self.iteration & SEED_MASK
+            table = Table.sized(
+                keys.size, ratio=o.ratio, spare=o.spare, hashes=o.hashes, lanes=o.lanes, seed=seed
+            )
+            found.append(table.plan(keys))
+            if not found[-1].stuck.size:
+                break
+        return min(found, key=lambda peeling: peeling.stuck.size)
 
     def _layout(self, depth: int, counters: Array, classes: Array, count: int) -> Layout:
         sketch = self.options.cells == "sketch"
