@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from oscar.errors import GradientError
+from oscar.quantize_kernels import NORMAL_EXPONENTS, round_to_grid
 
 SUMMARY_BYTES = 8  # what one node sends per tensor without a step: u32 mantissa, i16 exponent, padding
 MIN_EXPONENT = -140  # of a step; float32 reaches down to 2^-149
@@ -347,6 +348,7 @@ class WorkerQuantiser:
         out = np.zeros(sum(t.size for t in tensors), np.int32)
         noise = self._noise(out.size) if self.params.rounding == "stochastic" else None
         keep = np.zeros(out.size, np.float32) if self.params.error_feedback else None
+        none = np.zeros(0, np.float32)
         self.clipped, at = 0, 0
         for tensor, exponent in zip(tensors, exponents, strict=True):
             here = slice(at, at + tensor.size)
@@ -354,6 +356,11 @@ class WorkerQuantiser:
             if exponent is None:
                 if keep is not None:
                     keep[here] = tensor
+                continue
+            if noise is None and exponent in NORMAL_EXPONENTS:
+                factor, step = np.float32(2.0**-exponent), np.float32(2.0**exponent)
+                lost = none if keep is None else keep[here]
+                self.clipped += int(round_to_grid(tensor, factor, step, np.float32(limit), out[here], lost))
                 continue
             with np.errstate(over="ignore"):
                 scaled = np.ldexp(tensor, -exponent)

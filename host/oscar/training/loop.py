@@ -32,7 +32,7 @@ TAIL_GAP = 5
 _TAIL = range(0, TAIL * TAIL_GAP, TAIL_GAP)  # iterations left after an evaluation of the tail
 
 # What may differ between the run that saved a checkpoint and the one that takes it over.
-_FREE = ("output", "methods", "iterations")
+_FREE = ("output", "methods", "compare", "iterations")
 _FREE_TRAIN = ("evaluate_every", "checkpoint_every", "compute_ms")
 
 
