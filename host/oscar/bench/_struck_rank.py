@@ -1,4 +1,4 @@
-"""One rank of a run that something happens to; started by transport_faults, tells what it saw in JSON lines."""
+"""One rank of a run that something happens to: transport_faults starts it and reads its JSON lines."""
 
 from __future__ import annotations
 

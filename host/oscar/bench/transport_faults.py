@@ -1,4 +1,4 @@
-"""Real processes, killed, stopped, damaged or misconfigured at random points: all others say so, none hangs."""
+"""Real processes, killed, stopped, damaged or misconfigured at random points: all say so, none hangs."""
 
 from __future__ import annotations
 

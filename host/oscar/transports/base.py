@@ -69,6 +69,7 @@ class Transport(ABC):
         self.rank, self.nodes = rank, nodes
         self.dead: dict[int, str] = {}  # peer -> why it is taken for dead
         self._signs: dict[int, tuple[float, str]] = {}  # peer -> when it said that it waits, and for what
+        self._silent: set[int] = set()  # peers that a wait has been given up for
         left, right = (rank - 1) % nodes, (rank + 1) % nodes
         self.neighbours = tuple({left, right} - {rank})
         for peer in self.neighbours:
@@ -141,7 +142,7 @@ class Transport(ABC):
         self._tell(notice.pack())
         stop, tries = time.monotonic() + ABORT_S, 0
         try:
-            while any(t == CONTROL_TAG for _, t in self._unsent()) and time.monotonic() < stop:
+            while self._telling() and time.monotonic() < stop:
                 self._pause(tries)
                 tries += 1
         except Exception:  # a dead neighbour; the other one has been told
@@ -168,6 +169,10 @@ class Transport(ABC):
                 self.post_recv(left, GATHER_TAGS[hop & 1], cap)
         self.flush(deadline)
         return every
+
+    def _telling(self) -> bool:
+        """Whether a control message is under way to a peer that may be there to take it."""
+        return any(tag == CONTROL_TAG and peer not in self._silent for peer, tag in self._unsent())
 
     def _tell(self, message: bytes) -> None:
         for peer in self.neighbours:
@@ -225,6 +230,7 @@ class _Wait:
         when, what = transport._signs.get(peer, (0.0, ""))
         alive = when >= self.begin
         if passed >= self.span * (1.0 if alive else PATIENCE):
+            transport._silent.add(peer)
             also = f" (it is alive, and itself waits for {what})" if alive else ""
             raise TransportError(
                 f"rank {peer} was silent for {passed:.1f} s{also}", peer=peer, kind="silent", tag=self.tag

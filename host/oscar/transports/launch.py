@@ -1,4 +1,4 @@
-"""Start ranks as processes of this machine, under mpirun or as torchrun would, and see how all of them end."""
+"""Start ranks as processes of this machine, by mpirun or as torchrun would, and see how all of them end."""
 
 from __future__ import annotations
 
@@ -89,8 +89,13 @@ def _gloo(
 def _start(command: list[str], extra: dict[str, str], output: IO[bytes]) -> subprocess.Popen[bytes]:
     environment = {**os.environ, **ENVIRONMENT, **extra}
     return subprocess.Popen(
-        command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
-    )  # fmt: skip
+        command,
+        stdout=output,
+        stderr=output,
+        stdin=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,  # so that it can be killed with what it started
+    )
 
 
 def _await(processes: list[subprocess.Popen[bytes]], limit: float) -> bool:
