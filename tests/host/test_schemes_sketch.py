@@ -38,7 +38,8 @@ class Job:
                 limit = lane_limit(first.bits, self.scheme.nodes)
                 assert all(np.abs(m.data).max(initial=0) <= limit for m in messages)
             combine = np.maximum if first.op == "max" else np.add
-            answer = combine.reduce([m.data for m in messages], dtype=first.data.dtype)
+            whole = [m.data if m.ride is None else np.concatenate([m.data, m.ride]) for m in messages]
+            answer = combine.reduce(whole, dtype=first.data.dtype)
             self.totals.append(answer)
             self.channels.append(first.channel)
         mean = self.scheme.finish(self.totals)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.quantize import sum_of_squares
-from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
 from oscar.schemes.grid import GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.sketch.count_sketch import Combine, CountSketch, columns_for
@@ -70,7 +70,7 @@ class CountSketchScheme(Scheme):
         self, options: CountSketchOptions, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int
     ) -> None:
         super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.steps = GridSteps(self.sizes, nodes, options.coarseness, options.cell_bits)
+        self.steps = GridSteps(self.sizes, nodes, options.coarseness, RIDE_BITS)
         self.columns = columns_for(options.ratio, self.values, options.rows)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
@@ -81,7 +81,7 @@ class CountSketchScheme(Scheme):
         integers, worker.clipped = grid.quantise(own, (1 << (o.bits - 1)) - 1)
         cells, saturated = clipped_cells(self.once("sketch", self._sketch), integers, o.cell_bits, self.nodes)
         worker.clipped += saturated
-        total = yield Message("cells", np.concatenate([cells, grid.ride(own)]), bits=o.cell_bits)
+        total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))
         if o.error_feedback:
             kept = self.once("estimates", lambda: self._estimates(total)) != 0
             said = grid.dequantise(np.where(kept, integers, 0).astype(np.int32), 1)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import check_bits, clipped_cells
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.selection import largest
@@ -69,7 +69,7 @@ class SketchedSgd(Scheme):
         self, options: SketchedSgdOptions, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int
     ) -> None:
         super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.steps = GridSteps([self.values], nodes, options.coarseness, options.cell_bits)
+        self.steps = GridSteps([self.values], nodes, options.coarseness, RIDE_BITS)
         columns = columns_for(options.ratio, self.values, options.rows)
         self.sketch = CountSketch(options.rows, columns, self.values, seed)  # what waits keeps its hashes
         self.count = max(1, int(options.share * self.values + 0.5))
@@ -86,7 +86,7 @@ class SketchedSgd(Scheme):
         integers, worker.clipped = grid.quantise(own, self.limit)
         cells, saturated = clipped_cells(self.sketch, integers, o.cell_bits, self.nodes)
         worker.clipped += saturated
-        total = yield Message("cells", np.concatenate([cells, grid.ride(own)]), bits=o.cell_bits)
+        total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))
         if not o.exact:
             worker.pending = own - grid.dequantise(integers, 1)  # what rounding and clipping lost
             return
