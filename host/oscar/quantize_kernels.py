@@ -14,8 +14,8 @@ NORMAL_EXPONENTS = range(-126, 127)  # of which 2^e and 2^-e are normal float32:
 def round_to_grid(tensor: Any, factor: Any, step: Any, limit: Any, out: Any, keep: Any) -> int:
     """Write the nearest integers of `tensor * factor` to `out`; return how many saturated at `limit`.
 
-    tensor: float32, flat; factor, step, limit: float32, step = 1 / factor; out: int32; keep: float32, receives
-    what rounding and clipping lost, or has no values.
+    tensor: float32, flat; factor, step, limit: float32, step = 1 / factor; out: int32; keep: float32,
+    receives what rounding and clipping lost, or has no values.
     """
     clipped = 0
     for i in range(tensor.size):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
-from oscar.cli.common import add_config, check_writable, declare, read_config
+from oscar.cli.common import add_config, check_writable, declare, one_blas_thread, read_config
 
 EXAMPLE = """\
   oscar train configs/train.yaml
@@ -41,10 +40,7 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, print, write; return the exit status."""
-    # Before NumPy is loaded: small matrices gain nothing from a second BLAS thread, processes lose by it,
-    # and the order of float sums should not depend on the number of cores.
-    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    one_blas_thread()
     from oscar.cli.progress import Show
     from oscar.experiment.files import make_folder
     from oscar.training.figures import draw
