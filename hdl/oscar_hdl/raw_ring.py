@@ -21,7 +21,7 @@ def raw_ring(
     clk: Any, rst: Any, wr_valid: Any, wr_last: Any, wr_data: Any, commit: Any, rewind: Any, flush: Any,
     own: Any, full: Any, overflow: Any, m_axis: Any, *, params: LaneParams,
 ) -> Any:  # fmt: skip
-    """Hold raw words u16 of up to three blocks; 3 or 4 memories of 2^(block_log2 - 2) words.
+    """Hold raw words u16 of up to three blocks; 3 or 4 times 2^(block_log2 - 2) words.
 
     wr_valid, wr_last, wr_data u16: a word of the block being written. commit: the block is complete, m_axis
     may give its words; rewind: forget its words; flush: forget everything, what m_axis shows too (all three
@@ -43,19 +43,19 @@ def raw_ring(
     head, mark, tail = (word(bits) for _ in range(3))  # next write, end of what m_axis may give, next read
     ahead, older = word(bits, 1), bit()  # tail + 1; tail is not at mark
     head_reg, data_reg = word(bits), word(17)  # the highest bit is tlast
-    write0, write1, write2, write3 = (bit() for _ in range(4))
-    read0, read1, read2, read3 = (word(17) for _ in range(4))
+    write_low, write_high, read_low, read_high = bit(), bit(), word(17), word(17)
     count = word(bits + 1)  # words of the block being written
     chunk, chunk1, chunk2 = word(chunk_bits), word(chunk_bits, chunks - 1), word(chunk_bits, chunks - 2)
     gave, tail_low = bit(), word(CHUNK_LOG2)  # of the clock before: chunk* belong to that
     near, same, below = bit(), bit(), bit()  # head is up to two chunks below tail; in its chunk; lower in it
-    move, read_bank, read_valid = bit(), word(2), bit()
+    move, from_high, read_valid = bit(), bit(), bit()
 
-    # Memories of their own, so that three need no fourth.
-    wr_addr, rd_addr = head_reg(depth_log2, 0), tail(depth_log2, 0)
-    bank0 = frame_store(clk, write0, wr_addr, data_reg, move, rd_addr, read0)
-    bank1 = frame_store(clk, write1, wr_addr, data_reg, move, rd_addr, read1)
-    bank2 = frame_store(clk, write2, wr_addr, data_reg, move, rd_addr, read2)
+    # Two memories, the upper one as large as the lower or half of that: so three banks need no fourth.
+    high_bits = depth_log2 + (banks == 4)
+    wr_addr, rd_addr = head_reg(depth_log2 + 1, 0), tail(depth_log2 + 1, 0)
+    wr_addr_high, rd_addr_high = head_reg(high_bits, 0), tail(high_bits, 0)
+    low = frame_store(clk, write_low, wr_addr, data_reg, move, rd_addr, read_low)
+    high = frame_store(clk, write_high, wr_addr_high, data_reg, move, rd_addr_high, read_high)
 
     @always_comb
     def outputs():
@@ -69,10 +69,8 @@ def raw_ring(
     def control():
         give = older and move
         take = wr_valid and not overflow
-        write0.next = take and head[bits:depth_log2] == 0
-        write1.next = take and head[bits:depth_log2] == 1
-        write2.next = take and head[bits:depth_log2] == 2
-        write3.next = take and head[bits:depth_log2] == 3
+        write_low.next = take and not head[bits - 1]
+        write_high.next = take and head[bits - 1]
         head_reg.next = head
         data_reg.next = concat(wr_last, wr_data)
         head_chunk = modbv(0)[chunk_bits:]
@@ -128,41 +126,14 @@ def raw_ring(
             read_valid.next = False
             m_axis.tvalid.next = False
 
-    if banks == 3:
-
-        @always(clk.posedge)
-        def output3():
-            if move:
-                read_bank.next = tail[bits:depth_log2]
-                if read_bank == 0:
-                    m_axis.tdata.next = read0[16:]
-                    m_axis.tlast.next = read0[16]
-                elif read_bank == 1:
-                    m_axis.tdata.next = read1[16:]
-                    m_axis.tlast.next = read1[16]
-                else:
-                    m_axis.tdata.next = read2[16:]
-                    m_axis.tlast.next = read2[16]
-
-        return bank0, bank1, bank2, outputs, control, output3
-
-    bank3 = frame_store(clk, write3, wr_addr, data_reg, move, rd_addr, read3)
-
     @always(clk.posedge)
-    def output4():
+    def output():
         if move:
-            read_bank.next = tail[bits:depth_log2]
-            if read_bank == 0:
-                m_axis.tdata.next = read0[16:]
-                m_axis.tlast.next = read0[16]
-            elif read_bank == 1:
-                m_axis.tdata.next = read1[16:]
-                m_axis.tlast.next = read1[16]
-            elif read_bank == 2:
-                m_axis.tdata.next = read2[16:]
-                m_axis.tlast.next = read2[16]
-            else:
-                m_axis.tdata.next = read3[16:]
-                m_axis.tlast.next = read3[16]
+            from_high.next = tail[bits - 1]
+            m_axis.tdata.next = read_low[16:]
+            m_axis.tlast.next = read_low[16]
+            if from_high:
+                m_axis.tdata.next = read_high[16:]
+                m_axis.tlast.next = read_high[16]
 
-    return bank0, bank1, bank2, bank3, outputs, control, output4
+    return low, high, outputs, control, output

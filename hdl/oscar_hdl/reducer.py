@@ -9,7 +9,7 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.params import COUNT_BITS
 from oscar_hdl.streams import bit, word
 
-DEPTH_LOG2 = 6  # of the class FIFO: more than the values on their way through a decoder
+DEPTH_LOG2 = 5  # of the class FIFO: more than the values on their way through a decoder
 
 
 @block
@@ -21,17 +21,17 @@ def reducer(
     """Move `count` u19 values and their classes after `start` (pulse); op_* hold still until all are gone.
 
     s_axis_class: Stream(4), a class for each value, copied to m_axis_class (decoder, if op_decode) and to
-    the encoder. s_axis_value: Stream(16), from the decoder if op_decode. s_axis_local: Stream(16), taken if
-    op_add or not op_decode. m_axis_code: Stream(20), class << 16 | sum, to the encoder if op_encode.
-    m_axis_sum: Stream(16) if op_keep, tlast with the last and with those that came with the tlast of
-    s_axis_local. A sum is exact: the width of a frame leaves room for all terms.
+    the encoder. s_axis_value: Stream(16), from the decoder if op_decode; its tdata is 0 while not
+    tvalid. s_axis_local: Stream(16), taken if op_add or not op_decode. m_axis_code: Stream(20), class << 16
+    | sum, to the encoder if op_encode. m_axis_sum: Stream(16) if op_keep, tlast with the last and with those
+    that came with the tlast of s_axis_local. A sum is exact: the width of a frame leaves room for all terms.
     Latency 1 clock. value_in, value_out, stall_sum: strobes.
     """
     DEPTH = 1 << DEPTH_LOG2
 
     # A sum waits in one register until all who want it have it.
     move, coding, keeping, last = bit(), bit(), bit(), bit()
-    total, kind = word(16), word(4)
+    total, local, kind = word(16), word(16), word(4)
     ahead, some_ahead = word(COUNT_BITS), bit()  # classes still to come
     # Classes that wait for their value: the only count of values under way, so they wait in every mode.
     fifo = [word(4) for _ in range(DEPTH)]
@@ -50,6 +50,9 @@ def reducer(
     @always_comb
     def values():
         wants_local.next = op_add or not op_decode
+        local.next = 0
+        if op_add or not op_decode:
+            local.next = s_axis_local.tdata
         move.next = (
             waiting
             and (s_axis_value.tvalid or not op_decode)
@@ -92,11 +95,7 @@ def reducer(
         if m_axis_sum.tready:
             keeping.next = False
         if move:
-            total.next = s_axis_local.tdata
-            if op_add:
-                total.next = s_axis_value.tdata + s_axis_local.tdata
-            elif op_decode:
-                total.next = s_axis_value.tdata
+            total.next = s_axis_value.tdata + local
             kind.next = fifo[rd_at]
             rd_at.next = rd_at + 1
             last.next = (kept == 1 and not some_ahead) or (wants_local and s_axis_local.tlast)

@@ -35,7 +35,7 @@ def value_rebuild(
     raw_valid, raw_data u16, raw_pop: the raw stream. raw_end: it has ended; zeros follow. raw_exact (while
     drained): the block, if not fixed, used every word of it and no zero. fixed_fits (while idle): the fixed
     value fits `width` bits. raw_high u8 (while idle): or of the magnitudes of a raw block, without their low
-    8 bits. empty: m_axis has taken all that was sent.
+    8 bits. empty: m_axis has taken all that was sent. m_axis.tdata is 0 while not tvalid.
 
     The field of a value is sign, F = (u - BASE) << shift | low; the value is T + F + 1 or ~(T + F) with
     T = (BASE - 1) << shift: both are T' + F' + 1 when a negative value inverts the two. In raw blocks the
@@ -286,6 +286,7 @@ def value_rebuild(
             out_put.next = out_put + 1
         if m_axis.tready:
             m_axis.tvalid.next = False
+            m_axis.tdata.next = 0
         if out_load:
             m_axis.tdata.next = result[16:]
             m_axis.tlast.next = result[16]
@@ -300,6 +301,7 @@ def value_rebuild(
             out_level.next = 0
             space.next = False
             m_axis.tvalid.next = False
+            m_axis.tdata.next = 0
 
     return (
         look_up, symbol_needs, decide, flow, chain, symbols, raw_window, first_step, second_step,
