@@ -86,7 +86,8 @@ class _Stochastic(Scheme):
 class TernGradOptions:
     """clip: magnitudes beyond so many standard deviations of their tensor are cut to that; 0 cuts nothing.
 
-    coded: ASC instead of lanes for 2 N + 1 values. error_feedback: not part of the published method.
+    Deviations are from zero, not from the mean, so that a tensor of equal values, or of one, is not cut to
+    nothing. coded: ASC instead of lanes for 2 N + 1 values. error_feedback: not part of the published method.
     """
 
     clip: float = 2.5
@@ -114,8 +115,8 @@ class TernGrad(_Stochastic):
         kept = values.copy()
         for first, size in zip(self.offsets[:-1], self.sizes, strict=True):
             part = kept[first : first + size]
-            if size > 1:  # one value has no deviation
-                most = np.float32(self.options.clip * np.std(part, dtype=np.float64))
+            if size:
+                most = np.float32(self.options.clip * np.sqrt(np.mean(np.square(part, dtype=np.float64))))
                 np.clip(part, -most, most, out=part)
         return kept
 
