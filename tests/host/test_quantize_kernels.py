@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -14,6 +14,7 @@ from oscar.quantize import QuantiserParams, WorkerQuantiser
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
+@settings(deadline=None)  # the first call compiles
 @given(
     arrays(np.float32, st.integers(0, 40), elements=floats | st.sampled_from([0.5, -0.5, 1.5, 127.5, -0.0])),
     st.integers(-140, 140),
