@@ -202,6 +202,7 @@ class Transport(ABC):
         except (ValueError, TypeError, KeyError):
             text = f"rank {peer} sent a control message that is none; run one release everywhere"
             raise TransportError(text, peer=peer, kind="aborted") from None
+        self._silent.add(notice.peer)  # it may be stopped: telling it must not take long
         raise TransportError(
             f"rank {notice.rank} gave up: {notice.reason}", peer=peer, kind="aborted", notice=notice
         )
