@@ -48,8 +48,7 @@ class CountSketchOptions:
         if self.estimate not in COMBINE:
             raise ValueError(f"estimate must be one of {', '.join(COMBINE)}, got {self.estimate!r}")
         check_bits(self.bits, self.cell_bits)
-        if not 0 <= self.threshold < math.inf:
-            raise ValueError(f"threshold is in units of the noise, 0 or more, got {self.threshold}")
+        check_threshold(self.threshold)
 
 
 def check_bits(bits: int, cell_bits: int) -> None:
@@ -58,6 +57,12 @@ def check_bits(bits: int, cell_bits: int) -> None:
         raise ValueError(f"integers that are sketched have 2 to 16 bits, got {bits}")
     if not 4 <= cell_bits <= 28:
         raise ValueError(f"cells have 4 to 28 bits on the wire, got {cell_bits}")
+
+
+def check_threshold(threshold: float) -> None:
+    """Refuse a threshold that is negative or not a number."""
+    if not 0 <= threshold < math.inf:
+        raise ValueError(f"threshold is in units of the noise, 0 or more, got {threshold}")
 
 
 class CountSketchScheme(Scheme):
@@ -109,7 +114,7 @@ class CountSketchScheme(Scheme):
         estimates = sketch.estimate(cells, combine=COMBINE[o.estimate])
         if o.threshold:
             share = o.rows if o.estimate == "mean" else 1
-            cut = math.floor(o.threshold * share * math.sqrt(sum_of_squares(cells.ravel()) / cells.size))
+            cut = noise_cut(cells, o.threshold * share)
             estimates[np.abs(estimates) <= cut] = 0
         return estimates
 
@@ -128,3 +133,8 @@ def clipped_cells(sketch: CountSketch, integers: Array, bits: int, nodes: int) -
     cells, limit = sketch.encode(integers).ravel(), lane_limit(bits, nodes)
     beyond = int(np.count_nonzero(np.abs(cells) > limit))
     return (np.clip(cells, -limit, limit) if beyond else cells), beyond
+
+
+def noise_cut(cells: Array, threshold: float) -> int:
+    """Return `threshold` times the noise of one row, the root mean square of its cells, rounded down."""
+    return math.floor(threshold * math.sqrt(sum_of_squares(cells.ravel()) / cells.size))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
-from oscar.schemes.count_sketch import check_bits, clipped_cells
+from oscar.schemes.count_sketch import check_bits, check_threshold, clipped_cells, noise_cut
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.selection import largest
 from oscar.sketch.count_sketch import CountSketch, columns_for
@@ -28,9 +28,11 @@ HALF = 12  # bits of the two parts in which estimates are sketched
 class SketchedSgdOptions:
     """share: of all values that are applied in an iteration (k / values). rows, ratio, cell_bits: the sketch.
 
+    bits, coarseness: of the integers; the step is one for all tensors, so bits are more than elsewhere.
     exact: a second round sends candidates * k values exactly, of which the k largest are applied; what waits,
-    waits at the workers. Otherwise it waits in the sketch, there with `momentum` if that is not 0. bits,
-    coarseness: of the integers; the limit is that of all tensors together, so bits are more than elsewhere.
+    waits at the workers. Otherwise it waits in the sketch, with `momentum` if that is not 0, and estimates of
+    at most `threshold` times the noise of one row wait too: to take out what is not there puts it in, and
+    where noise is applied the sketch grows without end.
     """
 
     share: float = 0.02
@@ -39,21 +41,25 @@ class SketchedSgdOptions:
     cell_bits: int = 16
     coarseness: float = 1 / 4
     bits: int = 12
-    exact: bool = False
+    exact: bool = True
     candidates: int = 4
     momentum: float = 0.0
+    threshold: float = 2.0
 
     def __post_init__(self) -> None:
         columns_for(self.ratio, 1, self.rows)
         if not 0 < self.share <= 1:
             raise ValueError(f"share is a part of all values, above 0 and at most 1, got {self.share}")
         check_bits(self.bits, self.cell_bits)
+        check_threshold(self.threshold)
         if self.candidates < 1 or not 0 <= self.momentum < 1:
             raise ValueError(
                 f"expected candidates >= 1 and 0 <= momentum < 1, got {self.candidates} and {self.momentum}"
             )
         if self.exact and self.momentum:
-            raise ValueError("momentum lives in the sketch, which waits for nothing when exact is set")
+            raise ValueError(
+                "momentum gathers in the sketch, which waits for nothing: set exact to false to have it"
+            )
 
 
 class SketchedSgd(Scheme):
@@ -108,10 +114,10 @@ class SketchedSgd(Scheme):
         estimates = self.sketch.estimate(total[:-1])
         return _largest(estimates, min(self.values, self.options.candidates * self.count))
 
-    def _chosen(self, sums: Array) -> Array:
-        """Return which candidates are applied: the largest sums, as far as they are not 0."""
+    def _chosen(self, sums: Array, cut: int = 0) -> Array:
+        """Return which of the sums are applied: the largest, as far as they are beyond `cut`."""
         chosen = _largest(sums, self.count)
-        return chosen[sums[chosen] != 0]
+        return chosen[np.abs(sums[chosen]) > cut]
 
     def _exact(self, grid: Grid, totals: Sequence[Array]) -> Array:
         candidates = self.once("candidates", lambda: self._candidates(totals[0]))
@@ -131,7 +137,7 @@ class SketchedSgd(Scheme):
         velocity = _rescaled(self.velocity, rise, self.options.momentum) + fresh
         waiting = _bounded(_rescaled(self.waiting, rise) + velocity)
         estimates = self.sketch.estimate(waiting)
-        chosen = self._chosen(estimates)
+        chosen = self._chosen(estimates, noise_cut(waiting, self.options.threshold))
         mean[chosen] = replace(grid, exponents=(exponent,)).dequantise(
             estimates[chosen], self.nodes, indices=chosen
         )
