@@ -1,0 +1,170 @@
+"""Lossless sums of sparse integers: bits per value of LHC, of OSCAR-SW's lossless form, and of plain lanes.
+
+All see the same gradients through the same quantiser, and each sum is compared with that of the integers. LHC
+appears as published (index and peeled sketch, sized from the index; lanes where that is cheaper) and with the
+non-zeros one after the other instead of the sketch; the split form with one stage and with two. Lanes are as
+wide as any integer may need, or as this iteration's largest one does. The model trains with the exact mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from oscar.bench._integers import add_source, default_model, model_names, open_source
+from oscar.config import Config
+from oscar.errors import OscarError
+from oscar.schemes.base import Message
+from oscar.schemes.cluster import SchemeCluster
+from oscar.schemes.widths import Ladder
+from oscar.workloads import Workload, exact_mean
+
+BAR = 1.1  # times fewer bytes than LHC, with the same integers
+BITS = 8
+FEEDBACK = 1.0  # coarseness from which error feedback is on
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lhc": ("lhc", {}),
+    "lhc_values": ("lhc", {"cells": "values"}),
+    "split_sketch": ("oscar-sw-lossless", {"cells": "sketch"}),
+    "split_1": ("oscar-sw-lossless", {"stages": 1}),
+    "split": ("oscar-sw-lossless", {}),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model at one coarseness; all but `gain` and `gain_values` in bits per value that crosses a link.
+
+    gain: lhc / split; gain_values: lhc_values / split; time_us: modelled, one message after the other, as
+    models of this size are; unpeeled: values that LHC's tables did not give up.
+    """
+
+    model: str
+    nodes: int
+    coarseness: float
+    zeros: float
+    lanes: float
+    lanes_fit: float
+    bits: dict[str, float]
+    time_us: dict[str, float]
+    unpeeled: int
+    gain: float
+    gain_values: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    add_source(parser)
+    parser.add_argument("--models", nargs="+", choices=model_names(), default=None)
+    parser.add_argument("--coarseness", nargs="+", type=float, default=[0.125, 1.0, 2.0, 4.0])
+    parser.add_argument("--iterations", type=int, default=20, help="of training, counted or not")
+    parser.add_argument("--learning", type=int, default=4, help="first iterations that are not counted")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Measure all models, print a row for each coarseness; ok: the bar holds for coarseness 1 and more."""
+    if not 0 <= args.learning < args.iterations:
+        raise ValueError(f"expected learning below {args.iterations} iterations, got {args.learning}")
+    models = args.models or list(dict.fromkeys([default_model("cnn"), "numpy-lm"]))
+    print(
+        f"# {BITS}-bit integers, error feedback from coarseness {FEEDBACK:g}; bits per value, headers counted"
+    )
+    print(
+        f"# iterations {args.learning}..{args.iterations - 1} counted; gain: lhc / split, lhc_values / split"
+    )
+    print(
+        f"{'model':<12} {'nodes':>5} {'c':>6} {'zeros':>6} {'lanes':>7} {'fitting':>7} "
+        + " ".join(f"{name:>12}" for name in VARIANTS)
+        + f" {'gain':>6} {'values':>6}"
+    )
+    rows: list[Row] = []
+    for name in ["trace"] if args.trace else models:
+        rows += measure(open_source(args, name), args)
+    met = all(row.gain >= BAR for row in rows if row.coarseness >= 1)
+    print(f"# gain over lhc at least {BAR} from coarseness 1 on: {'met' if met else 'MISSED'}")
+    return {"rows": [asdict(row) for row in rows], "bar": BAR, "ok": met}
+
+
+def measure(workload: Workload, args: argparse.Namespace) -> list[Row]:
+    """Run all variants at all coarsenesses beside one training; return and print a row for each."""
+    points = {c: _Point(workload.nodes, c) for c in args.coarseness}
+    for iteration in range(args.iterations):
+        gradients = workload.gradients()
+        for point in points.values():
+            point.allreduce(gradients, counted=iteration >= args.learning)
+        workload.apply(exact_mean(gradients))
+    rows = [point.row(workload.name) for point in points.values()]
+    for row in rows:
+        print(
+            f"{row.model:<12} {row.nodes:>5} {row.coarseness:>6g} {row.zeros:>6.3f} {row.lanes:>7.3f} "
+            f"{row.lanes_fit:>7.3f} "
+            + " ".join(f"{bits:>12.3f}" for bits in row.bits.values())
+            + f" {row.gain:>6.2f} {row.gain_values:>6.2f}",
+            flush=True,
+        )
+    return rows
+
+
+class _Point:
+    """All variants at one coarseness, and what they have sent so far."""
+
+    def __init__(self, nodes: int, coarseness: float) -> None:
+        self.nodes, self.coarseness = nodes, coarseness
+        self.ladder = Ladder.of(nodes, (1 << (BITS - 1)) - 1)
+        options = {"coarseness": coarseness, "bits": BITS, "error_feedback": coarseness >= FEEDBACK}
+        self.clusters = {
+            label: SchemeCluster(
+                Config.model_validate({"codec": name, "nodes": nodes, "scheme": own | options})
+            )
+            for label, (name, own) in VARIANTS.items()
+        }
+        self.bits: dict[str, list[float]] = {label: [] for label in VARIANTS}
+        self.time_us: dict[str, list[float]] = {label: [] for label in VARIANTS}
+        self.lanes: list[tuple[float, float, float]] = []
+        self.unpeeled = 0
+
+    def allreduce(self, gradients: list[list[np.ndarray]], *, counted: bool) -> None:
+        """Let every variant reduce the same gradients; raises OscarError where one is not exact."""
+        for label, cluster in self.clusters.items():
+            result = cluster.allreduce(gradients)
+            if not result.stats.exact:
+                raise OscarError(f"{label} at coarseness {self.coarseness}: sums differ: this is a bug")
+            if counted:
+                self.bits[label].append(result.stats.bits_per_value)
+                self.time_us[label].append(1e6 * result.stats.time_s)
+        if counted:
+            self.lanes.append(self._lanes(self.clusters["lhc"]))
+            self.unpeeled += getattr(self.clusters["lhc"].scheme, "unpeeled", 0)
+
+    def _lanes(self, cluster: SchemeCluster) -> tuple[float, float, float]:
+        """Return the share of zeros in the sums, and bits per value of wide lanes and of fitting ones."""
+        integers = [worker.integers for worker in cluster.workers if worker.integers is not None]
+        largest = max(int(np.abs(mine).max(initial=0)) for mine in integers)
+        wide, fitting = self.ladder.bits[-1], self.ladder.bits[max(1, self.ladder.level(largest))]
+        out = [float(np.mean(np.sum(integers, axis=0) == 0))]
+        for bits in (wide, fitting):
+            _, traffic = cluster.wire.combine([Message("bench", mine, bits=bits) for mine in integers])
+            transfers = 2 * (self.nodes - 1) * integers[0].size
+            out.append(8 * int(traffic.frame_bytes.sum()) / transfers)
+        return out[0], out[1], out[2]
+
+    def row(self, model: str) -> Row:
+        """Return the means over the counted iterations."""
+        bits = {label: float(np.mean(found)) for label, found in self.bits.items()}
+        zeros, lanes, fitting = np.mean(self.lanes, axis=0).tolist()
+        return Row(
+            model=model,
+            nodes=self.nodes,
+            coarseness=self.coarseness,
+            zeros=zeros,
+            lanes=lanes,
+            lanes_fit=fitting,
+            bits=bits,
+            time_us={label: float(np.mean(found)) for label, found in self.time_us.items()},
+            unpeeled=self.unpeeled,
+            gain=bits["lhc"] / bits["split"],
+            gain_values=bits["lhc_values"] / bits["split"],
+        )
