@@ -12,6 +12,7 @@ from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean
 from oscar.training.results import Results, mean_series, seed_series
 
 SMOOTHED = 0.05  # of the iterations: the window of the running mean of the training loss
+FAR_APART = 8  # times the bytes of another method: then the axis of bytes is logarithmic
 
 
 def draw(several: Sequence[Results], path: Path) -> None:
@@ -30,6 +31,10 @@ def draw(several: Sequence[Results], path: Path) -> None:
         axes.grid(color=GRID)
         axes.set_xlim(left=0)
         clean(axes, "")
+    ends = [float(mean_series(results, "wire_bytes").sum()) / 1e6 for results in several]
+    if min(ends) and max(ends) / min(ends) > FAR_APART:
+        panels[1].set_xscale("log")
+        panels[1].set_xlim(left=min(ends) / 20)
     panels[0].set_title("loss (nats): lines training, dots held out", loc="left", fontsize=10.5, color=SOFT)
     if len(several) > 1:
         panels[2].legend(fontsize=8.5, frameon=False, labelcolor=INK)
