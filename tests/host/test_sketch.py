@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -161,6 +163,23 @@ def test_the_error_is_that_of_the_theory():
         errors.append(np.mean((sketch.estimate(sketch.encode(values)) - values.astype(float)) ** 2))
     wanted = np.sum(values.astype(float) ** 2) / columns
     assert 0.9 < np.mean(errors) / wanted < 1.1
+
+
+# Speed: the benchmark compares cells and estimates with torch's in every turn
+
+
+def test_the_benchmark_runs_and_torch_agrees(capsys):
+    pytest.importorskip("torch")
+    from oscar.bench import sketch as bench
+
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    result = bench.run(parser.parse_args(["--values", "5003", "--turns", "1", "--ratios", "0.3"]))
+    assert set(result["speedups"]) == {"encode, ratio 0.3", "decode, ratio 0.3"}
+    assert sum(row["operation"].startswith("torch") for row in result["table"]) == 8
+    assert "# encode, ratio 0.3: " in capsys.readouterr().out
+    with pytest.raises(ValueError, match="1 turn and 1 value at least"):
+        bench.run(parser.parse_args(["--turns", "0"]))
 
 
 # What is refused
