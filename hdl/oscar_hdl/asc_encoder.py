@@ -38,7 +38,7 @@ def asc_encoder(
     start (strobe, at rest: after rst or done): fresh begins with the prior, otherwise tables are loaded. The
     four others hold still until done. s_axis: Stream u20, class << 16 | value (sign-extended) in decoding
     order, `count` of them; tlast is not looked at. redo_*: a request to send redo_count u19 values of this
-    frame from redo_first u19 on once more, on s_axis_redo. m_axis: Stream u16, the payload, tlast with its
+    frame from redo_first u19 on once more, on s_axis_redo, tlast with the last. m_axis: Stream u16, the payload, tlast with its
     last word. enc_*, tw_*: client of asc_tables. done: pulse, the payload is out and the tables are saved;
     new_shift u4 belongs to them. stall_*: a clock was lost for want of values, of m_axis, of tables.
 
@@ -58,7 +58,7 @@ def asc_encoder(
     drained, settled = bit(), bit()  # DRAINING, STOPPING may end
     hand, hand_on = bit(), bit()  # strobes: forward to backward, backward to writing
     taken = word(COUNT_BITS)  # values of s_axis
-    redo_left, redoing, copying, discarding = word(block_log2 + 2), bit(), bit(), bit()
+    redoing, copying, discarding = bit(), bit(), bit()
     passing = bit()  # a value is on its way to the writer
 
     go, go_count, abort, room, full, cut_ok = bit(), word(block_log2 + 1), bit(), bit(), bit(), bit()
@@ -154,11 +154,9 @@ def asc_encoder(
         elif s_axis.tvalid and s_axis.tready:
             taken.next = taken + 1
         if redo_valid and redo_ready:
-            redo_left.next = redo_count[block_log2 + 2 :]
             redoing.next = True
-        elif s_axis_redo.tvalid and s_axis_redo.tready:
-            redo_left.next = redo_left - 1
-            redoing.next = redo_left != 1
+        elif s_axis_redo.tvalid and s_axis_redo.tready and s_axis_redo.tlast:
+            redoing.next = False
         if copying and s_axis_redo.tvalid and source.tready and not passing:
             passing.next = True
             values.tdata.next = s_axis_redo.tdata[16:]

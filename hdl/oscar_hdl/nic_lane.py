@@ -86,7 +86,7 @@ def nic_lane(
         idle.next = dec_idle and not encoding
         redo.tdata.next = s_axis_redo.tdata
         redo.tvalid.next = s_axis_redo.tvalid
-        redo.tlast.next = s_axis_redo.tlast  # a port that nothing reads would not be converted
+        redo.tlast.next = s_axis_redo.tlast
         s_axis_redo.tready.next = redo.tready
 
     @always(clk.posedge)

@@ -101,6 +101,7 @@ class Bench:
                 stream.tvalid.next = bool(queue) and rng.random() >= self.gaps
                 if queue and stream.tvalid.next:
                     stream.tdata.next = queue.popleft()
+                    stream.tlast.next = not queue
 
         @instance
         def surroundings():
