@@ -23,6 +23,7 @@ LOSSLESS: list[tuple[str, dict[str, Any]]] = [
     ("oscar-sw-lossless", {"stages": 1, "widths": 0}),
     ("oscar-sw-lossless", {"stages": 4, "widths": 3}),
     ("oscar-sw-lossless", {"cells": "sketch"}),
+    ("oscar-sw-lossless", {"message_bits": 3000}),
 ]
 PEERS: list[tuple[str, dict[str, Any]]] = [
     ("s2-reducer", {"error_feedback": True}),
@@ -209,6 +210,19 @@ def test_lhc_sends_no_index_where_nothing_is_zero_and_no_values_where_all_is() -
     assert channels(np.eye(2, 500, dtype=np.float32))[1:] == ["index0", "largest", "cells"]
 
 
+def test_dear_messages_are_few_and_lose_nothing() -> None:
+    nodes, sent, bits = 8, {}, {}
+    for price in (0, 10_000_000):
+        scheme, workers = start("oscar-sw-lossless", {"message_bits": price}, nodes, [(20_000,)])
+        for iteration in range(3):
+            _, messages = iterate(scheme, workers, gradients(nodes, iteration, scheme.values))
+            sums = np.sum([worker.integers for worker in workers], axis=0)
+            assert np.array_equal(scheme.reference_sums(), sums)
+        sent[price], bits[price] = len(messages), size_of(messages, nodes)
+    assert sent[10_000_000] == 2 < sent[0]
+    assert bits[0] < bits[10_000_000]
+
+
 def test_a_table_too_small_to_peel_sends_the_rest_as_it_is() -> None:
     scheme, workers = start("lhc", {"ratio": 1.0, "spare": 0}, 3)
     iterate(scheme, workers, gradients(3, 0, scheme.values))
@@ -347,6 +361,7 @@ def test_orthonormal_columns_are_and_dependent_ones_vanish() -> None:
         ("lhc", {"bits": 1}, "2 to 16 bits"),
         ("lhc", {"ratio": 0.5}, "1 to 16 cells per key"),
         ("lhc", {"hashes": 1}, "2 to 8 hashes"),
+        ("lhc", {"message_bits": -1}, "message_bits is 0 or more"),
         ("oscar-sw-lossless", {"stages": 0}, "1 to 4 stages"),
         ("oscar-sw-lossless", {"widths": 5}, "0 to 4 widths"),
         ("s2-reducer", {"index": "xor"}, "index is one of or, gather"),

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from oscar.frame import HEADER_BYTES
 from oscar.position import PositionState
 from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
 from oscar.schemes.grid import Grid, GridSteps
@@ -44,6 +45,7 @@ class LhcOptions:
     cells: str = "sketch"
     ratio: float = 1.23
     spare: int = 32
+    message_bits: int = 0
     hashes: int = 3
     lanes: int = 1
 
@@ -54,6 +56,8 @@ class LhcOptions:
             raise ValueError(f"cells is one of {', '.join(CELLS)}, got {self.cells!r}")
         if not 1.0 <= self.ratio <= 16.0 or self.spare < 0:
             raise ValueError(f"a table has 1 to 16 cells per key, got ratio={self.ratio}, spare={self.spare}")
+        if self.message_bits < 0:
+            raise ValueError(f"message_bits is 0 or more, got {self.message_bits}")
         Table(self.hashes, 1, self.lanes, 0)
 
 
@@ -153,7 +157,7 @@ class Lhc(Scheme):
             worst = np.array([np.abs(data).max(initial=0)], np.float32)
             largest = yield Message("largest", worst, "max")
             yield Message("cells", data, bits=_lane(self.nodes, int(largest[0])))
-        elif depth + 1 < self.stages:
+        elif layout.plan.staged:
             yield from self._stage(depth + 1, rest[keys], np.zeros(keys.size, np.uint8), 1, NO_RIDE)
         else:
             yield Message(f"values{depth}", rest[keys], bits=self.ladder.bits[layout.plan.spare])
@@ -188,6 +192,7 @@ class Lhc(Scheme):
                 cells=self.options.ratio if sketch else 1.0,
                 swell=int(sketch),
                 staged=depth + 1 < self.stages and not sketch,
+                message=8.0 * HEADER_BYTES * self.nodes + self.options.message_bits,
             ),
         )
         return Layout(plan, self.ladder, classes)
@@ -220,12 +225,12 @@ class Lhc(Scheme):
             if depth == 0:
                 spread[:] = layout.spread(keys, spread)
             if keys.size:
-                sums[keys] = self._values(depth, keys, totals)
+                sums[keys] = self._values(depth, keys, layout, totals)
         for _, members in layout.dense:
             sums[members] += next(totals)
         return sums
 
-    def _values(self, depth: int, keys: Array, totals: Iterator[Array]) -> Array:
+    def _values(self, depth: int, keys: Array, layout: Layout, totals: Iterator[Array]) -> Array:
         """Return the sums of what `_exceptions` sent."""
         if self.options.cells == "sketch":
             next(totals)  # the largest cell
@@ -233,7 +238,7 @@ class Lhc(Scheme):
             peeling = self.once("peeling", lambda: self._peeling(keys))
             self.unpeeled = peeling.stuck.size
             return peeling.decode(data[: peeling.table.cells], data[peeling.table.cells :])
-        if depth + 1 < self.stages:
+        if layout.plan.staged:
             return self._collect(depth + 1, totals, np.zeros(keys.size, np.uint8), 1, 0, [])
         return next(totals)
 

@@ -9,14 +9,14 @@ what it costs.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oscar.frame import HEADER_BYTES
 from oscar.schemes.base import Array
 from oscar.schemes.lanes import WORD_BITS, lane_limit, lanes_per_word
 
@@ -86,6 +86,7 @@ class Plan:
     grains: tuple[int, ...]
     spare: int
     expected: tuple[float, ...]  # exceptions of each class, were workers independent
+    staged: bool  # whether exceptions are split again
 
 
 def power(base: float, exponent: int) -> float:
@@ -103,9 +104,10 @@ def power(base: float, exponent: int) -> float:
 class Rules:
     """What a plan may use.
 
-    grains: values to a bit of the first index. widths: of dense lanes, at most. narrow: whether these may
-    hold less than their class has. cells: sent for each exception, in lanes `swell` levels above what it
-    needs; staged: or in lanes and exceptions again.
+    grains: values to a bit of the first index; without any, lanes hold everything. widths: of dense lanes, at
+    most. narrow: whether these may hold less than their class has. cells: sent for each exception, in lanes
+    `swell` levels above what it needs; staged: or in lanes and exceptions again. message: price of one, in
+    bits.
     """
 
     grains: Sequence[int]
@@ -114,6 +116,22 @@ class Rules:
     cells: float
     swell: int
     staged: bool
+    message: float
+
+    def variants(self) -> list[Rules]:
+        """Return the rules that send ever more messages to save bits."""
+        found = [replace(self, grains=(), staged=False)]
+        for staged in sorted({False, self.staged}):
+            for count in sorted({1, len(self.grains)}):
+                found.append(replace(self, grains=self.grains[:count], staged=staged))
+        return found
+
+    @property
+    def fixed(self) -> float:
+        """Return the price of the messages that exceptions need: index, blocks, values or table, a stage."""
+        if not self.grains:
+            return 0.0
+        return self.message * (1 + (len(self.grains) > 1) + (2 if self.swell else 1) + 3 * self.staged)
 
 
 def choose(
@@ -125,36 +143,41 @@ def choose(
     class, exceptions that a position index has really had as a part of those expected of independent workers.
     """
     totals = [[int(x) for x in row] for row in beyond.reshape(len(sizes), -1)]
-    classes = [
-        _Class(ladder, rules, size, [*row, 0], part)
-        for size, row, part in zip(sizes, totals, spread, strict=True)
-    ]
-    options = [[each.option(level) for level in range(len(ladder.bits))] for each in classes]
-    tops = [each.top for each in classes]
-    levels = _cheapest(ladder, options, range(1, max(tops, default=0) + 1), rules.widths)
-    picked = [options[k][level] for k, level in enumerate(levels)]
-    rests = [ladder.limits[top] - ladder.limits[j] for top, j in zip(tops, levels, strict=True) if top > j]
-    return Plan(
-        tuple(levels),
-        tuple(grain for _, grain, _ in picked),
-        ladder.level(max(rests, default=0)),
-        tuple(expected for _, _, expected in picked),
-    )
+    tops = [[*row, 0].index(0) if size else 0 for size, row in zip(sizes, totals, strict=True)]
+    best, chosen = FOREVER, Plan((0,) * len(sizes), (0,) * len(sizes), 0, (0.0,) * len(sizes), False)
+    for variant in rules.variants():
+        classes = [_Class(ladder, variant, *each) for each in zip(sizes, totals, tops, spread, strict=True)]
+        options = [[each.option(level) for level in range(max(tops, default=0) + 1)] for each in classes]
+        bits, levels = _cheapest(options, rules.message, rules.widths)
+        if bits + variant.fixed < best:
+            best = bits + variant.fixed
+            picked = [options[k][level] for k, level in enumerate(levels)]
+            rests = [ladder.limits[t] - ladder.limits[j] for t, j in zip(tops, levels, strict=True) if t > j]
+            chosen = Plan(
+                tuple(levels),
+                tuple(grain for _, grain, _ in picked),
+                ladder.level(max(rests, default=0)),
+                tuple(expected for _, _, expected in picked),
+                variant.staged,
+            )
+    return chosen
 
 
 class _Class:
-    """The costs of one class; `row`: how many values lie beyond each level."""
+    """The costs of one class; `row`: how many values lie beyond each level, none beyond `top`."""
 
-    def __init__(self, ladder: Ladder, rules: Rules, size: int, row: Sequence[int], spread: float) -> None:
-        self.ladder, self.rules, self.size, self.row, self.spread = ladder, rules, size, row, spread
-        self.top = row.index(0) if size else 0
+    def __init__(
+        self, ladder: Ladder, rules: Rules, size: int, row: Sequence[int], top: int, spread: float
+    ) -> None:
+        self.ladder, self.rules, self.size, self.row, self.top = ladder, rules, size, row, top
+        self.spread = spread
 
     def option(self, level: int) -> tuple[float, int, float]:
         """Return bits, grain and expected exceptions in lanes of one level."""
         ladder, size = self.ladder, self.size
         if level >= self.top:
             return ladder.price(level) * size, 0, 0.0
-        if level and not self.rules.narrow:
+        if (level and not self.rules.narrow) or not self.rules.grains:
             return FOREVER, 0, 0.0
         local = min(1.0, self.row[level] / (size * ladder.nodes))
         independent = 1.0 - power(1.0 - local, ladder.nodes)
@@ -174,8 +197,8 @@ class _Class:
         best = whole
         for lower in range(need):
             reach = ladder.limits[level] + ladder.limits[lower]
-            held = max(j for j, limit in enumerate(ladder.limits) if limit <= reach)
-            again = min(1.0, self.row[held] / (share * self.size))
+            held = bisect.bisect_right(ladder.limits, reach) - 1
+            again = min(1.0, self.row[held] / (share * self.size)) if held < self.top else 0.0
             best = min(best, ladder.price(lower) + _index(again, self.rules.grains)[0] + again * whole)
         return best
 
@@ -186,20 +209,20 @@ def _index(share: float, grains: Sequence[int]) -> tuple[float, int]:
 
 
 def _cheapest(
-    ladder: Ladder, options: Sequence[Sequence[tuple[float, int, float]]], levels: range, widths: int
-) -> list[int]:
-    """Return each class's level, of the best set of at most `widths` levels besides 0."""
-    header = 8.0 * HEADER_BYTES * ladder.nodes  # the frames of one more message
+    options: Sequence[Sequence[tuple[float, int, float]]], message: float, widths: int
+) -> tuple[float, list[int]]:
+    """Return the bits and each class's level of the best set of at most `widths` levels besides 0."""
     best, chosen = FOREVER, [0] * len(options)
+    count_of_levels = len(options[0]) if options else 1
     for count in range(widths + 1):
-        for used in itertools.combinations(levels, count):
+        for used in itertools.combinations(range(1, count_of_levels), count):
             mine = [min((of[level][0], level) for level in (0, *used)) for of in options]
-            bits = header * count
+            bits = message * count
             for price, _ in mine:
                 bits += price
             if bits < best:
                 best, chosen = bits, [level for _, level in mine]
-    return chosen
+    return best, chosen
 
 
 class Layout:
