@@ -73,16 +73,21 @@ def _unpack(node: Any, take: Callable[[str, tuple[int, ...]], Array]) -> Any:
     return {"array": array, "scalar": array[()]}[kind]
 
 
-def _flatten(tree: Any) -> tuple[str, dict[str, Array]]:
-    """Return the JSON of `tree` and its arrays, one flat one per dtype."""
+def flatten(tree: Any) -> tuple[str, dict[str, Array]]:
+    """Return the JSON of `tree` and its arrays, one flat one per dtype; raises TypeError as `save` does."""
     arrays: dict[str, list[Array]] = defaultdict(list)
     text = json.dumps(_pack(tree, arrays))
     return text, {dtype: np.concatenate(parts) for dtype, parts in sorted(arrays.items())}
 
 
+def rebuild(text: str, arrays: dict[str, Array]) -> Any:
+    """Return the tree that `flatten` was given; its arrays are copies."""
+    return _unpack(json.loads(text), _Cursor(arrays))
+
+
 def digest(tree: Any) -> str:
     """Return SHA-256 over every bit of `tree`, in hexadecimal; raises TypeError as `save` does."""
-    text, arrays = _flatten(tree)
+    text, arrays = flatten(tree)
     total = hashlib.sha256(text.encode())
     for dtype, array in arrays.items():
         total.update(dtype.encode())
@@ -98,7 +103,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> int:
     `path` cannot be written.
     """
     target = Path(path)
-    text, arrays = _flatten(tree)
+    text, arrays = flatten(tree)
     payload = io.BytesIO()
     np.savez(payload, **{"tree": np.frombuffer(text.encode(), np.uint8), **arrays})  # type: ignore[arg-type]
     body = payload.getbuffer()
@@ -137,8 +142,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     try:
         with np.load(io.BytesIO(body), allow_pickle=False) as archive:
             held = {name: archive[name] for name in archive.files}
-        tree = json.loads(held.pop("tree").tobytes())
-        return _unpack(tree, _Cursor(held))
+        return rebuild(held.pop("tree").tobytes().decode(), held)
     except Exception as error:  # what NumPy raises for a file it cannot read is wide and undocumented
         raise _refuse(target, f"content that cannot be read ({error!r})") from error
 

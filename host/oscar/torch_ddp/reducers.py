@@ -1,0 +1,232 @@
+"""What reduces a bucket: a codec around the ring, or a scheme over plain collectives; state by bucket."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from oscar.allreduce.peer import Communicator
+from oscar.codecs.registry import asc_codec
+from oscar.config import Config
+from oscar.errors import ConfigError, PeerError
+from oscar.quantize import check_tensors
+from oscar.schemes.base import Array, Scheme, Worker
+from oscar.schemes.registry import SCHEMES, make_scheme
+from oscar.torch_ddp.remote_wire import RemoteWire
+from oscar.transports import handshake
+from oscar.transports.base import Notice, Transport, TransportError
+
+ADVICE = "start all ranks with one release and one configuration"
+NOTICE_S = 2.0  # how long the reason of a peer that gave up may take to arrive
+REASON_TAG = 32764  # of a receive that nobody answers
+
+
+class Reducer(ABC):
+    """The mean over all ranks of one rank's tensors; collective, one thread, state under a key per bucket.
+
+    `sent_bytes` grows by what this rank sends. A call that raises is the last one.
+    """
+
+    sent_bytes = 0
+
+    @abstractmethod
+    def allreduce(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
+        """Return the mean [tensor] of `tensors` (float32, never written to), the same bits on all ranks."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Drop the state of all buckets; on all ranks."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of this rank's state of all buckets."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned; raises ConfigError where it does not fit."""
+
+
+class CodecReducer(Reducer):
+    """Coded frames around a ring: `Communicator`, a state per bucket."""
+
+    def __init__(self, config: Config, transport: Transport, extra: Mapping[str, Any]) -> None:
+        self.communicator = Communicator(
+            config, transport, timeout_s=config.transport.timeout_s, extra=dict(extra)
+        )
+
+    def allreduce(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
+        """See Reducer.allreduce."""
+        result = self.communicator.allreduce(tensors, key=key)
+        self.sent_bytes += result.stats.sent_bytes
+        return result.mean
+
+    def forget(self) -> None:
+        """See Reducer.forget."""
+        self.communicator.forget()
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Reducer.state_dict."""
+        return self.communicator.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See Reducer.load_state_dict."""
+        self.communicator.load_state_dict(state)
+
+
+class _Bucket:
+    """One bucket's scheme, its worker and its coded links."""
+
+    def __init__(self, scheme: Scheme, worker: Worker, wire: RemoteWire) -> None:
+        self.scheme, self.worker, self.wire = scheme, worker, wire
+
+
+class SchemeReducer(Reducer):
+    """A scheme per bucket over plain collectives of `group`; `transport` compares, and says who failed."""
+
+    def __init__(self, config: Config, transport: Transport, group: Any, extra: Mapping[str, Any]) -> None:
+        self.config, self.transport, self.group = config, transport, group
+        self.timeout_s = config.transport.timeout_s
+        self.codec = asc_codec(config.asc_params())
+        self._buckets: dict[Hashable, _Bucket] = {}
+        options = handshake.flatten(config.scheme, "scheme")
+        pairs = {**handshake.greeting(config, self.codec, transport.nodes), "codec": config.codec}
+        self._compare({**pairs, **options, **extra}, "handshake", ADVICE)
+
+    def allreduce(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
+        """See Reducer.allreduce."""
+        try:
+            return self._attempt(tensors, key)
+        except BaseException as error:
+            raise self._give_up(error) from error
+
+    def _attempt(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
+        flat = check_tensors(tensors, self.transport.rank)
+        shapes = [np.shape(tensor) for tensor in tensors]
+        bucket = self._bucket(key, shapes)
+        scheme, worker, wire = bucket.scheme, bucket.worker, bucket.wire
+        before = wire.sent_bytes
+        try:
+            mean = scheme.finish(self._exchange(bucket, np.concatenate(flat)))
+        finally:
+            scheme.forget()
+        worker.commit()
+        self.sent_bytes += wire.sent_bytes - before
+        bounds = scheme.offsets
+        return [mean[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(shapes)]
+
+    def _exchange(self, bucket: _Bucket, values: Array) -> list[Array]:
+        """Run this rank's generator to its end; return every combined message."""
+        running = bucket.scheme.messages(bucket.worker, values)
+        totals: list[Array] = []
+        try:
+            message = next(running)
+            while True:
+                totals.append(bucket.wire.combine(message))
+                message = running.send(totals[-1])
+        except StopIteration:
+            return totals
+
+    def _bucket(self, key: Hashable, shapes: list[tuple[int, ...]]) -> _Bucket:
+        found = self._buckets.get(key)
+        if found is None or found.scheme.shapes != shapes:
+            described = {f"tensor {index}": list(shape) for index, shape in enumerate(shapes)}
+            pairs = {"key": str(key), "tensors": len(shapes), **described}
+            self._compare(pairs, "shapes", "run one model on all ranks")
+            found = self._buckets[key] = self._make(shapes)
+        return found
+
+    def _make(self, shapes: list[tuple[int, ...]]) -> _Bucket:
+        c, nodes = self.config, self.transport.nodes
+        wire = RemoteWire(
+            self.group,
+            self.transport,
+            codec=self.codec,
+            plan=c.plan.name,
+            granule=c.plan.granule,
+            timeout_s=self.timeout_s,
+        )
+        scheme = make_scheme(c.codec, c.scheme, shapes=shapes, nodes=nodes, seed=c.seed)
+        return _Bucket(scheme, Worker(self.transport.rank), wire)
+
+    def _compare(self, pairs: Mapping[str, Any], what: str, advice: str) -> None:
+        handshake.compare(self.transport, pairs, time.monotonic() + self.timeout_s, what, advice=advice)
+
+    def _give_up(self, error: BaseException) -> BaseException:
+        """Tell the neighbours why; return the error to raise, which for a peer's failure is what it said."""
+        rank = self.transport.rank
+        if isinstance(error, ConfigError):
+            return error  # from a comparison: every rank has found the same
+        if isinstance(error, RuntimeError) and not isinstance(error, PeerError):
+            error = self._reason(error)
+        notice = error.notice if isinstance(error, TransportError) else None
+        self.transport.abort(notice or Notice(rank, -1, -1, -1, f"{type(error).__name__}: {error}"))
+        if not isinstance(error, TransportError):
+            return error
+        peer = error.peer if notice is None else notice.rank
+        return PeerError(f"rank {rank}: {error}", rank=rank, peer=peer, step=-1, chunk=-1)
+
+    def _reason(self, error: RuntimeError) -> BaseException:
+        """Return what a neighbour said when a collective broke; `error` itself where none said anything."""
+        peer = self.transport.neighbours[0]
+        try:
+            self.transport.post_recv(peer, REASON_TAG, 1)  # the wait is for notices
+            until = time.monotonic() + NOTICE_S
+            self.transport.wait(peer, REASON_TAG, until, "the reason of a broken collective")
+        except TransportError as said:
+            if said.kind != "silent":
+                return said
+        return TransportError(f"a collective failed ({error})", peer=-1, kind="silent")
+
+    def forget(self) -> None:
+        """See Reducer.forget."""
+        self._buckets.clear()
+
+    @property
+    def _fingerprint(self) -> str:
+        c = self.config
+        return f"{c.codec} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Reducer.state_dict."""
+        return {
+            "fingerprint": self._fingerprint,
+            "rank": self.transport.rank,
+            "nodes": self.transport.nodes,
+            "buckets": {
+                key: {
+                    "shapes": list(bucket.scheme.shapes),
+                    "scheme": bucket.scheme.state_dict(),
+                    "worker": bucket.worker.state_dict(),
+                    "links": bucket.wire.state_dict(),
+                }
+                for key, bucket in self._buckets.items()
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See Reducer.load_state_dict."""
+        expected = (self._fingerprint, self.transport.rank, self.transport.nodes)
+        came = (state["fingerprint"], state["rank"], state["nodes"])
+        if came != expected:
+            raise ConfigError(
+                f"state was saved under (configuration, rank, ranks) {came}, this is {expected}: "
+                "resume with the configuration of the run that saved it, each rank with its own state"
+            )
+        buckets = {}
+        for key, saved in state["buckets"].items():
+            bucket = buckets[key] = self._make([tuple(shape) for shape in saved["shapes"]])
+            bucket.scheme.load_state_dict(saved["scheme"])
+            bucket.worker.load_state_dict(saved["worker"])
+            bucket.wire.load_state_dict(saved["links"])
+        self._buckets = buckets
+
+
+def make_reducer(config: Config, transport: Transport, group: Any, extra: Mapping[str, Any]) -> Reducer:
+    """Return what `config.codec` asks for, over all ranks of `transport`; collective: ranks compare."""
+    if config.codec in SCHEMES:
+        return SchemeReducer(config, transport, group, extra)
+    return CodecReducer(config, transport, extra)

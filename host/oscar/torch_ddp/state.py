@@ -1,0 +1,284 @@
+"""What the DDP hook keeps: groups, a thread, and the state of every bucket."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from oscar.config import Config
+from oscar.errors import ConfigError, OscarError
+from oscar.torch_ddp.bypass import Bypass, Key, Mode
+from oscar.torch_ddp.reducers import make_reducer
+from oscar.torch_ddp.remote_wire import ring_bytes
+from oscar.training.checkpoint import flatten, rebuild
+from oscar.transports.base import Transport
+from oscar.transports.gloo import GlooTransport, load_torch
+
+FORMAT = 1  # of state_dict
+JOIN_S = 5.0
+LOG = logging.getLogger("oscar.ddp")
+
+Shapes = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The tensors of a bucket; parameters: their identities in this process, None after a load."""
+
+    shapes: Shapes
+    parameters: tuple[int, ...] | None
+
+    def fits(self, other: _Layout) -> bool:
+        known = self.parameters is not None and other.parameters is not None
+        return self.shapes == other.shapes and (not known or self.parameters == other.parameters)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A bucket to reduce; measure: beside a plain AllReduce; forget: drop all state before, because the
+    buckets were made anew."""
+
+    future: Any
+    buffer: Any
+    key: Key
+    shapes: Shapes
+    last: bool
+    measure: bool
+    forget: bool
+
+
+class OscarState:
+    """State of `oscar_hook`: `model.register_comm_hook(OscarState(), oscar_hook)`.
+
+    config: codec or scheme and its options; None takes ASC with error feedback. `nodes`, workload and link
+    have no meaning here; `transport.timeout_s` bounds how far ranks may run apart.
+    process_group: DDP's; None is the default group. Two private Gloo groups are made of its ranks, so that
+    making a state is collective, like dist.new_group over all ranks of the default group.
+    bypass: "auto" measures the first iterations against the plain AllReduce and sends buckets uncompressed
+    where compression does not pay; "never" and "always" mean what they say and measure nothing.
+
+    The first backward of a process goes uncompressed, because DDP makes its buckets anew after it. All state
+    is dropped when that happens later. Raises ConfigError where ranks differ, MissingExtraError without
+    torch, OscarError where torch.distributed is not initialised.
+    """
+
+    def __init__(
+        self, config: Config | None = None, process_group: Any = None, *, bypass: Mode = "auto"
+    ) -> None:
+        self._torch, self._dist = load_torch()
+        if not self._dist.is_initialized():
+            raise OscarError("expected torch.distributed to be initialised; call init_process_group first")
+        self.process_group = process_group
+        chosen = default_config() if config is None else config
+        group = self._dist.group.WORLD if process_group is None else process_group
+        ranks = self._dist.get_process_group_ranks(group)
+        self.config = chosen.variant(nodes=len(ranks))
+        timeout = timedelta(seconds=self.config.transport.timeout_s)
+        self._group = self._dist.new_group(ranks, timeout=timeout, backend="gloo")
+        self.rank, self.nodes = self._dist.get_rank(group), len(ranks)
+        self.bypass = Bypass(bypass, self._group, rank=self.rank)
+        self._transport = GlooTransport(group)
+        self._reducer = make_reducer(self.config, self._transport, self._group, {"bypass": bypass})
+        self.error: Exception | None = None
+        self.backwards = 0  # of this process
+        self.values = 0  # that were reduced
+        self._plain_bytes = 0
+        self._layouts: dict[int, _Layout] = {}
+        self._jobs: queue.Queue[_Job | None] = queue.Queue()
+        self._thread: threading.Thread | None = None
+        self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, [])
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes this rank has sent for gradients, uncompressed buckets included (not those only measured)."""
+        return self._reducer.sent_bytes + self._plain_bytes
+
+    def reduce(self, bucket: Any) -> Any:
+        """Return a Future of `bucket`, averaged; see `oscar_hook`."""
+        buffer, key = self._check(bucket)
+        first = self.backwards == 0
+        forget = not first and self._see(bucket, key)
+        if forget:
+            self.bypass.decided.clear()
+        self.values += key[1]
+        if bucket.is_last():
+            self.backwards += 1
+        if first or self.bypass.skips(key):
+            return self._plain(buffer)
+        job = _Job(
+            self._torch.futures.Future(),
+            buffer,
+            key,
+            self._layouts[key[0]].shapes,
+            last=bucket.is_last(),
+            measure=self.bypass.measures(key),
+            forget=forget,
+        )
+        self._start()
+        self._jobs.put(job)
+        return job.future
+
+    def _check(self, bucket: Any) -> tuple[Any, Key]:
+        if self.error is not None:
+            raise OscarError(
+                f"the hook failed before ({self.error}); end the run, or make a new state and model"
+            )
+        buffer = bucket.buffer()
+        if buffer.device.type != "cpu" or not buffer.dtype.is_floating_point:
+            raise TypeError(
+                f"expected floating-point gradients on the CPU, got {buffer.dtype} on {buffer.device}; "
+                "take the hook off for this model"
+            )
+        return buffer, (bucket.index(), buffer.numel())
+
+    def _see(self, bucket: Any, key: Key) -> bool:
+        """Note the bucket's tensors; return whether all state has to go because buckets were made anew."""
+        index = key[0]
+        shapes = [tuple(gradient.shape) for gradient in bucket.gradients()]
+        layout = _Layout(shapes, tuple(id(parameter) for parameter in bucket.parameters()))
+        known = self._layouts.get(index)
+        changed = known is not None and not known.fits(layout)
+        if changed:
+            LOG.log(
+                logging.WARNING if known is not None and known.parameters is None else logging.DEBUG,
+                "bucket %d has other tensors than %s; compression starts anew",
+                index,
+                "the state that was loaded" if known is not None and known.parameters is None else "before",
+            )
+            self._layouts.clear()
+        self._layouts[index] = layout
+        return changed
+
+    def _plain(self, buffer: Any) -> Any:
+        """Return the Future of the AllReduce that DDP does without a hook."""
+        self._plain_bytes += ring_bytes(buffer.numel() * buffer.element_size(), self.nodes)
+        buffer.div_(self.nodes)
+        work = self._dist.all_reduce(buffer, group=self.process_group, async_op=True)
+        return work.get_future().then(lambda future: future.value()[0])
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=_work, args=(weakref.ref(self), self._jobs), name="oscar-ddp", daemon=True
+            )
+            self._thread.start()
+            self._finaliser.detach()
+            threads = [self._thread]
+            self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, threads)
+
+    def perform(self, job: _Job) -> None:
+        """Reduce one bucket and set its Future; for the state's own thread."""
+        if self.error is not None:
+            job.future.set_exception(self.error)
+            return
+        try:
+            if job.forget:
+                self._reducer.forget()
+                self.bypass.forget_times()
+            job.buffer.copy_(self._torch.from_numpy(self._mean(job)))
+            if job.last:
+                self.bypass.settle()
+        except Exception as error:
+            self.error = error
+            LOG.error(
+                "rank %d: bucket %d could not be reduced: %s: %s. What backward() raises now is torch's way "
+                "of saying so; weights are as they were.",
+                self.rank,
+                job.key[0],
+                type(error).__name__,
+                error,
+            )
+            job.future.set_exception(error)
+        else:
+            job.future.set_result(job.buffer)
+
+    def _mean(self, job: _Job) -> np.ndarray:
+        tensors = split(job.buffer.detach().float().numpy(), job.shapes)
+
+        def compressed() -> list[np.ndarray]:
+            return self._reducer.allreduce(tensors, job.key)
+
+        mean = self.bypass.measured(job.key, job.buffer, compressed) if job.measure else compressed()
+        return np.concatenate([tensor.reshape(-1) for tensor in mean])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of this rank's state, for torch.save between iterations; every rank has its own.
+
+        Holds text, numbers and tensors only, so that torch.load reads it with weights_only.
+        """
+        layouts = {index: list(layout.shapes) for index, layout in self._layouts.items()}
+        tree = {"layouts": layouts, "bypass": self.bypass.state_dict(), "reducer": self._reducer.state_dict()}
+        text, arrays = flatten(tree)
+        tensors = {dtype: self._torch.from_numpy(array) for dtype, array in arrays.items()}
+        return {"format": FORMAT, "codec": self.config.codec, "tree": text, "arrays": tensors}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned; on all ranks, each its own.
+
+        A run goes on bit for bit where the process begins with a backward whose gradients are thrown away,
+        before or after this call: DDP then has the buckets of the run that was saved. Raises ConfigError
+        where the state is of another configuration, rank or number of ranks.
+        """
+        came = (state.get("format"), state.get("codec"))
+        if came != (FORMAT, self.config.codec):
+            raise ConfigError(
+                f"expected a state of (format, codec) {(FORMAT, self.config.codec)}, got {came}; "
+                "resume with the release and configuration of the run that saved it"
+            )
+        tree = rebuild(state["tree"], {dtype: tensor.numpy() for dtype, tensor in state["arrays"].items()})
+        self._reducer.load_state_dict(tree["reducer"])
+        self.bypass.load_state_dict(tree["bypass"])
+        self._layouts = {
+            index: _Layout([tuple(shape) for shape in shapes], None)
+            for index, shapes in tree["layouts"].items()
+        }
+
+    def close(self) -> None:
+        """End the thread and leave the private groups; before dist.destroy_process_group. May be repeated."""
+        self._finaliser()
+
+    def __enter__(self) -> OscarState:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def default_config() -> Config:
+    """Return what a state without a configuration takes: ASC, 8s, error feedback."""
+    return Config.model_validate({"quantiser": {"error_feedback": True}})
+
+
+def split(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """Return views [tensor] of `flat` in `shapes`; raises ValueError unless they fill it."""
+    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+    if sum(sizes) != flat.size:
+        raise ValueError(f"expected tensors of {flat.size} values in all, got {sum(sizes)} in {len(sizes)}")
+    bounds = np.cumsum([0, *sizes])
+    return [flat[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(shapes)]
+
+
+def _work(state: weakref.ref[OscarState], jobs: queue.Queue[_Job | None]) -> None:
+    """Reduce buckets in the order of the hook's calls, until the state is closed or gone."""
+    while (job := jobs.get()) is not None:
+        here = state()
+        if here is None:
+            return
+        here.perform(job)
+        del here, job
+
+
+def _end(jobs: queue.Queue[_Job | None], transport: Transport, threads: list[threading.Thread]) -> None:
+    jobs.put(None)
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(JOIN_S)
+    transport.close()
