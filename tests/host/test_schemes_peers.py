@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.schemes.base import Message, Scheme, Worker
+from oscar.schemes.cluster import SchemeCluster
 from oscar.schemes.lanes import lane_limit, pack_lanes, packed_bytes, unpack_lanes
 from oscar.schemes.powersgd import orthonormalise
 from oscar.schemes.registry import make_scheme
@@ -129,11 +131,11 @@ def test_lossless_sums_are_those_of_the_integers(name: str, options: dict[str, A
 
 
 @EVERY
-@pytest.mark.parametrize("nodes", [1, 3])
 @pytest.mark.parametrize("shapes", [[(7, 11), (4,)], [(1,)], [(0,), (0, 3)], []])
 def test_zeros_give_zeros_and_what_follows_still_arrives(
-    name: str, options: dict[str, Any], nodes: int, shapes: Any
+    name: str, options: dict[str, Any], shapes: Any
 ) -> None:
+    nodes = 3
     scheme, workers = start(name, options, nodes, shapes)
     for scale in (0, 1, 0, 1, 1):
         mean, _ = iterate(scheme, workers, scale * np.ones((nodes, scheme.values), np.float32))
@@ -299,6 +301,19 @@ def test_values_on_a_level_stay_and_workers_draw_apart() -> None:
     iterate(scheme, workers, same)
     draws = [scheme._uniform(rank) for rank in (0, 1)]  # type: ignore[attr-defined]
     assert abs(np.corrcoef(draws)[0, 1]) < 0.2
+
+
+@pytest.mark.parametrize("name", ["terngrad", "qsgd"])
+def test_coded_integers_are_the_same_in_fewer_bytes(name: str) -> None:
+    gradient = [[mine] for mine in gradients(4, 0, 20_000)]
+    plain, coded = (
+        SchemeCluster(Config.model_validate({"codec": name, "nodes": 4, "scheme": {"coded": on}}))
+        for on in (False, True)
+    )
+    for _ in range(3):
+        a, b = plain.allreduce(gradient), coded.allreduce(gradient)
+        assert np.array_equal(a.mean[0], b.mean[0])
+    assert b.stats.bits_per_value < 0.8 * a.stats.bits_per_value
 
 
 def test_terngrad_cuts_what_is_beyond_and_its_lanes_hold_every_worker_at_the_top() -> None:
