@@ -26,13 +26,15 @@ EXPONENTS = -126, 126  # so that 2^e and 2^-e are normal float32
 LARGEST = 1 << 24  # integers up to here are exact in float32
 
 
+# Loops run over slices, whose indices LLVM knows to count from 0: it makes vectors of these loops alone.
+
+
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _energies(values: Any, offsets: Any, out: Any) -> None:
     for t in range(len(out)):
-        total = 0.0
-        for j in range(offsets[t], offsets[t + 1]):
-            x = np.float64(values[j])
-            total += x * x
+        here, total = values[offsets[t] : offsets[t + 1]], 0.0
+        for j in range(len(here)):
+            total += np.float64(here[j]) * np.float64(here[j])
         out[t] = total
 
 
@@ -40,11 +42,15 @@ def _energies(values: Any, offsets: Any, out: Any) -> None:
 def _quantise(values: Any, offsets: Any, factors: Any, limit: Any, out: Any) -> int:
     clipped, low = 0, -limit
     for t in range(len(factors)):
-        factor = factors[t]
-        for j in range(offsets[t], offsets[t + 1]):
-            x = np.rint(values[j] * factor)
-            clipped += (x > limit) | (x < low)
-            out[j] = np.int32(min(max(x, low), limit))
+        here, rounded = values[offsets[t] : offsets[t + 1]], out[offsets[t] : offsets[t + 1]]
+        factor, beyond = factors[t], np.int32(0)
+        for j in range(len(here)):
+            x = np.rint(here[j] * factor)
+            y = limit if x > limit else x
+            y = low if y < low else y
+            beyond += np.int32(y != x)
+            rounded[j] = np.int32(y)
+        clipped += beyond
     return clipped
 
 
@@ -71,9 +77,10 @@ def _quantise_at(values: Any, indices: Any, offsets: Any, factors: Any, limit: A
 @njit(cache=True, nogil=True)
 def _scale(sums: Any, offsets: Any, steps: Any, nodes: float, out: Any) -> None:
     for t in range(len(steps)):
+        here, means = sums[offsets[t] : offsets[t + 1]], out[offsets[t] : offsets[t + 1]]
         step = steps[t]
-        for j in range(offsets[t], offsets[t + 1]):
-            out[j] = np.float32(sums[j] / nodes * step)
+        for j in range(len(here)):
+            means[j] = np.float32(here[j] / nodes * step)
 
 
 @njit(cache=True, nogil=True)
@@ -130,7 +137,7 @@ class Grid:
         return out, int(_quantise_at(values, indices, self.offsets, factors, most, out))
 
     def dequantise(self, sums: Array, nodes: int, *, indices: Array | None = None) -> Array:
-        """Return `float32(sum / nodes * 2^e)`, the mean over `nodes`, of all values or of those at `indices`."""
+        """Return `float32(sum / nodes * 2^e)`, the mean, of all values or of those at `indices`."""
         out = np.empty(sums.size, np.float32)
         if indices is None:
             self._check(sums, self.offsets[-1], "sums")
