@@ -143,9 +143,27 @@ def asc_decoder(
             cut_done.next = True
             count_bank.next = not count_bank
             dec_req.next = True
-            dec_op.next = MERGE
+
+        # What is asked for depends on when: a level, so that it takes few gates.
+        if not dec_req:
             dec_bank.next = count_bank
-            dec_tbank.next = not table_bank
+            dec_tbank.next = state != IDLE and (state == FLOW) != table_bank
+            if state == IDLE:
+                dec_op.next = LOAD
+                if fresh:
+                    dec_op.next = PRIOR
+            elif state == FLOW:
+                dec_op.next = MERGE
+            elif state == DESCRIBE:
+                dec_op.next = PRIOR
+                if ended:
+                    dec_op.next = MERGE_ONLY
+                elif fixed:
+                    dec_op.next = DROP
+            else:
+                dec_op.next = SAVE
+                if state == TAIL and changed:
+                    dec_op.next = PRIOR
 
         if state == IDLE:
             frame_shift.next = shift
@@ -159,10 +177,6 @@ def asc_decoder(
                 restart.next = True
                 forget.next = True
                 dec_req.next = True
-                dec_op.next = LOAD
-                if fresh:
-                    dec_op.next = PRIOR
-                dec_tbank.next = False
                 state.next = OPEN
         elif state == OPEN:
             proceed.next = True
@@ -179,8 +193,6 @@ def asc_decoder(
                     state.next = CLOSE
                 else:
                     dec_req.next = True
-                    dec_op.next = MERGE_ONLY
-                    dec_bank.next = count_bank
                     finish.next = True
                     adapting.next = True
                     state.next = TAIL
@@ -192,14 +204,11 @@ def asc_decoder(
                     core_start.next = True
                     clean.next = False
                 elif not failed:
-                    dec_tbank.next = table_bank
                     if not fixed:
                         dec_req.next = True
-                        dec_op.next = PRIOR
                         forget.next = True
                     elif not clean:
                         dec_req.next = True
-                        dec_op.next = DROP
                     clean.next = True
         elif state == FLOW:
             if not flowing and drained and ((coded and core_ended) or (not coded and rebuilt)):
@@ -226,15 +235,12 @@ def asc_decoder(
         elif state == TAIL:
             if not dec_req and not adapting:
                 dec_req.next = True
-                dec_op.next = SAVE
                 state.next = CLOSE
                 if changed:
-                    dec_op.next = PRIOR
                     state.next = RESTART
         elif state == RESTART:
             if not dec_req:
                 dec_req.next = True
-                dec_op.next = SAVE
                 state.next = CLOSE
         elif quiet and empty and not dec_req:
             done.next = True

@@ -38,9 +38,10 @@ def asc_encoder(
     start (strobe, at rest: after rst or done): fresh begins with the prior, otherwise tables are loaded. The
     four others hold still until done. s_axis: Stream u20, class << 16 | value (sign-extended) in decoding
     order, `count` of them; tlast is not looked at. redo_*: a request to send redo_count u19 values of this
-    frame from redo_first u19 on once more, on s_axis_redo, tlast with the last. m_axis: Stream u16, the payload, tlast with its
-    last word. enc_*, tw_*: client of asc_tables. done: pulse, the payload is out and the tables are saved;
-    new_shift u4 belongs to them. stall_*: a clock was lost for want of values, of m_axis, of tables.
+    frame from redo_first u19 on once more, on s_axis_redo, tlast with the last. m_axis: Stream u16, the
+    payload, tlast with its last word. enc_*, tw_*: client of asc_tables. done: pulse, the payload is out and
+    the tables are saved; new_shift u4 belongs to them. stall_*: a clock was lost for want of values, of
+    m_axis, of tables.
 
     Three stages, each with a block of its own: *forward* (asc_frontend; its end is HANDING), *backward* (b_),
     *writing* (w_, block_writer). A stage hands its block on when the next is free.
