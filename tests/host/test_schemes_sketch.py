@@ -229,7 +229,7 @@ def test_a_threshold_leaves_out_noise_and_feedback_keeps_it():
 def test_what_is_not_applied_waits_in_the_sketch_to_the_bit():
     nodes = 4
     scheme = SketchedSgd(
-        SketchedSgdOptions(share=0.01, ratio=4.0, exact=False, threshold=0.5),
+        SketchedSgdOptions(share=0.01, ratio=4.0, exact=False, threshold=0.5, cell_bits=20),
         shapes=SHAPES,
         nodes=nodes,
         seed=3,
@@ -294,7 +294,9 @@ def test_momentum_gathers_in_the_sketch_and_is_forgotten_where_applied():
 
 def test_exact_values_of_the_largest_are_applied_and_the_rest_stays_with_the_workers():
     nodes, size = 5, 3000
-    options = SketchedSgdOptions(share=0.01, ratio=0.3, exact=True, candidates=6, coarseness=2.0**-5, bits=16)
+    options = SketchedSgdOptions(
+        share=0.01, rows=5, ratio=0.3, cell_bits=20, candidates=6, coarseness=2.0**-5, bits=16
+    )
     job = Job(SketchedSgd(options, shapes=[(size,)], nodes=nodes, seed=3))
     given, applied = np.zeros(size), np.zeros(size)
     for iteration in range(8):
@@ -318,7 +320,9 @@ def test_exact_values_of_the_largest_are_applied_and_the_rest_stays_with_the_wor
 @pytest.mark.parametrize(("threshold", "grows"), [(0.0, True), (2.0, False)])
 def test_a_threshold_keeps_noise_from_feeding_itself(threshold, grows):
     """Dense noise in a small sketch: what is taken out in vain comes back larger."""
-    options = SketchedSgdOptions(share=0.05, exact=False, threshold=threshold)
+    options = SketchedSgdOptions(
+        share=0.05, rows=5, ratio=0.2, cell_bits=16, exact=False, threshold=threshold
+    )
     job = Job(SketchedSgd(options, shapes=[(6000,)], nodes=2, seed=3))
     applied = [np.linalg.norm(job.step([normal(7 * k + n, 6000) for n in range(2)])) for k in range(12)]
     assert (max(applied) > 20 * np.sqrt(6000)) == grows

@@ -35,14 +35,14 @@ class SketchedSgdOptions:
     where noise is applied the sketch grows without end.
     """
 
-    share: float = 0.02
-    rows: int = 5
-    ratio: float = 0.2
-    cell_bits: int = 16
+    share: float = 0.1
+    rows: int = 3
+    ratio: float = 0.1
+    cell_bits: int = 12
     coarseness: float = 1 / 4
-    bits: int = 12
+    bits: int = 10
     exact: bool = True
-    candidates: int = 4
+    candidates: int = 2
     momentum: float = 0.0
     threshold: float = 2.0
 
