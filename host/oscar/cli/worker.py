@@ -81,6 +81,8 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
                 args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
             status = 0 if report["ok"] else 1
         running.communicator.transport.close()
+        if running.lost:  # MPI's own end may wait for the dead
+            transport.leave(status)
         return status
     except ConfigError:
         transport.close()

@@ -117,13 +117,15 @@ class MpiTransport(Transport):
         return MpiTransport(left, progress=self._progress)
 
     def _someone_died(self) -> bool:
-        """Whether MPI knows of a death; what a neighbour saw may take a while to get around."""
+        """Whether this rank saw a death, or another one did and has revoked the communicator."""
         stop = time.monotonic() + RUMOUR_S
-        while self._comm.Get_failed().Get_size() == 0:
-            if time.monotonic() > stop:
-                return False
+        while not self.dead and time.monotonic() < stop:
+            try:
+                self._comm.Iprobe()  # lets news in
+            except self._mpi.Exception:
+                return True
             time.sleep(LONG_S)
-        return True
+        return bool(self.dead)
 
     def close(self) -> None:
         """See Transport.close; collective calls on the user's communicator go on to work."""
@@ -131,16 +133,17 @@ class MpiTransport(Transport):
         for request in self._receives.values():
             try:
                 request.Cancel()
-                request.Wait()
+                request.Free()  # not Wait, which may never return where a peer died
             except self._mpi.Exception:
                 continue
         self._receives.clear()
 
     def leave(self, status: int) -> NoReturn:
-        """End all processes of the job, stopped ones too, with `status`."""
+        """End all processes of the job, stopped ones too; with status 0 this one, without MPI's own end."""
         sys.stdout.flush()
         sys.stderr.flush()
-        self._mpi.COMM_WORLD.Abort(status)
+        if status != 0:
+            self._mpi.COMM_WORLD.Abort(status)
         super().leave(status)
 
 
