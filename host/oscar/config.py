@@ -215,6 +215,7 @@ class Config(_Section):
     train: TrainSection = TrainSection()
     methods: tuple[Method, ...] = Field(default=(), strict=False)
     compare: CompareSection = CompareSection()
+    lab: dict[str, Any] = Field(default_factory=dict)  # see oscar.lab.settings
     output: str = "build/allreduce"
 
     @field_validator("codec")

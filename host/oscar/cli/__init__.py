@@ -16,6 +16,7 @@ COMMANDS = (
     "scale",
     "predict",
     "worker",
+    "lab",
     "trace",
     "report",
     "bench",

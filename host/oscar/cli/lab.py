@@ -1,0 +1,65 @@
+"""`oscar lab`: AllReduce methods against each other on a rate-limited network inside this machine."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from pathlib import Path
+from typing import Any, NoReturn
+
+from oscar.cli.common import add_config, declare, one_blas_thread, read_config
+
+EXAMPLE = """\
+  sudo .venv/bin/oscar lab configs/lab.yaml
+  sudo .venv/bin/oscar lab configs/lab.yaml --set lab.repetitions=3
+  oscar lab --redraw build/lab/results.json
+
+Needs root: every host is a network namespace behind a link limited by tbf. Nothing is measured unless one
+flow reaches the goodput that the rate allows, and a run fails unless the bytes counted on each link are those
+of its frames (docs/lab.md). Status 1 when a sum was wrong.
+"""
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = declare(
+        commands, "lab", run, short="measure AllReduce methods on rate-limited links", example=EXAMPLE
+    )
+    add_config(parser, optional=True)
+    parser.add_argument("--redraw", type=Path, metavar="RESULTS", help="table and figure of results.json")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure what the configuration asks for; return 1 where a sum was wrong."""
+    one_blas_thread()
+    import json
+
+    from oscar.errors import ConfigError
+    from oscar.lab.report import text_report, write_report
+
+    if args.redraw is not None:
+        results = json.loads(args.redraw.read_text(encoding="utf-8"))
+        write_report(results, args.redraw.parent)
+        print(text_report(results))
+        return 0
+    if args.config is None:
+        raise ConfigError("expected a configuration with a section lab, for example configs/lab.yaml")
+    from oscar.experiment.files import make_folder
+    from oscar.lab.measure import measure
+    from oscar.lab.network import require_root
+    from oscar.lab.settings import parse_settings
+
+    config = read_config(args)
+    parse_settings(config)
+    require_root()
+    folder = make_folder(config.output)
+    signal.signal(signal.SIGTERM, _end)  # so that the network is taken down on the way out
+    results = measure(config, lambda line: print(line, flush=True))
+    paths = write_report(results, folder)
+    print(text_report(results))
+    print(f"# wrote {', '.join(map(str, paths))}")
+    return 1 if any(row["wrong"] for case in results["cases"] for row in case["methods"]) else 0
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)

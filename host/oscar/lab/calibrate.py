@@ -1,0 +1,122 @@
+"""One flow over each link: is the goodput what the rate allows? Nothing is measured unless it is."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from dataclasses import dataclass
+
+from oscar.errors import OscarError
+from oscar.lab.network import FRAME, GOODPUT, SEGMENT, Network, Wire, address
+
+FLOW_S = 0.8  # of a flow at the expected goodput
+LEAST = 1 << 20  # bytes of a flow
+SETTLED = 0.2  # of the flow: a full bucket and slow start are over
+TRIES = 3
+TIMEOUT_S = 30.0
+PIECE = 1 << 16
+
+ACKS = 66 / SEGMENT  # at most one acknowledgement of 66 bytes for a segment that came
+LOSS = 0.01  # sent again
+SPARE = 8192  # bytes of ARP, opening and closing
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Goodput of one link in bit/s, what was expected, and the bytes that the link's counter saw."""
+
+    host: int
+    goodput_bps: float
+    expected_bps: float
+    payload: int
+    wire: Wire
+
+    @property
+    def error(self) -> float:
+        """How far the goodput is off, as a fraction."""
+        return self.goodput_bps / self.expected_bps - 1
+
+
+def calibrate(network: Network, rate_bps: float, *, tolerance: float) -> list[Flow]:
+    """Return a flow of each host to the next, the network shaped to `rate_bps`.
+
+    Raises OscarError when a goodput is off by more than `tolerance` in all of `TRIES`, or the bytes on the wire
+    do not fit what was sent.
+    """
+    return [_best(network, host, rate_bps, tolerance) for host in range(network.hosts)]
+
+
+def _best(network: Network, host: int, rate_bps: float, tolerance: float) -> Flow:
+    flow = pour(network, host, rate_bps)
+    for _ in range(TRIES - 1):
+        if abs(flow.error) <= tolerance:
+            break
+        flow = pour(network, host, rate_bps)
+    else:
+        if abs(flow.error) > tolerance:
+            raise OscarError(
+                f"host {host}: one flow reaches {flow.goodput_bps / 1e6:.2f} Mb/s, expected "
+                f"{flow.expected_bps / 1e6:.2f} within {tolerance:.1%}: nothing is measured on such a "
+                "network; leave the machine alone, or ask for a lower rate"
+            )
+    check_wire(flow.payload, 0, flow.wire, messages=1, what=f"host {host}, one flow")
+    return flow
+
+
+def check_wire(sent: int, received: int, wire: Wire, *, messages: int, what: str) -> None:
+    """Raise OscarError unless the bytes that left a host fit the payload it sent and what it received.
+
+    Each 1448 bytes of payload make a frame of 1514, what is received is acknowledged at most once a
+    segment, a message brings a header of up to 256 bytes. So a transport that goes past the wire is found out, and so
+    is traffic that nobody has counted.
+    """
+    low = sent * (FRAME / SEGMENT) - 1
+    high = (sent + 256 * messages) * (1 + LOSS) * FRAME / SEGMENT + ACKS * received + SPARE
+    high += messages * 2 * FRAME  # short segments at the ends of messages
+    if not low <= wire.sent <= high:
+        raise OscarError(
+            f"{what}: {wire.sent:,} bytes left its link, {sent:,} bytes were sent, which makes {low:,.0f} "
+            f"to {high:,.0f} with headers: what was measured did not go over this wire alone"
+        )
+
+
+def pour(network: Network, host: int, rate_bps: float) -> Flow:
+    """Send as much as takes `FLOW_S` from `host` to the next one and time it at the receiver."""
+    expected = rate_bps * GOODPUT
+    total = max(LEAST, int(expected / 8 * FLOW_S))
+    before = network.wires()[host]
+    with network.socket((host + 1) % network.hosts) as server, network.socket(host) as sender:
+        server.bind((address((host + 1) % network.hosts), 0))
+        server.listen(1)
+        server.settimeout(TIMEOUT_S)
+        sender.settimeout(TIMEOUT_S)
+        sender.connect(server.getsockname())
+        receiver, _ = server.accept()
+        with receiver:
+            receiver.settimeout(TIMEOUT_S)
+            thread = threading.Thread(target=_send, args=(sender, total), daemon=True)
+            thread.start()
+            goodput = _receive(receiver, total)
+            thread.join(TIMEOUT_S)
+    return Flow(host, goodput, expected, total, network.wires()[host] - before)
+
+
+def _send(sender: socket.socket, total: int) -> None:
+    piece = bytes(PIECE)
+    while total > 0:
+        total -= sender.send(piece[:total])
+
+
+def _receive(receiver: socket.socket, total: int) -> float:
+    """Return the goodput in bit/s between the settled point and the last byte."""
+    got, room = 0, bytearray(4 * PIECE)
+    start, mark = 0.0, 0
+    while got < total:
+        count = receiver.recv_into(room)
+        if count == 0:
+            raise OscarError(f"a flow ended after {got} of {total} bytes")
+        got += count
+        if not mark and got >= SETTLED * total:
+            start, mark = time.perf_counter(), got
+    return (got - mark) * 8 / (time.perf_counter() - start)

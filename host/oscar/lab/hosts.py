@@ -1,0 +1,150 @@
+"""One process on each host, led by lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from oscar.errors import OscarError
+from oscar.lab.network import DEVICE, Network, address
+
+PORT = 29577
+START_S = 120.0  # imports and compiled kernels, on a busy machine
+ANSWER_S = 300.0
+TAIL = 600  # characters of what a rank that died said last
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Hosts:
+    """The ranks of a case: `with Hosts(network, setups) as hosts: hosts.ask("ping")`.
+
+    setups: what each rank is started with. Raises OscarError that quotes a rank that died.
+    """
+
+    def __init__(self, network: Network, setups: Sequence[dict[str, Any]], *, pin: bool = False) -> None:
+        self.network, self.setups, self.pin = network, setups, pin
+        self._stack = ExitStack()
+        self._processes: list[subprocess.Popen[str]] = []
+        self._said: list[Any] = []
+
+    def __enter__(self) -> Hosts:
+        try:
+            for host, setup in enumerate(self.setups):
+                self._start(host, setup)
+            self._answers(START_S)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    _close(stream)
+        self._stack.close()
+
+    def _start(self, host: int, setup: dict[str, Any]) -> None:
+        environment = {
+            **os.environ,
+            **dict.fromkeys(THREADS, "1"),
+            "MASTER_ADDR": address(0),
+            "MASTER_PORT": str(PORT),
+            "RANK": str(host),
+            "WORLD_SIZE": str(len(self.setups)),
+            "GLOO_SOCKET_IFNAME": DEVICE,
+        }
+        said = self._stack.enter_context(tempfile.TemporaryFile(mode="w+", errors="replace"))
+        words = [sys.executable, "-m", "oscar.lab.rank", json.dumps(setup)]
+        process = subprocess.Popen(
+            self.network.command(host, words),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            env=environment,
+        )
+        self._said.append(said)
+        self._processes.append(process)
+        if self.pin:
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(process.pid, {cores[host % len(cores)]})
+
+    def ask(self, do: str, **what: Any) -> list[dict[str, Any]]:
+        """Give all ranks one command and return their answers, by rank."""
+        line = json.dumps({"do": do, **what}) + "\n"
+        for rank, process in enumerate(self._processes):
+            try:
+                assert_stream(process.stdin).write(line)
+                assert_stream(process.stdin).flush()
+            except OSError:
+                self._died(rank)
+        return self._answers(ANSWER_S)
+
+    def _answers(self, limit_s: float) -> list[dict[str, Any]]:
+        """Return a line of each rank; ranks that say nothing in time are killed and named."""
+        timer = threading.Timer(limit_s, self._kill)
+        timer.start()
+        try:
+            return [self._answer(rank) for rank in range(len(self._processes))]
+        finally:
+            timer.cancel()
+
+    def _answer(self, rank: int) -> dict[str, Any]:
+        line = assert_stream(self._processes[rank].stdout).readline()
+        if not line:
+            self._died(rank)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+    def _died(self, rank: int) -> None:
+        """Raise OscarError with the last words of the ranks that have any; the first to die has the reason."""
+        texts = []
+        for said in self._said:
+            said.seek(0)
+            texts.append(" ".join(said.read().split())[-TAIL:])
+        reason = next((text for text in (texts[rank], *texts) if text), "it said nothing, or nothing in time")
+        raise OscarError(f"rank {rank} of the lab ended: {reason}")
+
+
+def assert_stream(stream: Any) -> Any:
+    """Return a pipe that was asked for."""
+    if stream is None:
+        raise OscarError("expected a process with pipes")
+    return stream
+
+
+def _close(stream: Any) -> None:
+    try:
+        stream.close()
+    except OSError:
+        return  # what was on its way to a process that has gone
+
+
+def write_gradients(gradients: Sequence[Sequence[Any]], folder: Path) -> list[Path]:
+    """Write [rank][iteration] flat float32 as one array a rank; return their paths."""
+    import numpy as np
+
+    paths = []
+    for rank, mine in enumerate(gradients):
+        paths.append(folder / f"gradients-{rank}.npy")
+        np.save(paths[-1], np.stack(list(mine)))
+    return paths

@@ -1,0 +1,230 @@
+"""Measure all methods of all cases in turns, on wires whose rate has been checked and whose bytes are counted."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar import trace
+from oscar.config import Config
+from oscar.errors import ConfigError, OscarError
+from oscar.experiment.training import open_workload
+from oscar.lab.calibrate import calibrate, check_wire
+from oscar.lab.hosts import Hosts, write_gradients
+from oscar.lab.network import GOODPUT, Network
+from oscar.lab.settings import Case, MethodSpec, Settings, method_config, parse_settings
+from oscar.timing.link import LinkModel
+from oscar.timing.recurrence import ring_time
+
+SCHEMA = 1
+LEAD_S = 0.03  # from the command to the start that all ranks have in common
+Say = Callable[[str], None]
+
+
+def measure(config: Config, say: Say) -> dict[str, Any]:
+    """Return the results of the section lab; raises OscarError where a figure would not be true."""
+    settings = parse_settings(config)
+    with tempfile.TemporaryDirectory(prefix="oscar-lab-") as name:
+        folder = Path(name)
+        source, shapes, paths = _gradients(config, settings, folder, say)
+        values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
+        say(f"# {source}: {settings.steps} iterations side by side, {values:,} values a host")
+        cases = []
+        for case in settings.cases:
+            with Network(case.hosts, congestion=settings.congestion) as network:
+                for mbps in case.mbps:
+                    run = _Case(config, settings, case, network, mbps, paths, shapes, folder)
+                    cases.append(run.measure(say))
+    return {
+        "schema": SCHEMA,
+        "config": config.model_dump(mode="json"),
+        "source": source,
+        "values": values,
+        "machine": {
+            "cores": len(os.sched_getaffinity(0)),
+            "processor": platform.machine(),
+            "kernel": platform.release(),
+            "congestion": settings.congestion,
+        },
+        "cases": cases,
+    }
+
+
+def _gradients(
+    config: Config, settings: Settings, folder: Path, say: Say
+) -> tuple[str, list[tuple[int, ...]], list[Path]]:
+    """Return where gradients come from, the shapes of one iteration's tensors, and a file per rank."""
+    if settings.trace is not None:
+        workload: Any = trace.load(settings.trace)
+        if workload.nodes < config.nodes or workload.iterations < settings.iterations:
+            raise ConfigError(
+                f"{settings.trace}: expected {settings.iterations} iterations of {config.nodes} nodes, got "
+                f"{workload.iterations} of {workload.nodes}; record a longer one"
+            )
+    else:
+        workload = open_workload(config)
+        say(f"# training {workload.name} for {settings.iterations} iterations of gradients")
+    from oscar.workloads.base import exact_mean
+
+    gradients: list[list[np.ndarray]] = [[] for _ in range(config.nodes)]
+    for _ in range(settings.iterations):
+        current = workload.gradients()
+        for rank in range(config.nodes):
+            gradients[rank].append(np.concatenate([tensor.ravel() for tensor in current[rank]]))
+        workload.apply(exact_mean(current))
+    shapes = [tuple(shape) for shape in workload.tensor_shapes]
+    return str(workload.name), shapes, write_gradients(gradients, folder)
+
+
+class _Case:
+    """The methods on one number of hosts and one link rate."""
+
+    def __init__(
+        self,
+        config: Config,
+        settings: Settings,
+        case: Case,
+        network: Network,
+        mbps: float,
+        paths: list[Path],
+        shapes: list[tuple[int, ...]],
+        folder: Path,
+    ) -> None:
+        self.config, self.settings, self.case, self.network, self.mbps = config, settings, case, network, mbps
+        self.specs = settings.chosen(case)
+        base = config.variant(nodes=case.hosts, lab={}).model_dump(mode="json")
+        self.setups = [
+            {
+                "config": base,
+                "steps": settings.steps,
+                "shapes": shapes,
+                "gradients": str(paths[rank]),
+                "share": str(folder),
+            }
+            for rank in range(case.hosts)
+        ]
+        self.values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
+        self.runs: dict[str, list[dict[str, Any]]] = {spec.name: [] for spec in self.specs}
+
+    def measure(self, say: Say) -> dict[str, Any]:
+        """Calibrate, then run all methods in turn, `warmup` + `repetitions` times."""
+        rate = self.mbps * 1e6
+        self.network.shape(rate)
+        flows = calibrate(self.network, rate, tolerance=self.settings.tolerance)
+        worst = max(flows, key=lambda flow: abs(flow.error))
+        say(
+            f"# {self.case.hosts} hosts, {self.mbps:g} Mb/s: goodput {worst.goodput_bps / 1e6:.2f} Mb/s "
+            f"({worst.error:+.2%} of what the rate allows)"
+        )
+        with Hosts(self.network, self.setups, pin=self.case.pin) as hosts:
+            latency = hosts.ask("ping")[0]["latency_s"]
+            hosts.ask("make", methods=[spec.model_dump() for spec in self.specs])
+            for repetition in range(self.settings.warmup + self.settings.repetitions):
+                for spec in self._turn(repetition):
+                    run = self._run(hosts, spec, repetition)
+                    run["counts_as"] = repetition >= self.settings.warmup
+                    self.runs[spec.name].append(run)
+                times = (f"{spec.name} {self.runs[spec.name][-1]['time_s'] * 1e3:.0f}" for spec in self.specs)
+                say(f"#   {repetition:2d} ms: {', '.join(times)}")
+        goodput = statistics.median(flow.goodput_bps for flow in flows)
+        return {
+            "hosts": self.case.hosts,
+            "mbps": self.mbps,
+            "goodput_mbps": [flow.goodput_bps / 1e6 for flow in flows],
+            "expected_mbps": rate * GOODPUT / 1e6,
+            "latency_us": latency * 1e6,
+            "pin": self.case.pin,
+            "methods": [self._summary(spec, goodput, latency) for spec in self.specs],
+        }
+
+    def _turn(self, repetition: int) -> list[MethodSpec]:
+        """Return the methods in this repetition's order: each begins as often; a replay follows its frames."""
+        shift = repetition % len(self.specs)
+        turned = [*self.specs[shift:], *self.specs[:shift]]
+        replays = [spec for spec in turned if spec.kind == "replay"]
+        return [*(spec for spec in turned if spec.kind != "replay"), *replays]
+
+    def _run(self, hosts: Hosts, spec: MethodSpec, first: int) -> dict[str, Any]:
+        if spec.kind == "replay":
+            frames, counts = self._tables(spec.of)
+            hosts.ask("load", name=spec.name, of=spec.of, frames=frames.tolist(), counts=counts.tolist())
+        hosts.ask("prepare", name=spec.name, first=first)
+        before = self.network.wires()
+        start = time.monotonic() + LEAD_S
+        ranks = hosts.ask("run", name=spec.name, at=start)
+        wires = [after - b for after, b in zip(self.network.wires(), before, strict=True)]
+        received = sum(rank["payload"] for rank in ranks)
+        for host, (rank, wire) in enumerate(zip(ranks, wires, strict=True)):
+            what = f"{spec.name}, {self.mbps:g} Mb/s, host {host}"
+            others = received - rank["payload"]
+            check_wire(rank["payload"], others, wire, messages=rank["messages"], what=what)
+        hosts.ask("share", name=spec.name)
+        checks = hosts.ask("check", name=spec.name)
+        wrong = sum(check["wrong"] for check in checks)
+        if len({check["digest"] for check in checks}) != 1:
+            raise OscarError(f"{spec.name}: ranks ended with different results")
+        return {
+            "time_s": max(rank["end"] for rank in ranks) - start,
+            "late_s": max(rank["late_s"] for rank in ranks),
+            "cpu_s": [rank["cpu_s"] for rank in ranks],
+            "payload": [rank["payload"] for rank in ranks],
+            "wire": [wire.sent for wire in wires],
+            "dropped": sum(wire.dropped for wire in wires),
+            "wrong": wrong,
+            "frames": [rank["frames"] for rank in ranks],
+            "counts": [rank["counts"] for rank in ranks],
+        }
+
+    def _tables(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return sizes and counts of the last run's frames, [phase, step, rank, sub-frame]."""
+        last = self.runs[name][-1]
+        frames, counts = (np.array(last[key], np.int64) for key in ("frames", "counts"))
+        return np.moveaxis(frames, 0, 2), np.moveaxis(counts, 0, 2)
+
+    def _summary(self, spec: MethodSpec, goodput: float, latency: float) -> dict[str, Any]:
+        runs = [run for run in self.runs[spec.name] if run["counts_as"]]
+        times = [run["time_s"] for run in runs]
+        quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [times[0]] * 3
+        crossed = 2 * (self.case.hosts - 1) * self.values
+        model = self._model(spec, goodput, latency)
+        return {
+            "name": spec.name,
+            "kind": spec.kind,
+            "type": spec.type,
+            "time_s": statistics.median(times),
+            "quartiles_s": [quartiles[0], quartiles[2]],
+            "times_s": times,
+            "model_s": model,
+            "wrong": sum(run["wrong"] for run in self.runs[spec.name]),
+            "wire_bytes": statistics.mean(sum(run["wire"]) for run in runs),
+            "payload_bytes": statistics.mean(sum(run["payload"]) for run in runs),
+            "bits_per_value": 8 * statistics.mean(sum(run["payload"]) for run in runs) / crossed,
+            "cpu_s": statistics.mean(sum(run["cpu_s"]) for run in runs),
+            "dropped": sum(run["dropped"] for run in runs),
+        }
+
+    def _model(self, spec: MethodSpec, goodput: float, latency: float) -> float | None:
+        """Return what the time model says of the last run's frames: a codec at line rate, this wire."""
+        name = spec.of if spec.kind == "replay" else spec.name
+        if self.runs[name][-1]["frames"][0] is None:
+            return None
+        source = next(s for s in self.specs if s.name == name)
+        ring = method_config(self.config, source, self.case.hosts).ring
+        frames, counts = self._tables(name)
+        link = LinkModel(bandwidth_bps=goodput, latency_s=latency, codec_latency_s=0.0)
+        return ring_time(
+            frames,
+            counts,
+            link,
+            boomerang=ring.gather != "forward",
+            duplex=ring.gather == "duplex",
+            coded=False,
+        )

@@ -1,0 +1,245 @@
+"""What is measured: Gloo's own AllReduce, a Communicator, and frames of its sizes without the coding."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oscar.allreduce.peer import SENDS, Communicator, PeerResult
+from oscar.allreduce.schedule import Action, Op, ring_actions
+from oscar.config import Config
+from oscar.errors import OscarError
+from oscar.lab.settings import MethodSpec, method_config
+from oscar.transports.base import Transport
+from oscar.transports.gloo import load_torch
+
+TIMEOUT_S = 60.0
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One rank's place in a case: the base configuration, its transport, and the rank of each neighbour."""
+
+    config: Config
+    transport: Transport
+
+    @property
+    def rank(self) -> int:
+        """Of this process."""
+        return self.transport.rank
+
+    @property
+    def hosts(self) -> int:
+        """Ranks in all."""
+        return self.transport.nodes
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one rank sent in a run: bytes above TCP at least, messages, and the sizes of coded frames.
+
+    frames, counts: int [phase, step, sub-frame], where frames are coded.
+    """
+
+    payload: int
+    messages: int
+    frames: Array | None = None
+    counts: Array | None = None
+
+
+class Method(ABC):
+    """One way to reduce, on one rank: `prepare`, `run` (timed), `sent`, then `mine` and `wrong` (not timed)."""
+
+    def __init__(self, spec: MethodSpec, seat: Seat) -> None:
+        self.spec, self.seat = spec, seat
+
+    @abstractmethod
+    def prepare(self, tensors: Sequence[Array]) -> None:
+        """Take this rank's gradient [tensor] (float32)."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Reduce."""
+
+    @abstractmethod
+    def sent(self) -> Sent:
+        """Return what this rank sent in the last run."""
+
+    def mine(self) -> Array:
+        """Return what this rank put into the sum, in some order that is equal on all ranks."""
+        return np.zeros(0, np.int32)
+
+    def wrong(self, all_of_them: Sequence[Array]) -> int:
+        """Return how many of this rank's results differ from the sum of every rank's `mine`."""
+        return 0
+
+    def result(self) -> Array:
+        """Return what must be the same on all ranks."""
+        return np.zeros(0, np.int32)
+
+
+class GlooMethod(Method):
+    """torch.distributed.all_reduce. int8 values come quantised, for nothing, so that their sum is int8."""
+
+    def prepare(self, tensors: Sequence[Array]) -> None:
+        """See Method.prepare."""
+        torch, _ = load_torch()
+        flat = np.concatenate([tensor.ravel() for tensor in tensors])
+        if self.spec.dtype == "int8":
+            limit = 127 // self.seat.hosts
+            sigma = float(np.sqrt(np.mean(np.square(flat), dtype=np.float64))) or 1.0
+            self._mine = np.clip(np.rint(flat * (limit / (4 * sigma))), -limit, limit).astype(np.int8)
+        else:
+            self._mine = flat
+        self._tensor = torch.from_numpy(self._mine.copy()).to(getattr(torch, self.spec.dtype))
+        self._mine = self._tensor.float().numpy().copy() if self.spec.dtype == "bfloat16" else self._mine
+
+    def run(self) -> None:
+        """See Method.run."""
+        _, distributed = load_torch()
+        distributed.all_reduce(self._tensor)
+
+    def sent(self) -> Sent:
+        """Return what a ring sends; Gloo's halves are rings."""
+        hosts, size = self.seat.hosts, self._tensor.numel() * self._tensor.element_size()
+        return Sent(2 * (hosts - 1) * (size // hosts), 8 * hosts)
+
+    def mine(self) -> Array:
+        """See Method.mine."""
+        return self._mine
+
+    def wrong(self, all_of_them: Sequence[Array]) -> int:
+        """Return how many are off: by anything in int8, by more than N roundings in floating point."""
+        came = self.result()
+        if self.spec.dtype == "int8":
+            return int(np.count_nonzero(came != _total(all_of_them)))
+        total, size = (_total(map(f, all_of_them)) for f in (np.asarray, np.abs))
+        epsilon = 2.0**-24 if self.spec.dtype == "float32" else 2.0**-8
+        return int(np.count_nonzero(np.abs(came - total) > len(all_of_them) * epsilon * size))
+
+    def result(self) -> Array:
+        """See Method.result."""
+        values: Array = (self._tensor.float() if self.spec.dtype == "bfloat16" else self._tensor).numpy()
+        return values
+
+
+def _total(arrays: Any) -> Array:
+    """Return the sum, in float64 or int64."""
+    total: Array | None = None
+    for array in arrays:
+        wide = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+        total = wide if total is None else np.add(total, wide, out=total)
+    if total is None:
+        raise ValueError("expected the values of one rank at least")
+    return total
+
+
+class _Watched(Communicator):
+    """A communicator that shows the integers of its last call."""
+
+    def local(self) -> tuple[Array, Array]:
+        """Return this rank's own values, and the sums it holds, both in plan order."""
+        node = self._members[0].node
+        return node.local, node.result()
+
+
+class OscarMethod(Method):
+    """A Communicator under the configuration with the method's changes; all of a call is timed."""
+
+    def __init__(self, spec: MethodSpec, seat: Seat) -> None:
+        super().__init__(spec, seat)
+        self.config = method_config(seat.config, spec, seat.hosts)
+        self.communicator = _Watched(self.config, seat.transport, timeout_s=TIMEOUT_S)
+        self._last: PeerResult | None = None
+
+    def prepare(self, tensors: Sequence[Array]) -> None:
+        """See Method.prepare."""
+        self._tensors, self._last = tensors, None
+
+    def run(self) -> None:
+        """See Method.run."""
+        self._last = self.communicator.allreduce(self._tensors)
+
+    def _done(self) -> PeerResult:
+        if self._last is None:
+            raise OscarError(f"{self.spec.name}: expected a run before its results are asked for")
+        return self._last
+
+    def sent(self) -> Sent:
+        """See Method.sent."""
+        stats = self._done().stats
+        messages = int(np.count_nonzero(stats.frame_bytes)) + (stats.exchange_bytes > 0) * self.seat.hosts
+        return Sent(stats.sent_bytes, messages, stats.frame_bytes, stats.counts)
+
+    def mine(self) -> Array:
+        """See Method.mine."""
+        return self.communicator.local()[0]
+
+    def wrong(self, all_of_them: Sequence[Array]) -> int:
+        """See Method.wrong; what a lossy codec changes is counted too."""
+        return int(np.count_nonzero(self.communicator.local()[1] != _total(all_of_them)))
+
+    def result(self) -> Array:
+        """Return the mean that the training would apply."""
+        return np.concatenate([mean.ravel() for mean in self._done().mean])
+
+
+class ReplayMethod(Method):
+    """Frames of given sizes by the schedule that the coded ones had: what a NIC with the codec would send."""
+
+    def __init__(self, spec: MethodSpec, seat: Seat) -> None:
+        super().__init__(spec, seat)
+        self._frames: Array | None = None
+
+    def load(self, frames: Array, counts: Array, config: Config) -> None:
+        """Take int64 [phase, step, rank, sub-frame] bytes and counts, and the method's configuration."""
+        self._frames, self._counts = frames, counts
+        ring = config.ring
+        self._actions: Callable[[], Iterator[Action]] = lambda: ring_actions(
+            self.seat.rank,
+            self.seat.hosts,
+            subframes=ring.subframes,
+            boomerang=ring.gather != "forward",
+            duplex=ring.gather == "duplex",
+        )
+        self._cap = int(frames.max())
+        self._room = memoryview(bytes(self._cap))
+
+    def prepare(self, tensors: Sequence[Array]) -> None:
+        """Nothing: the sizes are all there is."""
+
+    def run(self) -> None:
+        """See Method.run."""
+        import time
+
+        if self._frames is None:
+            raise OscarError(f"{self.spec.name}: expected the frames of {self.spec.of!r}; measure it first")
+        transport, deadline = self.seat.transport, time.monotonic() + TIMEOUT_S
+        for action in self._actions():
+            receives = action.op in (Op.POST_RECV, Op.WAIT)
+            sender = action.peer if receives else self.seat.rank
+            size = int(self._frames[action.phase, action.step, sender, action.sub])
+            if size == 0:
+                continue
+            if action.op is Op.POST_RECV:
+                transport.post_recv(action.peer, action.tag, self._cap)
+            elif action.op is Op.WAIT:
+                transport.wait(action.peer, action.tag, deadline, "a frame of the replay")
+            elif action.op in SENDS:
+                transport.post_send(action.peer, action.tag, self._room[:size])
+        transport.flush(deadline)
+
+    def sent(self) -> Sent:
+        """See Method.sent."""
+        if self._frames is None:
+            return Sent(0, 0)
+        own = self._frames[:, :, self.seat.rank]
+        return Sent(int(own.sum()), int(np.count_nonzero(own)), own, self._counts[:, :, self.seat.rank])
+
+
+METHODS: dict[str, type[Method]] = {"gloo": GlooMethod, "oscar": OscarMethod, "replay": ReplayMethod}

@@ -1,0 +1,205 @@
+"""Hosts in network namespaces on one bridge, each host's outgoing link limited by a token bucket (tbf)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, Any
+
+from oscar.errors import OscarError
+
+PREFIX = "oscar-lab-"  # of namespaces; whatever has it belongs to a lab
+LOCK = "/run/oscar-lab.lock"
+DEVICE = "eth0"  # of every host
+BURST_S = 0.002  # a bucket of less loses rate to timers, of more gives short transfers away
+MIN_BURST = 12_500  # bytes
+QUEUE_MS = 20
+MTU, IP_TCP, ETHERNET = 1500, 52, 14  # bytes; the TCP header has timestamps
+SEGMENT = MTU - IP_TCP  # payload of a full frame
+FRAME = MTU + ETHERNET  # what tbf counts for it
+GOODPUT = SEGMENT / FRAME  # of the rate that tbf is set to
+CLONE_NEWNET = 0x40000000
+TOOLS = ("ip", "tc")
+
+
+@dataclass(frozen=True)
+class Wire:
+    """What left a host's link so far: bytes and packets with all headers, and packets that found no room."""
+
+    sent: int
+    packets: int
+    dropped: int
+
+    def __sub__(self, before: Wire) -> Wire:
+        return Wire(
+            self.sent - before.sent, self.packets - before.packets, self.dropped - before.dropped
+        )  # fmt: skip
+
+
+def require_root() -> None:
+    """Raise OscarError unless this process may make networks and has the tools for it."""
+    if os.geteuid() != 0:
+        raise OscarError(
+            "oscar lab makes network namespaces, which takes root: run it with sudo, or in a container "
+            "with --privileged"
+        )
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise OscarError(f"oscar lab needs {' and '.join(missing)}: apt-get install -y iproute2")
+
+
+class Network:
+    """`hosts` hosts at 10.77.0.1 and up; `with Network(4) as network:` removes all of it.
+
+    One lab at a time: another one that runs is refused, what a killed one left behind is removed. Raises
+    OscarError without root or tools.
+    """
+
+    def __init__(self, hosts: int, *, congestion: str = "reno") -> None:
+        if not 2 <= hosts <= 64:
+            raise ValueError(f"expected 2 to 64 hosts, got {hosts}")
+        self.hosts, self.congestion = hosts, congestion
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Network:
+        require_root()
+        self._lock = open(LOCK, "w", encoding="ascii")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise OscarError(
+                f"another oscar lab is running (it holds {LOCK}); wait for it or end it"
+            ) from None
+        try:
+            remove_all()
+            self._build()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            remove_all()
+        finally:
+            if self._lock is not None:
+                self._lock.close()
+
+    def _build(self) -> None:
+        bridge = f"{PREFIX}bridge"
+        _ip("netns", "add", bridge)
+        _ip("-n", bridge, "link", "add", "br0", "type", "bridge")
+        _write(bridge, "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")  # nothing speaks unasked
+        _ip("-n", bridge, "link", "set", "br0", "up")
+        for host in range(self.hosts):
+            name = namespace(host)
+            _ip("netns", "add", name)
+            _write(name, "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")
+            _write(name, "/proc/sys/net/ipv4/tcp_congestion_control", self.congestion)
+            _ip("-n", name, "link", "set", "lo", "up")
+            _ip("link", "add", DEVICE, "netns", name, "type", "veth",
+                "peer", "name", f"port{host}", "netns", bridge)  # fmt: skip
+            _ip("-n", bridge, "link", "set", f"port{host}", "master", "br0", "up")
+            _ip("-n", name, "addr", "add", f"{address(host)}/24", "dev", DEVICE)
+            _ip("-n", name, "link", "set", DEVICE, "up")
+
+    def shape(self, rate_bps: float) -> None:
+        """Limit every host's outgoing link to `rate_bps`, all headers included; counters start anew."""
+        burst = max(MIN_BURST, int(rate_bps / 8 * BURST_S))
+        for host in range(self.hosts):
+            with contextlib.suppress(OscarError):  # there is none the first time
+                _run("tc", "-n", namespace(host), "qdisc", "del", "dev", DEVICE, "root")
+            _run(
+                "tc", "-n", namespace(host), "qdisc", "add", "dev", DEVICE, "root",
+                "tbf", "rate", f"{int(rate_bps)}bit", "burst", f"{burst}b", "latency", f"{QUEUE_MS}ms",
+            )  # fmt: skip
+
+    def cut(self, host: int) -> None:
+        """Take a host off the switch; its packets are lost from now on."""
+        _ip("-n", f"{PREFIX}bridge", "link", "set", f"port{host}", "down")
+
+    def wires(self) -> list[Wire]:
+        """Return what left each host's link, by host."""
+        return [self._wire(host) for host in range(self.hosts)]
+
+    def _wire(self, host: int) -> Wire:
+        text = _run("tc", "-n", namespace(host), "-s", "-j", "qdisc", "show", "dev", DEVICE)
+        root = next(q for q in json.loads(text) if q.get("root"))
+        return Wire(int(root["bytes"]), int(root["packets"]), int(root["drops"]))
+
+    def command(self, host: int, words: list[str]) -> list[str]:
+        """Return the command that runs `words` on a host."""
+        return ["ip", "netns", "exec", namespace(host), *words]
+
+    def socket(self, host: int) -> socket.socket:
+        """Return a new TCP socket of a host, for use in this process."""
+        made: list[socket.socket] = []
+        errors: list[OSError] = []
+
+        def make() -> None:  # a namespace is entered by a thread, for itself alone
+            try:
+                with open(f"/run/netns/{namespace(host)}") as place:
+                    libc = ctypes.CDLL(None, use_errno=True)
+                    if libc.setns(place.fileno(), CLONE_NEWNET) != 0:
+                        raise OSError(ctypes.get_errno(), f"cannot enter {namespace(host)}")
+                made.append(socket.socket())
+            except OSError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return made[0]
+
+
+def namespace(host: int) -> str:
+    """Return the name of a host's network namespace."""
+    return f"{PREFIX}{host}"
+
+
+def address(host: int) -> str:
+    """Return a host's address."""
+    return f"10.77.0.{host + 1}"
+
+
+def remove_all() -> None:
+    """Remove the namespaces of all labs, and end the processes in them; what is already gone is no error."""
+    listed = json.loads(_run("ip", "-j", "netns", "list") or "[]")
+    for name in (entry["name"] for entry in listed):
+        if not name.startswith(PREFIX):
+            continue
+        with contextlib.suppress(OscarError):
+            for pid in _ip("netns", "pids", name).split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            _ip("netns", "del", name)
+
+
+def _write(name: str, path: str, text: str) -> None:
+    _ip("netns", "exec", name, "sh", "-c", f"test ! -e {path} || echo {text} > {path}")
+
+
+def _ip(*words: str) -> str:
+    return _run("ip", *words)
+
+
+def _run(*words: str) -> str:
+    done: Any = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OscarError(f"`{' '.join(words)}` failed: {' '.join(done.stderr.split())}")
+    return str(done.stdout)

@@ -1,0 +1,137 @@
+"""The process on one host: does what the lab asks for, line by line of JSON, between its own measurements.
+
+`python -m oscar.lab.rank SETUP`, SETUP in JSON. Each line of standard input is a command, each line of standard
+output its answer; when the input ends, so does the process.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar.config import Config
+from oscar.experiment.ranks import digest
+from oscar.lab.methods import METHODS, Method, OscarMethod, ReplayMethod, Seat
+from oscar.lab.settings import MethodSpec
+
+PINGS = 50
+
+
+class Rank:
+    """State of one rank: its gradients, and the methods of the case."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        from oscar.transports.gloo import GlooTransport
+
+        self.transport = GlooTransport()
+        self.config = Config.model_validate(setup["config"])
+        self.steps = int(setup["steps"])
+        self.shapes = [tuple(shape) for shape in setup["shapes"]]
+        self.trace = np.load(setup["gradients"], mmap_mode="r")  # [iteration, value]
+        self.share = Path(setup["share"])
+        self.methods: dict[str, Method] = {}
+
+    def make(self, methods: list[dict[str, Any]]) -> dict[str, Any]:
+        """Make methods anew; collective."""
+        seat = Seat(self.config, self.transport)
+        specs = [MethodSpec.model_validate(spec) for spec in methods]
+        self.methods = {spec.name: METHODS[spec.kind](spec, seat) for spec in specs}
+        return {}
+
+    def ping(self) -> dict[str, Any]:
+        """Return the seconds that the smallest message takes from rank 0 to rank 1, as they count to both."""
+        times: list[float] = []
+        if self.transport.rank > 1:
+            return {"latency_s": None}
+        other = 1 - self.transport.rank
+        deadline = time.monotonic() + 10
+        for _ in range(PINGS):
+            begin = time.perf_counter()
+            self.transport.post_recv(other, 1, 64)
+            if self.transport.rank == 0:
+                self.transport.post_send(other, 1, bytes(64))
+            self.transport.wait(other, 1, deadline)
+            if self.transport.rank == 1:
+                self.transport.post_send(other, 1, bytes(64))
+            times.append(time.perf_counter() - begin)
+        self.transport.flush(deadline)
+        return {"latency_s": float(np.median(times)) / 2}
+
+    def load(self, name: str, of: str, frames: Any, counts: Any) -> dict[str, Any]:
+        """Give a replay its frames."""
+        method, source = self.methods[name], self.methods[of]
+        if isinstance(method, ReplayMethod) and isinstance(source, OscarMethod):
+            method.load(np.array(frames, np.int64), np.array(counts, np.int64), source.config)
+        return {}
+
+    def prepare(self, name: str, first: int) -> dict[str, Any]:
+        """Lay iterations side by side."""
+        tensors = []
+        for step in range(first, first + self.steps):
+            values, at = np.array(self.trace[step]), 0
+            for shape in self.shapes:
+                size = int(np.prod(shape, dtype=np.int64))
+                tensors.append(values[at : at + size].reshape(shape))
+                at += size
+        self.methods[name].prepare(tensors)
+        gc.collect()
+        gc.disable()
+        return {}
+
+    def run(self, name: str, at: float) -> dict[str, Any]:
+        """Reduce from `at` on (of the monotonic clock, which all hosts share); return when it was done."""
+        method = self.methods[name]
+        time.sleep(max(0.0, at - time.monotonic()))
+        begin, used = time.monotonic(), time.process_time()
+        method.run()
+        end, used = time.monotonic(), time.process_time() - used
+        gc.enable()
+        sent = method.sent()
+        return {
+            "late_s": begin - at,
+            "end": end,
+            "cpu_s": used,
+            "payload": sent.payload,
+            "messages": sent.messages,
+            "frames": None if sent.frames is None else sent.frames.tolist(),
+            "counts": None if sent.counts is None else sent.counts.tolist(),
+        }
+
+    def share_mine(self, name: str) -> dict[str, Any]:
+        """Write what this rank put into the sum where the others find it."""
+        np.save(self.share / f"{self.transport.rank}.npy", self.methods[name].mine())
+        return {}
+
+    def check(self, name: str) -> dict[str, Any]:
+        """Return how many results are wrong, and a digest that must be equal on all ranks."""
+        method = self.methods[name]
+        every = [np.load(self.share / f"{r}.npy", mmap_mode="r") for r in range(self.transport.nodes)]
+        return {"wrong": method.wrong(every), "digest": digest([method.result()])}
+
+
+def main() -> int:
+    """Serve until the input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print must not be taken for an answer
+    rank = Rank(json.loads(sys.argv[1]))
+    commands = {
+        "make": rank.make, "ping": rank.ping, "load": rank.load, "prepare": rank.prepare,
+        "run": rank.run, "share": rank.share_mine, "check": rank.check,
+    }  # fmt: skip
+    print(json.dumps({"ready": True}), file=answers, flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        answer = commands[command.pop("do")](**command)
+        print(json.dumps(answer), file=answers, flush=True)
+    os._exit(0)  # Gloo's threads would hold on to peers that have gone
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The lab's report: a table in the form of nccl-tests, JSON, and one figure of time against link rate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from oscar.timing.link import algbw, busbw
+
+Results = Mapping[str, Any]
+COLUMNS = (
+    f"{'method':<22} {'size':>10} {'count':>10} {'type':>9} {'redop':>5} {'root':>4} {'time(us)':>9} "
+    f"{'algbw':>7} {'busbw':>7} {'#wrong':>6} {'wire_B':>11} {'bits/val':>8} {'ratio':>6} {'quartiles(us)':>17} "
+    f"{'cpu(ms)':>8} {'model(us)':>9}"
+)
+
+
+def text_report(results: Results) -> str:
+    """Return the whole report; ratio is the time of the first method over this one's."""
+    machine = results["machine"]
+    lines = [
+        f"# {results['source']}, {results['values']:,} values; {machine['cores']} cores, "
+        f"kernel {machine['kernel']}, {machine['congestion']}",
+        "# size, count: of one host's float32 gradient. time: from the common start to the end of the slowest",
+        "#   host, median. algbw, busbw: GB/s on uncompressed bytes, so that they may exceed the link. wire_B:",
+        "#   all hosts, all headers, by tc. bits/val: payload per value that crosses a link. ratio: against the",
+        "#   first method. cpu: all hosts. model: the frames on this wire by the time model, no codec.",
+    ]
+    for case in results["cases"]:
+        lines += ["", *_case(results, case)]
+    return "\n".join(lines)
+
+
+def _case(results: Results, case: Mapping[str, Any]) -> list[str]:
+    goodput = min(case["goodput_mbps"]), max(case["goodput_mbps"])
+    lines = [
+        f"# {case['hosts']} hosts, {case['mbps']:g} Mb/s, goodput {goodput[0]:.2f} to {goodput[1]:.2f} "
+        f"(expected {case['expected_mbps']:.2f}), latency {case['latency_us']:.0f} us"
+        + (", a core each" if case["pin"] else ""),
+        COLUMNS,
+    ]
+    first, values = case["methods"][0]["time_s"], results["values"]
+    for row in case["methods"]:
+        bandwidth = algbw(values, row["time_s"])
+        low, high = (1e6 * t for t in row["quartiles_s"])
+        model = f"{row['model_s'] * 1e6:9.0f}" if row["model_s"] is not None else f"{'':>9}"
+        lines.append(
+            f"{row['name']:<22} {4 * values:>10} {values:>10} {row['type']:>9} {'sum':>5} {-1:>4} "
+            f"{row['time_s'] * 1e6:>9.0f} {bandwidth / 1e9:>7.4f} "
+            f"{busbw(bandwidth, case['hosts']) / 1e9:>7.4f} {row['wrong']:>6} {row['wire_bytes']:>11.0f} "
+            f"{row['bits_per_value']:>8.3f} {first / row['time_s']:>6.2f} {f'{low:.0f}-{high:.0f}':>17} "
+            f"{row['cpu_s'] * 1e3:>8.0f} {model}"
+        )
+    return lines
+
+
+def write_report(results: Results, folder: Path) -> list[Path]:
+    """Write results.json, table.txt and lab.png; return their paths."""
+    paths = [folder / name for name in ("results.json", "table.txt", "lab.png")]
+    paths[0].write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    paths[1].write_text(text_report(results) + "\n", encoding="utf-8")
+    draw(results, paths[2])
+    return paths
+
+
+def draw(results: Results, path: Path) -> None:
+    """Draw time against link rate, a panel for each number of hosts, into a PNG at `path`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    hosts = sorted({case["hosts"] for case in results["cases"]}, reverse=True)
+    names = list(dict.fromkeys(row["name"] for case in results["cases"] for row in case["methods"]))
+    figure = Figure(figsize=(6.4 * len(hosts), 5), dpi=150, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(hosts), squeeze=False)[0]
+    for axes, count in zip(panels, hosts, strict=True):
+        _panel(axes, [case for case in results["cases"] if case["hosts"] == count], names)
+        axes.set_title(f"{count} hosts", loc="left", fontsize=10.5)
+    panels[0].set_ylabel("AllReduce, ms")
+    panels[-1].legend(fontsize=8, frameon=False)
+    figure.suptitle(
+        f"Measured: {results['values']:,} gradient values of {results['source']}, "
+        f"{results['machine']['cores']} cores for all hosts",
+        x=0.012, ha="left", fontsize=12, fontweight="bold",
+    )  # fmt: skip
+    figure.savefig(path)
+
+
+def _panel(axes: Any, cases: list[Mapping[str, Any]], names: list[str]) -> None:
+    from oscar.experiment.figure import GRID, PALETTE
+
+    for name in names:
+        points = [
+            (case["mbps"], row)
+            for case in sorted(cases, key=lambda case: float(case["mbps"]))
+            for row in case["methods"]
+            if row["name"] == name
+        ]
+        if not points:
+            continue
+        x = [mbps for mbps, _ in points]
+        y = [row["time_s"] * 1e3 for _, row in points]
+        spread = [
+            [max(0.0, t - row["quartiles_s"][0] * 1e3) for t, (_, row) in zip(y, points, strict=True)],
+            [max(0.0, row["quartiles_s"][1] * 1e3 - t) for t, (_, row) in zip(y, points, strict=True)],
+        ]
+        style = "--" if points[0][1]["kind"] == "replay" else "-"
+        colour = PALETTE[names.index(name) % len(PALETTE)]
+        axes.errorbar(x, y, spread, color=colour, linestyle=style, marker="o", markersize=4, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("link rate, Mb/s")
+    axes.grid(color=GRID, which="major")

@@ -1,0 +1,123 @@
+"""The section `lab` of a configuration: which hosts, link rates and methods `oscar lab` measures."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from oscar.config import Config
+from oscar.errors import ConfigError
+
+SECTIONS = ("quantiser", "asc", "plan", "ring", "transport")  # merged key by key, others replaced
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class MethodSpec(_Section):
+    """One way to reduce, measured in turn with all others.
+
+    kind: gloo (torch.distributed's own all_reduce of `dtype`), oscar (a Communicator under the configuration
+    with `change`) or replay (the frames that the method `of` sent last, without coding them). bits: of Gloo's
+    int8 values, so that their sum over the hosts stays int8.
+    """
+
+    name: str = Field(min_length=1)
+    kind: Literal["gloo", "oscar", "replay"] = "oscar"
+    dtype: Literal["float32", "bfloat16", "int8"] = "float32"
+    of: str = ""
+    change: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        """What the table's column "type" says."""
+        return {"gloo": self.dtype, "replay": "frames"}.get(self.kind, "float32")
+
+
+class Case(_Section):
+    """Hosts on one switch, each behind a link of each of the rates in turn (Mb/s).
+
+    pin: host r runs on core r modulo the cores there are. methods: names; empty for all.
+    """
+
+    hosts: int = Field(ge=2, le=64)
+    mbps: tuple[float, ...] = Field(strict=False, min_length=1)
+    pin: bool = False
+    methods: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class Settings(_Section):
+    """What is measured.
+
+    steps: recorded iterations that lie side by side in one vector. Repetition i reduces iterations i to
+    i + steps - 1, so that each place of the vector sees consecutive iterations. warmup: repetitions before those
+    that count. tolerance: of the calibrated goodput.
+    """
+
+    steps: int = Field(default=8, ge=1)
+    warmup: int = Field(default=3, ge=0)
+    repetitions: int = Field(default=12, ge=1)
+    congestion: str = "reno"
+    tolerance: float = Field(default=0.005, gt=0, lt=1)
+    trace: str | None = None
+    cases: tuple[Case, ...] = Field(strict=False, min_length=1)
+    methods: tuple[MethodSpec, ...] = Field(strict=False, min_length=1)
+
+    @model_validator(mode="after")
+    def _names(self) -> Settings:
+        names = [method.name for method in self.methods]
+        if len(set(names)) != len(names):
+            raise ValueError(f"every method needs a name of its own, got {', '.join(names)}")
+        kinds = {method.name: method.kind for method in self.methods}
+        for method in self.methods:
+            if method.kind == "replay" and kinds.get(method.of) != "oscar":
+                raise ValueError(f"{method.name}: `of` must name a method of kind oscar, got {method.of!r}")
+        for case in self.cases:
+            for name in case.methods:
+                if name not in kinds:
+                    raise ValueError(f"unknown method {name!r}; there are {', '.join(names)}")
+        return self
+
+    @property
+    def iterations(self) -> int:
+        """Iterations that the trace must have."""
+        return self.warmup + self.repetitions + self.steps - 1
+
+    def chosen(self, case: Case) -> list[MethodSpec]:
+        """Return the methods that `case` measures, in the order of the configuration."""
+        return [method for method in self.methods if not case.methods or method.name in case.methods]
+
+
+def parse_settings(config: Config) -> Settings:
+    """Return the section `lab` of `config`, checked with every method's own configuration; or ConfigError."""
+    if not config.lab:
+        raise ConfigError("the configuration has no section lab; configs/lab.yaml shows one")
+    try:
+        settings = Settings.model_validate(config.lab)
+    except ValidationError as error:
+        lines = [f"lab.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        raise ConfigError("; ".join(lines)) from None
+    for case in settings.cases:
+        if case.hosts > config.nodes:
+            raise ConfigError(
+                f"lab: a case has {case.hosts} hosts, gradients are of {config.nodes} nodes; raise nodes"
+            )
+        for method in settings.chosen(case):
+            if method.kind == "oscar":
+                method_config(config, method, case.hosts)
+    return settings
+
+
+def method_config(config: Config, method: MethodSpec, hosts: int) -> Config:
+    """Return the whole configuration of an oscar method; raises ConfigError that names the method."""
+    base = config.model_dump()
+    changes: dict[str, Any] = {"nodes": hosts, "lab": {}}
+    for key, value in method.change.items():
+        merges = key in SECTIONS and isinstance(value, dict)
+        changes[key] = {**base[key], **value} if merges else value
+    try:
+        return config.variant(**changes)
+    except ConfigError as error:
+        raise ConfigError(f"lab: method {method.name!r}: {error}") from None
