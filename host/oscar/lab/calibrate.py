@@ -41,8 +41,8 @@ class Flow:
 def calibrate(network: Network, rate_bps: float, *, tolerance: float) -> list[Flow]:
     """Return a flow of each host to the next, the network shaped to `rate_bps`.
 
-    Raises OscarError when a goodput is off by more than `tolerance` in all of `TRIES`, or the bytes on the wire
-    do not fit what was sent.
+    Raises OscarError when a goodput is off by more than `tolerance` in all of `TRIES`, or the bytes on the
+    wire do not fit what was sent.
     """
     return [_best(network, host, rate_bps, tolerance) for host in range(network.hosts)]
 
@@ -68,8 +68,8 @@ def check_wire(sent: int, received: int, wire: Wire, *, messages: int, what: str
     """Raise OscarError unless the bytes that left a host fit the payload it sent and what it received.
 
     Each 1448 bytes of payload make a frame of 1514, what is received is acknowledged at most once a
-    segment, a message brings a header of up to 256 bytes. So a transport that goes past the wire is found out, and so
-    is traffic that nobody has counted.
+    segment, a message brings a header of up to 256 bytes. So a transport that goes past the wire is found
+    out, and so is traffic that nobody has counted.
     """
     low = sent * (FRAME / SEGMENT) - 1
     high = (sent + 256 * messages) * (1 + LOSS) * FRAME / SEGMENT + ACKS * received + SPARE

@@ -68,7 +68,7 @@ class Hosts:
             "WORLD_SIZE": str(len(self.setups)),
             "GLOO_SOCKET_IFNAME": DEVICE,
         }
-        said = self._stack.enter_context(tempfile.TemporaryFile(mode="w+", errors="replace"))
+        said = self._stack.enter_context(_scratch())
         words = [sys.executable, "-m", "oscar.lab.rank", json.dumps(setup)]
         process = subprocess.Popen(
             self.network.command(host, words),
@@ -89,8 +89,8 @@ class Hosts:
         line = json.dumps({"do": do, **what}) + "\n"
         for rank, process in enumerate(self._processes):
             try:
-                assert_stream(process.stdin).write(line)
-                assert_stream(process.stdin).flush()
+                _pipe(process.stdin).write(line)
+                _pipe(process.stdin).flush()
             except OSError:
                 self._died(rank)
         return self._answers(ANSWER_S)
@@ -105,7 +105,7 @@ class Hosts:
             timer.cancel()
 
     def _answer(self, rank: int) -> dict[str, Any]:
-        line = assert_stream(self._processes[rank].stdout).readline()
+        line = _pipe(self._processes[rank].stdout).readline()
         if not line:
             self._died(rank)
         answer: dict[str, Any] = json.loads(line)
@@ -116,7 +116,7 @@ class Hosts:
             process.kill()
 
     def _died(self, rank: int) -> None:
-        """Raise OscarError with the last words of the ranks that have any; the first to die has the reason."""
+        """Raise OscarError with the last words of `rank`, or else of one that has any."""
         texts = []
         for said in self._said:
             said.seek(0)
@@ -125,7 +125,11 @@ class Hosts:
         raise OscarError(f"rank {rank} of the lab ended: {reason}")
 
 
-def assert_stream(stream: Any) -> Any:
+def _scratch() -> Any:
+    return tempfile.TemporaryFile(mode="w+", errors="replace")
+
+
+def _pipe(stream: Any) -> Any:
     """Return a pipe that was asked for."""
     if stream is None:
         raise OscarError("expected a process with pipes")

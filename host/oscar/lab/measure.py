@@ -1,4 +1,4 @@
-"""Measure all methods of all cases in turns, on wires whose rate has been checked and whose bytes are counted."""
+"""Measure all methods of all cases in turns, on wires of checked rate whose bytes are counted."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class _Case:
         }
 
     def _turn(self, repetition: int) -> list[MethodSpec]:
-        """Return the methods in this repetition's order: each begins as often; a replay follows its frames."""
+        """Return the methods in this repetition's order: each is first in turn; replays follow their frames."""
         shift = repetition % len(self.specs)
         turned = [*self.specs[shift:], *self.specs[:shift]]
         replays = [spec for spec in turned if spec.kind == "replay"]

@@ -53,7 +53,7 @@ class Sent:
 
 
 class Method(ABC):
-    """One way to reduce, on one rank: `prepare`, `run` (timed), `sent`, then `mine` and `wrong` (not timed)."""
+    """One way to reduce, on one rank; of its calls, in the order below, only `run` is timed."""
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
         self.spec, self.seat = spec, seat

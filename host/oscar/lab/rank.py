@@ -1,7 +1,7 @@
 """The process on one host: does what the lab asks for, line by line of JSON, between its own measurements.
 
-`python -m oscar.lab.rank SETUP`, SETUP in JSON. Each line of standard input is a command, each line of standard
-output its answer; when the input ends, so does the process.
+`python -m oscar.lab.rank SETUP`, SETUP in JSON. Each line of standard input is a command, each line of
+standard output its answer; when the input ends, so does the process.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
     rank = Rank(json.loads(sys.argv[1]))
-    commands = {
+    commands: dict[str, Callable[..., dict[str, Any]]] = {
         "make": rank.make, "ping": rank.ping, "load": rank.load, "prepare": rank.prepare,
         "run": rank.run, "share": rank.share_mine, "check": rank.check,
     }  # fmt: skip

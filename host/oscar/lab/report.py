@@ -12,8 +12,8 @@ from oscar.timing.link import algbw, busbw
 Results = Mapping[str, Any]
 COLUMNS = (
     f"{'method':<22} {'size':>10} {'count':>10} {'type':>9} {'redop':>5} {'root':>4} {'time(us)':>9} "
-    f"{'algbw':>7} {'busbw':>7} {'#wrong':>6} {'wire_B':>11} {'bits/val':>8} {'ratio':>6} {'quartiles(us)':>17} "
-    f"{'cpu(ms)':>8} {'model(us)':>9}"
+    f"{'algbw':>7} {'busbw':>7} {'#wrong':>6} {'wire_B':>11} {'bits/val':>8} {'ratio':>6} "
+    f"{'quartiles(us)':>17} {'cpu(ms)':>8} {'model(us)':>9}"
 )
 
 
@@ -23,10 +23,10 @@ def text_report(results: Results) -> str:
     lines = [
         f"# {results['source']}, {results['values']:,} values; {machine['cores']} cores, "
         f"kernel {machine['kernel']}, {machine['congestion']}",
-        "# size, count: of one host's float32 gradient. time: from the common start to the end of the slowest",
-        "#   host, median. algbw, busbw: GB/s on uncompressed bytes, so that they may exceed the link. wire_B:",
-        "#   all hosts, all headers, by tc. bits/val: payload per value that crosses a link. ratio: against the",
-        "#   first method. cpu: all hosts. model: the frames on this wire by the time model, no codec.",
+        "# size, count: of one host's float32 gradient. time: from the common start to the end of the",
+        "#   slowest host, median. algbw, busbw: GB/s on uncompressed bytes: they may exceed the link. wire_B:",
+        "#   all hosts, all headers, by tc. bits/val: payload per value that crosses a link. ratio: against",
+        "#   the first method. cpu: all hosts. model: these frames on this wire by the time model, no codec.",
     ]
     for case in results["cases"]:
         lines += ["", *_case(results, case)]

@@ -52,8 +52,8 @@ class Settings(_Section):
     """What is measured.
 
     steps: recorded iterations that lie side by side in one vector. Repetition i reduces iterations i to
-    i + steps - 1, so that each place of the vector sees consecutive iterations. warmup: repetitions before those
-    that count. tolerance: of the calibrated goodput.
+    i + steps - 1, so that each place of the vector sees consecutive iterations. warmup: repetitions before
+    those that count. tolerance: of the calibrated goodput.
     """
 
     steps: int = Field(default=8, ge=1)
