@@ -1,0 +1,386 @@
+"""The DDP hook on two real ranks: the bits of the in-process clusters, and what happens around them.
+
+All ranks are processes of this file (`main`); they are started once and write what they saw.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.allreduce.cluster import LocalCluster
+from oscar.config import Config
+from oscar.schemes.cluster import SchemeCluster
+from oscar.schemes.registry import SCHEMES
+
+torch = pytest.importorskip("torch", reason="the DDP hook needs torch: make torch")
+
+RANKS, LIMIT_S, TIMEOUT_S = 2, 240, 60.0
+SHAPES: list[tuple[int, ...]] = [(40, 30), (), (0,), (333,)]
+FEEDBACK = {"error_feedback": True}
+TRAINED = {
+    "asc": Config.model_validate({"codec": "asc", "quantiser": FEEDBACK}),
+    "oscar-sw": Config(codec="oscar-sw"),
+}
+DIRECT = {
+    "asc, duplex": Config.model_validate({"ring": {"gather": "duplex"}, "plan": {"name": "splitter"}}),
+    "oscar-sw-best": Config(codec="oscar-sw-best"),
+    "oscar-sw, coded": Config(codec="oscar-sw", scheme={"coded": True}),
+    "lhc": Config(codec="lhc"),
+    "s2-reducer": Config(codec="s2-reducer"),
+    "s2-reducer, gathered": Config(codec="s2-reducer", scheme={"index": "gather"}),
+    "qsgd": Config(codec="qsgd"),
+    "sketched-sgd": Config(codec="sketched-sgd"),
+    "powersgd": Config(codec="powersgd"),  # float sums: of two ranks they have one order only
+}
+
+
+# What a rank does.
+
+
+class Bucket:
+    """What DDP hands to a hook, of given tensors."""
+
+    def __init__(self, tensors: list[np.ndarray], parameters: list[Any], index: int = 0, last: bool = True):
+        self.flat = torch.from_numpy(np.concatenate([tensor.ravel() for tensor in tensors]))
+        self.shapes, self.at, self.last, self.owned = [t.shape for t in tensors], index, last, parameters
+
+    def buffer(self) -> Any:
+        return self.flat
+
+    def gradients(self) -> list[Any]:
+        return [torch.empty(shape) for shape in self.shapes]
+
+    def parameters(self) -> list[Any]:
+        return self.owned
+
+    def index(self) -> int:
+        return self.at
+
+    def is_last(self) -> bool:
+        return self.last
+
+
+def gradients(rank: int, iteration: int) -> list[np.ndarray]:
+    random = np.random.default_rng([rank, iteration])
+    return [random.laplace(0, 0.02, shape).astype(np.float32) for shape in SHAPES]
+
+
+def reduce(state: Any, iteration: int, parameters: list[Any], rank: int) -> np.ndarray:
+    from oscar.torch_ddp import oscar_hook
+
+    return oscar_hook(state, Bucket(gradients(rank, iteration), parameters)).wait().numpy().copy()
+
+
+def make_state(config: Config, bypass: str = "never", timeout_s: float = TIMEOUT_S) -> Any:
+    from oscar.torch_ddp import OscarState
+
+    limit = {"timeout_s": timeout_s, "survive": False}
+    return OscarState(config.variant(transport=limit), bypass=bypass)
+
+
+class Training:
+    """A small model under DDP, in some buckets, whose gradients `seen` has before and after the hook."""
+
+    def __init__(self, state: Any, rank: int) -> None:
+        from oscar.torch_ddp import oscar_hook
+
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 4)]
+        self.state, self.rank, self.seen = state, rank, []
+        self.model = torch.nn.parallel.DistributedDataParallel(
+            torch.nn.Sequential(*layers), bucket_cap_mb=0.01
+        )
+        self.optimiser = torch.optim.SGD(self.model.parameters(), 0.05, momentum=0.9)
+
+        def watching(state, bucket):  # DDP has its own idea of annotations
+            shapes = [tuple(gradient.shape) for gradient in bucket.gradients()]
+            self.buffers.append((bucket.index(), shapes, bucket.buffer().clone(), bucket.buffer()))
+            return oscar_hook(state, bucket)
+
+        self.model.register_comm_hook(state, watching)
+
+    def backward(self, step: int, spoilt: bool = False) -> None:
+        random = torch.Generator().manual_seed(100 * step + self.rank)
+        inputs = torch.randn(16, 32, generator=random)
+        self.buffers: list[Any] = []
+        loss = torch.nn.functional.cross_entropy(self.model(inputs), inputs[:, :4].argmax(1))
+        (loss * float("nan") if spoilt else loss).backward()
+        self.seen.append([(i, shapes, g.numpy(), mean.numpy().copy()) for i, shapes, g, mean in self.buffers])
+
+    def step(self, step: int) -> None:
+        self.backward(step)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+
+    def weights(self) -> bytes:
+        return b"".join(p.detach().numpy().tobytes() for p in self.model.parameters())
+
+
+class Lines(logging.Handler):
+    """What is logged, as text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def trained(config: Config, rank: int) -> dict[str, Any]:
+    with make_state(config) as state:
+        training = Training(state, rank)
+        for step in range(5):
+            training.step(step)
+        return {"seen": training.seen, "weights": training.weights(), "sent": state.sent_bytes}
+
+
+def direct(config: Config, rank: int) -> list[np.ndarray]:
+    parameters = [torch.empty(0) for _ in SHAPES]
+    with make_state(config) as state:
+        return [reduce(state, iteration, parameters, rank) for iteration in range(5)]
+
+
+def rebuilt(rank: int) -> list[np.ndarray]:
+    """Equal shapes, but other parameters from iteration 3 on."""
+    first, second = ([torch.empty(0) for _ in SHAPES] for _ in range(2))
+    with make_state(TRAINED["asc"]) as state:
+        return [reduce(state, i, first if i < 3 else second, rank) for i in range(6)]
+
+
+def resumed(config: Config, rank: int, folder: Path) -> dict[str, Any]:
+    path = folder / f"state-{rank}.pt"
+    with make_state(config) as state:
+        one = Training(state, rank)
+        for step in range(3):
+            one.step(step)
+        model, optimiser = one.model.module.state_dict(), one.optimiser.state_dict()
+        torch.save({"model": model, "optimiser": optimiser, "oscar": state.state_dict()}, path)
+        for step in range(3, 6):
+            one.step(step)
+    with make_state(config) as state:
+        two, saved = Training(state, rank), torch.load(path, weights_only=True)
+        two.backward(77)  # thrown away: DDP settles its buckets
+        two.optimiser.zero_grad()
+        two.model.module.load_state_dict(saved["model"])
+        two.optimiser.load_state_dict(saved["optimiser"])
+        state.load_state_dict(saved["oscar"])
+        for step in range(3, 6):
+            two.step(step)
+        refused = []
+        for change in ({"codec": "fp32"}, {"format": 0}):
+            with pytest.raises(ValueError, match="expected a state of") as caught:
+                state.load_state_dict({**saved["oscar"], **change})
+            refused.append(str(caught.value))
+    return {"one": one.weights(), "two": two.weights()}
+
+
+def bypassed(rank: int, slow: str, bypass: str = "auto") -> dict[str, Any]:
+    """slow: what takes .3 s longer than it does, compression (on rank 1 alone), or the plain AllReduce."""
+    parameters, log = [torch.empty(0) for _ in SHAPES], Lines()
+    logging.getLogger("oscar.ddp").addHandler(log)
+    with make_state(TRAINED["asc"], bypass) as state:
+        compress, plain = state._reducer.allreduce, state.bypass._dist.all_reduce
+
+        def late(call: Any, *args: Any, **options: Any) -> Any:
+            time.sleep(0.3)
+            return call(*args, **options)
+
+        if slow == "compression" and rank == 1:
+            state._reducer.allreduce = partial(late, compress)
+        if slow == "plain":
+
+            class Slow:
+                ReduceOp = state.bypass._dist.ReduceOp
+                all_reduce = staticmethod(partial(late, plain))
+
+            state.bypass._dist = Slow
+        means = [reduce(state, iteration, parameters, rank) for iteration in range(7)]
+        decided = dict(state.bypass.decided)
+    logging.getLogger("oscar.ddp").removeHandler(log)
+    return {"means": means, "decided": decided, "lines": log.lines}
+
+
+def failed(config: Config, rank: int) -> dict[str, Any]:
+    """Rank 1 has NaN in step 2; what torch raises is its own affair, a call after that is refused."""
+    log = Lines()
+    logging.getLogger("oscar.ddp").addHandler(log)
+    with make_state(config, timeout_s=4.0) as state:
+        training = Training(state, rank)
+        for step in range(2):
+            training.step(step)
+        before, begin, raised = training.weights(), time.monotonic(), []
+        for again in (lambda: training.backward(2, spoilt=rank == 1), lambda: reduce(state, 3, [], rank)):
+            try:
+                again()
+            except Exception as error:
+                raised.append(f"{type(error).__name__}: {error}")
+    logging.getLogger("oscar.ddp").removeHandler(log)
+    return {
+        "raised": raised,
+        "untouched": before == training.weights(),
+        "seconds": time.monotonic() - begin,
+        "lines": log.lines,
+        "error": f"{type(state.error).__name__}: {state.error}",
+    }
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
+    results: dict[str, Any] = {f"trained {name}": trained(config, rank) for name, config in TRAINED.items()}
+    results |= {f"direct {name}": direct(config, rank) for name, config in DIRECT.items()}
+    results["rebuilt"] = rebuilt(rank)
+    results |= {f"resumed {name}": resumed(config, rank, folder) for name, config in TRAINED.items()}
+    results |= {f"slow {slow}": bypassed(rank, slow) for slow in ("compression", "plain")}
+    results["always"] = bypassed(rank, "nothing", "always")
+    results |= {f"failed {name}": failed(config, rank) for name, config in TRAINED.items()}
+    torch.save(results, folder / f"rank-{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+# What is tested.
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each rank's `main` saw; nothing may hang."""
+    folder = tmp_path_factory.mktemp("ddp")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(RANKS)}
+    processes = []
+    for rank in range(RANKS):
+        environment = {**os.environ, **where, "RANK": str(rank), "OMP_NUM_THREADS": "1"}
+        with open(folder / f"{rank}.log", "wb") as log:
+            command = [sys.executable, __file__, str(folder)]
+            processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+    stop = time.monotonic() + LIMIT_S
+    try:
+        for process in processes:
+            process.wait(max(0.0, stop - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    said = "\n".join((folder / f"{rank}.log").read_text() for rank in range(RANKS))
+    assert [process.returncode for process in processes] == [0] * RANKS, said
+    return [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in range(RANKS)]
+
+
+def cluster_of(config: Config) -> Any:
+    return (SchemeCluster if config.codec in SCHEMES else LocalCluster)(config)
+
+
+def flat(tensors: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([tensor.ravel() for tensor in tensors])
+
+
+def expected(config: Config, iterations: range) -> list[np.ndarray]:
+    cluster = cluster_of(config)
+    return [flat(cluster.allreduce([gradients(r, i) for r in range(RANKS)]).mean) for i in iterations]
+
+
+def plain(iteration: int) -> np.ndarray:
+    halves = [flat(gradients(rank, iteration)) / np.float32(RANKS) for rank in range(RANKS)]
+    return halves[0] + halves[1]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_trained_replicas_have_the_bits_of_the_cluster(ranks: list[dict[str, Any]], name: str) -> None:
+    seen = [rank[f"trained {name}"]["seen"] for rank in ranks]
+    assert ranks[0][f"trained {name}"]["weights"] == ranks[1][f"trained {name}"]["weights"]
+    assert len(seen[0][-1]) > 1, "one bucket is no test of several"
+    assert [b[1] for b in seen[0][0]] != [b[1] for b in seen[0][1]], "DDP has not made its buckets anew"
+    clusters: dict[int, Any] = {}
+    for step, buckets in enumerate(zip(*seen, strict=True)):
+        for (index, shapes, own, mean), (_, _, other, same) in zip(*buckets, strict=True):
+            assert mean.tobytes() == same.tobytes()
+            if step == 0:  # buckets are those of DDP's first guess: sent as they are
+                assert np.array_equal(mean, own / np.float32(2) + other / np.float32(2))
+                continue
+            cluster = clusters.setdefault(index, cluster_of(TRAINED[name]))
+            bounds = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
+            tensors = [
+                [g[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(shapes)]
+                for g in (own, other)
+            ]
+            assert flat(cluster.allreduce(tensors).mean).tobytes() == mean.tobytes()
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_every_message_is_combined_as_in_one_process(ranks: list[dict[str, Any]], name: str) -> None:
+    came = [rank[f"direct {name}"] for rank in ranks]
+    wanted = [plain(0), *expected(DIRECT[name], range(1, 5))]
+    for results in came:
+        assert [r.tobytes() for r in results] == [w.tobytes() for w in wanted]
+
+
+def test_state_is_dropped_when_buckets_are_made_anew(ranks: list[dict[str, Any]]) -> None:
+    config = TRAINED["asc"]
+    wanted = [plain(0), *expected(config, range(1, 3)), *expected(config, range(3, 6))]
+    going_on = expected(config, range(1, 6))[2:]
+    assert [w.tobytes() for w in wanted[3:]] != [w.tobytes() for w in going_on], "no test: nothing to drop"
+    for rank in ranks:
+        assert [r.tobytes() for r in rank["rebuilt"]] == [w.tobytes() for w in wanted]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_resumed_run_ends_with_the_same_bits(ranks: list[dict[str, Any]], name: str) -> None:
+    for rank in ranks:
+        assert rank[f"resumed {name}"]["one"] == rank[f"resumed {name}"]["two"]
+        assert rank[f"resumed {name}"]["one"] == ranks[0][f"resumed {name}"]["one"]
+
+
+def test_compression_that_does_not_pay_is_refused_once(ranks: list[dict[str, Any]]) -> None:
+    results = [rank["slow compression"] for rank in ranks]
+    wanted = [plain(0), *expected(TRAINED["asc"], range(1, 5)), plain(5), plain(6)]
+    for result in results:
+        assert list(result["decided"].values()) == [True]  # on rank 0 too, where nothing was slow
+        assert [m.tobytes() for m in result["means"]] == [w.tobytes() for w in wanted]
+    assert len(results[0]["lines"]) == 1
+    assert "does not pay on this network for 1 of 1 buckets" in results[0]["lines"][0]
+    assert 'bypass="never"' in results[0]["lines"][0]
+    assert results[1]["lines"] == []
+
+
+def test_compression_that_pays_goes_on(ranks: list[dict[str, Any]]) -> None:
+    wanted = [plain(0), *expected(TRAINED["asc"], range(1, 7))]
+    for rank in ranks:
+        assert list(rank["slow plain"]["decided"].values()) == [False]
+        assert [m.tobytes() for m in rank["slow plain"]["means"]] == [w.tobytes() for w in wanted]
+        assert rank["slow plain"]["lines"] == []
+        assert [m.tobytes() for m in rank["always"]["means"]] == [plain(i).tobytes() for i in range(7)]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_an_error_is_said_on_all_ranks_and_weights_stay(ranks: list[dict[str, Any]], name: str) -> None:
+    for number, rank in enumerate(ranks):
+        result = rank[f"failed {name}"]
+        assert len(result["raised"]) == 2
+        assert "OscarError: the hook failed before" in result["raised"][1]
+        assert result["untouched"]
+        assert result["seconds"] < 12
+        assert len(result["lines"]) == 1
+        assert f"rank {number}: bucket 0 could not be reduced" in result["lines"][0]
+        assert "NaN" in result["lines"][0]
+        assert result["error"].startswith("PeerError: rank 0: rank 1" if number == 0 else "GradientError")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
