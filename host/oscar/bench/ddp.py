@@ -1,0 +1,158 @@
+"""Steps of a transformer under DDP without a hook, with torch's fp16 hook and with OSCAR's, in turns.
+
+Starts one plain process per rank of examples/ddp_transformer.py (a checkout is needed, and the extra torch):
+on this machine as it is, or with --mbps in the lab, on hosts whose links have that rate (needs root,
+docs/lab.md). A step is the slowest rank's: forward, backward with the AllReduce in it, and the optimiser.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from oscar.errors import OscarError
+
+SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "ddp_transformer.py"
+BARS = {"none": 5.0, "fp16": 2.5}  # times the speed of a step, at 100 Mb/s
+TOLERANCE = 0.005  # of the goodput of the lab's links
+LAB_PORT = 29578
+TAIL = 3000  # characters of what a rank that failed said last
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+Command = Callable[[int, list[str]], list[str]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument(
+        "--hooks", nargs="+", default=["none", "fp16", "oscar"], help="none, fp16, oscar, or schemes"
+    )
+    parser.add_argument("--mbps", type=float, help="rate of the lab's links; without it no lab")
+    parser.add_argument("--steps", type=int, default=20, help="of each hook; the first 5 do not count")
+    parser.add_argument("--batch", type=int, default=1, help="sequences of one rank")
+    parser.add_argument("--length", type=int, default=32, help="characters of a sequence")
+    parser.add_argument("--coarseness", type=float, default=0.125, help="of the hook oscar")
+    parser.add_argument("--bucket-mb", type=float, default=25.0, help="of DDP")
+    parser.add_argument("--script", type=Path, default=SCRIPT, help="what a rank runs")
+    parser.add_argument("--limit-s", type=float, default=900.0, help="after which ranks are killed")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Run all ranks, print the table with ratios to `oscar`, return them; ok: replicas are identical."""
+    if not args.script.exists():
+        raise OscarError(f"expected {args.script}; run it in a checkout, or name the script with --script")
+    words = ["--hook", *args.hooks, "--bypass", "never"]
+    for name in ("steps", "batch", "length", "coarseness", "bucket_mb"):
+        words += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
+    where = "this machine's loopback" if args.mbps is None else f"links of {args.mbps:g} Mb/s"
+    print(f"# {args.ranks} ranks, {where}, batch {args.batch} x {args.length}, {args.steps} steps in turns")
+    if args.mbps is None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        result = run_ranks(args, words, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+    else:
+        result = _in_lab(args, words)
+    _show(result)
+    return result | {"ok": all(row["identical"] for row in result["runs"]), "mbps": args.mbps}
+
+
+def _in_lab(args: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]:
+    """Run the ranks on hosts of a lab whose links have been calibrated; bytes on the wire are counted."""
+    from oscar.lab.calibrate import calibrate
+    from oscar.lab.network import DEVICE, Network, address
+
+    with Network(args.ranks) as network:
+        network.shape(args.mbps * 1e6)
+        flows = calibrate(network, args.mbps * 1e6, tolerance=TOLERANCE)
+        before = network.wires()
+        where = {"MASTER_ADDR": address(0), "MASTER_PORT": str(LAB_PORT), "GLOO_SOCKET_IFNAME": DEVICE}
+        result = run_ranks(args, words, where, command=network.command)
+        wires = [after - was for after, was in zip(network.wires(), before, strict=True)]
+    counted = (args.steps - 5) * sum(row["sent_bytes"] for row in result["runs"])
+    for host, wire in enumerate(wires):
+        if wire.sent < 0.95 * counted:  # ranks differ by a few bytes, counted are means
+            raise OscarError(
+                f"host {host}: {wire.sent:,} bytes left its link, at least {counted:,.0f} were sent: "
+                "what was measured did not go over this wire"
+            )
+    lab = {"goodput_bps": [f.goodput_bps for f in flows], "wire_bytes": [w.sent for w in wires]}
+    return result | {"lab": lab}
+
+
+def run_ranks(
+    args: argparse.Namespace,
+    words: Sequence[str],
+    where: Mapping[str, str],
+    *,
+    command: Command = lambda rank, words: words,
+) -> dict[str, Any]:
+    """Run the script as `args.ranks` processes, and return what rank 0 reports.
+
+    where: the environment's rendezvous. command: what starts given words on the host of a rank. Raises
+    OscarError that quotes the first rank that failed.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        start = [sys.executable, str(args.script), *words, "--json", str(folder / "report.json")]
+        processes = []
+        for rank in range(args.ranks):
+            ranked = {"RANK": str(rank), "WORLD_SIZE": str(args.ranks)}
+            environment = {**os.environ, **dict.fromkeys(THREADS, "1"), **where, **ranked}
+            with open(folder / f"{rank}.log", "wb") as log:
+                processes.append(
+                    subprocess.Popen(
+                        command(rank, start),
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        env=environment,
+                    )
+                )
+        _await(processes, time.monotonic() + args.limit_s)
+        for rank, process in enumerate(processes):
+            if process.returncode != 0:
+                said = (folder / f"{rank}.log").read_text(errors="replace")[-TAIL:]
+                raise OscarError(f"rank {rank} ended with status {process.returncode}: {said}")
+        report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return report
+
+
+def _await(processes: Sequence[subprocess.Popen[bytes]], stop: float) -> None:
+    """Wait for all; when one fails, or at the limit, kill those that are left."""
+    try:
+        while any(process.poll() is None for process in processes) and time.monotonic() < stop:
+            if any(process.poll() for process in processes):
+                time.sleep(2.0)  # others say what they know
+                return
+            time.sleep(0.1)
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
+def _show(result: dict[str, Any]) -> None:
+    rows = {row["hook"]: row for row in result["runs"]}
+    print(f"# {result['values']:,} parameters; medians and quartiles of the slowest rank's step")
+    print(f"{'hook':<14} {'step ms':>8} {'quartiles':>17} {'MB sent':>8} {'loss':>7}  replicas  oscar is")
+    for name, row in rows.items():
+        low, high = row["quartiles_ms"]
+        times = row["median_ms"] / rows["oscar"]["median_ms"] if "oscar" in rows else float("nan")
+        row["times_oscar"] = times
+        bar = f" (bar at 100 Mb/s: {BARS[name]:g}x)" if name in BARS else ""
+        print(
+            f"{name:<14} {row['median_ms']:>8.1f} {low:>8.1f}-{high:<8.1f} {row['sent_bytes'] / 1e6:>8.3f} "
+            f"{row['loss']:>7.3f}  {'identical' if row['identical'] else 'DIFFER':<9} {times:.2f}x{bar}"
+        )
