@@ -106,10 +106,12 @@ class LinkSection(_Section):
 
 
 class TransportSection(_Section):
-    """Ranks in processes of their own: how long one may keep another waiting, and what a death means."""
+    """Ranks in processes of their own: how long one may wait, what a death means; see transports.keyed."""
 
     timeout_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
     survive: bool = False
+    security: Literal["none", "aes-gcm"] = "none"
+    key: str | None = None
 
 
 class TrainSection(_Section):

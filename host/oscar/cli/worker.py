@@ -47,13 +47,16 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one rank; return its exit status."""
+    from oscar.transports.keyed import secured
     from oscar.transports.registry import TRANSPORTS
 
     extra = [] if args.timeout_s is None else [f"transport.timeout_s={args.timeout_s}"]
     config = read_config(args, *extra)
     if args.json is not None:
         check_writable(args.json)
-    transport = TRANSPORTS[args.transport]()
+    wire = config.transport
+    plain = TRANSPORTS[args.transport]()
+    transport = secured(plain, wire.security, key=wire.key, timeout_s=wire.timeout_s)
     return _train(args, config.variant(nodes=transport.nodes), transport)
 
 

@@ -146,7 +146,7 @@ class _Case:
         }
 
     def _turn(self, repetition: int) -> list[MethodSpec]:
-        """Return the methods in this repetition's order: each is first in turn; replays follow their frames."""
+        """Return the methods in this repetition's order, which turns; replays come last."""
         shift = repetition % len(self.specs)
         turned = [*self.specs[shift:], *self.specs[:shift]]
         replays = [spec for spec in turned if spec.kind == "replay"]

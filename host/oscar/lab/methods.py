@@ -16,6 +16,7 @@ from oscar.errors import OscarError
 from oscar.lab.settings import MethodSpec, method_config
 from oscar.transports.base import Transport
 from oscar.transports.gloo import load_torch
+from oscar.transports.keyed import secured
 
 TIMEOUT_S = 60.0
 Array = np.ndarray
@@ -154,7 +155,9 @@ class OscarMethod(Method):
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
         super().__init__(spec, seat)
         self.config = method_config(seat.config, spec, seat.hosts)
-        self.communicator = _Watched(self.config, seat.transport, timeout_s=TIMEOUT_S)
+        wire = self.config.transport
+        transport = secured(seat.transport, wire.security, key=wire.key, timeout_s=TIMEOUT_S)
+        self.communicator = _Watched(self.config, transport, timeout_s=TIMEOUT_S)
         self._last: PeerResult | None = None
 
     def prepare(self, tensors: Sequence[Array]) -> None:

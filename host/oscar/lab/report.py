@@ -24,7 +24,7 @@ def text_report(results: Results) -> str:
         f"# {results['source']}, {results['values']:,} values; {machine['cores']} cores, "
         f"kernel {machine['kernel']}, {machine['congestion']}",
         "# size, count: of one host's float32 gradient. time: from the common start to the end of the",
-        "#   slowest host, median. algbw, busbw: GB/s on uncompressed bytes: they may exceed the link. wire_B:",
+        "#   slowest host, median. algbw, busbw: GB/s on uncompressed bytes, may exceed the link. wire_B:",
         "#   all hosts, all headers, by tc. bits/val: payload per value that crosses a link. ratio: against",
         "#   the first method. cpu: all hosts. model: these frames on this wire by the time model, no codec.",
     ]

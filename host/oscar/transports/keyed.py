@@ -1,0 +1,192 @@
+"""Frames encrypted and authenticated (AES-256-GCM, extra secure) over any other transport (docs/lab.md).
+
+All ranks have one key. At the start each sends a nonce of its own; the key of the session is derived from the
+key and all nonces, so that nothing of an earlier run can be played again. Within a session a message is
+bound to its sender, receiver, tag and number on that way: its nonce is made of them and never sent, so
+that a message costs 16 bytes. Frames are compressed before; their lengths can be seen.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import struct
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, NoReturn
+
+from oscar.errors import ConfigError, MissingExtraError
+from oscar.transports import handshake
+from oscar.transports.base import CONTROL_CAP, CONTROL_TAG, Notice, Transport, TransportError
+
+KEY_BYTES = 32
+KEY_VARIABLE = "OSCAR_KEY"
+TAG_BYTES = 16
+HELLO = b"OSCAR keyed 1\n"
+SESSION_BYTES = 32  # of a rank's part of the session
+INFO = b"OSCAR frames, AES-256-GCM, 1"
+MAX_MESSAGES = 1 << 32  # with one key on one way: far more than are ever sent
+_NONCE = struct.Struct(">HHHHI")  # sender, receiver, tag, 0, number
+
+
+class KeyedTransport(Transport):
+    """`inner` with every message sealed under `key` (32 bytes, equal on all ranks); collective.
+
+    Raises TransportError where a peer speaks without a key or dies, MissingExtraError without the package
+    cryptography, ValueError for another length of key. seal_s, open_s: seconds spent.
+    """
+
+    def __init__(self, inner: Transport, key: bytes, *, timeout_s: float = 60.0) -> None:
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"expected a key of {KEY_BYTES} bytes, got {len(key)}")
+        self.inner, self._key, self._timeout_s = inner, key, timeout_s
+        self._aead, self._invalid = _session(inner, key, timeout_s)
+        self._sent: Counter[tuple[int, int]] = Counter()  # messages by (peer, tag)
+        self._opened: Counter[tuple[int, int]] = Counter()
+        self._listens: set[int] = set()
+        self.seal_s = self.open_s = 0.0
+        super().__init__(inner.rank, inner.nodes)
+
+    def post_recv(self, peer: int, tag: int, cap: int) -> None:
+        """See Transport.post_recv."""
+        if tag == CONTROL_TAG:
+            if peer not in self._listens:  # the inner transport has posted the first one, of the plain cap
+                self._listens.add(peer)
+                return
+            cap -= TAG_BYTES
+        self.inner.post_recv(peer, tag, cap + TAG_BYTES)
+
+    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
+        """See Transport.post_send; the frame may be written to at once."""
+        if tag == CONTROL_TAG and len(frame) + TAG_BYTES > CONTROL_CAP:
+            frame = _shortened(bytes(frame))
+        begin = time.perf_counter()
+        sealed = self._aead.encrypt(self._nonce(self.rank, peer, tag, self._sent), frame, None)
+        self.seal_s += time.perf_counter() - begin
+        self.inner.post_send(peer, tag, sealed)
+        self._sent[peer, tag] += 1
+
+    def _nonce(self, sender: int, receiver: int, tag: int, counter: Counter[tuple[int, int]]) -> bytes:
+        peer = receiver if sender == self.rank else sender
+        number = counter[peer, tag]
+        if number >= MAX_MESSAGES:
+            raise TransportError(
+                "the key of this session is used up; start again", peer=peer, kind="aborted", tag=tag
+            )
+        return _NONCE.pack(sender, receiver, tag, 0, number)
+
+    def _take(self, peer: int, tag: int) -> memoryview | None:
+        sealed = self.inner._take(peer, tag)
+        if sealed is None:
+            self.dead.update(self.inner.dead)
+            return None
+        begin = time.perf_counter()
+        try:
+            plain = self._aead.decrypt(self._nonce(peer, self.rank, tag, self._opened), sealed, None)
+        except self._invalid:
+            self._refuse(peer, tag, len(sealed))
+        self.open_s += time.perf_counter() - begin
+        self._opened[peer, tag] += 1
+        return memoryview(plain)
+
+    def _refuse(self, peer: int, tag: int, size: int) -> NoReturn:
+        short = f" (it has {size} bytes, a seal alone {TAG_BYTES})" if size < TAG_BYTES else ""
+        if not self._opened:
+            why = "start all ranks with the same key"
+        else:
+            why = "it was changed, cut short or sent before; do not trust this network"
+        raise TransportError(
+            f"message {self._opened[peer, tag]} of tag {tag} from rank {peer} is not authentic{short}: {why}",
+            peer=peer,
+            kind="aborted",
+            tag=tag,
+        )
+
+    def _unsent(self) -> list[tuple[int, int]]:
+        return self.inner._unsent()
+
+    def _pause(self, tries: int) -> None:
+        self.inner._pause(tries)
+
+    def close(self) -> None:
+        """See Transport.close."""
+        self.inner.close()
+
+    def leave(self, status: int) -> NoReturn:
+        """See Transport.leave."""
+        self.inner.leave(status)
+
+    def survivors(self) -> Transport:
+        """See Transport.survivors; those that are left agree on a session of their own."""
+        return KeyedTransport(self.inner.survivors(), self._key, timeout_s=self._timeout_s)
+
+
+def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[Exception]]:
+    """Return the cipher of a new session, and the exception that says that a message is not authentic."""
+    try:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+    except ImportError as error:
+        raise MissingExtraError(
+            f'security aes-gcm needs cryptography: pip install "oscar-allreduce[secure]" ({error})'
+        ) from None
+    mine = HELLO + os.urandom(SESSION_BYTES)
+    deadline = time.monotonic() + timeout_s
+    # Room for the greeting of a rank without a key, which must not end the process.
+    parts = inner.gather(mine, handshake.CAP, deadline, "parts of the session's key")
+    for rank, part in enumerate(parts):
+        if not part.startswith(HELLO) or len(part) != len(mine):
+            raise TransportError(
+                f"rank {rank} speaks without a key; set transport.security alike on all ranks",
+                peer=rank,
+                kind="aborted",
+            )
+    derived = HKDF(SHA256(), KEY_BYTES, salt=b"".join(parts), info=INFO).derive(key)
+    return AESGCM(derived), InvalidTag
+
+
+def _shortened(message: bytes) -> bytes:
+    """Return a control message with less of its text, so that there is room for the seal."""
+    content = json.loads(message)
+    if "abort" in content:
+        fields = content["abort"]
+        return Notice(**{**fields, "reason": fields["reason"][:200]}).pack()
+    return json.dumps({"waiting": content["waiting"][:200]}).encode()
+
+
+def read_key(path: str | None) -> bytes:
+    """Return the key in the file at `path`, or else in the variable OSCAR_KEY: 64 hexadecimal digits.
+
+    Raises ConfigError that says how to make one; never shows what it read.
+    """
+    how = f"make one with `openssl rand -hex {KEY_BYTES}`, the same for all ranks"
+    if path is None:
+        text, where = os.environ.get(KEY_VARIABLE, ""), f"the environment's {KEY_VARIABLE}"
+        if not text:
+            raise ConfigError(f"expected a key in transport.key (a file) or in {where}; {how}")
+    else:
+        where = path
+        try:
+            text = Path(path).read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{path}: expected a file with a key, got {type(error).__name__}; {how}"
+            ) from None
+    try:
+        key = binascii.unhexlify(text.strip())
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ConfigError(f"{where}: expected {2 * KEY_BYTES} hexadecimal digits, got something else; {how}")
+    return key
+
+
+def secured(transport: Transport, security: str, *, key: str | None, timeout_s: float = 60.0) -> Transport:
+    """Return `transport`, or its keyed form where `security` is aes-gcm; key: a file, None: the environment."""
+    if security == "none":
+        return transport
+    return KeyedTransport(transport, read_key(key), timeout_s=timeout_s)

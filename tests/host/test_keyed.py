@@ -1,0 +1,191 @@
+"""Keyed frames: the same bits at 16 bytes a message, and what is not authentic is refused and named."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.allreduce.cluster import LocalCluster
+from oscar.allreduce.peer import Communicator
+from oscar.config import Config
+from oscar.errors import ConfigError, PeerError
+from oscar.transports.base import CONTROL_TAG, TransportError
+from oscar.transports.keyed import TAG_BYTES, KeyedTransport, read_key
+from oscar.transports.threads import ThreadTransport, local_transports
+
+pytest.importorskip("cryptography", reason="keyed frames need the extra secure")
+KEY = bytes(range(32))
+CONFIG = Config.model_validate({"ring": {"subframes": 2}})
+
+
+def gradients(nodes: int, iteration: int) -> list[list[np.ndarray]]:
+    random = np.random.default_rng([nodes, iteration])
+    return [[random.laplace(0, 0.02, 30_000).astype(np.float32)] for _ in range(nodes)]
+
+
+def on_ranks(transports: Any, work: Callable[[Any], Any]) -> list[Any]:
+    """Run `work` on every rank at once; return what each returned or raised. Nothing may hang."""
+    results: list[Any] = [None] * len(transports)
+
+    def run(rank: int) -> None:
+        try:
+            results[rank] = work(transports[rank])
+        except BaseException as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(len(transports))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive(), "a rank hangs"
+    return results
+
+
+def reduce(transport: Any, key: bytes = KEY) -> Any:
+    keyed = KeyedTransport(transport, key, timeout_s=5)
+    communicator = Communicator(CONFIG, keyed, timeout_s=5)
+    return [communicator.allreduce(gradients(3, i)[transport.rank]) for i in range(3)]
+
+
+class Spy(ThreadTransport):
+    """Keeps what it sent, and may change or repeat it."""
+
+    @staticmethod
+    def change(number: int, frame: bytes) -> bytes:
+        return frame
+
+    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
+        kept = self.__dict__.setdefault("kept", [])
+        if tag != CONTROL_TAG:
+            kept.append((tag, bytes(frame)))
+            frame = self.change(len(kept) - 1, bytes(frame))
+        super().post_send(peer, tag, frame)
+
+
+def spies(change: Callable[[int, bytes], bytes] | None = None, rank: int = 1) -> list[Spy]:
+    ends = local_transports(3)
+    for end in ends:
+        end.__class__ = Spy
+    if change is not None:
+        ends[rank].change = change  # type: ignore[attr-defined]
+    return ends  # type: ignore[return-value]
+
+
+def test_sums_and_sizes_are_those_of_plain_frames() -> None:
+    cluster, transports = LocalCluster(CONFIG), spies()
+    expected = [cluster.allreduce(gradients(3, i)) for i in range(3)]
+    for rank, results in enumerate(on_ranks(transports, reduce)):
+        for came, result in zip(results, expected, strict=True):
+            assert np.array_equal(came.sums, result.sums)
+            assert np.array_equal(came.stats.frame_bytes, result.stats.frame_bytes[:, :, rank])
+        sealed = sorted(len(frame) for _, frame in transports[rank].kept[-8:])
+        plain = sorted(expected[2].stats.frame_bytes[:, :, rank].ravel())
+        assert sealed == [size + TAG_BYTES for size in plain]
+
+
+def test_nothing_is_sent_twice_in_the_same_bits() -> None:
+    first, second = spies(), spies()
+    on_ranks(first, reduce)
+    on_ranks(second, reduce)
+    frames = [frame for end in (*first, *second) for _, frame in end.kept]
+    assert len(frames) - len(set(frames)) == 2 * 3  # a rank's part of the session crosses two links
+
+
+def flipped(number: int, frame: bytes) -> bytes:
+    return frame if number < 9 else frame[:-1] + bytes([frame[-1] ^ 1])
+
+
+def cut(number: int, frame: bytes) -> bytes:
+    return frame if number < 9 else frame[:7]
+
+
+@pytest.mark.parametrize("change", [flipped, cut])
+def test_a_changed_frame_is_refused_by_rank_step_and_chunk(change: Callable[[int, bytes], bytes]) -> None:
+    errors = on_ranks(spies(change), reduce)
+    assert all(isinstance(error, PeerError) for error in errors), errors
+    assert all("from rank 1 is not authentic" in str(error) for error in (errors[0], errors[2]))
+    assert {error.peer for error in errors} == {1}
+    assert all(error.step >= 0 and error.chunk >= 0 for error in errors)
+
+
+def test_a_frame_that_is_played_again_is_refused() -> None:
+    kept: dict[int, bytes] = {}
+    ends = spies()
+
+    def again(number: int, frame: bytes) -> bytes:
+        """Send the frames of the second call once more in the third."""
+        kept[number] = frame
+        tag = ends[1].kept[number][0]
+        before = [n for n in range(number) if ends[1].kept[n][0] == tag]
+        return kept[before[-1]] if len(before) == 2 and tag < 1000 else frame
+
+    ends[1].change = again  # type: ignore[method-assign]
+    errors = on_ranks(ends, reduce)
+    assert all(isinstance(error, PeerError) for error in errors), errors
+    assert "changed, cut short or sent before" in str(errors[2])
+
+
+def test_frames_of_an_earlier_session_are_refused() -> None:
+    def session(transport: Any) -> Any:
+        keyed = KeyedTransport(transport, KEY, timeout_s=5)
+        if transport.rank == 0:
+            keyed.post_send(1, 7, b"pay 100")
+            return None
+        keyed.post_recv(0, 7, 64)
+        return bytes(keyed.wait(0, 7, float("inf")))
+
+    def two() -> list[Any]:
+        ends = local_transports(2)
+        for end in ends:
+            end.__class__ = Spy
+        return ends
+
+    first, second = two(), two()
+    assert on_ranks(first, session)[1] == b"pay 100"
+    old = first[0].kept[-1][1]
+    second[0].change = lambda number, frame: old if number == 1 else frame
+    (_, error) = on_ranks(second, session)
+    assert isinstance(error, TransportError)
+    assert "message 0 of tag 7 from rank 0 is not authentic" in str(error)
+
+
+def test_another_key_is_found_in_the_handshake() -> None:
+    errors = on_ranks(spies(), lambda t: reduce(t, KEY if t.rank else os.urandom(32)))
+    assert all(isinstance(error, PeerError) for error in errors), errors
+    assert any("start all ranks with the same key" in str(error) for error in errors)
+
+
+def test_a_rank_without_a_key_is_named() -> None:
+    def work(transport: Any) -> Any:
+        return reduce(transport) if transport.rank else Communicator(CONFIG, transport, timeout_s=5)
+
+    errors = on_ranks(spies(), work)
+    assert isinstance(errors[0], ConfigError)
+    assert all("rank 0 speaks without a key; set transport.security alike" in str(e) for e in errors[1:])
+
+
+def test_keys_are_read_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OSCAR_KEY", raising=False)
+    with pytest.raises(ConfigError, match="openssl rand -hex 32"):
+        read_key(None)
+    monkeypatch.setenv("OSCAR_KEY", KEY.hex())
+    assert read_key(None) == KEY
+    place = tmp_path / "key"
+    place.write_text(KEY[::-1].hex() + "\n")
+    assert read_key(str(place)) == KEY[::-1]
+    for text in ("secret" * 10, KEY.hex()[2:], "ü"):
+        place.write_text(text)
+        with pytest.raises(ConfigError, match="key") as caught:
+            read_key(str(place))
+        assert text not in str(caught.value)
+    with pytest.raises(ValueError, match="a key of 32 bytes, got 31"):
+        KeyedTransport(local_transports(2)[0], KEY[1:])
