@@ -186,7 +186,7 @@ def read_key(path: str | None) -> bytes:
 
 
 def secured(transport: Transport, security: str, *, key: str | None, timeout_s: float = 60.0) -> Transport:
-    """Return `transport`, or its keyed form where `security` is aes-gcm; key: a file, None: the environment."""
+    """Return `transport`, or, where `security` is aes-gcm, its keyed form; for `key` see `read_key`."""
     if security == "none":
         return transport
     return KeyedTransport(transport, read_key(key), timeout_s=timeout_s)
