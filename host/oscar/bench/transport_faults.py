@@ -73,11 +73,9 @@ def _case(args: argparse.Namespace, dice: random.Random, transport: str, kind: s
 
 def _launch(case: dict[str, Any], args: argparse.Namespace) -> Ended:
     token = f"oscar-{time.monotonic_ns()}"
-    words = [json.dumps(case), token]
+    program = ["-m", "oscar.bench._struck_rank", json.dumps(case), token]
     limit_s = START_S + 2 * args.timeout_s
-    return launch(
-        case["transport"], args.ranks, "oscar.bench._struck_rank", words, limit_s=limit_s, token=token
-    )
+    return launch(case["transport"], args.ranks, program, limit_s=limit_s, token=token)
 
 
 def judge(case: dict[str, Any], ended: Ended, *, ranks: int) -> tuple[float, str]:

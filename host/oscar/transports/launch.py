@@ -38,17 +38,16 @@ class Ended:
     orphans: int
 
 
-def launch(
-    transport: str, ranks: int, module: str, arguments: Sequence[str], *, limit_s: float, token: str
-) -> Ended:
-    """Run `python -m MODULE ARGUMENTS` as `ranks` ranks and return how they ended, after `limit_s` at most.
+def launch(transport: str, ranks: int, program: Sequence[str], *, limit_s: float, token: str) -> Ended:
+    """Run `python PROGRAM` as `ranks` ranks and return how they ended, after `limit_s` at most.
 
-    token: one of the arguments, by which orphans are found. With Gloo, ranks that are stopped when all others
+    program: what follows `python`, a script or -m and a module, and arguments; token: one of them, by which
+    orphans are found. With Gloo, ranks that are stopped when all others
     have ended are killed, as torchrun does, and this does not count as hanging.
     """
     with tempfile.TemporaryFile() as output:
         start = {"mpi": _mpi, "gloo": _gloo}[transport]
-        processes = start(ranks, module, arguments, output)
+        processes = start(ranks, program, output)
         hung = not _await(processes, time.monotonic() + limit_s)
         statuses = tuple(process.wait() for process in processes)
         orphans = _orphans(token)
@@ -67,22 +66,18 @@ def mpirun() -> str:
     return found
 
 
-def _mpi(
-    ranks: int, module: str, arguments: Sequence[str], output: IO[bytes]
-) -> list[subprocess.Popen[bytes]]:
+def _mpi(ranks: int, program: Sequence[str], output: IO[bytes]) -> list[subprocess.Popen[bytes]]:
     command = [mpirun(), "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "--with-ft", "ulfm"]
-    command += [sys.executable, "-m", "mpi4py", "-m", module, *arguments]
+    command += [sys.executable, "-m", "mpi4py", *program]
     return [_start(command, {}, output)]
 
 
-def _gloo(
-    ranks: int, module: str, arguments: Sequence[str], output: IO[bytes]
-) -> list[subprocess.Popen[bytes]]:
+def _gloo(ranks: int, program: Sequence[str], output: IO[bytes]) -> list[subprocess.Popen[bytes]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
-    command = [sys.executable, "-m", module, *arguments]
+    command = [sys.executable, *program]
     return [_start(command, {**where, "RANK": str(rank)}, output) for rank in range(ranks)]
 
 
