@@ -13,7 +13,7 @@ from oscar.transports.launch import Ended, launch
 
 KINDS = ("kill", "stop", "corrupt", "raise", "config", "version")
 GATHERS = ("forward", "boomerang", "duplex")
-START_S = 60.0  # to start processes on a busy machine
+START_S = 120.0  # to start processes on a busy machine
 SLACK_S = 1.0  # of a deadline, for the same reason
 NAMED = {"config": "seed", "version": "oscar"}  # the key that differs
 

@@ -17,7 +17,7 @@ from typing import IO
 
 from oscar.errors import MissingExtraError
 
-ORPHAN_S = 5.0  # how long a launcher's kill may take to reach the last process
+ORPHAN_S = 20.0  # how long a launcher's kill may take to reach a stopped process on a busy machine
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
