@@ -37,7 +37,7 @@ SETTLING = 5  # first steps, in which buckets are made anew, code is compiled an
 class Transformer(nn.Module):
     """Character codes int64 [batch, length] to logits [batch, length, 128]."""
 
-    def __init__(self, *, d: int = 256, layers: int = 4, length: int = 64) -> None:
+    def __init__(self, *, d: int, layers: int, length: int) -> None:
         super().__init__()
         self.characters, self.positions = nn.Embedding(CHARACTERS, d), nn.Embedding(length, d)
         layer = nn.TransformerEncoderLayer(d, 8, 4 * d, dropout=0.0, batch_first=True, norm_first=True)
@@ -56,8 +56,9 @@ class Run:
 
     def __init__(self, name: str, args: argparse.Namespace) -> None:
         torch.manual_seed(args.seed)
-        self.name, self.state, self.times = name, None, []
-        self.model = DistributedDataParallel(Transformer(length=args.length), bucket_cap_mb=args.bucket_mb)
+        self.name, self.state, self.times, self.cpu_times = name, None, [], []
+        model = Transformer(d=args.width, layers=args.layers, length=args.length)
+        self.model = DistributedDataParallel(model, bucket_cap_mb=args.bucket_mb)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=args.learning_rate)
         self.values = sum(parameter.numel() for parameter in self.model.parameters())
         self.loss = float("nan")
@@ -70,13 +71,14 @@ class Run:
     def step(self, inputs: Tensor, targets: Tensor) -> None:
         """Train on one batch; ranks begin together, so that the time is this step's alone."""
         dist.barrier()
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.process_time()
         logits = self.model(inputs)
         loss = nn.functional.cross_entropy(logits.reshape(-1, CHARACTERS), targets.reshape(-1))
         loss.backward()
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.times.append(time.perf_counter() - begin)
+        self.cpu_times.append(time.process_time() - cpu_begin)  # of all threads
         self.loss = float(loss.detach())
         if len(self.times) == SETTLING:
             self.sent_before = 0 if self.state is None else self.state.sent_bytes
@@ -92,6 +94,7 @@ class Run:
         for parameter in self.model.parameters():
             digest.update(parameter.detach().numpy().tobytes())
         mine = {"digest": digest.hexdigest(), "loss": self.loss, "sent": sent, "times": self.times[SETTLING:]}
+        mine["cpu"] = statistics.median(self.cpu_times[SETTLING:])
         ranks: list[Any] = [None] * nodes
         dist.all_gather_object(ranks, mine)
         longest = [max(times) for times in zip(*(rank["times"] for rank in ranks), strict=True)]
@@ -100,6 +103,7 @@ class Run:
             "hook": self.name,
             "step_ms": [1e3 * seconds for seconds in longest],
             "median_ms": 1e3 * statistics.median(longest),
+            "cpu_ms": 1e3 * statistics.mean(rank["cpu"] for rank in ranks),
             "quartiles_ms": [1e3 * quarters[0], 1e3 * quarters[2]],
             "sent_bytes": statistics.mean(rank["sent"] for rank in ranks),
             "loss": statistics.mean(rank["loss"] for rank in ranks),
@@ -125,6 +129,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=30, help=f"in all; the first {SETTLING} do not count")
     parser.add_argument("--batch", type=int, default=2, help="sequences of one rank")
     parser.add_argument("--length", type=int, default=64, help="characters of a sequence")
+    parser.add_argument("--width", type=int, default=256, help="of the model, a multiple of 8")
+    parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--bucket-mb", type=float, default=25.0, help="of DDP; more than one bucket overlaps")
     parser.add_argument("--bypass", choices=("auto", "never", "always"), default="auto")
@@ -171,13 +177,13 @@ def main() -> None:
 
 def show(reports: list[dict[str, Any]], values: int, nodes: int) -> None:
     print(
-        f"{'hook':<14} {'step ms':>8} {'quartiles':>15} {'MB sent':>8} {'bits/value':>10} {'loss':>7}  ranks"
+        f"{'hook':<14} {'step ms':>8} {'quartiles':>15} {'CPU ms':>7} {'MB sent':>8} {'bits/value':>10} {'loss':>7}  ranks"
     )
     for r in reports:
         low, high = r["quartiles_ms"]
         bits = 8 * r["sent_bytes"] / (values * 2 * (nodes - 1) / nodes) if nodes > 1 else 0.0
         print(
-            f"{r['hook']:<14} {r['median_ms']:>8.1f} {low:>7.1f}-{high:<7.1f} {r['sent_bytes'] / 1e6:>8.3f} "
+            f"{r['hook']:<14} {r['median_ms']:>8.1f} {low:>7.1f}-{high:<7.1f} {r['cpu_ms']:>7.1f} {r['sent_bytes'] / 1e6:>8.3f} "
             f"{bits:>10.3f} {r['loss']:>7.3f}  {'identical' if r['identical'] else 'DIFFER'}"
         )
 

@@ -120,10 +120,11 @@ def run_ranks(
                     )
                 )
         _await(processes, time.monotonic() + args.limit_s)
-        for rank, process in enumerate(processes):
-            if process.returncode != 0:
-                said = (folder / f"{rank}.log").read_text(errors="replace")[-TAIL:]
-                raise OscarError(f"rank {rank} ended with status {process.returncode}: {said}")
+        failed = [(p.returncode < 0, rank, p) for rank, p in enumerate(processes) if p.returncode != 0]
+        if failed:
+            _, rank, process = min(failed, key=lambda item: item[:2])  # killed ones last
+            said = (folder / f"{rank}.log").read_text(errors="replace")[-TAIL:]
+            raise OscarError(f"rank {rank} ended with status {process.returncode}: {said}")
         report: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return report
 
@@ -145,14 +146,18 @@ def _await(processes: Sequence[subprocess.Popen[bytes]], stop: float) -> None:
 
 def _show(result: dict[str, Any]) -> None:
     rows = {row["hook"]: row for row in result["runs"]}
-    print(f"# {result['values']:,} parameters; medians and quartiles of the slowest rank's step")
-    print(f"{'hook':<14} {'step ms':>8} {'quartiles':>17} {'MB sent':>8} {'loss':>7}  replicas  oscar is")
+    print(
+        f"# {result['values']:,} parameters; medians and quartiles of the slowest rank's step; CPU of one rank"
+    )
+    print(
+        f"{'hook':<14} {'step ms':>8} {'quartiles':>17} {'CPU ms':>7} {'MB sent':>8} {'loss':>7}  replicas  oscar is"
+    )
     for name, row in rows.items():
         low, high = row["quartiles_ms"]
         times = row["median_ms"] / rows["oscar"]["median_ms"] if "oscar" in rows else float("nan")
         row["times_oscar"] = times
         bar = f" (bar at 100 Mb/s: {BARS[name]:g}x)" if name in BARS else ""
         print(
-            f"{name:<14} {row['median_ms']:>8.1f} {low:>8.1f}-{high:<8.1f} {row['sent_bytes'] / 1e6:>8.3f} "
+            f"{name:<14} {row['median_ms']:>8.1f} {low:>8.1f}-{high:<8.1f} {row['cpu_ms']:>7.1f} {row['sent_bytes'] / 1e6:>8.3f} "
             f"{row['loss']:>7.3f}  {'identical' if row['identical'] else 'DIFFER':<9} {times:.2f}x{bar}"
         )

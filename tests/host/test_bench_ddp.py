@@ -1,0 +1,77 @@
+"""`oscar bench ddp` starts its ranks, says which one failed, and the example it runs trains."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oscar.bench import ddp
+from oscar.cli import main
+from oscar.errors import OscarError
+
+REPORT = """
+import json, os, sys
+out = sys.argv[sys.argv.index("--json") + 1]
+hooks = sys.argv[sys.argv.index("--hook") + 1 : sys.argv.index("--bypass")]
+def row(hook, ms):
+    return {"hook": hook, "median_ms": ms, "quartiles_ms": [ms, ms], "cpu_ms": ms, "sent_bytes": 8, "loss": 1.0,
+            "identical": hook != "fp16"}
+if os.environ["RANK"] == "1":
+    with open(out, "w") as file:
+        json.dump({"ranks": int(os.environ["WORLD_SIZE"]), "values": 3,
+                   "runs": [row(hook, 10.0 / (i + 1)) for i, hook in enumerate(hooks)]}, file)
+"""
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    ddp.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_the_table_compares_with_oscar_and_replicas_must_be_identical(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, out = tmp_path / "script.py", tmp_path / "out.json"
+    script.write_text(REPORT)
+    words = ["bench", "ddp", "--ranks", "3", "--script", str(script), "--json", str(out)]
+    assert main([*words, "--hooks", "none", "oscar"]) == 0
+    report: dict[str, Any] = json.loads(out.read_text())
+    assert report["ranks"] == 3
+    assert [row["times_oscar"] for row in report["runs"]] == [2.0, 1.0]
+    assert "2.00x (bar at 100 Mb/s: 5x)" in capsys.readouterr().out
+    assert main([*words, "--hooks", "fp16", "oscar"]) == 1
+    assert "DIFFER" in capsys.readouterr().out
+
+
+def test_a_rank_that_fails_is_quoted_and_the_others_end(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys, time\ntime.sleep(300 * (os.environ['RANK'] == '0'))\nsys.exit('no luck')"
+    )
+    with pytest.raises(OscarError, match="rank 1 ended with status 1: no luck"):
+        ddp.run(arguments("--ranks", "2", "--script", str(script)))
+    with pytest.raises(OscarError, match="run it in a checkout"):
+        ddp.run(arguments("--script", str(tmp_path / "none.py")))
+
+
+def test_the_example_trains_identical_replicas() -> None:
+    pytest.importorskip("torch", reason="the example needs torch: make torch")
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["--hook", "none", "oscar", "--bypass", "never", "--steps", "8", "--batch", "1"]
+    words += ["--length", "16", "--width", "32", "--layers", "1"]
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    report = ddp.run_ranks(arguments("--ranks", "2", "--limit-s", "240"), words, where)
+    plain, ours = report["runs"]
+    assert plain["identical"]
+    assert ours["identical"]
+    assert ours["loss"] == pytest.approx(plain["loss"], rel=0.05)
+    assert 0 < ours["sent_bytes"] < plain["sent_bytes"] / 4
