@@ -176,15 +176,15 @@ def main() -> None:
 
 
 def show(reports: list[dict[str, Any]], values: int, nodes: int) -> None:
-    print(
-        f"{'hook':<14} {'step ms':>8} {'quartiles':>15} {'CPU ms':>7} {'MB sent':>8} {'bits/value':>10} {'loss':>7}  ranks"
-    )
+    titles = f"{'hook':<14} {'step ms':>8} {'quartiles':>15} {'CPU ms':>7} {'MB sent':>8} {'bits/value':>10}"
+    print(f"{titles} {'loss':>7}  replicas")
     for r in reports:
         low, high = r["quartiles_ms"]
         bits = 8 * r["sent_bytes"] / (values * 2 * (nodes - 1) / nodes) if nodes > 1 else 0.0
         print(
-            f"{r['hook']:<14} {r['median_ms']:>8.1f} {low:>7.1f}-{high:<7.1f} {r['cpu_ms']:>7.1f} {r['sent_bytes'] / 1e6:>8.3f} "
-            f"{bits:>10.3f} {r['loss']:>7.3f}  {'identical' if r['identical'] else 'DIFFER'}"
+            f"{r['hook']:<14} {r['median_ms']:>8.1f} {low:>7.1f}-{high:<7.1f} {r['cpu_ms']:>7.1f} "
+            f"{r['sent_bytes'] / 1e6:>8.3f} {bits:>10.3f} {r['loss']:>7.3f}  "
+            f"{'identical' if r['identical'] else 'DIFFER'}"
         )
 
 

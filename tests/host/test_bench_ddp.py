@@ -18,8 +18,8 @@ import json, os, sys
 out = sys.argv[sys.argv.index("--json") + 1]
 hooks = sys.argv[sys.argv.index("--hook") + 1 : sys.argv.index("--bypass")]
 def row(hook, ms):
-    return {"hook": hook, "median_ms": ms, "quartiles_ms": [ms, ms], "cpu_ms": ms, "sent_bytes": 8, "loss": 1.0,
-            "identical": hook != "fp16"}
+    return {"hook": hook, "median_ms": ms, "quartiles_ms": [ms, ms], "cpu_ms": ms, "sent_bytes": 8,
+            "loss": 1.0, "identical": hook != "fp16"}
 if os.environ["RANK"] == "1":
     with open(out, "w") as file:
         json.dump({"ranks": int(os.environ["WORLD_SIZE"]), "values": 3,

@@ -147,17 +147,17 @@ def _await(processes: Sequence[subprocess.Popen[bytes]], stop: float) -> None:
 def _show(result: dict[str, Any]) -> None:
     rows = {row["hook"]: row for row in result["runs"]}
     print(
-        f"# {result['values']:,} parameters; medians and quartiles of the slowest rank's step; CPU of one rank"
+        f"# {result['values']:,} parameters; step: medians, quartiles of the slowest rank; CPU: of one rank"
     )
-    print(
-        f"{'hook':<14} {'step ms':>8} {'quartiles':>17} {'CPU ms':>7} {'MB sent':>8} {'loss':>7}  replicas  oscar is"
-    )
+    titles = f"{'hook':<14} {'step ms':>8} {'quartiles':>17} {'CPU ms':>7} {'MB sent':>8} {'loss':>7}"
+    print(f"{titles}  replicas  oscar is")
     for name, row in rows.items():
         low, high = row["quartiles_ms"]
         times = row["median_ms"] / rows["oscar"]["median_ms"] if "oscar" in rows else float("nan")
         row["times_oscar"] = times
         bar = f" (bar at 100 Mb/s: {BARS[name]:g}x)" if name in BARS else ""
         print(
-            f"{name:<14} {row['median_ms']:>8.1f} {low:>8.1f}-{high:<8.1f} {row['cpu_ms']:>7.1f} {row['sent_bytes'] / 1e6:>8.3f} "
-            f"{row['loss']:>7.3f}  {'identical' if row['identical'] else 'DIFFER':<9} {times:.2f}x{bar}"
+            f"{name:<14} {row['median_ms']:>8.1f} {low:>8.1f}-{high:<8.1f} {row['cpu_ms']:>7.1f} "
+            f"{row['sent_bytes'] / 1e6:>8.3f} {row['loss']:>7.3f}  "
+            f"{'identical' if row['identical'] else 'DIFFER':<9} {times:.2f}x{bar}"
         )
