@@ -69,6 +69,7 @@ class Transport(ABC):
         self.rank, self.nodes = rank, nodes
         self.dead: dict[int, str] = {}  # peer -> why it is taken for dead
         self._signs: dict[int, tuple[float, str]] = {}  # peer -> when it said that it waits, and for what
+        self.was_told = False  # by a neighbour, that the ring has come to an end
         self._silent: set[int] = set()  # peers that a wait has been given up for
         left, right = (rank - 1) % nodes, (rank + 1) % nodes
         self.neighbours = tuple({left, right} - {rank})
@@ -202,6 +203,7 @@ class Transport(ABC):
         except (ValueError, TypeError, KeyError):
             text = f"rank {peer} sent a control message that is none; run one release everywhere"
             raise TransportError(text, peer=peer, kind="aborted") from None
+        self.was_told = True
         self._silent.add(notice.peer)  # it may be stopped: telling it must not take long
         raise TransportError(
             f"rank {notice.rank} gave up: {notice.reason}", peer=peer, kind="aborted", notice=notice

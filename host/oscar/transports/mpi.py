@@ -16,6 +16,7 @@ SHORT_S, LONG_S = 50e-6, 500e-6  # naps; long ones after
 MANY = 400  # looks in vain: something is slow, leave the core to others
 PROGRESS_TAG = 32766  # of a receive that never completes; testing it moves all other messages
 PROGRESS_S = 100e-6
+BACKUP_S = 5.0  # whoever noticed ends the job; several at once can leave mpirun hanging
 RUMOUR_S = 2.0  # how long the death of a rank may take to be known everywhere
 
 
@@ -143,6 +144,7 @@ class MpiTransport(Transport):
         sys.stdout.flush()
         sys.stderr.flush()
         if status != 0:
+            time.sleep(BACKUP_S if self.was_told else 0.0)
             self._mpi.COMM_WORLD.Abort(status)
         super().leave(status)
 
