@@ -14,25 +14,50 @@ import numpy as np
 from numba import njit
 
 
+@njit(cache=True, nogil=True)
+def _gather(values: Any, order: Any, granule: int, out: Any) -> None:
+    at = 0
+    for j in range(len(order)):
+        start = order[j] * granule
+        count = min(granule, len(values) - start)
+        out[at : at + count] = values[start : start + count]
+        at += count
+
+
+@njit(cache=True, nogil=True)
+def _scatter(values: Any, order: Any, granule: int, out: Any) -> None:
+    at = 0
+    for j in range(len(order)):
+        start = order[j] * granule
+        count = min(granule, len(values) - start)
+        out[start : start + count] = values[at : at + count]
+        at += count
+
+
 @dataclass(frozen=True)
 class ChunkPlan:
-    """`order`: source index of every value in plan order, int64, or None for the natural order;
+    """`order`: the blocks of `granule` values in plan order, int64, or None for the natural order;
     `bounds`: where each of the chunks begins in plan order, and the end of the last (nodes + 1)."""
 
     name: str
     order: np.ndarray | None
     bounds: tuple[int, ...]
+    granule: int = 1
 
     def gather(self, values: np.ndarray) -> np.ndarray:
         """Return a copy of `values` in plan order, in which chunks are contiguous."""
-        return values.copy() if self.order is None else values[self.order]
+        if self.order is None:
+            return values.copy()
+        out = np.empty(values.shape, values.dtype)
+        _gather(np.ascontiguousarray(values), self.order, self.granule, out)
+        return out
 
     def scatter(self, values: np.ndarray) -> np.ndarray:
         """Return `values`, given in plan order, in the natural order."""
         if self.order is None:
             return values.copy()
-        out = np.empty_like(values)
-        out[self.order] = values
+        out = np.empty(values.shape, values.dtype)
+        _scatter(np.ascontiguousarray(values), self.order, self.granule, out)
         return out
 
 
@@ -69,12 +94,9 @@ def _check(values: int, nodes: int, granule: int) -> None:
 def _deal(name: str, chunk_of_block: np.ndarray, values: int, nodes: int, granule: int) -> ChunkPlan:
     """Make a plan of a chunk number per block; blocks keep their order within a chunk."""
     blocks = np.argsort(chunk_of_block, kind="stable").astype(np.int64)
-    starts = blocks * granule
-    lengths = np.minimum(granule, values - starts)
-    ends = np.cumsum(lengths)
-    order = np.arange(values, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    lengths = np.minimum(granule, values - blocks * granule)
     share = np.bincount(chunk_of_block[blocks], weights=lengths, minlength=nodes).astype(np.int64)
-    return ChunkPlan(name, order, (0, *(int(b) for b in np.cumsum(share))))
+    return ChunkPlan(name, blocks, (0, *(int(b) for b in np.cumsum(share))), granule)
 
 
 def equal(values: int, nodes: int, granule: int, costs: np.ndarray | None) -> ChunkPlan:

@@ -14,20 +14,23 @@ from numba import njit
 @njit(cache=True, nogil=True)
 def _observe(mean: Any, sums: Any) -> None:
     for j in range(len(sums)):
-        m = np.int64(sums[j])
-        m = min(m if m >= 0 else -m, np.int64(4095)) << 4
-        mean[j] = np.int64(mean[j]) + ((m - np.int64(mean[j])) >> 3)
+        m = np.int32(sums[j])
+        m = np.int32(min(m if m >= 0 else np.int32(-m), np.int32(4095)) << 4)
+        mean[j] = np.int32(mean[j]) + (np.int32(m - np.int32(mean[j])) >> 3)
 
 
 @njit(cache=True, nogil=True)
-def _classes(mean: Any, out: Any) -> None:
+def _classes(mean: Any, table: Any, out: Any) -> None:
     for j in range(len(mean)):
-        m = np.int64(mean[j])
-        c = 0
-        while m > 0:
-            m >>= 1
-            c += 1
-        out[j] = min(15, c)
+        out[j] = table[mean[j]]
+
+
+def _class_table() -> np.ndarray:
+    """Return the class of every mean: its bit length, 15 at most."""
+    table = np.zeros(1 << 16, np.uint8)
+    for bits in range(1, 17):
+        table[1 << (bits - 1) : 1 << bits] = min(15, bits)
+    return table
 
 
 class PositionState:
@@ -36,11 +39,12 @@ class PositionState:
     def __init__(self, count: int) -> None:
         self.mean = np.zeros(count, np.uint16)
         self.classes = np.zeros(count, np.uint8)
+        self._table = _class_table()
 
     def observe(self, sums: np.ndarray) -> None:
         """Move an eighth of the way to the magnitudes of the aggregated `sums`."""
         _observe(self.mean, sums)
-        _classes(self.mean, self.classes)
+        _classes(self.mean, self._table, self.classes)
 
     def rescale(self, offsets: np.ndarray, rises: list[int]) -> None:
         """Follow a change of step: where tensor t's exponent rose by rises[t], means fall by as many bits."""
@@ -53,7 +57,7 @@ class PositionState:
             else:
                 part[:] = np.minimum(part.astype(np.uint32) << min(-rise, 16), 65535)
         if any(rises):
-            _classes(self.mean, self.classes)
+            _classes(self.mean, self._table, self.classes)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the state."""
@@ -62,4 +66,4 @@ class PositionState:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned."""
         self.mean = state["mean"].copy()
-        _classes(self.mean, self.classes)
+        _classes(self.mean, self._table, self.classes)
