@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from oscar.cli.common import add_config, declare, read_config
+from oscar.cli.common import add_config, declare, one_blas_thread, read_config
 
 EXAMPLE = """\
   oscar compare configs/compare_numpy.yaml           a first look, NumPy alone, some minutes
@@ -36,6 +36,7 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train what is missing; write compare.json, compare.txt and compare.png."""
+    one_blas_thread()
     from oscar.cli.progress import Show
     from oscar.errors import ConfigError
     from oscar.experiment.files import make_folder
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     with Show() as show:
         runs = run_all(tasks, runs_folder, workers=args.workers, progress=show)
     model = f"{config.workload.name}, {runs[0]['values']:,} values, {config.nodes} nodes"
-    results = {
+    results: dict[str, Any] = {
         "title": f"{model}, {config.iterations} iterations",
         "metric": config.compare.metric,
         "config": config.model_dump(mode="json"),

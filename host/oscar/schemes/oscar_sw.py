@@ -20,8 +20,10 @@ from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Work
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.schemes.selection import ProbableNonZeros
+from oscar.sketch.count_sketch import CountSketch, columns_for
 
 CODED_BITS = 8  # of a worker's integer where ASC codes the sums
+CODED_LIMIT = (1 << (CODED_BITS - 1)) - 1
 CLASS_LIMIT = 15
 
 
@@ -53,8 +55,10 @@ class _Split(Scheme):
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
         super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.grid = GridSteps(self.sizes, nodes, options.coarseness, RIDE_BITS)
-        self.limit = 127 if options.coded else lane_limit(options.lane_bits, nodes)
+        # Sizes ride in lanes of their own, or, as 8-bit integers like the rest, in ASC frames.
+        ride_bits = (2 * nodes * CODED_LIMIT).bit_length() if options.coded else RIDE_BITS
+        self.grid = GridSteps(self.sizes, nodes, options.coarseness, ride_bits)
+        self.limit = CODED_LIMIT if options.coded else lane_limit(options.lane_bits, nodes)
         self.chosen = ProbableNonZeros(
             self.values,
             share=options.share,
@@ -67,7 +71,7 @@ class _Split(Scheme):
         """Return the sum message of integers at `positions` (None: all), with what rides along."""
         if not self.options.coded:
             return Message(channel, integers, bits=self.options.lane_bits, ride=ride)
-        data = integers if ride is None else np.concatenate([integers, np.minimum(ride, 127)])
+        data = integers if ride is None else np.concatenate([integers, np.minimum(ride, CODED_LIMIT)])
         return Message(
             channel,
             data,
@@ -131,12 +135,11 @@ class OscarSw(_Split):
     name: ClassVar[str] = "oscar-sw"
     Options = OscarSwOptions
 
-    def _sketch(self) -> Any:
-        from oscar.sketch.count_sketch import CountSketch
-
+    def _sketch(self) -> CountSketch:
+        """Return this iteration's sketch: other hashes each time, so that no two values collide for ever."""
         o = self.options
-        columns = max(1, int(o.ratio * self.values / o.rows))
-        return CountSketch(o.rows, columns, self.values, self.seed)
+        columns = columns_for(o.ratio, self.values, o.rows)
+        return CountSketch(o.rows, columns, self.values, self.seed, draw=self.iteration)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         """See Scheme.messages."""

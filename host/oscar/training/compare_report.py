@@ -13,7 +13,7 @@ HALF = 0.5
 PAPER_SPEEDUP = 1.38  # end to end, OSCAR-HW (HPCA 2026)
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return the table as lines: one per contender and point, the finest first."""
     metric = rows[0]["metric"]
     lines = [
@@ -60,13 +60,13 @@ def _ranking(found: Mapping[str, float]) -> list[str]:
     return [f"#   {name:<22} {bits:.3f}" for name, bits in order]
 
 
-def _against(rows: Sequence[Mapping[str, Any]], sketch: str, better: int) -> list[str]:
+def _against(rows: Sequence[dict[str, Any]], sketch: str, better: int) -> list[str]:
     """Compare every method with a count sketch: bytes at each of its accuracies, accuracy at equal bytes."""
     lines = [
         f"# against {sketch}: at equal metric, how many times fewer bits/value; at equal bits, the metric"
     ]
     for point in (row for row in rows if row["contender"] == sketch):
-        found = fewest_bits(list(rows), point["mean"], better)
+        found = fewest_bits(rows, point["mean"], better)
         ratios = [
             f"{name} {point['bits'] / bits:.2f}x"
             for name, bits in found.items()
@@ -100,7 +100,7 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
         pyplot.close(figure)
 
 
-def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(row["contender"] for row in rows))
 
 

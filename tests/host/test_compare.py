@@ -1,0 +1,114 @@
+"""`oscar compare`: what is trained, what is kept, and what is concluded from points."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oscar.cli import main
+from oscar.config import Config, load_config
+from oscar.errors import ConfigError
+from oscar.timing.link import LinkModel
+from oscar.training.compare import fewest_bits, large_time, metric_at, speedups, tasks_of
+
+SMALL: dict[str, Any] = {
+    "nodes": 2,
+    "iterations": 6,
+    "workload": {"name": "numpy-digits", "options": {"hidden": 8}},
+    "train": {"evaluate_every": 0, "checkpoint_every": 0, "compute_ms": 1.0},
+    "compare": {
+        "seeds": [0, 1],
+        "contenders": [
+            {"name": "fp32", "codec": "fp32"},
+            {"name": "sketch", "codec": "count-sketch", "points": [{"scheme": {"ratio": 0.5}}]},
+            {
+                "name": "asc",
+                "codec": "asc",
+                "gather": "boomerang",
+                "points": [
+                    {"quantiser": {"coarseness": 0.5}},
+                    {"quantiser": {"coarseness": 2.0, "error_feedback": True}},
+                ],
+            },
+        ],
+    },
+}
+
+
+def row(contender: str, bits: float, mean: float) -> dict[str, Any]:
+    return {"contender": contender, "bits": bits, "mean": mean}
+
+
+def test_every_shipped_comparison_is_valid() -> None:
+    for path in Path("configs").glob("compare_*.yaml"):
+        names = {task.contender for task in tasks_of(load_config(path))}
+        assert "fp32" in names, path
+
+
+def test_runs_are_kept_and_not_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(yaml.safe_dump({**SMALL, "output": str(tmp_path / "out")}))
+    assert main(["compare", str(path), "--workers", "1"]) == 0
+    first = capsys.readouterr().out
+    files = sorted((tmp_path / "out" / "runs").glob("*.json"))
+    assert len(files) == 2 * 4  # seeds x points
+    stamps = [file.stat().st_mtime_ns for file in files]
+    assert main(["compare", str(path), "--report"]) == 0
+    assert capsys.readouterr().out == first
+    assert [file.stat().st_mtime_ns for file in files] == stamps
+    results = json.loads((tmp_path / "out" / "compare.json").read_text())
+    bits = {(r["contender"], r["point"]): r["bits"] for r in results["rows"]}
+    assert bits["fp32", 0] > 32  # headers count
+    assert bits["sketch", 0] > 8  # half a cell of 16 bits a value, and what is sent once
+    assert bits["asc", 1] < bits["asc", 0] < 12
+    assert (tmp_path / "out" / "compare.png").stat().st_size > 10_000
+
+
+def test_a_damaged_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(yaml.safe_dump({**SMALL, "output": str(tmp_path / "out")}))
+    task = tasks_of(load_config(path))[0]
+    (tmp_path / "out" / "runs").mkdir(parents=True)
+    (tmp_path / "out" / "runs" / f"{task.key}.json").write_text("{")
+    assert main(["compare", str(path), "--report"]) == 2
+    assert "remove the file" in capsys.readouterr().err
+    assert main(["compare", str(path), "--only", "zip"]) == 2
+    assert "no such contender; there are asc, fp32, sketch" in capsys.readouterr().err
+
+
+def test_fewest_bits_lie_between_the_points_around_the_target() -> None:
+    rows = [row("a", 1, 0.6), row("a", 4, 0.8), row("b", 2, 0.9), row("c", 8, 0.1)]
+    assert fewest_bits(rows, 0.7, better=1) == {"a": pytest.approx(2.0), "b": 2}
+    losses = [row("a", 1, 3.0), row("a", 4, 2.0)]
+    assert fewest_bits(losses, 2.5, better=-1) == {"a": pytest.approx(2.0)}
+
+
+def test_a_coarser_point_that_is_better_replaces_a_finer_one() -> None:
+    rows = [row("a", 1, 0.8), row("a", 4, 0.7)]
+    assert fewest_bits(rows, 0.75, better=1) == {"a": 1}
+
+
+def test_the_metric_between_points_is_linear_in_log_bits() -> None:
+    rows = [row("a", 1, 0.6), row("a", 4, 0.8)]
+    assert metric_at(rows, "a", 2) == pytest.approx(0.7)
+    assert metric_at(rows, "a", 0.5) is None
+
+
+def test_half_the_bits_where_all_is_communication_is_twice_the_speed() -> None:
+    link = LinkModel.of(latency_us=0.0)
+    base, other = ({"large_s": large_time(bits, 8, link)} for bits in (32.0, 16.0))
+    assert speedups(other, base, [1.0, 0.5]) == pytest.approx([2.0, 4 / 3])
+
+
+def test_a_point_of_an_unknown_section_is_refused(tmp_path: Path) -> None:
+    bad = {"compare": {"contenders": [{"name": "x", "codec": "asc", "points": [{"quantizer": {}}]}]}}
+    path = tmp_path / "bad.yaml"
+    path.write_text(yaml.safe_dump(bad))
+    with pytest.raises(ConfigError, match="did you mean 'quantiser'"):
+        load_config(path)
+    with pytest.raises(ConfigError, match="contenders is empty"):
+        tasks_of(Config())
