@@ -159,10 +159,10 @@ class GlooTransport(Transport):
         for posted in self._posted.values():
             posted.put(None)
         if any(thread.is_alive() for thread in self._threads):
-            peer = self._global[self.neighbours[0]]
             try:
                 room = self._torch.empty(1, dtype=self._torch.uint8)
-                self._dist.irecv(room, peer, group=self._group, tag=STOP_TAG).wait(AT_ONCE)
+                # The group itself: after destroy_process_group, torch.distributed knows it no more.
+                self._group.recv([room], self.neighbours[0], STOP_TAG).wait(AT_ONCE)
             except RuntimeError:
                 pass  # meant
         for thread in self._threads:
