@@ -16,12 +16,19 @@ from typing import Any, Literal
 import numpy as np
 
 from oscar.errors import GradientError
-from oscar.quantize_kernels import NORMAL_EXPONENTS, round_to_grid
+from oscar.quantize_kernels import (
+    NORMAL_EXPONENTS,
+    add_bounded,
+    all_finite,
+    round_to_grid,
+    squares_of_changes,
+    to_means,
+)
 
 SUMMARY_BYTES = 8  # what one node sends per tensor without a step: u32 mantissa, i16 exponent, padding
 MIN_EXPONENT = -140  # of a step; float32 reaches down to 2^-149
 SMOOTHING = 1  # the variance estimate moves by half of the difference
-FLOAT32_MAX = np.finfo(np.float32).max
+MAX_COUNT = 1 << 28  # values whose squares, of 17 bits, add up within int64
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
 Scale = Literal["sigma", "max"]
@@ -104,7 +111,7 @@ def check_tensors(tensors: Sequence[np.ndarray], node: int) -> list[np.ndarray]:
             )
         with np.errstate(over="ignore"):
             array = np.ascontiguousarray(array, dtype=np.float32).reshape(-1)
-        if not np.isfinite(array).all():
+        if not all_finite(array):
             bad = int(np.flatnonzero(~np.isfinite(array))[0])
             count = int((~np.isfinite(array)).sum())
             raise GradientError(
@@ -240,17 +247,24 @@ class StepTracker:
         exponent = self.exponents[t]
         if exponent is None or sums.size == 0:
             return
-        energy = sum_of_squares(sums)
+        energy, change = self._energies(t, sums, exponent)
         if energy == 0:
             self.exponents[t] = None  # too coarse to see, or truly zero: ask everyone next time
             return
-        change = self._change(t, sums, exponent)
         if change is not None:
             # sums = N mu + noise, differences of sums = noise of two iterations: one worker's variance is
             # mu^2 + noise^2 = (E[S^2] + (N-1) E[(S - S')^2] / 2) / N^2
             fresh = ((2 * energy + (self.nodes - 1) * change) << 32) // (2 * self.nodes**2 * sums.size)
             self.variances[t] += (fresh - self.variances[t]) >> SMOOTHING
         self._move(t, exponent)
+
+    def _energies(self, t: int, sums: np.ndarray, exponent: int) -> tuple[int, int | None]:
+        """Return the sums of squares of `sums` and of their change, as `_change` has it."""
+        same = self.nodes > 1 and self.previous is not None and self.previous_exponents[t] == exponent
+        if same and sums.dtype == np.int16 and sums.size <= MAX_COUNT:
+            before = self.previous[self.offsets[t] : self.offsets[t + 1]]  # type: ignore[index]
+            return squares_of_changes(sums, before)
+        return sum_of_squares(sums), self._change(t, sums, exponent)
 
     def _change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
         """Sum of squared differences to the previous sums in units of the present step, or None."""
@@ -283,8 +297,8 @@ class StepTracker:
         means = []
         for t, exponent in enumerate(self.exponents):
             part = sums[self.offsets[t] : self.offsets[t + 1]]
-            mean = np.ldexp(part.astype(np.float64) / self.nodes, exponent or 0)
-            means.append(mean.astype(np.float32))
+            means.append(np.empty(part.size, np.float32))
+            to_means(part, float(self.nodes), 2.0 ** (exponent or 0), means[-1])
         return means
 
     def snapshot(self) -> tuple[Any, ...]:
@@ -333,19 +347,20 @@ class WorkerQuantiser:
             return list(tensors)
         out, at = [], 0
         for tensor in tensors:
-            with np.errstate(over="ignore"):
-                total = tensor + self.residual[at : at + tensor.size]
-            out.append(np.clip(total, -FLOAT32_MAX, FLOAT32_MAX, out=total))
+            out.append(np.empty(tensor.size, np.float32))
+            add_bounded(tensor, self.residual[at : at + tensor.size], out[-1])
             at += tensor.size
         return out
 
-    def quantise(self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None]) -> np.ndarray:
-        """Return all tensors as one flat int32 array; a tensor without a step becomes zeros.
+    def quantise(
+        self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None], dtype: Any = np.int32
+    ) -> np.ndarray:
+        """Return all tensors as one flat array of `dtype`; a tensor without a step becomes zeros.
 
-        tensors: flat float32 from `corrected`. The residual changes only when `commit` is called.
+        tensors: flat float32 from `corrected`; dtype: int32, or int16 as sums may have. The residual changes only when `commit` is called.
         """
         limit = float(self.params.limit)
-        out = np.zeros(sum(t.size for t in tensors), np.int32)
+        out = np.zeros(sum(t.size for t in tensors), dtype)
         noise = self._noise(out.size) if self.params.rounding == "stochastic" else None
         keep = np.zeros(out.size, np.float32) if self.params.error_feedback else None
         none = np.zeros(0, np.float32)

@@ -1,4 +1,4 @@
-"""Compiled rounding to a power-of-two grid: the passes of WorkerQuantiser.quantise in one."""
+"""The quantiser's passes over all values, compiled; each gives the bits of the NumPy expression it names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+FLOAT32_MAX = np.finfo(np.float32).max
 NORMAL_EXPONENTS = range(-126, 127)  # of which 2^e and 2^-e are normal float32: products are rounded once
 
 
@@ -14,7 +15,7 @@ NORMAL_EXPONENTS = range(-126, 127)  # of which 2^e and 2^-e are normal float32:
 def round_to_grid(tensor: Any, factor: Any, step: Any, limit: Any, out: Any, keep: Any) -> int:
     """Write the nearest integers of `tensor * factor` to `out`; return how many saturated at `limit`.
 
-    tensor: float32, flat; factor, step, limit: float32, step = 1 / factor; out: int32; keep: float32,
+    tensor: float32, flat; factor, step, limit: float32, step = 1 / factor; out: int32 or int16; keep: float32,
     receives what rounding and clipping lost, or has no values.
     """
     clipped = 0
@@ -27,3 +28,38 @@ def round_to_grid(tensor: Any, factor: Any, step: Any, limit: Any, out: Any, kee
         for i in range(tensor.size):
             keep[i] = tensor[i] - np.float32(out[i]) * step
     return clipped
+
+
+@njit(cache=True, nogil=True)
+def all_finite(values: Any) -> bool:
+    """Return np.isfinite(values).all() of flat float32."""
+    good = True
+    for i in range(values.size):
+        good &= np.abs(values[i]) <= FLOAT32_MAX
+    return good
+
+
+@njit(cache=True, nogil=True)
+def add_bounded(tensor: Any, residual: Any, out: Any) -> None:
+    """Write tensor + residual (float32), at most the largest float32 in magnitude, to `out`."""
+    for i in range(tensor.size):
+        out[i] = min(max(tensor[i] + residual[i], -FLOAT32_MAX), FLOAT32_MAX)
+
+
+@njit(cache=True, nogil=True)
+def to_means(sums: Any, nodes: Any, step: Any, out: Any) -> None:
+    """Write float32(sums / nodes * step) to `out`, rounded once; nodes, step: float64, step a power of two."""
+    for i in range(sums.size):
+        out[i] = np.float32(np.float64(sums[i]) / nodes * step)
+
+
+@njit(cache=True, nogil=True)
+def squares_of_changes(sums: Any, before: Any) -> tuple[int, int]:
+    """Return the sums of squares of int16 `sums` and of `sums - before`; up to 2^28 values."""
+    energy, change = np.int64(0), np.int64(0)
+    for i in range(sums.size):
+        value = np.int64(sums[i])
+        difference = value - np.int64(before[i])
+        energy += value * value
+        change += difference * difference
+    return energy, change

@@ -1,4 +1,4 @@
-"""The compiled rounding equals the passes in NumPy, bit for bit, at every exponent and at the limits."""
+"""The compiled passes equal those in NumPy, bit for bit, at every exponent and at the limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from oscar import quantize
-from oscar.quantize import QuantiserParams, WorkerQuantiser
+from oscar.quantize import QuantiserParams, StepTracker, WorkerQuantiser
+from oscar.quantize_kernels import FLOAT32_MAX, add_bounded, all_finite, squares_of_changes
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -35,3 +36,33 @@ def test_the_kernel_equals_numpy(tensor: np.ndarray, exponent: int, bits: int, f
     if feedback:
         bits_of = [worker.residual.view(np.uint32) for worker in (compiled, plain)]
         assert np.array_equal(*bits_of)
+
+
+@settings(deadline=None)
+@given(arrays(np.float32, st.integers(1, 40), elements=st.floats(width=32)))
+def test_what_is_not_finite_is_found(values: np.ndarray) -> None:
+    assert all_finite(values) == np.isfinite(values).all()
+
+
+@settings(deadline=None)
+@given(arrays(np.float32, 24, elements=floats), arrays(np.float32, 24, elements=floats))
+def test_residuals_are_added_within_float32(tensor: np.ndarray, residual: np.ndarray) -> None:
+    out = np.empty_like(tensor)
+    add_bounded(tensor, residual, out)
+    with np.errstate(over="ignore"):
+        expected = np.clip(tensor + residual, -FLOAT32_MAX, FLOAT32_MAX)
+    assert np.array_equal(out.view(np.uint32), expected.view(np.uint32))
+
+
+@settings(deadline=None)
+@given(arrays(np.int16, 24), arrays(np.int16, 24), st.integers(-140, 118), st.sampled_from([1, 2, 3, 7, 256]))
+def test_means_and_squares_are_those_of_wide_numbers(
+    sums: np.ndarray, before: np.ndarray, exponent: int, nodes: int
+) -> None:
+    tracker = StepTracker(QuantiserParams(), [sums.size], nodes)
+    tracker.exponents = [exponent]
+    expected = np.ldexp(sums.astype(np.float64) / nodes, exponent).astype(np.float32)
+    assert np.array_equal(tracker.dequantise(sums)[0].view(np.uint32), expected.view(np.uint32))
+    wide = [int(a) for a in sums], [int(b) for b in before]
+    squares = sum(a * a for a in wide[0]), sum((a - b) ** 2 for a, b in zip(*wide, strict=True))
+    assert squares_of_changes(sums, before) == squares

@@ -162,7 +162,10 @@ class LocalCluster:
             summaries = [summarise([node[t] for t in unset], self.params) for node in corrected]
             steps.agree(summaries)
             exchange = SUMMARY_BYTES * len(unset) * len(self.nodes) * (len(self.nodes) - 1)
-        flat = [w.quantise(t, steps.exponents) for w, t in zip(self.workers, corrected, strict=True)]
+        flat = [
+            w.quantise(t, steps.exponents, self.replica.dtype)
+            for w, t in zip(self.workers, corrected, strict=True)
+        ]
         return flat, exchange, sum(w.clipped for w in self.workers)
 
     def _reduce(

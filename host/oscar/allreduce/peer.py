@@ -163,11 +163,13 @@ class Communicator:
         member, reset = self._member(key, [np.shape(tensor) for tensor in tensors])
         replica, node, worker = member.replica, member.node, member.worker
         call = _Call(self.nodes, self.config.ring.subframes)
-        local, exchange, clipped = join(flat), 0, 0
-        if not replica.floating:
+        exchange, clipped = 0, 0
+        if replica.floating:
+            local = join(flat)
+        else:
             corrected = worker.corrected(flat)
             exchange = self._agree(replica, corrected)
-            local = worker.quantise(corrected, replica.steps.exponents)
+            local = worker.quantise(corrected, replica.steps.exponents, replica.dtype)
             clipped = worker.clipped
         plan, iteration = replica.make_plan(), replica.iteration
         clipped -= clipped_by(self.codec, [node])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Literal
 
 FORMAT = 2  # of the payload; part of the fingerprint
@@ -105,7 +106,7 @@ class AscParams:
         """Whether the context map is learnt."""
         return self.map == "learned" and self.context != "none"
 
-    @property
+    @cached_property
     def fingerprint(self) -> int:
         """CRC-32 of format and all fields: two ends with unequal ones fail at the first frame."""
         text = ",".join([f"format={FORMAT}", *(f"{f.name}={getattr(self, f.name)}" for f in fields(self))])
