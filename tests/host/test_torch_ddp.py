@@ -20,6 +20,7 @@ import pytest
 
 from oscar.allreduce.cluster import LocalCluster
 from oscar.config import Config
+from oscar.errors import ConfigError
 from oscar.schemes.cluster import SchemeCluster
 from oscar.schemes.registry import SCHEMES
 
@@ -236,6 +237,12 @@ def failed(config: Config, rank: int) -> dict[str, Any]:
     }
 
 
+def differing(config: Config, bypass: str = "never") -> str:
+    with pytest.raises(ConfigError) as caught:
+        make_state(config, bypass)
+    return str(caught.value)
+
+
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
@@ -247,6 +254,14 @@ def main(folder: Path) -> None:
     results |= {f"slow {slow}": bypassed(rank, slow) for slow in ("compression", "plain")}
     results["always"] = bypassed(rank, "nothing", "always")
     results |= {f"failed {name}": failed(config, rank) for name, config in TRAINED.items()}
+    results["differing"] = [
+        differing(Config(codec="oscar-sw", scheme={"share": 0.1 + 0.1 * rank})),
+        differing(Config(seed=rank)),
+        differing(Config(), ("auto", "never")[rank]),
+    ]
+    left_open = make_state(TRAINED["asc"])  # as nobody closes what two lines have made
+    Training(left_open, rank).step(0)
+    Training(left_open, rank).step(1)
     torch.save(results, folder / f"rank-{rank}.pt")
     torch.distributed.destroy_process_group()
 
@@ -380,6 +395,14 @@ def test_an_error_is_said_on_all_ranks_and_weights_stay(ranks: list[dict[str, An
         assert f"rank {number}: bucket 0 could not be reduced" in result["lines"][0]
         assert "NaN" in result["lines"][0]
         assert result["error"].startswith("PeerError: rank 0: rank 1" if number == 0 else "GradientError")
+
+
+def test_ranks_that_differ_are_found_when_states_are_made(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        scheme, seed, bypass = rank["differing"]
+        assert "rank 1 has scheme.share = 0.2, rank 0 has 0.1" in scheme
+        assert "rank 1 has seed = 1, rank 0 has 0" in seed
+        assert 'rank 1 has bypass = "never", rank 0 has "auto"' in bypass
 
 
 if __name__ == "__main__":

@@ -86,7 +86,11 @@ class OscarState:
         self.rank, self.nodes = self._dist.get_rank(group), len(ranks)
         self.bypass = Bypass(bypass, self._group, rank=self.rank)
         self._transport = GlooTransport(group)
-        self._reducer = make_reducer(self.config, self._transport, self._group, {"bypass": bypass})
+        try:
+            self._reducer = make_reducer(self.config, self._transport, self._group, {"bypass": bypass})
+        except BaseException:
+            self._transport.close()
+            raise
         self.error: Exception | None = None
         self.backwards = 0  # of this process
         self.values = 0  # that were reduced
