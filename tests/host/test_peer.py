@@ -19,6 +19,7 @@ from oscar.transports.base import CONTROL_CAP, Notice, TransportError
 from oscar.transports.handshake import first_difference
 from oscar.transports.threads import ThreadTransport, local_transports
 
+TIMEOUT_S, SLACK_S = 1.5, 3.0  # the two cores may be busy
 SHAPES: list[tuple[int, ...]] = [(61, 43), (), (0,), (129,), (800,)]
 
 
@@ -189,7 +190,7 @@ def test_all_ranks_raise_and_name_the_one_that_failed(gather: str, deed: str) ->
     transports[bad].__class__ = _Striking
 
     def work(transport: ThreadTransport) -> tuple[Any, float]:
-        communicator = Communicator(chosen, transport, timeout_s=1.5)
+        communicator = Communicator(chosen, transport, timeout_s=TIMEOUT_S)
         communicator.allreduce(gradients(nodes, 0)[transport.rank])
         before, given = repr(communicator.state_dict()), gradients(nodes, 1)[transport.rank]
         if isinstance(transport, _Striking):
@@ -211,7 +212,7 @@ def test_all_ranks_raise_and_name_the_one_that_failed(gather: str, deed: str) ->
             assert isinstance(error, {"nan": GradientError, "raise": RuntimeError}.get(deed, SystemExit))
             continue
         assert isinstance(error, PeerError)
-        assert seconds < 1.5
+        assert seconds < TIMEOUT_S + SLACK_S
         assert f"rank {bad}" in str(error)
         assert error.peer == bad
         if deed in ("corrupt", "close", "sleep"):
