@@ -357,7 +357,8 @@ class WorkerQuantiser:
     ) -> np.ndarray:
         """Return all tensors as one flat array of `dtype`; a tensor without a step becomes zeros.
 
-        tensors: flat float32 from `corrected`; dtype: int32, or int16 as sums may have. The residual changes only when `commit` is called.
+        tensors: flat float32 from `corrected`; dtype: int32, or int16 as sums may have. The residual changes
+        only when `commit` is called.
         """
         limit = float(self.params.limit)
         out = np.zeros(sum(t.size for t in tensors), dtype)

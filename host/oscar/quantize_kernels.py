@@ -15,8 +15,8 @@ NORMAL_EXPONENTS = range(-126, 127)  # of which 2^e and 2^-e are normal float32:
 def round_to_grid(tensor: Any, factor: Any, step: Any, limit: Any, out: Any, keep: Any) -> int:
     """Write the nearest integers of `tensor * factor` to `out`; return how many saturated at `limit`.
 
-    tensor: float32, flat; factor, step, limit: float32, step = 1 / factor; out: int32 or int16; keep: float32,
-    receives what rounding and clipping lost, or has no values.
+    tensor: float32, flat; factor, step, limit: float32, step = 1 / factor; out: int32 or int16; keep:
+    float32, receives what rounding and clipping lost, or has no values.
     """
     clipped = 0
     for i in range(tensor.size):
@@ -48,7 +48,7 @@ def add_bounded(tensor: Any, residual: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def to_means(sums: Any, nodes: Any, step: Any, out: Any) -> None:
-    """Write float32(sums / nodes * step) to `out`, rounded once; nodes, step: float64, step a power of two."""
+    """Write float32(sums / nodes * step) to `out`, rounded once; nodes, step: float64, the latter 2^e."""
     for i in range(sums.size):
         out[i] = np.float32(np.float64(sums[i]) / nodes * step)
 

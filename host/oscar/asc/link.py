@@ -87,7 +87,8 @@ class _Link:
                 f"context is one integer class 0..15 for each of {count} values, "
                 f"got {classes.dtype} of shape {classes.shape}"
             )
-        if count and not 0 <= int(classes.min()) <= int(classes.max()) <= 15:
+        negative = classes.dtype.kind == "i" and bool((classes < 0).any())
+        if count and (negative or int(classes.max()) > 15):
             raise ValueError(f"context classes are 0..15, got {classes.min()}..{classes.max()}")
         return np.multiply(classes, 16, dtype=np.uint8, casting="unsafe")
 
