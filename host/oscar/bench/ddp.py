@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,13 +18,12 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from oscar.errors import OscarError
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "ddp_transformer.py"
 BARS = {"none": 5.0, "fp16": 2.5}  # times the speed of a step, at 100 Mb/s
-TOLERANCE = 0.005  # of the goodput of the lab's links
 LAB_PORT = 29578
 TAIL = 3000  # characters of what a rank that failed said last
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hooks", nargs="+", default=["none", "fp16", "oscar"], help="none, fp16, oscar, or schemes"
     )
     parser.add_argument("--mbps", type=float, help="rate of the lab's links; without it no lab")
+    parser.add_argument("--tolerance", type=float, default=0.005, help="of the goodput of the lab's links")
     parser.add_argument("--steps", type=int, default=20, help="of each hook; the first 5 do not count")
     parser.add_argument("--batch", type=int, default=1, help="sequences of one rank")
     parser.add_argument("--length", type=int, default=32, help="characters of a sequence")
@@ -72,9 +73,10 @@ def _in_lab(args: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]:
     from oscar.lab.calibrate import calibrate
     from oscar.lab.network import DEVICE, Network, address
 
+    signal.signal(signal.SIGTERM, _end)  # so that ranks and network are taken down on the way out
     with Network(args.ranks) as network:
         network.shape(args.mbps * 1e6)
-        flows = calibrate(network, args.mbps * 1e6, tolerance=TOLERANCE)
+        flows = calibrate(network, args.mbps * 1e6, tolerance=args.tolerance)
         before = network.wires()
         where = {"MASTER_ADDR": address(0), "MASTER_PORT": str(LAB_PORT), "GLOO_SOCKET_IFNAME": DEVICE}
         result = run_ranks(args, words, where, command=network.command)
@@ -88,6 +90,10 @@ def _in_lab(args: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]:
             )
     lab = {"goodput_bps": [f.goodput_bps for f in flows], "wire_bytes": [w.sent for w in wires]}
     return result | {"lab": lab}
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def run_ranks(
