@@ -1,0 +1,230 @@
+"""The lab: networks that come and go whole, links of the rate they say, untrue figures refused."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oscar.cli import main
+from oscar.config import Config, load_config
+from oscar.errors import ConfigError, OscarError
+from oscar.lab import network as networks
+from oscar.lab.calibrate import calibrate, check_wire, pour
+from oscar.lab.network import PREFIX, Network, Wire
+from oscar.lab.report import text_report, write_report
+from oscar.lab.settings import parse_settings
+
+ROOT = Path(__file__).parents[2]
+SMALL: dict[str, Any] = {
+    "nodes": 2,
+    "workload": {"name": "numpy-digits"},
+    "ring": {"subframes": 2},
+    "lab": {
+        "steps": 2,
+        "warmup": 1,
+        "repetitions": 2,
+        "tolerance": 0.5,  # tests share the machine
+        "cases": [{"hosts": 2, "mbps": [200.0], "pin": True}],
+        "methods": [
+            {"name": "fp32", "kind": "gloo"},
+            {"name": "int8", "kind": "gloo", "dtype": "int8"},
+            {"name": "bf16", "kind": "gloo", "dtype": "bfloat16"},
+            {"name": "asc", "change": {"quantiser": {"error_feedback": True}}},
+            {"name": "forward", "change": {"codec": "zstd", "ring": {"gather": "forward"}}},
+            {"name": "NIC", "kind": "replay", "of": "asc"},
+        ],
+    },
+}
+
+
+def namespaces() -> list[str]:
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    return [line.split()[0] for line in listed.splitlines() if line.startswith(PREFIX)]
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Skip where there can be no lab; tests of other processes that make one wait for this one."""
+    try:
+        networks.require_root()
+        with open("/run/oscar-lab-tests.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with Network(2):
+                pass
+            yield
+            assert namespaces() == []
+    except OscarError as error:
+        pytest.skip(f"no lab here: {error}")
+
+
+def test_the_shipped_configuration_says_what_is_measured() -> None:
+    settings = parse_settings(load_config(ROOT / "configs" / "lab.yaml"))
+    assert settings.repetitions >= 10
+    assert {method.dtype for method in settings.methods if method.kind == "gloo"} == {
+        "float32", "bfloat16", "int8",
+    }  # fmt: skip
+    assert settings.methods[0].dtype == "float32"
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "no section lab": {"lab": {}},
+    "a case has 3 hosts": {"cases": [{"hosts": 3, "mbps": [1.0]}]},
+    "method 'asc': configuration: unknown key 'ring.gater'": {
+        "methods": [{"name": "asc", "change": {"ring": {"gater": 1}}}]
+    },
+    "`of` must name a method of kind oscar": {"methods": [{"name": "NIC", "kind": "replay", "of": "fp32"}]},
+    "a name of its own": {"methods": [{"name": "a"}, {"name": "a"}]},
+    "unknown method 'b'": {
+        "methods": [{"name": "a"}],
+        "cases": [{"hosts": 2, "mbps": [1.0], "methods": ["b"]}],
+    },
+    "lab.cases": {"cases": []},
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refuses(text: str) -> None:
+    change = REFUSED[text]
+    lab = change.get("lab", {**SMALL["lab"], **change})
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(Config.model_validate({**SMALL, "lab": lab}))
+    assert text in str(caught.value)
+
+
+def test_without_root_or_tools_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main(["lab", str(ROOT / "configs" / "lab.yaml")]) == 2
+    assert "takes root: run it with sudo" in capsys.readouterr().err
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(networks.shutil, "which", lambda tool: None)
+    with pytest.raises(OscarError, match="needs ip and tc: apt-get install -y iproute2"):
+        networks.require_root()
+
+
+def test_bytes_that_do_not_fit_what_was_sent_are_refused() -> None:
+    sent, received = 10_000_000, 8_000_000
+    exact = sent * 1514 // 1448
+    for good in (exact, exact + received * 66 // 1448, int(exact * 1.009)):
+        check_wire(sent, received, Wire(good, 0, 0), messages=10, what="a run")
+    for bad in (0, sent, exact - 5, int(exact * 1.1), 2 * exact):
+        with pytest.raises(OscarError, match=r"a run: .* did not go over this wire alone"):
+            check_wire(sent, received, Wire(bad, 0, 0), messages=10, what="a run")
+
+
+def test_links_have_their_rate_and_are_cut(alone: None) -> None:
+    with Network(3) as network:
+        assert len(namespaces()) == 4
+        network.shape(50e6)
+        flows = calibrate(network, 50e6, tolerance=0.2)
+        assert [flow.host for flow in flows] == [0, 1, 2]
+        with pytest.raises(OscarError, match=r"host 0: one flow reaches .* expected 23"):
+            calibrate(network, 25e6, tolerance=0.2)  # the links are twice as fast
+        with pytest.raises(OscarError, match="another oscar lab is running"), Network(2):
+            pass
+        assert len(namespaces()) == 4
+        network.cut(1)
+        before = time.monotonic()
+        networks_timeout = pytest.MonkeyPatch()
+        networks_timeout.setattr("oscar.lab.calibrate.TIMEOUT_S", 1.0)
+        with networks_timeout.context(), pytest.raises(OSError, match="timed out"):
+            pour(network, 0, 50e6)
+        networks_timeout.undo()
+        assert time.monotonic() - before < 10
+
+
+def test_nothing_is_left_after_an_error_or_a_kill(alone: None) -> None:
+    with pytest.raises(RuntimeError, match="mine"), Network(2):
+        raise RuntimeError("mine")
+    assert namespaces() == []
+    script = (
+        "import time; from oscar.lab.network import Network; import subprocess\n"
+        "with Network(2) as n:\n"
+        "    subprocess.Popen(n.command(1, ['sleep', '1000']))\n"
+        "    print('up', flush=True); time.sleep(1000)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process.stdout as lines:
+        assert lines.readline() == "up\n"
+        (sleeper,) = subprocess.run(
+            ["ip", "netns", "pids", f"{PREFIX}1"], capture_output=True, text=True, check=True
+        ).stdout.split()
+        process.kill()
+        process.wait()
+    assert len(namespaces()) == 3
+    with Network(2):
+        assert (
+            not Path(f"/proc/{sleeper}/cmdline").exists() or not Path(f"/proc/{sleeper}/cmdline").read_bytes()
+        )
+    assert namespaces() == []
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    pytest.importorskip("torch", reason="the lab needs the extra torch")
+    path = tmp_path / "lab.yaml"
+    path.write_text(json.dumps({**SMALL, "output": str(tmp_path / "out")}))
+    return path
+
+
+def test_sigterm_takes_the_network_down(alone: None, small: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-m", "oscar", "lab", str(small)], stdout=subprocess.DEVNULL)
+    stop = time.monotonic() + 60
+    while len(namespaces()) < 3 and time.monotonic() < stop:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+
+
+def test_methods_are_measured_and_their_sums_are_right(
+    alone: None, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", str(small)]) == 0
+    (case,) = json.loads((small.parent / "out" / "results.json").read_text())["cases"]
+    rows = {row["name"]: row for row in case["methods"]}
+    assert [row["wrong"] for row in rows.values()] == [0] * 6
+    assert rows["fp32"]["bits_per_value"] == pytest.approx(32, rel=1e-3)
+    assert rows["int8"]["bits_per_value"] == pytest.approx(8, rel=1e-2)
+    assert 0 < rows["asc"]["bits_per_value"] < 8
+    assert rows["NIC"]["payload_bytes"] == pytest.approx(rows["asc"]["payload_bytes"], rel=0.2)
+    assert all(len(row["times_s"]) == 2 and row["wire_bytes"] > row["payload_bytes"] for row in rows.values())
+    assert rows["NIC"]["model_s"] > 0
+    assert "quartiles(us)" in capsys.readouterr().out
+
+
+def test_report_is_drawn_from_results_alone(tmp_path: Path) -> None:
+    row = {
+        "name": "fp32", "kind": "gloo", "type": "float32", "time_s": 2.0, "quartiles_s": [1.9, 2.1],
+        "times_s": [2.0], "model_s": None, "wrong": 0, "wire_bytes": 10.0, "payload_bytes": 9.0,
+        "bits_per_value": 32.0, "cpu_s": 0.1, "dropped": 0,
+    }  # fmt: skip
+    other = {**row, "name": "asc", "kind": "oscar", "time_s": 0.5, "model_s": 0.4, "wrong": 3}
+    case = {
+        "hosts": 2, "mbps": 100.0, "goodput_mbps": [95.6], "expected_mbps": 95.64, "latency_us": 100.0,
+        "pin": False, "methods": [row, other],
+    }  # fmt: skip
+    results = {
+        "source": "lm", "values": 1_000_000, "cases": [case, {**case, "hosts": 4, "mbps": 1000.0}],
+        "machine": {"cores": 2, "kernel": "6", "congestion": "reno", "processor": "x"},
+    }  # fmt: skip
+    lines = [line for line in text_report(results).splitlines() if line.startswith("asc")]
+    # method size count type redop root time(us) algbw busbw #wrong wire_B bits/val ratio
+    assert lines[0].split()[:10] == [
+        "asc", "4000000", "1000000", "float32", "sum", "-1", "500000", "0.0080", "0.0080", "3",
+    ]  # fmt: skip
+    assert lines[0].split()[12] == "4.00"
+    paths = write_report(results, tmp_path)
+    assert all(path.stat().st_size > 0 for path in paths)
+    assert json.loads(paths[0].read_text()) == results
