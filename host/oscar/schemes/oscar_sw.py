@@ -181,13 +181,16 @@ class OscarSw(_Split):
 class OscarSwBestOptions(SplitOptions):
     """period: iterations in which every probable zero is sent once (1 / period of them each time).
 
-    zero_shift: zeros are quantised 2^zero_shift times coarser: what waited is larger. spread: apply what a
-    zero brought in `period` equal parts instead of at once, which suits optimisers that normalise.
+    zero_shift: zeros are quantised 2^zero_shift times coarser: what waited is larger. feedback: what is not
+    sent waits on its worker; without it a zero in turn stands for `period` of its kind: unbiased and never
+    late, but noisy, which suits Adam. spread: apply what a zero brought in `period` equal parts instead of
+    at once, which suits momentum.
     """
 
     period: int = 20
     zero_shift: int = 1
     spread: bool = False
+    feedback: bool = True
 
 
 class OscarSwBest(_Split):
@@ -228,7 +231,7 @@ class OscarSwBest(_Split):
             pending[due] -= coarse.dequantise(zeros, 1, indices=due)
             yield self._dense("dense", dense, positions, None)
             yield self._dense("due", zeros, due, ride)
-        worker.pending = pending
+        worker.pending = pending if self.options.feedback else None
 
     def finish(self, totals: Sequence[Array]) -> Array:
         """See Scheme.finish."""
@@ -244,6 +247,8 @@ class OscarSwBest(_Split):
             mean[positions] = grid.dequantise(totals[0], self.nodes, indices=positions)
             mean[due] = coarse.dequantise(last, self.nodes, indices=due)
             self._see(mean, grid)
+            if not self.options.feedback:
+                mean[due] *= np.float32(self.options.period)
             mean = self._spread(mean, due)
         self.grid.observe(grid, ride)
         self.iteration += 1
