@@ -15,7 +15,7 @@ from typing import Any
 
 from oscar.codecs.registry import make_codec
 from oscar.config import Config
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, OscarError
 from oscar.experiment.parallel import Tick, run_tasks
 from oscar.experiment.training import Progress
 from oscar.schemes.registry import SCHEMES
@@ -23,7 +23,13 @@ from oscar.timing.link import LinkModel
 from oscar.training.loop import train
 
 LARGE = 64_000_000  # values of the model that speed-ups are given for: links, not latencies, decide
+# Sections of the configuration that decide what a run leaves; a new section elsewhere must not repeat it.
+DECISIVE = {
+    "nodes", "iterations", "seed", "workload", "quantiser", "codec", "scheme", "asc", "plan", "ring", "link",
+    "train",
+}  # fmt: skip
 SERIES_STEP = 5  # iterations between two kept losses
+WORST = {"accuracy": 0.0, "loss": 99.0}  # what a run that diverged counts with
 
 
 @dataclass(frozen=True)
@@ -37,8 +43,8 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Name of the file that keeps what the run left; another configuration has another."""
-        text = json.dumps(self.config.model_dump(mode="json", exclude={"output", "methods"}), sort_keys=True)
+        """Name of the file that keeps what the run left: of all that could change it, and nothing else."""
+        text = json.dumps(self.config.model_dump(mode="json", include=DECISIVE), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
@@ -74,11 +80,12 @@ def run_all(
 ) -> list[dict[str, Any]]:
     """Return what every run left, in the order of `tasks`; files in `folder` stand for runs already done."""
     folder.mkdir(parents=True, exist_ok=True)
-    missing = [task for task in tasks if not (folder / f"{task.key}.json").exists()]
+    # By key: contenders that share a configuration share a run.
+    missing = {task.key: task for task in tasks if not (folder / f"{task.key}.json").exists()}
     work: list[Callable[[Tick], None]] = [
-        partial(_run, task, folder / f"{task.key}.json") for task in missing
+        partial(_run, task, folder / f"{key}.json") for key, task in missing.items()
     ]
-    total = sum(task.config.iterations for task in missing)
+    total = sum(task.config.iterations for task in missing.values())
     if work:
         run_tasks(work, stage="training", total=total, workers=workers, progress=progress)
     return [_read(folder / f"{task.key}.json") for task in tasks]
@@ -92,6 +99,11 @@ def _run(task: Task, path: Path, tick: Tick) -> None:
     kept = asdict(run)
     series = kept.pop("series")
     kept["losses"] = series["loss"][::SERIES_STEP]
+    if not series["loss"]:
+        raise OscarError(
+            f"{task.contender} ({task.label}): expected gradients that are numbers, the first ones are not; "
+            "look at the workload's options"
+        )
     kept |= {name: statistics.fmean(values) for name, values in series.items() if name != "loss"}
     kept |= {"contender": task.contender, "label": task.label, "iterations": task.config.iterations}
     partial_path = path.with_suffix(".partial")
@@ -111,8 +123,9 @@ def _read(path: Path) -> dict[str, Any]:
 def summarise(config: Config, tasks: Sequence[Task], runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one row per contender and point: mean and spread over seeds, bytes, times, and what holds.
 
-    holds: not worse than fp32 by more than the standard deviation of fp32 over the same seeds. A run whose
-    loss left the numbers has diverged: it counts with the worst there is.
+    holds: not worse than fp32 by more than the standard deviation of fp32 over its seeds: a bound on the
+    difference of means, no test of significance. diverged: runs whose gradients or metric left the numbers;
+    each counts with the worst there is. Raises ConfigError where the workload has no such metric.
     """
     metric = config.compare.metric
     better = 1 if metric == "accuracy" else -1
@@ -133,6 +146,7 @@ def summarise(config: Config, tasks: Sequence[Task], runs: Sequence[dict[str, An
                 "label": label,
                 "codec": own.codec,
                 "seeds": len(group),
+                "diverged": sum(not _finished(run, metric) for run in group),
                 "metric": metric,
                 "mean": statistics.fmean(scores),
                 "spread": statistics.stdev(scores) if len(scores) > 1 else 0.0,
@@ -148,11 +162,15 @@ def summarise(config: Config, tasks: Sequence[Task], runs: Sequence[dict[str, An
     return rows
 
 
+def _finished(run: dict[str, Any], metric: str) -> bool:
+    return not run["diverged"] and math.isfinite(run["final"].get(metric, math.nan))
+
+
 def _score(run: dict[str, Any], metric: str) -> float:
-    score = float(run["final"].get(metric, math.nan))
-    if math.isfinite(score):
-        return score
-    return 0.0 if metric == "accuracy" else 99.0
+    if not run["diverged"] and metric not in run["final"]:
+        there = ", ".join(run["final"]) or "none: it holds nothing out"
+        raise ConfigError(f"compare.metric: expected one that the workload has ({there}), got {metric}")
+    return float(run["final"][metric]) if _finished(run, metric) else WORST[metric]
 
 
 def _mean(runs: Iterable[dict[str, Any]], key: str) -> float:
@@ -171,9 +189,13 @@ def _relate(rows: list[dict[str, Any]], better: int) -> None:
     for row in rows:
         row["worse_by"] = None if base is None else better * (base["mean"] - row["mean"])
         row["holds"] = base is not None and row["worse_by"] <= base["spread"]
-        row["front"] = not any(
-            other["bits"] < row["bits"] and better * (other["mean"] - row["mean"]) >= 0 for other in rows
-        )
+        row["front"] = not any(_dominates(other, row, better) for other in rows)
+
+
+def _dominates(one: dict[str, Any], other: dict[str, Any], better: int) -> bool:
+    """Whether a row is no worse than another in bits and metric, and better in one of them."""
+    fewer, gain = other["bits"] - one["bits"], better * (one["mean"] - other["mean"])
+    return bool(min(fewer, gain) >= 0 and max(fewer, gain) > 0)
 
 
 def fewest_bits(rows: Sequence[dict[str, Any]], target: float, better: int) -> dict[str, float]:
@@ -201,20 +223,27 @@ def fewest_bits(rows: Sequence[dict[str, Any]], target: float, better: int) -> d
     return found
 
 
-def metric_at(rows: Sequence[dict[str, Any]], contender: str, bits: float) -> float | None:
-    """Return the contender's metric at `bits` per value, between its points as in `fewest_bits`, or None."""
+def metric_at(rows: Sequence[dict[str, Any]], contender: str, bits: float, better: int) -> float | None:
+    """Return the contender's metric with at most `bits` per value, or None beyond its points.
+
+    Between points as in `fewest_bits`, and never worse than a coarser point, which sends less.
+    """
     own = sorted((row for row in rows if row["contender"] == contender), key=lambda row: row["bits"])
+    if not own or not own[0]["bits"] <= bits <= own[-1]["bits"]:
+        return None
+    found = [row["mean"] for row in own if row["bits"] <= bits]
     for low, high in itertools.pairwise(own):
-        if low["bits"] <= bits <= high["bits"]:
+        if low["bits"] < bits < high["bits"]:
             part = math.log2(bits / low["bits"]) / math.log2(high["bits"] / low["bits"])
-            return float(low["mean"] + part * (high["mean"] - low["mean"]))
-    return None
+            found.append(low["mean"] + part * (high["mean"] - low["mean"]))
+    return float(max(found, key=lambda mean: better * mean))
 
 
 def speedups(row: dict[str, Any], base: dict[str, Any], shares: Sequence[float]) -> list[float]:
     """Return how much faster an iteration is than with fp32, when fp32 communicates for these parts of it.
 
-    For 64 M values, nothing overlapped: compute is what is left of fp32's iteration.
+    For 64 M values, modelled: nothing overlaps, compression takes no time, and compute is what is left of
+    fp32's iteration.
     """
     out = []
     for share in shares:
