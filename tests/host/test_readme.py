@@ -58,4 +58,5 @@ def test_links_lead_somewhere() -> None:
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"make ([a-z-]+)", TEXT):
-        assert f"\n{target}:" in makefile, target
+        rule = f"{target}%" if target.endswith("-") else target  # mpi-4 is a case of mpi-%
+        assert f"\n{rule}:" in makefile, target
