@@ -23,11 +23,17 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     for row in rows:
         worse = "-" if row["worse_by"] is None else f"{row['worse_by']:.4f}"
         lines.append(
-            f"{row['contender']:<22} {row['label'][:44]:<44} {row['seeds']:>5} {row['mean']:>8.4f} "
+            f"{row['contender']:<22} {_setting(row):<44} {row['seeds']:>5} {row['mean']:>8.4f} "
             f"{row['spread']:>7.4f} {worse:>8} {'yes' if row['holds'] else 'no':<5} {row['bits']:>10.3f} "
             f"{row['sync_bits']:>9.3f} {'*' if row['front'] else ''}"
         )
     return [line.rstrip() for line in lines]
+
+
+def _setting(row: Mapping[str, Any]) -> str:
+    """Return the point's label in 44 characters, behind how many of its runs diverged."""
+    lost = f"({row['diverged']} diverged) " if row["diverged"] else ""
+    return f"{lost}{row['label']}"[:44]
 
 
 def answers(results: Mapping[str, Any]) -> list[str]:
@@ -45,7 +51,8 @@ def answers(results: Mapping[str, Any]) -> list[str]:
     for name in dict.fromkeys(row["contender"] for row in rows if row["codec"] == "count-sketch"):
         lines += _against(rows, name, better)
     lines.append(
-        f"# end to end where fp32 communicates for half of the time ({LARGE / 1e6:g} M values, no overlap):"
+        "# end to end where fp32 communicates for half of the time (modelled: links alone, "
+        f"{LARGE / 1e6:g} M values, no overlap, compression takes no time):"
     )
     for name in dict.fromkeys(row["contender"] for row in rows):
         holding = [row for row in rows if row["contender"] == name and row["holds"]]
@@ -60,6 +67,10 @@ def _ranking(found: Mapping[str, float]) -> list[str]:
     return [f"#   {name:<22} {bits:.3f}" for name, bits in order]
 
 
+def _ours(name: str) -> bool:
+    return name.lower().startswith("oscar")
+
+
 def _against(rows: Sequence[dict[str, Any]], sketch: str, better: int) -> list[str]:
     """Compare every method with a count sketch: bytes at each of its accuracies, accuracy at equal bytes."""
     lines = [
@@ -67,17 +78,14 @@ def _against(rows: Sequence[dict[str, Any]], sketch: str, better: int) -> list[s
     ]
     for point in (row for row in rows if row["contender"] == sketch):
         found = fewest_bits(rows, point["mean"], better)
-        ratios = [
-            f"{name} {point['bits'] / bits:.2f}x"
-            for name, bits in found.items()
-            if name.startswith("oscar") or name.startswith("OSCAR")
-        ]
+        ratios = [f"{name} {point['bits'] / bits:.2f}x" for name, bits in found.items() if _ours(name)]
         lines.append(
-            f"#   where {sketch} has {point['mean']:.4f} at {point['bits']:.2f}: {', '.join(ratios)}"
+            f"#   where {sketch} has {point['mean']:.4f} at {point['bits']:.2f}: "
+            f"{', '.join(ratios) or 'no OSCAR method reaches it'}"
         )
     for row in rows:
         if row["contender"].lower().startswith("oscar-sw"):
-            theirs = metric_at(rows, sketch, row["bits"])
+            theirs = metric_at(rows, sketch, row["bits"], better)
             if theirs is not None:
                 lines.append(
                     f"#   at {row['bits']:.2f} bits/value: {row['contender']} {row['mean']:.4f}, "
@@ -87,17 +95,20 @@ def _against(rows: Sequence[dict[str, Any]], sketch: str, better: int) -> list[s
 
 
 def draw(results: Mapping[str, Any], path: Path) -> None:
-    """Draw bytes against the metric, and end-to-end speed-up against fp32's share of communication."""
-    from matplotlib import pyplot
+    """Draw bytes against the metric, and end-to-end speed-up against fp32's share of communication.
 
-    figure, (pareto, speed) = pyplot.subplots(1, 2, figsize=(13, 5.2), layout="constrained")
-    try:
-        _draw_pareto(pareto, results)
-        _draw_speed(speed, results)
-        figure.suptitle(results["title"])
-        figure.savefig(path, dpi=130)
-    finally:
-        pyplot.close(figure)
+    results: what compare.json holds. Points of which a run diverged have no place on the axis: left out.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 5.2), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
+    pareto, speed = figure.subplots(1, 2)
+    _draw_pareto(pareto, results)
+    _draw_speed(speed, results)
+    figure.suptitle(results["title"])
+    figure.savefig(path)
 
 
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -105,7 +116,7 @@ def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _style(name: str) -> dict[str, Any]:
-    ours = name.lower().startswith("oscar")
+    ours = _ours(name)
     return {"linewidth": 2.2 if ours else 1.0, "zorder": 3 if ours else 2, "linestyle": "-" if ours else "--"}
 
 
@@ -115,7 +126,10 @@ MARKERS = "osD^v<>PX*hdp"
 def _draw_pareto(axes: Any, results: Mapping[str, Any]) -> None:
     rows = results["rows"]
     for i, name in enumerate(_names(rows)):
-        own = sorted((row for row in rows if row["contender"] == name), key=lambda row: row["bits"])
+        drawn = (row for row in rows if row["contender"] == name and not row["diverged"])
+        own = sorted(drawn, key=lambda row: row["bits"])
+        if not own:
+            continue
         axes.errorbar(
             [row["bits"] for row in own],
             [row["mean"] for row in own],
@@ -129,14 +143,10 @@ def _draw_pareto(axes: Any, results: Mapping[str, Any]) -> None:
     base = next((row for row in rows if row["codec"] == "fp32"), None)
     if base is not None:
         axes.axhspan(base["mean"] - base["spread"], base["mean"] + base["spread"], color="0.9", zorder=0)
-        worst = base["mean"] - base["worst_drawn"] if "worst_drawn" in base else None
-        if worst is not None:
-            axes.set_ylim(worst, None)
     axes.set_xscale("log", base=2)
     axes.set_xlabel("bits per value that crosses a link")
     if results["metric"] == "loss":
         axes.invert_yaxis()
-        axes.set_ylim(top=None)
     axes.set_ylabel(f"held-out {results['metric']} (band: fp32 and its spread)")
     axes.set_title("bytes against " + results["metric"])
     axes.legend(fontsize="small")
@@ -158,10 +168,12 @@ def _draw_speed(axes: Any, results: Mapping[str, Any]) -> None:
             label = f"{name} ({best['bits']:.2f} b/v)"
             axes.plot(SHARES, speedups(best, base, SHARES), color=f"C{i % 10}", label=label, **_style(name))
     axes.axhline(PAPER_SPEEDUP, color="0.4", linestyle=":", linewidth=1)
-    axes.text(SHARES[0], PAPER_SPEEDUP, " paper, OSCAR-HW: 1.38x", va="bottom", fontsize="small", color="0.3")
+    text = f" paper, OSCAR-HW: {PAPER_SPEEDUP:g}x"
+    axes.text(SHARES[0], PAPER_SPEEDUP, text, va="bottom", fontsize="small", color="0.3")
     axes.set_yscale("log", base=2)
     axes.set_xlabel("part of an fp32 iteration spent communicating")
     axes.set_ylabel("training speed against fp32, at equal " + results["metric"])
     axes.set_title(f"end to end, {LARGE / 1e6:g} M values (modelled)")
-    axes.legend(fontsize="small")
+    if axes.get_legend_handles_labels()[0]:  # nobody holds fp32's accuracy: nothing to name
+        axes.legend(fontsize="small")
     axes.grid(alpha=0.3)
