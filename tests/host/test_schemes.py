@@ -12,7 +12,8 @@ from oscar.codecs.registry import asc_codec
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
 from oscar.frame import HEADER_BYTES
-from oscar.schemes.base import Message, Worker
+from oscar.schemes.base import Message, Scheme, Worker
+from oscar.schemes.cluster import SchemeCluster
 from oscar.schemes.lanes import lane_limit, pack_lanes, packed_bytes, unpack_lanes
 from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.schemes.selection import ProbableNonZeros, largest
@@ -92,6 +93,15 @@ def test_gathered_buffers_travel_whole_and_may_differ_in_length() -> None:
     assert traffic.frame_bytes.sum() == 2 * (3 + 5) + 2 * 2 * HEADER_BYTES
 
 
+def test_an_integer_beyond_its_lane_is_refused_in_every_message() -> None:
+    link, good = wire(3), Message("c", np.array([-170, 170], np.int32), bits=10)
+    for _ in range(2):
+        assert link.combine([good] * 3)[0].tolist() == [-510, 510]
+    bad = Message("c", np.array([0, -171], np.int32), bits=10)
+    with pytest.raises(ValueError, match="node 2 sent a magnitude of 171, lanes of 10 bits hold up to 170"):
+        link.combine([good, good, bad])
+
+
 def test_workers_that_bring_other_messages_are_refused() -> None:
     with pytest.raises(GradientError, match=r"node 1 sent .*all nodes must run the same scheme"):
         wire(2).combine([Message("a", np.zeros(3, np.int32)), Message("a", np.zeros(4, np.int32))])
@@ -158,7 +168,7 @@ def test_the_sweep_loses_nothing(spread: bool) -> None:
     held = cluster.scheme.held  # type: ignore[attr-defined]
     unsaid = 0.0 if held is None else held * (period - 1)
     error = np.abs(given - applied - waiting)
-    assert error.max() <= np.max(np.abs(unsaid)) + 1e-4 * np.abs(given).max()
+    assert (error <= np.abs(unsaid) + 1e-4 * np.abs(given).max()).all()
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -172,6 +182,35 @@ def test_a_call_that_fails_never_happened(name: str) -> None:
         good = gradients(4, iteration)
         pairs = zip(one.allreduce(good).mean, two.allreduce(good).mean, strict=True)
         assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMES))
+def test_a_failure_at_the_very_end_never_happened(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one of a call with other shapes, which starts anew, or of a state that does not load."""
+    one, two = SchemeCluster(config(name)), SchemeCluster(config(name))
+    for cluster in (one, two):
+        cluster.allreduce(gradients(4, 0))
+    kind = type(one.scheme)
+    real = kind.finish
+
+    def fail(scheme: Scheme, totals: list[np.ndarray]) -> None:
+        real(scheme, totals)
+        raise KeyboardInterrupt
+
+    for shapes in (SHAPES, [(50,)]):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "finish", fail)
+            with pytest.raises(KeyboardInterrupt):
+                one.allreduce(gradients(4, 1, shapes=shapes))
+    broken = two.state_dict()
+    del broken["scheme"]["iteration"]
+    with pytest.raises(KeyError):
+        one.load_state_dict(broken)
+    for iteration in (1, 2):
+        a, b = (cluster.allreduce(gradients(4, iteration)) for cluster in (one, two))
+        assert all(np.array_equal(x, y) for x, y in zip(a.mean, b.mean, strict=True))
+        assert np.array_equal(a.stats.frame_bytes, b.stats.frame_bytes)
+        assert not a.stats.reset
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMES))

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from oscar.allreduce.gradients import check_gradients
 from oscar.allreduce.local import Fault
 from oscar.allreduce.replica import Replica, clipped_by, fingerprint, gather_of, join, make_nic_codec
 from oscar.allreduce.ring import Ring
 from oscar.allreduce.stats import AllReduceResult, Stats
 from oscar.codecs.base import Codec
 from oscar.config import Config
-from oscar.errors import ConfigError, GradientError
+from oscar.errors import ConfigError
 from oscar.plans import ChunkPlan
 from oscar.position import PositionState
 from oscar.quantize import SUMMARY_BYTES, WorkerQuantiser, check_tensors, summarise
@@ -128,25 +129,8 @@ class LocalCluster:
         return AllReduceResult(mean, sums, stats)
 
     def _fit(self, gradients: Sequence[Sequence[np.ndarray]]) -> bool:
-        """Check that all nodes bring equal shapes; start (anew) when they differ from the last call's."""
-        if not isinstance(gradients, (Sequence, np.ndarray)):
-            raise TypeError(f"expected gradients[node][tensor], got {type(gradients).__name__}")
-        if not 1 <= len(gradients) <= 256:
-            raise GradientError(f"expected gradients of 1 to 256 nodes, got {len(gradients)}")
-        shapes = [np.shape(tensor) for tensor in gradients[0]]
-        for rank, node in enumerate(gradients):
-            theirs = [np.shape(tensor) for tensor in node]
-            if len(theirs) != len(shapes):
-                raise GradientError(
-                    f"node {rank} has {len(theirs)} tensors, node 0 has {len(shapes)}: "
-                    "all nodes must run the same model"
-                )
-            for index, (came, expected) in enumerate(zip(theirs, shapes, strict=True)):
-                if came != expected:
-                    raise GradientError(
-                        f"node {rank}, tensor {index} has shape {came}, on node 0 it has {expected}: "
-                        "all nodes must run the same model"
-                    )
+        """Start (anew) when nodes or shapes differ from the last call's; return whether there was a state."""
+        shapes = check_gradients(gradients)
         if self.shapes == shapes and len(self.nodes) == len(gradients):
             return False
         restarted = self.shapes is not None

@@ -10,7 +10,11 @@ from oscar.errors import GradientError
 
 
 def check_gradients(gradients: Sequence[Sequence[np.ndarray]]) -> list[tuple[int, ...]]:
-    """Return the tensors' shapes; raises GradientError unless all nodes, 1 to 256, bring the same ones."""
+    """Return the tensors' shapes, which all nodes must share.
+
+    gradients: [node][tensor], arrays of any dtype. Raises TypeError for what is no sequence, GradientError
+    unless there are 1 to 256 nodes, and where numbers of tensors or shapes differ.
+    """
     if not isinstance(gradients, (Sequence, np.ndarray)):
         raise TypeError(f"expected gradients[node][tensor], got {type(gradients).__name__}")
     if not 1 <= len(gradients) <= 256:

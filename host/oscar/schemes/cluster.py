@@ -9,10 +9,11 @@ import numpy as np
 
 from oscar.allreduce.gradients import check_gradients
 from oscar.allreduce.local import Fault
+from oscar.allreduce.replica import join
 from oscar.allreduce.stats import AllReduceResult, Stats
 from oscar.codecs.registry import asc_codec
 from oscar.config import Config
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, OscarError
 from oscar.quantize import check_tensors
 from oscar.schemes.base import Array, Messages, Scheme, Worker
 from oscar.schemes.registry import make_scheme
@@ -32,17 +33,16 @@ class SchemeCluster:
         self.workers: list[Worker] = []
 
     def _start(self, nodes: int, shapes: list[tuple[int, ...]]) -> None:
-        self.scheme = make_scheme(
-            self.config.codec, self.config.scheme, shapes=shapes, nodes=nodes, seed=self.config.seed
-        )
-        self.workers = [Worker(rank) for rank in range(nodes)]
+        c = self.config
+        scheme = make_scheme(c.codec, c.scheme, shapes=shapes, nodes=nodes, seed=c.seed)
         self.wire = LocalWire(
             nodes,
-            codec=asc_codec(self.config.asc_params()),
-            link=self.config.link.model(),
-            plan=self.config.plan.name,
-            granule=self.config.plan.granule,
+            codec=asc_codec(c.asc_params()),
+            link=c.link.model(),
+            plan=c.plan.name,
+            granule=c.plan.granule,
         )
+        self.scheme, self.workers = scheme, [Worker(rank) for rank in range(nodes)]
 
     def allreduce(
         self, gradients: Sequence[Sequence[np.ndarray]], *, faults: Sequence[Fault] = ()
@@ -50,32 +50,39 @@ class SchemeCluster:
         """Return the mean of gradients[node][tensor] as the scheme gives it to every node.
 
         gradients: float32 arrays of equal shapes on all nodes, 1 to 256 nodes; never written to.
-        Raises GradientError (NaN, Inf, unequal shapes) and TypeError (not floating point).
+        Raises GradientError (NaN, Inf, unequal shapes), TypeError (not floating point) and ConfigError (an
+        option that does not go with so many nodes; faults, which schemes do not have).
         """
         if faults:
-            raise ConfigError("faults are injected into rings of codecs, not into schemes")
+            raise ConfigError(
+                f"expected no faults with the scheme {self.config.codec}, got {len(faults)}: "
+                "they are injected into rings of codecs"
+            )
         shapes = check_gradients(gradients)
-        flat = [_join(check_tensors(node, rank)) for rank, node in enumerate(gradients)]
-        scheme = self.scheme
-        reset = scheme is not None and (scheme.shapes != shapes or scheme.nodes != len(gradients))
-        if scheme is None or reset:
+        flat = [join(check_tensors(node, rank)) for rank, node in enumerate(gradients)]
+        before, old = dict(vars(self)), self.scheme
+        fits = old is not None and old.shapes == shapes and old.nodes == len(gradients)
+        if not fits:
             self._start(len(gradients), shapes)
-            scheme = self.scheme
+        scheme = self.scheme
         assert scheme is not None
-        token = self.wire.snapshot()
+        links, state = self.wire.snapshot(), scheme.state_dict()
         try:
             totals, traffic = self._exchange(scheme, flat)
             mean = scheme.finish(totals)
-        except BaseException:
-            self.wire.restore(token)
+        except BaseException:  # bad input, Ctrl-C: whatever it was, the call never happened
+            self.wire.restore(links)
+            scheme.load_state_dict(state)
             for worker in self.workers:
                 worker.pending = None
+            vars(self).clear()
+            vars(self).update(before)
             raise
         finally:
             scheme.forget()
         for worker in self.workers:
             worker.commit()
-        stats = self._stats(scheme, traffic, reset)
+        stats = self._stats(scheme, traffic, reset=old is not None and not fits)
         bounds = scheme.offsets
         means = [mean[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(shapes)]
         sums = scheme.reference_sums()
@@ -99,12 +106,15 @@ class SchemeCluster:
             if not messages:
                 return totals, traffic
             if len(messages) != len(running):
-                raise RuntimeError(f"scheme {scheme.name}: workers sent unequal numbers of messages")
+                raise OscarError(
+                    f"scheme {scheme.name}: expected message {len(totals)} from all {len(running)} workers, "
+                    f"got {len(messages)}: this is a bug; please report it with the configuration"
+                )
             answer, moved = self.wire.combine(messages)
             totals.append(answer)
             traffic.append(moved)
 
-    def _stats(self, scheme: Scheme, traffic: Sequence[Traffic], reset: bool) -> Stats:
+    def _stats(self, scheme: Scheme, traffic: Sequence[Traffic], *, reset: bool) -> Stats:
         return Stats(
             nodes=scheme.nodes,
             values=scheme.values,
@@ -158,13 +168,18 @@ class SchemeCluster:
                 f"state was saved under {state.get('fingerprint')}, this cluster runs {self.fingerprint}: "
                 "resume with the configuration of the run that saved it"
             )
+        before = dict(vars(self))
+        try:
+            self._load(state)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    def _load(self, state: dict[str, Any]) -> None:
         self._start(len(state["workers"]), [tuple(shape) for shape in state["shapes"]])
         assert self.scheme is not None
         self.scheme.load_state_dict(state["scheme"])
         for worker, saved in zip(self.workers, state["workers"], strict=True):
             worker.load_state_dict(saved)
         self.wire.load_state_dict(state["links"])
-
-
-def _join(tensors: list[np.ndarray]) -> Array:
-    return np.concatenate(tensors) if tensors else np.zeros(0, np.float32)

@@ -12,11 +12,11 @@ from oscar.allreduce.node import Layout, Node
 from oscar.allreduce.ring import Ring
 from oscar.allreduce.schedule import Phase, ring_chunk_sent
 from oscar.codecs.base import Codec
-from oscar.errors import GradientError
+from oscar.errors import GradientError, OscarError
 from oscar.frame import HEADER_BYTES
 from oscar.plans import make_plan
 from oscar.schemes.base import RIDE_BITS, Array, Message
-from oscar.schemes.lanes import WORD_BITS, lanes_per_word, pack_lanes, unpack_lanes
+from oscar.schemes.lanes import WORD_BITS, lane_limit, lanes_per_word, pack_lanes, unpack_lanes
 from oscar.timing.link import LinkModel
 from oscar.timing.recurrence import ring_time
 
@@ -36,8 +36,9 @@ class LocalWire:
     """Combines the messages of all workers of this process; the links of coded channels live here.
 
     A message that is not coded goes round a ring in equal chunks of whole items (words, floats, bytes). Its
-    frames' sizes follow from that alone, so they are computed; the first message of each shape is packed,
-    added and unpacked as a real AllReduce of words would, and compared.
+    frames' sizes follow from that alone, so they are computed. Integers must fit their lanes; the first
+    message of each channel and width is also packed, added and unpacked as a real AllReduce of words would,
+    and compared.
     """
 
     def __init__(self, nodes: int, *, codec: Codec, link: LinkModel, plan: str, granule: int) -> None:
@@ -48,7 +49,11 @@ class LocalWire:
         self._proved: set[tuple[str, int]] = set()
 
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
-        """Return the combined buffer and what it moved; raises GradientError where workers disagree."""
+        """Return the combined buffer, which is new, and what it moved.
+
+        Integers are followed by the sums of their riders. Raises GradientError where workers disagree, and
+        ValueError where one of them has an integer that its lane does not hold.
+        """
         first = messages[0]
         _check_alike(messages)
         if first.op == "gather":
@@ -74,14 +79,23 @@ class LocalWire:
 
     def _sum_lanes(self, channel: str, bits: int, buffers: Sequence[Array]) -> Array:
         """Return the integer sum; once per channel and width also by adding words, which must agree."""
-        total = np.zeros(buffers[0].size, np.int32)
-        for buffer in buffers:
+        total, limit = np.zeros(buffers[0].size, np.int32), lane_limit(bits, self.nodes)
+        for rank, buffer in enumerate(buffers):
+            worst = max(int(buffer.max(initial=0)), -int(buffer.min(initial=0)))
+            if worst > limit:  # its bytes would not be those that are counted
+                raise ValueError(
+                    f"channel {channel}: node {rank} sent a magnitude of {worst}, lanes of {bits} bits hold "
+                    f"up to {limit} of each of {self.nodes} workers; clip, or use more bits"
+                )
             total += buffer
         if (channel, bits) not in self._proved:
             words = [pack_lanes(buffer, bits, self.nodes) for buffer in buffers]
             summed = np.add.reduce(words, dtype=np.uint64)
             if not np.array_equal(unpack_lanes(summed, total.size, bits, self.nodes), total):
-                raise ArithmeticError(f"channel {channel}: sums in lanes of {bits} bits differ")
+                raise OscarError(
+                    f"channel {channel}: expected the direct sum from lanes of {bits} bits, got another: "
+                    "this is a bug; please report it with the configuration"
+                )
             self._proved.add((channel, bits))
         return total
 
@@ -151,8 +165,9 @@ class LocalWire:
         ring.run()
         total = plan.scatter(nodes[0].result())
         if not np.array_equal(total, np.sum([message.data for message in messages], axis=0)):
-            raise ArithmeticError(
-                f"channel {first.channel}: the coded ring's sums differ from the direct sum"
+            raise OscarError(
+                f"channel {first.channel}: expected the direct sum from the coded ring, got another: "
+                "this is a bug; please report it with the configuration"
             )
         time_s = (
             ring_time(ring.frame_bytes, ring.counts, self.link, boomerang=True) if self.nodes > 1 else 0.0
