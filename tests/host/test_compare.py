@@ -13,7 +13,8 @@ from oscar.cli import main
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError
 from oscar.timing.link import LinkModel
-from oscar.training.compare import fewest_bits, large_time, metric_at, speedups, tasks_of
+from oscar.training.compare import fewest_bits, large_time, metric_at, speedups, summarise, tasks_of
+from oscar.training.compare_report import answers, draw, table
 
 SMALL: dict[str, Any] = {
     "nodes": 2,
@@ -44,7 +45,9 @@ def row(contender: str, bits: float, mean: float) -> dict[str, Any]:
 
 
 def test_every_shipped_comparison_is_valid() -> None:
-    for path in Path("configs").glob("compare_*.yaml"):
+    paths = sorted((Path(__file__).parents[2] / "configs").glob("compare_*.yaml"))
+    assert len(paths) >= 3
+    for path in paths:
         names = {task.contender for task in tasks_of(load_config(path))}
         assert "fp32" in names, path
 
@@ -92,10 +95,51 @@ def test_a_coarser_point_that_is_better_replaces_a_finer_one() -> None:
     assert fewest_bits(rows, 0.75, better=1) == {"a": 1}
 
 
-def test_the_metric_between_points_is_linear_in_log_bits() -> None:
-    rows = [row("a", 1, 0.6), row("a", 4, 0.8)]
-    assert metric_at(rows, "a", 2) == pytest.approx(0.7)
-    assert metric_at(rows, "a", 0.5) is None
+def test_the_metric_between_points_is_linear_in_log_bits_and_never_below_a_coarser_point() -> None:
+    rows = [row("a", 1, 0.6), row("a", 4, 0.8), row("a", 16, 0.7), row("a", 16, 0.5), row("b", 2, 0.1)]
+    assert metric_at(rows, "a", 2, better=1) == pytest.approx(0.7)
+    assert metric_at(rows, "a", 8, better=1) == 0.8
+    assert metric_at(rows, "a", 16, better=1) == 0.8
+    assert metric_at(rows, "a", 16, better=-1) == 0.5
+    assert metric_at(rows, "a", 0.5, better=1) is metric_at(rows, "a", 17, better=1) is None
+    assert metric_at(rows, "c", 1, better=1) is None
+
+
+def ran(score: float | None, bits: float) -> dict[str, Any]:
+    """What a run leaves, of which only score and bits matter here."""
+    names = ("bits_per_value", "step_sync_bits", "communication_s", "iteration_s")
+    final = {} if score is None else {"accuracy": score}
+    return {"final": final, "diverged": score is None, **dict.fromkeys(names, bits)}
+
+
+def test_what_holds_who_is_in_front_and_what_diverged(tmp_path: Path) -> None:
+    points = [{"scheme": {"ratio": r}} for r in (0.5, 0.4, 0.3, 0.2)]
+    contenders = [
+        {"name": "fp32", "codec": "fp32"},
+        {"name": "sketch", "codec": "count-sketch", "points": points},
+    ]
+    config = Config.model_validate({"compare": {"seeds": [0, 1], "contenders": contenders}})
+    scores = {0: (0.80, 0.84), 1: (0.80, 0.79), 2: (0.78, 0.78), 3: (0.81, 0.80), 4: (0.9, None)}
+    bits = {0: 32.0, 1: 16.0, 2: 16.0, 3: 16.0, 4: 4.0}
+    runs = [ran(scores[i % 5][i // 5], bits[i % 5]) for i in range(10)]
+    rows = summarise(config, tasks_of(config), runs)
+    assert [r["mean"] for r in rows] == pytest.approx([0.82, 0.795, 0.78, 0.805, 0.45])
+    assert rows[0]["spread"] == pytest.approx(0.04 / 2**0.5)
+    assert [r["holds"] for r in rows] == [True, True, False, True, False]
+    assert [r["front"] for r in rows] == [True, False, False, True, True]
+    assert [r["diverged"] for r in rows] == [0, 0, 0, 0, 1]
+    assert ["(1 diverged) ratio=0.2" in line for line in table(rows)[1:]] == [False] * 4 + [True]
+    results = {"rows": rows, "metric": "accuracy", "title": "some"}
+    assert f"#   {'sketch':<22} 1.33x  (ratio=0.5)" in answers(results)
+    draw(results, tmp_path / "some.png")
+    assert (tmp_path / "some.png").stat().st_size > 10_000
+
+
+def test_a_metric_that_the_workload_lacks_is_refused() -> None:
+    contenders = [{"name": "fp32", "codec": "fp32"}]
+    config = Config.model_validate({"compare": {"metric": "loss", "seeds": [0], "contenders": contenders}})
+    with pytest.raises(ConfigError, match=r"one that the workload has \(accuracy\), got loss"):
+        summarise(config, tasks_of(config), [ran(0.5, 32.0)])
 
 
 def test_half_the_bits_where_all_is_communication_is_twice_the_speed() -> None:
