@@ -41,6 +41,7 @@ SMALL: dict[str, Any] = {
             {"name": "bf16", "kind": "gloo", "dtype": "bfloat16"},
             {"name": "asc", "change": {"quantiser": {"error_feedback": True}}},
             {"name": "forward", "change": {"codec": "zstd", "ring": {"gather": "forward"}}},
+            {"name": "sealed", "change": {"transport": {"security": "aes-gcm"}}},
             {"name": "NIC", "kind": "replay", "of": "asc"},
         ],
     },
@@ -174,6 +175,7 @@ def test_nothing_is_left_after_an_error_or_a_kill(alone: None) -> None:
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     pytest.importorskip("torch", reason="the lab needs the extra torch")
+    pytest.importorskip("cryptography", reason="its sealed method needs the extra secure")
     path = tmp_path / "lab.yaml"
     path.write_text(json.dumps({**SMALL, "output": str(tmp_path / "out")}))
     return path
@@ -194,7 +196,7 @@ def test_methods_are_measured_and_their_sums_are_right(
     assert main(["lab", str(small)]) == 0
     (case,) = json.loads((small.parent / "out" / "results.json").read_text())["cases"]
     rows = {row["name"]: row for row in case["methods"]}
-    assert [row["wrong"] for row in rows.values()] == [0] * 6
+    assert [row["wrong"] for row in rows.values()] == [0] * 7
     assert rows["fp32"]["bits_per_value"] == pytest.approx(32, rel=1e-3)
     assert rows["int8"]["bits_per_value"] == pytest.approx(8, rel=1e-2)
     assert 0 < rows["asc"]["bits_per_value"] < 8

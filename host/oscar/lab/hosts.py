@@ -16,10 +16,11 @@ from typing import Any
 
 from oscar.errors import OscarError
 from oscar.lab.network import DEVICE, Network, address
+from oscar.transports.keyed import KEY_BYTES, KEY_VARIABLE
 
 PORT = 29577
-START_S = 120.0  # imports and compiled kernels, on a busy machine
-ANSWER_S = 300.0
+START_S = 400.0  # imports and compiled kernels, on a busy machine
+ANSWER_S = 600.0
 TAIL = 600  # characters of what a rank that died said last
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -35,6 +36,8 @@ class Hosts:
         self._stack = ExitStack()
         self._processes: list[subprocess.Popen[str]] = []
         self._said: list[Any] = []
+        self._late = False
+        self._key = os.environ.get(KEY_VARIABLE) or os.urandom(KEY_BYTES).hex()  # of methods that are keyed
 
     def __enter__(self) -> Hosts:
         try:
@@ -67,6 +70,7 @@ class Hosts:
             "RANK": str(host),
             "WORLD_SIZE": str(len(self.setups)),
             "GLOO_SOCKET_IFNAME": DEVICE,
+            KEY_VARIABLE: self._key,
         }
         said = self._stack.enter_context(_scratch())
         words = [sys.executable, "-m", "oscar.lab.rank", json.dumps(setup)]
@@ -112,11 +116,14 @@ class Hosts:
         return answer
 
     def _kill(self) -> None:
+        self._late = True
         for process in self._processes:
             process.kill()
 
     def _died(self, rank: int) -> None:
         """Raise OscarError with the last words of `rank`, or else of one that has any."""
+        if self._late:
+            raise OscarError("ranks of the lab did not answer in time and were ended; is the machine busy?")
         texts = []
         for said in self._said:
             said.seek(0)
