@@ -14,7 +14,7 @@ from oscar.errors import ConfigError, GradientError
 from oscar.frame import HEADER_BYTES
 from oscar.schemes.base import Message, Scheme, Worker
 from oscar.schemes.cluster import SchemeCluster
-from oscar.schemes.lanes import lane_limit, pack_lanes, packed_bytes, unpack_lanes
+from oscar.schemes.lanes import lane_bits, lane_limit, pack_lanes, packed_bytes, unpack_lanes
 from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.schemes.selection import ProbableNonZeros, largest
 from oscar.schemes.wire import LocalWire
@@ -59,6 +59,7 @@ def test_adding_words_adds_lanes(workers: int, bits: int, count: int, seed: int)
 
 def test_a_value_beyond_its_lane_is_refused() -> None:
     assert lane_limit(11, 8) == 127
+    assert [lane_bits(m, 8) for m in (127, 128, 1)] == [11, 12, 5]
     with pytest.raises(ValueError, match=r"magnitude 128 does not fit: lanes of 11 bits .* up to 127"):
         pack_lanes(np.array([0, -128], np.int32), 11, 8)
 
@@ -252,3 +253,13 @@ def test_wrong_options_are_named() -> None:
         make_scheme("oscar-sw", {"share": "x"}, shapes=SHAPES, nodes=2, seed=0)
     with pytest.raises(ConfigError, match="share is a part of all values"):
         make_scheme("oscar-sw", {"share": 2.0}, shapes=SHAPES, nodes=2, seed=0)
+    for name, options, text in (
+        ("oscar-sw", {"rows": 0}, "1 to 5 rows, got 0"),
+        ("oscar-sw", {"ratio": -0.1}, "ratio is cells"),
+        ("oscar-sw-best", {"zero_shift": -1}, "0 to 16 octaves, got -1"),
+        ("count-sketch", {"rows": 6}, "1 to 5 rows, got 6"),
+    ):
+        with pytest.raises(ConfigError, match=f"scheme {name}: .*{text}"):
+            make_scheme(name, options, shapes=SHAPES, nodes=2, seed=0)
+    with pytest.raises(ConfigError, match=r"scheme oscar-sw: .* 2 bits hold no sum over 9 workers"):
+        make_scheme("oscar-sw", {"lane_bits": 2}, shapes=SHAPES, nodes=9, seed=0)

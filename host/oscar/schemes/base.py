@@ -2,8 +2,8 @@
 
 A codec (oscar.codecs) changes how integers look on one link. A scheme changes *what* is reduced: it turns a
 gradient into a few buffers that AllReduce combines (sum, or, max) without knowing what they mean, and turns
-the combined buffers into a mean gradient. The same scheme runs over the in-process ring, over MPI and over
-torch.distributed. docs/schemes.md has the contract.
+the combined buffers into a mean gradient. The same scheme runs in process and over torch.distributed.
+docs/schemes.md has the contract.
 """
 
 from __future__ import annotations

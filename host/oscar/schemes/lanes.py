@@ -26,6 +26,14 @@ def lane_limit(bits: int, workers: int) -> int:
     return limit
 
 
+def lane_bits(magnitude: int, workers: int) -> int:
+    """Return the bits of the narrowest lane that holds sums of magnitudes, 1 or more, of each worker.
+
+    The inverse of `lane_limit`; what it returns may be beyond the 32 bits that lanes have at most.
+    """
+    return (2 * workers * magnitude).bit_length()
+
+
 def lanes_per_word(bits: int) -> int:
     """Return how many lanes a word has."""
     return WORD_BITS // bits

@@ -20,6 +20,7 @@ from oscar.frame import HEADER_BYTES
 from oscar.position import PositionState
 from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
 from oscar.schemes.grid import Grid, GridSteps
+from oscar.schemes.lanes import lane_bits
 from oscar.schemes.peeling import Peeling, Table
 from oscar.schemes.widths import COUNTER_BITS, GRAINS, Ladder, Layout, Rules, choose
 
@@ -156,7 +157,7 @@ class Lhc(Scheme):
             # A cell adds up several values of a worker; only workers know how much that comes to.
             worst = np.array([np.abs(data).max(initial=0)], np.float32)
             largest = yield Message("largest", worst, "max")
-            yield Message("cells", data, bits=_lane(self.nodes, int(largest[0])))
+            yield Message("cells", data, bits=lane_bits(max(1, int(largest[0])), self.nodes))
         elif layout.plan.staged:
             yield from self._stage(depth + 1, rest[keys], np.zeros(keys.size, np.uint8), 1, NO_RIDE)
         else:
@@ -203,6 +204,7 @@ class Lhc(Scheme):
         ride = rest[0][: len(self.sizes)]
         spread = list(self.spread)
         classes = self.once("classes", self.classify)
+        self.unpeeled = 0
         sums = self._collect(0, iter(rest), classes, self.classes, ride.size, spread)
         self.spread, self.sums = spread, sums
         self.steps.observe(grid, ride)
@@ -304,8 +306,3 @@ class SplitLhc(Lhc):
         """Take over what `state_dict` returned."""
         super().load_state_dict(state)
         self.position.load_state_dict(state["position"])
-
-
-def _lane(nodes: int, magnitude: int) -> int:
-    """Return the bits of the narrowest lane for sums of `nodes` workers up to `magnitude` each."""
-    return max(2, (2 * nodes * max(1, magnitude)).bit_length())

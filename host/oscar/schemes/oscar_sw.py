@@ -18,13 +18,14 @@ from numba import njit
 
 from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
 from oscar.schemes.grid import Grid, GridSteps
-from oscar.schemes.lanes import lane_limit
+from oscar.schemes.lanes import lane_bits, lane_limit
 from oscar.schemes.selection import ProbableNonZeros
 from oscar.sketch.count_sketch import CountSketch, columns_for
 
 CODED_BITS = 8  # of a worker's integer where ASC codes the sums
 CODED_LIMIT = (1 << (CODED_BITS - 1)) - 1
 CLASS_LIMIT = 15
+MOST_SHIFT = 16  # of the steps of zeros over those of non-zeros
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,19 @@ class SplitOptions:
             raise ValueError(f"share is a part of all values, 0 to 1, got {self.share}")
 
 
+def check_shift(zero_shift: int) -> None:
+    """Refuse steps of zeros that are finer than those of non-zeros, or out of all proportion."""
+    if not 0 <= zero_shift <= MOST_SHIFT:
+        raise ValueError(f"zero_shift is 0 to {MOST_SHIFT} octaves, got {zero_shift}")
+
+
 class _Split(Scheme):
     """The dense half, and the first iteration, in which everything is dense."""
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
         super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
         # Sizes ride in lanes of their own, or, as 8-bit integers like the rest, in ASC frames.
-        ride_bits = (2 * nodes * CODED_LIMIT).bit_length() if options.coded else RIDE_BITS
+        ride_bits = lane_bits(CODED_LIMIT, nodes) if options.coded else RIDE_BITS
         self.grid = GridSteps(self.sizes, nodes, options.coarseness, ride_bits)
         self.limit = CODED_LIMIT if options.coded else lane_limit(options.lane_bits, nodes)
         self.chosen = ProbableNonZeros(
@@ -128,6 +135,12 @@ class OscarSwOptions(SplitOptions):
     cell_bits: int = 8
     zero_shift: int = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ratio:
+            columns_for(self.ratio, 1, self.rows)
+        check_shift(self.zero_shift)
+
 
 class OscarSw(_Split):
     """The paper's form: probable non-zeros dense, probable zeros count-sketched; all of it linear."""
@@ -192,6 +205,12 @@ class OscarSwBestOptions(SplitOptions):
     spread: bool = False
     feedback: bool = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.period < 1:
+            raise ValueError(f"period is 1 or more iterations, got {self.period}")
+        check_shift(self.zero_shift)
+
 
 class OscarSwBest(_Split):
     """Probable non-zeros dense, a share of the probable zeros in turn, error feedback for the rest."""
@@ -201,8 +220,6 @@ class OscarSwBest(_Split):
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
         super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        if options.period < 1:
-            raise ValueError(f"period is 1 or more iterations, got {options.period}")
         self.held = np.zeros(self.values, np.float32) if options.spread else None
 
     def _due(self) -> Array:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.schemes.lanes import lane_bits
 
 TAG = 0x7E29  # keeps these draws apart from those of other users of (seed, rank)
 NORMS = "max", "l2"
@@ -26,11 +27,7 @@ class _Stochastic(Scheme):
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
         super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.bits = (2 * nodes * self.levels).bit_length()  # 2^bits - 1 >= 2 N levels: see lane_limit
-        if self.bits > 32:
-            raise ValueError(
-                f"sums of {nodes} x {self.levels} levels need lanes of {self.bits} bits, 32 at most"
-            )
+        self.bits = lane_bits(self.levels, nodes)  # 24 at most
         self.starts = self._starts()
         self.lengths = np.diff(np.append(self.starts, self.values))
 

@@ -53,9 +53,16 @@ def scheme_class(name: str) -> type[Scheme]:
 def make_scheme(
     name: str, options: Mapping[str, Any], *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int
 ) -> Scheme:
-    """Return the scheme `name` with `options`; raises ConfigError for an unknown option or value."""
+    """Return the scheme `name` for tensors of `shapes` on `nodes` workers.
+
+    Raises ConfigError for an unknown option, and for a value that is wrong in itself or for so many workers.
+    """
     kind = scheme_class(name)
-    return kind(parse(name, kind, options), shapes=shapes, nodes=nodes, seed=seed)
+    parsed = parse(name, kind, options)
+    try:
+        return kind(parsed, shapes=shapes, nodes=nodes, seed=seed)
+    except ValueError as error:
+        raise ConfigError(f"scheme {name}: {error}") from None
 
 
 def parse(name: str, kind: type[Scheme], given: Mapping[str, Any]) -> Any:

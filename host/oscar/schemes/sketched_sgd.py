@@ -150,13 +150,9 @@ class SketchedSgd(Scheme):
         return mean
 
     def _cells(self, indices: Array, values: Array) -> Array:
-        high, low = (
-            self.sketch.encode(part, indices=indices).ravel().astype(np.int64)
-            for part in (
-                values >> HALF,
-                values & ((1 << HALF) - 1),
-            )  # half a million of 12 bits fit int32 for sure
-        )
+        """Return the cells of int32 `values`, int64 flat: in two parts, half a million of which fit int32."""
+        parts = values >> HALF, values & ((1 << HALF) - 1)
+        high, low = (self.sketch.encode(part, indices=indices).ravel().astype(np.int64) for part in parts)
         return (high << HALF) + low
 
     def state_dict(self) -> dict[str, Any]:

@@ -20,7 +20,11 @@ MANY = 8  # a share of all values above 1 / MANY goes through whole runs
 
 
 def columns_for(ratio: float, values: int, rows: int) -> int:
-    """Return the cells of a row, so that all rows have `ratio` cells for each of `values`; at least RUN."""
+    """Return the cells of a row, so that all rows have `ratio` cells for each of `values`; at least RUN.
+
+    Raises ValueError for a ratio, or a number of rows, that no sketch has.
+    """
+    _check_rows(rows)
     if not 0 < ratio <= 16:
         raise ValueError(f"ratio is cells (of all rows) / values, above 0 and at most 16, got {ratio}")
     return max(RUN, int(ratio * values / rows))
@@ -35,8 +39,7 @@ class CountSketch:
     """
 
     def __init__(self, rows: int, columns: int, size: int, seed: int, *, draw: int = 0) -> None:
-        if not 1 <= rows <= kernels.MOST_ROWS:
-            raise ValueError(f"a sketch has 1 to {kernels.MOST_ROWS} rows, got {rows}")
+        _check_rows(rows)
         if columns < 1:
             raise ValueError(f"a row has 1 cell at least, got {columns}")
         if not 0 <= size < PRIME:
@@ -127,6 +130,11 @@ class CountSketch:
             raise ValueError(f"expected as many indices as values, got {indices.size} and {count}")
         if count and (indices.min() < 0 or indices.max() >= self.size):
             raise ValueError(f"indices lie in 0 to {self.size - 1}, got {indices.min()} to {indices.max()}")
+
+
+def _check_rows(rows: int) -> None:
+    if not 1 <= rows <= kernels.MOST_ROWS:
+        raise ValueError(f"a sketch has 1 to {kernels.MOST_ROWS} rows, got {rows}")
 
 
 def _check_bound(seen: int, sharing: int, values: Array) -> None:
