@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from oscar import __version__
+from oscar.codecs.registry import make_codec
 from oscar.config import Config
 from oscar.errors import ConfigError
+from oscar.schemes.registry import SCHEMES
 from oscar.training.loop import TAIL, TAIL_GAP, Run
 
 SCHEMA = 1
@@ -88,10 +90,8 @@ def _finite(tree: Any) -> Any:
 
 def method_name(config: Config) -> str:
     """Return the name of the run's method: codec, gather, step and what else is not the default."""
-    if config.scheme or config.codec in _schemes():
+    if config.scheme or config.codec in SCHEMES:
         return " ".join([config.codec, *(f"{key}={value}" for key, value in sorted(config.scheme.items()))])
-    from oscar.codecs.registry import make_codec
-
     parts = [config.codec]
     if config.ring.gather != "forward":
         parts[0] += f"+{config.ring.gather}"
@@ -100,12 +100,6 @@ def method_name(config: Config) -> str:
         parts.append(f"step {quantiser.coarseness:g} sigma" if quantiser.scale == "sigma" else "one step")
         parts += ["feedback"] if quantiser.error_feedback else []
     return " ".join(parts)
-
-
-def _schemes() -> Mapping[str, Any]:
-    from oscar.schemes.registry import SCHEMES
-
-    return SCHEMES
 
 
 def heading(results: Results) -> list[str]:
