@@ -172,6 +172,21 @@ def test_the_sweep_loses_nothing(spread: bool) -> None:
     assert (error <= np.abs(unsaid) + 1e-4 * np.abs(given).max()).all()
 
 
+def test_without_feedback_a_period_of_equal_gradients_has_their_mean() -> None:
+    """Each probable zero comes once a period and stands for all of it: nothing waits, nothing is biased."""
+    period, nodes = 4, 3
+    options = {"share": 0.1, "period": period, "lane_bits": 16, "feedback": False, "zero_shift": 0}
+    cluster = make_cluster(config("oscar-sw-best", nodes, **options))
+    theirs = gradients(nodes, 0)
+    first, *turns = (
+        np.concatenate([m.ravel() for m in cluster.allreduce(theirs).mean]) for _ in range(1 + period)
+    )
+    zeros = np.ones(first.size, np.bool_)
+    zeros[cluster.scheme.chosen.positions] = False  # type: ignore[attr-defined]
+    np.testing.assert_allclose(np.mean(turns, axis=0)[zeros], first[zeros], rtol=1e-6)
+    assert all(worker.residual is None for worker in cluster.workers)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("name", OWN)
 def test_a_call_that_fails_never_happened(name: str) -> None:
     one, two = (make_cluster(config(name, share=0.2, lane_bits=10, coded=True)) for _ in range(2))
@@ -256,7 +271,7 @@ def test_wrong_options_are_named() -> None:
     for name, options, text in (
         ("oscar-sw", {"rows": 0}, "1 to 5 rows, got 0"),
         ("oscar-sw", {"ratio": -0.1}, "ratio is cells"),
-        ("oscar-sw-best", {"zero_shift": -1}, "0 to 16 octaves, got -1"),
+        ("oscar-sw-best", {"zero_shift": -17}, "-16 to 16 octaves, got -17"),
         ("count-sketch", {"rows": 6}, "1 to 5 rows, got 6"),
     ):
         with pytest.raises(ConfigError, match=f"scheme {name}: .*{text}"):

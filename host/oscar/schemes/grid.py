@@ -112,7 +112,9 @@ class Grid:
 
     def coarser(self, shift: int) -> Grid:
         """Return the grid whose steps are 2^shift times as large; `ride` belongs to the original."""
-        moved = (None if e is None else min(EXPONENTS[1], e + shift) for e in self.exponents)
+        moved = (
+            None if e is None else max(EXPONENTS[0], min(EXPONENTS[1], e + shift)) for e in self.exponents
+        )
         return replace(self, exponents=tuple(moved)) if shift else self
 
     def quantise(

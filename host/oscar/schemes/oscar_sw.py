@@ -52,9 +52,9 @@ class SplitOptions:
 
 
 def check_shift(zero_shift: int) -> None:
-    """Refuse steps of zeros that are finer than those of non-zeros, or out of all proportion."""
-    if not 0 <= zero_shift <= MOST_SHIFT:
-        raise ValueError(f"zero_shift is 0 to {MOST_SHIFT} octaves, got {zero_shift}")
+    """Refuse steps of zeros that are out of all proportion to those of non-zeros."""
+    if not -MOST_SHIFT <= zero_shift <= MOST_SHIFT:
+        raise ValueError(f"zero_shift is {-MOST_SHIFT} to {MOST_SHIFT} octaves, got {zero_shift}")
 
 
 class _Split(Scheme):
@@ -127,7 +127,8 @@ class _Split(Scheme):
 class OscarSwOptions(SplitOptions):
     """ratio: cells / all values, all rows together; 0 sends no zeros at all. cell_bits: of a cell's lane.
 
-    zero_shift: zeros are quantised 2^zero_shift times coarser, so that narrow cells hold their sums.
+    zero_shift: zeros are quantised 2^zero_shift times coarser (finer, below 0) than non-zeros: cells add many
+    small values, narrow lanes hold one large one.
     """
 
     rows: int = 3
