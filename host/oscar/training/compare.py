@@ -188,8 +188,17 @@ def _relate(rows: list[dict[str, Any]], better: int) -> None:
     base = next((row for row in rows if row["codec"] == "fp32"), None)
     for row in rows:
         row["worse_by"] = None if base is None else better * (base["mean"] - row["mean"])
+        row["paired_error"] = None if base is None else _paired_error(row["scores"], base["scores"])
         row["holds"] = base is not None and row["worse_by"] <= base["spread"]
         row["front"] = not any(_dominates(other, row, better) for other in rows)
+
+
+def _paired_error(scores: Sequence[float], base: Sequence[float]) -> float:
+    """Return the standard error of the mean difference to fp32 under equal seeds; 0 where seeds differ."""
+    if len(scores) != len(base) or len(scores) < 2:
+        return 0.0
+    differences = [theirs - mine for mine, theirs in zip(scores, base, strict=True)]
+    return statistics.stdev(differences) / math.sqrt(len(differences))
 
 
 def _dominates(one: dict[str, Any], other: dict[str, Any], better: int) -> bool:

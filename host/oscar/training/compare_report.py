@@ -17,14 +17,14 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return the table as lines: one per contender and point, the finest first."""
     metric = rows[0]["metric"]
     lines = [
-        f"{'method':<22} {'setting':<44} {'seeds':>5} {metric:>8} {'spread':>7} {'worse by':>8} holds "
+        f"{'method':<22} {'setting':<44} {'seeds':>5} {metric:>8} {'spread':>7} {'worse by':>15} holds "
         f"{'bits/value':>10} {'sync b/v':>9} front"
     ]
     for row in rows:
-        worse = "-" if row["worse_by"] is None else f"{row['worse_by']:.4f}"
+        worse = "-" if row["worse_by"] is None else f"{row['worse_by']:.4f} ±{row['paired_error']:.4f}"
         lines.append(
             f"{row['contender']:<22} {_setting(row):<44} {row['seeds']:>5} {row['mean']:>8.4f} "
-            f"{row['spread']:>7.4f} {worse:>8} {'yes' if row['holds'] else 'no':<5} {row['bits']:>10.3f} "
+            f"{row['spread']:>7.4f} {worse:>15} {'yes' if row['holds'] else 'no':<5} {row['bits']:>10.3f} "
             f"{row['sync_bits']:>9.3f} {'*' if row['front'] else ''}"
         )
     return [line.rstrip() for line in lines]
@@ -47,7 +47,7 @@ def answers(results: Mapping[str, Any]) -> list[str]:
         f"({base['mean']:.4f}, {base['spread']:.4f}), log-linear between points"
     ]
     target = base["mean"] - better * base["spread"]
-    lines += _ranking(fewest_bits(rows, target, better))
+    lines += _ranking(fewest_bits(rows, target, better), rows)
     for name in dict.fromkeys(row["contender"] for row in rows if row["codec"] == "count-sketch"):
         lines += _against(rows, name, better)
     lines.append(
@@ -62,9 +62,14 @@ def answers(results: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _ranking(found: Mapping[str, float]) -> list[str]:
-    order = sorted(found.items(), key=lambda item: item[1])
-    return [f"#   {name:<22} {bits:.3f}" for name, bits in order]
+def _ranking(found: Mapping[str, float], rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a line per method: bits between points, and those of its cheapest point that was trained."""
+    lines = []
+    for name, bits in sorted(found.items(), key=lambda item: item[1]):
+        holding = [row["bits"] for row in rows if row["contender"] == name and row["holds"]]
+        trained = f"  (cheapest point that holds: {min(holding):.3f})" if holding else ""
+        lines.append(f"#   {name:<22} {bits:.3f}{trained}")
+    return lines
 
 
 def _ours(name: str) -> bool:
