@@ -11,7 +11,7 @@ from oscar.cli.common import add_config, declare, one_blas_thread, read_config
 EXAMPLE = """\
   oscar compare configs/compare_numpy.yaml           a first look, NumPy alone, some minutes
   oscar compare configs/compare_cnn.yaml             every method on the CNN, five seeds
-  oscar compare configs/compare_cnn.yaml --only fp32 oscar-sw    these methods alone
+  oscar compare configs/compare_cnn.yaml --only fp32 OSCAR-SW    these methods alone
   oscar compare configs/compare_cnn.yaml --report    print and draw what finished runs have left
 
 Every finished run is kept in the output folder and not run again, so a comparison may be interrupted, or
@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     from oscar.training.compare import run_all, summarise, tasks_of
     from oscar.training.compare_report import answers, draw, table
 
-    config = read_config(args)
+    seeds = [] if args.seed is None else [f"compare.seeds=[{args.seed}]"]
+    config = read_config(args, *seeds)
     folder = make_folder(config.output)
     tasks = tasks_of(config)
     if args.only:

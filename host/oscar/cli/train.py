@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     one_blas_thread()
     from oscar.cli.progress import Show
     from oscar.experiment.files import make_folder
+    from oscar.training.checkpoint import load
     from oscar.training.figures import draw
     from oscar.training.loop import checkpoint_path, train_seeds
     from oscar.training.results import load_results, make_results, text_table, write_results
@@ -60,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     for seed in seeds:
         saved = checkpoint_path(path, seed)
         if args.resume and saved is not None:
+            if saved.exists():
+                load(saved)  # a damaged one is refused here, before processes start
             what = f"goes on from {saved}" if saved.exists() else f"starts anew, there is no {saved}"
             print(f"# seed {seed} {what}", flush=True)
     with Show() as show:

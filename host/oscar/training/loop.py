@@ -77,12 +77,12 @@ def open_cluster(config: Config) -> Cluster:
     if config.codec in SCHEMES:
         raise ConfigError(
             f"train.ring_every: expected 1, as {config.codec} is a scheme whose rings cannot be left out, "
-            f"got {config.train.ring_every}"
+            f"got {config.train.ring_every}; add --set train.ring_every=1"
         )
     if config.iterations < config.train.ring_every:
         raise ConfigError(
             f"train.ring_every: expected at most the run's {config.iterations} iterations, or no ring would "
-            f"ever run, got {config.train.ring_every}"
+            f"ever run, got {config.train.ring_every}; lower it, or add --set train.ring_every=1"
         )
     return SparseRing(config, every=config.train.ring_every)
 
