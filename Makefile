@@ -40,7 +40,7 @@ allreduce: setup ## compare all methods on real gradients (CONFIG=configs/defaul
 	@$(BIN)/oscar allreduce $(CONFIG) $(ARGS)
 
 test: setup ## run all tests
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: setup ## ruff and mypy
 	@$(BIN)/ruff check .

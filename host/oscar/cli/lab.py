@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 from oscar.cli.common import add_config, declare, one_blas_thread, read_config
 
 EXAMPLE = """\
-  sudo .venv/bin/oscar lab configs/lab.yaml
-  sudo .venv/bin/oscar lab configs/lab.yaml --set lab.repetitions=3
-  oscar lab --redraw build/lab/results.json
+  oscar lab configs/lab.yaml                              as root: sudo .venv/bin/oscar lab ...
+  oscar lab configs/lab.yaml --set lab.repetitions=3      a quick look
+  oscar lab --redraw build/lab/results.json               table and figure once more
 
 Needs root: every host is a network namespace behind a link limited by tbf. Nothing is measured unless one
 flow reaches the goodput that the rate allows, and a run fails unless the bytes counted on each link are those
