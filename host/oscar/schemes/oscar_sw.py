@@ -214,7 +214,7 @@ class OscarSwBestOptions(SplitOptions):
 
 
 class OscarSwBest(_Split):
-    """Probable non-zeros dense, a share of the probable zeros in turn, error feedback for the rest."""
+    """Probable non-zeros dense, a share of the probable zeros in turn; the rest waits or is stood for."""
 
     name: ClassVar[str] = "oscar-sw-best"
     Options = OscarSwBestOptions
@@ -237,19 +237,21 @@ class OscarSwBest(_Split):
         grid = yield from self.grid.agree(waiting)
         ride, positions = grid.ride(waiting), self.chosen.positions
         dense, worker.clipped = grid.quantise(waiting, self.limit, indices=positions)
-        pending = waiting.copy()
-        where = np.arange(self.values) if positions is None else positions
-        pending[where] -= grid.dequantise(dense, 1, indices=where)
+        pending = waiting.copy() if self.options.feedback else None
+        if pending is not None:
+            where = np.arange(self.values) if positions is None else positions
+            pending[where] -= grid.dequantise(dense, 1, indices=where)
         if positions is None:
             yield self._dense("first", dense, None, ride)
         else:
             due, coarse = self.once("due", self._due), grid.coarser(self.options.zero_shift)
             zeros, clipped = coarse.quantise(waiting, self.limit, indices=due)
             worker.clipped += clipped
-            pending[due] -= coarse.dequantise(zeros, 1, indices=due)
+            if pending is not None:
+                pending[due] -= coarse.dequantise(zeros, 1, indices=due)
             yield self._dense("dense", dense, positions, None)
             yield self._dense("due", zeros, due, ride)
-        worker.pending = pending if self.options.feedback else None
+        worker.pending = pending
 
     def finish(self, totals: Sequence[Array]) -> Array:
         """See Scheme.finish."""

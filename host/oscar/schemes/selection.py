@@ -12,7 +12,7 @@ from oscar.schemes.base import Array
 
 @njit(cache=True, nogil=True)
 def _observe(magnitude: Any, mean: Any, weight: Any) -> None:
-    """Move the running magnitudes of values that were all seen; float32, one value at a time."""
+    """Move the running magnitudes; what was not sent counts as 0; float32, one value at a time."""
     for j in range(len(mean)):
         magnitude[j] += (abs(mean[j]) - magnitude[j]) * weight
 
