@@ -20,6 +20,12 @@ from oscar.schemes.registry import make_scheme
 from oscar.schemes.wire import LocalWire, Traffic
 
 
+def scheme_fingerprint(config: Config) -> str:
+    """Return what has to be equal for a saved state of a scheme to fit, in process or between processes."""
+    c = config
+    return f"{c.codec} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+
+
 class SchemeCluster:
     """AllReduce between the workers of this process by the scheme that `config.codec` names.
 
@@ -143,8 +149,7 @@ class SchemeCluster:
     @property
     def fingerprint(self) -> str:
         """What has to be equal for a saved state to fit."""
-        c = self.config
-        return f"{c.codec} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+        return scheme_fingerprint(self.config)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all state, so that a run can be resumed bit for bit."""

@@ -15,6 +15,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
 from oscar.quantize import check_tensors
 from oscar.schemes.base import Array, Scheme, Worker
+from oscar.schemes.cluster import scheme_fingerprint
 from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.torch_ddp.remote_wire import RemoteWire
 from oscar.transports import handshake
@@ -187,8 +188,7 @@ class SchemeReducer(Reducer):
 
     @property
     def _fingerprint(self) -> str:
-        c = self.config
-        return f"{c.codec} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+        return scheme_fingerprint(self.config)
 
     def state_dict(self) -> dict[str, Any]:
         """See Reducer.state_dict."""
