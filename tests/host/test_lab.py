@@ -152,13 +152,12 @@ def test_nothing_is_left_after_an_error_or_a_kill(alone: None) -> None:
     script = (
         "import time; from oscar.lab.network import Network; import subprocess\n"
         "with Network(2) as n:\n"
-        "    subprocess.Popen(n.command(1, ['sleep', '1000']))\n"
-        "    print('up', flush=True); time.sleep(1000)"
+        "    subprocess.Popen(n.command(1, ['sh', '-c', 'echo up; exec sleep 1000'])); time.sleep(1000)"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout as lines:
-        assert lines.readline() == "up\n"
+        assert lines.readline() == "up\n"  # said by what runs on the host
         (sleeper,) = subprocess.run(
             ["ip", "netns", "pids", f"{PREFIX}1"], capture_output=True, text=True, check=True
         ).stdout.split()
