@@ -12,11 +12,13 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def _observe(mean: Any, sums: Any) -> None:
+def _observe(mean: Any, sums: Any, table: Any, classes: Any) -> None:
     for j in range(len(sums)):
         m = np.int32(sums[j])
         m = np.int32(min(m if m >= 0 else np.int32(-m), np.int32(4095)) << 4)
-        mean[j] = np.int32(mean[j]) + (np.int32(m - np.int32(mean[j])) >> 3)
+        moved = np.int32(mean[j]) + (np.int32(m - np.int32(mean[j])) >> 3)
+        mean[j] = moved
+        classes[j] = table[moved]
 
 
 @njit(cache=True, nogil=True)
@@ -43,8 +45,7 @@ class PositionState:
 
     def observe(self, sums: np.ndarray) -> None:
         """Move an eighth of the way to the magnitudes of the aggregated `sums`."""
-        _observe(self.mean, sums)
-        _classes(self.mean, self._table, self.classes)
+        _observe(self.mean, sums, self._table, self.classes)
 
     def rescale(self, offsets: np.ndarray, rises: list[int]) -> None:
         """Follow a change of step: where tensor t's exponent rose by rises[t], means fall by as many bits."""

@@ -21,6 +21,7 @@ from oscar.quantize_kernels import (
     add_bounded,
     all_finite,
     round_to_grid,
+    round_with_residual,
     squares_of_changes,
     to_means,
 )
@@ -260,11 +261,14 @@ class StepTracker:
 
     def _energies(self, t: int, sums: np.ndarray, exponent: int) -> tuple[int, int | None]:
         """Return the sums of squares of `sums` and of their change, as `_change` has it."""
-        same = self.nodes > 1 and self.previous is not None and self.previous_exponents[t] == exponent
-        if same and sums.dtype == np.int16 and sums.size <= MAX_COUNT:
-            before = self.previous[self.offsets[t] : self.offsets[t + 1]]  # type: ignore[index]
-            return squares_of_changes(sums, before)
-        return sum_of_squares(sums), self._change(t, sums, exponent)
+        old = self.previous_exponents[t]
+        narrow = sums.dtype == np.int16 and sums.size <= MAX_COUNT
+        if not narrow or self.nodes == 1 or self.previous is None or old is None or abs(old - exponent) > 1:
+            return sum_of_squares(sums), self._change(t, sums, exponent)
+        low = min(old, exponent)
+        before = self.previous[self.offsets[t] : self.offsets[t + 1]]
+        energy, change = squares_of_changes(sums, before, exponent - low, old - low)
+        return energy, change >> (2 * (exponent - low))
 
     def _change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
         """Sum of squared differences to the previous sums in units of the present step, or None."""
@@ -281,13 +285,13 @@ class StepTracker:
     def _move(self, t: int, exponent: int) -> None:
         """Follow the variance, with hysteresis: a step within 0.75 octaves of c * sigma stays."""
         c = Fraction(self.params.coarseness) ** 2
-        ratio = c * self.variances[t] / (1 << 32)  # (c * sigma / step)^2
-        if ratio == 0:
+        above, below = c.numerator * self.variances[t], c.denominator << 32  # (c * sigma / step)^2
+        if above == 0:
             self.exponents[t] = None
             return
-        if Fraction(1, 8) <= ratio * ratio < 8:
+        if below**2 <= 8 * above**2 < 64 * below**2:
             return
-        new = self._clamp(exponent + (floor_log2(ratio.numerator, ratio.denominator) + 1) // 2)
+        new = self._clamp(exponent + (floor_log2(above, below) + 1) // 2)
         rise = new - exponent
         self.variances[t] = self.variances[t] >> (2 * rise) if rise > 0 else self.variances[t] << (-2 * rise)
         self.exponents[t] = new
@@ -355,16 +359,47 @@ class WorkerQuantiser:
     def quantise(
         self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None], dtype: Any = np.int32
     ) -> np.ndarray:
-        """Return all tensors as one flat array of `dtype`; a tensor without a step becomes zeros.
+        """Return all tensors, corrected, as one flat array of `dtype`; without a step, zeros.
 
-        tensors: flat float32 from `corrected`; dtype: int32, or int16 as sums may have. The residual changes
+        tensors: flat float32, as they came; dtype: int32, or int16 as sums may have. The residual changes
         only when `commit` is called.
         """
+        if self.params.rounding == "stochastic" or any(
+            exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents
+        ):
+            return self._quantise_plainly(self.corrected(tensors), exponents, dtype)
+        out = np.empty(sum(t.size for t in tensors), dtype)
+        keep = np.empty(out.size if self.params.error_feedback else 0, np.float32)
+        limit = np.float32(self.params.limit)
+        self.clipped, at = 0, 0
+        for tensor, exponent in zip(tensors, exponents, strict=True):
+            here = slice(at, at + tensor.size)
+            at += tensor.size
+            if exponent is None:
+                out[here] = 0
+                if self.params.error_feedback:
+                    keep[here] = tensor
+                    if self.residual is not None:
+                        add_bounded(tensor, self.residual[here], keep[here])
+                continue
+            factor, step = np.float32(2.0**-exponent), np.float32(2.0**exponent)
+            if self.residual is None:
+                lost = round_to_grid(tensor, factor, step, limit, out[here], keep[here])
+            else:
+                before = self.residual[here]
+                lost = round_with_residual(tensor, before, factor, step, limit, out[here], keep[here])
+            self.clipped += int(lost)
+        self._pending = keep if self.params.error_feedback else None
+        return out
+
+    def _quantise_plainly(
+        self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None], dtype: Any
+    ) -> np.ndarray:
+        """Do the same by NumPy, of tensors that are corrected: with any rounding, at any exponent."""
         limit = float(self.params.limit)
         out = np.zeros(sum(t.size for t in tensors), dtype)
         noise = self._noise(out.size) if self.params.rounding == "stochastic" else None
         keep = np.zeros(out.size, np.float32) if self.params.error_feedback else None
-        none = np.zeros(0, np.float32)
         self.clipped, at = 0, 0
         for tensor, exponent in zip(tensors, exponents, strict=True):
             here = slice(at, at + tensor.size)
@@ -372,11 +407,6 @@ class WorkerQuantiser:
             if exponent is None:
                 if keep is not None:
                     keep[here] = tensor
-                continue
-            if noise is None and exponent in NORMAL_EXPONENTS:
-                factor, step = np.float32(2.0**-exponent), np.float32(2.0**exponent)
-                lost = none if keep is None else keep[here]
-                self.clipped += int(round_to_grid(tensor, factor, step, np.float32(limit), out[here], lost))
                 continue
             with np.errstate(over="ignore"):
                 scaled = np.ldexp(tensor, -exponent)

@@ -40,6 +40,23 @@ def all_finite(values: Any) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def round_with_residual(
+    tensor: Any, residual: Any, factor: Any, step: Any, limit: Any, out: Any, keep: Any
+) -> int:
+    """Do add_bounded and then round_to_grid in one pass over memory; `keep` has room for all values."""
+    clipped = 0
+    for i in range(tensor.size):
+        value = min(max(tensor[i] + residual[i], -FLOAT32_MAX), FLOAT32_MAX)
+        rounded = np.rint(value * factor)
+        bounded = min(max(rounded, -limit), limit)
+        clipped += rounded != bounded
+        integer = np.int32(bounded)  # of -0.0 as of 0.0
+        out[i] = integer
+        keep[i] = value - np.float32(integer) * step
+    return clipped
+
+
+@njit(cache=True, nogil=True)
 def add_bounded(tensor: Any, residual: Any, out: Any) -> None:
     """Write tensor + residual (float32), at most the largest float32 in magnitude, to `out`."""
     for i in range(tensor.size):
@@ -54,12 +71,15 @@ def to_means(sums: Any, nodes: Any, step: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def squares_of_changes(sums: Any, before: Any) -> tuple[int, int]:
-    """Return the sums of squares of int16 `sums` and of `sums - before`; up to 2^28 values."""
+def squares_of_changes(sums: Any, before: Any, left: int, right: int) -> tuple[int, int]:
+    """Return the sums of squares of int16 `sums` and of `(sums << left) - (before << right)`.
+
+    Exact for shifts of up to 1 bit and 2^28 values.
+    """
     energy, change = np.int64(0), np.int64(0)
     for i in range(sums.size):
         value = np.int64(sums[i])
-        difference = value - np.int64(before[i])
+        difference = (value << left) - (np.int64(before[i]) << right)
         energy += value * value
         change += difference * difference
     return energy, change

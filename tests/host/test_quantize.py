@@ -38,11 +38,11 @@ class Job:
         self.exchanges = 0
 
     def step(self, gradients: list[list[np.ndarray]]) -> list[np.ndarray]:
-        corrected = [w.corrected(t) for w, t in zip(self.workers, gradients, strict=True)]
         if unset := self.steps.unset:
             self.exchanges += 1
+            corrected = [w.corrected(t) for w, t in zip(self.workers, gradients, strict=True)]
             self.steps.agree([summarise([node[t] for t in unset], self.params) for node in corrected])
-        pairs = zip(self.workers, corrected, strict=True)
+        pairs = zip(self.workers, gradients, strict=True)
         sums = np.sum([w.quantise(t, self.steps.exponents) for w, t in pairs], axis=0)
         mean = self.steps.dequantise(sums)
         self.steps.observe(sums)
@@ -134,8 +134,8 @@ def test_a_failed_iteration_leaves_the_worker_as_it_was():
     params = QuantiserParams(error_feedback=True, rounding="stochastic")
     calm, struck = WorkerQuantiser(params, 0), WorkerQuantiser(params, 0)
     for seed in range(3):
-        struck.quantise(struck.corrected([normal(99, 50)]), [-1])  # fails, no commit
-        out = [w.quantise(w.corrected([normal(seed, 50)]), [-2]) for w in (calm, struck)]
+        struck.quantise([normal(99, 50)], [-1])  # fails, no commit
+        out = [w.quantise([normal(seed, 50)], [-2]) for w in (calm, struck)]
         assert np.array_equal(*out)
         calm.commit()
         struck.commit()
@@ -317,11 +317,11 @@ def test_integers_and_float64_beyond_float32_are_refused():
 def test_saved_worker_state_continues_bit_for_bit(bits):
     params = QuantiserParams(bits=bits, error_feedback=True, rounding="stochastic", coarseness=1.0)
     worker = WorkerQuantiser(params, 3)
-    worker.quantise(worker.corrected([normal(0, 40)]), [0])
+    worker.quantise([normal(0, 40)], [0])
     worker.commit()
     copy = WorkerQuantiser(params, 3)
     copy.load_state_dict(worker.state_dict())
-    out = [w.quantise(w.corrected([normal(1, 40)]), [0]) for w in (worker, copy)]
+    out = [w.quantise([normal(1, 40)], [0]) for w in (worker, copy)]
     assert np.array_equal(*out)
 
 

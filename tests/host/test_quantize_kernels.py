@@ -25,17 +25,18 @@ floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 def test_the_kernel_equals_numpy(tensor: np.ndarray, exponent: int, bits: int, feedback: bool) -> None:
     params = QuantiserParams(bits=bits, error_feedback=feedback)
     compiled, plain = WorkerQuantiser(params, 0), WorkerQuantiser(params, 0)
-    came = compiled.quantise([tensor, tensor[:3]], [exponent, None])
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        patch.setattr(quantize, "NORMAL_EXPONENTS", range(0))
-        expected = plain.quantise([tensor, tensor[:3]], [exponent, None])
-    assert np.array_equal(came, expected)
-    assert compiled.clipped == plain.clipped
-    for worker in (compiled, plain):
-        worker.commit()
-    if feedback:
-        bits_of = [worker.residual.view(np.uint32) for worker in (compiled, plain)]
-        assert np.array_equal(*bits_of)
+    for given_now in (tensor, tensor[::-1].copy()):  # the second one meets a residual
+        came = compiled.quantise([given_now, given_now[:3]], [exponent, None])
+        with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+            patch.setattr(quantize, "NORMAL_EXPONENTS", range(0))
+            expected = plain.quantise([given_now, given_now[:3]], [exponent, None])
+        assert np.array_equal(came, expected)
+        assert compiled.clipped == plain.clipped
+        for worker in (compiled, plain):
+            worker.commit()
+        if feedback:
+            bits_of = [worker.residual.view(np.uint32) for worker in (compiled, plain)]
+            assert np.array_equal(*bits_of)
 
 
 @settings(deadline=None)
@@ -64,6 +65,7 @@ def test_means_and_squares_are_those_of_wide_numbers(
     with np.errstate(over="ignore"):
         expected = np.ldexp(sums.astype(np.float64) / nodes, exponent).astype(np.float32)
     assert np.array_equal(tracker.dequantise(sums)[0].view(np.uint32), expected.view(np.uint32))
-    wide = [int(a) for a in sums], [int(b) for b in before]
-    squares = sum(a * a for a in wide[0]), sum((a - b) ** 2 for a, b in zip(*wide, strict=True))
-    assert squares_of_changes(sums, before) == squares
+    for left, right in ((0, 0), (1, 0), (0, 1)):
+        pairs = [(int(a), int(b)) for a, b in zip(sums, before, strict=True)]
+        squares = sum(a * a for a, _ in pairs), sum(((a << left) - (b << right)) ** 2 for a, b in pairs)
+        assert squares_of_changes(sums, before, left, right) == squares

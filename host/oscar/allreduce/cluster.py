@@ -139,16 +139,16 @@ class LocalCluster:
 
     def _quantise(self, tensors: list[list[np.ndarray]]) -> tuple[list[np.ndarray], int, int]:
         """Return every node's integers, the bytes it took to agree on steps, and how many saturated."""
-        corrected = [w.corrected(t) for w, t in zip(self.workers, tensors, strict=True)]
         steps = self.replica.steps
         unset, exchange = steps.unset, 0
         if unset:
+            corrected = [w.corrected(t) for w, t in zip(self.workers, tensors, strict=True)]
             summaries = [summarise([node[t] for t in unset], self.params) for node in corrected]
             steps.agree(summaries)
             exchange = SUMMARY_BYTES * len(unset) * len(self.nodes) * (len(self.nodes) - 1)
         flat = [
             w.quantise(t, steps.exponents, self.replica.dtype)
-            for w, t in zip(self.workers, corrected, strict=True)
+            for w, t in zip(self.workers, tensors, strict=True)
         ]
         return flat, exchange, sum(w.clipped for w in self.workers)
 

@@ -167,9 +167,8 @@ class Communicator:
         if replica.floating:
             local = join(flat)
         else:
-            corrected = worker.corrected(flat)
-            exchange = self._agree(replica, corrected)
-            local = worker.quantise(corrected, replica.steps.exponents, replica.dtype)
+            exchange = self._agree(replica, worker, flat)
+            local = worker.quantise(flat, replica.steps.exponents, replica.dtype)
             clipped = worker.clipped
         plan, iteration = replica.make_plan(), replica.iteration
         clipped -= clipped_by(self.codec, [node])
@@ -209,11 +208,12 @@ class Communicator:
         self._members[key] = _Member(self.config, self.codec, self.rank, self.nodes, shapes)
         return self._members[key], member is not None
 
-    def _agree(self, replica: Replica, corrected: list[np.ndarray]) -> int:
+    def _agree(self, replica: Replica, worker: WorkerQuantiser, flat: list[np.ndarray]) -> int:
         """Set steps that are unset from all ranks' summaries; return the bytes this rank sent for it."""
         unset = replica.steps.unset
         if not unset:
             return 0
+        corrected = worker.corrected(flat)
         mine = summarise([corrected[t] for t in unset], replica.steps.params)
         packed = b"".join(_SUMMARY.pack(*summary) for summary in mine)
         every = self._gather(packed, len(packed), "steps of tensors")
