@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,6 +18,7 @@ from typing import IO
 from oscar.errors import MissingExtraError
 
 ORPHAN_S = 20.0  # how long a launcher's kill may take to reach a stopped process on a busy machine
+READ_BYTES = 1 << 16
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -38,17 +39,30 @@ class Ended:
     orphans: int
 
 
-def launch(transport: str, ranks: int, program: Sequence[str], *, limit_s: float, token: str) -> Ended:
+def launch(
+    transport: str,
+    ranks: int,
+    program: Sequence[str],
+    *,
+    limit_s: float,
+    token: str,
+    hear: Callable[[bytes], None] | None = None,
+) -> Ended:
     """Run `python PROGRAM` as `ranks` ranks and return how they ended, after `limit_s` at most.
 
     program: what follows `python`, a script or -m and a module, and arguments; token: one of them, by which
-    orphans are found. With Gloo, ranks that are stopped when all others
-    have ended are killed, as torchrun does, and this does not count as hanging.
+    orphans are found; hear: is given what ranks write, as they go on. With Gloo, ranks that are stopped when
+    all others have ended are killed, as torchrun does, and this does not count as hanging. Whatever is raised
+    meanwhile (Ctrl-C) ends all ranks.
     """
     with tempfile.TemporaryFile() as output:
         start = {"mpi": _mpi, "gloo": _gloo}[transport]
         processes = start(ranks, program, output)
-        hung = not _await(processes, time.monotonic() + limit_s)
+        try:
+            hung = not _await(processes, time.monotonic() + limit_s, _Reader(output, hear))
+        except BaseException:
+            _kill(processes)
+            raise
         statuses = tuple(process.wait() for process in processes)
         orphans = _orphans(token)
         output.seek(0)
@@ -93,19 +107,36 @@ def _start(command: list[str], extra: dict[str, str], output: IO[bytes]) -> subp
     )
 
 
-def _await(processes: list[subprocess.Popen[bytes]], limit: float) -> bool:
+class _Reader:
+    """Hands on what has come to a file since the last `read`, without moving the writers' place in it."""
+
+    def __init__(self, file: IO[bytes], hear: Callable[[bytes], None] | None) -> None:
+        self.file, self.hear, self.at = file, hear, 0
+
+    def read(self) -> None:
+        while self.hear is not None and (fresh := os.pread(self.file.fileno(), READ_BYTES, self.at)):
+            self.at += len(fresh)
+            self.hear(fresh)
+
+
+def _await(processes: list[subprocess.Popen[bytes]], limit: float, reader: _Reader) -> bool:
     """Wait until all have ended; kill what is left at the limit, or stopped when all others have ended."""
     while time.monotonic() < limit:
+        reader.read()
         left = [process for process in processes if process.poll() is None]
         if all(_stopped(process.pid) for process in left):
             for process in left:
                 os.killpg(process.pid, signal.SIGKILL)
             return True
         time.sleep(0.05)
+    _kill(processes)
+    return False
+
+
+def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-    return False
 
 
 def _stopped(pid: int) -> bool:
