@@ -17,6 +17,7 @@ from oscar.allreduce.peer import Communicator
 from oscar.allreduce.schedule import Op, ring_actions
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
+from oscar.lab import network
 from oscar.transports.base import Transport
 from oscar.transports.registry import TRANSPORTS
 
@@ -44,42 +45,52 @@ def main() -> None:
     try:
         communicator = Communicator(config, acting, timeout_s=case["timeout_s"], extra=other)
     except ConfigError as error:
-        _tell(transport, error)
+        _tell(transport, case, error)
         transport.close()
         sys.exit(2)
-    _reduce(communicator, transport, case["values"])
+    _reduce(communicator, transport, case)
 
 
-def _reduce(communicator: Communicator, transport: Transport, values: int) -> None:
+def _reduce(communicator: Communicator, transport: Transport, case: dict[str, Any]) -> None:
     for iteration in range(ITERATIONS):
         random = np.random.default_rng([transport.rank, iteration])
-        given = [random.laplace(0, 0.02, values).astype(np.float32)]
+        given = [random.laplace(0, 0.02, case["values"]).astype(np.float32)]
         before, state = given[0].copy(), repr(communicator.state_dict())
         try:
             communicator.allreduce(given)
         except Exception as error:
             untouched = np.array_equal(before, given[0]) and repr(communicator.state_dict()) == state
-            _tell(transport, error, iteration=iteration, untouched=untouched)
+            _tell(transport, case, error, iteration=iteration, untouched=untouched)
             time.sleep(LINGER_S)
             transport.leave(PEER_FAILED if isinstance(error, PeerError) else 1)
     transport.close()
 
 
-def _tell(transport: Transport, error: Exception, **more: Any) -> None:
+def _tell(transport: Transport, case: dict[str, Any], error: Exception, **more: Any) -> None:
     where = {name: getattr(error, name, None) for name in ("peer", "step", "chunk")}
     line = {"rank": transport.rank, "type": type(error).__name__, "text": str(error), "at": time.monotonic()}
-    sys.stdout.write("\n" + json.dumps({**line, **where, **more}) + "\n")
-    sys.stdout.flush()
+    _say(case, {**line, **where, **more})
+
+
+def _say(case: dict[str, Any], line: dict[str, Any]) -> None:
+    """Write a line to the file "said" of the case, or else to standard output, which may not cross a cut."""
+    text = "\n" + json.dumps(line) + "\n"
+    if "said" in case:
+        with open(case["said"], "a", encoding="utf-8") as said:
+            said.write(text)
+    else:
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 class Striker:
     """A transport that does something bad at one point of one AllReduce, and is the given one otherwise.
 
-    case: "kind" (kill, stop, corrupt or raise), "iteration", and "point" in 0 .. 1 of its frames.
+    case: "kind" (kill, stop, corrupt, raise or cut), "iteration", and "point" in 0 .. 1 of its frames.
     """
 
     def __init__(self, transport: Transport, case: dict[str, Any]) -> None:
-        self.transport, self.kind = transport, case["kind"]
+        self.transport, self.case, self.kind = transport, case, case["kind"]
         gathers = {"boomerang": case["gather"] != "forward", "duplex": case["gather"] == "duplex"}
         actions = list(ring_actions(transport.rank, transport.nodes, subframes=2, **gathers))
         moves = sum(action.op in (Op.POST_RECV, Op.WAIT, Op.SEND, Op.FORWARD) for action in actions)
@@ -107,11 +118,13 @@ class Striker:
 
     def _strike(self) -> None:
         self.left -= 1
-        if self.left >= 0 or self.kind not in ("kill", "stop", "raise"):
+        if self.left >= 0 or self.kind not in ("kill", "stop", "raise", "cut"):
             return
         kind, self.kind = self.kind, "done"
-        sys.stdout.write("\n" + json.dumps({"struck": time.monotonic()}) + "\n")
-        sys.stdout.flush()
+        _say(self.case, {"struck": time.monotonic()})
+        if kind == "cut":
+            network.cut(self.transport.rank)  # rank r is on host r
+            return
         if kind == "raise":
             raise RuntimeError("this rank's own mistake")
         os.kill(os.getpid(), signal.SIGKILL if kind == "kill" else signal.SIGSTOP)

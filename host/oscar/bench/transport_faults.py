@@ -1,21 +1,28 @@
-"""Real processes, killed, stopped, damaged or misconfigured at random points: all say so, none hangs."""
+"""Real processes, killed, stopped, cut off, damaged or misconfigured at random points: all say so in time."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import random
+import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from oscar.errors import OscarError
+from oscar.lab.network import Network
 from oscar.transports.launch import Ended, launch
 
-KINDS = ("kill", "stop", "corrupt", "raise", "config", "version")
+KINDS = ("kill", "stop", "corrupt", "raise", "config", "version", "cut")
 GATHERS = ("forward", "boomerang", "duplex")
 START_S = 120.0  # to start processes on a busy machine
 SLACK_S = 1.0  # of a deadline, for the same reason
 NAMED = {"config": "seed", "version": "oscar"}  # the key that differs
+RATE_BPS = 10e6  # of links that are cut: frames are under way for milliseconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,27 +42,44 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print("# told: every survivor raised an error that names rank, step and chunk (or key), in time,")
     print("#       with its gradients and state as before; right exit status; no process left")
     print(f"{'transport':<10} {'fault':<8} {'cases':>6} {'told':>6} {'wrong':>6} {'hung':>6}  slowest s")
-    rows, wrong = [], []
+    rows: list[dict[str, Any]] = []
+    wrong: list[dict[str, Any]] = []
+    left_out: list[dict[str, str]] = []
     for transport in args.transport:
         for kind in args.kinds:
-            dice, counts, slowest = random.Random(f"{args.seed} {kind}"), Counter[str](), 0.0
-            for _ in range(args.points):
-                case = _case(args, dice, transport, kind)
-                ended = _launch(case, args)
-                seconds, why = judge(case, ended, ranks=args.ranks)
-                counts["hung" if ended.hung else "wrong" if why else "told"] += 1
-                slowest = max(slowest, seconds)
-                if why:
-                    wrong.append({"case": case, "why": why, "output": ended.output[-4000:]})
-                    print(f"# wrong: {json.dumps(case)}: {why}", flush=True)
-            row = {"transport": transport, "fault": kind, "cases": args.points, "slowest_s": slowest}
-            rows.append({**row, **{name: counts[name] for name in ("told", "wrong", "hung")}})
-            print(
-                f"{transport:<10} {kind:<8} {args.points:>6} {counts['told']:>6} {counts['wrong']:>6} "
-                f"{counts['hung']:>6}  {slowest:9.2f}",
-                flush=True,
-            )
-    return {"ok": not wrong, "ranks": args.ranks, "timeout_s": args.timeout_s, "rows": rows, "wrong": wrong}
+            with ExitStack() as stack:
+                try:
+                    network = stack.enter_context(Network(args.ranks + 1)) if kind == "cut" else None
+                except OscarError as error:
+                    left_out.append({"transport": transport, "fault": kind, "why": str(error)})
+                    print(f"# {transport}, {kind}: not run: {error}", flush=True)
+                    continue
+                rows.append(_row(args, transport, kind, network, wrong))
+    result = {"ok": not wrong, "ranks": args.ranks, "timeout_s": args.timeout_s, "rows": rows, "wrong": wrong}
+    return {**result, "left_out": left_out}
+
+
+def _row(
+    args: argparse.Namespace, transport: str, kind: str, network: Network | None, wrong: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Run all points of one kind and return the counts; what is wrong is appended to `wrong`."""
+    dice, counts, slowest = random.Random(f"{args.seed} {kind}"), Counter[str](), 0.0
+    for _ in range(args.points):
+        case = _case(args, dice, transport, kind)
+        ended = _launch(case, args) if network is None else _launch_across(case, args, network)
+        seconds, why = judge(case, ended, ranks=args.ranks)
+        counts["hung" if ended.hung else "wrong" if why else "told"] += 1
+        slowest = max(slowest, seconds)
+        if why:
+            wrong.append({"case": case, "why": why, "output": ended.output[-4000:]})
+            print(f"# wrong: {json.dumps(case)}: {why}", flush=True)
+    print(
+        f"{transport:<10} {kind:<8} {args.points:>6} {counts['told']:>6} {counts['wrong']:>6} "
+        f"{counts['hung']:>6}  {slowest:9.2f}",
+        flush=True,
+    )
+    row = {"transport": transport, "fault": kind, "cases": args.points, "slowest_s": slowest}
+    return {**row, **{name: counts[name] for name in ("told", "wrong", "hung")}}
 
 
 def _case(args: argparse.Namespace, dice: random.Random, transport: str, kind: str) -> dict[str, Any]:
@@ -71,11 +95,22 @@ def _case(args: argparse.Namespace, dice: random.Random, transport: str, kind: s
     }
 
 
-def _launch(case: dict[str, Any], args: argparse.Namespace) -> Ended:
+def _launch(case: dict[str, Any], args: argparse.Namespace, network: Network | None = None) -> Ended:
     token = f"oscar-{time.monotonic_ns()}"
     program = ["-m", "oscar.bench._struck_rank", json.dumps(case), token]
     limit_s = START_S + 2 * args.timeout_s
-    return launch(case["transport"], args.ranks, program, limit_s=limit_s, token=token)
+    return launch(case["transport"], args.ranks, program, limit_s=limit_s, token=token, network=network)
+
+
+def _launch_across(case: dict[str, Any], args: argparse.Namespace, network: Network) -> Ended:
+    """Launch on hosts of a network that nothing has happened to; what ranks say does not cross it."""
+    network.renew()
+    network.shape(RATE_BPS)
+    with tempfile.TemporaryDirectory(prefix="oscar-faults-") as folder:
+        said = Path(folder) / "said"
+        said.touch()
+        ended = _launch({**case, "said": str(said)}, args, network)
+        return replace(ended, output=f"{ended.output}\n{said.read_text(encoding='utf-8')}")
 
 
 def judge(case: dict[str, Any], ended: Ended, *, ranks: int) -> tuple[float, str]:
@@ -115,7 +150,8 @@ def _misses(case: dict[str, Any], line: dict[str, Any], *, own: bool, ranks: int
     if kind == "raise":
         good = "this rank's own mistake" in text and (own or f"rank {victim} gave up" in text)
         return "" if good else "does not name the mistake"
-    if line["type"] != "PeerError" or line["peer"] != victim:
+    across = {(victim - 1) % ranks, (victim + 1) % ranks} if kind == "cut" and own else {victim}
+    if line["type"] != "PeerError" or line["peer"] not in across:
         return f"{line['type']} blames rank {line['peer']}"
     names = f"step {line['step']}, chunk {line['chunk']}"
     if not (0 <= line["step"] < 2 * (ranks - 1) and 0 <= line["chunk"] < ranks and names in text):

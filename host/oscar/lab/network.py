@@ -129,7 +129,21 @@ class Network:
 
     def cut(self, host: int) -> None:
         """Take a host off the switch; its packets are lost from now on."""
-        _ip("-n", f"{PREFIX}bridge", "link", "set", f"port{host}", "down")
+        cut(host)
+
+    def renew(self) -> None:
+        """Make all of it anew: no process, connection, rate or cut of before is left."""
+        remove_all()
+        self._build()
+
+    def tune(self, host: int, key: str, value: str) -> None:
+        """Set a kernel parameter of a host, for example net/ipv4/tcp_retries2."""
+        _write(namespace(host), f"/proc/sys/{key}", value)
+
+    def pids(self) -> set[int]:
+        """Return the processes on all hosts."""
+        found = (_ip("netns", "pids", namespace(host)).split() for host in range(self.hosts))
+        return {int(pid) for pids in found for pid in pids}
 
     def wires(self) -> list[Wire]:
         """Return what left each host's link, by host."""
@@ -175,6 +189,11 @@ def namespace(host: int) -> str:
 def address(host: int) -> str:
     """Return a host's address."""
     return f"10.77.0.{host + 1}"
+
+
+def cut(host: int) -> None:
+    """Take a host off the switch, from any process of root's on this machine."""
+    _ip("-n", f"{PREFIX}bridge", "link", "set", f"port{host}", "down")
 
 
 def remove_all() -> None:

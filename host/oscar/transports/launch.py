@@ -1,4 +1,7 @@
-"""Start ranks as processes of this machine, by mpirun or as torchrun would, and see how all of them end."""
+"""Start ranks as processes of this machine, by mpirun or as torchrun would, and see how all of them end.
+
+With a network of the lab each rank is on a host of its own, and mpirun on one more.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,19 @@ from pathlib import Path
 from typing import IO
 
 from oscar.errors import MissingExtraError
+from oscar.lab.network import DEVICE, PREFIX, Network, address
 
 ORPHAN_S = 20.0  # how long a launcher's kill may take to reach a stopped process on a busy machine
 READ_BYTES = 1 << 16
+PORT = 29577  # of rank 0, where it has a host of its own
+AGENT = f"""#!/bin/sh
+# What mpirun takes for ssh: HOST COMMAND. A host's number is the last one of its address, less one.
+host=$((${{1##*.}} - 1))
+shift
+exec ip netns exec {PREFIX}$host unshare --uts sh -c "hostname host-$host; $*"
+"""
+RETRIES = "5"  # of a TCP segment: a connection across a cut ends 13 s after something was sent on it
+KEEPALIVE = {"time": "2", "intvl": "2", "probes": "3"}  # seconds, seconds, pings of mpirun's own connections
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -47,6 +60,7 @@ def launch(
     limit_s: float,
     token: str,
     hear: Callable[[bytes], None] | None = None,
+    network: Network | None = None,
 ) -> Ended:
     """Run `python PROGRAM` as `ranks` ranks and return how they ended, after `limit_s` at most.
 
@@ -54,17 +68,23 @@ def launch(
     orphans are found; hear: is given what ranks write, as they go on. With Gloo, ranks that are stopped when
     all others have ended are killed, as torchrun does, and this does not count as hanging. Whatever is raised
     meanwhile (Ctrl-C) ends all ranks.
+    network: of one host more than there are ranks; rank r is started on host r. All processes that stay
+    behind on its hosts are orphans.
     """
-    with tempfile.TemporaryFile() as output:
-        start = {"mpi": _mpi, "gloo": _gloo}[transport]
-        processes = start(ranks, program, output)
+    if network is not None and network.hosts <= ranks:
+        raise ValueError(f"expected a network of {ranks + 1} hosts for {ranks} ranks, got {network.hosts}")
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory(prefix="oscar-launch-") as folder:
+        if transport == "mpi":
+            processes = _mpi(ranks, program, output, network, Path(folder))
+        else:
+            processes = _gloo(ranks, program, output, network)
         try:
             hung = not _await(processes, time.monotonic() + limit_s, _Reader(output, hear))
         except BaseException:
             _kill(processes)
             raise
         statuses = tuple(process.wait() for process in processes)
-        orphans = _orphans(token)
+        orphans = _orphans(token, network)
         output.seek(0)
         text = output.read().decode(errors="replace")
     plain = [status if status >= 0 else 128 - status for status in statuses]
@@ -80,18 +100,48 @@ def mpirun() -> str:
     return found
 
 
-def _mpi(ranks: int, program: Sequence[str], output: IO[bytes]) -> list[subprocess.Popen[bytes]]:
-    command = [mpirun(), "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "--with-ft", "ulfm"]
+def _mpi(
+    ranks: int, program: Sequence[str], output: IO[bytes], network: Network | None, folder: Path
+) -> list[subprocess.Popen[bytes]]:
+    command = [mpirun(), "-n", str(ranks), "--bind-to", "none", "--with-ft", "ulfm"]
+    command += ["--oversubscribe"] if network is None else _across(network, ranks, folder)
     command += [sys.executable, "-m", "mpi4py", *program]
-    return [_start(command, {}, output)]
+    return [_start(command if network is None else network.command(ranks, command), {}, output)]
 
 
-def _gloo(ranks: int, program: Sequence[str], output: IO[bytes]) -> list[subprocess.Popen[bytes]]:
+def _across(network: Network, ranks: int, folder: Path) -> list[str]:
+    """Return mpirun's options for a rank on each host, reached over the network alone."""
+    agent, hosts = folder / "agent", folder / "hosts"
+    agent.write_text(AGENT, encoding="ascii")
+    agent.chmod(0o700)
+    hosts.write_text("".join(f"{address(host)} slots=1\n" for host in range(ranks)), encoding="ascii")
+    for host in range(network.hosts):
+        network.tune(host, "net/ipv4/tcp_retries2", RETRIES)
+    launcher = {
+        "plm_ssh_agent": str(agent),
+        "plm_ssh_no_tree_spawn": "1",
+        "oob_tcp_if_include": DEVICE,
+        **{f"oob_tcp_keepalive_{name}": value for name, value in KEEPALIVE.items()},
+    }
+    library = {"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": DEVICE}
+    words = ["--hostfile", str(hosts), "--map-by", "node"]
+    words += [word for name, value in launcher.items() for word in ("--prtemca", name, value)]
+    return words + [word for name, value in library.items() for word in ("--mca", name, value)]
+
+
+def _gloo(
+    ranks: int, program: Sequence[str], output: IO[bytes], network: Network | None
+) -> list[subprocess.Popen[bytes]]:
+    command = [sys.executable, *program]
+    if network is not None:
+        where = {"MASTER_ADDR": address(0), "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": DEVICE}
+        where["WORLD_SIZE"] = str(ranks)
+        commands = [network.command(rank, command) for rank in range(ranks)]
+        return [_start(words, {**where, "RANK": str(rank)}, output) for rank, words in enumerate(commands)]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
-    command = [sys.executable, *program]
     return [_start(command, {**where, "RANK": str(rank)}, output) for rank in range(ranks)]
 
 
@@ -147,14 +197,19 @@ def _stopped(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] == "T"
 
 
-def _orphans(token: str) -> int:
-    """Count processes with `token` among their arguments, once they have had time to end."""
+def _orphans(token: str, network: Network | None) -> int:
+    """Count processes with `token` among their arguments or on a host, once they have had time to end."""
     stop = time.monotonic() + ORPHAN_S
-    while (left := sum(_has(path, token) for path in Path("/proc").glob("[0-9]*/cmdline"))) > 0:
+    while left := _left(token, network):
         if time.monotonic() > stop:
             break
         time.sleep(0.1)
-    return left
+    return len(left)
+
+
+def _left(token: str, network: Network | None) -> set[int]:
+    named = {int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if _has(path, token)}
+    return named if network is None else named | network.pids()
 
 
 def _has(path: Path, token: str) -> bool:

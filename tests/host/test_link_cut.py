@@ -1,0 +1,89 @@
+"""A link cut in the middle of an AllReduce: both sides say so, and each names a rank across the cut."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import importlib.util
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from oscar.bench import transport_faults
+from oscar.errors import OscarError
+from oscar.lab.network import PREFIX, Network
+from oscar.transports.launch import Ended, launch
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    transport_faults.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Skip where there can be no network; tests of other processes that make one wait for this one."""
+    if os.geteuid() != 0:
+        pytest.skip("namespaces take root")
+    with open("/run/oscar-lab-tests.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            with Network(2):
+                pass
+        except OscarError as error:
+            pytest.skip(f"no network here: {error}")
+        yield
+
+
+@pytest.mark.parametrize(("transport", "package"), [("mpi", "mpi4py"), ("gloo", "torch")])
+def test_a_cut_is_told_on_both_sides(alone: None, transport: str, package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}")
+    words = ("--transport", transport, "--kinds", "cut", "--points", "1", "--ranks", "3", "--timeout-s", "3")
+    result = transport_faults.run(arguments(*words))
+    assert result["ok"], result["wrong"]
+    (row,) = result["rows"]
+    assert (row["told"], row["wrong"], row["hung"]) == (1, 0, 0)
+    assert row["slowest_s"] > 1  # silence was waited for: the cut is no reset
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    assert PREFIX not in listed
+
+
+def test_where_no_network_can_be_made_a_cut_is_left_out_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    result = transport_faults.run(arguments("--transport", "gloo", "--kinds", "cut"))
+    assert (result["ok"], result["rows"]) == (True, [])
+    assert "takes root" in result["left_out"][0]["why"]
+    assert "# gloo, cut: not run: oscar lab makes network namespaces" in capsys.readouterr().out
+
+
+def test_each_side_must_blame_the_other() -> None:
+    case = {"kind": "cut", "victim": 1, "timeout_s": 2.0}
+    text = "was silent while its frame of step 0, chunk 1 was due"
+
+    def judged(peers: tuple[int, ...]) -> str:
+        lines: list[dict[str, Any]] = [{"struck": 5.0}]
+        for rank, peer in enumerate(peers):
+            line = {"rank": rank, "type": "PeerError", "text": text, "peer": peer, "step": 0, "chunk": 1}
+            lines.append({**line, "at": 6.0, "untouched": True})
+        output = "\n".join(json.dumps(line) for line in lines)
+        return transport_faults.judge(case, Ended(75, (75,), output, False, 0), ranks=4)[1]
+
+    assert judged((1, 0, 1, 1)) == ""
+    assert judged((1, 2, 1, 1)) == ""
+    assert "rank 1: PeerError blames rank 3" in judged((1, 3, 1, 1))  # no neighbour of its
+    assert "rank 1: PeerError blames rank 1" in judged((1, 1, 1, 1))
+    assert "rank 3: PeerError blames rank 2" in judged((1, 0, 1, 2))
+    assert "ranks [3] said nothing" in judged((1, 0, 1))
+
+
+def test_the_launcher_needs_a_host_of_its_own() -> None:
+    with pytest.raises(ValueError, match="expected a network of 3 hosts for 2 ranks, got 2"):
+        launch("gloo", 2, ["-c", ""], limit_s=1, token="x", network=Network(2))
