@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from oscar.asc import Encoder
 from oscar.asc.compiled import CompiledCoder
 from oscar.asc.reference import ReferenceCoder
 from oscar.codecs.atalanta import MAX_GROUPS, Atalanta, AtalantaDp
-from oscar.codecs.atalanta_kernels import optimal_search
+from oscar.codecs.atalanta_kernels import optimal_search, released_search
 from oscar.codecs.base import FramedEncoder
 from oscar.codecs.baselines import BASELINES
 from oscar.codecs.blocks import histogram, quantise
@@ -199,6 +200,21 @@ def test_exact_search_finds_what_brute_force_finds() -> None:
                 best = min(best, cost((mass, length, mass), row_bits))
             found = optimal_search(distinct, distinct, counts, row_bits)
             assert cost(found, row_bits) == pytest.approx(best)
+
+
+def test_released_search_ends_where_rounding_leaves_less_than_no_cost() -> None:
+    found: list[Any] = []
+
+    def search() -> None:  # one distinct value costs nothing; 7 and 48 of them came out at less
+        for value, count, space in ((1000, 7, 12), (600, 48, 10), (100, 69, 8)):
+            found.append(released_search(np.array([value]), np.array([count]), space))
+
+    thread = threading.Thread(target=search, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert [[part.tolist() for part in partition] for partition in found] == [
+        [[1000], [0], [7]], [[600], [0], [48]], [[100], [0], [69]]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("sigma", "count"), [(0.4, 900), (1, 200_000), (40, 20_000), (700, 30_000)])

@@ -74,12 +74,12 @@ def released_search(distinct: Array, counts: Array, space: int) -> tuple[Array, 
     cost = below[-1] * np.log2(below[-1])
     for i in range(ranges):
         cost += range_cost(below[at[i + 1]] - below[at[i]], bit_length(edges[i + 1] - edges[i] - 1))
-    while True:  # ends: the cost is positive and falls by GAIN or more each round
+    while True:  # ends: each round that goes on has lowered the cost of one of finitely many partitions
         gain = 0.0
         for i in range(1, ranges):
             gain += _sweep(distinct, below, edges, at, i)
         cost -= gain
-        if gain <= GAIN * (cost + gain):
+        if gain <= GAIN * max(0.0, cost + gain):  # rounding may leave less than no cost
             break
     start = np.empty(ranges, np.int64)
     length = np.empty(ranges, np.int64)
