@@ -5,6 +5,7 @@ With a network of the lab each rank is on a host of its own, and mpirun on one m
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -198,12 +199,15 @@ def _stopped(pid: int) -> bool:
 
 
 def _orphans(token: str, network: Network | None) -> int:
-    """Count processes with `token` among their arguments or on a host, once they have had time to end."""
+    """Count, and end, processes with `token` among their arguments or on a host that had time to end."""
     stop = time.monotonic() + ORPHAN_S
     while left := _left(token, network):
         if time.monotonic() > stop:
             break
         time.sleep(0.1)
+    for pid in left:  # with ULFM, mpirun may leave a rank that computes without end
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     return len(left)
 
 
