@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ MANY = 400  # looks in vain: something is slow, leave the core to others
 PROGRESS_TAG = 32766  # of a receive that never completes; testing it moves all other messages
 PROGRESS_S = 100e-6
 BACKUP_S = 5.0  # whoever noticed ends the job; several at once can leave mpirun hanging
+ABORT_S = 10  # whole seconds: MPI's abort waits for mpirun, which in rare cases never answers
 RUMOUR_S = 2.0  # how long the death of a rank may take to be known everywhere
 
 
@@ -145,6 +147,9 @@ class MpiTransport(Transport):
         sys.stderr.flush()
         if status != 0:
             time.sleep(BACKUP_S if self.was_told else 0.0)
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel ends what is stuck in a library
+                signal.alarm(ABORT_S)
             self._mpi.COMM_WORLD.Abort(status)
         super().leave(status)
 
