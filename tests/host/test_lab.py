@@ -19,7 +19,7 @@ from oscar.cli import main
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError, OscarError
 from oscar.lab import network as networks
-from oscar.lab.calibrate import calibrate, check_wire, pour
+from oscar.lab.calibrate import calibrate, check_delay, check_loss, check_wire, pour
 from oscar.lab.network import PREFIX, Network, Wire
 from oscar.lab.report import text_report, write_report
 from oscar.lab.settings import parse_settings
@@ -90,6 +90,9 @@ REFUSED: dict[str, dict[str, Any]] = {
         "cases": [{"hosts": 2, "mbps": [1.0], "methods": ["b"]}],
     },
     "lab.cases": {"cases": []},
+    "loss and delay_ms are separate cases": {
+        "cases": [{"hosts": 2, "mbps": [1.0], "loss": 0.01, "delay_ms": 1.0}]
+    },
 }
 
 
@@ -112,6 +115,10 @@ def test_without_root_or_tools_it_says_so(
     monkeypatch.setattr(networks.shutil, "which", lambda tool: None)
     with pytest.raises(OscarError, match="needs ip and tc: apt-get install -y iproute2"):
         networks.require_root()
+    monkeypatch.setattr(networks.shutil, "which", lambda tool: None if tool == "nft" else tool)
+    networks.require_root()
+    with pytest.raises(OscarError, match=r"needs nft: apt-get install -y nftables$"):
+        networks.require_root("nft")
 
 
 def test_bytes_that_do_not_fit_what_was_sent_are_refused() -> None:
@@ -122,6 +129,18 @@ def test_bytes_that_do_not_fit_what_was_sent_are_refused() -> None:
     for bad in (0, sent, exact - 5, int(exact * 1.1), 2 * exact):
         with pytest.raises(OscarError, match=r"a run: .* did not go over this wire alone"):
             check_wire(sent, received, Wire(bad, 0, 0), messages=10, what="a run")
+    check_wire(sent, received, Wire(int(exact * 1.1), 0, 0), messages=10, what="a run", again=500)
+
+
+def test_loss_and_delay_other_than_asked_for_are_refused() -> None:
+    check_loss(100_000, 93, 0.001)
+    for lost in (0, 20, 200):
+        with pytest.raises(OscarError, match=r"dropped \d+ of 100,000 packets, expected about 100"):
+            check_loss(100_000, lost, 0.001)
+    check_delay(0.0103, 0.01)
+    for latency in (0.0002, 0.0099, 0.013):
+        with pytest.raises(OscarError, match="expected 10 ms and little more"):
+            check_delay(latency, 0.01)
 
 
 def test_links_have_their_rate_and_are_cut(alone: None) -> None:
@@ -143,6 +162,34 @@ def test_links_have_their_rate_and_are_cut(alone: None) -> None:
             pour(network, 0, 50e6)
         networks_timeout.undo()
         assert time.monotonic() - before < 10
+
+
+def test_packets_are_lost_one_by_one_or_delayed(alone: None) -> None:
+    with Network(2) as network:
+        network.shape(50e6)
+        network.segment()
+        network.lose(0.01)
+        before = network.wires()
+        flow = pour(network, 0, 50e6)
+        seen, lost = network.losses()
+        check_loss(seen, lost, 0.01)
+        sent = sum((after - b).packets for after, b in zip(network.wires(), before, strict=True))
+        assert abs(seen - sent) <= 10  # what the switch sees is what left, but for ARP
+        assert network.resent()[0] >= flow.payload // 1448 // 200  # half of what is lost on the way
+        network.lose(0)
+        assert network.losses() == (0, 0)
+        network.delay(30)
+        with network.socket(1) as server, network.socket(0) as client:
+            server.bind(("10.77.0.2", 0))
+            server.listen(1)
+            client.connect(server.getsockname())  # asks for the address
+        with network.socket(1) as server, network.socket(0) as client:
+            server.bind(("10.77.0.2", 0))
+            server.listen(1)
+            begin = time.monotonic()
+            client.connect(server.getsockname())
+            assert 0.06 <= time.monotonic() - begin < 0.2
+        assert pour(network, 1, 50e6).wire.sent > 1 << 20
 
 
 def test_nothing_is_left_after_an_error_or_a_kill(alone: None) -> None:
@@ -203,6 +250,23 @@ def test_methods_are_measured_and_their_sums_are_right(
     assert all(len(row["times_s"]) == 2 and row["wire_bytes"] > row["payload_bytes"] for row in rows.values())
     assert rows["NIC"]["model_s"] > 0
     assert "quartiles(us)" in capsys.readouterr().out
+
+
+def test_loss_and_delay_are_measured_as_cases(alone: None, small: Path) -> None:
+    cases = [
+        {"hosts": 2, "mbps": [200.0], **how, "methods": ["fp32"]}
+        for how in ({"loss": 0.01}, {"delay_ms": 20.0})
+    ]
+    small.write_text(
+        json.dumps({**SMALL, "lab": {**SMALL["lab"], "cases": cases}, "output": str(small.parent)})
+    )
+    assert main(["lab", str(small)]) == 0
+    lossy, late = json.loads((small.parent / "results.json").read_text())["cases"]
+    assert lossy["lost"] > 0
+    assert lossy["methods"][0]["resent"] > 0
+    assert 20e3 <= late["latency_us"] < 25e3
+    assert late["methods"][0]["time_s"] > 2 * 0.02  # two steps
+    assert [case["methods"][0]["wrong"] for case in (lossy, late)] == [0, 0]
 
 
 def test_report_is_drawn_from_results_alone(tmp_path: Path) -> None:

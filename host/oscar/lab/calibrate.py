@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from oscar.errors import OscarError
@@ -19,6 +21,10 @@ PIECE = 1 << 16
 
 ACKS = 66 / SEGMENT  # at most one acknowledgement of 66 bytes for a segment that came
 LOSS = 0.01  # sent again
+MORE_ACK = 66 + 36  # of a segment out of order: it lists what came
+SIGMAS = 6  # that a random count may be off
+TOGETHER = 0.93  # of a flow's goodput, when each link carries acknowledgements as well
+LATE = 1.1, 1e-3  # latency over the delay asked for: a factor, and the software on the way, s
 SPARE = 8192  # bytes of ARP, opening and closing
 
 
@@ -47,6 +53,30 @@ def calibrate(network: Network, rate_bps: float, *, tolerance: float) -> list[Fl
     return [_best(network, host, rate_bps, tolerance) for host in range(network.hosts)]
 
 
+def calibrate_together(network: Network, rate_bps: float, *, tolerance: float) -> list[Flow]:
+    """Return a flow of each host to the next, all at once; raises OscarError where one is too slow."""
+    with ThreadPoolExecutor(network.hosts) as pool:
+        flows = list(pool.map(lambda host: pour(network, host, rate_bps), range(network.hosts)))
+    slowest = min(flows, key=lambda flow: flow.goodput_bps)
+    if slowest.goodput_bps < (TOGETHER - tolerance) * slowest.expected_bps:
+        raise OscarError(
+            f"host {slowest.host}: {slowest.goodput_bps / 1e6:.2f} Mb/s with all links busy, "
+            f"expected {TOGETHER:.0%} of {slowest.expected_bps / 1e6:.2f}: the relay cannot keep up; "
+            "leave the machine alone, or ask for a lower rate"
+        )
+    return flows
+
+
+def check_delay(latency_s: float, delay_s: float) -> None:
+    """Raise OscarError unless the smallest message takes the delay that was asked for, and little more."""
+    factor, software_s = LATE
+    if not delay_s <= latency_s <= delay_s * factor + software_s:
+        raise OscarError(
+            f"the smallest message takes {latency_s * 1e3:.2f} ms from host to host, expected "
+            f"{delay_s * 1e3:g} ms and little more; leave the machine alone"
+        )
+
+
 def _best(network: Network, host: int, rate_bps: float, tolerance: float) -> Flow:
     flow = pour(network, host, rate_bps)
     for _ in range(TRIES - 1):
@@ -64,20 +94,34 @@ def _best(network: Network, host: int, rate_bps: float, tolerance: float) -> Flo
     return flow
 
 
-def check_wire(sent: int, received: int, wire: Wire, *, messages: int, what: str) -> None:
+def check_wire(
+    sent: int, received: int, wire: Wire, *, messages: int, what: str, again: int = 0, again_all: int = 0
+) -> None:
     """Raise OscarError unless the bytes that left a host fit the payload it sent and what it received.
 
     Each 1448 bytes of payload make a frame of 1514, what is received is acknowledged at most once a
     segment, a message brings a header of up to 256 bytes. So a transport that goes past the wire is found
-    out, and so is traffic that nobody has counted.
+    out, and so is traffic that nobody has counted. again, again_all: segments that TCP says it sent again,
+    of this host and of all hosts, where packets are dropped on purpose.
     """
     low = sent * (FRAME / SEGMENT) - 1
     high = (sent + 256 * messages) * (1 + LOSS) * FRAME / SEGMENT + ACKS * received + SPARE
+    high += again * FRAME + again_all * MORE_ACK
     high += messages * 2 * FRAME  # short segments at the ends of messages
     if not low <= wire.sent <= high:
         raise OscarError(
             f"{what}: {wire.sent:,} bytes left its link, {sent:,} bytes were sent, which makes {low:,.0f} "
             f"to {high:,.0f} with headers: what was measured did not go over this wire alone"
+        )
+
+
+def check_loss(seen: int, lost: int, fraction: float) -> None:
+    """Raise OscarError unless `lost` of `seen` packets is what dropping that fraction at random gives."""
+    expected = seen * fraction
+    if abs(lost - expected) > SIGMAS * math.sqrt(expected) + 1:
+        raise OscarError(
+            f"the switch dropped {lost:,} of {seen:,} packets, expected about {expected:,.0f}: "
+            f"a loss of {fraction:g} was asked for"
         )
 
 

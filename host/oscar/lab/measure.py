@@ -17,9 +17,9 @@ from oscar import trace
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.experiment.training import open_workload
-from oscar.lab.calibrate import calibrate, check_wire
+from oscar.lab.calibrate import Flow, calibrate, calibrate_together, check_delay, check_loss, check_wire
 from oscar.lab.hosts import Hosts, write_gradients
-from oscar.lab.network import GOODPUT, Network
+from oscar.lab.network import GOODPUT, Network, require_root
 from oscar.lab.settings import Case, MethodSpec, Settings, method_config, parse_settings
 from oscar.timing.link import LinkModel
 from oscar.timing.recurrence import ring_time
@@ -32,6 +32,7 @@ Say = Callable[[str], None]
 def measure(config: Config, say: Say) -> dict[str, Any]:
     """Return the results of the section lab; raises OscarError where a figure would not be true."""
     settings = parse_settings(config)
+    require_root(*(["nft"] if any(case.loss for case in settings.cases) else []))
     with tempfile.TemporaryDirectory(prefix="oscar-lab-") as name:
         folder = Path(name)
         source, shapes, paths = _gradients(config, settings, folder, say)
@@ -117,8 +118,7 @@ class _Case:
     def measure(self, say: Say) -> dict[str, Any]:
         """Calibrate, then run all methods in turn, `warmup` + `repetitions` times."""
         rate = self.mbps * 1e6
-        self.network.shape(rate)
-        flows = calibrate(self.network, rate, tolerance=self.settings.tolerance)
+        flows = self._calibrated(rate)
         worst = max(flows, key=lambda flow: abs(flow.error))
         say(
             f"# {self.case.hosts} hosts, {self.mbps:g} Mb/s: goodput {worst.goodput_bps / 1e6:.2f} Mb/s "
@@ -126,6 +126,8 @@ class _Case:
         )
         with Hosts(self.network, self.setups, pin=self.case.pin) as hosts:
             latency = hosts.ask("ping")[0]["latency_s"]
+            if self.case.delay_ms:
+                check_delay(latency, self.case.delay_ms / 1e3)
             hosts.ask("make", methods=[spec.model_dump() for spec in self.specs])
             for repetition in range(self.settings.warmup + self.settings.repetitions):
                 for spec in self._turn(repetition):
@@ -134,6 +136,10 @@ class _Case:
                     self.runs[spec.name].append(run)
                 times = (f"{spec.name} {self.runs[spec.name][-1]['time_s'] * 1e3:.0f}" for spec in self.specs)
                 say(f"#   {repetition:2d} ms: {', '.join(times)}")
+        seen, lost = self.network.losses() if self.case.loss else (0, 0)
+        if self.case.loss:
+            check_loss(seen, lost, self.case.loss)
+            say(f"#   {lost:,} of {seen:,} packets lost")
         goodput = statistics.median(flow.goodput_bps for flow in flows)
         return {
             "hosts": self.case.hosts,
@@ -142,8 +148,29 @@ class _Case:
             "expected_mbps": rate * GOODPUT / 1e6,
             "latency_us": latency * 1e6,
             "pin": self.case.pin,
+            "delay_ms": self.case.delay_ms,
+            "loss": self.case.loss,
+            "packets": seen,
+            "lost": lost,
             "methods": [self._summary(spec, goodput, latency) for spec in self.specs],
         }
+
+    def _calibrated(self, rate_bps: float) -> list[Flow]:
+        """Set rate, loss and delay; return the flows that checked the rate before there was loss or delay."""
+        network, case = self.network, self.case
+        network.shape(rate_bps)
+        if case.loss:
+            network.segment()
+            network.lose(0)  # of a rate before
+        if case.delay_ms:
+            network.delay(0)
+            calibrate_together(network, rate_bps, tolerance=self.settings.tolerance)
+        flows = calibrate(network, rate_bps, tolerance=self.settings.tolerance)
+        if case.loss:
+            network.lose(case.loss)
+        if case.delay_ms:
+            network.delay(case.delay_ms)
+        return flows
 
     def _turn(self, repetition: int) -> list[MethodSpec]:
         """Return the methods in this repetition's order, which turns; replays come last."""
@@ -157,15 +184,19 @@ class _Case:
             frames, counts = self._tables(spec.of)
             hosts.ask("load", name=spec.name, of=spec.of, frames=frames.tolist(), counts=counts.tolist())
         hosts.ask("prepare", name=spec.name, first=first)
-        before = self.network.wires()
+        before, resent = self.network.wires(), self._resent()
         start = time.monotonic() + LEAD_S
         ranks = hosts.ask("run", name=spec.name, at=start)
         wires = [after - b for after, b in zip(self.network.wires(), before, strict=True)]
+        again = [after - b for after, b in zip(self._resent(), resent, strict=True)]
         received = sum(rank["payload"] for rank in ranks)
         for host, (rank, wire) in enumerate(zip(ranks, wires, strict=True)):
             what = f"{spec.name}, {self.mbps:g} Mb/s, host {host}"
             others = received - rank["payload"]
-            check_wire(rank["payload"], others, wire, messages=rank["messages"], what=what)
+            check_wire(
+                rank["payload"], others, wire, messages=rank["messages"], what=what,
+                again=again[host], again_all=sum(again),
+            )  # fmt: skip
         hosts.ask("share", name=spec.name)
         checks = hosts.ask("check", name=spec.name)
         wrong = sum(check["wrong"] for check in checks)
@@ -178,10 +209,16 @@ class _Case:
             "payload": [rank["payload"] for rank in ranks],
             "wire": [wire.sent for wire in wires],
             "dropped": sum(wire.dropped for wire in wires),
+            "resent": sum(again),
             "wrong": wrong,
             "frames": [rank["frames"] for rank in ranks],
             "counts": [rank["counts"] for rank in ranks],
         }
+
+    def _resent(self) -> list[int]:
+        """Return what TCP sent again so far, by host; 0 where the switch is a plain bridge."""
+        counted = self.case.loss or self.case.delay_ms
+        return self.network.resent() if counted else [0] * self.case.hosts
 
     def _tables(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return sizes and counts of the last run's frames, [phase, step, rank, sub-frame]."""
@@ -209,6 +246,7 @@ class _Case:
             "bits_per_value": 8 * statistics.mean(sum(run["payload"]) for run in runs) / crossed,
             "cpu_s": statistics.mean(sum(run["cpu_s"]) for run in runs),
             "dropped": sum(run["dropped"] for run in runs),
+            "resent": sum(run["resent"] for run in runs),
         }
 
     def _model(self, spec: MethodSpec, goodput: float, latency: float) -> float | None:

@@ -10,7 +10,9 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from types import TracebackType
@@ -29,7 +31,20 @@ SEGMENT = MTU - IP_TCP  # payload of a full frame
 FRAME = MTU + ETHERNET  # what tbf counts for it
 GOODPUT = SEGMENT / FRAME  # of the rate that tbf is set to
 CLONE_NEWNET = 0x40000000
-TOOLS = ("ip", "tc")
+SIOCETHTOOL, ETHTOOL_STXCSUM = 0x8946, 0x17
+TOOLS = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables"}  # and the package each is in
+TABLE = "oscar"  # of the switch's rules
+PARTS = 1_000_000  # that loss is told in
+LOSS_RULES = """table bridge {table} {{
+  counter seen {{}}
+  counter lost {{}}
+  chain loss {{
+    type filter hook forward priority 0
+    ether type ip counter name "seen"
+    ether type ip numgen random mod {parts} < {lost} counter name "lost" drop
+  }}
+}}
+"""
 
 
 @dataclass(frozen=True)
@@ -46,16 +61,17 @@ class Wire:
         )  # fmt: skip
 
 
-def require_root() -> None:
-    """Raise OscarError unless this process may make networks and has the tools for it."""
+def require_root(*tools: str) -> None:
+    """Raise OscarError unless this process may make networks and has the tools for it, and `tools`."""
     if os.geteuid() != 0:
         raise OscarError(
             "oscar lab makes network namespaces, which takes root: run it with sudo, or in a container "
             "with --privileged"
         )
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    missing = [tool for tool in ("ip", "tc", *tools) if shutil.which(tool) is None]
     if missing:
-        raise OscarError(f"oscar lab needs {' and '.join(missing)}: apt-get install -y iproute2")
+        packages = " ".join(dict.fromkeys(TOOLS[tool] for tool in missing))
+        raise OscarError(f"oscar lab needs {' and '.join(missing)}: apt-get install -y {packages}")
 
 
 class Network:
@@ -70,6 +86,7 @@ class Network:
             raise ValueError(f"expected 2 to 64 hosts, got {hosts}")
         self.hosts, self.congestion = hosts, congestion
         self._lock: IO[str] | None = None
+        self._relay: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Network:
         require_root()
@@ -93,6 +110,7 @@ class Network:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            self._stop_relay()
             remove_all()
         finally:
             if self._lock is not None:
@@ -131,8 +149,63 @@ class Network:
         """Take a host off the switch; its packets are lost from now on."""
         cut(host)
 
+    def segment(self) -> None:
+        """Let TCP hand over one segment at a time, so that what is lost is one; for new connections."""
+        for host in range(self.hosts):
+            _ip("-n", namespace(host), "link", "set", DEVICE, "gso_max_segs", "1")
+
+    def lose(self, fraction: float) -> None:
+        """Drop IP packets at random in the switch, behind all links, from now on; 0 for none.
+
+        Raises OscarError without nft.
+        """
+        require_root("nft")
+        rules = f"table bridge {TABLE} {{}}\ndelete table bridge {TABLE}\n"
+        if fraction > 0:
+            rules += LOSS_RULES.format(table=TABLE, parts=PARTS, lost=round(fraction * PARTS))
+        _run(*_in_bridge("nft", "-f", "-"), said=rules)
+
+    def delay(self, delay_ms: float) -> None:
+        """Put a relay in the bridge's place that keeps each packet for so long; for new connections.
+
+        Raises OscarError where it does not come up.
+        """
+        self._stop_relay()
+        self.segment()
+        ports = [f"port{host}" for host in range(self.hosts)]
+        for host, port in enumerate(ports):
+            _ip("-n", f"{PREFIX}bridge", "link", "set", port, "nomaster")
+            self._sum_in_software(host)
+        words = [sys.executable, "-m", "oscar.lab.relay", str(delay_ms), *ports]
+        self._relay = subprocess.Popen(_in_bridge(*words), stdout=subprocess.PIPE, text=True)
+        if self._relay.stdout is None or self._relay.stdout.readline() != "up\n":
+            raise OscarError("the lab's relay, which delays packets, did not start; see what it said above")
+
+    def _stop_relay(self) -> None:
+        if self._relay is not None:
+            self._relay.kill()
+            self._relay.wait()
+            if self._relay.stdout is not None:
+                self._relay.stdout.close()
+            self._relay = None
+
+    def _sum_in_software(self, host: int) -> None:
+        """Let packets leave with their checksum: a veth makes none, and a relay passes what it gets."""
+        value = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_STXCSUM, 0))
+        request = struct.pack("16sP16x", DEVICE.encode(), ctypes.addressof(value))
+        with self.socket(host) as place:
+            fcntl.ioctl(place, SIOCETHTOOL, request)
+
+    def losses(self) -> tuple[int, int]:
+        """Return how many packets came through the switch since `lose`, and how many of them it dropped."""
+        text = _run(*_in_bridge("nft", "-j", "list", "counters"))
+        counters = [entry["counter"] for entry in json.loads(text)["nftables"] if "counter" in entry]
+        packets = {counter["name"]: int(counter["packets"]) for counter in counters}
+        return packets.get("seen", 0), packets.get("lost", 0)
+
     def renew(self) -> None:
         """Make all of it anew: no process, connection, rate or cut of before is left."""
+        self._stop_relay()
         remove_all()
         self._build()
 
@@ -153,6 +226,10 @@ class Network:
         text = _run("tc", "-n", namespace(host), "-s", "-j", "qdisc", "show", "dev", DEVICE)
         root = next(q for q in json.loads(text) if q.get("root"))
         return Wire(int(root["bytes"]), int(root["packets"]), int(root["drops"]))
+
+    def resent(self) -> list[int]:
+        """Return how many segments TCP sent again so far, by host."""
+        return [_resent(namespace(host)) for host in range(self.hosts)]
 
     def command(self, host: int, words: list[str]) -> list[str]:
         """Return the command that runs `words` on a host."""
@@ -213,12 +290,23 @@ def _write(name: str, path: str, text: str) -> None:
     _ip("netns", "exec", name, "sh", "-c", f"test ! -e {path} || echo {text} > {path}")
 
 
+def _resent(name: str) -> int:
+    text = _ip("netns", "exec", name, "cat", "/proc/net/snmp")
+    names, counts = (line.split() for line in text.splitlines() if line.startswith("Tcp:"))
+    return int(counts[names.index("RetransSegs")])
+
+
+def _in_bridge(*words: str) -> tuple[str, ...]:
+    return "ip", "netns", "exec", f"{PREFIX}bridge", *words
+
+
 def _ip(*words: str) -> str:
     return _run("ip", *words)
 
 
-def _run(*words: str) -> str:
-    done: Any = subprocess.run(words, capture_output=True, text=True, check=False)
+def _run(*words: str, said: str = "") -> str:
+    """Return what a command prints; said: what it reads."""
+    done: Any = subprocess.run(words, input=said, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OscarError(f"`{' '.join(words)}` failed: {' '.join(done.stderr.split())}")
     return str(done.stdout)

@@ -38,7 +38,9 @@ def _case(results: Results, case: Mapping[str, Any]) -> list[str]:
     lines = [
         f"# {case['hosts']} hosts, {case['mbps']:g} Mb/s, goodput {goodput[0]:.2f} to {goodput[1]:.2f} "
         f"(expected {case['expected_mbps']:.2f}), latency {case['latency_us']:.0f} us"
-        + (", a core each" if case["pin"] else ""),
+        + (", a core each" if case["pin"] else "")
+        + (f", {case['loss']:.2%} of packets lost" if case.get("loss") else "")
+        + (f", delayed by {case['delay_ms']:g} ms" if case.get("delay_ms") else ""),
         COLUMNS,
     ]
     first, values = case["methods"][0]["time_s"], results["values"]
@@ -66,17 +68,19 @@ def write_report(results: Results, folder: Path) -> list[Path]:
 
 
 def draw(results: Results, path: Path) -> None:
-    """Draw time against link rate, a panel for each number of hosts, into a PNG at `path`."""
+    """Draw time against link rate, a panel for each number of hosts, into a PNG; without loss and delay."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    hosts = sorted({case["hosts"] for case in results["cases"]}, reverse=True)
-    names = list(dict.fromkeys(row["name"] for case in results["cases"] for row in case["methods"]))
+    plain = [case for case in results["cases"] if not (case.get("loss") or case.get("delay_ms"))]
+    cases = plain or results["cases"]
+    hosts = sorted({case["hosts"] for case in cases}, reverse=True)
+    names = list(dict.fromkeys(row["name"] for case in cases for row in case["methods"]))
     figure = Figure(figsize=(6.4 * len(hosts), 5), dpi=150, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(hosts), squeeze=False)[0]
     for axes, count in zip(panels, hosts, strict=True):
-        _panel(axes, [case for case in results["cases"] if case["hosts"] == count], names)
+        _panel(axes, [case for case in cases if case["hosts"] == count], names)
         axes.set_title(f"{count} hosts", loc="left", fontsize=10.5)
     panels[0].set_ylabel("AllReduce, ms")
     panels[-1].legend(fontsize=8, frameon=False)

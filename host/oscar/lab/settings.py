@@ -39,12 +39,15 @@ class MethodSpec(_Section):
 class Case(_Section):
     """Hosts on one switch, each behind a link of each of the rates in turn (Mb/s).
 
-    pin: host r runs on core r modulo the cores there are. methods: names; empty for all.
+    pin: host r runs on core r modulo the cores there are. loss: fraction of packets that the switch drops, at
+    random. delay_ms: from host to host, on top of what the rate takes. methods: names; empty for all.
     """
 
     hosts: int = Field(ge=2, le=64)
     mbps: tuple[float, ...] = Field(strict=False, min_length=1)
     pin: bool = False
+    loss: float = Field(default=0.0, ge=0, le=0.1)
+    delay_ms: float = Field(default=0.0, ge=0, le=100)
     methods: tuple[str, ...] = Field(default=(), strict=False)
 
 
@@ -75,6 +78,8 @@ class Settings(_Section):
             if method.kind == "replay" and kinds.get(method.of) != "oscar":
                 raise ValueError(f"{method.name}: `of` must name a method of kind oscar, got {method.of!r}")
         for case in self.cases:
+            if case.loss and case.delay_ms:
+                raise ValueError("loss and delay_ms are separate cases; give each one of its own")
             for name in case.methods:
                 if name not in kinds:
                     raise ValueError(f"unknown method {name!r}; there are {', '.join(names)}")
