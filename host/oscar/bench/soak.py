@@ -8,8 +8,8 @@ constant, zero, huge or denormal, on all ranks or on some.
 After each AllReduce the ranks exchange digests of means, sums and the sizes of the frames they sent, and
 rank 0 compares them with a LocalCluster that it runs alongside over all ranks' gradients. Every rank also
 looks whether its inputs were written to, and how much memory is resident: what it had after the first fifth
-of the iterations may grow by --memory-mib until the end. In 2,000 iterations 8 MiB are 5 KiB for each, less
-than one mean or a frame of it: whatever is kept of an iteration shows.
+of the iterations may grow by --memory-mib until the end. In 2,000 iterations 8 MiB are 5 KiB for each, where
+a mean takes 16 KiB and the frames that a rank sends 7 KiB: what is kept of every iteration shows.
 
   oscar bench soak                                   2,000 iterations, four processes, MPI
   oscar bench soak --transport gloo --seed 7 --iterations 200
