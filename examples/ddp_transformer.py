@@ -118,7 +118,7 @@ def config_of(name: str, args: argparse.Namespace) -> oscar.Config:
     if name != "oscar":
         return oscar.Config(codec=name)
     quantiser = {"error_feedback": True, "coarseness": args.coarseness}
-    return default_config().variant(quantiser=quantiser)
+    return default_config().variant(quantiser=quantiser, ring={"gather": args.gather})
 
 
 def arguments() -> argparse.Namespace:
@@ -135,6 +135,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--bucket-mb", type=float, default=25.0, help="of DDP; more than one bucket overlaps")
     parser.add_argument("--bypass", choices=("auto", "never", "always"), default="auto")
     parser.add_argument("--coarseness", type=float, default=0.125, help="of the hook oscar")
+    parser.add_argument("--gather", choices=("forward", "boomerang", "duplex"), default="boomerang")
     parser.add_argument("--config", type=Path, help="a YAML file for all of OSCAR's hooks")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="replace keys of it")
     parser.add_argument("--seed", type=int, default=0)
