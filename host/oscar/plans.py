@@ -44,11 +44,16 @@ class ChunkPlan:
     bounds: tuple[int, ...]
     granule: int = 1
 
-    def gather(self, values: np.ndarray) -> np.ndarray:
-        """Return a copy of `values` in plan order, in which chunks are contiguous."""
+    def gather(self, values: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Return a copy of `values` in plan order, in which chunks are contiguous.
+
+        out: written to and returned where it has the shape and dtype of `values`.
+        """
+        if out is None or out.shape != values.shape or out.dtype != values.dtype:
+            out = np.empty(values.shape, values.dtype)
         if self.order is None:
-            return values.copy()
-        out = np.empty(values.shape, values.dtype)
+            out[:] = values
+            return out
         _gather(np.ascontiguousarray(values), self.order, self.granule, out)
         return out
 

@@ -12,13 +12,11 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def _observe(mean: Any, sums: Any, table: Any, classes: Any) -> None:
+def _observe(mean: Any, sums: Any, out: Any) -> None:
     for j in range(len(sums)):
         m = np.int32(sums[j])
         m = np.int32(min(m if m >= 0 else np.int32(-m), np.int32(4095)) << 4)
-        moved = np.int32(mean[j]) + (np.int32(m - np.int32(mean[j])) >> 3)
-        mean[j] = moved
-        classes[j] = table[moved]
+        out[j] = np.int32(mean[j]) + (np.int32(m - np.int32(mean[j])) >> 3)
 
 
 @njit(cache=True, nogil=True)
@@ -42,10 +40,18 @@ class PositionState:
         self.mean = np.zeros(count, np.uint16)
         self.classes = np.zeros(count, np.uint8)
         self._table = _class_table()
+        self._spare: np.ndarray | None = None  # means of before; two arrays in turns, so pages stay mapped
 
     def observe(self, sums: np.ndarray) -> None:
-        """Move an eighth of the way to the magnitudes of the aggregated `sums`."""
-        _observe(self.mean, sums, self._table, self.classes)
+        """Move an eighth of the way to the magnitudes of the aggregated `sums`.
+
+        The means of before are left as they are until the next call.
+        """
+        if self._spare is None or self._spare is self.mean:
+            self._spare = np.empty_like(self.mean)
+        _observe(self.mean, sums, self._spare)  # apart from the look-up: so it is vectorised
+        self.mean, self._spare = self._spare, self.mean
+        _classes(self.mean, self._table, self.classes)
 
     def rescale(self, offsets: np.ndarray, rises: list[int]) -> None:
         """Follow a change of step: where tensor t's exponent rose by rises[t], means fall by as many bits."""

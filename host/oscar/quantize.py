@@ -185,6 +185,7 @@ class StepTracker:
         self.exponents: list[int | None] = [None] * len(self.sizes)
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
+        self._spare: np.ndarray | None = None  # those before
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
     @property
@@ -233,8 +234,17 @@ class StepTracker:
         else:
             for t in range(len(self.sizes)):
                 self._observe_tensor(t, sums[self.offsets[t] : self.offsets[t + 1]])
-            self.previous, self.previous_exponents = sums.copy(), before  # the caller may write to its own
+            self._keep(sums)
+            self.previous_exponents = before
         return [0 if a is None or b is None else b - a for a, b in zip(before, self.exponents, strict=True)]
+
+    def _keep(self, sums: np.ndarray) -> None:
+        """Copy `sums`, which the caller may write to, in turns into two arrays: pages stay mapped."""
+        room = self._spare
+        if room is None or room is self.previous or room.shape != sums.shape or room.dtype != sums.dtype:
+            room = np.empty_like(sums)  # what `restore` brought back is not written to
+        room[:] = sums
+        self._spare, self.previous = self.previous, room
 
     def _observe_peak(self, sums: np.ndarray) -> None:
         exponent = next((e for e in self.exponents if e is not None), None)
@@ -326,9 +336,15 @@ class StepTracker:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        if len(state["exponents"]) != len(self.sizes):
-            raise ValueError(f"state is of {len(state['exponents'])} tensors, expected {len(self.sizes)}")
+        """Take over what `state_dict` returned; raises ValueError where it is of other tensors."""
+        for name in ("exponents", "variances", "previous_exponents"):
+            if len(state[name]) != len(self.sizes):
+                raise ValueError(f"state is of {len(state[name])} tensors, expected {len(self.sizes)}")
+        if state["previous"] is not None and state["previous"].shape != (self.offsets[-1],):
+            raise ValueError(
+                f"state holds sums of shape {state['previous'].shape}, expected ({self.offsets[-1]},); "
+                "resume with the state of this model"
+            )
         self.exponents = list(state["exponents"])
         self.variances = list(state["variances"])
         self.previous = None if state["previous"] is None else state["previous"].copy()
@@ -344,16 +360,23 @@ class WorkerQuantiser:
         self.iteration = 0
         self.clipped = 0  # values that saturated in the last call
         self._pending: np.ndarray | None = None
+        self._spare: np.ndarray | None = None
 
-    def corrected(self, tensors: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the flat tensors with the residual of error feedback added, where there is one."""
+    def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:
+        """Return the flat tensors with the residual of error feedback added, where there is one.
+
+        only: of these tensors, in this order; None: of all. Raises ValueError where the residual, which may
+        come from a file, is of other tensors.
+        """
+        self._check_residual(tensors)
+        chosen = range(len(tensors)) if only is None else only
         if self.residual is None:
-            return list(tensors)
-        out, at = [], 0
-        for tensor in tensors:
-            out.append(np.empty(tensor.size, np.float32))
-            add_bounded(tensor, self.residual[at : at + tensor.size], out[-1])
-            at += tensor.size
+            return [tensors[t] for t in chosen]
+        offsets = np.cumsum([0, *(tensor.size for tensor in tensors)])
+        out = []
+        for t in chosen:
+            out.append(np.empty(tensors[t].size, np.float32))
+            add_bounded(tensors[t], self.residual[offsets[t] : offsets[t + 1]], out[-1])
         return out
 
     def quantise(
@@ -362,14 +385,15 @@ class WorkerQuantiser:
         """Return all tensors, corrected, as one flat array of `dtype`; without a step, zeros.
 
         tensors: flat float32, as they came; dtype: int32, or int16 as sums may have. The residual changes
-        only when `commit` is called.
+        only when `commit` is called. Raises ValueError where the residual is of other tensors.
         """
+        self._check_residual(tensors)
         if self.params.rounding == "stochastic" or any(
             exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents
         ):
             return self._quantise_plainly(self.corrected(tensors), exponents, dtype)
         out = np.empty(sum(t.size for t in tensors), dtype)
-        keep = np.empty(out.size if self.params.error_feedback else 0, np.float32)
+        keep = self._room(out.size) if self.params.error_feedback else np.empty(0, np.float32)
         limit = np.float32(self.params.limit)
         self.clipped, at = 0, 0
         for tensor, exponent in zip(tensors, exponents, strict=True):
@@ -418,13 +442,28 @@ class WorkerQuantiser:
         self._pending = keep
         return out
 
+    def _check_residual(self, tensors: Sequence[np.ndarray]) -> None:
+        """Raise ValueError unless the residual is as large as `tensors`: kernels do not check bounds."""
+        values = sum(tensor.size for tensor in tensors)
+        if self.residual is not None and self.residual.shape != (values,):
+            raise ValueError(
+                f"the residual is of shape {self.residual.shape}, expected ({values},); "
+                "resume with the state of this model"
+            )
+
+    def _room(self, count: int) -> np.ndarray:
+        """Return an array for the next residual: the one before the present, so that pages stay mapped."""
+        if self._spare is None or self._spare is self.residual or self._spare.size != count:
+            self._spare = np.empty(count, np.float32)  # the present one is needed where the call fails
+        return self._spare
+
     def _noise(self, count: int) -> np.ndarray:
         bits = np.random.Philox(key=[self.params.seed, self.rank], counter=[0, 0, 0, self.iteration])
         return np.random.Generator(bits).random(count)
 
     def commit(self) -> None:
         """The AllReduce succeeded: keep the residual and move on to the next iteration."""
-        self.residual, self._pending = self._pending, None
+        self._spare, self.residual, self._pending = self.residual, self._pending, None
         self.iteration += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -142,8 +142,8 @@ class LocalCluster:
         steps = self.replica.steps
         unset, exchange = steps.unset, 0
         if unset:
-            corrected = [w.corrected(t) for w, t in zip(self.workers, tensors, strict=True)]
-            summaries = [summarise([node[t] for t in unset], self.params) for node in corrected]
+            corrected = [w.corrected(t, unset) for w, t in zip(self.workers, tensors, strict=True)]
+            summaries = [summarise(node, self.params) for node in corrected]
             steps.agree(summaries)
             exchange = SUMMARY_BYTES * len(unset) * len(self.nodes) * (len(self.nodes) - 1)
         flat = [
@@ -158,7 +158,7 @@ class LocalCluster:
         """Run the ring; return it, the sums in natural order, and whether all nodes agree on them."""
         layout, classes = self.replica.place(plan)
         for node, local in zip(self.nodes, flat, strict=True):
-            node.begin(plan.gather(local.astype(self.replica.dtype, copy=False)), classes, layout)
+            node.begin(plan.gather(local.astype(self.replica.dtype, copy=False), node.local), classes, layout)
         ring = Ring(
             self.nodes,
             subframes=layout.subframes,

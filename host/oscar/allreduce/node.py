@@ -48,12 +48,18 @@ class Node:
         self.decoders: dict[tuple[Phase, int], LinkDecoder] = {}
         self._frames: dict[tuple[Phase, int], bytes] = {}
         self.clocks: list[tuple[Action, int]] = []  # of a device that counts them, since `begin`
+        self.local = self.work = np.zeros(0, np.int32)
+        self.suffix: np.ndarray | None = None
 
     def begin(self, local: np.ndarray, classes: np.ndarray | None, layout: Layout) -> None:
-        """Start an AllReduce over `local` (plan order; kept unchanged) with position `classes`."""
+        """Start an AllReduce over `local` (plan order; kept, and unchanged) with position `classes`."""
         self.local, self.classes, self.layout = local, classes, layout
-        self.work = local.copy()
-        self.suffix = np.zeros_like(local) if self.boomerang else None
+        if self.work.shape != local.shape or self.work.dtype != local.dtype:
+            self.work = np.empty_like(local)  # kept from call to call, so that pages stay mapped
+            self.suffix = np.empty_like(local) if self.boomerang else None
+        self.work[:] = local
+        if self.suffix is not None:
+            self.suffix[:] = 0
         self._frames.clear()
         self.clocks = []
 
@@ -61,7 +67,8 @@ class Node:
         """Return the sums in plan order and the dtype of `begin`; final once all actions are performed.
 
         With boomerang, the prefix summed here plus the suffix received. The split differs from node to
-        node, so the sums are bit-identical only because integers are exact in any association.
+        node, so the sums are bit-identical only because integers are exact in any association. Without it,
+        an array that the next `begin` writes to.
         """
         return self.work if self.suffix is None else self.work + self.suffix
 

@@ -41,6 +41,7 @@ class Replica:
         self.costs: np.ndarray | None = None
         self.plan: ChunkPlan | None = None
         self.iteration = 0
+        self._classes: np.ndarray | None = None  # in plan order, of the present call
 
     def make_node(self, rank: int) -> Node:
         """Return a node of this ring, its links new."""
@@ -56,8 +57,9 @@ class Replica:
 
     def place(self, plan: ChunkPlan) -> tuple[Layout, np.ndarray | None]:
         """Return where chunks and sub-frames lie, and the position classes in plan order."""
-        classes = None if self.position is None else plan.gather(self.position.classes)
-        return Layout(plan.bounds, self.config.ring.subframes), classes
+        if self.position is not None:
+            self._classes = plan.gather(self.position.classes, self._classes)
+        return Layout(plan.bounds, self.config.ring.subframes), self._classes
 
     def finish(self, sums: np.ndarray) -> list[np.ndarray]:
         """Return the mean [tensor] (float32, in its shape) of `sums` in natural order; all state moves on."""
@@ -82,7 +84,7 @@ class Replica:
 
     def snapshot(self) -> tuple[Any, ...]:
         """Return a token of the present state for `restore`."""
-        mean = None if self.position is None else self.position.mean.copy()
+        mean = None if self.position is None else self.position.mean  # `observe` leaves it alone, once
         return self.costs, self.plan, self.iteration, self.steps.snapshot(), mean
 
     def restore(self, token: tuple[Any, ...]) -> None:
