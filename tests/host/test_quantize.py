@@ -325,6 +325,45 @@ def test_saved_worker_state_continues_bit_for_bit(bits):
     assert np.array_equal(*out)
 
 
+def test_a_state_of_other_tensors_never_reaches_the_kernels():
+    """Kernels do not check bounds: a residual or sums that are too short must not get there."""
+    params = QuantiserParams(error_feedback=True)
+    worker, tensors = WorkerQuantiser(params, 0), [normal(0, 30), normal(1, 10)]
+    for size in (39, 41):
+        worker.load_state_dict({"iteration": 1, "residual": np.zeros(size, np.float32)})
+        for call in (worker.corrected, lambda given: worker.quantise(given, [0, 0])):
+            with pytest.raises(ValueError, match=rf"residual is of shape \({size},\), expected \(40,\)"):
+                call(tensors)
+    worker.load_state_dict({"iteration": 1, "residual": np.zeros(40, np.float32)})
+    assert worker.quantise(tensors, [0, 0]).size == 40
+
+    tracker = StepTracker(params, [30, 10], 4)
+    tracker.agree([summarise(tensors, params) for _ in range(4)])
+    tracker.observe(np.ones(40, np.int16))
+    state = tracker.state_dict()
+    for name, short, message in (
+        ("previous", state["previous"][:39], r"sums of shape \(39,\), expected \(40,\)"),
+        ("variances", [1], "of 1 tensors, expected 2"),
+        ("previous_exponents", [0, 0, 0], "of 3 tensors, expected 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tracker.load_state_dict({**state, name: short})
+    tracker.load_state_dict(state)
+
+
+def test_some_tensors_are_corrected_as_all_of_them_are():
+    worker = WorkerQuantiser(QuantiserParams(error_feedback=True), 0)
+    tensors = [normal(1, 30), normal(2, 0), normal(3, 10), normal(4, 7)]
+    for _ in range(2):  # without a residual, and with one
+        every = worker.corrected(tensors)
+        assert [t.tobytes() for t in worker.corrected(tensors, [3, 1, 0])] == [
+            every[t].tobytes() for t in (3, 1, 0)
+        ]
+        worker.quantise(tensors, [0, 0, 0, 0])
+        worker.commit()
+    assert not np.array_equal(every[3], tensors[3])
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -213,8 +213,7 @@ class Communicator:
         unset = replica.steps.unset
         if not unset:
             return 0
-        corrected = worker.corrected(flat)
-        mine = summarise([corrected[t] for t in unset], replica.steps.params)
+        mine = summarise(worker.corrected(flat, unset), replica.steps.params)
         packed = b"".join(_SUMMARY.pack(*summary) for summary in mine)
         every = self._gather(packed, len(packed), "steps of tensors")
         if any(len(theirs) != len(packed) for theirs in every):
