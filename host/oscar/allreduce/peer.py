@@ -135,8 +135,7 @@ class Communicator:
         ConfigError for unequal shapes, GradientError (NaN, Inf) and TypeError for this rank's own; all ranks
         raise something within the timeout, their state is as before, and the communicator serves no more.
         """
-        if self.failed is not None:
-            raise self._error(f"this communicator failed before ({self.failed}); make a new one", peer=-1)
+        self._check_alive()
         member = self._members.get(key)
         token = None if member is None else member.snapshot()
         try:
@@ -151,8 +150,20 @@ class Communicator:
             raise
 
     def gather(self, mine: bytes, cap: int) -> list[bytes]:
-        """Return every rank's `mine`, by rank; collective, `cap` bytes at most. Raises PeerError."""
-        return self._gather(mine, cap, "a gather")
+        """Return every rank's `mine`, by rank; collective, `cap` bytes at most.
+
+        Raises PeerError, on all ranks within the timeout; the communicator then serves no more.
+        """
+        self._check_alive()
+        try:
+            return self._gather(mine, cap, "a gather")
+        except BaseException as error:
+            self.give_up(error)
+            raise
+
+    def _check_alive(self) -> None:
+        if self.failed is not None:
+            raise self._error(f"this communicator failed before ({self.failed}); make a new one", peer=-1)
 
     def forget(self) -> None:
         """Drop the state of all keys, as after buckets were made anew; to be done on all ranks."""
