@@ -95,7 +95,7 @@ class RankRun:
         """
         before = self.communicator.nodes
         try:
-            transport = self.communicator.transport.survivors()
+            transport = self.communicator.transport.survivors(self.config.transport.timeout_s)
         except TransportError as why:
             raise PeerError(
                 f"{error}; {why}", rank=error.rank, peer=error.peer, step=error.step, chunk=error.chunk

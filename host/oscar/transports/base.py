@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -106,10 +107,11 @@ class Transport(ABC):
         sys.stderr.flush()
         os._exit(status)
 
-    def survivors(self) -> Transport:
+    def survivors(self, timeout_s: float = 60.0) -> Transport:
         """Return a transport between those that are left after a rank died; collective among them.
 
-        Raises TransportError where nobody is known to have died, or the library cannot tell.
+        timeout_s: how far they may run apart. Raises TransportError where nobody is known to have died, or
+        the library cannot tell.
         """
         raise TransportError(
             f"{type(self).__name__} cannot go on without a rank; set transport.survive to false",
@@ -178,10 +180,8 @@ class Transport(ABC):
     def _tell(self, message: bytes) -> None:
         for peer in self.neighbours:
             if peer not in self.dead:
-                try:
+                with contextlib.suppress(Exception):  # whoever waits for this peer finds out what it is
                     self.post_send(peer, CONTROL_TAG, message)
-                except Exception as error:
-                    self.dead.setdefault(peer, str(error))
 
     def _listen(self) -> None:
         """Read control messages; raises TransportError for a notice of abort."""

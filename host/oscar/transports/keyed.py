@@ -118,9 +118,14 @@ class KeyedTransport(Transport):
         """See Transport.leave."""
         self.inner.leave(status)
 
-    def survivors(self) -> Transport:
+    def survivors(self, timeout_s: float = 60.0) -> Transport:
         """See Transport.survivors; those that are left agree on a session of their own."""
-        return KeyedTransport(self.inner.survivors(), self._key, timeout_s=self._timeout_s)
+        return KeyedTransport(self.inner.survivors(timeout_s), self._key, timeout_s=self._timeout_s)
+
+
+def _under_key(tag: int) -> int:
+    """Return the inner transport's tag: what it says itself, without a key, is not for this one."""
+    return KEYED_CONTROL_TAG if tag == CONTROL_TAG else tag
 
 
 def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[Exception]]:

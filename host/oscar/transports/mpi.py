@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from oscar.errors import MissingExtraError
@@ -15,20 +17,16 @@ from oscar.transports.base import Transport, TransportError
 EAGER = 10  # looks in vain before the first nap
 SHORT_S, LONG_S = 50e-6, 500e-6  # naps; long ones after
 MANY = 400  # looks in vain: something is slow, leave the core to others
-PROGRESS_TAG = 32766  # of a receive that never completes; testing it moves all other messages
-PROGRESS_S = 100e-6
 BACKUP_S = 5.0  # whoever noticed ends the job; several at once can leave mpirun hanging
 ABORT_S = 10  # whole seconds: MPI's abort waits for mpirun, which in rare cases never answers
 RUMOUR_S = 2.0  # how long the death of a rank may take to be known everywhere
+DEATHS = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_PROC_ABORTED")  # as far as an MPI has them
 
 
 class MpiTransport(Transport):
-    """One rank of an MPI communicator (default: COMM_WORLD), which is duplicated: collective.
+    """One rank of an MPI communicator (default: COMM_WORLD), which is duplicated: collective."""
 
-    progress: a thread keeps messages moving while this rank computes; worth it where cores are idle.
-    """
-
-    def __init__(self, comm: Any = None, *, progress: bool = False) -> None:
+    def __init__(self, comm: Any = None) -> None:
         self._mpi = load_mpi()
         self._comm = self._mpi.COMM_WORLD.Dup() if comm is None else comm.Dup()
         self._comm.Set_errhandler(self._mpi.ERRORS_RETURN)
@@ -37,11 +35,7 @@ class MpiTransport(Transport):
         self._sends: list[
             tuple[Any, int, int, Any]
         ] = []  # request, peer, tag, what must live until it is done
-        self._closed = threading.Event()
-        self._progress = progress
         super().__init__(self._comm.Get_rank(), self._comm.Get_size())
-        if progress:
-            threading.Thread(target=self._keep_moving, name="oscar-mpi-progress", daemon=True).start()
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None:
         """See Transport.post_recv."""
@@ -81,43 +75,41 @@ class MpiTransport(Transport):
         return [(peer, tag) for _, peer, tag, _ in under_way]
 
     def _try(self, peer: int, call: Callable[[], Any]) -> Any:
-        """Return what `call` does, or None where MPI says that `peer` is gone; a revocation is an error."""
+        """Return what `call` does, or None where MPI says that `peer` is gone; all else raises."""
         try:
             return call()
         except self._mpi.Exception as error:
-            if error.Get_error_class() == getattr(self._mpi, "ERR_REVOKED", -1):
+            if self._is(error, "ERR_REVOKED"):
                 text = "another rank found one dead and goes on without it"
                 raise TransportError(text, peer=-1, kind="aborted") from error
+            if not self._is(error, *DEATHS):
+                text = f"MPI failed between this rank and rank {peer} ({error})"
+                raise TransportError(text, peer=peer, kind="aborted") from error
             self.dead.setdefault(peer, str(error))
             return None
+
+    def _is(self, error: Any, *classes: str) -> bool:
+        """Whether `error` is of one of the `classes` of errors that this MPI knows."""
+        return error.Get_error_class() in [getattr(self._mpi, name, None) for name in classes]
 
     def _pause(self, tries: int) -> None:
         time.sleep(0.0 if tries < EAGER else SHORT_S if tries < MANY else LONG_S)
 
-    def _keep_moving(self) -> None:
-        room = bytearray(1)
-        try:
-            request = self._comm.Irecv([room, self._mpi.BYTE], source=self.rank, tag=PROGRESS_TAG)
-            while not self._closed.wait(PROGRESS_S):
-                request.Test()
-            request.Cancel()
-            request.Wait()
-        except self._mpi.Exception:  # whoever waits for a message finds out
-            return
+    def survivors(self, timeout_s: float = 60.0) -> MpiTransport:
+        """See Transport.survivors; needs an Open MPI started with --with-ft ulfm.
 
-    def survivors(self) -> MpiTransport:
-        """See Transport.survivors; needs an Open MPI started with --with-ft ulfm."""
+        MPI waits for a rank that is stopped, or too late: the kernel then ends this process (SIGALRM).
+        """
         try:
             if not self._someone_died():
                 text = "no rank is known to have died, and a silent one may come back"
                 raise TransportError(text, peer=-1, kind="silent")
-            self._comm.Revoke()
-            left = self._comm.Shrink()
+            with _ended_after(math.ceil(timeout_s) + ABORT_S):
+                self._comm.Revoke()
+                return MpiTransport(self._comm.Shrink())
         except (self._mpi.Exception, NotImplementedError, AttributeError) as error:
             text = f"this MPI cannot go on without a rank ({error}); start it with --with-ft ulfm"
             raise TransportError(text, peer=-1, kind="dead") from error
-        self._closed.set()
-        return MpiTransport(left, progress=self._progress)
 
     def _someone_died(self) -> bool:
         """Whether this rank saw a death, or another one did and has revoked the communicator."""
@@ -125,14 +117,15 @@ class MpiTransport(Transport):
         while not self.dead and time.monotonic() < stop:
             try:
                 self._comm.Iprobe()  # lets news in
-            except self._mpi.Exception:
-                return True
+            except self._mpi.Exception as error:
+                if self._is(error, "ERR_REVOKED", *DEATHS):
+                    return True
+                raise
             time.sleep(LONG_S)
         return bool(self.dead)
 
     def close(self) -> None:
         """See Transport.close; collective calls on the user's communicator go on to work."""
-        self._closed.set()
         for request in self._receives.values():
             try:
                 request.Cancel()
@@ -147,11 +140,27 @@ class MpiTransport(Transport):
         sys.stderr.flush()
         if status != 0:
             time.sleep(BACKUP_S if self.was_told else 0.0)
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel ends what is stuck in a library
-                signal.alarm(ABORT_S)
-            self._mpi.COMM_WORLD.Abort(status)
+            with _ended_after(ABORT_S):
+                self._mpi.COMM_WORLD.Abort(status)
         super().leave(status)
+
+
+@contextmanager
+def _ended_after(seconds: int) -> Iterator[None]:
+    """Let the kernel end this process where the block takes longer: it ends what is stuck in a library, too.
+
+    Outside the main thread, which alone may arm the alarm, this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    before = signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(before)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if handler is None else handler)
 
 
 def load_mpi() -> Any:
