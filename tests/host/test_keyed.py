@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from oscar.allreduce.cluster import LocalCluster
 from oscar.allreduce.peer import Communicator
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
-from oscar.transports.base import CONTROL_TAG, TransportError
-from oscar.transports.keyed import TAG_BYTES, KeyedTransport, read_key
+from oscar.transports.base import CONTROL_TAGS, Notice, TransportError
+from oscar.transports.keyed import TAG_BYTES, KeyedTransport, read_key, secured
 from oscar.transports.threads import ThreadTransport, local_transports
 
 pytest.importorskip("cryptography", reason="keyed frames need the extra secure")
@@ -48,8 +49,8 @@ def on_ranks(transports: Any, work: Callable[[Any], Any]) -> list[Any]:
     return results
 
 
-def reduce(transport: Any, key: bytes = KEY) -> Any:
-    keyed = KeyedTransport(transport, key, timeout_s=5)
+def reduce(transport: Any, key: bytes = KEY, timeout_s: float = 5) -> Any:
+    keyed = KeyedTransport(transport, key, timeout_s=timeout_s)
     communicator = Communicator(CONFIG, keyed, timeout_s=5)
     return [communicator.allreduce(gradients(3, i)[transport.rank]) for i in range(3)]
 
@@ -63,7 +64,7 @@ class Spy(ThreadTransport):
 
     def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
         kept = self.__dict__.setdefault("kept", [])
-        if tag != CONTROL_TAG:
+        if tag not in CONTROL_TAGS:
             kept.append((tag, bytes(frame)))
             frame = self.change(len(kept) - 1, bytes(frame))
         super().post_send(peer, tag, frame)
@@ -169,6 +170,79 @@ def test_a_rank_without_a_key_is_named() -> None:
     errors = on_ranks(spies(), work)
     assert isinstance(errors[0], ConfigError)
     assert all("rank 0 speaks without a key; set transport.security alike" in str(e) for e in errors[1:])
+
+
+def keyed_pair() -> list[KeyedTransport]:
+    return on_ranks(local_transports(2), lambda end: KeyedTransport(end, KEY, timeout_s=5))
+
+
+def test_a_message_that_was_interrupted_uses_its_number_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or else the next one, of other text, would have the nonce of one that may have left."""
+    one, two = keyed_pair()
+    send = one.inner.post_send
+
+    def interrupted(peer: int, tag: int, frame: bytes | memoryview) -> None:
+        send(peer, tag, frame)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one.inner, "post_send", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            one.post_send(1, 7, b"first")
+    one.post_send(1, 7, b"second")
+    came = []
+    for _ in range(2):
+        two.post_recv(0, 7, 10)
+        came.append(bytes(two.wait(0, 7, time.monotonic() + 5)))
+    assert came == [b"first", b"second"]
+
+
+def test_a_rank_that_comes_late_hears_no_false_alarm() -> None:
+    """Those who wait for it say in plain text that they are alive; it reads nothing but keyed text later."""
+
+    def work(transport: Any) -> Any:
+        time.sleep(1.2 if transport.rank == 1 else 0)
+        return reduce(transport, timeout_s=2)
+
+    cluster, ranks = LocalCluster(CONFIG), on_ranks(spies(), work)
+    for i in range(3):
+        expected = cluster.allreduce(gradients(3, i))
+        assert all(np.array_equal(results[i].sums, expected.sums) for results in ranks)
+
+
+def test_what_a_neighbour_said_under_the_key_is_known_on_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = keyed_pair()
+    two.abort(Notice(rank=1, peer=-1, step=-1, chunk=-1, reason="enough" * 600))
+    with pytest.raises(TransportError, match="rank 1 gave up: enough"):
+        one.wait(1, 5, time.monotonic() + 5)
+    left = []
+    monkeypatch.setattr(one.inner, "leave", lambda status: left.append((status, one.inner.was_told)))
+    one.leave(75)
+    assert left == [(75, True)]
+
+
+def test_plain_text_is_refused_where_keyed_frames_are_asked_for(tmp_path: Path) -> None:
+    asks, place = Config.model_validate({"transport": {"security": "aes-gcm"}}), tmp_path / "key"
+    place.write_text(KEY.hex())
+    with pytest.raises(ConfigError, match=r"would send in plain text: make a keyed one .* with .*secured\("):
+        Communicator(asks, local_transports(2)[0], timeout_s=5)
+    made = on_ranks(
+        local_transports(2), lambda end: Communicator(asks, secured(end, "aes-gcm", key=str(place)))
+    )
+    assert all(isinstance(communicator, Communicator) for communicator in made), made
+
+
+def test_the_ddp_hook_refuses_a_key_before_it_makes_groups() -> None:
+    torch = pytest.importorskip("torch", reason="the DDP hook needs torch: make torch")
+    from oscar.torch_ddp import OscarState
+
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        with pytest.raises(ConfigError, match=r"torch itself sends .* has no key: set it to none"):
+            OscarState(Config.model_validate({"transport": {"security": "aes-gcm"}}))
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_keys_are_read_from_a_file_or_the_environment(

@@ -95,8 +95,9 @@ class Communicator:
     """AllReduce of this rank's tensors with those of all other ranks of `transport`.
 
     Making one is collective: ranks compare their configurations and raise the same ConfigError where they
-    differ. extra: JSON values by key that must be equal, too. timeout_s: how long a peer may keep this rank
-    waiting. `allreduce` gives the bits of a LocalCluster over the same gradients.
+    differ. transport: a keyed one (`oscar.transports.keyed.secured`) where `config.transport.security` asks
+    for it, or else ConfigError. extra: JSON values by key that must be equal, too. timeout_s: how long a peer
+    may keep this rank waiting. `allreduce` gives the bits of a LocalCluster over the same gradients.
     """
 
     def __init__(
@@ -112,6 +113,12 @@ class Communicator:
             raise ValueError(f"expected a timeout above 0 s, got {timeout_s}")
         if transport.nodes > MAX_NODES:
             raise ConfigError(f"expected 1 to {MAX_NODES} ranks, got {transport.nodes}")
+        if config.transport.security != "none" and not transport.keyed:
+            raise ConfigError(
+                f"transport.security is {config.transport.security}, the transport would send in plain text: "
+                "make a keyed one of it with oscar.transports.keyed.secured(transport, "
+                "config.transport.security, key=config.transport.key), or set transport.security to none"
+            )
         self.config, self.transport, self.timeout_s = config, transport, timeout_s
         self.rank, self.nodes = transport.rank, transport.nodes
         self.codec = codec or make_nic_codec(config)

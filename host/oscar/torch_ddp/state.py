@@ -66,8 +66,8 @@ class OscarState:
     where compression does not pay; "never" and "always" mean what they say and measure nothing.
 
     The first backward of a process goes uncompressed, because DDP makes its buckets anew after it. All state
-    is dropped when that happens later. Raises ConfigError where ranks differ, MissingExtraError without
-    torch, OscarError where torch.distributed is not initialised.
+    is dropped when that happens later. Raises ConfigError where ranks differ or frames should be keyed,
+    MissingExtraError without torch, OscarError where torch.distributed is not initialised.
     """
 
     def __init__(
@@ -79,6 +79,12 @@ class OscarState:
         self.process_group = process_group
         chosen = default_config() if config is None else config
         group = self._dist.group.WORLD if process_group is None else process_group
+        if chosen.transport.security != "none":
+            raise ConfigError(
+                f"transport.security is {chosen.transport.security}, but torch itself sends for the hook "
+                "(the first backward, the bypass, collectives of schemes) and has no key: set it to none, "
+                "and use a network that encrypts"
+            )
         ranks = self._dist.get_process_group_ranks(group)
         self.config = chosen.variant(nodes=len(ranks))
         timeout = timedelta(seconds=self.config.transport.timeout_s)

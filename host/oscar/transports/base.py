@@ -15,6 +15,8 @@ from oscar.errors import OscarError
 
 GATHER_TAGS = (32640, 32641)  # frames have tags below, see schedule.Action.tag
 CONTROL_TAG = 32767  # the largest tag that every MPI has
+KEYED_CONTROL_TAG = 32766  # of control messages under a key: plain ones of before are never taken for them
+CONTROL_TAGS = (KEYED_CONTROL_TAG, CONTROL_TAG)
 CONTROL_CAP = 4096  # bytes of a control message
 REASON_CHARS = 2000  # of a notice; what JSON makes of them fits the cap for printable text
 PATIENCE = 0.8  # of the time given: then a peer that showed no sign of life is silent
@@ -63,10 +65,13 @@ class Transport(ABC):
     """One rank's end of all links; a subclass moves bytes, this class waits for them.
 
     A subclass sets up its library, calls `__init__` here last, and puts peers that it knows to be gone
-    into `dead`. `rank` and `nodes` are the ring's.
+    into `dead`. `rank` and `nodes` are the ring's. `keyed`: whether all that it sends is encrypted and
+    authenticated.
     """
 
     def __init__(self, rank: int, nodes: int) -> None:
+    keyed = False
+
         self.rank, self.nodes = rank, nodes
         self.dead: dict[int, str] = {}  # peer -> why it is taken for dead
         self._signs: dict[int, tuple[float, str]] = {}  # peer -> when it said that it waits, and for what

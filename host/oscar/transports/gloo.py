@@ -1,9 +1,10 @@
 """Frames over torch.distributed's Gloo (extra torch): point to point in a private group.
 
 Gloo cannot be polled: a receive is finished by blocking in it, and a timeout there breaks the whole group.
-So threads block, for each neighbour one in frames and one in control messages each way, and the rank's own
-thread waits for them with its own deadlines. A message larger than its receive ends the process (SIGABRT):
-caps are a matter of safety here. A receive does not say how much came: the first 8 bytes of a message do.
+So threads block, for each neighbour one in frames and one in control messages each way (under a key one
+more), and the rank's own thread waits for them with its own deadlines. A message larger than its receive
+ends the process (SIGABRT): caps are a matter of safety here. A receive does not say how much came: the
+first 8 bytes of a message do.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from oscar.errors import MissingExtraError, OscarError
-from oscar.transports.base import CONTROL_TAG, Transport
+from oscar.transports.base import CONTROL_TAGS, Transport
 
 FOREVER = timedelta(days=1)  # deadlines are this side's own
 AT_ONCE = timedelta(milliseconds=1)
@@ -24,6 +25,7 @@ NAP_S = 0.01  # how long the rank's thread sleeps at most before it looks at the
 JOIN_S = 2.0
 STOP_TAG = 32765  # of a receive that nobody answers; its timeout ends all others
 LENGTH = struct.Struct("<Q")
+FRAMES = -1  # the line of all tags that are not of control
 
 
 class GlooTransport(Transport):
@@ -47,7 +49,7 @@ class GlooTransport(Transport):
         self._arrived: dict[tuple[int, int], deque[memoryview]] = defaultdict(deque)
         self._lost: dict[int, str] = {}
         self._buffers: dict[tuple[int, int], Any] = {}
-        self._posted: dict[tuple[int, bool], queue.SimpleQueue[Any]] = {}
+        self._posted: dict[tuple[int, int], queue.SimpleQueue[Any]] = {}
         self._under_way: dict[int, tuple[int, int]] = {}  # serial number -> (peer, tag)
         self._serial = 0
         self._threads: list[threading.Thread] = []
@@ -62,7 +64,7 @@ class GlooTransport(Transport):
         work = self._try(peer, self._dist.irecv, buffer, tag)
         if work is None:
             return
-        line = (peer, tag == CONTROL_TAG)
+        line = (peer, tag if tag in CONTROL_TAGS else FRAMES)
         if line not in self._posted:
             self._posted[line] = queue.SimpleQueue()
             self._start_thread(self._receive, peer, self._posted[line])
@@ -75,7 +77,7 @@ class GlooTransport(Transport):
         work = self._try(peer, self._dist.isend, tensor, tag)
         if work is None:
             return
-        line = (-1 - peer, tag == CONTROL_TAG)
+        line = (-1 - peer, tag if tag in CONTROL_TAGS else FRAMES)
         if line not in self._posted:
             self._posted[line] = queue.SimpleQueue()
             self._start_thread(self._send, peer, self._posted[line])

@@ -9,7 +9,6 @@ that a message costs 16 bytes. Frames are compressed before; their lengths can b
 from __future__ import annotations
 
 import binascii
-import json
 import os
 import struct
 import time
@@ -19,7 +18,7 @@ from typing import Any, NoReturn
 
 from oscar.errors import ConfigError, MissingExtraError
 from oscar.transports import handshake
-from oscar.transports.base import CONTROL_CAP, CONTROL_TAG, Notice, Transport, TransportError
+from oscar.transports.base import CONTROL_TAG, KEYED_CONTROL_TAG, Notice, Transport, TransportError
 
 KEY_BYTES = 32
 KEY_VARIABLE = "OSCAR_KEY"
@@ -35,8 +34,10 @@ class KeyedTransport(Transport):
     """`inner` with every message sealed under `key` (32 bytes, equal on all ranks); collective.
 
     Raises TransportError where a peer speaks without a key or dies, MissingExtraError without the package
-    cryptography, ValueError for another length of key. seal_s, open_s: seconds spent.
+    cryptography, ValueError for another length of key.
     """
+
+    keyed = True
 
     def __init__(self, inner: Transport, key: bytes, *, timeout_s: float = 60.0) -> None:
         if len(key) != KEY_BYTES:
@@ -45,28 +46,17 @@ class KeyedTransport(Transport):
         self._aead, self._invalid = _session(inner, key, timeout_s)
         self._sent: Counter[tuple[int, int]] = Counter()  # messages by (peer, tag)
         self._opened: Counter[tuple[int, int]] = Counter()
-        self._listens: set[int] = set()
-        self.seal_s = self.open_s = 0.0
         super().__init__(inner.rank, inner.nodes)
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None:
         """See Transport.post_recv."""
-        if tag == CONTROL_TAG:
-            if peer not in self._listens:  # the inner transport has posted the first one, of the plain cap
-                self._listens.add(peer)
-                return
-            cap -= TAG_BYTES
-        self.inner.post_recv(peer, tag, cap + TAG_BYTES)
+        self.inner.post_recv(peer, _under_key(tag), cap + TAG_BYTES)
 
     def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
         """See Transport.post_send; the frame may be written to at once."""
-        if tag == CONTROL_TAG and len(frame) + TAG_BYTES > CONTROL_CAP:
-            frame = _shortened(bytes(frame))
-        begin = time.perf_counter()
-        sealed = self._aead.encrypt(self._nonce(self.rank, peer, tag, self._sent), frame, None)
-        self.seal_s += time.perf_counter() - begin
-        self.inner.post_send(peer, tag, sealed)
-        self._sent[peer, tag] += 1
+        nonce = self._nonce(self.rank, peer, tag, self._sent)
+        self._sent[peer, tag] += 1  # first: whatever interrupts the rest, no other message has this number
+        self.inner.post_send(peer, _under_key(tag), self._aead.encrypt(nonce, frame, None))
 
     def _nonce(self, sender: int, receiver: int, tag: int, counter: Counter[tuple[int, int]]) -> bytes:
         peer = receiver if sender == self.rank else sender
@@ -78,16 +68,14 @@ class KeyedTransport(Transport):
         return _NONCE.pack(sender, receiver, tag, 0, number)
 
     def _take(self, peer: int, tag: int) -> memoryview | None:
-        sealed = self.inner._take(peer, tag)
+        sealed = self.inner._take(peer, _under_key(tag))
         if sealed is None:
             self.dead.update(self.inner.dead)
             return None
-        begin = time.perf_counter()
         try:
             plain = self._aead.decrypt(self._nonce(peer, self.rank, tag, self._opened), sealed, None)
         except self._invalid:
             self._refuse(peer, tag, len(sealed))
-        self.open_s += time.perf_counter() - begin
         self._opened[peer, tag] += 1
         return memoryview(plain)
 
@@ -105,7 +93,8 @@ class KeyedTransport(Transport):
         )
 
     def _unsent(self) -> list[tuple[int, int]]:
-        return self.inner._unsent()
+        unsent = self.inner._unsent()
+        return [(peer, CONTROL_TAG if tag == KEYED_CONTROL_TAG else tag) for peer, tag in unsent]
 
     def _pause(self, tries: int) -> None:
         self.inner._pause(tries)
@@ -116,6 +105,7 @@ class KeyedTransport(Transport):
 
     def leave(self, status: int) -> NoReturn:
         """See Transport.leave."""
+        self.inner.was_told |= self.was_told
         self.inner.leave(status)
 
     def survivors(self, timeout_s: float = 60.0) -> Transport:
@@ -142,7 +132,11 @@ def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[
     mine = HELLO + os.urandom(SESSION_BYTES)
     deadline = time.monotonic() + timeout_s
     # Room for the greeting of a rank without a key, which must not end the process.
-    parts = inner.gather(mine, handshake.CAP, deadline, "parts of the session's key")
+    try:
+        parts = inner.gather(mine, handshake.CAP, deadline, "parts of the session's key")
+    except TransportError as error:
+        inner.abort(error.notice or Notice(inner.rank, error.peer, -1, -1, str(error)))
+        raise
     for rank, part in enumerate(parts):
         if not part.startswith(HELLO) or len(part) != len(mine):
             raise TransportError(
@@ -152,15 +146,6 @@ def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[
             )
     derived = HKDF(SHA256(), KEY_BYTES, salt=b"".join(parts), info=INFO).derive(key)
     return AESGCM(derived), InvalidTag
-
-
-def _shortened(message: bytes) -> bytes:
-    """Return a control message with less of its text, so that there is room for the seal."""
-    content = json.loads(message)
-    if "abort" in content:
-        fields = content["abort"]
-        return Notice(**{**fields, "reason": fields["reason"][:200]}).pack()
-    return json.dumps({"waiting": content["waiting"][:200]}).encode()
 
 
 def read_key(path: str | None) -> bytes:
