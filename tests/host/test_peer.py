@@ -15,6 +15,7 @@ from oscar.allreduce.local import damaged
 from oscar.allreduce.peer import Communicator, PeerResult
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError, PeerError
+from oscar.training.checkpoint import digest
 from oscar.transports.base import CONTROL_CAP, Notice, TransportError
 from oscar.transports.handshake import first_difference
 from oscar.transports.threads import ThreadTransport, local_transports
@@ -201,14 +202,14 @@ def test_all_ranks_raise_and_name_the_one_that_failed(gather: str, deed: str) ->
 
         def twice() -> None:
             for _ in range(2):  # who has all it needs finishes, and is told in its next call
-                states.append(repr(communicator.state_dict()))
+                states.append(digest(communicator.state_dict()))
                 communicator.allreduce(given)
 
         begin = time.monotonic()
         with pytest.raises((OscarError, RuntimeError, SystemExit)) as caught:
             twice()
         seconds = time.monotonic() - begin
-        assert repr(communicator.state_dict()) == states[-1]
+        assert digest(communicator.state_dict()) == states[-1]
         with pytest.raises(PeerError, match="failed before"):
             communicator.allreduce(given)
         return caught.value, seconds
@@ -228,6 +229,25 @@ def test_all_ranks_raise_and_name_the_one_that_failed(gather: str, deed: str) ->
             assert f"step {error.step}, chunk {error.chunk}" in str(error)
         else:
             assert {"nan": "NaN", "raise": "out of luck"}[deed] in str(error)
+
+
+def test_a_gather_that_fails_is_told_to_all() -> None:
+    def work(transport: ThreadTransport) -> Any:
+        communicator = Communicator(config(), transport, timeout_s=4)
+        if transport.rank == 2:
+            transport.close()
+            return None
+        begin = time.monotonic()
+        with pytest.raises(PeerError) as caught:
+            communicator.gather(b"x", 1)
+        with pytest.raises(PeerError, match="failed before"):
+            communicator.gather(b"x", 1)
+        return caught.value.peer, time.monotonic() - begin
+
+    ranks = on_ranks(local_transports(5), work)
+    for peer, seconds in (ranks[rank] for rank in (0, 1, 3, 4)):
+        assert peer == 2
+        assert seconds < 3  # by a notice: nobody waits until its neighbour is taken for silent
 
 
 def test_a_rank_in_another_call_is_named_with_what_it_waits_for() -> None:

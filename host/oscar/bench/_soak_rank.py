@@ -23,10 +23,9 @@ from oscar.codecs.registry import make_codec
 from oscar.config import Config
 from oscar.errors import PeerError
 from oscar.plans import PLANS
-from oscar.transports.base import Transport
+from oscar.transports.base import PEER_FAILED, Transport
 from oscar.transports.registry import TRANSPORTS
 
-PEER_FAILED = 75
 LINGER_S = 0.5
 STRIDE = 5  # iterations between two samples of memory, at first
 SAMPLES = 200  # with more, every other one is dropped

@@ -23,6 +23,7 @@ PATIENCE = 0.8  # of the time given: then a peer that showed no sign of life is 
 SIGN_AFTER = 0.5  # of the time given: then a rank that waits says that it is alive
 LAST_WORDS_S = 0.2  # how long the notice of a peer that is gone may take to turn up
 ABORT_S = 1.0  # how long an abort may take to leave
+PEER_FAILED = 75  # exit status, EX_TEMPFAIL: start again
 
 Kind = Literal["dead", "silent", "aborted"]
 
