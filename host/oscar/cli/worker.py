@@ -8,12 +8,11 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oscar.cli.common import add_config, check_writable, declare, read_config
-
-if TYPE_CHECKING:
-    from oscar.transports.base import Transport
+from oscar.transports.base import PEER_FAILED, Notice, Transport, TransportError
+from oscar.transports.registry import TRANSPORTS
 
 EXAMPLE = """\
   oscar worker configs/mpi.yaml --transport mpi --set iterations=5       alone
@@ -22,10 +21,9 @@ EXAMPLE = """\
 
 The launcher says how many ranks there are. Each computes the gradients of its own worker; rank 0 prints a
 table and compares the first iterations with the same training in one process.
-Exit status 1 when a check failed, 2 for configurations that differ, 75 when a peer failed
-(docs/transports.md).
+Exit status 1 when a check failed, 2 for configurations that differ or cannot be run, 75 when a
+peer failed (docs/transports.md).
 """
-PEER_FAILED = 75  # EX_TEMPFAIL: start again
 LINGER_S = 1.0  # others print what they know before a launcher ends them
 
 
@@ -35,7 +33,7 @@ def add_command(commands: Any) -> None:
         commands, "worker", run, short="one rank of a training between processes", example=EXAMPLE
     )
     add_config(parser)
-    parser.add_argument("--transport", choices=("mpi", "gloo"), default="mpi", help="default: mpi")
+    parser.add_argument("--transport", choices=tuple(TRANSPORTS), default="mpi", help="default: mpi")
     parser.add_argument(
         "--timeout-s", type=float, metavar="S", help="the same as --set transport.timeout_s=S"
     )
@@ -47,31 +45,31 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one rank; return its exit status."""
-    from oscar.transports.keyed import secured
-    from oscar.transports.registry import TRANSPORTS
-
     extra = [] if args.timeout_s is None else [f"transport.timeout_s={args.timeout_s}"]
     config = read_config(args, *extra)
     if args.json is not None:
         check_writable(args.json)
-    wire = config.transport
-    plain = TRANSPORTS[args.transport]()
-    transport = secured(plain, wire.security, key=wire.key, timeout_s=wire.timeout_s)
+    transport = TRANSPORTS[args.transport]()
     return _train(args, config.variant(nodes=transport.nodes), transport)
 
 
 def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
-    from oscar.errors import ConfigError, PeerError
+    from oscar.errors import ConfigError, MissingExtraError, PeerError
     from oscar.experiment.ranks import RankRun, summarise, text_table
+    from oscar.experiment.training import open_workload
+    from oscar.transports.keyed import secured
 
-    rank, running = transport.rank, None
+    rank, wire, running, comparing = transport.rank, config.transport, None, False
     try:
-        running = RankRun(config, transport)
+        workload = open_workload(config)
+        transport = secured(transport, wire.security, key=wire.key, timeout_s=wire.timeout_s)
+        comparing = True
+        running = RankRun(config, transport, workload)
         if rank == 0:
             agreed = running.communicator.fingerprint
             print(
                 f"# {transport.nodes} ranks over {args.transport}, {config.codec}, {config.ring.gather}, "
-                f"timeout {config.transport.timeout_s:g} s, configuration {agreed}",
+                f"timeout {wire.timeout_s:g} s, configuration {agreed}",
                 flush=True,
             )
         running.run()
@@ -83,21 +81,31 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
             if args.json is not None:
                 args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
             status = 0 if report["ok"] else 1
-        running.communicator.transport.close()
+        running.transport.close()
         if running.lost:  # MPI's own end may wait for the dead
-            transport.leave(status)
+            running.transport.leave(status)
         return status
-    except ConfigError:
+    except (ConfigError, MissingExtraError) as error:  # the command line says it
+        if not comparing or isinstance(error, MissingExtraError):  # else all ranks have found it
+            _tell(transport, error)
+            time.sleep(LINGER_S)
         transport.close()
-        raise  # all ranks have found it; the command line says it
-    except PeerError as error:
+        raise
+    except (PeerError, TransportError) as error:
         print(f"oscar worker: error: {error}", file=sys.stderr, flush=True)
-        time.sleep(LINGER_S)
-        transport.leave(PEER_FAILED)
+        status = PEER_FAILED
     except BaseException as error:
-        if running is not None:
+        if running is None:
+            _tell(transport, error)
+        else:
             running.communicator.give_up(error)
         traceback.print_exc()
         sys.stderr.flush()
-        time.sleep(LINGER_S)
-        transport.leave(1)
+        status = 1
+    time.sleep(LINGER_S)
+    (transport if running is None else running.transport).leave(status)
+
+
+def _tell(transport: Transport, error: BaseException) -> None:
+    """Say that this rank ends by a fault of its own, which the others know nothing of."""
+    transport.abort(Notice(transport.rank, -1, -1, -1, f"{type(error).__name__}: {error}"))

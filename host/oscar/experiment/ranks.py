@@ -37,19 +37,21 @@ class RankRun:
     """One rank's training: gradients of its own worker, the mean of all applied, and a log of both.
 
     A communicator is made here: collective. Where `config.transport.survive`, a rank's death is survived by
-    those that are left, as far as the transport can.
+    those that are left, as far as the transport can; `transport` is then theirs. workload: that of `config`,
+    where it is open already.
     """
 
-    def __init__(self, config: Config, transport: Transport) -> None:
+    def __init__(self, config: Config, transport: Transport, workload: Workload | None = None) -> None:
         self.config = config
         self.worker = transport.rank  # whose batches these are; stays when ranks are renumbered
-        self.workload: Workload = open_workload(config)
+        self.workload = open_workload(config) if workload is None else workload
         self.log: list[dict[str, Any]] = []
         self.last: list[np.ndarray] = []
         self.lost = 0
         self.communicator = self._communicator(transport)
 
     def _communicator(self, transport: Transport) -> Communicator:
+        self.transport = transport
         whole = self.config.model_dump(mode="json")
         extra = {**flatten(whole["workload"], "workload"), "iterations": self.config.iterations}
         return Communicator(self.config, transport, timeout_s=self.config.transport.timeout_s, extra=extra)
