@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -18,9 +17,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from oscar.errors import OscarError
+from oscar.lab.hosts import THREADS
+from oscar.signals import sigterm_raises
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "ddp_transformer.py"
 BARS = {"none": 5.0, "fp16": 2.5}  # times the speed of a step, at 100 Mb/s
@@ -76,7 +77,6 @@ def _in_lab(args: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]:
     from oscar.lab.calibrate import calibrate
     from oscar.lab.network import DEVICE, Network, address
 
-    signal.signal(signal.SIGTERM, _end)  # so that ranks and network are taken down on the way out
     with Network(args.ranks) as network:
         network.shape(args.mbps * 1e6)
         flows = calibrate(network, args.mbps * 1e6, tolerance=args.tolerance)
@@ -93,10 +93,6 @@ def _in_lab(args: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]:
             )
     lab = {"goodput_bps": [f.goodput_bps for f in flows], "wire_bytes": [w.sent for w in wires]}
     return result | {"lab": lab}
-
-
-def _end(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
 
 
 def run_ranks(

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from oscar.signals import sigterm_raises
 from oscar.transports.launch import Ended, launch
 
 START_S = 120.0  # to start processes on a busy machine
@@ -70,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@sigterm_raises()  # so that all ranks are ended on the way out
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Soak, and print what was found; "ok" tells whether every bit was right and memory flat."""
     if min(args.ranks, args.iterations, args.segment, args.values) < 1:
@@ -150,6 +152,8 @@ def judge(args: argparse.Namespace, heard: _Heard, ended: Ended) -> dict[str, An
     why = []
     if ended.hung or ended.orphans:
         why.append(f"hung: {ended.hung}, processes left: {ended.orphans}")
+    elif ended.launcher_hung:
+        why.append("mpirun did not end after its ranks")
     elif ended.status != 0 or heard.report is None:
         why.append(f"ended with status {ended.status} before all was done")
     if report["mismatches"]:
@@ -208,7 +212,7 @@ def _print(args: argparse.Namespace, heard: _Heard, result: dict[str, Any]) -> N
         print(f"# stopped after {result['iterations']} iterations: --seconds-limit {args.seconds_limit:g}")
     grown = max((row["grown_kib"] for row in result["memory"]), default=0)
     print(
-        f"# (f) {result['iterations']} iterations in {result['seconds']:.0f} s, "
+        f"# {result['iterations']} iterations in {result['seconds']:.0f} s, "
         f"{result['mismatches']} mismatches, most grown {grown / 1024:.1f} MiB of {args.memory_mib:g}: "
         f"{'; '.join(result['why']) or 'ok'}"
     )

@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from oscar.errors import MissingExtraError
 from oscar.lab.network import DEVICE, PREFIX, Network, address
 
 ORPHAN_S = 20.0  # how long a launcher's kill may take to reach a stopped process on a busy machine
+LOOK_S = 1.0  # between two looks for ranks
+LONE_S = 10.0  # how long mpirun may take to end after the last rank
 READ_BYTES = 1 << 16
 PORT = 29577  # of rank 0, where it has a host of its own
 AGENT = f"""#!/bin/sh
@@ -39,18 +41,21 @@ ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
+Command = tuple[list[str], dict[str, str]]  # and what it adds to the environment
 
 
 @dataclass(frozen=True)
 class Ended:
     """How ranks ended: the launcher's status (Gloo: the largest), a status per rank where there is one each
-    (Gloo), all they wrote, whether they had to be killed, and processes that stayed behind."""
+    (Gloo), all they wrote, whether they had to be killed, processes that stayed behind, and whether mpirun
+    alone had to be killed, because it went on after its ranks."""
 
     status: int
     statuses: tuple[int, ...]
     output: str
     hung: bool
     orphans: int
+    launcher_hung: bool = False
 
 
 def launch(
@@ -67,8 +72,8 @@ def launch(
 
     program: what follows `python`, a script or -m and a module, and arguments; token: one of them, by which
     orphans are found; hear: is given what ranks write, as they go on. With Gloo, ranks that are stopped when
-    all others have ended are killed, as torchrun does, and this does not count as hanging. Whatever is raised
-    meanwhile (Ctrl-C) ends all ranks.
+    all others have ended are killed, as torchrun does, and this does not count as hanging. An mpirun that
+    goes on for `LONE_S` after its ranks is killed. Whatever is raised meanwhile (Ctrl-C) ends all of it.
     network: of one host more than there are ranks; rank r is started on host r. All processes that stay
     behind on its hosts are orphans.
     """
@@ -76,20 +81,24 @@ def launch(
         raise ValueError(f"expected a network of {ranks + 1} hosts for {ranks} ranks, got {network.hosts}")
     with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory(prefix="oscar-launch-") as folder:
         if transport == "mpi":
-            processes = _mpi(ranks, program, output, network, Path(folder))
+            commands = _mpi(ranks, program, network, Path(folder))
         else:
-            processes = _gloo(ranks, program, output, network)
+            commands = _gloo(ranks, program, network)
+        processes: list[subprocess.Popen[bytes]] = []
         try:
-            hung = not _await(processes, time.monotonic() + limit_s, _Reader(output, hear))
+            for words, extra in commands:
+                processes.append(_start(words, extra, output))
+            job = _Job(token, processes[0].pid) if transport == "mpi" else None
+            end = _await(processes, time.monotonic() + limit_s, _Reader(output, hear), job)
+            statuses = tuple(process.wait() for process in processes)
+            orphans = _orphans(token, network)
         except BaseException:
-            _kill(processes)
+            _end(processes, token, network)
             raise
-        statuses = tuple(process.wait() for process in processes)
-        orphans = _orphans(token, network)
         output.seek(0)
         text = output.read().decode(errors="replace")
     plain = [status if status >= 0 else 128 - status for status in statuses]
-    return Ended(max(plain), statuses, text, hung, orphans)
+    return Ended(max(plain), statuses, text, end == "hung", orphans, launcher_hung=end == "launcher hung")
 
 
 def mpirun() -> str:
@@ -101,13 +110,11 @@ def mpirun() -> str:
     return found
 
 
-def _mpi(
-    ranks: int, program: Sequence[str], output: IO[bytes], network: Network | None, folder: Path
-) -> list[subprocess.Popen[bytes]]:
+def _mpi(ranks: int, program: Sequence[str], network: Network | None, folder: Path) -> list[Command]:
     command = [mpirun(), "-n", str(ranks), "--bind-to", "none", "--with-ft", "ulfm"]
     command += ["--oversubscribe"] if network is None else _across(network, ranks, folder)
     command += [sys.executable, "-m", "mpi4py", *program]
-    return [_start(command if network is None else network.command(ranks, command), {}, output)]
+    return [(command if network is None else network.command(ranks, command), {})]
 
 
 def _across(network: Network, ranks: int, folder: Path) -> list[str]:
@@ -130,20 +137,17 @@ def _across(network: Network, ranks: int, folder: Path) -> list[str]:
     return words + [word for name, value in library.items() for word in ("--mca", name, value)]
 
 
-def _gloo(
-    ranks: int, program: Sequence[str], output: IO[bytes], network: Network | None
-) -> list[subprocess.Popen[bytes]]:
+def _gloo(ranks: int, program: Sequence[str], network: Network | None) -> list[Command]:
     command = [sys.executable, *program]
     if network is not None:
         where = {"MASTER_ADDR": address(0), "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": DEVICE}
         where["WORLD_SIZE"] = str(ranks)
-        commands = [network.command(rank, command) for rank in range(ranks)]
-        return [_start(words, {**where, "RANK": str(rank)}, output) for rank, words in enumerate(commands)]
+        return [(network.command(r, command), {**where, "RANK": str(r)}) for r in range(ranks)]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
-    return [_start(command, {**where, "RANK": str(rank)}, output) for rank in range(ranks)]
+    return [(command, {**where, "RANK": str(rank)}) for rank in range(ranks)]
 
 
 def _start(command: list[str], extra: dict[str, str], output: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -170,18 +174,56 @@ class _Reader:
             self.hear(fresh)
 
 
-def _await(processes: list[subprocess.Popen[bytes]], limit: float, reader: _Reader) -> bool:
-    """Wait until all have ended; kill what is left at the limit, or stopped when all others have ended."""
-    while time.monotonic() < limit:
+class _Job:
+    """Whether an mpirun is left alone: its ranks were there, and are no more."""
+
+    def __init__(self, token: str, launcher: int) -> None:
+        self.token, self.launcher = token, launcher
+        self.next = 0.0  # when to look again
+        self.alive: float | None = None  # when a rank was last seen
+
+    def has_ranks(self) -> bool:
+        return bool(_named(self.token) - {self.launcher})
+
+    def is_over(self, now: float) -> bool:
+        """Whether no rank has been seen for `LONE_S`."""
+        if now >= self.next:
+            self.next = now + LOOK_S
+            self.alive = now if self.has_ranks() else self.alive
+        return self.alive is not None and now - self.alive > LONE_S
+
+
+def _await(
+    processes: list[subprocess.Popen[bytes]], limit: float, reader: _Reader, job: _Job | None
+) -> Literal["ended", "hung", "launcher hung"]:
+    """Wait until all have ended; kill what is left at the limit, or stopped when all others have ended.
+
+    job: of mpirun, which is killed where it goes on after its ranks.
+    """
+    while (now := time.monotonic()) < limit:
         reader.read()
         left = [process for process in processes if process.poll() is None]
         if all(_stopped(process.pid) for process in left):
             for process in left:
                 os.killpg(process.pid, signal.SIGKILL)
-            return True
+            return "ended"
+        if job is not None and job.is_over(now):
+            break
         time.sleep(0.05)
+    alone = job is not None and job.alive is not None and not job.has_ranks()
     _kill(processes)
-    return False
+    return "launcher hung" if alone else "hung"
+
+
+def _end(processes: list[subprocess.Popen[bytes]], token: str, network: Network | None) -> None:
+    """End at once all that has been started, and what it has started."""
+    _kill(processes)
+    for process in processes:
+        process.wait()
+    stop = time.monotonic() + ORPHAN_S
+    while (left := _left(token, network)) and time.monotonic() < stop:
+        _kill_each(left)
+        time.sleep(0.05)
 
 
 def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -205,15 +247,22 @@ def _orphans(token: str, network: Network | None) -> int:
         if time.monotonic() > stop:
             break
         time.sleep(0.1)
-    for pid in left:  # with ULFM, mpirun may leave a rank that computes without end
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    _kill_each(left)  # with ULFM, mpirun may leave a rank that computes without end
     return len(left)
 
 
+def _kill_each(pids: set[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def _left(token: str, network: Network | None) -> set[int]:
-    named = {int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if _has(path, token)}
-    return named if network is None else named | network.pids()
+    return _named(token) if network is None else _named(token) | network.pids()
+
+
+def _named(token: str) -> set[int]:
+    return {int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if _has(path, token)}
 
 
 def _has(path: Path, token: str) -> bool:
