@@ -38,8 +38,8 @@ class Outcome:
 
     status: "done" or "reset"; error: the decoder's reason, 0 if none; redos: how often values of a raw block
     were asked for again; decoder, encoder: tables after the frame; strobes: how often each of
-    oscar_hdl.nic_lane.STROBES was high (converted RTL only); streaming: clocks from the first local value
-    to the last (same).
+    oscar_hdl.nic_lane.STROBES was high (converted RTL only); streaming: clocks from the second local
+    value, which does not wait for tables, to the last (same).
     """
 
     status: str

@@ -35,7 +35,8 @@ SLOPE = (8, 24)  # blocks of the two frames whose difference is taken
 class Row:
     """One command; clocks from start to the last word, value and table out; bits: payload bits per value.
 
-    streaming: values per clock between the first and the last value that the lane took.
+    streaming: values per clock from the second value that the lane took to the last; the first waits in a
+    register until the tables are loaded.
     """
 
     model: str
@@ -168,7 +169,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     print(f"# one lane, converted RTL, {params}; 8s, {args.nodes} nodes, iteration {args.iterations - 1}")
     print("# clocks: from start, tables not loaded yet, to the last word, the last value and the tables out;")
-    print("# streaming: values per clock from the first value that the lane took to the last")
+    print("# streaming: values per clock from the second value that the lane took (tables are loaded) to the last")
     print(
         f"{'model':<12} {'op':<9} {'step':>4} {'values':>8} {'clocks':>8} {'val/clock':>9} {'streaming':>9} "
         f"{'bits':>6} exact"
