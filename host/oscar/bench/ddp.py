@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from oscar.errors import OscarError
-from oscar.lab.hosts import THREADS
 from oscar.signals import sigterm_raises
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "ddp_transformer.py"
@@ -52,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit-s", type=float, default=900.0, help="after which ranks are killed")
 
 
+@sigterm_raises()  # so that ranks and network are taken down on the way out
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Run all ranks, print the table with ratios to `oscar`, return them; ok: replicas are identical."""
     if not args.script.exists():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import signal
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from oscar.cli.common import add_config, declare, one_blas_thread, read_config
+from oscar.signals import sigterm_raises
 
 EXAMPLE = """\
   oscar lab configs/lab.yaml                              as root: sudo .venv/bin/oscar lab ...
@@ -29,6 +29,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--redraw", type=Path, metavar="RESULTS", help="table and figure of results.json")
 
 
+@sigterm_raises()  # so that the network is taken down on the way out
 def run(args: argparse.Namespace) -> int:
     """Measure what the configuration asks for; return 1 where a sum was wrong."""
     one_blas_thread()
@@ -53,13 +54,8 @@ def run(args: argparse.Namespace) -> int:
     parse_settings(config)
     require_root()
     folder = make_folder(config.output)
-    signal.signal(signal.SIGTERM, _end)  # so that the network is taken down on the way out
     results = measure(config, lambda line: print(line, flush=True))
     paths = write_report(results, folder)
     print(text_report(results))
     print(f"# wrote {', '.join(map(str, paths))}")
     return 1 if any(row["wrong"] for case in results["cases"] for row in case["methods"]) else 0
-
-
-def _end(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)

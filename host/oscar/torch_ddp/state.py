@@ -78,13 +78,13 @@ class OscarState:
             raise OscarError("expected torch.distributed to be initialised; call init_process_group first")
         self.process_group = process_group
         chosen = default_config() if config is None else config
-        group = self._dist.group.WORLD if process_group is None else process_group
         if chosen.transport.security != "none":
             raise ConfigError(
                 f"transport.security is {chosen.transport.security}, but torch itself sends for the hook "
                 "(the first backward, the bypass, collectives of schemes) and has no key: set it to none, "
                 "and use a network that encrypts"
             )
+        group = self._dist.group.WORLD if process_group is None else process_group
         ranks = self._dist.get_process_group_ranks(group)
         self.config = chosen.variant(nodes=len(ranks))
         timeout = timedelta(seconds=self.config.transport.timeout_s)

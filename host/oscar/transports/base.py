@@ -70,9 +70,9 @@ class Transport(ABC):
     authenticated.
     """
 
-    def __init__(self, rank: int, nodes: int) -> None:
     keyed = False
 
+    def __init__(self, rank: int, nodes: int) -> None:
         self.rank, self.nodes = rank, nodes
         self.dead: dict[int, str] = {}  # peer -> why it is taken for dead
         self._signs: dict[int, tuple[float, str]] = {}  # peer -> when it said that it waits, and for what

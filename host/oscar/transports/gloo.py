@@ -24,8 +24,8 @@ AT_ONCE = timedelta(milliseconds=1)
 NAP_S = 0.01  # how long the rank's thread sleeps at most before it looks at the clock
 JOIN_S = 2.0
 STOP_TAG = 32765  # of a receive that nobody answers; its timeout ends all others
-LENGTH = struct.Struct("<Q")
 FRAMES = -1  # the line of all tags that are not of control
+LENGTH = struct.Struct("<Q")
 
 
 class GlooTransport(Transport):
