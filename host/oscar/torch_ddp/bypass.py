@@ -7,7 +7,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from oscar.transports.gloo import load_torch
 
@@ -27,8 +27,7 @@ class Bypass:
     """
 
     def __init__(self, mode: Mode, group: Any, *, rank: int) -> None:
-        if mode not in ("auto", "never", "always"):
-            raise ValueError(f'bypass is "auto", "never" or "always", got {mode!r}')
+        check_mode(mode)
         self._torch, self._dist = load_torch()
         self.mode, self.group, self.rank = mode, group, rank
         self.decided: dict[Key, bool] = {}  # whether the bucket goes uncompressed
@@ -84,6 +83,12 @@ class Bypass:
         """Take over what `state_dict` returned; a mode other than "auto" has nothing to decide."""
         self.forget_times()
         self.decided = dict(state) if self.mode == "auto" else {}
+
+
+def check_mode(mode: str) -> None:
+    """Raise ValueError unless `mode` is one."""
+    if mode not in get_args(Mode):
+        raise ValueError(f'bypass is "auto", "never" or "always", got {mode!r}')
 
 
 def _say(bypassed: dict[Key, list[float]], buckets: int) -> None:

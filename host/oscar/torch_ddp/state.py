@@ -15,12 +15,12 @@ import numpy as np
 
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
-from oscar.torch_ddp.bypass import Bypass, Key, Mode
+from oscar.torch_ddp.bypass import Bypass, Key, Mode, check_mode
 from oscar.torch_ddp.reducers import make_reducer
 from oscar.torch_ddp.remote_wire import ring_bytes
 from oscar.training.checkpoint import flatten, rebuild
 from oscar.transports.base import Transport
-from oscar.transports.gloo import GlooTransport, load_torch
+from oscar.transports.gloo import GlooTransport, leave_group, load_torch
 
 FORMAT = 1  # of state_dict
 JOIN_S = 5.0
@@ -76,6 +76,7 @@ class OscarState:
         self._torch, self._dist = load_torch()
         if not self._dist.is_initialized():
             raise OscarError("expected torch.distributed to be initialised; call init_process_group first")
+        check_mode(bypass)
         self.process_group = process_group
         chosen = default_config() if config is None else config
         if chosen.transport.security != "none":
@@ -96,6 +97,7 @@ class OscarState:
             self._reducer = make_reducer(self.config, self._transport, self._group, {"bypass": bypass})
         except BaseException:
             self._transport.close()
+            leave_group(self._group)
             raise
         self.error: Exception | None = None
         self.backwards = 0  # of this process
@@ -104,7 +106,7 @@ class OscarState:
         self._layouts: dict[int, _Layout] = {}
         self._jobs: queue.Queue[_Job | None] = queue.Queue()
         self._thread: threading.Thread | None = None
-        self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, [])
+        self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, self._group, [])
 
     @property
     def sent_bytes(self) -> int:
@@ -182,7 +184,7 @@ class OscarState:
             self._thread.start()
             self._finaliser.detach()
             threads = [self._thread]
-            self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, threads)
+            self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, self._group, threads)
 
     def perform(self, job: _Job) -> None:
         """Reduce one bucket and set its Future; for the state's own thread."""
@@ -252,7 +254,7 @@ class OscarState:
         }
 
     def close(self) -> None:
-        """End the thread and leave the private groups; before dist.destroy_process_group. May be repeated."""
+        """End the thread, destroy the private groups; before dist.destroy_process_group. May be repeated."""
         self._finaliser()
 
     def __enter__(self) -> OscarState:
@@ -286,9 +288,12 @@ def _work(state: weakref.ref[OscarState], jobs: queue.Queue[_Job | None]) -> Non
         del here, job
 
 
-def _end(jobs: queue.Queue[_Job | None], transport: Transport, threads: list[threading.Thread]) -> None:
+def _end(
+    jobs: queue.Queue[_Job | None], transport: Transport, group: Any, threads: list[threading.Thread]
+) -> None:
     jobs.put(None)
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join(JOIN_S)
     transport.close()
+    leave_group(group)

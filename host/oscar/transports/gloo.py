@@ -9,6 +9,7 @@ first 8 bytes of a message do.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import struct
 import threading
@@ -157,7 +158,7 @@ class GlooTransport(Transport):
             self._seen = self._version
 
     def close(self) -> None:
-        """See Transport.close: breaks the private group, so that no thread stays behind in it."""
+        """See Transport.close: breaks the private group, so that no thread stays in it, and destroys it."""
         for posted in self._posted.values():
             posted.put(None)
         if any(thread.is_alive() for thread in self._threads):
@@ -170,8 +171,17 @@ class GlooTransport(Transport):
         for thread in self._threads:
             thread.join(JOIN_S)
         self._threads.clear()
+        leave_group(self._group)
         if self._owns_default and self._dist.is_initialized():
             self._dist.destroy_process_group()
+
+
+def leave_group(group: Any) -> None:
+    """Destroy a private group; one that is gone already, alone or with all others, is no error."""
+    _, dist = load_torch()
+    if dist.is_initialized():
+        with contextlib.suppress(ValueError):
+            dist.destroy_process_group(group)
 
 
 def _start(dist: Any) -> None:
