@@ -138,11 +138,14 @@ class OscarState:
         self._jobs.put(job)
         return job.future
 
-    def _check(self, bucket: Any) -> tuple[Any, Key]:
+    def _check_whole(self) -> None:
         if self.error is not None:
             raise OscarError(
                 f"the hook failed before ({self.error}); end the run, or make a new state and model"
             )
+
+    def _check(self, bucket: Any) -> tuple[Any, Key]:
+        self._check_whole()
         buffer = bucket.buffer()
         if buffer.device.type != "cpu" or not buffer.dtype.is_floating_point:
             raise TypeError(
@@ -224,8 +227,10 @@ class OscarState:
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of this rank's state, for torch.save between iterations; every rank has its own.
 
-        Holds text, numbers and tensors only, so that torch.load reads it with weights_only.
+        Holds text, numbers and tensors only, so that torch.load reads it with weights_only. Raises OscarError
+        after a bucket failed: others of its backward have moved on, so that the state is of no iteration.
         """
+        self._check_whole()
         layouts = {index: list(layout.shapes) for index, layout in self._layouts.items()}
         tree = {"layouts": layouts, "bypass": self.bypass.state_dict(), "reducer": self._reducer.state_dict()}
         text, arrays = flatten(tree)
