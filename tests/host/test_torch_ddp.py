@@ -1,4 +1,4 @@
-"""The DDP hook on two real ranks: the bits of the in-process clusters, and what happens around them.
+"""The DDP hook on real ranks: the bits of the in-process clusters, and what happens around them.
 
 All ranks are processes of this file (`main`); they are started once and write what they saw.
 """
@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,13 @@ import numpy as np
 import pytest
 
 from oscar.allreduce.cluster import LocalCluster
+from oscar.codecs.registry import asc_codec
 from oscar.config import Config
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, PeerError
+from oscar.schemes.base import Message
 from oscar.schemes.cluster import SchemeCluster
 from oscar.schemes.registry import SCHEMES
+from oscar.transports.threads import ThreadTransport, local_transports
 
 torch = pytest.importorskip("torch", reason="the DDP hook needs torch: make torch")
 
@@ -222,7 +226,8 @@ def failed(config: Config, rank: int) -> dict[str, Any]:
         for step in range(2):
             training.step(step)
         before, begin, raised = training.weights(), time.monotonic(), []
-        for again in (lambda: training.backward(2, spoilt=rank == 1), lambda: reduce(state, 3, [], rank)):
+        spoilt = partial(training.backward, 2, spoilt=rank == 1)
+        for again in (spoilt, lambda: reduce(state, 3, [], rank), state.state_dict):
             try:
                 again()
             except Exception as error:
@@ -243,10 +248,34 @@ def differing(config: Config, bypass: str = "never") -> str:
     return str(caught.value)
 
 
-def main(folder: Path) -> None:
+def lost(rank: int) -> tuple[int, int, str]:
+    """The last of three ranks dies; return whom another one names, and why."""
+    parameters = [torch.empty(0) for _ in SHAPES]
+    state = make_state(TRAINED["oscar-sw"], timeout_s=5.0)
+    for iteration in range(3):
+        reduce(state, iteration, parameters, rank)
+    if rank == 2:
+        os._exit(3)
+    with pytest.raises(PeerError) as caught:
+        reduce(state, 3, parameters, rank)
+    state.close()
+    return caught.value.rank, caught.value.peer, str(caught.value)
+
+
+def main(what: str, folder: Path) -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     rank = torch.distributed.get_rank()
+    results = everything(rank, folder) if what == "everything" else lost(rank)
+    torch.save(results, folder / f"rank-{rank}.pt")
+    if what == "everything":
+        left_open = make_state(TRAINED["asc"])  # as nobody closes what two lines have made
+        Training(left_open, rank).step(0)
+        Training(left_open, rank).step(1)
+    torch.distributed.destroy_process_group()
+
+
+def everything(rank: int, folder: Path) -> dict[str, Any]:
     results: dict[str, Any] = {f"trained {name}": trained(config, rank) for name, config in TRAINED.items()}
     results |= {f"direct {name}": direct(config, rank) for name, config in DIRECT.items()}
     results["rebuilt"] = rebuilt(rank)
@@ -259,11 +288,11 @@ def main(folder: Path) -> None:
         differing(Config(seed=rank)),
         differing(Config(), ("auto", "never")[rank]),
     ]
-    left_open = make_state(TRAINED["asc"])  # as nobody closes what two lines have made
-    Training(left_open, rank).step(0)
-    Training(left_open, rank).step(1)
-    torch.save(results, folder / f"rank-{rank}.pt")
-    torch.distributed.destroy_process_group()
+    if rank == 1:  # alone: nothing collective comes before the check
+        with pytest.raises(ValueError, match="bypass is"):
+            make_state(Config(), "sometimes")
+    results["groups"] = len(torch.distributed.distributed_c10d._world.pg_map)
+    return results
 
 
 # What is tested.
@@ -271,17 +300,23 @@ def main(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each rank's `main` saw; nothing may hang."""
+    """What each of two ranks saw of everything; nothing may hang."""
     folder = tmp_path_factory.mktemp("ddp")
+    start("everything", folder, [0] * RANKS)
+    return [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in range(RANKS)]
+
+
+def start(what: str, folder: Path, statuses: list[int]) -> None:
+    """Run `main` on as many ranks as there are statuses, which they must end with."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(RANKS)}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(len(statuses))}
     processes = []
-    for rank in range(RANKS):
+    for rank in range(len(statuses)):
         environment = {**os.environ, **where, "RANK": str(rank), "OMP_NUM_THREADS": "1"}
         with open(folder / f"{rank}.log", "wb") as log:
-            command = [sys.executable, __file__, str(folder)]
+            command = [sys.executable, __file__, what, str(folder)]
             processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
     stop = time.monotonic() + LIMIT_S
     try:
@@ -293,9 +328,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         for process in processes:
             process.kill()
             process.wait()
-    said = "\n".join((folder / f"{rank}.log").read_text() for rank in range(RANKS))
-    assert [process.returncode for process in processes] == [0] * RANKS, said
-    return [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in range(RANKS)]
+    said = "\n".join((folder / f"{rank}.log").read_text() for rank in range(len(statuses)))
+    assert [process.returncode for process in processes] == statuses, said
 
 
 def cluster_of(config: Config) -> Any:
@@ -387,8 +421,9 @@ def test_compression_that_pays_goes_on(ranks: list[dict[str, Any]]) -> None:
 def test_an_error_is_said_on_all_ranks_and_weights_stay(ranks: list[dict[str, Any]], name: str) -> None:
     for number, rank in enumerate(ranks):
         result = rank[f"failed {name}"]
-        assert len(result["raised"]) == 2
-        assert "OscarError: the hook failed before" in result["raised"][1]
+        _, *later = result["raised"]
+        assert len(later) == 2  # the next bucket, and the half-applied state
+        assert all("OscarError: the hook failed before" in text for text in later)
         assert result["untouched"]
         assert result["seconds"] < 12
         assert len(result["lines"]) == 1
@@ -405,5 +440,53 @@ def test_ranks_that_differ_are_found_when_states_are_made(ranks: list[dict[str, 
         assert 'rank 1 has bypass = "never", rank 0 has "auto"' in bypass
 
 
+def test_no_group_is_left_of_states_that_are_closed_or_refused(ranks: list[dict[str, Any]]) -> None:
+    assert [rank["groups"] for rank in ranks] == [1, 1]  # the default group
+
+
+def test_the_rank_that_died_is_named_not_the_one_that_noticed(tmp_path: Path) -> None:
+    start("lost", tmp_path, [0, 0, 3])
+    for rank in range(2):
+        noticed, peer, text = torch.load(tmp_path / f"rank-{rank}.pt")
+        assert (noticed, peer) == (rank, 2), text
+
+
+def test_a_frame_that_is_lost_is_named_with_step_and_chunk() -> None:
+    from oscar.torch_ddp.remote_wire import Party, RemoteWire
+
+    def work(transport: ThreadTransport) -> PeerError | None:
+        party = Party(Config(), transport, timeout_s=20.0, codec=asc_codec())
+        wire = RemoteWire(None, party, codec=party.codec, plan="equal", granule=1)
+        if transport.rank == 2:
+            transport.close()
+            return None
+        with pytest.raises(PeerError) as caught:
+            wire.combine(Message("dense", np.arange(300, dtype=np.int32) % 5, bits=8, coded=True))
+        party.give_up(caught.value)
+        return caught.value
+
+    with ThreadPoolExecutor(3) as pool:
+        one, two, _ = pool.map(work, local_transports(3))
+    for error in (one, two):
+        assert error is not None
+        assert error.peer == 2
+        assert min(error.step, error.chunk) >= 0
+
+
+def test_an_error_of_this_rank_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from oscar.torch_ddp.reducers import SchemeReducer
+
+    (transport,) = local_transports(1)
+    reducer = SchemeReducer(Config(codec="oscar-sw"), transport, None, {})
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("mine")
+
+    monkeypatch.setattr("oscar.torch_ddp.reducers.make_scheme", fail)
+    with pytest.raises(RuntimeError, match=r"^mine$") as caught:
+        reducer.allreduce([np.ones(3, np.float32)], 0)
+    assert caught.value.__cause__ is None
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -17,13 +16,9 @@ from oscar.quantize import check_tensors
 from oscar.schemes.base import Array, Scheme, Worker
 from oscar.schemes.cluster import scheme_fingerprint
 from oscar.schemes.registry import SCHEMES, make_scheme
-from oscar.torch_ddp.remote_wire import RemoteWire
+from oscar.torch_ddp.remote_wire import Party, RemoteWire
 from oscar.transports import handshake
-from oscar.transports.base import Notice, Transport, TransportError
-
-ADVICE = "start all ranks with one release and one configuration"
-NOTICE_S = 2.0  # how long the reason of a peer that gave up may take to arrive
-REASON_TAG = 32764  # of a receive that nobody answers
+from oscar.transports.base import Transport
 
 
 class Reducer(ABC):
@@ -90,19 +85,25 @@ class SchemeReducer(Reducer):
 
     def __init__(self, config: Config, transport: Transport, group: Any, extra: Mapping[str, Any]) -> None:
         self.config, self.transport, self.group = config, transport, group
-        self.timeout_s = config.transport.timeout_s
         self.codec = asc_codec(config.asc_params())
         self._buckets: dict[Hashable, _Bucket] = {}
         options = handshake.flatten(config.scheme, "scheme")
-        pairs = {**handshake.greeting(config, self.codec, transport.nodes), "codec": config.codec}
-        self._compare({**pairs, **options, **extra}, "handshake", ADVICE)
+        self.party = Party(
+            config,
+            transport,
+            timeout_s=config.transport.timeout_s,
+            codec=self.codec,
+            extra={"codec": config.codec, **options, **extra},
+        )
 
     def allreduce(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
         """See Reducer.allreduce."""
         try:
             return self._attempt(tensors, key)
         except BaseException as error:
-            raise self._give_up(error) from error
+            if not isinstance(error, PeerError) or error.peer >= 0:  # or else the others look for themselves
+                self.party.give_up(error)
+            raise
 
     def _attempt(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
         flat = check_tensors(tensors, self.transport.rank)
@@ -136,51 +137,15 @@ class SchemeReducer(Reducer):
         if found is None or found.scheme.shapes != shapes:
             described = {f"tensor {index}": list(shape) for index, shape in enumerate(shapes)}
             pairs = {"key": str(key), "tensors": len(shapes), **described}
-            self._compare(pairs, "shapes", "run one model on all ranks")
+            self.party.agree(pairs, "shapes", advice="run one model on all ranks")
             found = self._buckets[key] = self._make(shapes)
         return found
 
     def _make(self, shapes: list[tuple[int, ...]]) -> _Bucket:
         c, nodes = self.config, self.transport.nodes
-        wire = RemoteWire(
-            self.group,
-            self.transport,
-            codec=self.codec,
-            plan=c.plan.name,
-            granule=c.plan.granule,
-            timeout_s=self.timeout_s,
-        )
+        wire = RemoteWire(self.group, self.party, codec=self.codec, plan=c.plan.name, granule=c.plan.granule)
         scheme = make_scheme(c.codec, c.scheme, shapes=shapes, nodes=nodes, seed=c.seed)
         return _Bucket(scheme, Worker(self.transport.rank), wire)
-
-    def _compare(self, pairs: Mapping[str, Any], what: str, advice: str) -> None:
-        handshake.compare(self.transport, pairs, time.monotonic() + self.timeout_s, what, advice=advice)
-
-    def _give_up(self, error: BaseException) -> BaseException:
-        """Tell the neighbours why; return the error to raise, which for a peer's failure is what it said."""
-        rank = self.transport.rank
-        if isinstance(error, ConfigError):
-            return error  # from a comparison: every rank has found the same
-        if isinstance(error, RuntimeError) and not isinstance(error, PeerError):
-            error = self._reason(error)
-        notice = error.notice if isinstance(error, TransportError) else None
-        self.transport.abort(notice or Notice(rank, -1, -1, -1, f"{type(error).__name__}: {error}"))
-        if not isinstance(error, TransportError):
-            return error
-        peer = error.peer if notice is None else notice.rank
-        return PeerError(f"rank {rank}: {error}", rank=rank, peer=peer, step=-1, chunk=-1)
-
-    def _reason(self, error: RuntimeError) -> BaseException:
-        """Return what a neighbour said when a collective broke; `error` itself where none said anything."""
-        peer = self.transport.neighbours[0]
-        try:
-            self.transport.post_recv(peer, REASON_TAG, 1)  # the wait is for notices
-            until = time.monotonic() + NOTICE_S
-            self.transport.wait(peer, REASON_TAG, until, "the reason of a broken collective")
-        except TransportError as said:
-            if said.kind != "silent":
-                return said
-        return TransportError(f"a collective failed ({error})", peer=-1, kind="silent")
 
     def forget(self) -> None:
         """See Reducer.forget."""

@@ -7,35 +7,54 @@ float32 are added in the library's order, which is the same on all ranks, but no
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 
 from oscar.allreduce.node import Layout, Node
-from oscar.allreduce.schedule import Op, ring_actions
+from oscar.allreduce.peer import Communicator
+from oscar.allreduce.schedule import Action, Op, ring_actions
 from oscar.codecs.base import Codec
 from oscar.plans import make_plan
 from oscar.schemes.base import RIDE_BITS, Array, Message
 from oscar.schemes.lanes import pack_lanes, unpack_lanes
-from oscar.transports.base import Transport
+from oscar.transports.base import TransportError
 from oscar.transports.gloo import load_torch
+
+NOTICE_S = 2.0  # how long the reason may take to arrive when a collective broke, and the time given is over
+REASON_TAG = 32764  # of a receive that nobody answers
+
+
+class Party(Communicator):
+    """What a communicator does beside its own AllReduce: ranks compare, and tell each other who failed."""
+
+    def agree(self, pairs: Mapping[str, Any], what: str, *, advice: str) -> None:
+        """Raise the same ConfigError on all ranks unless `pairs` are equal on all of them; collective."""
+        self._compare(pairs, what, advice=advice)
+
+    def blame(self, error: TransportError, where: str, action: Action | None) -> NoReturn:
+        """Raise the PeerError that `error` means."""
+        self._blame(error, where, action)
+
+    def blame_nobody(self, text: str) -> NoReturn:
+        """Raise a PeerError of a rank that nobody knows."""
+        raise self._error(f"{text}; gradients are untouched: start again", peer=-1)
 
 
 class RemoteWire:
     """Combines this rank's message with those of all others: collective, in the same order on all ranks.
 
-    group: of torch.distributed, over CPU tensors. transport, codec, plan, granule: for coded messages, which
-    go around a boomerang ring; their links live here. `sent_bytes` counts what a ring sends for plain
-    collectives, without the library's headers, and whole frames of coded ones.
+    group: of torch.distributed, over CPU tensors. party: says who failed. codec, plan, granule: for coded
+    messages, which go around a boomerang ring of its transport; their links live here. `sent_bytes` counts
+    what a ring sends for plain collectives, without the library's headers, and whole frames of coded ones.
     """
 
-    def __init__(
-        self, group: Any, transport: Transport, *, codec: Codec, plan: str, granule: int, timeout_s: float
-    ) -> None:
+    def __init__(self, group: Any, party: Party, *, codec: Codec, plan: str, granule: int) -> None:
         self._torch, self._dist = load_torch()
-        self.group, self.transport, self.codec = group, transport, codec
-        self.nodes, self.rank = transport.nodes, transport.rank
-        self.plan, self.granule, self.timeout_s = plan, granule, timeout_s
+        self.group, self.party, self.codec = group, party, codec
+        self.transport, self.nodes, self.rank = party.transport, party.nodes, party.rank
+        self.plan, self.granule, self.timeout_s = plan, granule, party.timeout_s
         self.links: dict[str, Node] = {}
         self.bits: dict[str, int] = {}
         self.sent_bytes = 0
@@ -43,7 +62,7 @@ class RemoteWire:
     def combine(self, message: Message) -> Array:
         """Return the combined buffer; for "gather" all buffers by rank, one after the other.
 
-        Raises RuntimeError (torch) or TransportError when a peer fails.
+        Raises PeerError when a peer fails.
         """
         reduce = self._dist.ReduceOp
         if message.op == "gather":
@@ -74,7 +93,7 @@ class RemoteWire:
     def _all_reduce(self, buffer: Array, op: Any) -> Array:
         """Combine `buffer` in place and return it."""
         if buffer.size and self.nodes > 1:
-            self._dist.all_reduce(self._torch.from_numpy(buffer), op, group=self.group)
+            self._collective(self._dist.all_reduce, self._torch.from_numpy(buffer), op)
             self.sent_bytes += ring_bytes(buffer.nbytes, self.nodes)
         return buffer
 
@@ -91,9 +110,38 @@ class RemoteWire:
         filled = self._torch.zeros(longest, dtype=self._torch.uint8)
         filled[: mine.size] = self._torch.from_numpy(mine)
         every = [self._torch.empty_like(filled) for _ in range(self.nodes)]
-        self._dist.all_gather(every, filled, group=self.group)
+        self._collective(self._dist.all_gather, every, filled)
         self.sent_bytes += longest * (self.nodes - 1)
         return np.concatenate([part.numpy()[:length] for part, length in zip(every, lengths, strict=True)])
+
+    def _collective(self, call: Any, *args: Any) -> None:
+        """Do one of the library's; where it breaks, which does not say why, raise PeerError of who did it."""
+        begin = time.monotonic()
+        try:
+            call(*args, group=self.group)
+        except RuntimeError as error:
+            cause = self._cause(begin + self.timeout_s + NOTICE_S)
+            if cause is None:
+                first = str(error).partition("\n")[0]
+                self.party.blame_nobody(f"a collective failed ({first}), and no rank said why")
+            self.party.blame(cause, "during a collective", None)
+
+    def _cause(self, deadline: float) -> TransportError | None:
+        """Return what a neighbour says, or that it is gone; None where there is neither until the deadline.
+
+        A neighbour that is still in the collective says nothing until its own time is over.
+        """
+        for peer in self.transport.neighbours:
+            self.transport.post_recv(peer, REASON_TAG, 1)
+        while time.monotonic() < deadline:
+            for peer in self.transport.neighbours:
+                try:
+                    until = time.monotonic() + NOTICE_S
+                    self.transport.wait(peer, REASON_TAG, until, "the reason of a broken collective")
+                except TransportError as error:
+                    if error.kind != "silent":
+                        return error
+        return None
 
     def _coded(self, message: Message) -> Array:
         """Run this rank's part of a boomerang ring of ASC frames, as LocalWire does for all ranks."""
@@ -107,22 +155,32 @@ class RemoteWire:
         if classes is None and self.codec.uses_context:
             classes = np.zeros(message.data.size, np.uint8)
         node.begin(plan.gather(message.data), classes, Layout(plan.bounds, 1))
+        sent: dict[tuple[int, int], Action] = {}
         for action in ring_actions(self.rank, self.nodes, subframes=1, boomerang=True):
             if node.count(action) == 0:
                 continue  # an empty chunk is never sent
             if action.op is Op.POST_RECV:
                 self.transport.post_recv(action.peer, action.tag, node.cap(action))
             elif action.op is Op.WAIT:
-                what = f"the frame of step {action.ring_step(self.nodes)}, chunk {action.chunk}"
-                came = self.transport.wait(action.peer, action.tag, self._deadline(), what)
-                node.receive(action, bytes(came))
+                node.receive(action, self._wait(action))
             else:
                 frame = node.perform(action)
                 if frame is not None and action.op in (Op.SEND, Op.FORWARD):
+                    sent[action.peer, action.tag] = action
                     self.transport.post_send(action.peer, action.tag, frame)
                     self.sent_bytes += len(frame)
-        self.transport.flush(self._deadline())
+        try:
+            self.transport.flush(self._deadline())
+        except TransportError as error:
+            self.party.blame(error, "while it was sent its frames", sent.get((error.peer, error.tag)))
         return plan.scatter(node.result())
+
+    def _wait(self, action: Action) -> bytes:
+        which = f"frame of step {action.ring_step(self.nodes)}, chunk {action.chunk}"
+        try:
+            return bytes(self.transport.wait(action.peer, action.tag, self._deadline(), f"the {which}"))
+        except TransportError as error:
+            self.party.blame(error, f"while its {which} was due", action)
 
     def _deadline(self) -> float:
         return time.monotonic() + self.timeout_s
