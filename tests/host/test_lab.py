@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ import pytest
 from oscar.cli import main
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError, OscarError
+from oscar.lab import measure as measuring
 from oscar.lab import network as networks
 from oscar.lab.calibrate import calibrate, check_delay, check_loss, check_wire, pour
+from oscar.lab.hosts import Hosts
 from oscar.lab.network import PREFIX, Network, Wire
-from oscar.lab.report import text_report, write_report
+from oscar.lab.report import text_report, write_results
 from oscar.lab.settings import parse_settings
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +49,22 @@ SMALL: dict[str, Any] = {
         ],
     },
 }
+
+
+ROW = {
+    "name": "fp32", "kind": "gloo", "type": "float32", "time_s": 2.0, "quartiles_s": [1.9, 2.1],
+    "times_s": [2.0], "model_s": None, "wrong": 0, "wire_bytes": 10.0, "payload_bytes": 9.0,
+    "bits_per_value": 32.0, "cpu_s": 0.1, "dropped": 0,
+}  # fmt: skip
+OTHER = {**ROW, "name": "asc", "kind": "oscar", "time_s": 0.5, "model_s": 0.4, "wrong": 3}
+CASE = {
+    "hosts": 2, "mbps": 100.0, "goodput_mbps": [95.6], "expected_mbps": 95.64, "latency_us": 100.0,
+    "pin": False, "methods": [ROW, OTHER],
+}  # fmt: skip
+RESULTS = {
+    "source": "lm", "values": 1_000_000, "cases": [CASE, {**CASE, "hosts": 4, "mbps": 1000.0}],
+    "machine": {"cores": 2, "kernel": "6", "congestion": "reno", "processor": "x"},
+}  # fmt: skip
 
 
 def namespaces() -> list[str]:
@@ -230,10 +249,15 @@ def small(tmp_path: Path) -> Path:
 def test_sigterm_takes_the_network_down(alone: None, small: Path) -> None:
     process = subprocess.Popen([sys.executable, "-m", "oscar", "lab", str(small)], stdout=subprocess.DEVNULL)
     stop = time.monotonic() + 60
-    while len(namespaces()) < 3 and time.monotonic() < stop:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    try:
+        while len(namespaces()) < 3 and process.poll() is None and time.monotonic() < stop:
+            time.sleep(0.1)
+        assert len(namespaces()) == 3
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_methods_are_measured_and_their_sums_are_right(
@@ -247,7 +271,8 @@ def test_methods_are_measured_and_their_sums_are_right(
     assert rows["int8"]["bits_per_value"] == pytest.approx(8, rel=1e-2)
     assert 0 < rows["asc"]["bits_per_value"] < 8
     assert rows["NIC"]["payload_bytes"] == pytest.approx(rows["asc"]["payload_bytes"], rel=0.2)
-    assert all(len(row["times_s"]) == 2 and row["wire_bytes"] > row["payload_bytes"] for row in rows.values())
+    assert all(len(row["times_s"]) + row["left_out"] == 2 for row in rows.values())
+    assert all(row["wire_bytes"] > row["payload_bytes"] for row in rows.values())
     assert rows["NIC"]["model_s"] > 0
     assert "quartiles(us)" in capsys.readouterr().out
 
@@ -269,27 +294,99 @@ def test_loss_and_delay_are_measured_as_cases(alone: None, small: Path) -> None:
     assert [case["methods"][0]["wrong"] for case in (lossy, late)] == [0, 0]
 
 
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A configuration of three rates whose cases come to CASE, a refusal and Ctrl-C, without a network."""
+
+    def come_to(case: Any, say: Any) -> dict[str, Any]:
+        if case.mbps == 300:
+            raise KeyboardInterrupt
+        if case.mbps == 200:
+            raise OscarError("host 0: too slow")
+        return {**CASE, **case.conditions}
+
+    monkeypatch.setattr(measuring, "_check_needs", lambda *_: None)
+    monkeypatch.setattr(measuring, "_gradients", lambda *_: ("lm", [(3,)], [tmp_path] * 2))
+    monkeypatch.setattr(measuring, "Network", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(measuring._Case, "measure", come_to)
+    monkeypatch.setattr(networks, "require_root", lambda: None)
+    cases = [{"hosts": 2, "mbps": [200.0, 100.0, 300.0], "methods": ["fp32"]}]
+    path = tmp_path / "lab.yaml"
+    path.write_text(json.dumps({**SMALL, "lab": {**SMALL["lab"], "cases": cases}, "output": str(tmp_path)}))
+    return path
+
+
+def test_a_case_that_is_refused_or_interrupted_takes_no_other_with_it(
+    pretended: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", str(pretended)]) == 130
+    written = json.loads((pretended.parent / "results.json").read_text())
+    assert [case["mbps"] for case in written["cases"]] == [100.0]
+    assert [(case["mbps"], case["why"]) for case in written["refused"]] == [(200.0, "host 0: too slow")]
+    pretended.write_text(pretended.read_text().replace("300.0", "400.0"))
+    assert main(["lab", str(pretended)]) == 1
+    assert "# 2 hosts, 200 Mb/s: refused: host 0: too slow" in capsys.readouterr().out
+    pretended.write_text(pretended.read_text().replace("200.0, 100.0, 400.0", "200.0"))
+    assert main(["lab", str(pretended)]) == 1  # and no figure of nothing
+
+
+def test_what_a_case_needs_is_asked_for_before_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(measuring, "require_root", lambda *tools: asked.extend(tools))
+    monkeypatch.setattr(measuring, "load_torch", lambda: asked.append("torch"))
+    monkeypatch.setattr(measuring, "find_spec", lambda name: asked.append(name))
+    config = Config.model_validate(SMALL)
+    with pytest.raises(OscarError, match=r"method 'sealed' needs cryptography: .*\[secure\]"):
+        measuring.measure(config, print, print)
+    assert asked[:1] == ["torch"]
+    lossy = {"cases": [{"hosts": 2, "mbps": [1.0], "loss": 0.01}]}
+    with pytest.raises(OscarError, match="cryptography"):
+        measuring.measure(config.variant(lab={**SMALL["lab"], **lossy}), print, print)
+    assert "nft" in asked
+
+
+def test_runs_that_began_late_are_left_out_unless_most_did(tmp_path: Path) -> None:
+    config = Config.model_validate(SMALL)
+    settings = parse_settings(config)
+    case = measuring._Case(config, settings, settings.cases[0], None, 200.0, [tmp_path] * 2, [(3,)], tmp_path)
+    run = {"counts_as": True, "wrong": 0, "wire": [1], "payload": [1], "cpu_s": [1.0], "dropped": 0}
+    run |= {"resent": 0, "frames": [None]}
+    for late, times, left_out, said in (
+        ([0.0, 0.001, 0.02, 0.0], [1.0, 2.0, 4.0], 1, "# fp32: 1 of 4 runs began late and are left out"),
+        ([0.0, 0.02, 0.02, 0.02], [1.0, 2.0, 3.0, 4.0], 0, "# fp32: most runs began late, by up to 20 ms"),
+        ([0.0] * 4, [1.0, 2.0, 3.0, 4.0], 0, ""),
+    ):
+        case.runs["fp32"] = [run | {"late_s": s, "time_s": float(i)} for i, s in enumerate(late, 1)]
+        row = case._summary(case.specs[0], 1e6, 1e-4)
+        assert (row["times_s"], row["left_out"]) == (times, left_out)
+        assert row["late_s"] == max(s for s in late if left_out == 0 or s <= 0.005)
+        report = text_report({**RESULTS, "cases": [{**CASE, "methods": [row]}]})
+        assert said in report
+        assert ("began late" in report) == bool(said)
+
+
+def test_a_rank_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Two:
+        def command(self, host: int, words: list[str]) -> list[str]:
+            return ["sh", "-c", "echo {}; exec sleep 100" if host == 0 else "exec sleep 100"]
+
+    monkeypatch.setattr("oscar.lab.hosts.START_S", 0.5)
+    with pytest.raises(OscarError, match=r"rank 1 of the lab did not answer 'start' within 0\.5 s"):
+        Hosts(Two(), [{}, {}]).__enter__()
+
+
 def test_report_is_drawn_from_results_alone(tmp_path: Path) -> None:
-    row = {
-        "name": "fp32", "kind": "gloo", "type": "float32", "time_s": 2.0, "quartiles_s": [1.9, 2.1],
-        "times_s": [2.0], "model_s": None, "wrong": 0, "wire_bytes": 10.0, "payload_bytes": 9.0,
-        "bits_per_value": 32.0, "cpu_s": 0.1, "dropped": 0,
-    }  # fmt: skip
-    other = {**row, "name": "asc", "kind": "oscar", "time_s": 0.5, "model_s": 0.4, "wrong": 3}
-    case = {
-        "hosts": 2, "mbps": 100.0, "goodput_mbps": [95.6], "expected_mbps": 95.64, "latency_us": 100.0,
-        "pin": False, "methods": [row, other],
-    }  # fmt: skip
-    results = {
-        "source": "lm", "values": 1_000_000, "cases": [case, {**case, "hosts": 4, "mbps": 1000.0}],
-        "machine": {"cores": 2, "kernel": "6", "congestion": "reno", "processor": "x"},
-    }  # fmt: skip
-    lines = [line for line in text_report(results).splitlines() if line.startswith("asc")]
+    lines = [line for line in text_report(RESULTS).splitlines() if line.startswith("asc")]
     # method size count type redop root time(us) algbw busbw #wrong wire_B bits/val ratio
     assert lines[0].split()[:10] == [
         "asc", "4000000", "1000000", "float32", "sum", "-1", "500000", "0.0080", "0.0080", "3",
     ]  # fmt: skip
     assert lines[0].split()[12] == "4.00"
-    paths = write_report(results, tmp_path)
-    assert all(path.stat().st_size > 0 for path in paths)
-    assert json.loads(paths[0].read_text()) == results
+    source = write_results(RESULTS, tmp_path)
+    assert json.loads(source.read_text()) == RESULTS
+    source.write_text(json.dumps(RESULTS))
+    before = source.read_bytes(), source.stat().st_mtime_ns
+    assert main(["lab", "--redraw", str(source)]) == 0
+    assert (source.read_bytes(), source.stat().st_mtime_ns) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lab.png", "results.json", "table.txt"]
+    assert all(path.stat().st_size > 0 for path in tmp_path.iterdir())

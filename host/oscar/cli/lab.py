@@ -14,9 +14,10 @@ EXAMPLE = """\
   oscar lab configs/lab.yaml --set lab.repetitions=3      a quick look
   oscar lab --redraw build/lab/results.json               table and figure once more
 
-Needs root: every host is a network namespace behind a link limited by tbf. Nothing is measured unless one
-flow reaches the goodput that the rate allows, and a run fails unless the bytes counted on each link are those
-of its frames (docs/lab.md). Status 1 when a sum was wrong.
+Needs root: every host is a network namespace behind a link limited by tbf. A case is refused unless one flow
+reaches the goodput that the rate allows, and the bytes counted on each link in each run are those
+of its frames (docs/lab.md). Results are written after each case: one that is refused is named there, the
+others go on. Status 1 when a sum was wrong or a case refused.
 """
 
 
@@ -31,12 +32,12 @@ def add_command(commands: Any) -> None:
 
 @sigterm_raises()  # so that the network is taken down on the way out
 def run(args: argparse.Namespace) -> int:
-    """Measure what the configuration asks for; return 1 where a sum was wrong."""
+    """Measure what the configuration asks for; return 1 where a sum was wrong or a case refused."""
     one_blas_thread()
     import json
 
     from oscar.errors import ConfigError
-    from oscar.lab.report import text_report, write_report
+    from oscar.lab.report import text_report, write_report, write_results
 
     if args.redraw is not None:
         results = json.loads(args.redraw.read_text(encoding="utf-8"))
@@ -54,8 +55,11 @@ def run(args: argparse.Namespace) -> int:
     parse_settings(config)
     require_root()
     folder = make_folder(config.output)
-    results = measure(config, lambda line: print(line, flush=True))
+    results = measure(
+        config, lambda line: print(line, flush=True), lambda results: write_results(results, folder)
+    )
     paths = write_report(results, folder)
     print(text_report(results))
-    print(f"# wrote {', '.join(map(str, paths))}")
-    return 1 if any(row["wrong"] for case in results["cases"] for row in case["methods"]) else 0
+    print(f"# wrote {folder / 'results.json'}, {', '.join(map(str, paths))}")
+    wrong = any(row["wrong"] for case in results["cases"] for row in case["methods"])
+    return 1 if wrong or results["refused"] else 0

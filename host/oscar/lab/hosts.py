@@ -36,14 +36,14 @@ class Hosts:
         self._stack = ExitStack()
         self._processes: list[subprocess.Popen[str]] = []
         self._said: list[Any] = []
-        self._late = False
+        self._late = ""  # what was not answered in time
         self._key = os.environ.get(KEY_VARIABLE) or os.urandom(KEY_BYTES).hex()  # of methods that are keyed
 
     def __enter__(self) -> Hosts:
         try:
             for host, setup in enumerate(self.setups):
                 self._start(host, setup)
-            self._answers(START_S)
+            self._answers("start", START_S)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -97,11 +97,11 @@ class Hosts:
                 _pipe(process.stdin).flush()
             except OSError:
                 self._died(rank)
-        return self._answers(ANSWER_S)
+        return self._answers(do, ANSWER_S)
 
-    def _answers(self, limit_s: float) -> list[dict[str, Any]]:
-        """Return a line of each rank; ranks that say nothing in time are killed and named."""
-        timer = threading.Timer(limit_s, self._kill)
+    def _answers(self, do: str, limit_s: float) -> list[dict[str, Any]]:
+        """Return a line of each rank; in time, or else all are killed and the first that is late is named."""
+        timer = threading.Timer(limit_s, self._kill, [f"{do!r} within {limit_s:g} s"])
         timer.start()
         try:
             return [self._answer(rank) for rank in range(len(self._processes))]
@@ -115,15 +115,17 @@ class Hosts:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _kill(self) -> None:
-        self._late = True
+    def _kill(self, what: str) -> None:
+        self._late = what
         for process in self._processes:
             process.kill()
 
     def _died(self, rank: int) -> None:
         """Raise OscarError with the last words of `rank`, or else of one that has any."""
         if self._late:
-            raise OscarError("ranks of the lab did not answer in time and were ended; is the machine busy?")
+            raise OscarError(
+                f"rank {rank} of the lab did not answer {self._late}; all were ended. Is the machine busy?"
+            )
         texts = []
         for said in self._said:
             said.seek(0)

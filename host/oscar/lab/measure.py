@@ -8,6 +8,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,48 +16,75 @@ import numpy as np
 
 from oscar import trace
 from oscar.config import Config
-from oscar.errors import ConfigError, OscarError
+from oscar.errors import ConfigError, MissingExtraError, OscarError
 from oscar.experiment.training import open_workload
 from oscar.lab.calibrate import Flow, calibrate, calibrate_together, check_delay, check_loss, check_wire
 from oscar.lab.hosts import Hosts, write_gradients
 from oscar.lab.network import GOODPUT, Network, require_root
-from oscar.lab.settings import Case, MethodSpec, Settings, method_config, parse_settings
+from oscar.lab.settings import LATE_S, Case, MethodSpec, Settings, method_config, parse_settings
 from oscar.timing.link import LinkModel
 from oscar.timing.recurrence import ring_time
+from oscar.transports.gloo import load_torch
 
 SCHEMA = 1
 LEAD_S = 0.03  # from the command to the start that all ranks have in common
 Say = Callable[[str], None]
+Keep = Callable[[dict[str, Any]], object]
 
 
-def measure(config: Config, say: Say) -> dict[str, Any]:
-    """Return the results of the section lab; raises OscarError where a figure would not be true."""
+def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
+    """Return the results of the section lab.
+
+    keep: is given the results so far after each case. A case of which a figure would not be true is in
+    `refused`, with the reason, and the others go on. Raises OscarError where a method needs what is missing.
+    """
     settings = parse_settings(config)
-    require_root(*(["nft"] if any(case.loss for case in settings.cases) else []))
+    _check_needs(config, settings)
     with tempfile.TemporaryDirectory(prefix="oscar-lab-") as name:
         folder = Path(name)
         source, shapes, paths = _gradients(config, settings, folder, say)
         values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
         say(f"# {source}: {settings.steps} iterations side by side, {values:,} values a host")
-        cases = []
+        results: dict[str, Any] = {
+            "schema": SCHEMA,
+            "config": config.model_dump(mode="json"),
+            "source": source,
+            "values": values,
+            "machine": {
+                "cores": len(os.sched_getaffinity(0)),
+                "processor": platform.machine(),
+                "kernel": platform.release(),
+                "congestion": settings.congestion,
+            },
+            "cases": [],
+            "refused": [],
+        }
         for case in settings.cases:
-            with Network(case.hosts, congestion=settings.congestion) as network:
-                for mbps in case.mbps:
+            for mbps in case.mbps:
+                with Network(case.hosts, congestion=settings.congestion) as network:
                     run = _Case(config, settings, case, network, mbps, paths, shapes, folder)
-                    cases.append(run.measure(say))
-    return {
-        "schema": SCHEMA,
-        "config": config.model_dump(mode="json"),
-        "source": source,
-        "values": values,
-        "machine": {
-            "cores": len(os.sched_getaffinity(0)),
-            "processor": platform.machine(),
-            "kernel": platform.release(),
-            "congestion": settings.congestion,
-        },
-        "cases": cases,
-    }
+                    try:
+                        results["cases"].append(run.measure(say))
+                    except (OscarError, OSError) as error:
+                        why = " ".join(str(error).split())
+                        say(f"# refused: {why}")
+                        results["refused"].append({**run.conditions, "why": why})
+                    keep(results)
+    return results
+
+
+def _check_needs(config: Config, settings: Settings) -> None:
+    """Raise OscarError unless what any of the cases takes is there: hours are lost where the last has not."""
+    require_root(*(["nft"] if any(case.loss for case in settings.cases) else []))
+    load_torch()
+    for case in settings.cases:
+        for spec in settings.chosen(case):
+            if spec.kind != "oscar" or find_spec("cryptography") is not None:
+                continue
+            if method_config(config, spec, case.hosts).transport.security != "none":
+                raise MissingExtraError(
+                    f"lab: method {spec.name!r} needs cryptography: pip install 'oscar-allreduce[secure]'"
+                )
 
 
 def _gradients(
@@ -114,6 +142,13 @@ class _Case:
         ]
         self.values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
         self.runs: dict[str, list[dict[str, Any]]] = {spec.name: [] for spec in self.specs}
+        self.conditions = {
+            "hosts": case.hosts,
+            "mbps": mbps,
+            "pin": case.pin,
+            "delay_ms": case.delay_ms,
+            "loss": case.loss,
+        }
 
     def measure(self, say: Say) -> dict[str, Any]:
         """Calibrate, then run all methods in turn, `warmup` + `repetitions` times."""
@@ -142,14 +177,10 @@ class _Case:
             say(f"#   {lost:,} of {seen:,} packets lost")
         goodput = statistics.median(flow.goodput_bps for flow in flows)
         return {
-            "hosts": self.case.hosts,
-            "mbps": self.mbps,
+            **self.conditions,
             "goodput_mbps": [flow.goodput_bps / 1e6 for flow in flows],
             "expected_mbps": rate * GOODPUT / 1e6,
             "latency_us": latency * 1e6,
-            "pin": self.case.pin,
-            "delay_ms": self.case.delay_ms,
-            "loss": self.case.loss,
             "packets": seen,
             "lost": lost,
             "methods": [self._summary(spec, goodput, latency) for spec in self.specs],
@@ -227,7 +258,9 @@ class _Case:
         return np.moveaxis(frames, 0, 2), np.moveaxis(counts, 0, 2)
 
     def _summary(self, spec: MethodSpec, goodput: float, latency: float) -> dict[str, Any]:
-        runs = [run for run in self.runs[spec.name] if run["counts_as"]]
+        measured = [run for run in self.runs[spec.name] if run["counts_as"]]
+        prompt = [run for run in measured if run["late_s"] <= LATE_S]
+        runs = prompt if 2 * len(prompt) >= len(measured) else measured
         times = [run["time_s"] for run in runs]
         quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [times[0]] * 3
         crossed = 2 * (self.case.hosts - 1) * self.values
@@ -239,6 +272,8 @@ class _Case:
             "time_s": statistics.median(times),
             "quartiles_s": [quartiles[0], quartiles[2]],
             "times_s": times,
+            "late_s": max(run["late_s"] for run in runs),
+            "left_out": len(measured) - len(runs),
             "model_s": model,
             "wrong": sum(run["wrong"] for run in self.runs[spec.name]),
             "wire_bytes": statistics.mean(sum(run["wire"]) for run in runs),

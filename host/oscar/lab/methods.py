@@ -24,7 +24,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Seat:
-    """One rank's place in a case: the base configuration, its transport, and the rank of each neighbour."""
+    """One rank's place in a case: the base configuration and its transport."""
 
     config: Config
     transport: Transport

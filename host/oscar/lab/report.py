@@ -1,12 +1,14 @@
-"""The lab's report: a table in the form of nccl-tests, JSON, and one figure of time against link rate."""
+"""The lab's report: JSON, and of it a table in the form of nccl-tests and a figure of time against rate."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from oscar.lab.settings import LATE_S
 from oscar.timing.link import algbw, busbw
 
 Results = Mapping[str, Any]
@@ -30,17 +32,16 @@ def text_report(results: Results) -> str:
     ]
     for case in results["cases"]:
         lines += ["", *_case(results, case)]
+    for case in results.get("refused", ()):
+        lines += ["", f"# {_conditions(case)}: refused: {case['why']}"]
     return "\n".join(lines)
 
 
 def _case(results: Results, case: Mapping[str, Any]) -> list[str]:
     goodput = min(case["goodput_mbps"]), max(case["goodput_mbps"])
     lines = [
-        f"# {case['hosts']} hosts, {case['mbps']:g} Mb/s, goodput {goodput[0]:.2f} to {goodput[1]:.2f} "
-        f"(expected {case['expected_mbps']:.2f}), latency {case['latency_us']:.0f} us"
-        + (", a core each" if case["pin"] else "")
-        + (f", {case['loss']:.2%} of packets lost" if case.get("loss") else "")
-        + (f", delayed by {case['delay_ms']:g} ms" if case.get("delay_ms") else ""),
+        f"# {_conditions(case)}, goodput {goodput[0]:.2f} to {goodput[1]:.2f} "
+        f"(expected {case['expected_mbps']:.2f}), latency {case['latency_us']:.0f} us",
         COLUMNS,
     ]
     first, values = case["methods"][0]["time_s"], results["values"]
@@ -55,15 +56,43 @@ def _case(results: Results, case: Mapping[str, Any]) -> list[str]:
             f"{row['bits_per_value']:>8.3f} {first / row['time_s']:>6.2f} {f'{low:.0f}-{high:.0f}':>17} "
             f"{row['cpu_s'] * 1e3:>8.0f} {model}"
         )
-    return lines
+    return lines + [line for row in case["methods"] for line in _late(row)]
+
+
+def _conditions(case: Mapping[str, Any]) -> str:
+    return (
+        f"{case['hosts']} hosts, {case['mbps']:g} Mb/s"
+        + (", a core each" if case["pin"] else "")
+        + (f", {case['loss']:.2%} of packets lost" if case.get("loss") else "")
+        + (f", delayed by {case['delay_ms']:g} ms" if case.get("delay_ms") else "")
+    )
+
+
+def _late(row: Mapping[str, Any]) -> list[str]:
+    """Return what is to be said of runs that a host began late."""
+    late_s, left_out = row.get("late_s", 0.0), row.get("left_out", 0)
+    if late_s > LATE_S:
+        late = f"most runs began late, by up to {late_s * 1e3:.0f} ms, and all count; was the machine busy?"
+        return [f"# {row['name']}: {late}"]
+    measured = left_out + len(row["times_s"])
+    return [f"# {row['name']}: {left_out} of {measured} runs began late and are left out"] if left_out else []
+
+
+def write_results(results: Results, folder: Path) -> Path:
+    """Write results.json, whole or not at all; return its path."""
+    path, part = folder / "results.json", folder / "results.json.part"
+    part.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    os.replace(part, path)
+    return path
 
 
 def write_report(results: Results, folder: Path) -> list[Path]:
-    """Write results.json, table.txt and lab.png; return their paths."""
-    paths = [folder / name for name in ("results.json", "table.txt", "lab.png")]
-    paths[0].write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    paths[1].write_text(text_report(results) + "\n", encoding="utf-8")
-    draw(results, paths[2])
+    """Write table.txt, and lab.png where there is a case to draw; return their paths."""
+    paths = [folder / "table.txt"]
+    paths[0].write_text(text_report(results) + "\n", encoding="utf-8")
+    if results["cases"]:
+        paths.append(folder / "lab.png")
+        draw(results, paths[1])
     return paths
 
 

@@ -10,6 +10,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 
 SECTIONS = ("quantiser", "asc", "plan", "ring", "transport")  # merged key by key, others replaced
+LATE_S = 0.005  # after the common start, that a host may begin in a run that counts
 
 
 class _Section(BaseModel):
@@ -20,8 +21,8 @@ class MethodSpec(_Section):
     """One way to reduce, measured in turn with all others.
 
     kind: gloo (torch.distributed's own all_reduce of `dtype`), oscar (a Communicator under the configuration
-    with `change`) or replay (the frames that the method `of` sent last, without coding them). bits: of Gloo's
-    int8 values, so that their sum over the hosts stays int8.
+    with `change`) or replay (the frames that the method `of` sent last, without coding them).
+    Values of `dtype` int8 come quantised so that their sum over the hosts stays int8.
     """
 
     name: str = Field(min_length=1)
