@@ -149,6 +149,10 @@ def test_bytes_that_do_not_fit_what_was_sent_are_refused() -> None:
         with pytest.raises(OscarError, match=r"a run: .* did not go over this wire alone"):
             check_wire(sent, received, Wire(bad, 0, 0), messages=10, what="a run")
     check_wire(sent, received, Wire(int(exact * 1.1), 0, 0), messages=10, what="a run", again=500)
+    most = int((sent + 256 * 1000) * 1.01 * 1514 / 1448 + received * 66 / 1448) + 8192  # as docs/lab.md says
+    check_wire(sent, received, Wire(most, 0, 0), messages=1000, what="a run")
+    with pytest.raises(OscarError, match="did not go over this wire alone"):
+        check_wire(sent, received, Wire(most + 2, 0, 0), messages=1000, what="a run")
 
 
 def test_loss_and_delay_other_than_asked_for_are_refused() -> None:

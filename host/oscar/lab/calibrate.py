@@ -99,15 +99,15 @@ def check_wire(
 ) -> None:
     """Raise OscarError unless the bytes that left a host fit the payload it sent and what it received.
 
-    Each 1448 bytes of payload make a frame of 1514, what is received is acknowledged at most once a
-    segment, a message brings a header of up to 256 bytes. So a transport that goes past the wire is found
-    out, and so is traffic that nobody has counted. again, again_all: segments that TCP says it sent again,
-    of this host and of all hosts, where packets are dropped on purpose.
+    Each 1448 bytes of payload make a frame of 1514; received: what the other hosts sent, which this one may
+    acknowledge once a segment; a message brings up to 256 bytes (headers of the library and of ours, and of
+    the short segment that it ends with). So a transport that goes past the wire is found out, and so is
+    traffic that nobody has counted. again, again_all: segments that TCP says it sent again, of this host
+    and of all hosts, where packets are dropped on purpose.
     """
     low = sent * (FRAME / SEGMENT) - 1
     high = (sent + 256 * messages) * (1 + LOSS) * FRAME / SEGMENT + ACKS * received + SPARE
     high += again * FRAME + again_all * MORE_ACK
-    high += messages * 2 * FRAME  # short segments at the ends of messages
     if not low <= wire.sent <= high:
         raise OscarError(
             f"{what}: {wire.sent:,} bytes left its link, {sent:,} bytes were sent, which makes {low:,.0f} "
