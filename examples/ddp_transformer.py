@@ -112,13 +112,14 @@ class Run:
 
 
 def config_of(name: str, args: argparse.Namespace) -> oscar.Config:
-    """Return the configuration of a hook: `oscar` is ASC, other names are schemes (docs/schemes.md)."""
+    """Return a hook's configuration: `oscar` is ASC or --config, others are schemes (docs/schemes.md)."""
     if args.config is not None:
         return oscar.load_config(args.config, args.set)
     if name != "oscar":
         return oscar.Config(codec=name)
-    quantiser = {"error_feedback": True, "coarseness": args.coarseness}
-    return default_config().variant(quantiser=quantiser, ring={"gather": args.gather})
+    coarseness = 0.125 if args.coarseness is None else args.coarseness
+    quantiser = {"error_feedback": True, "coarseness": coarseness}
+    return default_config().variant(quantiser=quantiser, ring={"gather": args.gather or "boomerang"})
 
 
 def arguments() -> argparse.Namespace:
@@ -134,15 +135,23 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--bucket-mb", type=float, default=25.0, help="of DDP; more than one bucket overlaps")
     parser.add_argument("--bypass", choices=("auto", "never", "always"), default="auto")
-    parser.add_argument("--coarseness", type=float, default=0.125, help="of the hook oscar")
-    parser.add_argument("--gather", choices=("forward", "boomerang", "duplex"), default="boomerang")
-    parser.add_argument("--config", type=Path, help="a YAML file for all of OSCAR's hooks")
+    parser.add_argument("--coarseness", type=float, help="of the hook oscar, default .125")
+    gathers = ("forward", "boomerang", "duplex")
+    parser.add_argument("--gather", choices=gathers, help="of the hook oscar, default boomerang")
+    parser.add_argument("--config", type=Path, help="a YAML file for the hook oscar, whatever its codec")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="replace keys of it")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="rank 0 writes its report here as well")
     args = parser.parse_args()
     if args.steps < SETTLING + 2:
         parser.error(f"--steps: expected {SETTLING + 2} or more, got {args.steps}")
+    if args.set and args.config is None:
+        parser.error("--set replaces keys of --config; name the file, too")
+    if args.config is not None and (args.coarseness is not None or args.gather is not None):
+        parser.error("--coarseness and --gather are in the file of --config; change them there or with --set")
+    others = [name for name in args.hook if name not in ("none", "fp16", "oscar")]
+    if args.config is not None and others:
+        parser.error(f"--config is of the hook oscar alone; take off {', '.join(others)}, or --config")
     return args
 
 
