@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def arguments(*words: str) -> argparse.Namespace:
 
 
 def test_the_table_compares_with_oscar_and_replicas_must_be_identical(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, out = tmp_path / "script.py", tmp_path / "out.json"
     script.write_text(REPORT)
@@ -43,9 +44,14 @@ def test_the_table_compares_with_oscar_and_replicas_must_be_identical(
     report: dict[str, Any] = json.loads(out.read_text())
     assert report["ranks"] == 3
     assert [row["times_oscar"] for row in report["runs"]] == [2.0, 1.0]
-    assert "2.00x (bar at 100 Mb/s: 5x)" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "2.00x" in printed
+    assert "bar" not in printed  # it is of 100 Mb/s
     assert main([*words, "--hooks", "fp16", "oscar"]) == 1
     assert "DIFFER" in capsys.readouterr().out
+    monkeypatch.setattr(ddp, "_in_lab", lambda args, words: report)
+    assert main([*words, "--mbps", "100"]) == 0
+    assert "2.00x (bar: 5x)" in capsys.readouterr().out
 
 
 def test_a_rank_that_fails_is_quoted_and_the_others_end(tmp_path: Path) -> None:
@@ -55,8 +61,29 @@ def test_a_rank_that_fails_is_quoted_and_the_others_end(tmp_path: Path) -> None:
     )
     with pytest.raises(OscarError, match="rank 1 ended with status 1: no luck"):
         ddp.run(arguments("--ranks", "2", "--script", str(script)))
+    with pytest.raises(OscarError, match=r"rank 0 still ran after --limit-s 0\.5 and was killed"):
+        ddp.run(arguments("--ranks", "1", "--limit-s", "0.5", "--script", str(script)))
     with pytest.raises(OscarError, match="run it in a checkout"):
         ddp.run(arguments("--script", str(tmp_path / "none.py")))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--set ring.gather=duplex", "--set replaces keys of --config"),
+        ("--config a.yaml --gather duplex", "--coarseness and --gather are in the file"),
+        ("--config a.yaml --coarseness 1", "--coarseness and --gather are in the file"),
+        ("--config a.yaml --hook none oscar oscar-sw", "take off oscar-sw, or --config"),
+    ],
+)
+def test_the_example_refuses_options_that_it_would_ignore(
+    words: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="the example needs torch: make torch")
+    monkeypatch.setattr("sys.argv", [str(ddp.SCRIPT), *words.split()])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(ddp.SCRIPT))["arguments"]()
+    assert said in capsys.readouterr().err
 
 
 def test_the_example_trains_identical_replicas() -> None:
