@@ -25,6 +25,7 @@ from oscar.lab.network import DEVICE, PREFIX, Network, address
 ORPHAN_S = 20.0  # how long a launcher's kill may take to reach a stopped process on a busy machine
 LOOK_S = 1.0  # between two looks for ranks
 LONE_S = 10.0  # how long mpirun may take to end after the last rank
+LONE_AFAR_S = 40.0  # the same between hosts, where it waits for connections that are cut (see RETRIES)
 READ_BYTES = 1 << 16
 PORT = 29577  # of rank 0, where it has a host of its own
 AGENT = f"""#!/bin/sh
@@ -73,7 +74,7 @@ def launch(
     program: what follows `python`, a script or -m and a module, and arguments; token: one of them, by which
     orphans are found; hear: is given what ranks write, as they go on. With Gloo, ranks that are stopped when
     all others have ended are killed, as torchrun does, and this does not count as hanging. An mpirun that
-    goes on for `LONE_S` after its ranks is killed. Whatever is raised meanwhile (Ctrl-C) ends all of it.
+    goes on after its ranks is killed. Whatever is raised meanwhile (Ctrl-C) ends all of it.
     network: of one host more than there are ranks; rank r is started on host r. All processes that stay
     behind on its hosts are orphans.
     """
@@ -88,7 +89,8 @@ def launch(
         try:
             for words, extra in commands:
                 processes.append(_start(words, extra, output))
-            job = _Job(token, processes[0].pid) if transport == "mpi" else None
+            patience_s = LONE_S if network is None else LONE_AFAR_S
+            job = _Job(token, processes[0].pid, patience_s) if transport == "mpi" else None
             end = _await(processes, time.monotonic() + limit_s, _Reader(output, hear), job)
             statuses = tuple(process.wait() for process in processes)
             orphans = _orphans(token, network)
@@ -177,8 +179,8 @@ class _Reader:
 class _Job:
     """Whether an mpirun is left alone: its ranks were there, and are no more."""
 
-    def __init__(self, token: str, launcher: int) -> None:
-        self.token, self.launcher = token, launcher
+    def __init__(self, token: str, launcher: int, patience_s: float) -> None:
+        self.token, self.launcher, self.patience_s = token, launcher, patience_s
         self.next = 0.0  # when to look again
         self.alive: float | None = None  # when a rank was last seen
 
@@ -186,11 +188,11 @@ class _Job:
         return bool(_named(self.token) - {self.launcher})
 
     def is_over(self, now: float) -> bool:
-        """Whether no rank has been seen for `LONE_S`."""
+        """Whether no rank has been seen for `patience_s`."""
         if now >= self.next:
             self.next = now + LOOK_S
             self.alive = now if self.has_ranks() else self.alive
-        return self.alive is not None and now - self.alive > LONE_S
+        return self.alive is not None and now - self.alive > self.patience_s
 
 
 def _await(
