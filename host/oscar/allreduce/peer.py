@@ -191,7 +191,7 @@ class Communicator:
         plan, iteration = replica.make_plan(), replica.iteration
         clipped -= clipped_by(self.codec, [node])
         layout, classes = replica.place(plan)
-        node.begin(plan.gather(local.astype(replica.dtype, copy=False)), classes, layout)
+        node.begin(plan.gather(local.astype(replica.dtype, copy=False), node.local), classes, layout)
         self._run(member, call)
         sums = plan.scatter(node.result())
         mean = replica.finish(sums)
