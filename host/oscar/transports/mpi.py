@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from oscar.errors import MissingExtraError
-from oscar.transports.base import Transport, TransportError
+from oscar.transports.base import PEER_FAILED, Transport, TransportError
 
 EAGER = 10  # looks in vain before the first nap
 SHORT_S, LONG_S = 50e-6, 500e-6  # naps; long ones after
@@ -98,18 +98,30 @@ class MpiTransport(Transport):
     def survivors(self, timeout_s: float = 60.0) -> MpiTransport:
         """See Transport.survivors; needs an Open MPI started with --with-ft ulfm.
 
-        MPI waits for a rank that is stopped, or too late: the kernel then ends this process (SIGALRM).
+        MPI waits for a rank that is stopped, or too late, without end: after `timeout_s` the job is aborted,
+        and where that does not work, the kernel ends this process (SIGALRM).
         """
         try:
             if not self._someone_died():
                 text = "no rank is known to have died, and a silent one may come back"
                 raise TransportError(text, peer=-1, kind="silent")
-            with _ended_after(math.ceil(timeout_s) + ABORT_S):
+            with self._aborted_after(timeout_s), _ended_after(math.ceil(timeout_s) + ABORT_S):
                 self._comm.Revoke()
                 return MpiTransport(self._comm.Shrink())
         except (self._mpi.Exception, NotImplementedError, AttributeError) as error:
             text = f"this MPI cannot go on without a rank ({error}); start it with --with-ft ulfm"
             raise TransportError(text, peer=-1, kind="dead") from error
+
+    @contextmanager
+    def _aborted_after(self, seconds: float) -> Iterator[None]:
+        """End the whole job, stopped ranks too, where the block takes longer."""
+        watch = threading.Timer(seconds, self._mpi.COMM_WORLD.Abort, [PEER_FAILED])
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.cancel()
 
     def _someone_died(self) -> bool:
         """Whether this rank saw a death, or another one did and has revoked the communicator."""
