@@ -349,15 +349,25 @@ def test_what_a_case_needs_is_asked_for_before_the_first(monkeypatch: pytest.Mon
     assert "nft" in asked
 
 
-def test_runs_that_began_late_are_left_out_unless_most_did(tmp_path: Path) -> None:
+def test_runs_that_began_later_than_usual_are_left_out(tmp_path: Path) -> None:
     config = Config.model_validate(SMALL)
     settings = parse_settings(config)
     case = measuring._Case(config, settings, settings.cases[0], None, 200.0, [tmp_path] * 2, [(3,)], tmp_path)
     run = {"counts_as": True, "wrong": 0, "wire": [1], "payload": [1], "cpu_s": [1.0], "dropped": 0}
     run |= {"resent": 0, "frames": [None]}
     for late, times, left_out, said in (
-        ([0.0, 0.001, 0.02, 0.0], [1.0, 2.0, 4.0], 1, "# fp32: 1 of 4 runs began late and are left out"),
-        ([0.0, 0.02, 0.02, 0.02], [1.0, 2.0, 3.0, 4.0], 0, "# fp32: most runs began late, by up to 20 ms"),
+        (
+            [0.0, 0.001, 0.02, 0.0],
+            [1.0, 2.0, 4.0],
+            1,
+            "# fp32: 1 of 4 runs began later than usual and are left out",
+        ),
+        (
+            [0.0, 0.018, 0.02, 0.019],
+            [1.0, 2.0, 3.0, 4.0],
+            0,
+            "# fp32: hosts began up to 20 ms after the start",
+        ),
         ([0.0] * 4, [1.0, 2.0, 3.0, 4.0], 0, ""),
     ):
         case.runs["fp32"] = [run | {"late_s": s, "time_s": float(i)} for i, s in enumerate(late, 1)]
@@ -366,7 +376,7 @@ def test_runs_that_began_late_are_left_out_unless_most_did(tmp_path: Path) -> No
         assert row["late_s"] == max(s for s in late if left_out == 0 or s <= 0.005)
         report = text_report({**RESULTS, "cases": [{**CASE, "methods": [row]}]})
         assert said in report
-        assert ("began late" in report) == bool(said)
+        assert ("began" in report) == bool(said)
 
 
 def test_a_rank_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

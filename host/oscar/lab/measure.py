@@ -259,8 +259,8 @@ class _Case:
 
     def _summary(self, spec: MethodSpec, goodput: float, latency: float) -> dict[str, Any]:
         measured = [run for run in self.runs[spec.name] if run["counts_as"]]
-        prompt = [run for run in measured if run["late_s"] <= LATE_S]
-        runs = prompt if 2 * len(prompt) >= len(measured) else measured
+        usual = statistics.median(run["late_s"] for run in measured)
+        runs = [run for run in measured if run["late_s"] <= usual + LATE_S]
         times = [run["time_s"] for run in runs]
         quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [times[0]] * 3
         crossed = 2 * (self.case.hosts - 1) * self.values

@@ -70,12 +70,16 @@ def _conditions(case: Mapping[str, Any]) -> str:
 
 def _late(row: Mapping[str, Any]) -> list[str]:
     """Return what is to be said of runs that a host began late."""
-    late_s, left_out = row.get("late_s", 0.0), row.get("left_out", 0)
+    name, late_s, left_out = row["name"], row.get("late_s", 0.0), row.get("left_out", 0)
+    lines = []
+    if left_out:
+        measured = left_out + len(row["times_s"])
+        lines.append(f"# {name}: {left_out} of {measured} runs began later than usual and are left out")
     if late_s > LATE_S:
-        late = f"most runs began late, by up to {late_s * 1e3:.0f} ms, and all count; was the machine busy?"
-        return [f"# {row['name']}: {late}"]
-    measured = left_out + len(row["times_s"])
-    return [f"# {row['name']}: {left_out} of {measured} runs began late and are left out"] if left_out else []
+        lines.append(
+            f"# {name}: hosts began up to {late_s * 1e3:.0f} ms after the start, which is in its time"
+        )
+    return lines
 
 
 def write_results(results: Results, folder: Path) -> Path:

@@ -10,7 +10,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 
 SECTIONS = ("quantiser", "asc", "plan", "ring", "transport")  # merged key by key, others replaced
-LATE_S = 0.005  # after the common start, that a host may begin in a run that counts
+LATE_S = 0.005  # beyond its method's median, that a host may begin late in a run that counts
 
 
 class _Section(BaseModel):
