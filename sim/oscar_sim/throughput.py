@@ -169,7 +169,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     print(f"# one lane, converted RTL, {params}; 8s, {args.nodes} nodes, iteration {args.iterations - 1}")
     print("# clocks: from start, tables not loaded yet, to the last word, the last value and the tables out;")
-    print("# streaming: values per clock from the second value that the lane took (tables are loaded) to the last")
+    print("# streaming: values per clock from the second value (tables are loaded) to the last")
     print(
         f"{'model':<12} {'op':<9} {'step':>4} {'values':>8} {'clocks':>8} {'val/clock':>9} {'streaming':>9} "
         f"{'bits':>6} exact"
