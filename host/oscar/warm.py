@@ -12,7 +12,7 @@ def main() -> None:
 
     random = np.random.default_rng(0)
     gradients = [[random.laplace(size=5000).astype(np.float32)] for _ in range(2)]
-    config = Config(nodes=2)
+    config = Config.model_validate({"nodes": 2, "quantiser": {"error_feedback": True}})  # has more of them
     for codec, gather in (
         ("asc", "boomerang"),
         ("asc", "forward"),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from oscar.bench._struck_rank import config_of, load_kernels
 from oscar.errors import OscarError
 from oscar.lab.network import Network
 from oscar.signals import sigterm_raises
@@ -47,6 +48,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print("# told: every survivor raised an error that names rank, step and chunk (or key), in time,")
     print("#       with its gradients and state as before; right exit status; no process left")
     print("# mpirun: told, and no rank left, but mpirun had to be killed (docs/transports.md)")
+    for gather in GATHERS:
+        load_kernels(config_of(gather))  # compiled here, once, where this is a fresh installation
     titles = " ".join(f"{name:>6}" for name in COUNTS)
     print(f"{'transport':<10} {'fault':<8} {'cases':>6} {titles}  slowest s")
     rows: list[dict[str, Any]] = []
