@@ -66,8 +66,11 @@ class OscarState:
     where compression does not pay; "never" and "always" mean what they say and measure nothing.
 
     The first backward of a process goes uncompressed, because DDP makes its buckets anew after it. All state
-    is dropped when that happens later. Raises ConfigError where ranks differ or frames should be keyed,
-    MissingExtraError without torch, OscarError where torch.distributed is not initialised.
+    is dropped when that happens later. What goes uncompressed is sent as DDP would send it, unchecked: NaN
+    and Inf are errors in a bucket that is compressed, and pass in others, as loss scalers expect.
+
+    Raises ConfigError where ranks differ or frames should be keyed, MissingExtraError without torch,
+    OscarError where torch.distributed is not initialised.
     """
 
     def __init__(
