@@ -424,6 +424,9 @@ def test_an_error_is_said_on_all_ranks_and_weights_stay(ranks: list[dict[str, An
         _, *later = result["raised"]
         assert len(later) == 2  # the next bucket, and the half-applied state
         assert all("OscarError: the hook failed before" in text for text in later)
+        for text in (*later, *result["lines"]):
+            assert "end the process and start again from a checkpoint" in text
+            assert "skip this iteration" not in text
         assert result["untouched"]
         assert result["seconds"] < 12
         assert len(result["lines"]) == 1

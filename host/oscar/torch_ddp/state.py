@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import re
 import threading
 import weakref
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from oscar.transports.gloo import GlooTransport, leave_group, load_torch
 
 FORMAT = 1  # of state_dict
 JOIN_S = 5.0
+ADVICE = "end the process and start again from a checkpoint"
+FOREIGN = re.compile(r"; skip this iteration.*|, or go on without it")  # advice to callers who can do that
 LOG = logging.getLogger("oscar.ddp")
 
 Shapes = list[tuple[int, ...]]
@@ -143,9 +146,7 @@ class OscarState:
 
     def _check_whole(self) -> None:
         if self.error is not None:
-            raise OscarError(
-                f"the hook failed before ({self.error}); end the run, or make a new state and model"
-            )
+            raise OscarError(f"the hook failed before ({self.error}); {ADVICE}")
 
     def _check(self, bucket: Any) -> tuple[Any, Key]:
         self._check_whole()
@@ -205,14 +206,17 @@ class OscarState:
             if job.last:
                 self.bypass.settle()
         except Exception as error:
+            if isinstance(error, OscarError):
+                error.args = (FOREIGN.sub("", str(error)),)
             self.error = error
             LOG.error(
                 "rank %d: bucket %d could not be reduced: %s: %s. What backward() raises now is torch's way "
-                "of saying so; weights are as they were.",
+                "of saying so; weights are as they were: %s.",
                 self.rank,
                 job.key[0],
                 type(error).__name__,
                 error,
+                ADVICE,
             )
             job.future.set_exception(error)
         else:
