@@ -113,6 +113,15 @@ class TransportSection(_Section):
     security: Literal["none", "aes-gcm"] = "none"
     key: str | None = None
 
+    @model_validator(mode="after")
+    def _valid(self) -> TransportSection:
+        if self.key is not None and self.security == "none":
+            raise ValueError(
+                "a key is named, but transport.security is none and frames would be plain text: "
+                "set transport.security to aes-gcm, or leave the key out"
+            )
+        return self
+
 
 class TrainSection(_Section):
     """How `oscar train` goes through a run; none of it changes a weight.

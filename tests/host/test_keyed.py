@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from oscar.allreduce.cluster import LocalCluster
 from oscar.allreduce.peer import Communicator
@@ -232,6 +233,11 @@ def test_plain_text_is_refused_where_keyed_frames_are_asked_for(tmp_path: Path) 
     assert all(isinstance(communicator, Communicator) for communicator in made), made
 
 
+def test_a_key_that_nothing_would_use_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"a key is named, but transport\.security is none"):
+        Config.model_validate({"transport": {"key": "a-file"}})
+
+
 def test_the_ddp_hook_refuses_a_key_before_it_makes_groups() -> None:
     torch = pytest.importorskip("torch", reason="the DDP hook needs torch: make torch")
     from oscar.torch_ddp import OscarState
@@ -246,7 +252,7 @@ def test_the_ddp_hook_refuses_a_key_before_it_makes_groups() -> None:
 
 
 def test_keys_are_read_from_a_file_or_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("OSCAR_KEY", raising=False)
     with pytest.raises(ConfigError, match="openssl rand -hex 32"):
@@ -254,12 +260,26 @@ def test_keys_are_read_from_a_file_or_the_environment(
     monkeypatch.setenv("OSCAR_KEY", KEY.hex())
     assert read_key(None) == KEY
     place = tmp_path / "key"
+    place.touch(0o600)
     place.write_text(KEY[::-1].hex() + "\n")
     assert read_key(str(place)) == KEY[::-1]
+    assert not caplog.records
+    place.chmod(0o644)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert read_key(str(place)) == KEY[::-1]
+    assert not caplog.records
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert read_key(str(place)) == KEY[::-1]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{place}: others can read this key; chmod 600 it"
+    ]
     for text in ("secret" * 10, KEY.hex()[2:], "ü"):
         place.write_text(text)
         with pytest.raises(ConfigError, match="key") as caught:
             read_key(str(place))
         assert text not in str(caught.value)
+    with pytest.raises(ConfigError, match="looks like a key itself") as caught:
+        read_key(KEY.hex())  # in the place of a path
+    assert KEY.hex() not in str(caught.value)
     with pytest.raises(ValueError, match="a key of 32 bytes, got 31"):
         KeyedTransport(local_transports(2)[0], KEY[1:])

@@ -67,9 +67,10 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
         running = RankRun(config, transport, workload)
         if rank == 0:
             agreed = running.communicator.fingerprint
+            keyed = f"keyed: {wire.security}, " if transport.keyed else ""
             print(
                 f"# {transport.nodes} ranks over {args.transport}, {config.codec}, {config.ring.gather}, "
-                f"timeout {wire.timeout_s:g} s, configuration {agreed}",
+                f"{keyed}timeout {wire.timeout_s:g} s, configuration {agreed}",
                 flush=True,
             )
         running.run()

@@ -9,7 +9,10 @@ that a message costs 16 bytes. Frames are compressed before; their lengths can b
 from __future__ import annotations
 
 import binascii
+import logging
 import os
+import re
+import stat
 import struct
 import time
 from collections import Counter
@@ -26,6 +29,9 @@ TAG_BYTES = 16
 HELLO = b"OSCAR keyed 1\n"
 SESSION_BYTES = 32  # of a rank's part of the session
 INFO = b"OSCAR frames, AES-256-GCM, 1"
+LIKE_A_KEY = re.compile(r"[0-9a-fA-F]{32}")
+LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK")  # mpirun's and torchrun's variables
+LOG = logging.getLogger("oscar.transports")
 MAX_MESSAGES = 1 << 32  # with one key on one way: far more than are ever sent
 _NONCE = struct.Struct(">HHHHI")  # sender, receiver, tag, 0, number
 
@@ -151,7 +157,8 @@ def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[
 def read_key(path: str | None) -> bytes:
     """Return the key in the file at `path`, or else in the variable OSCAR_KEY: 64 hexadecimal digits.
 
-    Raises ConfigError that says how to make one; never shows what it read.
+    Warns, once on each host, of a file that others may read. Raises ConfigError that says how to make one;
+    never shows what it read, or a key that was given in the place of a path.
     """
     how = f"make one with `openssl rand -hex {KEY_BYTES}`, the same for all ranks"
     if path is None:
@@ -159,13 +166,16 @@ def read_key(path: str | None) -> bytes:
         if not text:
             raise ConfigError(f"expected a key in transport.key (a file) or in {where}; {how}")
     else:
-        where = path
+        where = "transport.key (not shown, it looks like a key itself)" if LIKE_A_KEY.search(path) else path
         try:
             text = Path(path).read_text(encoding="ascii")
+            others = os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"{path}: expected a file with a key, got {type(error).__name__}; {how}"
+                f"{where}: expected a file with a key, got {type(error).__name__}; {how}"
             ) from None
+        if others and _first_of_host():
+            LOG.warning("%s: others can read this key; chmod 600 it", where)
     try:
         key = binascii.unhexlify(text.strip())
     except (binascii.Error, ValueError):
@@ -173,6 +183,11 @@ def read_key(path: str | None) -> bytes:
     if len(key) != KEY_BYTES:
         raise ConfigError(f"{where}: expected {2 * KEY_BYTES} hexadecimal digits, got something else; {how}")
     return key
+
+
+def _first_of_host() -> bool:
+    """Whether this is the first of the ranks that a launcher started on this host, as far as it says so."""
+    return all(os.environ.get(name, "0") == "0" for name in LOCAL_RANKS)
 
 
 def secured(transport: Transport, security: str, *, key: str | None, timeout_s: float = 60.0) -> Transport:
