@@ -19,11 +19,13 @@ import pytest
 from oscar.cli import main
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError, OscarError
+from oscar.lab import hold
 from oscar.lab import measure as measuring
 from oscar.lab import network as networks
 from oscar.lab.calibrate import calibrate, check_delay, check_loss, check_wire, pour
+from oscar.lab.hold import PREFIX
 from oscar.lab.hosts import Hosts
-from oscar.lab.network import PREFIX, Network, Wire
+from oscar.lab.network import Network, Wire
 from oscar.lab.report import text_report, write_results
 from oscar.lab.settings import parse_settings
 
@@ -241,6 +243,44 @@ def test_nothing_is_left_after_an_error_or_a_kill(alone: None) -> None:
     assert namespaces() == []
 
 
+def test_what_a_killed_lab_left_in_the_folder_goes_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(hold.tempfile, "tempdir", str(tmp_path))
+    for name in (f"{PREFIX}dead/gradients-0.npy", f"{PREFIX}notes/read.me", "other/gradients-0.npy"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    (tmp_path / f"{PREFIX}link").symlink_to(tmp_path / "other")
+    kept = {f"{PREFIX}notes", f"{PREFIX}link", "other"}
+    with hold.gradient_folder() as folder:
+        (folder / "gradients-0.npy").touch()
+        assert {path.name for path in tmp_path.iterdir()} == {*kept, folder.name}
+    assert {path.name for path in tmp_path.iterdir()} == kept
+    assert (tmp_path / "other" / "gradients-0.npy").exists()
+
+
+def test_a_second_interrupt_waits_until_all_is_taken_down() -> None:
+    done = []
+
+    def take_down() -> None:
+        with hold.undisturbed():
+            signal.raise_signal(signal.SIGINT)
+            done.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        take_down()
+    assert done
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_another_lab_is_refused_before_it_trains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(hold, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(measuring, "_check_needs", lambda *_: None)
+    monkeypatch.setattr(measuring, "_gradients", lambda *_: pytest.fail("it trained"))
+    with hold.one_lab(), pytest.raises(OscarError, match="another oscar lab is running"):
+        measuring.measure(Config.model_validate(SMALL), print, print)
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     pytest.importorskip("torch", reason="the lab needs the extra torch")
@@ -312,6 +352,8 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(measuring, "_check_needs", lambda *_: None)
     monkeypatch.setattr(measuring, "_gradients", lambda *_: ("lm", [(3,)], [tmp_path] * 2))
     monkeypatch.setattr(measuring, "Network", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(measuring, "one_lab", nullcontext)
+    monkeypatch.setattr(measuring, "gradient_folder", lambda: nullcontext(tmp_path))
     monkeypatch.setattr(measuring._Case, "measure", come_to)
     monkeypatch.setattr(networks, "require_root", lambda: None)
     cases = [{"hosts": 2, "mbps": [200.0, 100.0, 300.0], "methods": ["fp32"]}]

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from oscar.errors import OscarError
+from oscar.lab.hold import undisturbed
 from oscar.lab.network import DEVICE, Network, address
 from oscar.transports.keyed import KEY_BYTES, KEY_VARIABLE
 
@@ -52,14 +53,15 @@ class Hosts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    _close(stream)
-        self._stack.close()
+        with undisturbed():
+            for process in self._processes:
+                process.kill()
+            for process in self._processes:
+                process.wait()
+                for stream in (process.stdin, process.stdout):
+                    if stream is not None:
+                        _close(stream)
+            self._stack.close()
 
     def _start(self, host: int, setup: dict[str, Any]) -> None:
         environment = {

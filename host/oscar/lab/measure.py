@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, MissingExtraError, OscarError
 from oscar.experiment.training import open_workload
 from oscar.lab.calibrate import Flow, calibrate, calibrate_together, check_delay, check_loss, check_wire
+from oscar.lab.hold import gradient_folder, one_lab
 from oscar.lab.hosts import Hosts, write_gradients
 from oscar.lab.network import GOODPUT, Network, require_root
 from oscar.lab.settings import LATE_S, Case, MethodSpec, Settings, method_config, parse_settings
@@ -40,8 +40,7 @@ def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
     """
     settings = parse_settings(config)
     _check_needs(config, settings)
-    with tempfile.TemporaryDirectory(prefix="oscar-lab-") as name:
-        folder = Path(name)
+    with one_lab(), gradient_folder() as folder:
         source, shapes, paths = _gradients(config, settings, folder, say)
         values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
         say(f"# {source}: {settings.steps} iterations side by side, {values:,} values a host")
@@ -61,7 +60,7 @@ def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
         }
         for case in settings.cases:
             for mbps in case.mbps:
-                with Network(case.hosts, congestion=settings.congestion) as network:
+                with Network(case.hosts, congestion=settings.congestion, locked=True) as network:
                     run = _Case(config, settings, case, network, mbps, paths, shapes, folder)
                     try:
                         results["cases"].append(run.measure(say))

@@ -14,14 +14,14 @@ import struct
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from oscar.errors import OscarError
+from oscar.lab.hold import PREFIX, one_lab, undisturbed
 
-PREFIX = "oscar-lab-"  # of namespaces; whatever has it belongs to a lab
-LOCK = "/run/oscar-lab.lock"
 DEVICE = "eth0"  # of every host
 BURST_S = 0.002  # a bucket of less loses rate to timers, of more gives short transfers away
 MIN_BURST = 12_500  # bytes
@@ -77,27 +77,21 @@ def require_root(*tools: str) -> None:
 class Network:
     """`hosts` hosts at 10.77.0.1 and up; `with Network(4) as network:` removes all of it.
 
-    One lab at a time: another one that runs is refused, what a killed one left behind is removed. Raises
-    OscarError without root or tools.
+    One lab at a time: another one that runs is refused, what a killed one left behind is removed. locked:
+    the caller is in `one_lab` already. Raises OscarError without root or tools.
     """
 
-    def __init__(self, hosts: int, *, congestion: str = "reno") -> None:
+    def __init__(self, hosts: int, *, congestion: str = "reno", locked: bool = False) -> None:
         if not 2 <= hosts <= 64:
             raise ValueError(f"expected 2 to 64 hosts, got {hosts}")
-        self.hosts, self.congestion = hosts, congestion
-        self._lock: IO[str] | None = None
+        self.hosts, self.congestion, self.locked = hosts, congestion, locked
+        self._lock = ExitStack()
         self._relay: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Network:
         require_root()
-        self._lock = open(LOCK, "w", encoding="ascii")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise OscarError(
-                f"another oscar lab is running (it holds {LOCK}); wait for it or end it"
-            ) from None
+        if not self.locked:
+            self._lock.enter_context(one_lab())
         try:
             remove_all()
             self._build()
@@ -109,12 +103,9 @@ class Network:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with self._lock, undisturbed():
             self._stop_relay()
             remove_all()
-        finally:
-            if self._lock is not None:
-                self._lock.close()
 
     def _build(self) -> None:
         bridge = f"{PREFIX}bridge"
@@ -306,7 +297,9 @@ def _ip(*words: str) -> str:
 
 def _run(*words: str, said: str = "") -> str:
     """Return what a command prints; said: what it reads."""
-    done: Any = subprocess.run(words, input=said, capture_output=True, text=True, check=False)
+    done: Any = subprocess.run(  # in a session of its own: Ctrl-C is not for it
+        words, input=said, capture_output=True, text=True, check=False, start_new_session=True
+    )
     if done.returncode != 0:
         raise OscarError(f"`{' '.join(words)}` failed: {' '.join(done.stderr.split())}")
     return str(done.stdout)

@@ -1,0 +1,68 @@
+"""What a lab holds while it runs, and how it lets go: the lock, a folder for gradients, and its clean-up."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from oscar.errors import OscarError
+
+PREFIX = "oscar-lab-"  # of namespaces and folders; whatever has it belongs to a lab
+LOCK = "/run/oscar-lab.lock"
+
+
+@contextmanager
+def one_lab() -> Iterator[None]:
+    """Hold the lock that one lab at a time has; raises OscarError where another one holds it."""
+    with open(LOCK, "w", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OscarError(
+                f"another oscar lab is running (it holds {LOCK}); wait for it or end it"
+            ) from None
+        yield
+
+
+@contextmanager
+def gradient_folder() -> Iterator[Path]:
+    """Make a folder that goes away; those that killed labs left behind go first, so only under `one_lab`."""
+    for stale in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            ours = stale.lstat().st_uid == os.geteuid() and not stale.is_symlink()
+            if ours and all(path.suffix == ".npy" for path in stale.iterdir()):
+                shutil.rmtree(stale)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        yield folder
+    finally:
+        with undisturbed():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Put off Ctrl-C and SIGTERM until something is taken down; outside the main thread, do nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    if came:
+        signal.raise_signal(came[0])
