@@ -223,12 +223,15 @@ def test_what_one_rank_alone_finds_at_the_start_ends_all(
     assert time.monotonic() - begin < 45  # nobody was waited for until the timeout
 
 
-@pytest.mark.parametrize(("transport", "kind"), [("mpi", "kill"), ("mpi", "version"), ("gloo", "stop")])
-def test_a_real_fault_is_told_by_all_survivors(transport: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("transport", "kind", "ranks"),
+    [("mpi", "kill", 4), ("mpi", "kill", 2), ("mpi", "version", 4), ("gloo", "stop", 4)],
+)
+def test_a_real_fault_is_told_by_all_survivors(transport: str, kind: str, ranks: int) -> None:
     parser = argparse.ArgumentParser()
     transport_faults.add_arguments(parser)
     words = ["--transport", needs(transport), "--kinds", kind, "--points", "1", "--timeout-s", "4"]
-    result = transport_faults.run(parser.parse_args(words))
+    result = transport_faults.run(parser.parse_args([*words, "--ranks", str(ranks)]))
     assert result["ok"], result["wrong"]
 
 

@@ -147,10 +147,14 @@ class MpiTransport(Transport):
         self._receives.clear()
 
     def leave(self, status: int) -> NoReturn:
-        """End all processes of the job, stopped ones too; with status 0 this one, without MPI's own end."""
+        """End all processes of the job, stopped ones too; with status 0 this one, without MPI's own end.
+
+        The last one of a job that ULFM kept alive ends by itself: after its abort, mpirun would return 0.
+        """
         sys.stdout.flush()
         sys.stderr.flush()
-        if status != 0:
+        alone = len(self.dead) == self.nodes - 1
+        if status != 0 and not alone:
             time.sleep(BACKUP_S if self.was_told else 0.0)
             with _ended_after(ABORT_S):
                 self._mpi.COMM_WORLD.Abort(status)
