@@ -16,6 +16,7 @@ from oscar.allreduce.peer import Communicator, PeerResult
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError, PeerError
 from oscar.training.checkpoint import digest
+from oscar.transports import handshake
 from oscar.transports.base import CONTROL_CAP, Notice, TransportError
 from oscar.transports.handshake import first_difference
 from oscar.transports.threads import ThreadTransport, local_transports
@@ -271,3 +272,21 @@ def test_a_control_message_that_is_none_is_an_error() -> None:
     one.post_send(1, 32767, b"\xff not json")
     with pytest.raises(TransportError, match="sent a control message that is none"):
         two.wait(0, 5, time.monotonic() + 5)
+
+
+def test_no_rank_leaves_a_comparison_before_all_have_what_they_compare() -> None:
+    class Line:
+        """Gathers two greetings that differ, then finds that the other rank has gone."""
+
+        calls = 0
+
+        def gather(self, mine: bytes, cap: int, deadline: float, what: str) -> list[bytes]:
+            self.calls += 1
+            if self.calls == 2:
+                raise TransportError("rank 1 died", peer=1, kind="dead")
+            return [mine, handshake._pack({"seed": 1})]
+
+    line: Any = Line()
+    with pytest.raises(ConfigError, match="rank 1 has seed = 1, rank 0 has 0"):
+        handshake.compare(line, {"seed": 0}, 0.0, "handshake", advice="")
+    assert line.calls == 2

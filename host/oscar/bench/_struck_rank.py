@@ -58,6 +58,7 @@ def main() -> None:
         communicator = Communicator(config, acting, timeout_s=case["timeout_s"], extra=other)
     except ConfigError as error:
         _tell(transport, case, error)
+        time.sleep(LINGER_S)  # mpirun ends the others at the first status that is not 0
         transport.close()
         sys.exit(2)
     _reduce(communicator, transport, case)

@@ -110,21 +110,22 @@ def _case(args: argparse.Namespace, dice: random.Random, transport: str, kind: s
 
 
 def _launch(case: dict[str, Any], args: argparse.Namespace, network: Network | None = None) -> Ended:
+    """Launch the ranks; what they say comes by way of a file: mpirun may lose it, and a cut does."""
     token = f"oscar-{time.monotonic_ns()}"
-    program = ["-m", "oscar.bench._struck_rank", json.dumps(case), token]
     limit_s = START_S + 2 * args.timeout_s
-    return launch(case["transport"], args.ranks, program, limit_s=limit_s, token=token, network=network)
-
-
-def _launch_across(case: dict[str, Any], args: argparse.Namespace, network: Network) -> Ended:
-    """Launch on hosts of a network that nothing has happened to; what ranks say does not cross it."""
-    network.renew()
-    network.shape(RATE_BPS)
     with tempfile.TemporaryDirectory(prefix="oscar-faults-") as folder:
         said = Path(folder) / "said"
         said.touch()
-        ended = _launch({**case, "said": str(said)}, args, network)
+        program = ["-m", "oscar.bench._struck_rank", json.dumps({**case, "said": str(said)}), token]
+        ended = launch(case["transport"], args.ranks, program, limit_s=limit_s, token=token, network=network)
         return replace(ended, output=f"{ended.output}\n{said.read_text(encoding='utf-8')}")
+
+
+def _launch_across(case: dict[str, Any], args: argparse.Namespace, network: Network) -> Ended:
+    """Launch on hosts of a network that nothing has happened to."""
+    network.renew()
+    network.shape(RATE_BPS)
+    return _launch(case, args, network)
 
 
 def judge(case: dict[str, Any], ended: Ended, *, ranks: int) -> tuple[float, str]:
