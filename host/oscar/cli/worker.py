@@ -57,13 +57,15 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
     from oscar.errors import ConfigError, MissingExtraError, PeerError
     from oscar.experiment.ranks import RankRun, summarise, text_table
     from oscar.experiment.training import open_workload
-    from oscar.transports.keyed import secured
+    from oscar.transports.keyed import KeyedTransport, read_key
 
     rank, wire, running, comparing = transport.rank, config.transport, None, False
     try:
         workload = open_workload(config)
-        transport = secured(transport, wire.security, key=wire.key, timeout_s=wire.timeout_s)
+        key = None if wire.security == "none" else read_key(wire.key)
         comparing = True
+        if key is not None:
+            transport = KeyedTransport(transport, key, timeout_s=wire.timeout_s)
         running = RankRun(config, transport, workload)
         if rank == 0:
             agreed = running.communicator.fingerprint

@@ -16,6 +16,8 @@ import stat
 import struct
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +31,8 @@ TAG_BYTES = 16
 HELLO = b"OSCAR keyed 1\n"
 SESSION_BYTES = 32  # of a rank's part of the session
 INFO = b"OSCAR frames, AES-256-GCM, 1"
+CHECK_BYTES = 8  # of what ranks compare before the first frame: it tells keys apart, and nothing about them
+CHECK_INFO = b"OSCAR check value, 1"
 LIKE_A_KEY = re.compile(r"[0-9a-fA-F]{32}")
 LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK")  # mpirun's and torchrun's variables
 LOG = logging.getLogger("oscar.transports")
@@ -39,8 +43,8 @@ _NONCE = struct.Struct(">HHHHI")  # sender, receiver, tag, 0, number
 class KeyedTransport(Transport):
     """`inner` with every message sealed under `key` (32 bytes, equal on all ranks); collective.
 
-    Raises TransportError where a peer speaks without a key or dies, MissingExtraError without the package
-    cryptography, ValueError for another length of key.
+    Raises ConfigError, on all ranks, where keys differ, TransportError where a peer speaks without a key or
+    dies, MissingExtraError without the package cryptography, ValueError for another length of key.
     """
 
     keyed = True
@@ -86,13 +90,10 @@ class KeyedTransport(Transport):
         return memoryview(plain)
 
     def _refuse(self, peer: int, tag: int, size: int) -> NoReturn:
-        short = f" (it has {size} bytes, a seal alone {TAG_BYTES})" if size < TAG_BYTES else ""
-        if not self._opened:
-            why = "start all ranks with the same key"
-        else:
-            why = "it was changed, cut short or sent before; do not trust this network"
+        short = f"; it has {size} bytes, a seal alone {TAG_BYTES}" if size < TAG_BYTES else ""
+        why = f"(changed, cut short or sent before{short}; do not trust this network)"
         raise TransportError(
-            f"message {self._opened[peer, tag]} of tag {tag} from rank {peer} is not authentic{short}: {why}",
+            f"message {self._opened[peer, tag]} of tag {tag} from rank {peer} is not authentic {why}",
             peer=peer,
             kind="aborted",
             tag=tag,
@@ -136,13 +137,10 @@ def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[
             f'security aes-gcm needs cryptography: pip install "oscar-allreduce[secure]" ({error})'
         ) from None
     mine = HELLO + os.urandom(SESSION_BYTES)
-    deadline = time.monotonic() + timeout_s
-    # Room for the greeting of a rank without a key, which must not end the process.
-    try:
+    with _telling(inner):
+        deadline = time.monotonic() + timeout_s
+        # Room for the greeting of a rank without a key, which must not end the process.
         parts = inner.gather(mine, handshake.CAP, deadline, "parts of the session's key")
-    except TransportError as error:
-        inner.abort(error.notice or Notice(inner.rank, error.peer, -1, -1, str(error)))
-        raise
     for rank, part in enumerate(parts):
         if not part.startswith(HELLO) or len(part) != len(mine):
             raise TransportError(
@@ -151,7 +149,22 @@ def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[
                 kind="aborted",
             )
     derived = HKDF(SHA256(), KEY_BYTES, salt=b"".join(parts), info=INFO).derive(key)
+    check = HKDF(SHA256(), CHECK_BYTES, salt=b"".join(parts), info=CHECK_INFO).derive(key)
+    with _telling(inner):
+        deadline = time.monotonic() + timeout_s  # anew: parts may have come late
+        advice = "start all ranks with the same key"
+        handshake.compare(inner, {"check value": check.hex()}, deadline, "keys", advice=advice)
     return AESGCM(derived), InvalidTag
+
+
+@contextmanager
+def _telling(inner: Transport) -> Iterator[None]:
+    """Tell the neighbours where a peer fails meanwhile."""
+    try:
+        yield
+    except TransportError as error:
+        inner.abort(error.notice or Notice(inner.rank, error.peer, -1, -1, str(error)))
+        raise
 
 
 def read_key(path: str | None) -> bytes:
