@@ -335,6 +335,22 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
         assert error.count("\n") == 1
 
 
+def test_nowhere_to_keep_kernels_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from numba import njit
+    from numba.core.caching import CacheImpl
+
+    import oscar.experiment.files
+
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])
+    monkeypatch.setattr(oscar.experiment.files, "load_results", lambda path: njit(cache=True)(run))
+    assert run(["report", tiny / "out" / "results.json"]) == 2
+    error = capsys.readouterr().err
+    assert "set NUMBA_CACHE_DIR to a folder you can write to" in error
+    assert error.count("\n") == 1
+
+
 def test_debug_shows_where(tiny: Path) -> None:
     with pytest.raises(ValueError, match="no such file"):
         main(["--debug", "report", str(tiny / "nothing.json")])

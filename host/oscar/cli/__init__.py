@@ -22,6 +22,11 @@ COMMANDS = (
     "bench",
 )
 
+NO_CACHE = (
+    "compiled kernels can be kept neither beside the code nor in your home: "
+    "set NUMBA_CACHE_DIR to a folder you can write to"
+)
+
 EXAMPLE = """\
 start here:
   oscar allreduce configs/default.yaml               compare codecs and chunk plans on real gradients
@@ -68,9 +73,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
-        if args.debug or not _is_expected(error):
+        no_cache = isinstance(error, RuntimeError) and "no locator available" in str(error)  # numba's
+        if args.debug or not (no_cache or _is_expected(error)):
             raise
-        print(f"oscar {args.command_name}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        text = NO_CACHE if no_cache else " ".join(str(error).split())
+        print(f"oscar {args.command_name}: error: {text}", file=sys.stderr)
         return 2
 
 
