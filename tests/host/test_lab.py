@@ -106,11 +106,16 @@ REFUSED: dict[str, dict[str, Any]] = {
     },
     "`of` must name a method of kind oscar": {"methods": [{"name": "NIC", "kind": "replay", "of": "fp32"}]},
     "a name of its own": {"methods": [{"name": "a"}, {"name": "a"}]},
-    "unknown method 'b'": {
-        "methods": [{"name": "a"}],
-        "cases": [{"hosts": 2, "mbps": [1.0], "methods": ["b"]}],
+    "lab: unknown method 'NICC'; did you mean 'NIC'? there are fp32": {
+        "cases": [{"hosts": 2, "mbps": [1.0], "methods": ["NICC"]}]
     },
-    "lab.cases": {"cases": []},
+    "unknown key 'lab.repetitons'; did you mean 'repetitions'? valid keys here: steps": {"repetitons": 3},
+    "unknown key 'lab.cases.0.los'; did you mean 'loss'? valid keys here: hosts": {
+        "cases": [{"hosts": 2, "mbps": [1.0], "los": 0.1}]
+    },
+    "lab.cases: ": {"cases": []},
+    "lab.cases.0.mbps.0: expected more than 0, got -5": {"cases": [{"hosts": 2, "mbps": [-5]}]},
+    "lab.cases.0.mbps.1: expected more than 0, got 0": {"cases": [{"hosts": 2, "mbps": [1, 0]}]},
     "loss and delay_ms are separate cases": {
         "cases": [{"hosts": 2, "mbps": [1.0], "loss": 0.01, "delay_ms": 1.0}]
     },
@@ -124,6 +129,17 @@ def test_refuses(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_settings(Config.model_validate({**SMALL, "lab": lab}))
     assert text in str(caught.value)
+
+
+def test_a_wrong_entry_is_not_called_a_missing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text(json.dumps({**SMALL, "lab": {**SMALL["lab"], "cases": [{"hosts": 300, "mbps": [1.0]}]}}))
+    monkeypatch.setattr(networks, "require_root", lambda: None)
+    assert main(["lab", str(path)]) == 2
+    said = "lab.cases.0.hosts: Input should be less than or equal to 64, got 300"
+    assert capsys.readouterr().err == f"oscar lab: error: {path}: {said}\n"
 
 
 def test_without_root_or_tools_it_says_so(

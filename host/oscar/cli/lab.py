@@ -34,26 +34,31 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure what the configuration asks for; return 1 where a sum was wrong or a case refused."""
     one_blas_thread()
-    import json
-
     from oscar.errors import ConfigError
-    from oscar.lab.report import text_report, write_report, write_results
+    from oscar.lab.network import require_root
 
     if args.redraw is not None:
+        import json
+
+        from oscar.lab.report import text_report, write_report
+
         results = json.loads(args.redraw.read_text(encoding="utf-8"))
         write_report(results, args.redraw.parent)
         print(text_report(results))
         return 0
     if args.config is None:
         raise ConfigError("expected a configuration with a section lab, for example configs/lab.yaml")
+    require_root()  # before the imports below, which compiled code comes with: other users may have no cache
     from oscar.experiment.files import make_folder
     from oscar.lab.measure import measure
-    from oscar.lab.network import require_root
+    from oscar.lab.report import text_report, write_report, write_results
     from oscar.lab.settings import parse_settings
 
     config = read_config(args)
-    parse_settings(config)
-    require_root()
+    try:
+        parse_settings(config)
+    except ConfigError as error:
+        raise ConfigError(f"{args.config}: {error}") from None
     folder = make_folder(config.output)
     results = measure(
         config, lambda line: print(line, flush=True), lambda results: write_results(results, folder)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import difflib
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from oscar.config import Config
+from oscar.config import Config, _explain
 from oscar.errors import ConfigError
 
 SECTIONS = ("quantiser", "asc", "plan", "ring", "transport")  # merged key by key, others replaced
 LATE_S = 0.005  # beyond its method's median, that a host may begin late in a run that counts
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise ValueError("expected more than 0")
+    return value
+
+
+Rate = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_positive)]
 
 
 class _Section(BaseModel):
@@ -45,7 +55,7 @@ class Case(_Section):
     """
 
     hosts: int = Field(ge=2, le=64)
-    mbps: tuple[float, ...] = Field(strict=False, min_length=1)
+    mbps: tuple[Rate, ...] = Field(strict=False, min_length=1)
     pin: bool = False
     loss: float = Field(default=0.0, ge=0, le=0.1)
     delay_ms: float = Field(default=0.0, ge=0, le=100)
@@ -83,7 +93,9 @@ class Settings(_Section):
                 raise ValueError("loss and delay_ms are separate cases; give each one of its own")
             for name in case.methods:
                 if name not in kinds:
-                    raise ValueError(f"unknown method {name!r}; there are {', '.join(names)}")
+                    near = difflib.get_close_matches(name, names, n=1)
+                    hint = f"did you mean {near[0]!r}? " if near else ""
+                    raise ValueError(f"unknown method {name!r}; {hint}there are {', '.join(names)}")
         return self
 
     @property
@@ -103,8 +115,7 @@ def parse_settings(config: Config) -> Settings:
     try:
         settings = Settings.model_validate(config.lab)
     except ValidationError as error:
-        lines = [f"lab.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        raise ConfigError("; ".join(lines)) from None
+        raise ConfigError("; ".join(_reasons(error))) from None
     for case in settings.cases:
         if case.hosts > config.nodes:
             raise ConfigError(
@@ -114,6 +125,28 @@ def parse_settings(config: Config) -> Settings:
             if method.kind == "oscar":
                 method_config(config, method, case.hosts)
     return settings
+
+
+def _reasons(error: ValidationError) -> list[str]:
+    """Return what is wrong, as oscar.config says it of other sections."""
+    errors = error.errors()
+    places = [e["loc"] for e in errors]
+    lines = []
+    for e, place in zip(errors, places, strict=True):
+        if e["type"] == "too_short" and any(p != place and p[: len(place)] == place for p in places):
+            continue  # of a list whose entries are wrong
+        where, keys = ("lab", *place), [part for part in place if isinstance(part, str)]
+        if e["type"] != "extra_forbidden":
+            lines.append(_explain({**e, "loc": where}))
+            continue
+        section: type[BaseModel] = Settings
+        if len(keys) > 1:
+            section = Case if keys[0] == "cases" else MethodSpec
+        valid, name = list(section.model_fields), ".".join(map(str, where))
+        near = difflib.get_close_matches(keys[-1], valid, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        lines.append(f"unknown key {name!r}; {hint}valid keys here: {', '.join(valid)}")
+    return lines
 
 
 def method_config(config: Config, method: MethodSpec, hosts: int) -> Config:
