@@ -64,6 +64,7 @@ CASE = {
     "pin": False, "methods": [ROW, OTHER],
 }  # fmt: skip
 RESULTS = {
+    "schema": 1,
     "source": "lm", "values": 1_000_000, "cases": [CASE, {**CASE, "hosts": 4, "mbps": 1000.0}],
     "machine": {"cores": 2, "kernel": "6", "congestion": "reno", "processor": "x"},
 }  # fmt: skip
@@ -140,6 +141,20 @@ def test_a_wrong_entry_is_not_called_a_missing_one(
     assert main(["lab", str(path)]) == 2
     said = "lab.cases.0.hosts: Input should be less than or equal to 64, got 300"
     assert capsys.readouterr().err == f"oscar lab: error: {path}: {said}\n"
+
+
+def test_results_of_something_else_are_not_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "results.json"
+    for text, said in (
+        (None, "no such file; `oscar lab CONFIG` writes one"),
+        ("{", "expected results of `oscar lab`, got "),
+        ('{"schema": 1, "values": 9}', "expected results of `oscar lab`, source, machine, cases is missing"),
+        (json.dumps({**RESULTS, "schema": 0}), "written as schema 0, this version reads 1"),
+    ):
+        if text is not None:
+            path.write_text(text)
+        assert main(["lab", "--redraw", str(path)]) == 2
+        assert capsys.readouterr().err.startswith(f"oscar lab: error: {path}: {said}")
 
 
 def test_without_root_or_tools_it_says_so(

@@ -38,14 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from oscar.lab.network import require_root
 
     if args.redraw is not None:
-        import json
-
-        from oscar.lab.report import text_report, write_report
-
-        results = json.loads(args.redraw.read_text(encoding="utf-8"))
-        write_report(results, args.redraw.parent)
-        print(text_report(results))
-        return 0
+        return _redraw(args.redraw)
     if args.config is None:
         raise ConfigError("expected a configuration with a section lab, for example configs/lab.yaml")
     require_root()  # before the imports below, which compiled code comes with: other users may have no cache
@@ -68,3 +61,12 @@ def run(args: argparse.Namespace) -> int:
     print(f"# wrote {folder / 'results.json'}, {', '.join(map(str, paths))}")
     wrong = any(row["wrong"] for case in results["cases"] for row in case["methods"])
     return 1 if wrong or results["refused"] else 0
+
+
+def _redraw(path: Path) -> int:
+    from oscar.lab.report import load_results, text_report, write_report
+
+    results = load_results(path)
+    write_report(results, path.parent)
+    print(text_report(results))
+    return 0

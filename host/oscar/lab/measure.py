@@ -21,12 +21,12 @@ from oscar.lab.calibrate import Flow, calibrate, calibrate_together, check_delay
 from oscar.lab.hold import gradient_folder, one_lab
 from oscar.lab.hosts import Hosts, write_gradients
 from oscar.lab.network import GOODPUT, Network, require_root
+from oscar.lab.report import SCHEMA
 from oscar.lab.settings import LATE_S, Case, MethodSpec, Settings, method_config, parse_settings
 from oscar.timing.link import LinkModel
 from oscar.timing.recurrence import ring_time
 from oscar.transports.gloo import load_torch
 
-SCHEMA = 1
 LEAD_S = 0.03  # from the command to the start that all ranks have in common
 Say = Callable[[str], None]
 Keep = Callable[[dict[str, Any]], object]
