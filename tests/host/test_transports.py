@@ -131,6 +131,34 @@ def test_a_training_between_processes_is_the_one_in_one_process(transport: str, 
     assert all(row["identical"] and row["sent_bytes"] > 0 for row in result["iterations"])
 
 
+INTERRUPT = """
+import os, signal, sys
+from oscar.cli import main
+from oscar.experiment.ranks import RankRun
+gradients, calls = RankRun._gradients, []
+def struck(self):
+    calls.append(0)
+    if len(calls) == 3 and self.worker == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+    return gradients(self)
+RankRun._gradients = struck
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_rows_come_with_their_iterations_and_an_interruption_is_told(tmp_path: Path) -> None:
+    config, script = tmp_path / "c.yaml", tmp_path / "interrupt.py"
+    config.write_text(TRAINING)
+    script.write_text(INTERRUPT)
+    program = [str(script), "worker", str(config), "--transport", needs("gloo")]
+    ended = launch("gloo", 2, program, limit_s=LIMIT_S, token=str(config))
+    assert ended.statuses == (75, 130), ended.output
+    assert "oscar: interrupted" in ended.output
+    assert "Traceback" not in ended.output
+    rows = [line.split()[0] for line in ended.output.splitlines() if line.endswith(" yes")]
+    assert rows == ["0", "1"]
+
+
 DEATH = """
 import os, signal, sys
 from oscar.allreduce.peer import Communicator

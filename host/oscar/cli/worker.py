@@ -20,10 +20,12 @@ EXAMPLE = """\
   torchrun --nproc-per-node 4 -m oscar worker configs/mpi.yaml --transport gloo
 
 The launcher says how many ranks there are. Each computes the gradients of its own worker; rank 0 prints a
-table and compares the first iterations with the same training in one process.
+row as each iteration ends (with transport.survive: all at the end) and compares the first iterations with
+the same training in one process.
 Exit status 1 when a check failed, 2 for configurations that differ or cannot be run, 75 when a
 peer failed (docs/transports.md).
 """
+INTERRUPTED = 130  # as of all commands
 LINGER_S = 1.0  # others print what they know before a launcher ends them
 
 
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
     from oscar.errors import ConfigError, MissingExtraError, PeerError
-    from oscar.experiment.ranks import RankRun, summarise, text_table
+    from oscar.experiment.ranks import RankRun
     from oscar.experiment.training import open_workload
     from oscar.transports.keyed import KeyedTransport, read_key
 
@@ -75,15 +77,7 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
                 f"{keyed}timeout {wire.timeout_s:g} s, configuration {agreed}",
                 flush=True,
             )
-        running.run()
-        logs = running.reports()
-        status = 0
-        if running.communicator.rank == 0:
-            report = summarise(config, running, logs, check=args.check)
-            print(text_table(report), flush=True)
-            if args.json is not None:
-                args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-            status = 0 if report["ok"] else 1
+        status = _report(args, config, running)
         running.transport.close()
         if running.lost:  # MPI's own end may wait for the dead
             running.transport.leave(status)
@@ -102,11 +96,41 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
             _tell(transport, error)
         else:
             running.communicator.give_up(error)
-        traceback.print_exc()
-        sys.stderr.flush()
-        status = 1
+        if isinstance(error, KeyboardInterrupt):
+            print("oscar: interrupted", file=sys.stderr, flush=True)
+            status = INTERRUPTED
+        else:
+            traceback.print_exc()
+            sys.stderr.flush()
+            status = 1
     time.sleep(LINGER_S)
     (transport if running is None else running.transport).leave(status)
+
+
+def _report(args: argparse.Namespace, config: Any, running: Any) -> int:
+    """Train, let rank 0 print rows and a summary, and return the exit status."""
+    from oscar.experiment.ranks import HEADING, summarise, text_row, text_summary
+
+    rank = running.communicator.rank
+    early = not config.transport.survive  # else a death might leave some with an iteration's row, some not
+    if rank == 0 and early:
+        print(HEADING, flush=True)
+
+    def show(row: dict[str, Any]) -> None:
+        if rank == 0:
+            print(text_row(row), flush=True)
+
+    running.run(show if early else None)
+    logs = running.reports()
+    if running.communicator.rank != 0:  # of those that are left
+        return 0
+    report = summarise(config, running, logs, check=args.check)
+    if not early:
+        print(HEADING, *map(text_row, report["iterations"]), sep="\n")
+    print(text_summary(report), flush=True)
+    if args.json is not None:
+        args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0 if report["ok"] else 1
 
 
 def _tell(transport: Transport, error: BaseException) -> None:

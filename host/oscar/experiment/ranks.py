@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ from oscar.workloads import Workload
 from oscar.workloads.base import DataParallel
 
 REPORT_BYTES = 300  # of one iteration in a rank's report, at most
+HEADING = (
+    f"{'iteration':>9} {'loss':>8} {'bytes':>10} {'bits/value':>10} {'ms':>8} {'waited ms':>9}  identical"
+)
 _DONE = struct.Struct("<Q")
 
 
@@ -45,6 +48,7 @@ class RankRun:
         self.config = config
         self.worker = transport.rank  # whose batches these are; stays when ranks are renumbered
         self.workload = open_workload(config) if workload is None else workload
+        self.values = sum(int(np.prod(shape, dtype=np.int64)) for shape in self.workload.tensor_shapes)
         self.log: list[dict[str, Any]] = []
         self.last: list[np.ndarray] = []
         self.lost = 0
@@ -54,10 +58,14 @@ class RankRun:
         self.transport = transport
         whole = self.config.model_dump(mode="json")
         extra = {**flatten(whole["workload"], "workload"), "iterations": self.config.iterations}
+        extra["transport.survive"] = self.config.transport.survive
         return Communicator(self.config, transport, timeout_s=self.config.transport.timeout_s, extra=extra)
 
-    def run(self) -> None:
-        """Train for the configured iterations; raises PeerError when a peer fails and is not survived."""
+    def run(self, hear: Callable[[dict[str, Any]], None] | None = None) -> None:
+        """Train for the configured iterations; raises PeerError when a peer fails and is not survived.
+
+        hear: is given the row of each iteration, of all ranks, as soon as there is one; on all ranks or none.
+        """
         while len(self.log) < self.config.iterations:
             tensors, loss = self._gradients()
             result = self._reduce(tensors)
@@ -66,6 +74,9 @@ class RankRun:
                 self._apply(result.mean, loss, stats.sent_bytes, stats.seconds, stats.waited_s)
             else:  # the others had this iteration's mean already
                 self._apply(self.last, loss, 0, math.nan, math.nan)
+            if hear is not None:
+                every = self.communicator.gather(json.dumps(self.log[-1]).encode(), REPORT_BYTES)
+                hear(make_row(len(self.log) - 1, [json.loads(text) for text in every], self.values))
 
     def _gradients(self) -> tuple[list[np.ndarray], float]:
         if isinstance(self.workload, DataParallel):
@@ -111,9 +122,8 @@ class RankRun:
         if min(counts) == ahead:
             return False
         source = counts.index(ahead)
-        values = sum(int(np.prod(shape, dtype=np.int64)) for shape in self.workload.tensor_shapes)
         packed = b"".join(t.tobytes() for t in self.last) if source == transport.rank else b""
-        flat = np.frombuffer(self.communicator.gather(packed, 4 * values)[source], np.float32)
+        flat = np.frombuffer(self.communicator.gather(packed, 4 * self.values)[source], np.float32)
         if mine == ahead:
             return False
         self.last, at = [], 0
@@ -136,35 +146,36 @@ def summarise(
 
     "ok": all ranks had the same means; the checked ones, losses and bytes are those of a LocalCluster.
     """
-    ranks, shapes = len(logs), run.workload.tensor_shapes
-    values = sum(int(np.prod(shape, dtype=np.int64)) for shape in shapes)
-    iterations = []
-    for number, entries in enumerate(zip(*logs, strict=True)):
-        sent = sum(entry["sent"] for entry in entries)
-        crossed = 2 * (ranks - 1) * values
-        iterations.append(
-            {
-                "iteration": number,
-                "loss": math.fsum(entry["loss"] for entry in entries) / ranks,
-                "sent_bytes": sent,
-                "bits_per_value": 8 * sent / crossed if crossed else 0.0,
-                "seconds": max(entry["seconds"] for entry in entries),
-                "waited_s": max(entry["waited_s"] for entry in entries),
-                "identical": len({entry["mean"] for entry in entries}) == 1,
-                "mean": entries[0]["mean"],
-            }
-        )
+    entries = zip(*logs, strict=True)
+    iterations = [make_row(number, list(every), run.values) for number, every in enumerate(entries)]
     wrong = [] if run.lost else _differences(config, iterations[:check])
     wrong += [f"iteration {i['iteration']}: replicas differ" for i in iterations if not i["identical"]]
     return {
         "model": run.workload.name,
-        "ranks": ranks,
+        "ranks": len(logs),
         "lost": run.lost,
-        "values": values,
+        "values": run.values,
         "iterations": iterations,
         "checked": 0 if run.lost else min(check, len(iterations)),
         "wrong": wrong,
         "ok": not wrong,
+    }
+
+
+def make_row(number: int, entries: Sequence[dict[str, Any]], values: int) -> dict[str, Any]:
+    """Return the report of one iteration; entries: what each rank logged of it; values: of a gradient."""
+    ranks = len(entries)
+    sent = sum(entry["sent"] for entry in entries)
+    crossed = 2 * (ranks - 1) * values
+    return {
+        "iteration": number,
+        "loss": math.fsum(entry["loss"] for entry in entries) / ranks,
+        "sent_bytes": sent,
+        "bits_per_value": 8 * sent / crossed if crossed else 0.0,
+        "seconds": max(entry["seconds"] for entry in entries),
+        "waited_s": max(entry["waited_s"] for entry in entries),
+        "identical": len({entry["mean"] for entry in entries}) == 1,
+        "mean": entries[0]["mean"],
     }
 
 
@@ -184,26 +195,26 @@ def _differences(config: Config, iterations: Sequence[dict[str, Any]]) -> list[s
     return wrong
 
 
-def text_table(report: dict[str, Any]) -> str:
-    """Return the report as the lines that rank 0 prints."""
-    lines = [
-        f"{'iteration':>9} {'loss':>8} {'bytes':>10} {'bits/value':>10} {'ms':>8} {'waited ms':>9}  identical"
-    ]
-    for row in report["iterations"]:
-        lines.append(
-            f"{row['iteration']:>9} {row['loss']:>8.4f} {row['sent_bytes']:>10,} "
-            f"{row['bits_per_value']:>10.3f} {row['seconds'] * 1e3:>8.2f} {row['waited_s'] * 1e3:>9.2f}  "
-            f"{'yes' if row['identical'] else 'NO'}"
-        )
+def text_row(row: dict[str, Any]) -> str:
+    """Return a row as a line under `HEADING`."""
+    return (
+        f"{row['iteration']:>9} {row['loss']:>8.4f} {row['sent_bytes']:>10,} "
+        f"{row['bits_per_value']:>10.3f} {row['seconds'] * 1e3:>8.2f} {row['waited_s'] * 1e3:>9.2f}  "
+        f"{'yes' if row['identical'] else 'NO'}"
+    )
+
+
+def text_summary(report: dict[str, Any]) -> str:
+    """Return the lines that rank 0 prints under the rows."""
     settled = report["iterations"][2:] or report["iterations"]
     mean_bits = sum(row["bits_per_value"] for row in settled) / len(settled)
     times = sorted(row["seconds"] for row in settled if row["seconds"] == row["seconds"])
     median = times[len(times) // 2] * 1e3 if times else math.nan
     total = sum(row["sent_bytes"] for row in report["iterations"])
-    lines.append(
+    lines = [
         f"# {report['ranks']} ranks sent {total:,} bytes; after 2 iterations {mean_bits:.3f} bits/value, "
         f"median {median:.2f} ms per AllReduce (slowest rank)"
-    )
+    ]
     if report["lost"]:
         lines.append(f"# {report['lost']} ranks died and were survived; not compared with one process")
     elif not report["wrong"]:
