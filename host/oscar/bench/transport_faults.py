@@ -1,4 +1,13 @@
-"""Real processes, killed, stopped, cut off, damaged or misconfigured at random points: all say so in time."""
+"""Real processes, killed, stopped, cut off, damaged or misconfigured at random points: all say so in time.
+
+Each case starts a job of its own, strikes one rank somewhere in the first three of five AllReduces, and looks
+at what the others say, when, and how all end. Faults and exit statuses: docs/transports.md.
+
+  oscar bench transport_faults                       every fault, 20 times, over MPI and Gloo
+  oscar bench transport_faults --transport mpi --kinds kill stop --points 5
+  oscar bench transport_faults --kinds kill --ranks 2 --timeout-s 10
+  sudo .venv/bin/oscar bench transport_faults --kinds cut            links of the lab's network
+"""
 
 from __future__ import annotations
 
@@ -32,13 +41,29 @@ RATE_BPS = 10e6  # of links that are cut: frames are under way for milliseconds
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
-    parser.add_argument("--transport", nargs="+", choices=tuple(TRANSPORTS), default=list(TRANSPORTS))
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--points", type=int, default=20, help="random points for each kind and transport")
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--values", type=int, default=50_000)
-    parser.add_argument("--timeout-s", type=float, default=4.0)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--transport",
+        nargs="+",
+        choices=tuple(TRANSPORTS),
+        default=list(TRANSPORTS),
+        help=f"default: {' '.join(TRANSPORTS)}",
+    )
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=KINDS,
+        default=list(KINDS),
+        help="faults (default: all; cut needs root and iproute2, and is left out without)",
+    )
+    parser.add_argument(
+        "--points", type=int, default=20, help="random points for each kind and transport (default: 20)"
+    )
+    parser.add_argument("--ranks", type=int, default=4, help="processes of a job (default: 4)")
+    parser.add_argument("--values", type=int, default=50_000, help="of an AllReduce (default: 50000)")
+    parser.add_argument(
+        "--timeout-s", type=float, default=4.0, help="of a wait; survivors must meet it (default: 4)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
 
 
 @sigterm_raises()  # so that ranks and networks are taken down on the way out
