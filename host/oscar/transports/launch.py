@@ -21,6 +21,7 @@ from typing import IO, Literal
 
 from oscar.errors import MissingExtraError
 from oscar.lab.network import DEVICE, PREFIX, Network, address
+from oscar.transports.mpi import INSTALL
 
 ORPHAN_S = 20.0  # how long a launcher's kill may take to reach a stopped process on a busy machine
 LOOK_S = 1.0  # between two looks for ranks
@@ -108,7 +109,7 @@ def mpirun() -> str:
     beside = Path(sys.executable).parent / "mpirun"
     found = str(beside) if beside.exists() else shutil.which("mpirun")
     if found is None:
-        raise MissingExtraError('mpirun not found: pip install "oscar-allreduce[mpi]", or load an MPI')
+        raise MissingExtraError(f"mpirun not found: {INSTALL}, or load an MPI")
     return found
 
 

@@ -22,6 +22,8 @@ ABORT_S = 10  # whole seconds: MPI's abort waits for mpirun, which in rare cases
 RUMOUR_S = 2.0  # how long the death of a rank may take to be known everywhere
 DEATHS = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_PROC_ABORTED")  # as far as an MPI has them
 
+INSTALL = "pip install \"oscar-allreduce[mpi]\", or in a clone pip install -e '.[mpi]' (make mpi-2 does it)"
+
 
 class MpiTransport(Transport):
     """One rank of an MPI communicator (default: COMM_WORLD), which is duplicated: collective."""
@@ -184,7 +186,5 @@ def load_mpi() -> Any:
     try:
         from mpi4py import MPI
     except ImportError as error:
-        raise MissingExtraError(
-            f'MPI needs mpi4py and an MPI library: pip install "oscar-allreduce[mpi]" ({error})'
-        ) from None
+        raise MissingExtraError(f"MPI needs mpi4py and an MPI library: {INSTALL} ({error})") from None
     return MPI
