@@ -157,6 +157,15 @@ def test_rows_come_with_their_iterations_and_an_interruption_is_told(tmp_path: P
     assert "Traceback" not in ended.output
     rows = [line.split()[0] for line in ended.output.splitlines() if line.endswith(" yes")]
     assert rows == ["0", "1"]
+    assert "survive" not in ended.output
+
+
+def test_what_cannot_be_survived_is_said_at_the_start(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(TRAINING + "transport: {survive: true}\n")
+    program = ["-m", "oscar", "worker", str(config), "--transport", needs("gloo")]
+    ended = launch("gloo", 2, program, limit_s=LIMIT_S, token=str(config))
+    assert (ended.status, ended.output.count("survive needs MPI and mpirun --with-ft ulfm")) == (0, 1)
 
 
 DEATH = """
@@ -183,6 +192,7 @@ def test_a_death_is_survived_where_that_is_asked_for(tmp_path: Path) -> None:
     assert ended.status == 0, ended.output
     assert not ended.orphans
     result = json.loads(report.read_text())
+    assert "warning" not in ended.output
     assert (result["ok"], result["ranks"], result["lost"]) == (True, 3, 1)
     assert [row["identical"] for row in result["iterations"]] == [True] * 6
 

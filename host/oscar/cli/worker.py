@@ -25,6 +25,9 @@ the same training in one process.
 Exit status 1 when a check failed, 2 for configurations that differ or cannot be run, 75 when a
 peer failed (docs/transports.md).
 """
+CANNOT_SURVIVE = (
+    "oscar worker: warning: transport.survive needs MPI and mpirun --with-ft ulfm; a death ends this run"
+)
 INTERRUPTED = 130  # as of all commands
 LINGER_S = 1.0  # others print what they know before a launcher ends them
 
@@ -77,6 +80,8 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
                 f"{keyed}timeout {wire.timeout_s:g} s, configuration {agreed}",
                 flush=True,
             )
+            if wire.survive and not transport.can_survive:
+                print(CANNOT_SURVIVE, file=sys.stderr, flush=True)
         status = _report(args, config, running)
         running.transport.close()
         if running.lost:  # MPI's own end may wait for the dead

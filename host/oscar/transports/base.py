@@ -67,10 +67,11 @@ class Transport(ABC):
 
     A subclass sets up its library, calls `__init__` here last, and puts peers that it knows to be gone
     into `dead`. `rank` and `nodes` are the ring's. `keyed`: whether all that it sends is encrypted and
-    authenticated.
+    authenticated. `can_survive`: whether `survivors` may work here, as far as can be told beforehand.
     """
 
     keyed = False
+    can_survive = False
 
     def __init__(self, rank: int, nodes: int) -> None:
         self.rank, self.nodes = rank, nodes

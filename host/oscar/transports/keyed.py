@@ -53,6 +53,7 @@ class KeyedTransport(Transport):
         if len(key) != KEY_BYTES:
             raise ValueError(f"expected a key of {KEY_BYTES} bytes, got {len(key)}")
         self.inner, self._key, self._timeout_s = inner, key, timeout_s
+        self.can_survive = inner.can_survive
         self._aead, self._invalid = _session(inner, key, timeout_s)
         self._sent: Counter[tuple[int, int]] = Counter()  # messages by (peer, tag)
         self._opened: Counter[tuple[int, int]] = Counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ MANY = 400  # looks in vain: something is slow, leave the core to others
 BACKUP_S = 5.0  # whoever noticed ends the job; several at once can leave mpirun hanging
 ABORT_S = 10  # whole seconds: MPI's abort waits for mpirun, which in rare cases never answers
 RUMOUR_S = 2.0  # how long the death of a rank may take to be known everywhere
+WITH_FT = "OMPI_MCA_mpi_ft_enable"  # what mpirun --with-ft ulfm sets
 DEATHS = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_PROC_ABORTED")  # as far as an MPI has them
 
 INSTALL = "pip install \"oscar-allreduce[mpi]\", or in a clone pip install -e '.[mpi]' (make mpi-2 does it)"
@@ -30,6 +32,7 @@ class MpiTransport(Transport):
 
     def __init__(self, comm: Any = None) -> None:
         self._mpi = load_mpi()
+        self.can_survive = os.environ.get(WITH_FT) == "1"
         self._comm = self._mpi.COMM_WORLD.Dup() if comm is None else comm.Dup()
         self._comm.Set_errhandler(self._mpi.ERRORS_RETURN)
         self._receives: dict[tuple[int, int], Any] = {}
