@@ -16,7 +16,7 @@ from oscar.transports.registry import TRANSPORTS
 
 EXAMPLE = """\
   oscar worker configs/mpi.yaml --transport mpi --set iterations=5       alone
-  mpirun -n 4 python -m mpi4py -m oscar worker configs/mpi.yaml --transport mpi
+  mpirun -n 4 --oversubscribe python -m mpi4py -m oscar worker configs/mpi.yaml --transport mpi
   torchrun --nproc-per-node 4 -m oscar worker configs/mpi.yaml --transport gloo
 
 The launcher says how many ranks there are. Each computes the gradients of its own worker; rank 0 prints a

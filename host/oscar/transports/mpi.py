@@ -23,7 +23,6 @@ ABORT_S = 10  # whole seconds: MPI's abort waits for mpirun, which in rare cases
 RUMOUR_S = 2.0  # how long the death of a rank may take to be known everywhere
 WITH_FT = "OMPI_MCA_mpi_ft_enable"  # what mpirun --with-ft ulfm sets
 DEATHS = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_PROC_ABORTED")  # as far as an MPI has them
-
 INSTALL = "pip install \"oscar-allreduce[mpi]\", or in a clone pip install -e '.[mpi]' (make mpi-2 does it)"
 
 
