@@ -17,7 +17,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError, PeerError
 from oscar.training.checkpoint import digest
 from oscar.transports import handshake
-from oscar.transports.base import CONTROL_CAP, Notice, TransportError
+from oscar.transports.base import CONTROL_CAP, Notice, Transport, TransportError
 from oscar.transports.handshake import first_difference
 from oscar.transports.threads import ThreadTransport, local_transports
 
@@ -275,10 +275,14 @@ def test_a_control_message_that_is_none_is_an_error() -> None:
 
 
 def test_no_rank_leaves_a_comparison_before_all_have_what_they_compare() -> None:
-    class Line:
+    class Line(Transport):
         """Gathers two greetings that differ, then finds that the other rank has gone."""
 
         calls = 0
+        post_recv = post_send = _take = _unsent = _pause = close = None  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            return
 
         def gather(self, mine: bytes, cap: int, deadline: float, what: str) -> list[bytes]:
             self.calls += 1
@@ -286,7 +290,7 @@ def test_no_rank_leaves_a_comparison_before_all_have_what_they_compare() -> None
                 raise TransportError("rank 1 died", peer=1, kind="dead")
             return [mine, handshake._pack({"seed": 1})]
 
-    line: Any = Line()
+    line = Line()
     with pytest.raises(ConfigError, match="rank 1 has seed = 1, rank 0 has 0"):
         handshake.compare(line, {"seed": 0}, 0.0, "handshake", advice="")
     assert line.calls == 2

@@ -39,6 +39,7 @@ DRAWN = {"seed", "codec", "plan", "ring", "quantiser", "asc"}  # of a configurat
 # asc more often than all others together: it is the one with state on the links
 CODECS = (*["asc"] * 9, "asc-paper", "atalanta", "rans0", "zstd", "int32", "int8", "bf16", "fp32")
 Shapes = list[tuple[int, ...]]
+PART_S = 10.0  # for other ranks to come to their end
 
 
 def main() -> None:
@@ -55,6 +56,7 @@ def main() -> None:
         sys.stderr.flush()
         time.sleep(LINGER_S)
         transport.leave(PEER_FAILED if isinstance(error, PeerError) else 1)
+    transport.part(time.monotonic() + PART_S)
     transport.close()
 
 

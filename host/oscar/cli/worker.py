@@ -83,6 +83,7 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
             if wire.survive and not transport.can_survive:
                 print(CANNOT_SURVIVE, file=sys.stderr, flush=True)
         status = _report(args, config, running)
+        running.transport.part(time.monotonic() + wire.timeout_s)
         running.transport.close()
         if running.lost:  # MPI's own end may wait for the dead
             running.transport.leave(status)

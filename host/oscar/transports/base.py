@@ -18,6 +18,7 @@ CONTROL_TAG = 32767  # the largest tag that every MPI has
 KEYED_CONTROL_TAG = 32766  # of control messages under a key: plain ones of before are never taken for them
 CONTROL_TAGS = (KEYED_CONTROL_TAG, CONTROL_TAG)
 CONTROL_CAP = 4096  # bytes of a control message
+PART_CAP = 16  # bytes of a message that says nothing
 REASON_CHARS = 2000  # of a notice; what JSON makes of them fits the cap for printable text
 PATIENCE = 0.8  # of the time given: then a peer that showed no sign of life is silent
 SIGN_AFTER = 0.5  # of the time given: then a rank that waits says that it is alive
@@ -107,6 +108,15 @@ class Transport(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back what the library lent; raises nothing."""
+
+    def part(self, deadline: float) -> None:
+        """Wait until every rank has all that it waits for; collective, the last thing before a rank goes.
+
+        A process that ends with bytes unread resets its connections, and what others had not read yet is
+        lost. Where a rank has gone already there is nothing to wait for: raises nothing.
+        """
+        with contextlib.suppress(TransportError):
+            self.gather(b"", PART_CAP, deadline, "the end")
 
     def leave(self, status: int) -> NoReturn:
         """End this process at once, after a failure: what the library still does must not keep it."""

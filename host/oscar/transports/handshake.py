@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import zlib
@@ -14,7 +13,7 @@ from oscar.codecs.base import Codec
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.frame import VERSION
-from oscar.transports.base import Transport, TransportError
+from oscar.transports.base import Transport
 
 MAGIC = b"OSCAR greeting 1\n"  # of this module's messages, whatever the release
 CAP = 1 << 16  # bytes of a greeting
@@ -65,8 +64,7 @@ def compare(
     texts = transport.gather(mine, CAP, deadline, what)
     difference = first_difference([_unpack(text) for text in texts])
     if difference is not None:
-        with contextlib.suppress(TransportError):  # who leaves at once may take with it what others lack
-            transport.gather(b"", CAP, deadline, what)
+        transport.part(deadline)
         raise ConfigError(f"{what}: {difference}; {advice}")
 
 
