@@ -186,6 +186,7 @@ class StepTracker:
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
         self._spare: np.ndarray | None = None  # those before
+        self._square = Fraction(params.coarseness) ** 2
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
     @property
@@ -294,7 +295,7 @@ class StepTracker:
 
     def _move(self, t: int, exponent: int) -> None:
         """Follow the variance, with hysteresis: a step within 0.75 octaves of c * sigma stays."""
-        c = Fraction(self.params.coarseness) ** 2
+        c = self._square
         above, below = c.numerator * self.variances[t], c.denominator << 32  # (c * sigma / step)^2
         if above == 0:
             self.exponents[t] = None

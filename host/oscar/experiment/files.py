@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +47,24 @@ def results_text(results: Mapping[str, Any]) -> str:
 
 def load_results(path: str | Path) -> dict[str, Any]:
     """Return what results.json holds; raises ConfigError on anything else."""
-    source = Path(path)
+    return read_results(Path(path), "oscar allreduce", NEEDED, SCHEMA)
+
+
+def read_results(path: Path, command: str, needed: Sequence[str], schema: object) -> dict[str, Any]:
+    """Return the results that `command` wrote; raises ConfigError without `needed` keys or `schema`."""
     try:
-        results = json.loads(source.read_text(encoding="utf-8"))
+        results = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{source}: no such file; `oscar allreduce CONFIG` writes one") from None
+        raise ConfigError(f"{path}: no such file; `{command} CONFIG` writes one") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ConfigError(f"{source}: expected results of `oscar allreduce`, got {error}") from None
-    missing = [key for key in NEEDED if not isinstance(results, dict) or key not in results]
+        raise ConfigError(f"{path}: expected results of `{command}`, got {error}") from None
+    missing = [key for key in needed if not isinstance(results, dict) or key not in results]
     if missing:
-        raise ConfigError(f"{source}: expected results of `oscar allreduce`, {', '.join(missing)} is missing")
-    if results.get("schema") != SCHEMA:
+        raise ConfigError(f"{path}: expected results of `{command}`, {', '.join(missing)} is missing")
+    if results.get("schema") != schema:
         raise ConfigError(
-            f"{source}: written as schema {results.get('schema')!r}, this version reads {SCHEMA}; "
-            "run the comparison again"
+            f"{path}: written as schema {results.get('schema')!r}, this version reads {schema}; "
+            f"run `{command}` again"
         )
     return dict(results)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oscar.errors import ConfigError
+from oscar.experiment.files import read_results
 from oscar.lab.settings import LATE_S
 from oscar.timing.link import algbw, busbw
 
@@ -87,20 +87,7 @@ def _late(row: Mapping[str, Any]) -> list[str]:
 
 def load_results(path: Path) -> dict[str, Any]:
     """Return what results.json holds; raises ConfigError on anything else."""
-    try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; `oscar lab CONFIG` writes one") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ConfigError(f"{path}: expected results of `oscar lab`, got {error}") from None
-    missing = [key for key in NEEDED if not isinstance(results, dict) or key not in results]
-    if missing:
-        raise ConfigError(f"{path}: expected results of `oscar lab`, {', '.join(missing)} is missing")
-    if results.get("schema") != SCHEMA:
-        raise ConfigError(
-            f"{path}: written as schema {results.get('schema')!r}, this version reads {SCHEMA}; measure again"
-        )
-    return dict(results)
+    return read_results(path, "oscar lab", NEEDED, SCHEMA)
 
 
 def write_results(results: Results, folder: Path) -> Path:
