@@ -22,15 +22,15 @@ Step = enum(
     "RESTING", "LOADING", "OPENING", "FORWARD", "HANDING", "TAILING", "DRAINING", "SHIFTING", "SAVING",
     "CLOSING", "STOPPING", "ASKING", "REPEATING",
 )  # fmt: skip
-SETTLE = 31  # clocks after which nothing of a discarded block is on its way
+SETTLE = 31  # clocks after which nothing of a discarded block is on its way, and counts are wiped
 
 
 @block
 def asc_encoder(
     clk: Any, rst: Any, start: Any, fresh: Any, count: Any, width: Any, shift: Any, s_axis: Any,
     redo_valid: Any, redo_ready: Any, redo_first: Any, redo_count: Any, s_axis_redo: Any, m_axis: Any,
-    enc_cnt_valid: Any, enc_cnt_addr: Any, enc_cnt_bank: Any, enc_req: Any, enc_op: Any, enc_bank: Any,
-    enc_tbank: Any, enc_ack: Any, tw_en: Any, tw_addr: Any, tw_f: Any, tw_c: Any, tw_rcp: Any, done: Any,
+    enc_cnt_valid: Any, enc_cnt_addr: Any, enc_cnt_bank: Any, enc_wipe: Any, enc_req: Any, enc_op: Any,
+    enc_bank: Any, enc_tbank: Any, enc_ack: Any, tw_en: Any, tw_addr: Any, tw_f: Any, tw_c: Any, tw_rcp: Any, done: Any,
     new_shift: Any, stall_input: Any, stall_output: Any, stall_tables: Any, *, params: LaneParams,
 ) -> Any:  # fmt: skip
     """Encode a frame: `count` u19 values of `width` u5 bits, classes beside them, with `shift` u4.
@@ -55,7 +55,7 @@ def asc_encoder(
     aligned, final = bit(), word(number_bits)  # whole blocks only; the number of the last
     empty, sent, zero = bit(), bit(), bit()
     shift_reg, table_bank = word(4), bit()
-    settle = word(5)
+    settle, calm = word(5), bit()
     drained, settled = bit(), bit()  # DRAINING, STOPPING may end
     hand, hand_on = bit(), bit()  # strobes: forward to backward, backward to writing
     taken = word(COUNT_BITS)  # values of s_axis
@@ -181,12 +181,16 @@ def asc_encoder(
         flush_ring.next = False
         finish.next = False
         done.next = False
+        enc_wipe.next = False
         following = modbv(0)[number_bits:]
         following[:] = number + 1
         opening.next = step == Step.OPENING  # from its second clock, when `last` is about this block
         aligned.next = count[block_log2:] == 0
         final.next = count[COUNT_BITS:block_log2] - aligned
         last.next = number == final
+        calm.next = settle == 0
+        if settle != 0:
+            settle.next = settle - 1
         if enc_ack:
             enc_req.next = False
         if m_axis.tvalid and m_axis.tready and m_axis.tlast:
@@ -251,11 +255,11 @@ def asc_encoder(
                 else:
                     step.next = Step.OPENING
         elif step == Step.OPENING:
-            # Only a merge leaves the count banks alone.
+            # Only these leave the count bank alone that comes next; what a constant block left in it is wiped.
             go_count.next = size
             if last and not aligned:
                 go_count.next = concat(False, count[block_log2:])
-            if opening and (not enc_req or enc_op == MERGE):
+            if opening and calm and (not enc_req or enc_op == MERGE or enc_op == DROP):
                 go.next = True
                 step.next = Step.FORWARD
         elif step == Step.FORWARD:
@@ -271,6 +275,8 @@ def asc_encoder(
                 if uniform:
                     rewind.next = True
                     enc_op.next = DROP
+                    enc_wipe.next = True
+                    settle.next = SETTLE
                     if last:
                         step.next = Step.DRAINING
                 else:
@@ -312,7 +318,6 @@ def asc_encoder(
                 done.next = True
                 step.next = Step.RESTING
         elif step == Step.STOPPING:
-            settle.next = settle - 1
             number.next = w_number
             redo_first.next = 0
             redo_first.next[COUNT_BITS:block_log2] = w_number
@@ -368,6 +373,7 @@ def asc_encoder(
             step.next = Step.RESTING
             go.next = False
             load.next = False
+            enc_wipe.next = False
             hand.next = False
             hand_on.next = False
             abort.next = False

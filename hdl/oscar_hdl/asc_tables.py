@@ -19,7 +19,7 @@ def asc_tables(
     clk: Any, rst: Any,
     dec_cnt_valid: Any, dec_cnt_addr: Any, dec_cnt_bank: Any,
     dec_req: Any, dec_op: Any, dec_bank: Any, dec_tbank: Any, dec_ack: Any,
-    enc_cnt_valid: Any, enc_cnt_addr: Any, enc_cnt_bank: Any,
+    enc_cnt_valid: Any, enc_cnt_addr: Any, enc_cnt_bank: Any, enc_wipe: Any,
     enc_req: Any, enc_op: Any, enc_bank: Any, enc_tbank: Any, enc_ack: Any,
     state_client: Any, s_axis_state: Stream, m_axis_state: Stream,
     dec_tw_en: Any, dec_tw_addr: Any, dec_tw_f: Any, dec_tw_c: Any,
@@ -77,11 +77,11 @@ def asc_tables(
     enc_row, enc_f, enc_c, enc_rcp = bit(), word(12), word(12), word(18)
 
     dec_memory = symbol_counts(
-        clk, rst, phase, dec_cnt_valid, dec_cnt_addr, dec_cnt_bank,
+        clk, rst, phase, dec_cnt_valid, dec_cnt_addr, dec_cnt_bank, False,
         dec_rd, dec_got, dec_wr_en, dec_both, dec_wr, h,
     )  # fmt: skip
     enc_memory = symbol_counts(
-        clk, rst, phase, enc_cnt_valid, enc_cnt_addr, enc_cnt_bank,
+        clk, rst, phase, enc_cnt_valid, enc_cnt_addr, enc_cnt_bank, enc_wipe,
         enc_rd, enc_got, enc_wr_en, enc_both, enc_wr, h,
     )  # fmt: skip
     builder = table_builder(
@@ -136,7 +136,7 @@ def asc_tables(
             saves.next = op == SAVE
             keeps.next = op == DROP
             builds.next = merges or priors or loads
-            both.next = keeps or priors or loads
+            both.next = priors or loads
         dec_both.next = both and running and not enc
         enc_both.next = both and running and enc
         if dec_row or enc_row:

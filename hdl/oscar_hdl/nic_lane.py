@@ -44,7 +44,7 @@ def nic_lane(
     dec_cnt_valid, dec_cnt_addr, dec_cnt_bank = bit(), word(8), bit()
     dec_req, dec_op, dec_bank, dec_tbank, dec_ack = bit(), word(3), bit(), bit(), bit()
     dec_tw_en, dec_tw_addr, dec_tw_f, dec_tw_c = bit(), word(9), word(12), word(12)
-    enc_cnt_valid, enc_cnt_addr, enc_cnt_bank = bit(), word(8), bit()
+    enc_cnt_valid, enc_cnt_addr, enc_cnt_bank, enc_wipe = bit(), word(8), bit(), bit()
     enc_req, enc_op, enc_bank, enc_tbank, enc_ack = bit(), word(3), bit(), bit(), bit()
     enc_tw_en, enc_tw_addr, enc_tw_f, enc_tw_c, enc_tw_rcp = bit(), word(9), word(12), word(12), word(18)
     value_in, value_out, stall_sum = bit(), bit(), bit()
@@ -67,14 +67,14 @@ def nic_lane(
         clk=clk, rst=rst, start=enc_start, fresh=enc_fresh, count=count, width=enc_width, shift=enc_shift,
         s_axis=code, redo_valid=redo_valid, redo_ready=redo_ready, redo_first=redo_first,
         redo_count=redo_count, s_axis_redo=redo, m_axis=m_axis_payload, enc_cnt_valid=enc_cnt_valid,
-        enc_cnt_addr=enc_cnt_addr, enc_cnt_bank=enc_cnt_bank, enc_req=enc_req, enc_op=enc_op,
-        enc_bank=enc_bank, enc_tbank=enc_tbank, enc_ack=enc_ack, tw_en=enc_tw_en, tw_addr=enc_tw_addr,
+        enc_cnt_addr=enc_cnt_addr, enc_cnt_bank=enc_cnt_bank, enc_wipe=enc_wipe, enc_req=enc_req,
+        enc_op=enc_op, enc_bank=enc_bank, enc_tbank=enc_tbank, enc_ack=enc_ack, tw_en=enc_tw_en, tw_addr=enc_tw_addr,
         tw_f=enc_tw_f, tw_c=enc_tw_c, tw_rcp=enc_tw_rcp, done=enc_done, new_shift=enc_new_shift,
         stall_input=stall_input, stall_output=stall_output, stall_tables=stall_tables, params=params,
     )  # fmt: skip
     tables = asc_tables(
         clk, rst, dec_cnt_valid, dec_cnt_addr, dec_cnt_bank, dec_req, dec_op, dec_bank, dec_tbank, dec_ack,
-        enc_cnt_valid, enc_cnt_addr, enc_cnt_bank, enc_req, enc_op, enc_bank, enc_tbank, enc_ack,
+        enc_cnt_valid, enc_cnt_addr, enc_cnt_bank, enc_wipe, enc_req, enc_op, enc_bank, enc_tbank, enc_ack,
         state_client, s_axis_state, m_axis_state, dec_tw_en, dec_tw_addr, dec_tw_f, dec_tw_c, enc_tw_en,
         enc_tw_addr, enc_tw_f, enc_tw_c, enc_tw_rcp,
     )  # fmt: skip

@@ -14,7 +14,7 @@ ADDRESS_BITS = 10  # 0, bank, context, symbol: counts; 1, 0, context, symbol: hi
 
 @block
 def symbol_counts(
-    clk: Any, rst: Any, phase: Any, cnt_valid: Any, cnt_addr: Any, cnt_bank: Any,
+    clk: Any, rst: Any, phase: Any, cnt_valid: Any, cnt_addr: Any, cnt_bank: Any, wipe: Any,
     rd_addr: Any, rd_data: Any, wr_en: Any, wr_both: Any, wr_addr: Any, wr_data: Any,
 ) -> Any:  # fmt: skip
     """Count symbols in every second clock; read and write for somebody else in the clocks between.
@@ -24,6 +24,9 @@ def symbol_counts(
     rd_data u13 is the word at rd_addr u10 three clocks after a clock of phase 0. wr_en: wr_data u10 goes to
     wr_addr u10 if that is in the histogram, 0 if it is a count; wr_both clears the other bank's count as well
     (nothing may be counted meanwhile). What is written is there for reads of two clocks later.
+
+    wipe: strobe, 8 clocks after the last cnt_valid or later: counts of its symbol in bank cnt_bank become 0,
+    in all contexts, within 40 clocks, in which nothing may be counted. They go the way of symbols to be counted.
     """
     if (len(rd_addr), len(wr_addr), len(rd_data)) != (ADDRESS_BITS, ADDRESS_BITS, COUNT_BITS):
         raise ValueError(f"expected {ADDRESS_BITS} bits of address and {COUNT_BITS} of data")
@@ -33,6 +36,7 @@ def symbol_counts(
     waiting, place = bit(), word(ADDRESS_BITS - 1)  # a symbol to be counted
     reading, read_place = bit(), word(ADDRESS_BITS - 1)
     adding, add_place = bit(), word(ADDRESS_BITS - 1)
+    wiping, read_wiped, add_wiped = bit(), bit(), bit()
     same, once, twice = word(5), bit(), bit()  # places; what is added
 
     @always(clk.posedge)
@@ -52,12 +56,22 @@ def symbol_counts(
         same.next[2] = read_place[6:4] == add_place[6:4]
         same.next[3] = read_place[8:6] == add_place[8:6]
         same.next[4] = read_place[8] == add_place[8]
+        context = modbv(0)[4:]
+        context[:] = place[8:4] + 1
         if cnt_valid:
             place.next = concat(cnt_bank, cnt_addr)
+        elif wipe:
+            place.next = concat(cnt_bank, modbv(0)[4:], place[4:])
+            wiping.next = True
+        elif phase and wiping:
+            place.next[8:4] = context
+            wiping.next = place[8:4] != 15
         if phase:
             rd.next = place
             waiting.next = cnt_valid
-            reading.next = waiting
+            reading.next = waiting or wiping
+            read_wiped.next = wiping
+            add_wiped.next = read_wiped
             read_place.next = place
             adding.next = reading
             add_place.next = read_place
@@ -78,7 +92,10 @@ def symbol_counts(
             write.next = adding
             wr.next = add_place
             value.next = rd_data + concat(twice, once, modbv(0)[1:])  # COUNT_STEP is 2
+            if add_wiped:
+                value.next = 0
         if rst:
+            wiping.next = False
             waiting.next = False
             reading.next = False
             adding.next = False

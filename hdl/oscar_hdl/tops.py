@@ -62,8 +62,8 @@ def _asc_encoder(params: LaneParams) -> Any:
     return asc_encoder(
         **ports(
             "clk rst start fresh count:19 width:5 shift:4 s_axis:s20 redo_valid redo_ready redo_first:19 "
-            "redo_count:19 s_axis_redo:s20 m_axis:s16 enc_cnt_valid enc_cnt_addr:8 enc_cnt_bank enc_req "
-            "enc_op:3 enc_bank enc_tbank enc_ack tw_en tw_addr:9 tw_f:12 tw_c:12 tw_rcp:18 done new_shift:4 "
+            "redo_count:19 s_axis_redo:s20 m_axis:s16 enc_cnt_valid enc_cnt_addr:8 enc_cnt_bank enc_wipe "
+            "enc_req enc_op:3 enc_bank enc_tbank enc_ack tw_en tw_addr:9 tw_f:12 tw_c:12 tw_rcp:18 done new_shift:4 "
             "stall_input stall_output stall_tables"
         ),
         params=params,
@@ -96,7 +96,7 @@ def _asc_tables(_: LaneParams) -> Any:
     return asc_tables(
         **ports(
             "clk rst dec_cnt_valid dec_cnt_addr:8 dec_cnt_bank dec_req dec_op:3 dec_bank dec_tbank dec_ack "
-            "enc_cnt_valid enc_cnt_addr:8 enc_cnt_bank enc_req enc_op:3 enc_bank enc_tbank enc_ack "
+            "enc_cnt_valid enc_cnt_addr:8 enc_cnt_bank enc_wipe enc_req enc_op:3 enc_bank enc_tbank enc_ack "
             "state_client s_axis_state:s10 m_axis_state:s10 dec_tw_en dec_tw_addr:9 dec_tw_f:12 dec_tw_c:12 "
             "enc_tw_en enc_tw_addr:9 enc_tw_f:12 enc_tw_c:12 enc_tw_rcp:18"
         )

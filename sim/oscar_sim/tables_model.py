@@ -50,6 +50,7 @@ def zeros() -> list[list[int]]:
 def tables_model(
     clk: Any, rst: Any, tables: Tables, cnt_valid: Any, cnt_addr: Any, cnt_bank: Any, req: Any, op: Any,
     bank: Any, tbank: Any, ack: Any, tw_en: Any, tw_addr: Any, tw_f: Any, tw_c: Any, tw_rcp: Any = None,
+    wipe: Any = None,
 ) -> Any:  # fmt: skip
     """Serve one client: ports as of asc_tables without X_ in front; state comes from and goes to `tables`.
 
@@ -59,13 +60,17 @@ def tables_model(
 
     @instance
     def count():
-        before = False
+        before, symbol = False, 0
         while True:
             yield clk.posedge
             if cnt_valid and not rst:
                 if before:
                     raise AssertionError("counts in two clocks running")
                 tables.counts[int(cnt_bank)][int(cnt_addr) >> 4][int(cnt_addr) & 15] += COUNT_STEP
+                symbol = int(cnt_addr) & 15
+            if wipe and not rst:
+                for row in tables.counts[int(cnt_bank)]:
+                    row[symbol] = 0
             before = bool(cnt_valid) and not rst
 
     @instance
@@ -108,15 +113,15 @@ def tables_model(
                     if tw_rcp is not None:
                         tw_rcp.next = reciprocal(f)
                     below += f
-        elif what != DROP:
+        else:
             for _ in range(256):
                 yield
         yield
-        if what in (MERGE, MERGE_ONLY):
+        if what in (MERGE, MERGE_ONLY, DROP):
             if held != tables.counts[from_bank]:
-                raise AssertionError("counted into a bank that is being merged")
+                raise AssertionError("counted into a bank that is being merged or dropped")
             tables.counts[from_bank] = zeros()
-        elif what in (DROP, PRIORS, LOAD):
+        elif what in (PRIORS, LOAD):
             tables.counts = [zeros(), zeros()]
 
     return count, serve

@@ -118,7 +118,7 @@ def run(
     tables = Tables(pace=lambda: 1)
     s_state, m_state, state_in = Stream(10), Stream(10), Feed()
     state_out: list[tuple[int, bool]] = []
-    unused = {name: bit() for name in ("valid", "bank", "req", "tbank", "ack", "client", "en")}
+    unused = {name: bit() for name in ("valid", "bank", "wipe", "req", "tbank", "ack", "client", "en")}
     wide = [word(bits) for bits in (8, 3, 9, 12, 12, 18)]
     payload: list[int] = []
     feed = Feed()
@@ -137,7 +137,7 @@ def run(
             model = (
                 asc_tables(
                     clk, rst, s["cnt_valid"], cnt_addr, s["cnt_bank"], s["req"], op, s["bank"], s["tbank"],
-                    s["ack"], unused["valid"], wide[0], unused["bank"], unused["req"], wide[1],
+                    s["ack"], unused["valid"], wide[0], unused["bank"], unused["wipe"], unused["req"], wide[1],
                     unused["bank"], unused["tbank"], unused["ack"], unused["client"], s_state, m_state,
                     s["tw_en"], tw_addr, tw_f, tw_c, unused["en"], *wide[2:],
                 ),

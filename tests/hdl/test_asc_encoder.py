@@ -74,20 +74,20 @@ class Bench:
         rst, start, fresh, redo_valid, redo_ready = (bit() for _ in range(5))
         count, width, shift, redo_first, redo_count = word(19), word(5), word(4), word(19), word(19)
         s_axis, s_axis_redo, m_axis = Stream(20), Stream(20), Stream(16)
-        cnt_valid, cnt_addr, cnt_bank, req, op, bank, tbank, ack = (
-            bit(), word(8), bit(), bit(), word(3), bit(), bit(), bit()
+        cnt_valid, cnt_addr, cnt_bank, wipe, req, op, bank, tbank, ack = (
+            bit(), word(8), bit(), bit(), bit(), word(3), bit(), bit(), bit()
         )  # fmt: skip
         tw_en, tw_addr, tw_f, tw_c, tw_rcp = bit(), word(9), word(12), word(12), word(18)
         done, new_shift, stall_input, stall_output, stall_tables = bit(), word(4), bit(), bit(), bit()
         encoder = asc_encoder(
             clk, rst, start, fresh, count, width, shift, s_axis, redo_valid, redo_ready, redo_first,
-            redo_count, s_axis_redo, m_axis, cnt_valid, cnt_addr, cnt_bank, req, op, bank, tbank, ack, tw_en,
-            tw_addr, tw_f, tw_c, tw_rcp, done, new_shift, stall_input, stall_output, stall_tables,
+            redo_count, s_axis_redo, m_axis, cnt_valid, cnt_addr, cnt_bank, wipe, req, op, bank, tbank, ack,
+            tw_en, tw_addr, tw_f, tw_c, tw_rcp, done, new_shift, stall_input, stall_output, stall_tables,
             params=self.params,
         )  # fmt: skip
         model = tables_model(
             clk, rst, self.tables, cnt_valid, cnt_addr, cnt_bank, req, op, bank, tbank, ack, tw_en, tw_addr,
-            tw_f, tw_c, tw_rcp,
+            tw_f, tw_c, tw_rcp, wipe,
         )  # fmt: skip
         fresh_values: deque[int] = deque()
         again: deque[int] = deque()

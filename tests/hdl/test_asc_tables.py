@@ -24,8 +24,8 @@ class Client:
     """Ports of one client, and what the block must do for it."""
 
     def __init__(self, seed: int) -> None:
-        self.cnt_valid, self.cnt_bank, self.req, self.bank, self.tbank, self.ack, self.tw_en = (
-            bit() for _ in range(7)
+        self.cnt_valid, self.cnt_bank, self.req, self.bank, self.tbank, self.ack, self.tw_en, self.wipe = (
+            bit() for _ in range(8)
         )
         self.cnt_addr, self.op, self.tw_addr = word(8), word(3), word(9)
         self.tw_f, self.tw_c, self.tw_rcp = word(12), word(12), word(18)
@@ -68,7 +68,8 @@ class Bench:
             dut = asc_tables(
                 self.clk, self.rst,
                 dec.cnt_valid, dec.cnt_addr, dec.cnt_bank, dec.req, dec.op, dec.bank, dec.tbank, dec.ack,
-                enc.cnt_valid, enc.cnt_addr, enc.cnt_bank, enc.req, enc.op, enc.bank, enc.tbank, enc.ack,
+                enc.cnt_valid, enc.cnt_addr, enc.cnt_bank, enc.wipe, enc.req, enc.op, enc.bank, enc.tbank,
+                enc.ack,
                 self.state_client, self.to_load, self.saved,
                 dec.tw_en, dec.tw_addr, dec.tw_f, dec.tw_c,
                 enc.tw_en, enc.tw_addr, enc.tw_f, enc.tw_c, enc.tw_rcp,
@@ -89,7 +90,7 @@ class Bench:
                     yield self.clk.posedge
                     for c in self.clients:
                         c.cnt_valid.next = False
-                        c.cnt_addr.next, c.cnt_bank.next = c.rng.randrange(256), c.rng.randrange(2)
+                        c.cnt_addr.next = c.rng.randrange(256)
                         if c.to_count and not c.counted and not self.pause():
                             bank, address = c.to_count.pop()
                             c.cnt_valid.next, c.cnt_bank.next, c.cnt_addr.next = True, bank, address
@@ -132,10 +133,10 @@ class Bench:
         c.req.next, c.op.next, c.bank.next, c.tbank.next = True, op, bank, tbank
         if op in (MERGE, MERGE_ONLY, SAVE):
             update(c.hist, c.counts[bank])
-            c.counts[bank] = zeros()
         elif op in (PRIOR, LOAD):
             c.hist = prior() if op == PRIOR else [row[:] for row in hist]
-        if op in (DROP, PRIOR, LOAD):
+        c.counts[bank] = zeros()
+        if op in (PRIOR, LOAD):
             c.counts = [zeros(), zeros()]
         if op == LOAD:
             c.load_words[:] = [h for row in hist for h in row]
@@ -200,7 +201,7 @@ def life(operations: list[int], *, counts: int) -> Callable[[Bench, int], Any]:
             c.to_count[:] = [(head, address) for address in skewed(c.rng, counts)]
             while c.to_count:
                 yield bench.clk.posedge
-            if op in (MERGE, MERGE_ONLY, SAVE):
+            if op in (MERGE, MERGE_ONLY, SAVE, DROP):
                 c.to_count[:] = [(1 - head, address) for address in skewed(c.rng, 2000)]
             yield from bench.request(who, op, bank=head, tbank=number & 1, hist=some_hist(c.rng))
             c.to_count.clear()
@@ -285,3 +286,40 @@ def test_clocks_of_an_operation() -> None:
             assert c.clocks[-1] <= (2896 if who == ENC and op in BUILDS else limit)
 
     bench.run((script, script))
+
+
+def test_a_constant_block_leaves_nothing() -> None:
+    """Its symbols lie in both banks: DROP clears one while those in the other are wiped; counting goes on."""
+    bench = Bench()
+    dec, enc = bench.clients
+    wiped_in = 40
+
+    def encoder(bench: Bench, who: int):
+        yield from bench.request(who, PRIOR)
+        for number, symbol in enumerate((0, 15, 4, 4, 9)):
+            head = number & 1
+            constant = [(1 - head, q << 4 | symbol) for q in range(16) for _ in range(q % 3)]
+            enc.to_count[:] = constant + [(head, address) for address in skewed(enc.rng, 100)]  # from the end
+            while enc.to_count:
+                yield bench.clk.posedge
+            for _ in range(8):
+                yield bench.clk.posedge
+            enc.wipe.next, enc.cnt_bank.next = True, 1 - head
+            yield bench.clk.posedge
+            enc.wipe.next = False
+            for row in enc.counts[1 - head]:
+                row[symbol] = 0
+            asked = bench.request(who, DROP, bank=head)
+            for clocks, _ in enumerate(asked):
+                if clocks == wiped_in:
+                    enc.to_count[:] = [(1 - head, address) for address in skewed(enc.rng, 150)]
+                yield bench.clk.posedge
+            while enc.to_count:
+                yield bench.clk.posedge
+            yield from bench.request(who, SAVE, bank=1 - head)
+            yield from bench.request(who, SAVE, bank=head)
+
+    def decoder(bench: Bench, who: int):
+        yield from life([MERGE, DROP, SAVE], counts=60)(bench, who)
+
+    bench.run((decoder, encoder))

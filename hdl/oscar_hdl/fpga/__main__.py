@@ -11,7 +11,7 @@ from pathlib import Path
 from oscar_hdl.convert import PRODUCT, ConvertError, block_name, check_vhdl, convert_all
 from oscar_hdl.fpga import report
 from oscar_hdl.fpga.array import array_verilog, ports_of
-from oscar_hdl.fpga.flow import DEVICES, place, synthesise, ultrascale
+from oscar_hdl.fpga.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
 from oscar_hdl.fpga.tools import FlowError, find, version
 from oscar_hdl.params import LaneParams
 from oscar_hdl.tops import TOPS
@@ -55,15 +55,16 @@ def measure(name: str, args: argparse.Namespace) -> report.Result:
     folder = args.out / block
     folder.mkdir(exist_ok=True)
     hdl = args.out / "hdl" / ("synth" if args.source == "vhdl" else "verilog") / f"{block}.v"
-    sources, top, shown = [hdl], block, block
+    top, shown = block, block
     if args.lanes > 1:
         top, shown = f"{block}_x{args.lanes}", f"{block} x {args.lanes}"
         array = folder / f"{top}.v"
         array.write_text(array_verilog(top, block, ports_of(hdl, block, folder), args.lanes))
-        sources.append(array)
-    packed = synthesise(sources, top, folder, packing=not args.no_packing)
+        packed = synthesise_array(block, top, array, [hdl], folder, packing=not args.no_packing)
+    else:
+        packed = synthesise([hdl], block, folder, packing=not args.no_packing)
     print(
-        f"{shown}: packed {packed.factors} pairs of factors, {packed.products} products and {packed.reads} "
+        f"{block}: packed {packed.factors} pairs of factors, {packed.products} products and {packed.reads} "
         f"reads, {packed.flip_flops} flip-flops fewer",
         flush=True,
     )

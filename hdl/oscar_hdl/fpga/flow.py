@@ -61,6 +61,27 @@ def synthesise(verilog: Sequence[Path], top: str, out: Path, *, packing: bool = 
     return done
 
 
+def synthesise_array(
+    block: str, top: str, array: Path, verilog: Sequence[Path], out: Path, *, packing: bool
+) -> Packed:
+    """Make `out`/<top>.packed.json of a module that holds copies of `block`; return what was packed in one.
+
+    The block is synthesised once and stays a module of the netlist (the placer flattens it), so the time of
+    synthesis does not grow with the number of copies.
+    """
+    done = synthesise(verilog, block, out, packing=packing)
+    plain = out / f"{top}.json"
+    script = read_verilog([*verilog, array], out) + f"blackbox {block}; "
+    script += f"synth_ecp5 -no-rw-check -top {top} -json {plain.name}"
+    yosys(out, script, makes=[plain.name], log=f"{top}.yosys.log")
+    netlist = json.loads(plain.read_text())
+    one = json.loads((out / f"{block}.packed.json").read_text())["modules"][block]
+    del one["attributes"]["top"]
+    netlist["modules"][block] = one
+    (out / f"{top}.packed.json").write_text(json.dumps(netlist))
+    return done
+
+
 def path_lines(report: dict[str, object]) -> list[str]:
     """Describe the slowest path between flip-flops in a nextpnr report: a line for each cell and wire."""
     paths: list[dict[str, object]] = report.get("critical_paths", [])  # type: ignore[assignment]

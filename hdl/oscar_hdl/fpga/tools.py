@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,21 +34,23 @@ def find(tool: str) -> str:
 def run(command: Sequence[str], folder: Path, *, makes: Sequence[str] = (), log: str | None = None) -> str:
     """Run a tool in `folder` after deleting the files it is to make there; return its output.
 
+    With `log` the output goes to that file as it comes (a placement of many lanes takes half an hour).
+
     Give files by name: the YoWASP tools see little more than the folder they run in. Raises FlowError,
     with the end of what the tool said, if it fails or does not make a file.
     """
     for name in makes:
         (folder / name).unlink(missing_ok=True)
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
-    if log is not None:
-        (folder / log).write_text(said)
+    with (folder / log).open("w+") if log else tempfile.TemporaryFile("w+") as output:
+        done = subprocess.run(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, check=False)
+        output.seek(0)
+        said = output.read()
     missing = [name for name in makes if not (folder / name).exists()]
     if done.returncode != 0 or missing:
         what = f"ended with status {done.returncode}" if done.returncode else f"did not write {missing[0]}"
         end = "\n".join(said.strip().split("\n")[-20:])
         raise FlowError(f"{Path(command[0]).name} {what}:\n{end}")
-    return done.stdout
+    return said
 
 
 def yosys(folder: Path, script: str, *, makes: Sequence[str] = (), log: str | None = None) -> None:

@@ -64,7 +64,7 @@ class TableService:
 
     def __init__(self, dut: Any, who: str, tables: Tables) -> None:
         self.dut, self.who, self.tables = dut, who, tables
-        self.rcp = hasattr(dut, "tw_rcp")
+        self.rcp, self.wipes = hasattr(dut, "tw_rcp"), hasattr(dut, f"{who}_wipe")
         cocotb.start_soon(self._count())
         cocotb.start_soon(self._serve())
 
@@ -72,7 +72,7 @@ class TableService:
         return getattr(self.dut, f"{self.who}_{name}")
 
     async def _count(self) -> None:
-        before = False
+        before, address = False, 0
         while True:
             await FallingEdge(self.dut.clk)
             now = not int(self.dut.rst.value) and high(self._port("cnt_valid"))
@@ -80,6 +80,9 @@ class TableService:
                 assert not before, "counts in two clocks running"
                 address, bank = int(self._port("cnt_addr").value), int(self._port("cnt_bank").value)
                 self.tables.counts[bank][address >> 4][address & 15] += COUNT_STEP
+            if self.wipes and not int(self.dut.rst.value) and high(self._port("wipe")):
+                for row in self.tables.counts[int(self._port("cnt_bank").value)]:
+                    row[address & 15] = 0
             before = now
 
     async def _serve(self) -> None:
@@ -92,12 +95,12 @@ class TableService:
             op, bank, tbank = (number(self._port(name)) for name in ("op", "bank", "tbank"))
             if op in (MERGE, MERGE_ONLY, SAVE):
                 update(tables.hist, tables.counts[bank])
-                tables.counts[bank] = zeros()
             elif op in (PRIORS, LOAD):
                 tables.hist = prior() if op == PRIORS else [row[:] for row in tables.stored]
             if op == SAVE:
                 tables.stored = [row[:] for row in tables.hist]
-            if op in (DROP, PRIORS, LOAD):
+            tables.counts[bank] = zeros()
+            if op in (PRIORS, LOAD):
                 tables.counts = [zeros(), zeros()]
             table = [frequencies(row) for row in tables.hist]
             writes = rows(table) if op in (MERGE, PRIORS, LOAD) else []

@@ -77,11 +77,11 @@ class Client:
         self.written.clear()
         if op in (MERGE, MERGE_ONLY, SAVE):
             update(self.hist, self.counts[bank])
-            self.counts[bank] = zeros()
         elif op in (PRIORS, LOAD):
             self.hist = prior() if op == PRIORS else [row[:] for row in hist or prior()]
             self.states.give[self.who] = [h for row in self.hist for h in row] if op == LOAD else []
-        if op in (DROP, PRIORS, LOAD):
+        self.counts[bank] = zeros()
+        if op in (PRIORS, LOAD):
             self.counts = [zeros(), zeros()]
         for name, value in (("op", op), ("bank", bank), ("tbank", tbank), ("req", 1)):
             self.port(name).value = value
@@ -111,7 +111,21 @@ class Client:
                 await FallingEdge(self.dut.clk)
             for _ in range(3):
                 await FallingEdge(self.dut.clk)
-            if op in (MERGE, MERGE_ONLY, SAVE):  # counting into the other bank goes on
+            if self.who == "enc" and op in (MERGE, DROP):  # what a constant block left in the other bank
+                symbol = self.rng.randrange(16)
+                self.to_count = [(1 - head, q << 4 | symbol) for q in range(16)]
+                while self.to_count:
+                    await FallingEdge(self.dut.clk)
+                for _ in range(8):
+                    await FallingEdge(self.dut.clk)
+                self.dut.enc_wipe.value = 1
+                await FallingEdge(self.dut.clk)
+                self.dut.enc_wipe.value = 0
+                for row in self.counts[1 - head]:
+                    row[symbol] = 0
+                for _ in range(40):
+                    await FallingEdge(self.dut.clk)
+            if op in (MERGE, MERGE_ONLY, SAVE, DROP):  # counting into the other bank goes on
                 self.to_count = [(1 - head, self._address()) for _ in range(400)]
             await self.ask(op, head, n & 1, self.rng.choice(hists))
             self.to_count = []
@@ -160,7 +174,7 @@ class States:
 async def two_clients(dut: Any, share: float) -> None:
     """Tables, reciprocals and histograms are the reference's for two clients at once."""
     names = [f"{who}_{name}" for who in ("dec", "enc") for name in CLIENT.split()]
-    await start(dut, INPUTS.split() + names)
+    await start(dut, [*INPUTS.split(), *names, "enc_wipe"])
     states = States(dut, share)
     hists = [frame.after.hist.tolist() for frame in link()]
     clients = [Client(dut, who, states) for who in ("dec", "enc")]
