@@ -30,8 +30,8 @@ def asc_encoder(
     clk: Any, rst: Any, start: Any, fresh: Any, count: Any, width: Any, shift: Any, s_axis: Any,
     redo_valid: Any, redo_ready: Any, redo_first: Any, redo_count: Any, s_axis_redo: Any, m_axis: Any,
     enc_cnt_valid: Any, enc_cnt_addr: Any, enc_cnt_bank: Any, enc_wipe: Any, enc_req: Any, enc_op: Any,
-    enc_bank: Any, enc_tbank: Any, enc_ack: Any, tw_en: Any, tw_addr: Any, tw_f: Any, tw_c: Any, tw_rcp: Any, done: Any,
-    new_shift: Any, stall_input: Any, stall_output: Any, stall_tables: Any, *, params: LaneParams,
+    enc_bank: Any, enc_tbank: Any, enc_ack: Any, tw_en: Any, tw_addr: Any, tw_f: Any, tw_c: Any, tw_rcp: Any,
+    done: Any, new_shift: Any, stall_input: Any, stall_output: Any, stall_tables: Any, *, params: LaneParams,
 ) -> Any:  # fmt: skip
     """Encode a frame: `count` u19 values of `width` u5 bits, classes beside them, with `shift` u4.
 
@@ -255,11 +255,12 @@ def asc_encoder(
                 else:
                     step.next = Step.OPENING
         elif step == Step.OPENING:
-            # Only these leave the count bank alone that comes next; what a constant block left in it is wiped.
+            # Operations that leave the next count bank alone; what a constant block left in it is wiped.
+            alone = enc_op == MERGE or enc_op == DROP
             go_count.next = size
             if last and not aligned:
                 go_count.next = concat(False, count[block_log2:])
-            if opening and calm and (not enc_req or enc_op == MERGE or enc_op == DROP):
+            if opening and calm and (not enc_req or alone):
                 go.next = True
                 step.next = Step.FORWARD
         elif step == Step.FORWARD:

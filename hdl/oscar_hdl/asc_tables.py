@@ -43,7 +43,7 @@ def asc_tables(
     op, dec_low, enc_low, tbank = word(3), bit(), bit(), bit()
     merges, priors, loads, saves, keeps = bit(), bit(), bit(), bit(), bit()  # keeps: H is not written
     builds, both = bit(), bit()
-    acked_dec, acked_enc = bit(), bit()
+    acked_dec, acked_enc, dec_wipe = bit(), bit(), bit()
 
     # Memories.
     dec_rd, enc_rd = word(ADDRESS_BITS), word(ADDRESS_BITS)
@@ -77,7 +77,7 @@ def asc_tables(
     enc_row, enc_f, enc_c, enc_rcp = bit(), word(12), word(12), word(18)
 
     dec_memory = symbol_counts(
-        clk, rst, phase, dec_cnt_valid, dec_cnt_addr, dec_cnt_bank, False,
+        clk, rst, phase, dec_cnt_valid, dec_cnt_addr, dec_cnt_bank, dec_wipe,
         dec_rd, dec_got, dec_wr_en, dec_both, dec_wr, h,
     )  # fmt: skip
     enc_memory = symbol_counts(
@@ -295,6 +295,7 @@ def asc_tables(
 
     @always_comb
     def outputs():
+        dec_wipe.next = False  # a decoder counts nothing of a constant block
         dec_ack.next = acked_dec
         enc_ack.next = acked_enc
         state_client.next = enc

@@ -68,9 +68,10 @@ def nic_lane(
         s_axis=code, redo_valid=redo_valid, redo_ready=redo_ready, redo_first=redo_first,
         redo_count=redo_count, s_axis_redo=redo, m_axis=m_axis_payload, enc_cnt_valid=enc_cnt_valid,
         enc_cnt_addr=enc_cnt_addr, enc_cnt_bank=enc_cnt_bank, enc_wipe=enc_wipe, enc_req=enc_req,
-        enc_op=enc_op, enc_bank=enc_bank, enc_tbank=enc_tbank, enc_ack=enc_ack, tw_en=enc_tw_en, tw_addr=enc_tw_addr,
-        tw_f=enc_tw_f, tw_c=enc_tw_c, tw_rcp=enc_tw_rcp, done=enc_done, new_shift=enc_new_shift,
-        stall_input=stall_input, stall_output=stall_output, stall_tables=stall_tables, params=params,
+        enc_op=enc_op, enc_bank=enc_bank, enc_tbank=enc_tbank, enc_ack=enc_ack, tw_en=enc_tw_en,
+        tw_addr=enc_tw_addr, tw_f=enc_tw_f, tw_c=enc_tw_c, tw_rcp=enc_tw_rcp, done=enc_done,
+        new_shift=enc_new_shift, stall_input=stall_input, stall_output=stall_output,
+        stall_tables=stall_tables, params=params,
     )  # fmt: skip
     tables = asc_tables(
         clk, rst, dec_cnt_valid, dec_cnt_addr, dec_cnt_bank, dec_req, dec_op, dec_bank, dec_tbank, dec_ack,

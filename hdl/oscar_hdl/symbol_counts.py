@@ -26,7 +26,7 @@ def symbol_counts(
     (nothing may be counted meanwhile). What is written is there for reads of two clocks later.
 
     wipe: strobe, 8 clocks after the last cnt_valid or later: counts of its symbol in bank cnt_bank become 0,
-    in all contexts, within 40 clocks, in which nothing may be counted. They go the way of symbols to be counted.
+    in all contexts, within 40 clocks, in which nothing may be counted. They go the way of what is counted.
     """
     if (len(rd_addr), len(wr_addr), len(rd_data)) != (ADDRESS_BITS, ADDRESS_BITS, COUNT_BITS):
         raise ValueError(f"expected {ADDRESS_BITS} bits of address and {COUNT_BITS} of data")
@@ -56,15 +56,15 @@ def symbol_counts(
         same.next[2] = read_place[6:4] == add_place[6:4]
         same.next[3] = read_place[8:6] == add_place[8:6]
         same.next[4] = read_place[8] == add_place[8]
-        context = modbv(0)[4:]
-        context[:] = place[8:4] + 1
+        following = modbv(0)[4:]
+        following[:] = place[8:4] + 1
         if cnt_valid:
             place.next = concat(cnt_bank, cnt_addr)
         elif wipe:
             place.next = concat(cnt_bank, modbv(0)[4:], place[4:])
             wiping.next = True
         elif phase and wiping:
-            place.next[8:4] = context
+            place.next[8:4] = following
             wiping.next = place[8:4] != 15
         if phase:
             rd.next = place

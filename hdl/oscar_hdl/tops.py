@@ -63,8 +63,8 @@ def _asc_encoder(params: LaneParams) -> Any:
         **ports(
             "clk rst start fresh count:19 width:5 shift:4 s_axis:s20 redo_valid redo_ready redo_first:19 "
             "redo_count:19 s_axis_redo:s20 m_axis:s16 enc_cnt_valid enc_cnt_addr:8 enc_cnt_bank enc_wipe "
-            "enc_req enc_op:3 enc_bank enc_tbank enc_ack tw_en tw_addr:9 tw_f:12 tw_c:12 tw_rcp:18 done new_shift:4 "
-            "stall_input stall_output stall_tables"
+            "enc_req enc_op:3 enc_bank enc_tbank enc_ack tw_en tw_addr:9 tw_f:12 tw_c:12 tw_rcp:18 done "
+            "new_shift:4 stall_input stall_output stall_tables"
         ),
         params=params,
     )

@@ -137,9 +137,9 @@ def run(
             model = (
                 asc_tables(
                     clk, rst, s["cnt_valid"], cnt_addr, s["cnt_bank"], s["req"], op, s["bank"], s["tbank"],
-                    s["ack"], unused["valid"], wide[0], unused["bank"], unused["wipe"], unused["req"], wide[1],
-                    unused["bank"], unused["tbank"], unused["ack"], unused["client"], s_state, m_state,
-                    s["tw_en"], tw_addr, tw_f, tw_c, unused["en"], *wide[2:],
+                    s["ack"], unused["valid"], wide[0], unused["bank"], unused["wipe"], unused["req"],
+                    wide[1], unused["bank"], unused["tbank"], unused["ack"], unused["client"], s_state,
+                    m_state, s["tw_en"], tw_addr, tw_f, tw_c, unused["en"], *wide[2:],
                 ),
                 source(clk, rst, s_state, state_in, randomly(idle, seed + 3) if idle else never),
                 sink(clk, rst, m_state, state_out),

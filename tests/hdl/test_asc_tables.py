@@ -291,7 +291,7 @@ def test_clocks_of_an_operation() -> None:
 def test_a_constant_block_leaves_nothing() -> None:
     """Its symbols lie in both banks: DROP clears one while those in the other are wiped; counting goes on."""
     bench = Bench()
-    dec, enc = bench.clients
+    enc = bench.clients[ENC]
     wiped_in = 40
 
     def encoder(bench: Bench, who: int):

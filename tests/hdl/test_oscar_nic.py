@@ -78,8 +78,8 @@ HISTS: dict[int, list[int]] = {}  # of a stand-in, by the identity of its reques
 @block
 def plain_tables(*ports: Any) -> Any:
     """Stand in for asc_tables: only LOAD and SAVE."""
-    clk, dec_req, dec_op, dec_ack, enc_req, enc_op, enc_ack = (ports[i] for i in (0, 5, 6, 9, 13, 14, 17))
-    client, load, save = ports[18:21]
+    clk, dec_req, dec_op, dec_ack, enc_req, enc_op, enc_ack = (ports[i] for i in (0, 5, 6, 9, 14, 15, 18))
+    client, load, save = ports[19:22]
     load_data, load_valid, load_ready = load.tdata, load.tvalid, load.tready
     save_data, save_valid, save_ready, save_last = save.tdata, save.tvalid, save.tready, save.tlast
 

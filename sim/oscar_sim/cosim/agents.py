@@ -16,7 +16,6 @@ from oscar.asc.params import COUNT_STEP
 from oscar.asc.reference import frequencies, update
 from oscar_sim.cosim.common import high, number, rows
 from oscar_sim.tables_model import (
-    DROP,
     LOAD,
     MERGE,
     MERGE_ONLY,
