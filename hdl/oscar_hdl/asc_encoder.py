@@ -255,12 +255,12 @@ def asc_encoder(
                 else:
                     step.next = Step.OPENING
         elif step == Step.OPENING:
-            # Operations that leave the next count bank alone; what a constant block left in it is wiped.
-            alone = enc_op == MERGE or enc_op == DROP
+            # Others leave the next count bank alone; what a constant block left in it is wiped by then.
+            clears = enc_op != MERGE and enc_op != DROP
             go_count.next = size
             if last and not aligned:
                 go_count.next = concat(False, count[block_log2:])
-            if opening and calm and (not enc_req or alone):
+            if opening and calm and (not enc_req or not clears):
                 go.next = True
                 step.next = Step.FORWARD
         elif step == Step.FORWARD:
