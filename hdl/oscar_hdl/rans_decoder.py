@@ -88,7 +88,8 @@ def rans_decoder(
     sym8, moved8 = word(4), bit()
     high10, high11, freq11, cum11, slot11, upper12, rest12 = (word(12) for _ in range(7))
     product12, y13, state13, state14 = word(24), word(24), word(24), word(24)
-    large13, write13, pop13 = bit(), bit(), bit()
+    high11_4, high11_8, freq11_4, freq11_8, beyond12 = (bit() for _ in range(5))
+    large13, stay13, write13, pop13 = (bit() for _ in range(4))
     pop14, right15, wrong = bit(), bit(), bit()
     words = word(13)
 
@@ -129,7 +130,7 @@ def rans_decoder(
         take_end.next = in_valid and in_ready and in_end
         prepare.next = setting and (enough or half)
         pop13.next = not large13 and not y13[12]
-        pop.next = (not large13 and not y13[12]) or setup[11]
+        pop.next = not stay13 and (not y13[12] or setup[11])
         state13.next = y13
         if not large13 and not y13[12]:
             state13.next = concat(y13[12:], head)
@@ -309,12 +310,22 @@ def rans_decoder(
         upper12.next = 0
         if setup[11]:
             upper12.next = head
-        # y < 4096 means that the product is, and that the sum does not carry into bit 12.
+        # y < 4096 means that the product is, and that the sum does not carry into bit 12. A product is beyond
+        # 2^12 when one factor has reached 2^4 and the other 2^8, and below 2^16 otherwise: what is left to be
+        # looked at behind the multiplier is four bits.
+        high11_4.next = high10[12:4] != 0
+        high11_8.next = high10[12:8] != 0
+        freq11_4.next = entry10[24:16] != 0
+        freq11_8.next = entry10[24:20] != 0
+        beyond12.next = (high11_4 and freq11_8) or (high11_8 and freq11_4) or not valid[11]
         y13.next = product12 + concat(upper12, rest12)
-        large13.next = product12[20:12] != 0
-        # On its own, because synthesis makes it the flip-flop's set input and so all of it two steps.
-        if product12[24:20] != 0 or not valid[12]:
+        large13.next = product12[16:12] != 0
+        if beyond12 or rst:  # after a reset nothing is popped
             large13.next = True
+        # The same for the FIFO, which a setup step pops from rank 11: one LUT between it and the pop.
+        stay13.next = (product12[16:12] != 0 or beyond12 or rst) and not setup[10]
+        if rst:
+            beyond12.next = True
         write13.next = valid[12] or (setup[12] and upper[12])
         if write13:
             low_mem[lane13].next = state13[12:]
