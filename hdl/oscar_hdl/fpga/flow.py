@@ -18,6 +18,12 @@ DEVICES = {
     "u": ["--85k", "--package", "CABGA756", "--speed", "8"],
 }
 TARGET_MHZ = 400
+# What synth_ecp5 lets flip-flops be, and how many of an array's have to share a clock enable or a reset.
+FLIP_FLOPS = (
+    "-cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r -cell $_DFFE_??_ 01 -cell $_DFFE_?P??_ r "
+    "-cell $_SDFFE_?P??_ r -cell $_DLATCH_?_ x"
+)
+LEAST_SHARED = 3
 CELLS = {"COMB": "TRELLIS_COMB", "FF": "TRELLIS_FF", "MULT18": "MULT18X18D", "DP16KD": "DP16KD"}
 
 
@@ -49,11 +55,24 @@ class Placed:
         return max(self.mhz.values())
 
 
-def synthesise(verilog: Sequence[Path], top: str, out: Path, *, packing: bool = True) -> Packed:
-    """Make `out`/<top>.json (as yosys wrote it) and `out`/<top>.packed.json (for the placer)."""
+def synthesise(
+    verilog: Sequence[Path], top: str, out: Path, *, packing: bool = True, least: int = 1
+) -> Packed:
+    """Make `out`/<top>.json (as yosys wrote it) and `out`/<top>.packed.json (for the placer).
+
+    least: a clock enable or a reset of fewer flip-flops becomes logic. Two flip-flops of a slice share both,
+    so each set of few leaves half a slice empty, which matters when a part is full.
+    """
     plain, packed = out / f"{top}.json", out / f"{top}.packed.json"
     packed.unlink(missing_ok=True)
-    script = read_verilog(verilog, out) + f"synth_ecp5 -no-rw-check -top {top} -json {plain.name}"
+    synth = f"synth_ecp5 -no-rw-check -top {top}"
+    script = read_verilog(verilog, out)
+    if least > 1:
+        script += f"{synth} -run begin:map_ffs; opt_clean; "
+        script += f"dfflegalize {FLIP_FLOPS} -mince {least} -minsrst {least}; {synth} -run map_ffs: "
+    else:
+        script += f"{synth} "
+    script += f"-json {plain.name}"
     yosys(out, script, makes=[plain.name], log=f"{top}.yosys.log")
     netlist = json.loads(plain.read_text())
     done = pack(netlist) if packing else Packed()
@@ -69,7 +88,7 @@ def synthesise_array(
     The block is synthesised once and stays a module of the netlist (the placer flattens it), so the time of
     synthesis does not grow with the number of copies.
     """
-    done = synthesise(verilog, block, out, packing=packing)
+    done = synthesise(verilog, block, out, packing=packing, least=LEAST_SHARED)
     plain = out / f"{top}.json"
     script = read_verilog([*verilog, array], out) + f"blackbox {block}; "
     script += f"synth_ecp5 -no-rw-check -top {top} -json {plain.name}"
