@@ -67,7 +67,7 @@ def rans_decoder(
     half, lane, bank, zero = bit(), word(4), bit(), bit()
 
     # Word FIFO: even and odd words in two memories, so that the one not popped has its next word ready.
-    push1, pop, pop1, parity = (bit() for _ in range(4))
+    push1, pop, pop1, parity, was_rst = (bit() for _ in range(5))
     word1, head = word(12), word(12)
     fill, write_at, even_at, odd_at = word(6), word(5), word(4), word(4)
 
@@ -200,6 +200,7 @@ def rans_decoder(
             else:
                 even_mem[write_at[5:1]].next = word1
         pop1.next = pop
+        was_rst.next = rst
         change = modbv(0)[6:]
         if push1 and not pop1:
             change[:] = 1
@@ -216,7 +217,7 @@ def rans_decoder(
             head.next = odd_mem[odd_at]
         else:
             head.next = even_mem[even_at]
-        if rst:
+        if rst or was_rst:  # a pop of what the reset struck is a clock late
             fill.next = 0
             write_at.next = 0
             even_at.next = 0
@@ -320,10 +321,10 @@ def rans_decoder(
         beyond12.next = (high11_4 and freq11_8) or (high11_8 and freq11_4) or not valid[11]
         y13.next = product12 + concat(upper12, rest12)
         large13.next = product12[16:12] != 0
-        if beyond12 or rst:  # after a reset nothing is popped
+        if beyond12:
             large13.next = True
         # The same for the FIFO, which a setup step pops from rank 11: one LUT between it and the pop.
-        stay13.next = (product12[16:12] != 0 or beyond12 or rst) and not setup[10]
+        stay13.next = (product12[16:12] != 0 or beyond12) and not setup[10]
         if rst:
             beyond12.next = True
         write13.next = valid[12] or (setup[12] and upper[12])

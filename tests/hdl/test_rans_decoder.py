@@ -224,7 +224,7 @@ def test_short_blocks(sizes: list[int]) -> None:
     check(bench)
 
 
-@pytest.mark.parametrize("clocks", [150, 310, 420])
+@pytest.mark.parametrize("clocks", [150, 310, 323, 331, 345, 420])  # the middle ones in setup steps
 def test_reset_forgets_everything(clocks: int) -> None:
     bench = Bench(blocks([90, 120], 4), randomly(0.2, 1), randomly(0.2, 2), reset_at=clocks)
     bench.run()
