@@ -358,6 +358,7 @@ def asc_encoder(
             load.next = False
             commit.next = False
             rewind.next = False
+            enc_wipe.next = False
             hand.next = False
             hand_on.next = False
             abort.next = True

@@ -267,7 +267,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         convert_all(names, args.out, params)
         if not args.no_check:
             check_vhdl(names, args.out)
-    except (ConvertError, ValueError) as error:
+    except (ConvertError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"{len(names)} tops in {args.out}")

@@ -172,5 +172,10 @@ def find(name: str) -> Top:
     module, colon, function = name.partition(":")
     if not colon:
         raise ValueError(f"no top called {name!r}; there are {', '.join(TOPS)} (or module:function)")
-    found: Top = getattr(importlib.import_module(module), function)
+    try:
+        found: Top = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"no top {name!r}: expected module:function of a module that can be imported ({error})"
+        ) from None
     return found

@@ -56,19 +56,31 @@ def tables_model(
 
     Checks the client: counts come at most every second clock and not into a bank that is being merged,
     dropped or overwritten; a request and its operands hold still until `ack`.
+
+    wipe: as enc_wipe; it must come 8 clocks after a count or later, and 40 clocks before the next.
     """
 
     @instance
     def count():
         before, symbol = False, 0
+        now, counted, wiped = 0, -100, -100
         while True:
             yield clk.posedge
+            now += 1
+            if rst:
+                counted = wiped = -100
             if cnt_valid and not rst:
+                if now < wiped + 40:
+                    raise AssertionError("counted while counts are wiped")
+                counted = now
                 if before:
                     raise AssertionError("counts in two clocks running")
                 tables.counts[int(cnt_bank)][int(cnt_addr) >> 4][int(cnt_addr) & 15] += COUNT_STEP
                 symbol = int(cnt_addr) & 15
             if wipe and not rst:
+                if now < counted + 8:
+                    raise AssertionError("wiped while counts are on their way")
+                wiped = now
                 for row in tables.counts[int(cnt_bank)]:
                     row[symbol] = 0
             before = bool(cnt_valid) and not rst
@@ -96,11 +108,11 @@ def tables_model(
     def perform(what: int, from_bank: int, to_bank: int) -> Any:
         """Do an operation; yields once for each clock that it takes."""
         held = [row[:] for row in tables.counts[from_bank]]
-        if what in (MERGE, MERGE_ONLY):
+        if what in (MERGE, MERGE_ONLY, SAVE):
             update(tables.hist, tables.counts[from_bank])
         elif what in (PRIORS, LOAD):
             tables.hist = prior() if what == PRIORS else [row[:] for row in tables.stored]
-        elif what == SAVE:
+        if what == SAVE:
             tables.stored = [row[:] for row in tables.hist]
         yield
         if what in (MERGE, PRIORS, LOAD):
@@ -117,7 +129,7 @@ def tables_model(
             for _ in range(256):
                 yield
         yield
-        if what in (MERGE, MERGE_ONLY, DROP):
+        if what in (MERGE, MERGE_ONLY, DROP, SAVE):
             if held != tables.counts[from_bank]:
                 raise AssertionError("counted into a bank that is being merged or dropped")
             tables.counts[from_bank] = zeros()

@@ -175,18 +175,22 @@ def main(argv: list[str] | None = None) -> int:
         f"{'bits':>6} exact"
     )
     rows: list[Row] = []
-    for model, workload in workloads.items():
-        data = list(integers(workload, args.iterations))
-        for row in measure(lane, params, model, data, args.nodes):
-            rows.append(row)
-            print(
-                f"{row.model:<12} {row.op:<9} {row.step:>4} {row.values:>8} {row.clocks:>8} "
-                f"{row.values_per_clock:>9.4f} {row.streaming:>9.4f} {row.bits:>6.3f} "
-                f"{'yes' if row.exact else 'NO'}"
-            )
+    try:
+        for model, workload in workloads.items():
+            data = list(integers(workload, args.iterations))
+            for row in measure(lane, params, model, data, args.nodes):
+                rows.append(row)
+                print(
+                    f"{row.model:<12} {row.op:<9} {row.step:>4} {row.values:>8} {row.clocks:>8} "
+                    f"{row.values_per_clock:>9.4f} {row.streaming:>9.4f} {row.bits:>6.3f} "
+                    f"{'yes' if row.exact else 'NO'}"
+                )
+        blocks = block_clocks(lane, params)
+    except OscarError as error:  # the lane hangs, or says something it must not
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     slowest = min(row.streaming for row in rows)
     ok = all(row.exact for row in rows)
-    blocks = block_clocks(lane, params)
     costs = ", ".join(f"{op} {clocks:.0f}" for op, clocks in blocks.items())
     print(f"# clocks of a full block of {params.block} values: {costs}")
     verdict = "met" if slowest >= BAR else "MISSED"

@@ -85,3 +85,18 @@ def test_slowest_path_is_between_flip_flops() -> None:
         "  0.50 +0.50 logic       a.F",
         "  1.00 +0.50 setup       a.F",
     ]
+
+
+@pytest.mark.parametrize("nothing", [["--seeds", "0"], ["--lanes", "0"]])
+def test_there_is_something_to_place(nothing: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """No seed or no lane is refused before anything runs."""
+    with pytest.raises(SystemExit):
+        fpga.main(nothing)
+    assert "expected at least one seed and one lane" in capsys.readouterr().err
+
+
+def test_a_top_that_cannot_be_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """module:function of no module, and of one without it."""
+    for top in ("nosuch:f", "oscar_hdl.tops:nosuch"):
+        assert fpga.main(["--out", str(tmp_path), "--top", top]) == 1
+        assert f"no top {top!r}" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import pytest
 from oscar.asc.reference import frequencies
 from oscar_hdl.convert import SMALL, convert_top
 from oscar_hdl.fpga import tools
-from oscar_hdl.fpga.array import array_verilog, ports_of
-from oscar_hdl.fpga.flow import synthesise
+from oscar_hdl.fpga.array import ports_of
+from oscar_hdl.fpga.flow import LEAST_SHARED, synthesise, synthesise_array
 from oscar_hdl.fpga.packing import pack
 from oscar_hdl.fpga.replay import compare
 from oscar_sim.tables_model import reciprocal
@@ -194,10 +195,11 @@ def encoder_stimulus(seed: int) -> Iterator[dict[str, int]]:
     yield from [{}] * 20
 
 
-def test_the_packed_encoder_does_the_same(tmp_path: Path) -> None:
-    """All outputs of rans_encoder, in every clock of some thousand."""
+@pytest.mark.parametrize("least", [1, LEAST_SHARED])
+def test_the_packed_encoder_does_the_same(least: int, tmp_path: Path) -> None:
+    """All outputs of rans_encoder, in thousands of clocks; alone, and as in an array."""
     source = convert_top("rans_encoder", "verilog", tmp_path / "hdl", SMALL)
-    packed = synthesise([source], "rans_encoder", tmp_path)
+    packed = synthesise([source], "rans_encoder", tmp_path, least=least)
     assert (packed.factors, packed.products, packed.reads) == (2, 2, 2)
     ports = ports_of(source, "rans_encoder", tmp_path)
     clocks = list(encoder_stimulus(1))
@@ -215,13 +217,16 @@ def test_pack_needs_one_top() -> None:
 
 def test_array_keeps_every_copy(tmp_path: Path) -> None:
     """An array of two has twice the multipliers, and four pins."""
-    source, both = tmp_path / "dut.v", tmp_path / "two.v"
+    source = tmp_path / "dut.v"
     source.write_text(f"module dut({PORTS});\n{BODIES['all ranks'][0]}\nendmodule\n")
-    ports = ports_of(source, "dut", tmp_path)
-    assert ports["d"] == ("input", 36)
-    both.write_text(array_verilog("two", "dut", ports, 2))
-    done = synthesise([source, both], "two", tmp_path)
-    assert (done.factors, done.products) == (2, 2)
+    assert ports_of(source, "dut", tmp_path)["d"] == ("input", 36)
+    done = synthesise_array(source, "dut", "two", 2, tmp_path)
+    assert (done.factors, done.products) == (1, 1)
     netlist = json.loads((tmp_path / "two.packed.json").read_text())
+    of_type = Counter(
+        cell["type"] for module in netlist["modules"].values() for cell in module["cells"].values()
+    )
+    assert (of_type["dut"], of_type["MULT18X18D"]) == (2, 1)
     top = next(m for m in netlist["modules"].values() if "top" in m["attributes"])
     assert sum(len(port["bits"]) for port in top["ports"].values()) == 4
+    assert sum("BEL" in cell["attributes"] for cell in top["cells"].values()) == 2

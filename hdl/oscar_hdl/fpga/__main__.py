@@ -10,7 +10,6 @@ from pathlib import Path
 
 from oscar_hdl.convert import PRODUCT, ConvertError, block_name, check_vhdl, convert_all
 from oscar_hdl.fpga import report
-from oscar_hdl.fpga.array import array_verilog, ports_of
 from oscar_hdl.fpga.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
 from oscar_hdl.fpga.tools import FlowError, find, version
 from oscar_hdl.params import LaneParams
@@ -58,9 +57,7 @@ def measure(name: str, args: argparse.Namespace) -> report.Result:
     top, shown = block, block
     if args.lanes > 1:
         top, shown = f"{block}_x{args.lanes}", f"{block} x {args.lanes}"
-        array = folder / f"{top}.v"
-        array.write_text(array_verilog(top, block, ports_of(hdl, block, folder), args.lanes))
-        packed = synthesise_array(block, top, array, [hdl], folder, packing=not args.no_packing)
+        packed = synthesise_array(hdl, block, top, args.lanes, folder, packing=not args.no_packing)
     else:
         packed = synthesise([hdl], block, folder, packing=not args.no_packing)
     print(
@@ -87,6 +84,8 @@ def measure(name: str, args: argparse.Namespace) -> report.Result:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 1 for an error, 2 for a block below its floor."""
     args = parser().parse_args(argv)
+    if args.seeds < 1 or args.lanes < 1:
+        parser().error(f"expected at least one seed and one lane, got {args.seeds} and {args.lanes}")
     names = args.top or list(TOPS)
     floors = dict(args.floor)
     try:
@@ -106,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.source == "vhdl":
             check_vhdl(names, args.out / "hdl")
         results = [measure(name, args) for name in names]
-    except (ConvertError, FlowError, ValueError) as error:
+    except (ConvertError, FlowError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     text = report.table(results)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from oscar_hdl.fpga.tools import read_verilog, yosys
+
+COLUMNS, ROWS = 126, 95  # of an 85F
+MEMORY_ROWS = range(10, 95, 12)  # have block RAM and multipliers instead of logic
 
 
 def ports_of(verilog: Path, top: str, out: Path) -> dict[str, tuple[str, int]]:
@@ -52,3 +56,25 @@ def array_verilog(name: str, block: str, ports: dict[str, tuple[str, int]], coun
         lines.append(f"  always @(posedge clk) folding{n} <= {{{', '.join(partial)}}};")
         lines += [f"  always @(posedge clk) fold{n} <= fold[{n}] ^ (^folding{n});"]
     return "\n".join([*lines, "endmodule", ""])
+
+
+def anchor(module: dict[str, Any], count: int) -> int:
+    """Give each copy a place: one flip-flop of its inputs is put in the middle of its part of the device.
+
+    Without pins nothing else tells the placer where to begin, and it has to pull all copies out of one point.
+    Copies that are neighbours in the chain become neighbours in place. Returns how many were anchored.
+    """
+    across = max(1, round(count**0.5))
+    down = -(-count // across)
+    anchored = 0
+    for n in range(count):
+        row, column = divmod(n, across)
+        if row % 2:
+            column = across - 1 - column
+        x, y = int((column + 0.5) * COLUMNS / across), int((row + 0.5) * ROWS / down)
+        y += y in MEMORY_ROWS
+        inputs = sorted(name for name in module["cells"] if name.startswith(f"in{n}_TRELLIS_FF_Q"))
+        if inputs:
+            module["cells"][inputs[len(inputs) // 2]]["attributes"]["BEL"] = f"X{x}/Y{y}/SLICEA.FF0"
+            anchored += 1
+    return anchored

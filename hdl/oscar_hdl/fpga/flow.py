@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from oscar_hdl.fpga.array import anchor, array_verilog, ports_of
 from oscar_hdl.fpga.packing import Packed, pack
 from oscar_hdl.fpga.tools import FlowError, find, read_verilog, run, yosys
 
@@ -41,7 +42,7 @@ class Placed:
 
     @property
     def worst(self) -> float:
-        """Clock rate of the worst seed in MHz; 0 if no path has a clock."""
+        """Clock rate of the worst seed in MHz."""
         return min(self.mhz.values())
 
     @property
@@ -81,21 +82,23 @@ def synthesise(
 
 
 def synthesise_array(
-    block: str, top: str, array: Path, verilog: Sequence[Path], out: Path, *, packing: bool
+    verilog: Path, block: str, top: str, count: int, out: Path, *, packing: bool = True
 ) -> Packed:
-    """Make `out`/<top>.packed.json of a module that holds copies of `block`; return what was packed in one.
+    """Make `out`/<top>.packed.json: `count` copies of `block` in `top`; return what was packed in one copy.
 
     The block is synthesised once and stays a module of the netlist (the placer flattens it), so the time of
     synthesis does not grow with the number of copies.
     """
-    done = synthesise(verilog, block, out, packing=packing, least=LEAST_SHARED)
-    plain = out / f"{top}.json"
-    script = read_verilog([*verilog, array], out) + f"blackbox {block}; "
+    done = synthesise([verilog], block, out, packing=packing, least=LEAST_SHARED)
+    array, plain = out / f"{top}.v", out / f"{top}.json"
+    array.write_text(array_verilog(top, block, ports_of(verilog, block, out), count))
+    script = read_verilog([verilog, array], out) + f"blackbox {block}; "
     script += f"synth_ecp5 -no-rw-check -top {top} -json {plain.name}"
     yosys(out, script, makes=[plain.name], log=f"{top}.yosys.log")
     netlist = json.loads(plain.read_text())
     one = json.loads((out / f"{block}.packed.json").read_text())["modules"][block]
     del one["attributes"]["top"]
+    anchor(netlist["modules"][top], count)
     netlist["modules"][block] = one
     (out / f"{top}.packed.json").write_text(json.dumps(netlist))
     return done

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from oscar_hdl.fpga.flow import CELLS, Placed
+from oscar_hdl.fpga.flow import CELLS, LEAST_SHARED, Placed
 
 HEADER = (
     "# COMB: LUT4 sites, carries and distributed RAM included. Out of context: pins cost nothing.",
@@ -15,6 +15,7 @@ HEADER = (
     "# the model's output, not for a promise. In the 5G model a block RAM without output register answers in",
     "# 1.4 ns, a third of the plain part's 4.3 ns, more than its higher voltage explains: --device u asks",
     "# the plain part's model. Paths inside a multiplier between its own registers are not in either model.",
+    f"# In an array (x N) clock enables and resets of fewer than {LEAST_SHARED} flip-flops are made logic.",
 )
 # Published throughput and area of other lossless coders, in Mb/s of uncompressed data and LUTs (6 inputs).
 ANCHORS = (
@@ -71,6 +72,7 @@ def write_json(results: Sequence[Result], tools: dict[str, str], path: Path) -> 
             **asdict(r.placed),
             "ultrascale": r.ultrascale,
             "lanes": r.lanes,
+            "least_shared": LEAST_SHARED if r.lanes > 1 else 1,
             "mb_per_lut": round(r.mb_per_lut, 3),
         }
         for r in results

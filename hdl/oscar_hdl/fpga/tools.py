@@ -34,7 +34,7 @@ def find(tool: str) -> str:
 def run(command: Sequence[str], folder: Path, *, makes: Sequence[str] = (), log: str | None = None) -> str:
     """Run a tool in `folder` after deleting the files it is to make there; return its output.
 
-    With `log` the output goes to that file as it comes (a placement of many lanes takes half an hour).
+    With `log` the output goes to that file as it comes (a placement of many lanes takes long).
 
     Give files by name: the YoWASP tools see little more than the folder they run in. Raises FlowError,
     with the end of what the tool said, if it fails or does not make a file.

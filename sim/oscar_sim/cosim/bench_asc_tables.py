@@ -39,6 +39,7 @@ class Client:
         self.hist, self.counts = prior(), [zeros(), zeros()]
         self.to_count: list[tuple[int, int]] = []  # bank, address
         self.written: list[tuple[int, ...]] = []
+        self.wiping = 0  # clocks in which nothing may be counted
         cocotb.start_soon(self._count())
         cocotb.start_soon(self._watch())
 
@@ -50,7 +51,8 @@ class Client:
         while True:
             await FallingEdge(self.dut.clk)
             self.port("cnt_valid").value = 0
-            if not self.to_count or self.rng.random() < 0.3:
+            self.wiping = max(0, self.wiping - 1)
+            if not self.to_count or self.wiping or self.rng.random() < 0.3:
                 continue
             bank, address = self.to_count.pop()
             self.counts[bank][address >> 4][address & 15] += COUNT_STEP
@@ -123,8 +125,7 @@ class Client:
                 self.dut.enc_wipe.value = 0
                 for row in self.counts[1 - head]:
                     row[symbol] = 0
-                for _ in range(40):
-                    await FallingEdge(self.dut.clk)
+                self.wiping = 40  # as the operation begins
             if op in (MERGE, MERGE_ONLY, SAVE, DROP):  # counting into the other bank goes on
                 self.to_count = [(1 - head, self._address()) for _ in range(400)]
             await self.ask(op, head, n & 1, self.rng.choice(hists))

@@ -12,6 +12,7 @@ from oscar.plans import ChunkPlan
 from oscar_hdl.registers import BY_NAME, COUNTERS, REGISTERS
 from oscar_hdl.streams import AxiLite, Stream
 from oscar_sim.ends import Collector, Feeder
+from oscar_sim.lane import RtlError
 from oscar_sim.lane_order import lane_order
 from oscar_sim.ring.commands import ADOPT, ENCODE, Command, TableSets, commands
 from oscar_sim.ring.shell import Master, Port, Script, Wire
@@ -183,7 +184,10 @@ class RingNode:
         yield from self.master.write(BY_NAME["IRQ_STATUS"].offset, status)
         if status & ~1:
             result = yield from self.master.read(BY_NAME["RESULT"].offset)
-            raise RuntimeError(f"node {self.rank}, {command}: status 0x{status:08x}, result 0x{result:08x}")
+            raise RtlError(
+                f"node {self.rank}, {command}: status 0x{status:08x}, result 0x{result:08x} "
+                "(docs/registers.md); a bucket of fewer values may fit the frame stores"
+            )
         kept = command.code != ENCODE
         while (kept and len(self.sums_out.words) < high - low) or self.local_in.queue:
             yield

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from oscar_hdl.streams import AxiLite, Stream
+from oscar_sim.lane import RtlError
 
 Script = Generator[None, None, Any]  # a step for each clock
 
@@ -100,7 +101,7 @@ class Master:
         self.bus = s_axil
 
     def write(self, address: int, data: int) -> Script:
-        """Write a 32-bit register; raises RuntimeError when the hardware answers with an error."""
+        """Write a 32-bit register; raises RtlError when the hardware answers with an error."""
         s = self.bus
         s.awaddr.next, s.wdata.next, s.wstrb.next = address, data, 15
         s.awvalid.next = s.wvalid.next = s.bready.next = True
@@ -114,12 +115,12 @@ class Master:
             if s.bvalid:
                 s.bready.next = False
                 if int(s.bresp):
-                    raise RuntimeError(f"write of 0x{data:08x} to register 0x{address:02x} was refused")
+                    raise RtlError(f"write of 0x{data:08x} to register 0x{address:02x} was refused")
                 return
             yield
 
     def read(self, address: int) -> Script:
-        """Return a 32-bit register; raises RuntimeError when the hardware answers with an error."""
+        """Return a 32-bit register; raises RtlError when the hardware answers with an error."""
         s = self.bus
         s.araddr.next = address
         s.arvalid.next = s.rready.next = True
@@ -131,6 +132,6 @@ class Master:
             if s.rvalid:
                 s.rready.next = False
                 if int(s.rresp):
-                    raise RuntimeError(f"read of register 0x{address:02x} was refused")
+                    raise RtlError(f"read of register 0x{address:02x} was refused")
                 return int(s.rdata)
             yield
