@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oscar_hdl.params import LaneParams
-from oscar_hdl.tops import TOPS, find
+from oscar_hdl.tops import TOP_HELP, TOPS, find
 
 PRODUCT = LaneParams(block_log2=12, width_max=12)
 SMALL = LaneParams(block_log2=10, width_max=12)  # for co-simulation: a quarter of the clocks
@@ -43,7 +43,10 @@ KEYWORDS = (
     "shortreal soft solve static string strong struct super tagged this throughout timeprecision timeunit "
     "type typedef union unique unique0 until untyped var virtual void wait_order weak wildcard with within"
 )
-GHDL_MISSING = "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode (or give --no-check)"
+GHDL_MISSING = (
+    "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode "
+    "(or leave the check out: --no-check of oscar_hdl.convert)"
+)
 
 
 class ConvertError(Exception):
@@ -246,7 +249,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     p = argparse.ArgumentParser(prog="python -m oscar_hdl.convert", description=__doc__)
     p.add_argument("--out", type=Path, default=Path("build/hdl"), help="folder for results (%(default)s)")
-    p.add_argument("--top", nargs="+", metavar="NAME", help=f"of {', '.join(TOPS)}; or module:function (all)")
+    p.add_argument("--top", nargs="+", metavar="NAME", help=TOP_HELP)
     p.add_argument("--block-log2", type=int, default=PRODUCT.block_log2, help="of a lane (%(default)s)")
     p.add_argument("--width-max", type=int, default=PRODUCT.width_max, help="of a lane (%(default)s)")
     p.add_argument("--no-check", action="store_true", help="do not have GHDL check the VHDL")

@@ -164,6 +164,8 @@ TOPS: dict[str, Top] = {
     "oscar_nic": _oscar_nic,
 }
 
+TOP_HELP = f"of {', '.join(TOPS)}; or module:function, a function of LaneParams that returns a block (all)"
+
 
 def find(name: str) -> Top:
     """Return a registered top, or the function of "module:function". Raises ValueError when there is none."""

@@ -266,7 +266,13 @@ def main(argv: list[str] | None = None) -> int:
     from oscar_sim.verilator.lane import VerilatedLane
 
     try:
+        if args.json:
+            args.json.parent.mkdir(parents=True, exist_ok=True)
+        print("# compiling the lane, unless it is as it was (a minute or two)", file=sys.stderr)
         lane = VerilatedLane()
+    except OSError as error:
+        print(f"error: cannot write {args.json}: {error.strerror}; choose another file", file=sys.stderr)
+        return 2
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -282,7 +288,6 @@ def main(argv: list[str] | None = None) -> int:
     for fault in found["faults"]:
         print(f"  {fault}")
     if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(found, indent=1) + "\n")
     return 0 if found["ok"] else 1
 

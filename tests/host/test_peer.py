@@ -190,10 +190,12 @@ def test_all_ranks_raise_and_name_the_one_that_failed(gather: str, deed: str) ->
     nodes, bad, chosen = 4, 2, config(ring={"gather": gather, "subframes": 2})
     transports = local_transports(nodes)
     transports[bad].__class__ = _Striking
+    all_have_the_first = threading.Barrier(nodes, timeout=20)  # or the news of the second strikes it too
 
     def work(transport: ThreadTransport) -> tuple[Any, float]:
         communicator = Communicator(chosen, transport, timeout_s=TIMEOUT_S)
         communicator.allreduce(gradients(nodes, 0)[transport.rank])
+        all_have_the_first.wait()
         given = gradients(nodes, 1)[transport.rank]
         if isinstance(transport, _Striking):
             transport.at, transport.deed = 3, deed

@@ -133,6 +133,7 @@ def test_a_training_between_processes_is_the_one_in_one_process(transport: str, 
 
 INTERRUPT = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
 from oscar.cli import main
 from oscar.experiment.ranks import RankRun
 gradients, calls = RankRun._gradients, []

@@ -13,7 +13,7 @@ from oscar_hdl.fpga import report
 from oscar_hdl.fpga.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
 from oscar_hdl.fpga.tools import FlowError, find, version
 from oscar_hdl.params import LaneParams
-from oscar_hdl.tops import TOPS
+from oscar_hdl.tops import TOP_HELP, TOPS
 from oscar_hdl.tops import find as find_top
 
 CHART = "throughput_per_lut.png"
@@ -22,16 +22,19 @@ CHART = "throughput_per_lut.png"
 def floor(text: str) -> tuple[str, float]:
     """Parse NAME=MHZ."""
     name, equals, mhz = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"expected NAME=MHZ, got {text!r}")
-    return name, float(mhz)
+    try:
+        if equals and float(mhz) > 0:
+            return name, float(mhz)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected NAME=MHZ, a top and a number above 0, got {text!r}")
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     p = argparse.ArgumentParser(prog="python -m oscar_hdl.fpga", description=__doc__)
     p.add_argument("--out", type=Path, default=Path("build/fpga"), help="folder for results (%(default)s)")
-    p.add_argument("--top", nargs="+", metavar="NAME", help=f"of {', '.join(TOPS)}; or module:function (all)")
+    p.add_argument("--top", nargs="+", metavar="NAME", help=TOP_HELP)
     p.add_argument("--seeds", type=int, default=4, help="seeds of the placer, from 1 (%(default)s)")
     p.add_argument("--lanes", type=int, default=1, help="place N copies of each top together (%(default)s)")
     p.add_argument("--device", choices=tuple(DEVICES), default="um5g", help="LFE5UM5G-85F or LFE5U-85F")

@@ -59,16 +59,20 @@ def main(argv: list[str] | None = None) -> int:
     rows: list[dict[str, object]] = []
     faults: list[str] = []
     try:
+        if args.json:
+            args.json.parent.mkdir(parents=True, exist_ok=True)
         with multiprocessing.get_context("spawn").Pool(len(jobs)) as pool:
             for lines, fresh, wrong in pool.imap(tables, jobs):
                 print("\n".join(lines), flush=True)
                 rows += fresh
                 faults += wrong
+    except OSError as error:
+        print(f"error: cannot write {error.filename}: {error.strerror}; choose another file", file=sys.stderr)
+        return 2
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps({"ok": not faults, "rows": rows, "faults": faults}, indent=1) + "\n")
     return 1 if faults else 0
 
