@@ -255,7 +255,8 @@ def asc_encoder(
                 else:
                     step.next = Step.OPENING
         elif step == Step.OPENING:
-            # Others leave the next count bank alone; what a constant block left in it is wiped by then.
+            # LOAD and PRIOR clear both count banks; the others leave the next block's alone, and what a
+            # constant block left in it is wiped by then.
             clears = enc_op != MERGE and enc_op != DROP
             go_count.next = size
             if last and not aligned:

@@ -29,6 +29,7 @@ from oscar_hdl.params import LaneParams
 from oscar_sim.lane import Lane, LinkTables, Outcome, RtlError, Stress
 from oscar_sim.lane_order import lane_order
 from oscar_sim.nics import MAX_COUNT
+from oscar_sim.results_file import prepared
 from oscar_sim.vectors import width_of
 
 OPS = ("encode", "hop", "last hop", "adopt", "damaged")
@@ -266,13 +267,9 @@ def main(argv: list[str] | None = None) -> int:
     from oscar_sim.verilator.lane import VerilatedLane
 
     try:
-        if args.json:
-            args.json.parent.mkdir(parents=True, exist_ok=True)
+        prepared(args.json)
         print("# compiling the lane, unless it is as it was (a minute or two)", file=sys.stderr)
         lane = VerilatedLane()
-    except OSError as error:
-        print(f"error: cannot write {args.json}: {error.strerror}; choose another file", file=sys.stderr)
-        return 2
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -292,7 +292,6 @@ def test_a_constant_block_leaves_nothing() -> None:
     """Its symbols lie in both banks: DROP clears one while those in the other are wiped; counting goes on."""
     bench = Bench()
     enc = bench.clients[ENC]
-    wiped_in = 40
 
     def encoder(bench: Bench, who: int):
         yield from bench.request(who, PRIOR)
@@ -311,7 +310,7 @@ def test_a_constant_block_leaves_nothing() -> None:
                 row[symbol] = 0
             asked = bench.request(who, DROP, bank=head)
             for clocks, _ in enumerate(asked):
-                if clocks == wiped_in:
+                if clocks == 40:  # now nothing is being wiped
                     enc.to_count[:] = [(1 - head, address) for address in skewed(enc.rng, 150)]
                 yield bench.clk.posedge
             while enc.to_count:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from oscar_sim.ring.__main__ import main
 from oscar_sim.ring.commands import ADOPT, ENCODE, HOP, LAST_HOP, TableSets, commands
 from oscar_sim.ring.run import RingOptions, simulate
 
@@ -39,3 +42,11 @@ def test_two_nics_reduce_as_the_host_does() -> None:
     assert [row["equal"] for row in run.rows] == [True]
     assert all(c["FRAMES_BAD"] == 0 and c["FRAMES_OUT"] == 2 for c in run.counters)
     assert any(line.split()[0] == "0" and line.endswith("yes") for line in lines)
+
+
+def test_where_results_cannot_go_is_said_before_the_ring_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["--json", str(tmp_path / "file" / "ring.json")]) == 2
+    assert "cannot write there (File exists); choose another file" in capsys.readouterr().err

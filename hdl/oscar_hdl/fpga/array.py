@@ -58,15 +58,14 @@ def array_verilog(name: str, block: str, ports: dict[str, tuple[str, int]], coun
     return "\n".join([*lines, "endmodule", ""])
 
 
-def anchor(module: dict[str, Any], count: int) -> int:
+def anchor(module: dict[str, Any], count: int) -> None:
     """Give each copy a place: one flip-flop of its inputs is put in the middle of its part of the device.
 
     Without pins nothing else tells the placer where to begin, and it has to pull all copies out of one point.
-    Copies that are neighbours in the chain become neighbours in place. Returns how many were anchored.
+    Copies that are neighbours in the chain become neighbours in place.
     """
     across = max(1, round(count**0.5))
     down = -(-count // across)
-    anchored = 0
     for n in range(count):
         row, column = divmod(n, across)
         if row % 2:
@@ -76,5 +75,3 @@ def anchor(module: dict[str, Any], count: int) -> int:
         inputs = sorted(name for name in module["cells"] if name.startswith(f"in{n}_TRELLIS_FF_Q"))
         if inputs:
             module["cells"][inputs[len(inputs) // 2]]["attributes"]["BEL"] = f"X{x}/Y{y}/SLICEA.FF0"
-            anchored += 1
-    return anchored

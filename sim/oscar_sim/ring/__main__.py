@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from oscar.errors import OscarError
+from oscar_sim.results_file import prepared
 from oscar_sim.ring.run import RingOptions, tables
 
 GATHERS = ("forward", "boomerang")
@@ -59,16 +60,12 @@ def main(argv: list[str] | None = None) -> int:
     rows: list[dict[str, object]] = []
     faults: list[str] = []
     try:
-        if args.json:
-            args.json.parent.mkdir(parents=True, exist_ok=True)
+        prepared(args.json)
         with multiprocessing.get_context("spawn").Pool(len(jobs)) as pool:
             for lines, fresh, wrong in pool.imap(tables, jobs):
                 print("\n".join(lines), flush=True)
                 rows += fresh
                 faults += wrong
-    except OSError as error:
-        print(f"error: cannot write {error.filename}: {error.strerror}; choose another file", file=sys.stderr)
-        return 2
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
