@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from oscar.cli import COMMANDS, main
-from oscar.experiment.figure import spread_labels
+from oscar.plotting import spread_labels
 
 TINY = """
 nodes: 3

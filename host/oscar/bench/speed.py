@@ -4,7 +4,8 @@ The sample is the sum of the first four workers, as half-way round a ring of eig
 Everything is timed in turns within one run, so that all see the same machine; the minimum over the turns is
 what ratios are taken from. ASC is timed as it is used: whole calls on arrays, 16 contexts, frame, CRC-32 and
 table updates included. constriction codes the same values by one static table that is ready beforehand, in
-memory; zstd gets ready-made byte planes. So what they would need on top favours them.
+memory; zstd gets ready-made byte planes. So what they would need on top favours them. What gzip, LZ4 and
+Snappy make of the same planes is printed too: published FPGA kernels code with those.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -66,7 +68,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Time all operations, print a table and the ratios, and return them."""
     if args.turns < 1 or args.iterations < 2:
         raise ValueError(f"expected 1 turn and 2 iterations at least, got {args.turns} and {args.iterations}")
-    constriction_stream()
+    constriction_stream(), _cramjam()  # fail now where one is missing
     workload = open_source(args, args.model or default_model("transformer"))
     values, local, classes = sample(workload, args.iterations, args.values)
     print(f"# {workload.name}: {values.size} sums of {WORKERS} workers, {values.min()} to {values.max()}")
@@ -84,12 +86,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     ratios = {row.operation: row.ratio for row in rows if row.ratio is not None}
     ratios["two threads"] = min(times["asc both ways, 1 thread"]) / min(times["asc both ways, 2 threads"])
     _print(rows, ratios)
+    sizes = peers.sizes()
+    print(
+        f"# these byte planes, bits/value: {', '.join(f'{name} {size:.2f}' for name, size in sizes.items())}"
+    )
     return {
         "workload": workload.name,
         "values": int(values.size),
         "turns": args.turns,
         "rows": [asdict(row) for row in rows],
         "ratios": ratios,
+        "sizes": sizes,
         "bars": BARS,
     }
 
@@ -209,6 +216,17 @@ class _Peers:
     def _decompress(self) -> bytes:
         return zstandard.ZstdDecompressor().decompress(self.compressed)
 
+    def sizes(self) -> dict[str, float]:
+        """Return bits per value of the byte planes by the compressors that FPGA kernels are published for."""
+        lz4, snappy = _cramjam()
+        made = {
+            "LZ4": lz4.compress_block(self.planes, store_size=False),
+            "Snappy": snappy.compress_raw(self.planes),
+            "gzip-6": zlib.compress(self.planes, 6),
+            "zstd-1": self.compressed,
+        }
+        return {name: 8 * len(bytes(data)) / self.symbols.size for name, data in made.items()}
+
     def operations(self) -> dict[str, Operation]:
         """Return what is timed, by name."""
         size = self.symbols.size
@@ -227,11 +245,24 @@ def constriction_stream() -> Any:
     try:
         from constriction import stream
     except ImportError:
-        raise MissingExtraError(
-            "the peer for speed is the package constriction, which is not installed; "
-            "install it with: pip install -e '.[peers]' in the checkout"
-        ) from None
+        raise _missing("constriction") from None
     return stream
+
+
+def _cramjam() -> tuple[Any, Any]:
+    """Return cramjam's lz4 and snappy modules; raises MissingExtraError where it is not installed."""
+    try:
+        from cramjam import lz4, snappy
+    except ImportError:
+        raise _missing("cramjam") from None
+    return lz4, snappy
+
+
+def _missing(package: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"a peer of this benchmark is the package {package}, which is not installed; "
+        "install it with: pip install -e '.[peers]' in the checkout"
+    )
 
 
 def _print(rows: list[Row], ratios: dict[str, float]) -> None:

@@ -7,46 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from oscar.experiment.table import Results, best_rows
+from oscar.plotting import GRID, INK, PALETTE, SOFT, End, figure, label_ends
 
 REFERENCES = {"fp32": 32, "bf16, int16": 16}  # what links carry without a coder
-INK, SOFT, GRID = "#22303c", "#6b7883", "#e3e8ec"
-PALETTE = ("#8a97a3", "#4f6d8f", "#c98a2b", "#1f9e89", "#b5367a", "#5b4bb5", "#d1495b", "#3b7a57")
 
 
 def draw(results: Results, path: Path) -> None:
     """Draw bits per value by method and plan, and along the steps of the ring, into a PNG at `path`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     rows = [row for row in results["methods"] if row["coded"]]
     names = list(dict.fromkeys(row["name"] for row in rows))
     colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
-    figure = Figure(figsize=(12.5, 5.4), dpi=160, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
-    _methods(left, rows, names, colours)
-    _steps(right, results, colours)
     model = results["model"]
-    figure.suptitle(
+    title = (
         f"AllReduce of {model['name']}: {model['values']:,} values, {results['nodes']} nodes, "
-        f"quantiser {results['quantiser']}",
-        x=0.012,
-        ha="left",
-        fontsize=13,
-        fontweight="bold",
-        color=INK,
+        f"quantiser {results['quantiser']}"
     )
-    figure.savefig(path)
-
-
-def clean(axes: Any, title: str) -> None:
-    """Give a panel its title and take away what carries no data."""
-    axes.set_title(title, loc="left", fontsize=10.5, color=SOFT, pad=10)
-    axes.tick_params(length=0, labelsize=9.5, colors=INK)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(GRID)
-    axes.set_axisbelow(True)
+    with figure(path, size=(12.5, 5.4), title=title) as drawn:
+        left, right = drawn.subplots(1, 2, width_ratios=[1.15, 1])
+        _methods(left, rows, names, colours)
+        _steps(right, results, colours)
 
 
 def _methods(axes: Any, rows: Sequence[Mapping[str, Any]], names: Sequence[str], colours: Any) -> None:
@@ -73,14 +52,14 @@ def _methods(axes: Any, rows: Sequence[Mapping[str, Any]], names: Sequence[str],
     axes.set_yticks(ticks, names)
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.32)
-    axes.grid(axis="x", color=GRID)
+    axes.grid(axis="x")
     outside = [f"{name} {bits:g}" for name, bits in REFERENCES.items() if bits > longest * 1.32]
     for name, bits in REFERENCES.items():
         if bits <= longest * 1.32:
             axes.axvline(bits, color=SOFT, linestyle=(0, (3, 2)), linewidth=1)
             axes.annotate(name, (bits, 1), (3, -9), ("data", "axes fraction"), "offset points", fontsize=8)
     beyond = f"\noff the scale: {'; '.join(outside)}" if outside else ""
-    clean(axes, "Bits per value that a ring waits for (gain over fp32), best plan bold" + beyond)
+    axes.set_title("Bits per value that a ring waits for (gain over fp32), best plan bold" + beyond)
 
 
 def _pale(colour: str) -> tuple[float, ...]:
@@ -92,49 +71,50 @@ def _pale(colour: str) -> tuple[float, ...]:
 def _steps(axes: Any, results: Results, colours: Any) -> None:
     """One line per method along the steps of the ring: what each step's frames cost."""
     steps = results["nodes"] - 1
-    ends = []
-    for row in best_rows(results):
-        if not row["coded"] or not row["step_bits"]:
-            continue
-        colour, bits = colours[row["name"]], row["step_bits"]
+    alike = _alike([row for row in best_rows(results) if row["coded"] and row["step_bits"]])
+    highest = max((max(rows[0]["step_bits"]) for rows in alike), default=1.0)
+    axes.set_ylim(0, highest * 1.12)
+    axes.set_title("Bits per value in each step, best plan of each method:\nsums of more workers carry more")
+    axes.set_xlabel("step of the ring")
+    axes.grid(axis="y")
+    if not alike:
+        return
+    for rows in alike:
+        _line(axes, rows, steps, colours)
+    axes.axvline(steps + 0.5, color=GRID, linewidth=1.5)
+    axes.set_xlim(0.5, 2 * steps + 0.5 + 0.55 * 2 * steps)
+    ends = [
+        End(
+            2 * steps,
+            rows[0]["step_bits"][-1],
+            ", ".join(row["name"] for row in rows),
+            colours[rows[0]["name"]],
+        )
+        for rows in alike
+    ]
+    label_ends(axes, ends)
+    for middle, text in ((0.5 + steps / 2, "reduce-scatter"), (0.5 + 1.5 * steps, "all-gather")):
+        axes.annotate(text, (middle, 1), (0, -4), ("data", "axes fraction"), "offset points",
+                      ha="center", va="top", fontsize=9, color=SOFT)  # fmt: skip
+    ticks = list(range(1, 2 * steps + 1, max(1, steps // 7)))
+    axes.set_xticks(ticks, [str(t) for t in ticks])
+
+
+def _alike(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Return the rows in groups whose lines lie on each other: to a thousandth of the bits."""
+    groups: dict[tuple[float, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(round(bits, 3) for bits in row["step_bits"]), []).append(row)
+    return list(groups.values())
+
+
+def _line(axes: Any, rows: Sequence[Mapping[str, Any]], steps: int, colours: Any) -> None:
+    """Draw one line for the group, in two parts; further rows of it are dashes in their own colours."""
+    for index, row in enumerate(rows):
+        dashes: Any = "-" if index == 0 else (4 * index, (4, 4 * len(rows) - 4))
         for phase in range(2):
             at = range(1 + phase * steps, 1 + (phase + 1) * steps)
-            part = bits[phase * steps : (phase + 1) * steps]
-            axes.plot(at, part, color=colour, linewidth=2, marker="o", markersize=3.5 if steps < 24 else 0)
-        ends.append((bits[-1], row["name"], colour))
-    axes.set_ylim(0, max([max(row["step_bits"], default=1) for row in best_rows(results) if row["coded"]],
-                         default=1) * 1.12)  # fmt: skip
-    axes.grid(axis="y", color=GRID)
-    if ends:
-        axes.axvline(steps + 0.5, color=GRID, linewidth=1.5)
-        axes.set_xlim(0.5, 2 * steps + 0.5 + 0.34 * 2 * steps)
-        _label(axes, ends, 2 * steps + 0.35)
-        for middle, text in ((0.5 + steps / 2, "reduce-scatter"), (0.5 + 1.5 * steps, "all-gather")):
-            axes.annotate(text, (middle, 1), (0, -4), ("data", "axes fraction"), "offset points",
-                          ha="center", va="top", fontsize=9, color=SOFT)  # fmt: skip
-        ticks = list(range(1, 2 * steps + 1, max(1, steps // 7)))
-        axes.set_xticks(ticks, [str(t) for t in ticks])
-    axes.set_xlabel("step of the ring", fontsize=9.5, color=SOFT, loc="left")
-    clean(axes, "Bits per value in each step, best plan of each method:\nsums of more workers carry more")
-
-
-def _label(axes: Any, ends: Sequence[tuple[float, str, str]], x: float) -> None:
-    """Write names at the ends of the lines, pushed apart where they would overlap."""
-    top = max(axes.get_ylim()[1], 1e-9)
-    heights = spread_labels([bits for bits, _, _ in sorted(ends)], top * 0.055)
-    for height, (_, name, colour) in zip(heights, sorted(ends), strict=True):
-        axes.text(x, height, name, va="center", fontsize=9, color=colour, fontweight="bold")
-
-
-def spread_labels(wanted: Sequence[float], gap: float, low: float = 0.0) -> list[float]:
-    """Return heights as near to the rising `wanted` ones as a distance of `gap` allows (least squares),
-    from `low` up."""
-    groups: list[tuple[float, int]] = []  # mean of wanted height less the room below, members
-    for i, height in enumerate(wanted):
-        mean, size = height - i * gap, 1
-        while groups and groups[-1][0] >= mean:
-            before, members = groups.pop()
-            mean, size = (before * members + mean * size) / (members + size), members + size
-        groups.append((mean, size))
-    flat = [mean for mean, size in groups for _ in range(size)]
-    return [max(mean, low) + i * gap for i, mean in enumerate(flat)]
+            part = row["step_bits"][phase * steps : (phase + 1) * steps]
+            dots = 3.5 if steps < 24 and index == 0 else 0
+            axes.plot(at, part, color=colours[row["name"]], linewidth=2, linestyle=dashes, marker="o",
+                      markersize=dots)  # fmt: skip

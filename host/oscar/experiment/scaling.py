@@ -10,8 +10,8 @@ from typing import Any
 
 from oscar.config import LinkSection
 from oscar.errors import ConfigError
-from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean, spread_labels
 from oscar.experiment.table import Results, best_rows
+from oscar.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.timing.link import algbw, busbw
 from oscar.timing.recurrence import equal_ring_time
 from oscar.timing.scale import Measured, scale
@@ -111,61 +111,39 @@ def scale_table(scaled: Mapping[str, Any]) -> str:
 
 def draw_scale(scaled: Mapping[str, Any], path: Path) -> None:
     """Draw time and gain over fp32 against the number of nodes into a PNG at `path`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.5, 4.8), dpi=160, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, 2)
-    names = [*RAW, *dict.fromkeys(p["name"] for p in scaled["points"] if p["name"] not in RAW)]
-    for axes, key, factor in zip(panels, ("time_s", "speedup"), (1e3, 1.0), strict=True):
-        ends = []
-        for i, name in enumerate(names):
-            line = [p for p in scaled["points"] if p["name"] == name]
-            colour = SOFT if name in RAW else PALETTE[(i - len(RAW)) % len(PALETTE)]
-            style = (0, (4, 2)) if name in RAW else "-"
-            y = [p[key] * factor for p in line]
-            axes.plot(
-                [p["nodes"] for p in line], y, color=colour, linestyle=style, linewidth=2, marker="o", ms=3.5
-            )
-            ends.append((y[-1], line[-1]["nodes"], name, colour))
-        _axes(axes, sorted({p["nodes"] for p in scaled["points"]}), logarithmic=key == "time_s")
-        _names(axes, ends)
-    clean(panels[0], "AllReduce time in ms")
-    clean(panels[1], "Gain over fp32")
     model, link = scaled["model"], scaled["link"]
-    figure.suptitle(
+    title = (
         f"{model['name']}, {model['values']:,} values, {link['gbps']:g} Gb/s, "
-        f"{link['latency_us']:g} us a hop; frames measured at {scaled['measured_nodes']} nodes",
-        x=0.012, ha="left", fontsize=13, fontweight="bold", color=INK,
-    )  # fmt: skip
-    figure.savefig(path)
+        f"{link['latency_us']:g} us a hop; frames measured at {scaled['measured_nodes']} nodes"
+    )
+    with figure(path, size=(12.5, 4.8), title=title) as drawn:
+        times, gains = drawn.subplots(1, 2)
+        _panel(times, scaled, "time_s", 1e3)
+        times.set_title("AllReduce time in ms")
+        _panel(gains, scaled, "speedup", 1.0)
+        gains.set_title("Gain over fp32")
 
 
-def _axes(axes: Any, nodes: Sequence[int], *, logarithmic: bool) -> None:
-    from matplotlib.ticker import LogLocator, NullLocator
-
+def _panel(axes: Any, scaled: Mapping[str, Any], key: str, factor: float) -> None:
+    """Draw one line per method against the nodes, its name at its end."""
+    ends = []
+    names = [*RAW, *dict.fromkeys(p["name"] for p in scaled["points"] if p["name"] not in RAW)]
+    for i, name in enumerate(names):
+        line = [p for p in scaled["points"] if p["name"] == name]
+        colour = SOFT if name in RAW else PALETTE[(i - len(RAW)) % len(PALETTE)]
+        style = (0, (4, 2)) if name in RAW else "-"
+        x, y = [p["nodes"] for p in line], [p[key] * factor for p in line]
+        axes.plot(x, y, color=colour, linestyle=style, linewidth=2, marker="o", markersize=3.5)
+        ends.append(End(x[-1], y[-1], name, colour))
+    nodes = sorted({p["nodes"] for p in scaled["points"]})
     axes.set_xscale("log", base=2)
     axes.set_xticks(nodes, [str(n) for n in nodes])
     axes.minorticks_off()
-    axes.set_xlim(nodes[0] * 0.9, nodes[-1] * (nodes[-1] / nodes[0]) ** 0.35 * 1.1)
-    axes.set_xlabel("nodes", fontsize=9.5, color=SOFT, loc="left")
-    axes.grid(axis="y", color=GRID)
-    if logarithmic:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xlim(nodes[0] * 0.9, nodes[-1] * (nodes[-1] / nodes[0]) ** 0.4 * 1.1)
+    axes.set_xlabel("nodes")
+    axes.grid(axis="y")
+    if key == "time_s":
+        logarithmic(axes.yaxis)
     else:
         axes.set_ylim(bottom=0)
-
-
-def _names(axes: Any, ends: Sequence[tuple[float, int, str, str]]) -> None:
-    """Write the names at the ends of the lines, in screen space."""
-    ends = sorted(ends)
-    screen = axes.transAxes.inverted()
-    places = [screen.transform(axes.transData.transform((x, y))) for y, x, _, _ in ends]
-    heights = spread_labels([float(place[1]) for place in places], 0.06, 0.02)
-    for place, height, (_, _, name, colour) in zip(places, heights, ends, strict=True):
-        axes.text(float(place[0]) + 0.015, height, name, transform=axes.transAxes, va="center", fontsize=9,
-                  color=colour, fontweight="bold")  # fmt: skip
+    label_ends(axes, ends)

@@ -10,6 +10,7 @@ from typing import Any
 
 from oscar.experiment.files import read_results
 from oscar.lab.settings import LATE_S
+from oscar.plotting import End, figure, label_ends, logarithmic, look
 from oscar.timing.link import algbw, busbw
 
 SCHEMA = 1
@@ -110,51 +111,68 @@ def write_report(results: Results, folder: Path) -> list[Path]:
 
 def draw(results: Results, path: Path) -> None:
     """Draw time against link rate, a panel for each number of hosts, into a PNG; without loss and delay."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     plain = [case for case in results["cases"] if not (case.get("loss") or case.get("delay_ms"))]
     cases = plain or results["cases"]
     hosts = sorted({case["hosts"] for case in cases}, reverse=True)
     names = list(dict.fromkeys(row["name"] for case in cases for row in case["methods"]))
-    figure = Figure(figsize=(6.4 * len(hosts), 5), dpi=150, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(hosts), squeeze=False)[0]
-    for axes, count in zip(panels, hosts, strict=True):
-        _panel(axes, [case for case in cases if case["hosts"] == count], names)
-        axes.set_title(f"{count} hosts", loc="left", fontsize=10.5)
-    panels[0].set_ylabel("AllReduce, ms")
-    panels[-1].legend(fontsize=8, frameon=False)
-    figure.suptitle(
+    title = (
         f"Measured: {results['values']:,} gradient values of {results['source']}, "
-        f"{results['machine']['cores']} cores for all hosts",
-        x=0.012, ha="left", fontsize=12, fontweight="bold",
-    )  # fmt: skip
-    figure.savefig(path)
+        f"{results['machine']['cores']} cores for all hosts"
+    )
+    with figure(path, size=(7 * len(hosts), 5.6), title=title) as drawn:
+        panels = drawn.subplots(1, len(hosts), squeeze=False)[0]
+        for axes, count in zip(panels, hosts, strict=True):
+            mine = sorted(
+                (case for case in cases if case["hosts"] == count), key=lambda case: float(case["mbps"])
+            )
+            rates = sorted({case["mbps"] for case in mine})
+            if len(rates) == 1:
+                _bars(axes, mine, names)
+                axes.set_title(f"{count} hosts at {rates[0]:g} Mb/s: AllReduce in ms")
+            else:
+                _lines(axes, mine, names)
+                axes.set_title(
+                    f"{count} hosts: AllReduce in ms against the link's rate; dashed: NIC replayed"
+                )
 
 
-def _panel(axes: Any, cases: list[Mapping[str, Any]], names: list[str]) -> None:
-    from oscar.experiment.figure import GRID, PALETTE
-
-    for name in names:
-        points = [
-            (case["mbps"], row)
-            for case in sorted(cases, key=lambda case: float(case["mbps"]))
-            for row in case["methods"]
-            if row["name"] == name
-        ]
+def _lines(axes: Any, cases: list[Mapping[str, Any]], names: list[str]) -> None:
+    """One line per method over the rates, with quartiles, its name at its end."""
+    ends = []
+    for index, name in enumerate(names):
+        points = [(case["mbps"], row) for case in cases for row in case["methods"] if row["name"] == name]
         if not points:
             continue
-        x = [mbps for mbps, _ in points]
-        y = [row["time_s"] * 1e3 for _, row in points]
-        spread = [
-            [max(0.0, t - row["quartiles_s"][0] * 1e3) for t, (_, row) in zip(y, points, strict=True)],
-            [max(0.0, row["quartiles_s"][1] * 1e3 - t) for t, (_, row) in zip(y, points, strict=True)],
-        ]
+        x, y = [mbps for mbps, _ in points], [row["time_s"] * 1e3 for _, row in points]
         style = "--" if points[0][1]["kind"] == "replay" else "-"
-        colour = PALETTE[names.index(name) % len(PALETTE)]
-        axes.errorbar(x, y, spread, color=colour, linestyle=style, marker="o", markersize=4, label=name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+        spread = _quartiles([row for _, row in points])
+        axes.errorbar(x, y, spread, linestyle=style, markersize=5, **look(index))
+        ends.append(End(x[-1], y[-1], name, look(index)["color"]))
+    for axis in (axes.xaxis, axes.yaxis):
+        logarithmic(axis)
+    rates = sorted({case["mbps"] for case in cases})
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.set_xlim(rates[0] * 0.9, rates[-1] * (rates[-1] / rates[0]) ** 0.38)
     axes.set_xlabel("link rate, Mb/s")
-    axes.grid(color=GRID, which="major")
+    axes.grid()
+    label_ends(axes, ends)
+
+
+def _bars(axes: Any, cases: list[Mapping[str, Any]], names: list[str]) -> None:
+    """One bar per method at a single rate, the slowest first; of several cases the first that has it."""
+    rows = {row["name"]: row for case in reversed(cases) for row in case["methods"]}
+    order = sorted(rows, key=lambda name: -rows[name]["time_s"])
+    times = [rows[name]["time_s"] * 1e3 for name in order]
+    colours = [look(names.index(name))["color"] for name in order]
+    spread = _quartiles([rows[name] for name in order])
+    drawn = axes.barh(order, times, xerr=spread, color=colours, error_kw={"ecolor": "0.3", "elinewidth": 1})
+    axes.bar_label(drawn, labels=[f"{time:.3g}" for time in times], padding=4)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.grid(axis="x")
+
+
+def _quartiles(rows: list[Mapping[str, Any]]) -> list[list[float]]:
+    """Return how far the quartiles lie below and above the median, in ms."""
+    below = [max(0.0, row["time_s"] - row["quartiles_s"][0]) * 1e3 for row in rows]
+    return [below, [max(0.0, row["quartiles_s"][1] - row["time_s"]) * 1e3 for row in rows]]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from oscar.plotting import SOFT, figure, logarithmic, look
 from oscar.training.compare import LARGE, fewest_bits, metric_at, speedups
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of an fp32 iteration spent communicating
@@ -104,81 +105,78 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
 
     results: what compare.json holds. Points of which a run diverged have no place on the axis: left out.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 5.2), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    pareto, speed = figure.subplots(1, 2)
-    _draw_pareto(pareto, results)
-    _draw_speed(speed, results)
-    figure.suptitle(results["title"])
-    figure.savefig(path)
+    with figure(path, size=(13.5, 6.4), title=results["title"]) as drawn:
+        pareto, speed = drawn.subplots(1, 2, width_ratios=[1.15, 1])
+        _draw_pareto(pareto, results)
+        _draw_speed(speed, results)
+        handles, labels = pareto.get_legend_handles_labels()
+        drawn.legend(handles, labels, loc="outside lower center", ncols=6)
 
 
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(row["contender"] for row in rows))
 
 
-def _style(name: str) -> dict[str, Any]:
-    ours = _ours(name)
-    return {"linewidth": 2.2 if ours else 1.0, "zorder": 3 if ours else 2, "linestyle": "-" if ours else "--"}
-
-
-MARKERS = "osD^v<>PX*hdp"
+def _style(names: Sequence[str], name: str) -> dict[str, Any]:
+    weight = (
+        {"linewidth": 2.2, "zorder": 3} if _ours(name) else {"linewidth": 1.0, "zorder": 2, "linestyle": "--"}
+    )
+    return look(names.index(name)) | weight
 
 
 def _draw_pareto(axes: Any, results: Mapping[str, Any]) -> None:
-    rows = results["rows"]
-    for i, name in enumerate(_names(rows)):
+    rows, names = results["rows"], _names(results["rows"])
+    for name in names:
         drawn = (row for row in rows if row["contender"] == name and not row["diverged"])
         own = sorted(drawn, key=lambda row: row["bits"])
-        if not own:
-            continue
-        axes.errorbar(
-            [row["bits"] for row in own],
-            [row["mean"] for row in own],
-            yerr=[row["spread"] for row in own],
-            marker=MARKERS[i % len(MARKERS)],
-            capsize=2,
-            color=f"C{i % 10}",
-            label=name,
-            **_style(name),
-        )
+        if own:
+            axes.errorbar(
+                [row["bits"] for row in own],
+                [row["mean"] for row in own],
+                yerr=[row["spread"] for row in own],
+                capsize=2,
+                markersize=5,
+                label=name,
+                **_style(names, name),
+            )
     base = next((row for row in rows if row["codec"] == "fp32"), None)
     if base is not None:
-        axes.axhspan(base["mean"] - base["spread"], base["mean"] + base["spread"], color="0.9", zorder=0)
-    axes.set_xscale("log", base=2)
+        axes.axhspan(base["mean"] - base["spread"], base["mean"] + base["spread"], color="0.92", zorder=0)
+    logarithmic(axes.xaxis)
     axes.set_xlabel("bits per value that crosses a link")
+    way = "up is better"
     if results["metric"] == "loss":
         axes.invert_yaxis()
-    axes.set_ylabel(f"held-out {results['metric']} (band: fp32 and its spread)")
-    axes.set_title("bytes against " + results["metric"])
-    axes.legend(fontsize="small")
-    axes.grid(alpha=0.3)
+        way = "the axis runs downwards: up is better"
+    axes.set_title(f"Held-out {results['metric']} ({way}); band: fp32 and its spread")
+    axes.grid()
 
 
 def _draw_speed(axes: Any, results: Mapping[str, Any]) -> None:
-    rows = results["rows"]
+    rows, names = results["rows"], _names(results["rows"])
     base = next((row for row in rows if row["codec"] == "fp32"), None)
     if base is None:
         axes.set_axis_off()
         return
-    for i, name in enumerate(_names(rows)):
+    for name in names:
         holding = [
             row for row in rows if row["contender"] == name and row["holds"] and row["codec"] != "fp32"
         ]
         if holding:
             best = min(holding, key=lambda row: row["large_s"])
-            label = f"{name} ({best['bits']:.2f} b/v)"
-            axes.plot(SHARES, speedups(best, base, SHARES), color=f"C{i % 10}", label=label, **_style(name))
-    axes.axhline(PAPER_SPEEDUP, color="0.4", linestyle=":", linewidth=1)
-    text = f" paper, OSCAR-HW: {PAPER_SPEEDUP:g}x"
-    axes.text(SHARES[0], PAPER_SPEEDUP, text, va="bottom", fontsize="small", color="0.3")
-    axes.set_yscale("log", base=2)
+            label = f"{name} ({best['bits']:.2f} bits/value)"
+            axes.plot(SHARES, speedups(best, base, SHARES), markersize=4, label=label, **_style(names, name))
+    axes.axhline(PAPER_SPEEDUP, color=SOFT, linestyle=":", linewidth=1, zorder=1)
+    axes.annotate(
+        f"paper, OSCAR-HW: {PAPER_SPEEDUP:g}x", (SHARES[-1], PAPER_SPEEDUP), (0, -4), "data", "offset points",
+        ha="right",
+        va="top", color=SOFT, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+    )  # fmt: skip
+    logarithmic(axes.yaxis)
     axes.set_xlabel("part of an fp32 iteration spent communicating")
-    axes.set_ylabel("training speed against fp32, at equal " + results["metric"])
-    axes.set_title(f"end to end, {LARGE / 1e6:g} M values (modelled)")
+    axes.set_title(
+        f"Training speed against fp32 at equal {results['metric']},\n{LARGE / 1e6:g} M values (modelled)"
+    )
     if axes.get_legend_handles_labels()[0]:  # nobody holds fp32's accuracy: nothing to name
-        axes.legend(fontsize="small")
-    axes.grid(alpha=0.3)
+        axes.legend()
+    axes.grid()

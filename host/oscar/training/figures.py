@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean
+from oscar.plotting import PALETTE, figure, logarithmic
 from oscar.training.results import Results, mean_series, seed_series
 
 SMOOTHED = 0.05  # of the iterations: the window of the running mean of the training loss
@@ -17,38 +17,28 @@ FAR_APART = 8  # times the bytes of another method: then the axis of bytes is lo
 
 def draw(several: Sequence[Results], path: Path) -> None:
     """Draw the results of one or more trainings of the same workload into a PNG at `path`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 4.6), dpi=150, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, 3, sharey=True)
-    for index, results in enumerate(several):
-        _curves(panels, results, PALETTE[(index + 3) % len(PALETTE)])
-    labels = ("iterations", "MB sent by all nodes", "modelled seconds")
-    for axes, label in zip(panels, labels, strict=True):
-        axes.set_xlabel(label, fontsize=9.5, color=SOFT, loc="left")
-        axes.grid(color=GRID)
-        axes.set_xlim(left=0)
-        clean(axes, "")
-    ends = [float(mean_series(results, "wire_bytes").sum()) / 1e6 for results in several]
-    if min(ends) and max(ends) / min(ends) > FAR_APART:
-        panels[1].set_xscale("log")
-        panels[1].set_xlim(left=min(ends) / 20)
-    panels[0].set_title("loss (nats): lines training, dots held out", loc="left", fontsize=10.5, color=SOFT)
-    if len(several) > 1:
-        panels[2].legend(fontsize=8.5, frameon=False, labelcolor=INK)
     config = several[0]["config"]
-    figure.suptitle(
+    title = (
         f"{config['workload']['name']}, {several[0]['model']['values']:,} values, {config['nodes']} nodes: "
-        + (several[0]["method"] if len(several) == 1 else f"{len(several)} methods"),
-        x=0.012,
-        ha="left",
-        fontsize=13,
-        fontweight="bold",
-        color=INK,
+        + (several[0]["method"] if len(several) == 1 else f"{len(several)} methods")
     )
-    figure.savefig(path)
+    with figure(path, size=(13, 4.6), title=title) as drawn:
+        panels = drawn.subplots(1, 3, sharey=True)
+        for index, results in enumerate(several):
+            _curves(panels, results, PALETTE[(index + 3) % len(PALETTE)])
+        for axes, label in zip(
+            panels, ("iterations", "MB sent by all nodes", "modelled seconds"), strict=True
+        ):
+            axes.set_xlabel(label)
+            axes.set_xlim(left=0)
+            axes.grid()
+        ends = [float(mean_series(results, "wire_bytes").sum()) / 1e6 for results in several]
+        if min(ends) and max(ends) / min(ends) > FAR_APART:
+            logarithmic(panels[1].xaxis)
+            panels[1].set_xlim(left=min(ends) / 20)
+        panels[0].set_title("loss (nats): lines training, dots held out")
+        if len(several) > 1:
+            panels[2].legend()
 
 
 def _curves(panels: Sequence[Any], results: Results, colour: str) -> None:

@@ -1,0 +1,93 @@
+"""What all figures share: the style, the frame of a figure, names at the ends of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+STYLE = Path(__file__).with_name("figure.mplstyle")
+INK, SOFT, GRID = "#22303c", "#6b7883", "#e3e8ec"  # as in the style
+PALETTE = ("#8a97a3", "#4f6d8f", "#c98a2b", "#1f9e89", "#b5367a", "#5b4bb5", "#d1495b", "#3b7a57")
+MARKERS = "osD^v<>PX*hdp"
+LABEL_GAP = 0.06  # of a panel's height: how far apart names at the ends of lines stand
+
+
+@contextmanager
+def figure(path: Path, *, size: tuple[float, float], title: str) -> Iterator[Any]:
+    """Yield an empty matplotlib figure of `size` inches; it is saved at `path` when the block ends.
+
+    Nothing is saved where the block raises.
+    """
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with rc_context(fname=STYLE):
+        drawn = Figure(figsize=size)
+        FigureCanvasAgg(drawn)
+        drawn.suptitle(title, x=0.012, ha="left", fontsize=13, fontweight="bold")
+        yield drawn
+        drawn.savefig(path)
+
+
+def look(index: int) -> dict[str, Any]:
+    """Return colour and marker of the line with this number; no two of the first hundred are the same."""
+    return {"color": PALETTE[index % len(PALETTE)], "marker": MARKERS[index % len(MARKERS)]}
+
+
+def logarithmic(axis: Any) -> None:
+    """Make an axis logarithmic with ticks at 1, 2 and 5, written as plain numbers."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter("{x:g}")
+
+
+@dataclass(frozen=True)
+class End:
+    """Where a line ends, in the panel's data, and what is written there."""
+
+    x: float
+    y: float
+    name: str
+    color: str
+
+
+def label_ends(axes: Any, ends: Sequence[End]) -> None:
+    """Write names beside the ends of lines, pushed apart, each with a leader where it had to move.
+
+    The panel's limits and scales have to be set; they must leave room on the right.
+    """
+    ends = sorted(ends, key=lambda end: end.y)
+    to_panel = axes.transData + axes.transAxes.inverted()
+    places = [to_panel.transform((end.x, end.y)) for end in ends]
+    heights = spread_labels([float(place[1]) for place in places], LABEL_GAP, 0.02)
+    left = max((float(place[0]) for place in places), default=0.0) + 0.035
+    for (x, y), height, end in zip(places, heights, ends, strict=True):
+        axes.plot(
+            [x + 0.008, left - 0.006], [y, height],
+            transform=axes.transAxes, color=end.color, linewidth=0.7, alpha=0.7, clip_on=False,
+        )  # fmt: skip
+        axes.text(
+            left, height, end.name,
+            transform=axes.transAxes, va="center", fontsize=9, color=end.color, fontweight="bold",
+        )  # fmt: skip
+
+
+def spread_labels(wanted: Sequence[float], gap: float, low: float = 0.0) -> list[float]:
+    """Return heights as near to the rising `wanted` ones as a distance of `gap` allows (least squares),
+    from `low` up."""
+    groups: list[tuple[float, int]] = []  # mean of wanted height less the room below, members
+    for i, height in enumerate(wanted):
+        mean, size = height - i * gap, 1
+        while groups and groups[-1][0] >= mean:
+            before, members = groups.pop()
+            mean, size = (before * members + mean * size) / (members + size), members + size
+        groups.append((mean, size))
+    flat = [mean for mean, size in groups for _ in range(size)]
+    return [max(mean, low) + i * gap for i, mean in enumerate(flat)]
