@@ -264,6 +264,36 @@ def test_codec_refuses_arrays(name: str, tmp_path: Path, capsys: pytest.CaptureF
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("codec", "dtype"),
+    [("asc", np.float32), ("asc", np.float64), ("asc", np.int16), ("zstd", np.float32), ("fp32", np.float64)],
+)
+def test_codec_gives_the_array_back(codec: str, dtype: Any, tmp_path: Path) -> None:
+    """Shape and dtype as before; floats within half a step of sigma/8, all of it from the file alone."""
+    array = np.random.default_rng().laplace(0, 20, (7, 30)).astype(dtype)
+    np.save(tmp_path / "a.npy", array)
+    assert run(["codec", tmp_path / "a.npy", "--codec", codec, "-o", tmp_path / "a.oscar"]) == 0
+    assert run(["codec", "--decode", tmp_path / "a.oscar", "-o", tmp_path / "b.npy"]) == 0
+    back = np.load(tmp_path / "b.npy")
+    assert (back.dtype, back.shape) == (array.dtype, array.shape)
+    room = 0 if dtype is np.int16 else 1e-5 if codec == "fp32" else array.std() / 8
+    assert np.abs(back - array).max() <= room
+
+
+def test_codec_refuses_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any byte of it: header, its length, its CRC, the frame."""
+    np.save(tmp_path / "a.npy", np.linspace(-1, 1, 50, dtype=np.float32))
+    assert run(["codec", tmp_path / "a.npy", "-o", tmp_path / "a.oscar"]) == 0
+    content = (tmp_path / "a.oscar").read_bytes()
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << at % 8
+        (tmp_path / "d.oscar").write_bytes(damaged)
+        assert run(["codec", "--decode", tmp_path / "d.oscar", "-o", tmp_path / "b.npy"]) in (1, 2), at
+        assert not (tmp_path / "b.npy").exists()
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize("data", [b"", b"hello", b"\x93NUMPY\x01\x00v\x00{", b"PK\x03\x04" + bytes(40)])
 def test_codec_refuses_files(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.npy"

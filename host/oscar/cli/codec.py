@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 EXAMPLE = """\
   oscar codec gradients.npy                       ASC on a float or integer array
   oscar codec gradients.npy --all                 every codec beside it
-  oscar codec gradients.npy -o gradients.frame    keep the frame
-  oscar codec --decode gradients.frame -o values.npy
+  oscar codec gradients.npy -o gradients.oscar    keep what was coded
+  oscar codec --decode gradients.oscar -o values.npy
 
 Integers are coded as they are. Floats are quantised first, as one tensor (--coarseness, --bits, --scale);
-fp32, bf16 and fp16 take them unquantised. Arrays of any shape are coded flat.
+fp32, bf16 and fp16 take them unquantised. Arrays of any shape are coded flat. The file of -o holds the frame
+and what it takes to have the array back: codec, shape, dtype, the quantiser's step.
 """
 
 
@@ -30,9 +31,11 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--codec", default="asc", metavar="NAME", help="which codec (%(default)s)")
     parser.add_argument("--all", action="store_true", help="compare all codecs")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="OUT", help="write the frame, or the decoded .npy"
+        "-o", "--output", type=Path, metavar="OUT", help="write what was coded, or the decoded .npy"
     )
-    parser.add_argument("--decode", type=Path, metavar="FRAME", help="decode a frame to --output instead")
+    parser.add_argument(
+        "--decode", type=Path, metavar="FILE", help="decode a file of -o into --output instead"
+    )
     parser.add_argument(
         "--reference", action="store_true", help="check ASC against its plain-integer reference"
     )
@@ -60,12 +63,13 @@ def run(args: argparse.Namespace) -> int:
     if args.decode is not None:
         return _decode(args)
     if args.file is None:
-        raise ValueError("give a FILE.npy to code, or --decode FRAME -o OUT.npy")
+        raise ValueError("give a FILE.npy to code, or --decode FILE -o OUT.npy")
     return _code(args)
 
 
 def _code(args: argparse.Namespace) -> int:
     from oscar.codecs.registry import CODECS
+    from oscar.experiment.array_file import ArrayFile
     from oscar.experiment.arrays import (
         as_float32,
         code,
@@ -81,9 +85,10 @@ def _code(args: argparse.Namespace) -> int:
         raise ValueError(f"--nodes: expected 1 or more, got {args.nodes}")
     array = load_array(args.file)
     flat = integers = floats = array.reshape(-1)
+    exponent = None
     print(f"# {args.file}: {array.dtype} of shape {list(array.shape)}, coded flat; headers counted")
     if flat.dtype.kind == "f":
-        integers, how = quantise(flat, args.scale, args.coarseness, args.bits)
+        integers, exponent, how = quantise(flat, args.scale, args.coarseness, args.bits)
         print(f"# {how}")
         floats, how = as_float32(flat)
         if how:
@@ -107,20 +112,36 @@ def _code(args: argparse.Namespace) -> int:
         failed = failed or not same
         print(f"# {text}")
     if args.output is not None:
-        args.output.write_bytes(frame)
+        about = ArrayFile(
+            codec=args.codec,
+            context=args.context,
+            step=args.step,
+            shape=list(array.shape),
+            dtype=array.dtype.str,
+            classes=classes is not None and codec.uses_context,
+            exponent=None if codec.domain == "float" else exponent,
+        )
+        args.output.write_bytes(about.pack(frame))
         print(f"# wrote {args.output}")
     return 1 if failed else 0
 
 
 def _decode(args: argparse.Namespace) -> int:
-    from oscar.experiment.arrays import load_classes, read_frame, save_array
+    from oscar.experiment.array_file import read_array_file
+    from oscar.experiment.arrays import load_classes, save_array
 
     if args.output is None or args.file is not None:
-        raise ValueError("--decode FRAME takes -o OUT.npy, and no FILE.npy")
-    codec, classes = _codec(args.codec, args.context), load_classes(args.classes)
-    values = read_frame(args.decode, codec, step=args.step, context=classes)
+        raise ValueError("--decode FILE takes -o OUT.npy, and no FILE.npy")
+    about, frame = read_array_file(args.decode)
+    if about.classes != (args.classes is not None):
+        raise ValueError(
+            f"{args.decode} was coded {'with' if about.classes else 'without'} position classes: "
+            f"{'give them by --classes FILE.npy' if about.classes else 'leave out --classes'}"
+        )
+    codec, classes = _codec(about.codec, about.context), load_classes(args.classes)
+    values = about.restore(codec.make_decoder().decode(frame, step=about.step, context=classes))
     save_array(args.output, values)
-    print(f"# wrote {args.output}: {values.size} values, {values.dtype}")
+    print(f"# wrote {args.output}: {values.dtype} of shape {list(values.shape)}")
     return 0
 
 

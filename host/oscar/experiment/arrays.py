@@ -59,8 +59,13 @@ def save_array(path: Path, array: np.ndarray) -> None:
         np.save(file, array)
 
 
-def quantise(flat: np.ndarray, scale: Any, coarseness: float, bits: Any) -> tuple[np.ndarray, str]:
-    """Return `flat` quantised as the one tensor of one node, and in words how; raises GradientError."""
+def quantise(
+    flat: np.ndarray, scale: Any, coarseness: float, bits: Any
+) -> tuple[np.ndarray, int | None, str]:
+    """Return `flat` quantised as the one tensor of one node, log2 of its step, and in words how.
+
+    The step is None where all values are zero. Raises GradientError.
+    """
     params = QuantiserParams(scale=scale, coarseness=coarseness, bits=bits)
     tensors = check_tensors([flat], 0)
     tracker, worker = StepTracker(params, [flat.size], 1), WorkerQuantiser(params, 0)
@@ -69,7 +74,7 @@ def quantise(flat: np.ndarray, scale: Any, coarseness: float, bits: Any) -> tupl
     exponent = tracker.exponents[0]
     step = "no step: all zeros" if exponent is None else f"step 2^{exponent}"
     text = f"quantised as one tensor: {params.name}, {step}, {worker.clipped} of {flat.size} values clipped"
-    return values, text
+    return values, exponent, text
 
 
 @dataclass(frozen=True)
@@ -149,9 +154,3 @@ def same_as_reference(
     same = frames[0] == frames[1]
     said = "the same bytes as" if same else "OTHER BYTES THAN"
     return same, f"on {part.size} of {values.size} values asc makes {said} its plain-integer reference"
-
-
-def read_frame(path: Path, codec: Codec, *, step: int, context: np.ndarray | None) -> np.ndarray:
-    """Return the values of the frame in `path`; raises FrameError on anything but an intact one."""
-    used = context if codec.uses_context else None
-    return codec.make_decoder().decode(path.read_bytes(), step=step, context=used)
