@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -152,6 +154,33 @@ def test_report_prints_the_same_table_and_draws(tiny: Path, capsys: pytest.Captu
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert run(["report", tiny / "out" / "results.json", "--figure", figure, "--markdown"]) == 0
     assert capsys.readouterr().out.strip() == (tiny / "out" / "table.md").read_text().strip()
+
+
+def check_page(results: Path) -> str:
+    """Make a page of results and return it: whole, with their figure and table, nothing fetched."""
+    page = results.with_suffix(".html")
+    figure = results.with_name("page.png")
+    assert run(["report", results, "--html", page, "--figure", figure]) == 0
+    text = page.read_text()
+    assert text.rstrip().endswith("</html>")
+    assert set(re.findall(r'(?:src|href)="(.{11})', text)) == {"data:image/"}
+    assert hashlib.sha256(results.read_bytes()).hexdigest() in text
+    return text
+
+
+def test_page_of_a_comparison_and_of_its_scaling(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = json.loads((tiny / "out" / "results.json").read_text())
+    results["methods"][0]["name"] = "<script>"
+    (tiny / "named.json").write_text(json.dumps(results))
+    text = check_page(tiny / "named.json")
+    assert text.count("<img ") == 2  # figure and timeline
+    assert "&lt;script&gt;" in text
+    assert "<script>" not in text
+    assert "granule: " in text  # the configuration
+    arguments = ["scale", "--results", tiny / "out" / "results.json", "--json", tiny / "scaled.json"]
+    assert run([*arguments, "--figure", tiny / "scaled.png"]) == 0
+    assert "larger rings modelled" in check_page(tiny / "scaled.json")
+    capsys.readouterr()
 
 
 def test_scale_from_results(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:

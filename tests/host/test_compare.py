@@ -68,6 +68,9 @@ def test_runs_are_kept_and_not_repeated(tmp_path: Path, capsys: pytest.CaptureFi
     assert bits["fp32", 0] > 32  # headers count
     assert bits["sketch", 0] > 8  # half a cell of 16 bits a value, and what is sent once
     assert bits["asc", 1] < bits["asc", 0] < 12
+    page = tmp_path / "page.html"
+    assert main(["report", str(tmp_path / "out" / "compare.json"), "--html", str(page)]) == 0
+    assert "equal accuracy" in page.read_text()
     assert (tmp_path / "out" / "compare.png").stat().st_size > 10_000
 
 

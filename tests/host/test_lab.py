@@ -482,3 +482,5 @@ def test_report_is_drawn_from_results_alone(tmp_path: Path) -> None:
     assert (source.read_bytes(), source.stat().st_mtime_ns) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lab.png", "results.json", "table.txt"]
     assert all(path.stat().st_size > 0 for path in tmp_path.iterdir())
+    assert main(["report", str(source), "--html", str(tmp_path / "page.html")]) == 0
+    assert "asc" in (tmp_path / "page.html").read_text()

@@ -260,6 +260,8 @@ def test_the_command_writes_and_shows_one_run_beside_another(
         "train.json", "train.png", "checkpoint.seed0", "checkpoint.seed2",
     }  # fmt: skip
     assert [row["seed"] for row in load_results(second / "train.json")["rows"]] == [0, 2]
+    assert main(["report", str(second / "train.json"), "--html", str(tmp_path / "page.html")]) == 0
+    assert "checkpoint" in (tmp_path / "page.html").read_text()  # its configuration
     assert main([*words, "--seeds", "-1"]) == 2
     assert main([*words, "--workers", "0"]) == 2
     assert main(["train", str(file), "--beside", str(file)]) == 2

@@ -37,11 +37,12 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train what is missing; write compare.json, compare.txt and compare.png."""
     one_blas_thread()
+    from oscar import __version__
     from oscar.cli.progress import Show
     from oscar.errors import ConfigError
     from oscar.experiment.files import make_folder
     from oscar.training.compare import run_all, summarise, tasks_of
-    from oscar.training.compare_report import answers, draw, table
+    from oscar.training.compare_report import draw, text_report
 
     seeds = [] if args.seed is None else [f"compare.seeds=[{args.seed}]"]
     config = read_config(args, *seeds)
@@ -62,19 +63,16 @@ def run(args: argparse.Namespace) -> int:
         runs = run_all(tasks, runs_folder, workers=args.workers, progress=show)
     model = f"{config.workload.name}, {runs[0]['values']:,} values, {config.nodes} nodes"
     results: dict[str, Any] = {
+        "oscar": __version__,
         "title": f"{model}, {config.iterations} iterations",
         "metric": config.compare.metric,
+        "seeds": sorted({task.config.seed for task in tasks}),
         "config": config.model_dump(mode="json"),
         "rows": summarise(config, tasks, runs),
     }
-    lines = [f"# {results['title']}, seeds {sorted({task.config.seed for task in tasks})}"]
-    lines += [
-        "# bits/value: all bytes sent, per value that crosses a link; sync: what a lock-step ring waits for"
-    ]
-    lines += ["# holds: not worse than fp32 by more than fp32's own standard deviation over the seeds"]
-    lines += table(results["rows"]) + answers(results)
-    print("\n".join(lines))
-    (folder / "compare.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text = text_report(results)
+    print(text)
+    (folder / "compare.txt").write_text(text + "\n", encoding="utf-8")
     (folder / "compare.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     draw(results, folder / "compare.png")
     print(f"# compare.txt, compare.json and compare.png in {folder}")

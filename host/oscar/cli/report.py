@@ -1,4 +1,4 @@
-"""`oscar report`: table and figure again, from results alone."""
+"""`oscar report`: table, figure and page again, from results alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oscar.cli.common import declare
+from oscar.cli.common import check_writable, declare
 
 EXAMPLE = """\
   oscar report build/allreduce/results.json
+  oscar report build/train/train.json --html train.html     one page that holds everything
   oscar report a/results.json b/results.json --markdown
+
+Takes the JSON of allreduce, train, compare, scale or lab. A page of --html needs no other file, no network.
 """
 
 
@@ -20,29 +23,45 @@ def add_command(commands: Any) -> None:
         commands,
         "report",
         run,
-        short="print the table and draw the figure of earlier results",
+        short="print the table of earlier results, draw their figure, or make a page of them",
         example=EXAMPLE,
     )
     parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS.json")
     parser.add_argument(
-        "--figure", type=Path, metavar="FILE.png", help="default: allreduce.png beside the JSON"
+        "--figure", type=Path, metavar="FILE.png", help="default: its usual name, beside the JSON"
     )
-    parser.add_argument("--markdown", action="store_true", help="print Markdown instead")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE.html", help="write one self-contained page as well"
+    )
+    parser.add_argument(
+        "--markdown", action="store_true", help="print Markdown instead (results of allreduce)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print and draw; nothing is run again."""
-    from oscar.experiment.figure import draw
-    from oscar.experiment.files import load_results
-    from oscar.experiment.table import markdown_table, text_table
+    from oscar.experiment.html import page
+    from oscar.experiment.kinds import kind_of
+    from oscar.experiment.table import markdown_table
 
-    if args.figure is not None and len(args.results) > 1:
-        raise ValueError("--figure names one file; give one RESULTS.json with it")
+    for name, path in (("--figure", args.figure), ("--html", args.html)):
+        if path is not None:
+            check_writable(path)
+            if len(args.results) > 1:
+                raise ValueError(f"{name} names one file; give one RESULTS.json with it")
     for path in args.results:
-        results = load_results(path)
-        print(markdown_table(results) if args.markdown else text_table(results))
-        figure = args.figure or path.with_name("allreduce.png")
-        draw(results, figure)
+        kind = kind_of(path)
+        results = kind.load(path)
+        if args.markdown and kind.command != "allreduce":
+            raise ValueError(
+                f"--markdown takes results of oscar allreduce, {path} is of oscar {kind.command}"
+            )
+        print(markdown_table(results) if args.markdown else kind.text(results))
+        wrote = [args.figure or path.with_name(kind.figure)]
+        kind.draw(results, wrote[0])
+        if args.html is not None:
+            args.html.write_text(page(kind, results, path), encoding="utf-8")
+            wrote.append(args.html)
         if not args.markdown:
-            print(f"# wrote {figure}")
+            print(f"# wrote {', '.join(map(str, wrote))}")
     return 0

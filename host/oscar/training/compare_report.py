@@ -14,6 +14,20 @@ HALF = 0.5
 PAPER_SPEEDUP = 1.38  # end to end, OSCAR-HW (HPCA 2026)
 
 
+def text_report(results: Mapping[str, Any]) -> str:
+    """Return the whole report as text: what was compared, the table, the answers drawn from it."""
+    return "\n".join(
+        [
+            f"# {results['title']}, seeds {results.get('seeds', 'not named')}",
+            "# bits/value: all bytes sent, per value that crosses a link; sync: what a lock-step ring waits "
+            "for",
+            "# holds: not worse than fp32 by more than fp32's own standard deviation over the seeds",
+            *table(results["rows"]),
+            *answers(results),
+        ]
+    )
+
+
 def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return the table as lines: one per contender and point, the finest first."""
     metric = rows[0]["metric"]
