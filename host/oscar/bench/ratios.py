@@ -149,11 +149,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         _print_rows(rows)
     else:
         print(f"# quantiser {args.quantiser}: every method codes the same integers, losslessly")
+        print(f"# link {LINK.bandwidth_bps / 1e9:g} Gb/s, {LINK.latency_s * 1e6:g} us; ", end="")
         print(
-            f"# link {LINK.bandwidth_bps / 1e9:g} Gb/s, {LINK.latency_s * 1e6:g} us; codec at line rate, ",
-            end="",
+            f"codec: ideal (line rate, {LINK.codec_latency_s * 1e6:g} us deep); sub-frames {args.subframes}"
         )
-        print(f"{LINK.codec_latency_s * 1e6:g} us deep; sub-frames {args.subframes}")
         print(
             f"# baseline of speed-ups: fp32 ring without headers; {args.iterations} iterations after ", end=""
         )

@@ -25,7 +25,8 @@ def draw(several: Sequence[Results], path: Path) -> None:
     panels = figure.subplots(1, 3, sharey=True)
     for index, results in enumerate(several):
         _curves(panels, results, PALETTE[(index + 3) % len(PALETTE)])
-    labels = ("iterations", "MB sent by all nodes", "modelled seconds")
+    clocks = dict.fromkeys(results["clock"] for results in several)
+    labels = ("iterations", "MB sent by all nodes", "modelled seconds\n" + "\n".join(clocks))
     for axes, label in zip(panels, labels, strict=True):
         axes.set_xlabel(label, fontsize=9.5, color=SOFT, loc="left")
         axes.grid(color=GRID)
