@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from oscar.errors import ConfigError
     from oscar.experiment.files import make_folder
     from oscar.training.compare import run_all, summarise, tasks_of
-    from oscar.training.compare_report import answers, draw, table
+    from oscar.training.compare_report import CLOCK, answers, draw, table
 
     seeds = [] if args.seed is None else [f"compare.seeds=[{args.seed}]"]
     config = read_config(args, *seeds)
@@ -65,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         "title": f"{model}, {config.iterations} iterations",
         "metric": config.compare.metric,
         "config": config.model_dump(mode="json"),
+        "clock": config.link.clock_text(),  # of communication_s and iteration_s
+        "large_clock": CLOCK,
         "rows": summarise(config, tasks, runs),
     }
     lines = [f"# {results['title']}, seeds {sorted({task.config.seed for task in tasks})}"]
