@@ -140,7 +140,7 @@ def draw_scale(scaled: Mapping[str, Any], path: Path) -> None:
         f"{link['latency_us']:g} us a hop; frames measured at {scaled['measured_nodes']} nodes",
         x=0.012, ha="left", fontsize=13, fontweight="bold", color=INK,
     )  # fmt: skip
-    panels[0].set_xlabel(f"nodes; {scaled['clock']}", fontsize=9.5, color=SOFT, loc="left")
+    figure.supxlabel(scaled["clock"], x=0.012, ha="left", fontsize=9.5, color=SOFT)
     figure.savefig(path)
 
 

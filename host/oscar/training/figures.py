@@ -26,7 +26,8 @@ def draw(several: Sequence[Results], path: Path) -> None:
     for index, results in enumerate(several):
         _curves(panels, results, PALETTE[(index + 3) % len(PALETTE)])
     clocks = dict.fromkeys(results["clock"] for results in several)
-    labels = ("iterations", "MB sent by all nodes", "modelled seconds\n" + "\n".join(clocks))
+    figure.supxlabel("seconds: " + "; ".join(clocks), x=0.988, ha="right", fontsize=9.5, color=SOFT)
+    labels = ("iterations", "MB sent by all nodes", "modelled seconds")
     for axes, label in zip(panels, labels, strict=True):
         axes.set_xlabel(label, fontsize=9.5, color=SOFT, loc="left")
         axes.grid(color=GRID)
