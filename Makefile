@@ -63,8 +63,9 @@ sim: setup ## a ring AllReduce of four NICs in MyHDL, clock by clock, against th
 stress: setup verilator ## random stalls, resets and damage on the converted RTL of a lane (ARGS="--clocks 1M")
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
 
-rtl: setup verilator ## AllReduce of a million values on the converted RTL (configs/rtl.yaml)
+rtl: setup verilator ## AllReduce of a million values on the converted RTL, and its clock (configs/rtl.yaml)
 	@$(BIN)/oscar allreduce configs/rtl.yaml $(ARGS)
+	@$(BIN)/python -m oscar_sim.clock --json build/rtl/nic.json
 
 # PRTE asks twice before it runs as root, as it does in containers; BLAS threads would only fight the ranks.
 mpi-%: export OMPI_ALLOW_RUN_AS_ROOT = 1

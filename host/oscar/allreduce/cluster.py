@@ -19,6 +19,7 @@ from oscar.plans import ChunkPlan
 from oscar.position import PositionState
 from oscar.quantize import SUMMARY_BYTES, WorkerQuantiser, check_tensors, summarise
 from oscar.timing.recurrence import ring_time
+from oscar.timing.sizes import received_bytes
 
 
 class LocalCluster:
@@ -124,6 +125,7 @@ class LocalCluster:
             time_s=self._time(ring),
             frame_bytes=ring.frame_bytes,
             counts=ring.counts,
+            received=received_bytes(ring.frame_bytes, boomerang=self.boomerang),
             clocks=ring.clocks(),
         )
         return AllReduceResult(mean, sums, stats)

@@ -14,8 +14,9 @@ class Stats:
     exact: every node ended bit-identical and equal to the sum computed directly in the codec's arithmetic
     (False for lossy codecs); identical: every node ended bit-identical; clipped: values that saturated in
     the quantiser or the codec; reset: state was started anew because nodes or shapes changed;
-    exchange_bytes: sent to agree on steps, by all nodes together; time_s: by the link model; clocks: of a
-    simulated NIC, int64 [encode or decode 2, phase 2, step N-1, node N], or None.
+    exchange_bytes: sent to agree on steps, by all nodes together; time_s: by the link model; received: bytes
+    of frames that came into each node, int64 [N]; clocks: of a simulated NIC, int64 [encode or decode 2,
+    phase 2, step N-1, node N], or None.
     """
 
     nodes: int
@@ -30,6 +31,7 @@ class Stats:
     time_s: float
     frame_bytes: np.ndarray = field(repr=False)
     counts: np.ndarray = field(repr=False)
+    received: np.ndarray = field(repr=False)
     clocks: np.ndarray | None = field(default=None, repr=False)
 
     @property
@@ -41,6 +43,16 @@ class Stats:
     def step_sync_bytes(self) -> int:
         """Sum over the steps of the busiest link's bytes: what a synchronous ring waits for."""
         return int(self.frame_bytes.sum(axis=3).max(axis=2, initial=0).sum())
+
+    @property
+    def busiest_egress(self) -> int:
+        """Bytes of frames that the node which sends most has sent."""
+        return int(self.frame_bytes.sum(axis=(0, 1, 3)).max(initial=0))
+
+    @property
+    def busiest_ingress(self) -> int:
+        """Bytes of frames that the node which receives most has received."""
+        return int(self.received.max(initial=0))
 
     @property
     def transfers(self) -> int:

@@ -23,7 +23,7 @@ import numpy as np
 from oscar.allreduce.cluster import LocalCluster
 from oscar.allreduce.sampled import SparseRing
 from oscar.allreduce.stats import Stats
-from oscar.bench.ratios import LARGE, modelled_times
+from oscar.bench.ratios import CLOCK, LARGE, modelled_times
 from oscar.config import BURST, Config
 from oscar.errors import ConfigError, OscarError
 from oscar.workloads import Workload, exact_mean, make_workload
@@ -77,7 +77,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     summary = summarise_runs(runs)
     print(
         "# rule: a setting holds its accuracy when its mean over the seeds is not worse than that of fp32\n"
-        "# by more than the standard deviation of fp32 over the same seeds (a seed: weights and batches)"
+        "# by more than the standard deviation of fp32 over the same seeds (a seed: weights and batches)\n"
+        f"# speed-up: modelled, {CLOCK}"
     )
     print(
         f"{'model':<12} {'step':<5} {'feedback':<8} {'seeds':>5} {'metric':<8} {'mean':>7} {'spread':>7} "

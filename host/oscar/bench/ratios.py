@@ -33,6 +33,7 @@ from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
 
 LARGE = 64_000_000
 LINK = LinkModel()
+CLOCK = f"codec: ideal (line rate, {LINK.codec_latency_s * 1e6:g} us deep)"
 NO_WIRE = LinkModel(bandwidth_bps=1e21)  # what is left of the time is latency
 
 # What goes over the links, and how the all-gather runs.
@@ -149,11 +150,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         _print_rows(rows)
     else:
         print(f"# quantiser {args.quantiser}: every method codes the same integers, losslessly")
-        print(
-            f"# link {LINK.bandwidth_bps / 1e9:g} Gb/s, {LINK.latency_s * 1e6:g} us; codec at line rate, ",
-            end="",
-        )
-        print(f"{LINK.codec_latency_s * 1e6:g} us deep; sub-frames {args.subframes}")
+        print(f"# link {LINK.bandwidth_bps / 1e9:g} Gb/s, {LINK.latency_s * 1e6:g} us; ", end="")
+        print(f"{CLOCK}; sub-frames {args.subframes}")
         print(
             f"# baseline of speed-ups: fp32 ring without headers; {args.iterations} iterations after ", end=""
         )

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from oscar.errors import ConfigError
     from oscar.experiment.files import make_folder
     from oscar.training.compare import run_all, summarise, tasks_of
-    from oscar.training.compare_report import draw, text_report
+    from oscar.training.compare_report import CLOCK, draw, text_report
 
     seeds = [] if args.seed is None else [f"compare.seeds=[{args.seed}]"]
     config = read_config(args, *seeds)
@@ -68,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
         "metric": config.compare.metric,
         "seeds": sorted({task.config.seed for task in tasks}),
         "config": config.model_dump(mode="json"),
+        "clock": config.link.clock_text(),  # of communication_s and iteration_s
+        "large_clock": CLOCK,
         "rows": summarise(config, tasks, runs),
     }
     text = text_report(results)

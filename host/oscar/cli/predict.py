@@ -30,6 +30,12 @@ def add_command(commands: Any) -> None:
         "--bits", type=float, default=6.0, metavar="B", help="coded bits per value (%(default)s)"
     )
     parser.add_argument("--latency-us", type=float, default=2.0, metavar="US", help="of a hop (%(default)s)")
+    parser.add_argument(
+        "--codec", choices=["ideal", "rtl", "host"], default="ideal", help="whose clock (%(default)s)"
+    )
+    parser.add_argument(
+        "--nic-file", metavar="FILE", help="of `make rtl`, for --codec rtl (default: shipped)"
+    )
     parser.add_argument("--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: line rate)")
     parser.add_argument("--codec-latency-us", type=float, default=0.5, metavar="US", help="(%(default)s)")
     parser.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
@@ -39,21 +45,19 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Predict; return 0 when compression pays and 3 when it does not."""
-    from oscar.timing.link import LinkModel
+    from oscar.config import Config
     from oscar.timing.predict import predict
 
-    link = LinkModel.of(
-        gbps=args.gbps,
-        latency_us=args.latency_us,
-        codec_gvalues=args.codec_gvalues,
-        codec_latency_us=args.codec_latency_us,
-    )
+    keys = ("gbps", "latency_us", "codec", "nic_file", "codec_gvalues", "codec_latency_us")
+    section = Config().variant(link={key: getattr(args, key) for key in keys}).link
+    link = section.model()
     flags = {"boomerang": args.gather != "forward", "duplex": args.gather == "duplex"}
     found = predict(args.values, args.nodes, link, args.bits, subframes=args.subframes, **flags)
     print(
         f"# {args.values:,} values, {args.nodes} nodes, {args.gbps:g} Gb/s, {args.latency_us:g} us a hop, "
         f"{args.bits:g} bits/value, gather {args.gather}"
     )
+    print(f"# times are modelled, {section.clock_text()}")
     times = {"fp32": found.fp32_time_s, "bf16": found.bf16_time_s, "int8": found.int8_time_s}
     for name, time_s in {**times, "coded": found.time_s}.items():
         text = "sums do not fit" if time_s is None else f"{time_s * 1e6:14.2f} us"
@@ -65,14 +69,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"pays up to {found.breakeven_gbps:.4g} Gb/s for this model")
     print(found.reason if found.pays else f"does not pay: {found.reason}")
     if args.json is not None:
-        _write(args.json, found)
+        _write(args.json, found, section.clock_text())
     return 0 if found.pays else 3
 
 
-def _write(path: Path, found: Any) -> None:
+def _write(path: Path, found: Any, clock: str) -> None:
     import json
     import math
     from dataclasses import asdict
 
     data = {key: None if value == math.inf else value for key, value in asdict(found).items()}
+    data["clock"] = clock
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")

@@ -96,4 +96,5 @@ def write_timeline(training: Training, config: Config, path: Path) -> None:
         spans=True,
     ).spans
     meta = {"config": config.model_dump(mode="json"), "iteration": stats.iteration, "plan": stats.plan}
+    meta["clock"] = config.link.clock_text()
     write_trace(path, spans, meta)

@@ -106,7 +106,10 @@ def _timeline(results: Results) -> str:
         path = Path(folder) / "timeline.png"
         _draw_timeline(replayed.spans, f"{row['name']}, {row['plan']}: {replayed.total_s * 1e6:.1f} us", path)
         return _image(path, "Timeline of one AllReduce") + _notes(
-            ["Modelled, with the bytes of real frames; open trace.json in ui.perfetto.dev to zoom."]
+            [
+                f"Modelled, with the bytes of real frames; {link.clock_text()}.",
+                "Open trace.json in ui.perfetto.dev to zoom.",
+            ]
         )
 
 

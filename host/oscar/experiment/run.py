@@ -10,15 +10,15 @@ import numpy as np
 
 from oscar import __version__
 from oscar.allreduce.stats import Stats
-from oscar.codecs.registry import make_codec
+from oscar.codecs.registry import ASC, make_codec
 from oscar.config import Config, Method
 from oscar.experiment.parallel import Job, run_jobs
 from oscar.experiment.training import Progress, Training, train
 from oscar.frame import HEADER_BYTES
-from oscar.timing.recurrence import equal_ring_time
+from oscar.timing.recurrence import equal_ring_time, ring_time
 
 WARM_UP = 2  # iterations that do not count: tables, steps and plans come from what was seen before
-SCHEMA = 1
+SCHEMA = 2
 
 
 def run_experiment(
@@ -36,7 +36,7 @@ def run_experiment(
     jobs = [Job(variant, training.gradients) for variant in others]
     measured = iter(run_jobs(jobs, workers=workers, progress=progress))
     rows = [
-        _row(method, plan, training.stats if variant == own else next(measured), nodes=config.nodes)
+        _row(method, plan, training.stats if variant == own else next(measured), config)
         for method, plan, variant in compared
     ]
     _relate(rows, config, training.values)
@@ -46,6 +46,8 @@ def run_experiment(
         "schema": SCHEMA,
         "config": config.model_dump(mode="json"),
         "quantiser": quantiser.name,
+        "clock": config.link.clock_text(),
+        "rtl_clock": config.link.rtl().clock_text(),
         "model": {
             "name": training.workload,
             "values": training.values,
@@ -66,7 +68,7 @@ def _skipped(iterations: int) -> int:
     return min(WARM_UP, iterations - 1)
 
 
-def _row(method: Method, plan: str, stats: Sequence[Stats], *, nodes: int) -> dict[str, Any]:
+def _row(method: Method, plan: str, stats: Sequence[Stats], config: Config) -> dict[str, Any]:
     """Return one row: means over the AllReduces after the warm-up; checks are over all of them."""
     counted = stats[_skipped(len(stats)) :]
     codec = make_codec(method.codec)
@@ -89,15 +91,30 @@ def _row(method: Method, plan: str, stats: Sequence[Stats], *, nodes: int) -> di
         "step_sync_bytes": mean("step_sync_bytes"),
         "wire_bytes": mean("wire_bytes"),
         "time_s": mean("time_s"),
+        "rtl_time_s": _rtl_time(method, counted, config),
+        "busiest_egress": mean("busiest_egress"),
+        "busiest_ingress": mean("busiest_ingress"),
         "efficiency": mean("efficiency"),
         "clipped": mean("clipped"),
         "exact": codec.lossless and wrong == 0,
         "identical": identical,
         "wrong": wrong,
-        "step_bits": _step_bits(counted, nodes),
+        "step_bits": _step_bits(counted, config.nodes),
         "clocks": _clocks(counted),
         "frames": {"bytes": last.frame_bytes.tolist(), "counts": last.counts.tolist()},
     }
+
+
+def _rtl_time(method: Method, stats: Sequence[Stats], config: Config) -> float | None:
+    """Return the mean time with the clock of the RTL; None for a codec that no RTL codes."""
+    codec = make_codec(method.codec)
+    if not codec.coded or config.nodes == 1:
+        return float(np.mean([s.time_s for s in stats]))
+    if method.codec not in ASC:
+        return None
+    gather = {"boomerang": method.gather != "forward", "duplex": method.gather == "duplex"}
+    link = config.link.rtl().model()
+    return float(np.mean([ring_time(s.frame_bytes, s.counts, link, **gather) for s in stats]))
 
 
 def _clocks(stats: Sequence[Stats]) -> dict[str, list[float]] | None:
@@ -139,5 +156,7 @@ def _relate(rows: Sequence[dict[str, Any]], config: Config, values: int) -> None
     for row in rows:
         rivals = [other for other in rows if other["name"] == row["name"]]
         row["speedup_vs_fp32"] = time_s / row["time_s"] if row["time_s"] else 1.0
+        rtl = row["rtl_time_s"]
+        row["rtl_speedup_vs_fp32"] = None if rtl is None else time_s / rtl if rtl else 1.0
         row["ratio_vs_fp32"] = sync / row["step_sync_bytes"] if row["step_sync_bytes"] else 1.0
         row["best"] = row is min(rivals, key=lambda other: (other["time_s"], other["step_sync_bytes"]))

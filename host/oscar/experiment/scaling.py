@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from oscar.config import LinkSection
+from oscar.config import Config, LinkSection
 from oscar.errors import ConfigError
 from oscar.experiment.table import Results, best_rows
 from oscar.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
@@ -29,7 +29,7 @@ def scale_results(
     ConfigError where the results hold no frames of two nodes or more, ValueError for nodes or values out of
     range.
     """
-    link = LinkSection(**results["config"]["link"])
+    link = Config().variant(link=results["config"]["link"]).link
     total = results["model"]["values"] if values is None else values
     if total < 1:
         raise ValueError(f"expected a model of at least 1 value, got {total}")
@@ -53,6 +53,7 @@ def scale_results(
         "quantiser": results["quantiser"],
         "measured_nodes": results["nodes"],
         "link": link.model_dump(),
+        "clock": link.clock_text(),
         "points": points,
     }
 
@@ -96,7 +97,7 @@ def scale_table(scaled: Mapping[str, Any]) -> str:
     lines = [
         f"# {model['name']}, {model['values']:,} values, quantiser {scaled['quantiser']}; frames measured at "
         f"{scaled['measured_nodes']} nodes, larger rings modelled",
-        f"# link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop",
+        f"# link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; {scaled['clock']}",
         f"#{'method':15} {'plan':10} {'nodes':>6} {'time(us)':>11} {'algbw':>8} {'busbw':>8} "
         f"{'bits/val':>8} {'speedup':>8} {'model ms':>9}",
     ]
@@ -122,6 +123,7 @@ def draw_scale(scaled: Mapping[str, Any], path: Path) -> None:
         times.set_title("AllReduce time in ms")
         _panel(gains, scaled, "speedup", 1.0)
         gains.set_title("Gain over fp32")
+        drawn.supxlabel(scaled["clock"], x=0.988, ha="right", fontsize=9.5, color=SOFT)
 
 
 def _panel(axes: Any, scaled: Mapping[str, Any], key: str, factor: float) -> None:

@@ -27,6 +27,8 @@ _COLUMNS = (  # heading, width, alignment
     ("sync", 7, ">"),
     ("ratio", 6, ">"),
     ("speedup", 7, ">"),
+    ("rtl(us)", 9, ">"),
+    ("rtl x", 6, ">"),
     ("exact", 5, ">"),
 )
 
@@ -35,7 +37,6 @@ def heading(results: Results) -> list[str]:
     """Return the lines above the table, without marks: what was run and what the columns mean."""
     config, model = results["config"], results["model"]
     link, quantiser = config["link"], config["quantiser"]
-    speed = f"{link['codec_gvalues']} G values/s" if link["codec_gvalues"] else "line rate"
     sigma = quantiser["scale"] == "sigma"
     step = f"step {quantiser['coarseness']:g} sigma" if sigma else "one step for all tensors"
     feedback = ", error feedback" if quantiser["error_feedback"] else ""
@@ -47,8 +48,9 @@ def heading(results: Results) -> list[str]:
         "in which tables, steps and plans warm up",
         f"quantiser {results['quantiser']} ({quantiser['bits']} bits, {step}, {quantiser['rounding']}"
         f"{feedback}); fp32 and bf16 send floats",
-        f"link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; codec at {speed}, "
-        f"{link['codec_latency_us']:g} us deep; times come from this model, bytes are real frames",
+        f"link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; times are modelled, bytes are real",
+        f"time(us), speedup, algbw, busbw with {results['clock']}",
+        f"rtl(us), rtl x (its speedup) with {results['rtl_clock']}; -: no RTL of it",
     ]
     if losses:
         known = ", ".join(f"{name} {value:.4g}" for name, value in results["evaluation"].items())
@@ -84,6 +86,8 @@ def _cells(row: Mapping[str, Any], results: Results) -> list[str]:
         f"{row['step_sync_bits']:.3f}",
         f"{row['ratio_vs_fp32']:.2f}",
         f"{row['speedup_vs_fp32']:.2f}",
+        "-" if row["rtl_time_s"] is None else f"{row['rtl_time_s'] * 1e6:.2f}",
+        "-" if row["rtl_time_s"] is None else f"{row['rtl_speedup_vs_fp32']:.2f}",
         verdict(row),
     ]
 
@@ -113,21 +117,21 @@ def text_table(results: Results) -> str:
 def clock_lines(results: Results) -> list[str]:
     """Return what a simulated NIC's clock said of each ring step, beside the time model; [] without one."""
     config, lines = results["config"], []
-    mhz, model = config["link"]["nic_mhz"], LinkSection(**config["link"]).model()
-    per_value, *depth = model.codec_cost(True)
     for row in results["methods"]:
         if not row.get("clocks"):
             continue
+        nic = LinkSection(**config["link"]).nic()
         lines.append(
-            f"# {row['name']} {row['plan']} on nic {config['nic']} at {mhz:g} MHz, slowest node, us (model):"
+            f"# {row['name']} {row['plan']} on nic {config['nic']} at {nic.mhz:g} MHz, slowest node, "
+            "us (model):"
         )
         measured, modelled = 0.0, 0.0
         for step, values in enumerate(row["clocks"]["values"]):
             parts = []
-            for kind, latency in zip(("encode", "decode"), depth, strict=True):
+            for kind in ("encode", "decode"):
                 clocks = row["clocks"][kind][step]
                 if clocks:
-                    took, expected = clocks / mhz, (values * per_value + latency) * 1e6
+                    took, expected = clocks / nic.mhz, nic.seconds(kind, values) * 1e6
                     measured, modelled = measured + took, modelled + expected
                     parts.append(f"{kind} {clocks:.0f} clocks {took:.2f} ({expected:.2f})")
             lines.append(f"#   step {step}: {values:.0f} values, {', '.join(parts)}")
@@ -135,14 +139,25 @@ def clock_lines(results: Results) -> list[str]:
     return lines
 
 
-_MARKDOWN = ("method", "plan", "sync", "bits/val", "ratio", "time(us)", "speedup", "exact")
-_EXPLAINED = {"sync": "sync bits/value", "bits/val": "bits/value", "time(us)": "time (us)"}
+_MARKDOWN = (
+    "method", "plan", "sync", "bits/val", "ratio", "time(us)", "speedup", "rtl(us)", "rtl x", "exact",
+)  # fmt: skip
+_SAID = 6  # lines of the heading that say what was run; the others explain columns
+_EXPLAINED = {
+    "sync": "sync bits/value",
+    "bits/val": "bits/value",
+    "time(us)": "time (us), codec: {clock}",
+    "rtl(us)": "time (us), codec: rtl",
+    "rtl x": "speedup, codec: rtl",
+}
 
 
 def markdown_table(results: Results) -> str:
     """Return the heading as a list and the main columns as a Markdown table."""
-    lines = [f"- {line}" for line in heading(results)[:5]]
-    lines += ["", "| " + " | ".join(_EXPLAINED.get(name, name) for name in _MARKDOWN) + " |"]
+    lines = [f"- {line}" for line in heading(results)[:_SAID]]
+    clock = LinkSection(**results["config"]["link"]).clock
+    names = (_EXPLAINED.get(name, name).format(clock=clock) for name in _MARKDOWN)
+    lines += ["", "| " + " | ".join(names) + " |"]
     lines.append("|" + "|".join("---" if name in ("method", "plan") else "--:" for name in _MARKDOWN) + "|")
     at = [[name for name, _, _ in _COLUMNS].index(name) for name in _MARKDOWN]
     for row in results["methods"]:

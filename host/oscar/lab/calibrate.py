@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from oscar.errors import OscarError
 from oscar.lab.network import FRAME, GOODPUT, SEGMENT, Network, Wire, address
 
+MESSAGES = 32  # small ones that all hosts send and receive at once, to see what one takes a host
 FLOW_S = 0.8  # of a flow at the expected goodput
 LEAST = 1 << 20  # bytes of a flow
 SETTLED = 0.2  # of the flow: a full bucket and slow start are over
@@ -65,6 +66,11 @@ def calibrate_together(network: Network, rate_bps: float, *, tolerance: float) -
             "leave the machine alone, or ask for a lower rate"
         )
     return flows
+
+
+def message_cost(seconds: float, latency_s: float) -> float:
+    """Return what each of `MESSAGES` small ones takes a host, all of which took `seconds`."""
+    return max(0.0, seconds - latency_s) / MESSAGES
 
 
 def check_delay(latency_s: float, delay_s: float) -> None:

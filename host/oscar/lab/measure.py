@@ -7,6 +7,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,15 @@ from oscar import trace
 from oscar.config import Config
 from oscar.errors import ConfigError, MissingExtraError, OscarError
 from oscar.experiment.training import open_workload
-from oscar.lab.calibrate import Flow, calibrate, calibrate_together, check_delay, check_loss, check_wire
+from oscar.lab.calibrate import (
+    Flow,
+    calibrate,
+    calibrate_together,
+    check_delay,
+    check_loss,
+    check_wire,
+    message_cost,
+)
 from oscar.lab.hold import gradient_folder, one_lab
 from oscar.lab.hosts import Hosts, write_gradients
 from oscar.lab.network import GOODPUT, Network, require_root
@@ -140,6 +149,7 @@ class _Case:
             for rank in range(case.hosts)
         ]
         self.values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
+        self.wire = LinkModel()  # of the time model, measured with the hosts
         self.runs: dict[str, list[dict[str, Any]]] = {spec.name: [] for spec in self.specs}
         self.conditions = {
             "hosts": case.hosts,
@@ -162,6 +172,9 @@ class _Case:
             latency = hosts.ask("ping")[0]["latency_s"]
             if self.case.delay_ms:
                 check_delay(latency, self.case.delay_ms / 1e3)
+            begin = time.monotonic() + LEAD_S
+            slowest = max(answer["seconds"] for answer in hosts.ask("messages", at=begin))
+            self.wire = LinkModel(latency_s=latency, message_s=message_cost(slowest, latency))
             hosts.ask("make", methods=[spec.model_dump() for spec in self.specs])
             for repetition in range(self.settings.warmup + self.settings.repetitions):
                 for spec in self._turn(repetition):
@@ -180,9 +193,10 @@ class _Case:
             "goodput_mbps": [flow.goodput_bps / 1e6 for flow in flows],
             "expected_mbps": rate * GOODPUT / 1e6,
             "latency_us": latency * 1e6,
+            "message_us": self.wire.message_s * 1e6,
             "packets": seen,
             "lost": lost,
-            "methods": [self._summary(spec, goodput, latency) for spec in self.specs],
+            "methods": [self._summary(spec, goodput) for spec in self.specs],
         }
 
     def _calibrated(self, rate_bps: float) -> list[Flow]:
@@ -256,14 +270,14 @@ class _Case:
         frames, counts = (np.array(last[key], np.int64) for key in ("frames", "counts"))
         return np.moveaxis(frames, 0, 2), np.moveaxis(counts, 0, 2)
 
-    def _summary(self, spec: MethodSpec, goodput: float, latency: float) -> dict[str, Any]:
+    def _summary(self, spec: MethodSpec, goodput: float) -> dict[str, Any]:
         measured = [run for run in self.runs[spec.name] if run["counts_as"]]
         usual = statistics.median(run["late_s"] for run in measured)
         runs = [run for run in measured if run["late_s"] <= usual + LATE_S]
         times = [run["time_s"] for run in runs]
         quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [times[0]] * 3
         crossed = 2 * (self.case.hosts - 1) * self.values
-        model = self._model(spec, goodput, latency)
+        model = self._model(spec, goodput)
         return {
             "name": spec.name,
             "kind": spec.kind,
@@ -283,15 +297,15 @@ class _Case:
             "resent": sum(run["resent"] for run in runs),
         }
 
-    def _model(self, spec: MethodSpec, goodput: float, latency: float) -> float | None:
-        """Return what the time model says of the last run's frames: a codec at line rate, this wire."""
+    def _model(self, spec: MethodSpec, goodput: float) -> float | None:
+        """Return what the time model says of the last run's frames: this wire, its messages, no codec."""
         name = spec.of if spec.kind == "replay" else spec.name
         if self.runs[name][-1]["frames"][0] is None:
             return None
         source = next(s for s in self.specs if s.name == name)
         ring = method_config(self.config, source, self.case.hosts).ring
         frames, counts = self._tables(name)
-        link = LinkModel(bandwidth_bps=goodput, latency_s=latency, codec_latency_s=0.0)
+        link = replace(self.wire, bandwidth_bps=goodput)
         return ring_time(
             frames,
             counts,

@@ -19,10 +19,12 @@ import numpy as np
 
 from oscar.config import Config
 from oscar.experiment.ranks import digest
+from oscar.lab.calibrate import MESSAGES
 from oscar.lab.methods import METHODS, Method, OscarMethod, ReplayMethod, Seat
 from oscar.lab.settings import MethodSpec
 
 PINGS = 50
+ROUNDS = 9
 
 
 class Rank:
@@ -64,6 +66,25 @@ class Rank:
             times.append(time.perf_counter() - begin)
         self.transport.flush(deadline)
         return {"latency_s": float(np.median(times)) / 2}
+
+    def messages(self, at: float) -> dict[str, Any]:
+        """Return the seconds in which all hosts, from `at` on, send and receive `MESSAGES` small ones."""
+        transport, nodes = self.transport, self.transport.nodes
+        left, right = (transport.rank - 1) % nodes, (transport.rank + 1) % nodes
+        times: list[float] = []
+        time.sleep(max(0.0, at - time.monotonic()))
+        deadline = time.monotonic() + 10
+        for _ in range(ROUNDS):
+            begin = time.perf_counter()
+            for tag in range(MESSAGES):
+                transport.post_recv(left, tag, 64)
+            for tag in range(MESSAGES):
+                transport.post_send(right, tag, bytes(64))
+            for tag in range(MESSAGES):
+                transport.wait(left, tag, deadline)
+            transport.flush(deadline)
+            times.append(time.perf_counter() - begin)
+        return {"seconds": float(np.median(times))}
 
     def load(self, name: str, of: str, frames: Any, counts: Any) -> dict[str, Any]:
         """Give a replay its frames."""
@@ -123,7 +144,8 @@ def main() -> int:
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
     rank = Rank(json.loads(sys.argv[1]))
     commands: dict[str, Callable[..., dict[str, Any]]] = {
-        "make": rank.make, "ping": rank.ping, "load": rank.load, "prepare": rank.prepare,
+        "make": rank.make, "ping": rank.ping, "messages": rank.messages, "load": rank.load,
+        "prepare": rank.prepare,
         "run": rank.run, "share": rank.share_mine, "check": rank.check,
     }  # fmt: skip
     print(json.dumps({"ready": True}), file=answers, flush=True)

@@ -32,7 +32,8 @@ def text_report(results: Results) -> str:
         "# size, count: of one host's float32 gradient. time: from the common start to the end of the",
         "#   slowest host, median. algbw, busbw: GB/s on uncompressed bytes, may exceed the link. wire_B:",
         "#   all hosts, all headers, by tc. bits/val: payload per value that crosses a link. ratio: against",
-        "#   the first method. cpu: all hosts. model: these frames on this wire by the time model, no codec.",
+        "#   the first method. cpu: all hosts. model: these frames on this wire by the time model, with what",
+        "#   a message takes a host; no codec.",
     ]
     for case in results["cases"]:
         lines += ["", *_case(results, case)]
@@ -45,7 +46,8 @@ def _case(results: Results, case: Mapping[str, Any]) -> list[str]:
     goodput = min(case["goodput_mbps"]), max(case["goodput_mbps"])
     lines = [
         f"# {_conditions(case)}, goodput {goodput[0]:.2f} to {goodput[1]:.2f} "
-        f"(expected {case['expected_mbps']:.2f}), latency {case['latency_us']:.0f} us",
+        f"(expected {case['expected_mbps']:.2f}), latency {case['latency_us']:.0f} us"
+        + (f", {case['message_us']:.0f} us a message" if "message_us" in case else ""),
         COLUMNS,
     ]
     first, values = case["methods"][0]["time_s"], results["values"]

@@ -134,6 +134,7 @@ class SchemeCluster:
             time_s=sum(moved.time_s for moved in traffic),
             frame_bytes=np.sum([moved.frame_bytes for moved in traffic], axis=0),
             counts=np.sum([moved.counts for moved in traffic], axis=0),
+            received=np.sum([moved.received for moved in traffic], axis=0),
         )
 
     def _is_sum(self, scheme: Scheme) -> bool:

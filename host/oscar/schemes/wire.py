@@ -19,6 +19,7 @@ from oscar.schemes.base import RIDE_BITS, Array, Message
 from oscar.schemes.lanes import WORD_BITS, lane_limit, lanes_per_word, pack_lanes, unpack_lanes
 from oscar.timing.link import LinkModel
 from oscar.timing.recurrence import ring_time
+from oscar.timing.sizes import received_bytes
 
 BITMAP_BITS = 8  # of the bytes in which an index travels
 
@@ -30,6 +31,12 @@ class Traffic:
     frame_bytes: Array
     counts: Array
     time_s: float
+    boomerang: bool = False
+
+    @property
+    def received(self) -> Array:
+        """Bytes that came into each node, int64 [N]."""
+        return received_bytes(self.frame_bytes, boomerang=self.boomerang)
 
 
 class LocalWire:
@@ -172,7 +179,7 @@ class LocalWire:
         time_s = (
             ring_time(ring.frame_bytes, ring.counts, self.link, boomerang=True) if self.nodes > 1 else 0.0
         )
-        return total, Traffic(ring.frame_bytes, ring.counts, time_s)
+        return total, Traffic(ring.frame_bytes, ring.counts, time_s, boomerang=True)
 
     def open(self, channel: str, bits: int) -> list[Node]:
         """Return the ring nodes of a coded channel of workers' integers of `bits`, made where it is new."""

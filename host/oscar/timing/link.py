@@ -3,23 +3,63 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 FP32_BITS = 32
 
 
 @dataclass(frozen=True)
+class Cost:
+    """Seconds that one frame takes an engine: for each of its values, and once."""
+
+    per_value_s: float
+    once_s: float
+
+    def __post_init__(self) -> None:
+        for name in ("per_value_s", "once_s"):
+            _check_seconds(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Engines:
+    """What codes frames one at a time: the lanes of a NIC, or a host's core.
+
+    Sub-frame k of a chunk is coded by engine k mod `count`, since every engine has tables of its own. Where
+    a chunk has fewer sub-frames than there are engines, it is cut into more, until each has one. `hop` is a
+    frame that is decoded, added to and coded again in one go; an engine is free when its result is out.
+    """
+
+    encode: Cost
+    hop: Cost
+    decode: Cost
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
+            raise ValueError(f"count: expected 1 engine or more, got {self.count!r}")
+
+    def without(self, part: str) -> Engines:
+        """Return engines whose costs have 0 for `per_value_s` or `once_s`."""
+        encode, hop, decode = (replace(c, **{part: 0.0}) for c in (self.encode, self.hop, self.decode))
+        return Engines(encode, hop, decode, self.count)
+
+
+@dataclass(frozen=True)
 class LinkModel:
-    """One node's NIC port and codec, the same on every node.
+    """One node's port and codec, the same on every node.
 
-    The port is full duplex with one outgoing direction that sends one frame at a time; a frame arrives
-    `latency_s` after its last bit left. The codec has one encode and one decode-add engine, each of which
-    serves in order; a sub-frame occupies an engine for count / `codec_values_per_s` (None: no time at all,
-    a codec at line rate) and is ready `codec_latency_s` (the depth of its pipeline) after that, from the
-    encoder `encode_latency_s` (None: the same): it codes blocks backwards, so its last one comes late.
-    Incoming frames do not contend: in a ring only one peer sends to a node at a time.
+    The port is full duplex. It sends one frame at a time at `bandwidth_bps`, and a frame is in `latency_s`
+    after its last bit left. It also receives one frame at a time, in the order in which frames begin to
+    arrive: of two peers that send to one node, one waits. Where software sends, it makes room for every
+    frame that it will receive before it sends its first one, which takes `message_s` each.
 
-    Raises ValueError unless all are finite, rates above 0 and latencies at least 0.
+    The codec is `engines`, or without them a pipeline that keeps up with its work: one encoder and one
+    decoder, each of which serves in order; a sub-frame occupies it for count / `codec_values_per_s` (None:
+    no time at all) and is ready `codec_latency_s` after that, from the encoder `encode_latency_s` (None: the
+    same).
+
+    Raises ValueError unless all are finite, rates above 0 and times at least 0.
     """
 
     bandwidth_bps: float = 100e9
@@ -27,6 +67,8 @@ class LinkModel:
     codec_values_per_s: float | None = None
     codec_latency_s: float = 0.5e-6
     encode_latency_s: float | None = None
+    message_s: float = 0.0
+    engines: Engines | None = None
 
     def __post_init__(self) -> None:
         for name in ("bandwidth_bps", "codec_values_per_s"):
@@ -36,12 +78,10 @@ class LinkModel:
             if not _is_number(rate) or rate <= 0:
                 hint = ", or None for a codec at line rate" if name == "codec_values_per_s" else ""
                 raise ValueError(f"{name}: expected a finite rate above 0{hint}, got {rate!r}")
-        for name in ("latency_s", "codec_latency_s", "encode_latency_s"):
-            seconds = getattr(self, name)
-            if seconds is None:
-                continue
-            if not _is_number(seconds) or seconds < 0:
-                raise ValueError(f"{name}: expected finite seconds, 0 or more, got {seconds!r}")
+        for name in ("latency_s", "codec_latency_s", "message_s"):
+            _check_seconds(name, getattr(self, name))
+        if self.encode_latency_s is not None:
+            _check_seconds("encode_latency_s", self.encode_latency_s)
 
     @classmethod
     def of(
@@ -52,24 +92,65 @@ class LinkModel:
         codec_gvalues: float | None = None,
         codec_latency_us: float = 0.5,
         encode_latency_us: float | None = None,
+        engines: Engines | None = None,
     ) -> LinkModel:
         """Build one from Gb/s, microseconds and G values/s; raises ValueError like the class."""
         rate = None if codec_gvalues is None else codec_gvalues * 1e9
         encode = None if encode_latency_us is None else encode_latency_us * 1e-6
-        return cls(gbps * 1e9, latency_us * 1e-6, rate, codec_latency_us * 1e-6, encode)
+        return cls(gbps * 1e9, latency_us * 1e-6, rate, codec_latency_us * 1e-6, encode, engines=engines)
 
     @property
     def seconds_per_byte(self) -> float:
         """How long a byte occupies the outgoing link."""
         return 8.0 / self.bandwidth_bps
 
-    def codec_cost(self, coded: bool) -> tuple[float, float, float]:
-        """Return engine seconds per value, and the latency of encoder and decoder; 0 for raw floats."""
+    def without_codec_rate(self) -> LinkModel:
+        """Return the same link with a codec that takes no time for a value."""
+        return replace(
+            self, codec_values_per_s=None, engines=self.engines and self.engines.without("per_value_s")
+        )
+
+    def without_latency(self) -> LinkModel:
+        """Return the same link with nothing that is paid once for a frame but its header."""
+        none = dict.fromkeys(("latency_s", "codec_latency_s", "encode_latency_s", "message_s"), 0.0)
+        return replace(self, **none, engines=self.engines and self.engines.without("once_s"))
+
+    def codec(self, coded: bool) -> Codec:
+        """Return the codec as the model counts it; raw floats (`coded` false) take it no time."""
         if not coded:
-            return 0.0, 0.0, 0.0
-        per_value = 0.0 if self.codec_values_per_s is None else 1.0 / self.codec_values_per_s
+            return Codec(False, 1, *[0.0] * 6)
+        if self.engines is not None:
+            e = self.engines
+            costs = [part for cost in (e.encode, e.hop, e.decode) for part in (cost.per_value_s, cost.once_s)]
+            return Codec(True, e.count, *costs)
+        each = 0.0 if self.codec_values_per_s is None else 1.0 / self.codec_values_per_s
         decode = self.codec_latency_s
-        return per_value, decode if self.encode_latency_s is None else self.encode_latency_s, decode
+        encode = decode if self.encode_latency_s is None else self.encode_latency_s
+        return Codec(False, 1, each, encode, 2 * each, decode + encode, each, decode)
+
+
+class Codec(NamedTuple):
+    """Seconds of the codec per value and once; `busy`: it is engines, taken until the result is out."""
+
+    busy: bool
+    engines: int
+    encode_each: float
+    encode_once: float
+    hop_each: float
+    hop_once: float
+    decode_each: float
+    decode_once: float
+
+    @property
+    def values_per_s(self) -> float | None:
+        """How many values a node codes in a second on the way through it; None: as many as come."""
+        slowest = self.hop_each / self.engines if self.busy else max(self.encode_each, self.decode_each)
+        return 1 / slowest if slowest else None
+
+
+def _check_seconds(name: str, seconds: object) -> None:
+    if not _is_number(seconds) or seconds < 0:  # type: ignore[operator]
+        raise ValueError(f"{name}: expected finite seconds, 0 or more, got {seconds!r}")
 
 
 def _is_number(value: object) -> bool:

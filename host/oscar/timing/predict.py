@@ -153,26 +153,27 @@ def _refusal(case: _Case, time_s: float) -> str:
         count = max(1, case.values // (case.nodes * case.subframes))
         cure = "fewer sub-frames" if case.subframes > 1 else "larger buckets"
         return f"frames too small: {case.header_bytes} bytes of header for {count} values; use {cure}"
-    if replace(case, link=replace(link, codec_values_per_s=None)).pays():
+    if replace(case, link=link.without_codec_rate()).pays():
         return _codec_bound(case, link.bandwidth_bps / rival_bits)
-    still = replace(case, link=replace(link, latency_s=0.0, codec_latency_s=0.0, encode_latency_s=0.0))
+    still = replace(case, link=link.without_latency())
     share = 1.0 - still.coded_time() / time_s
     way, count = ("N-1", case.nodes - 1) if case.duplex else ("2(N-1)", 2 * (case.nodes - 1))
+    codec = link.codec(True)
     hops = f"{way} = {count} hops of {link.latency_s * 1e6:.3g} us"
-    if link.codec_latency_s:
-        hops += f" and 2 x {link.codec_latency_s * 1e6:.3g} us of codec"
+    if codec.hop_once:
+        hops += f" and {codec.hop_once * 1e6:.3g} us of codec each"
     hops += f" are {share:.1%} of the time"
     if still.pays():
         return f"latency-bound: {hops}"
     causes = [hops, f"{case.header_bytes} bytes of header per frame"]
-    if link.codec_values_per_s is not None:
+    if codec.values_per_s is not None:
         causes.insert(0, _codec_bound(case, link.bandwidth_bps / rival_bits))
     return f"several costs together: {'; '.join(causes)}"
 
 
 def _codec_bound(case: _Case, rival_rate: float) -> str:
     """Say by how much the codec is too slow; `rival_rate` is in values/s."""
-    rate = case.link.codec_values_per_s or 0.0
+    rate = case.link.codec(True).values_per_s or 0.0
     gbps, made = case.link.bandwidth_bps / 1e9, f"codec makes {rate / 1e9:.3g} G"
     carried = f"{gbps:.4g} Gb/s carries {case.rival} at {rival_rate / 1e9:.3g} G values/s"
     if rate < rival_rate:

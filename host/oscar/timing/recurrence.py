@@ -1,4 +1,9 @@
-"""Time of one ring AllReduce as a compiled recurrence: `replay` without actions, for up to 1,024 nodes."""
+"""Time of one ring AllReduce as a compiled recurrence: `replay` without actions, for up to 1,024 nodes.
+
+It leaves out one thing: what comes from both sides of a node, as a boomerang does at its turn and duplex all
+along, may meet at its port, where `replay` lets one frame wait. Without such a wait the two are equal to the
+bit; with it the replay takes longer (tests/host/test_timing.py has the bound).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from oscar.allreduce.schedule import check_gather
 from oscar.timing.link import FP32_BITS, LinkModel
-from oscar.timing.sizes import Sizes, checked_sizes, divide
+from oscar.timing.sizes import Sizes, checked_sizes, cut_for, divide
 
 
 @njit(cache=True, nogil=True)
@@ -20,34 +25,43 @@ def _hop_and_sum(
     """Run the phases of [phases, steps, ranks, K] tables in which every hop decodes, adds, encodes, sends.
 
     Two phases (`first` 0: both, duplex) take turns by sub-frame on the same engines and port.
-    `costs`: s/byte, latency, s/value, encoder's and decoder's latency. `clocks` [4, ranks]: encoder, decoder,
-    link, last result.
+    `costs`: s/byte, latency, s/message, and the fields of `link.Codec`. `clocks`: when encoder and decoder
+    [ranks, engines] (busy engines: the first is both) and link [ranks] are free, and the last result [ranks].
     `ready` [ranks, K]: when the values to send first are ready; returns when the last sums are (of the
     last phase). `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
     """
-    per_byte, latency, per_value, encoding, decoding = costs
-    encoder, decoder, link, last = clocks[0], clocks[1], clocks[2], clocks[3]
+    per_byte, latency, _, busy, engines, encode, encoded, hop, hopped, decode, decoded = costs
+    encoder, decoder, link, last = clocks
     phases, steps, ranks, subs = counts.shape
     for step in range(steps + 1):
         for rank in range(ranks):
             left, right = rank - 1 if rank else ranks - 1, rank + 1 if rank + 1 < ranks else 0
             for sub in range(subs):
+                engine = sub % engines if engines > 1 else 0  # a division costs as much as all the rest
                 for phase in range(phases):
                     peer = left if first + phase == 0 else right
-                    values = ready[rank, sub] if step == 0 else 0.0
+                    values, start = ready[rank, sub] if step == 0 else 0.0, -1.0
                     if step > 0 and counts[phase, step - 1, peer, sub] > 0:
-                        start = max(arrive[phase, peer, sub], decoder[rank])
-                        decoder[rank] = start + counts[phase, step - 1, peer, sub] * per_value
-                        values = decoder[rank] + decoding
+                        count = counts[phase, step - 1, peer, sub]
+                        free = encoder[rank, engine] if busy else decoder[rank, engine]
+                        start = max(arrive[phase, peer, sub], free)
+                        values = start + count * decode + decoded
+                        if busy:
+                            encoder[rank, engine] = values
+                        else:
+                            decoder[rank, engine] = start + count * decode
                         last[rank] = max(last[rank], values)
                     if step == steps:
                         ready[rank, sub] = values
                     elif counts[phase, step, rank, sub] > 0:
-                        encoder[rank] = (
-                            max(values, encoder[rank]) + counts[phase, step, rank, sub] * per_value
-                        )
-                        start = max(encoder[rank] + encoding, link[rank])
-                        link[rank] = start + sizes[phase, step, rank, sub] * per_byte
+                        count = counts[phase, step, rank, sub]
+                        begin = max(values, encoder[rank, engine])
+                        frame = begin + count * encode + encoded
+                        if busy and start >= 0:  # decoded, added and coded again in one go
+                            frame = start + count * hop + hopped
+                        encoder[rank, engine] = frame if busy else begin + count * encode
+                        cost = sizes[phase, step, rank, sub] * per_byte
+                        link[rank] = max(frame, link[rank]) + cost
                         following[phase, rank, sub] = link[rank] + latency
         arrive, following = following, arrive
 
@@ -57,30 +71,33 @@ def _hop_and_forward(
     sizes: Any, counts: Any, adopt: bool, costs: Any, clocks: Any, ready: Any, arrive: Any, following: Any
 ) -> None:
     """Run the phase in which owners encode once and every hop forwards the frame, then decodes it."""
-    per_byte, latency, per_value, encoding, decoding = costs
-    encoder, decoder, link, last = clocks[0], clocks[1], clocks[2], clocks[3]
+    per_byte, latency, _, busy, engines, encode, encoded, _, _, decode, decoded = costs
+    encoder, decoder, link, last = clocks
+    if busy:
+        decoder = encoder
     steps, ranks, subs = counts.shape
     for step in range(steps + 1):
         for rank in range(ranks):
             peer = rank - 1 if rank else ranks - 1
             for sub in range(subs):
+                engine = sub % engines if engines > 1 else 0  # a division costs as much as all the rest
+                count = counts[0, rank, sub] if step == 0 else counts[step - 1, peer, sub]
+                if count == 0:
+                    continue
                 if step == 0:
-                    count = counts[0, rank, sub]
-                    if count == 0:
-                        continue
-                    encoder[rank] = max(ready[rank, sub], encoder[rank]) + count * per_value
-                    frame = encoder[rank] + encoding
+                    begin = max(ready[rank, sub], encoder[rank, engine])
+                    frame = begin + count * encode + encoded
+                    encoder[rank, engine] = frame if busy else begin + count * encode
                 else:
-                    count = counts[step - 1, peer, sub]
-                    if count == 0:
-                        continue
                     frame = arrive[peer, sub]
                 if step < steps:
                     link[rank] = max(frame, link[rank]) + sizes[step, rank, sub] * per_byte
                     following[rank, sub] = link[rank] + latency
                 if step > 0 or adopt:
-                    decoder[rank] = max(frame, decoder[rank]) + count * per_value
-                    last[rank] = max(last[rank], decoder[rank] + decoding)
+                    begin = max(frame, decoder[rank, engine])
+                    done = begin + count * decode + decoded
+                    decoder[rank, engine] = done if busy else begin + count * decode
+                    last[rank] = max(last[rank], done)
         arrive, following = following, arrive
 
 
@@ -88,7 +105,15 @@ def _hop_and_forward(
 def _finish(sizes: Any, counts: Any, boomerang: bool, duplex: bool, adopt: bool, costs: Any) -> Any:
     """Return when every rank finishes; a table with one rank stands for a ring of equals, its own peer."""
     _, steps, ranks, subs = counts.shape
-    clocks = np.zeros((4, ranks))
+    message, engines = costs[2], costs[4]
+    clocks = (np.zeros((ranks, engines)), np.zeros((ranks, engines)), np.zeros(ranks), np.zeros(ranks))
+    for phase in range(2 if message > 0 else 0):  # room for all frames is made before the first one leaves
+        back = phase == 1 and boomerang
+        for step in range(steps):
+            for rank in range(ranks):
+                receiver = (rank - 1 if back else rank + 1) % ranks
+                clocks[2][receiver] += np.count_nonzero(counts[phase, step, rank])
+    clocks[2][:] *= message
     ready = np.zeros((ranks, subs))
     arrive, following = np.zeros((2, ranks, subs)), np.zeros((2, ranks, subs))
     if steps > 0 and duplex:
@@ -107,7 +132,9 @@ def finish_unchecked(
 ) -> NDArray[np.float64]:
     """Return `ring_finish` of tables known to be contiguous, int64 and consistent."""
     check_gather(boomerang=boomerang, duplex=duplex)
-    costs = (link.seconds_per_byte, link.latency_s, *link.codec_cost(coded))
+    codec = link.codec(coded)
+    sizes, counts = cut_for(sizes, counts, codec.engines)
+    costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec)
     return np.asarray(_finish(sizes, counts, boomerang, duplex, adopt, costs))
 
 

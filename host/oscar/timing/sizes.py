@@ -8,6 +8,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from oscar.allreduce.schedule import MAX_SUBFRAMES
+from oscar.frame import HEADER_BYTES
+
 Sizes = NDArray[np.int64]
 
 
@@ -77,6 +80,32 @@ def divide(values: int, parts: int) -> NDArray[np.int64]:
     """Cut `values` into `parts` that differ by one at most, the larger ones first."""
     low, extra = divmod(values, parts)
     return np.where(np.arange(parts) < extra, low + 1, low).astype(np.int64)
+
+
+def cut_for(frame_bytes: Sizes, counts: Sizes, engines: int) -> tuple[Sizes, Sizes]:
+    """Cut every frame into equal parts, each with a header, so that each engine has one; both tables anew.
+
+    A chunk has at most the 64 sub-frames of the protocol. Bits per value stay as they are: how much less
+    tables learn, since every engine has its own, is not known.
+    """
+    subs = counts.shape[3]
+    parts = min(-(-engines // subs), MAX_SUBFRAMES // subs)
+    if parts <= 1:
+        return frame_bytes, counts
+    edges = counts[..., None] * np.arange(parts + 1) // parts
+    payload = np.maximum(frame_bytes - HEADER_BYTES, 0)[..., None]
+    ends = payload * edges // np.maximum(counts, 1)[..., None]
+    own = np.diff(edges)
+    sizes = np.where(own > 0, HEADER_BYTES + np.diff(ends), 0)
+    shape = (*counts.shape[:3], subs * parts)
+    return np.ascontiguousarray(sizes.reshape(shape)), np.ascontiguousarray(own.reshape(shape))
+
+
+def received_bytes(frame_bytes: Sizes, *, boomerang: bool) -> Sizes:
+    """Return what each node receives in a ring, int64 [N]: in the reduce-scatter what its left peer sends,
+    in the all-gather that of the same, or of its right peer in a boomerang."""
+    scatter, gather = frame_bytes.sum(axis=(1, 3))
+    return np.asarray(np.roll(scatter, 1) + np.roll(gather, -1 if boomerang else 1))
 
 
 def equal_counts(values: int, nodes: int, subframes: int = 1, *, boomerang: bool = False) -> Sizes:

@@ -12,7 +12,7 @@ class Span:
     """One bar of a timeline: seconds since the AllReduce began; `step` counts within `phase`.
 
     `stage` is one of STAGES; "send" includes forwarding, "decode-add" plain decoding; both codec stages
-    hold the time that the engine is occupied, without the latency of its pipeline.
+    hold the time that the engine is occupied, without the latency of its pipeline. `engine`: which one.
     """
 
     rank: int
@@ -23,3 +23,4 @@ class Span:
     step: int
     chunk: int
     sub: int
+    engine: int = 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.plotting import PALETTE, figure, logarithmic
+from oscar.plotting import PALETTE, SOFT, figure, logarithmic
 from oscar.training.results import Results, mean_series, seed_series
 
 SMOOTHED = 0.05  # of the iterations: the window of the running mean of the training loss
@@ -39,6 +39,8 @@ def draw(several: Sequence[Results], path: Path) -> None:
         panels[0].set_title("loss (nats): lines training, dots held out")
         if len(several) > 1:
             panels[2].legend()
+        clocks = dict.fromkeys(results["clock"] for results in several)
+        drawn.supxlabel("seconds: " + "; ".join(clocks), x=0.988, ha="right", fontsize=9.5, color=SOFT)
 
 
 def _curves(panels: Sequence[Any], results: Results, colour: str) -> None:

@@ -19,7 +19,7 @@ from oscar.errors import ConfigError
 from oscar.schemes.registry import SCHEMES
 from oscar.training.loop import TAIL, TAIL_GAP, Run
 
-SCHEMA = 1
+SCHEMA = 2
 Results = Mapping[str, Any]
 
 
@@ -31,6 +31,7 @@ def make_results(config: Config, runs: Sequence[Run]) -> dict[str, Any]:
         "schema": SCHEMA,
         "method": method_name(config),
         "config": config.model_dump(mode="json"),
+        "clock": config.link.clock_text(),
         "model": {"values": runs[0].values, "tensors": runs[0].tensors},
         "rows": rows,
         "mean": {key: float(np.mean(_column(rows, key))) for key in _NUMBERS},
@@ -114,8 +115,8 @@ def heading(results: Results) -> list[str]:
         f"oscar {results['oscar']} train: {name}, {model['values']:,} values in {model['tensors']} tensors, "
         f"{config['nodes']} nodes, {config['iterations']} iterations{ring}",
         f"method {results['method']}; plan {config['plan']['name']}",
-        f"time model: {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; compute {compute:.3g} ms "
-        f"({source}), {train['buckets']} buckets overlap the backward pass",
+        f"time model: {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop, {results['clock']}; compute "
+        f"{compute:.3g} ms ({source}), {train['buckets']} buckets overlap the backward pass",
         f"loss, accuracy: held out, mean of the last {TAIL} looks, {TAIL_GAP} iterations apart; MB: sent by",
         "all nodes together; exposed: the part of the time in which compute waits for the AllReduce; state:",
         "start of the SHA-256 over weights, optimiser and batch generators at the end",

@@ -1,0 +1,138 @@
+"""Whose clock modelled times have: ideal, the RTL's as measured, or this host's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oscar.cli import main
+from oscar.config import Config, LinkSection
+from oscar.errors import ConfigError
+from oscar.timing import nic
+from oscar.timing.nic import NicFile, load_nic
+
+SMALL = """
+nodes: 3
+iterations: 3
+workload: {name: numpy-lm, options: {vocabulary: 200, hidden: 8}}
+methods:
+  - {name: fp32, codec: fp32}
+  - {name: int16, codec: int16}
+  - {name: zstd, codec: zstd}
+  - {name: asc, codec: asc}
+  - {name: asc+duplex, codec: asc, gather: duplex}
+"""
+
+
+def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
+    """docs/results/hardware.md: 12 lanes at 159 MHz; a block takes 4,127 clocks, 4,186 in a hop."""
+    shipped = load_nic()
+    assert (shipped.engines, shipped.mhz) == (12, 159.0)
+    assert [4096 * shipped.clocks[name][0] for name in ("encode", "hop")] == pytest.approx(
+        [4127, 4186], abs=1
+    )
+    link = LinkSection(codec="rtl")
+    engines = link.model().engines
+    assert engines is not None
+    assert engines.hop.once_s == pytest.approx(59.9e-6, rel=1e-3)
+    assert engines.hop.per_value_s == pytest.approx(1 / 0.1556e9, rel=1e-3)
+    assert "codec: rtl (12 x ASC lane at 159 MHz: 1.87 G values/s" in link.clock_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"mhz": 0}, "mhz: Input should be greater than 0"),
+        ({"lanes": 3}, "lanes: Extra inputs"),
+        ({"clocks": {"encode": [1, 2]}}, "expected encode, hop and decode, got encode"),
+        ({"clocks": {"encode": [1, 2], "hop": [-1, 2], "decode": [1, 2]}}, "per_value_s: expected finite"),
+    ],
+)
+def test_a_file_that_is_no_nic_is_refused_in_one_line(
+    change: dict[str, object], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nic.json"
+    file.write_text(json.dumps(load_nic().model_dump(mode="json") | change))
+    for path in (file, tmp_path / "absent.json"):
+        words = ["predict", "--values", "1M", "--nodes", "4", "--gbps", "10", "--codec", "rtl"]
+        assert main([*words, "--nic-file", str(path)]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert str(path) in said
+        assert "make rtl" in said
+        assert why in said or path != file
+
+
+@pytest.mark.parametrize(
+    ("link", "why"),
+    [
+        ({"codec": "rtl", "codec_gvalues": 1.0}, "leave codec_gvalues out, or set codec: ideal"),
+        ({"codec": "host", "encode_latency_us": 9.0}, "leave encode_latency_us out"),
+        ({"nic_mhz": 250.0}, "nic_mhz has gone.*nic_file"),
+    ],
+)
+def test_a_clock_is_measured_or_assumed_not_both(link: dict[str, object], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Config().variant(link=link)
+
+
+def test_an_assumed_clock_is_not_called_ideal() -> None:
+    assert LinkSection().clock_text() == "codec: ideal (line rate, 0.5 us deep)"
+    assert LinkSection(codec_gvalues=0.25).clock_text() == "codec: assumed (0.25 G values/s, 0.5 us deep)"
+
+
+def test_the_host_is_measured_once_and_again_by_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    measured: list[str] = []
+    real = nic._measure_host
+    monkeypatch.setattr(nic, "_measure_host", lambda machine: measured.append(machine) or real(machine))
+    for version, runs in (("1", 1), ("1", 1), ("2", 2)):
+        monkeypatch.setattr(nic, "__version__", version)
+        nic.host_nic.cache_clear()
+        found = LinkSection(codec="host").nic()
+        assert len(measured) == runs
+        assert found.revision.endswith(f"oscar {version}")
+        assert 1e-4 < found.gvalues < 10
+    nic.host_nic.cache_clear()
+
+
+def test_every_table_names_its_clock_and_has_the_rtl_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the RTL column says is what a run with the RTL's clock takes."""
+    (tmp_path / "small.yaml").write_text(SMALL)
+    rows = {}
+    for clock in ("ideal", "rtl"):
+        out = tmp_path / clock
+        words = ["--set", f"link.codec={clock}", "--set", f"output={out}", "--workers", "1"]
+        assert main(["allreduce", str(tmp_path / "small.yaml"), *words]) == 0
+        text = capsys.readouterr().out
+        assert f"time(us), speedup, algbw, busbw with codec: {clock} (" in text
+        assert "rtl(us), rtl x (its speedup) with codec: rtl (12 x ASC lane at 159 MHz" in text
+        assert f"| time (us), codec: {clock} |" in (out / "table.md").read_text()
+        assert f"codec: {clock} (" in json.loads((out / "trace.json").read_text())["otherData"]["clock"]
+        assert main(["scale", "--results", str(out / "results.json"), "--nodes", "8"]) == 0
+        assert f"us a hop; codec: {clock} (" in capsys.readouterr().out
+        rows[clock] = {row["name"]: row for row in json.loads((out / "results.json").read_text())["methods"]}
+    for name in ("asc", "asc+duplex"):
+        ideal, rtl = rows["ideal"][name], rows["rtl"][name]
+        assert rtl["time_s"] == rtl["rtl_time_s"] == ideal["rtl_time_s"] > 10 * ideal["time_s"]
+        assert ideal["rtl_speedup_vs_fp32"] < 1 < ideal["speedup_vs_fp32"] * 2
+    for row in rows["ideal"].values():
+        if row["name"] == "zstd":
+            assert row["rtl_time_s"] is None  # there is no RTL of it
+        elif not row["coded"]:
+            assert row["rtl_time_s"] == row["time_s"]
+        assert 0 < row["busiest_ingress"] <= row["wire_bytes"]
+        assert row["busiest_ingress"] == pytest.approx(row["busiest_egress"], rel=0.3)
+
+
+def test_a_nic_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    load_nic().write(tmp_path / "nic.json")
+    again = load_nic(str(tmp_path / "nic.json"))
+    assert again.model() == load_nic().model()
+    assert isinstance(again, NicFile)
