@@ -167,7 +167,7 @@ def test_completion_knows_commands_options_and_choices(
 def test_completion_in_bash() -> None:
     script = """source /dev/stdin <<< "$(python -m oscar --print-completion bash)"
     complete_line() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_oscar; echo "${COMPREPLY[*]}"; }
-    complete_line oscar al; complete_line oscar init --from rt; complete_line oscar train configs/tra"""
+    complete_line oscar al; complete_line oscar init --from rt; complete_line oscar train configs/trai"""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
