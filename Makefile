@@ -109,8 +109,7 @@ dist: $(VENV)/.dist ## wheel, sdist and an archive of the VHDL, Verilog and .cor
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/.docs ## build the documentation site in build/site; a warning or a dead link is an error
-	@$(BIN)/mkdocs build --quiet
-	@echo "build/site/index.html"
+	@$(BIN)/mkdocs build
 
 $(VENV)/.cosim $(VENV)/.dist $(VENV)/.docs $(VENV)/.fpga $(VENV)/.mpi: $(VENV)/.%: $(STAMP)
 	@echo "installing the $* extra"
