@@ -1,6 +1,6 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup torch allreduce test lint clean bench tools vhdl cosim fpga sim stress rtl verilator
+.PHONY: help setup torch allreduce test lint clean bench tools vhdl cosim fpga sim stress rtl verilator dist docs
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -92,7 +92,27 @@ cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the ho
 fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
 	@$(BIN)/python -m oscar_hdl.fpga --out build/fpga $(ARGS)
 
-$(VENV)/.cosim $(VENV)/.fpga $(VENV)/.mpi: $(VENV)/.%: $(STAMP)
+# Times, owners, order and modes in the files come from the last commit, or from here: equal trees, equal bytes.
+dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+dist: VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' host/oscar/__init__.py)
+dist: HDL = oscar-hdl-$(VERSION)
+dist: $(VENV)/.dist ## wheel, sdist and an archive of the VHDL, Verilog and .core files in dist/, reproducible
+	@changed=$$(git status --porcelain) && test -z "$$changed" || { \
+	  echo "a release is a commit; commit or remove first:" >&2; echo "$$changed" >&2; exit 1; }
+	@rm -rf dist build/dist && mkdir -p build
+	@echo "building sdist, and the wheel from it"
+	@$(BIN)/python -m build --outdir dist . >build/dist.log 2>&1 || { cat build/dist.log >&2; exit 1; }
+	@$(BIN)/python -m oscar_hdl.convert --no-check --out build/dist/$(HDL)
+	@cp LICENSE build/dist/$(HDL)
+	@tar --sort=name --mtime=@$$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+	  -C build/dist -c $(HDL) | gzip -9n >dist/$(HDL).tar.gz
+	@cd dist && sha256sum *.whl *.tar.gz >SHA256SUMS && cat SHA256SUMS
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/.docs ## build the documentation site in build/site; a warning or a dead link is an error
+	@$(BIN)/mkdocs build
+
+$(VENV)/.cosim $(VENV)/.dist $(VENV)/.docs $(VENV)/.fpga $(VENV)/.mpi: $(VENV)/.%: $(STAMP)
 	@echo "installing the $* extra"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,$*]'
 	@touch $@

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from oscar import __version__
 from oscar_hdl.params import LaneParams
 from oscar_hdl.tops import TOP_HELP, TOPS, find
 
@@ -210,7 +211,7 @@ def core_file(names: Sequence[str]) -> str:
     blocks = [block_name(name) for name in names]
     lines = [
         "CAPI=2:",
-        "name: oscar:nic:oscar:0.1.0",
+        f"name: oscar:nic:oscar:{__version__}",
         "description: OSCAR NIC, converted from MyHDL",
         "filesets:",
     ]

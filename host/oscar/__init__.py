@@ -1,14 +1,14 @@
 """OSCAR: compressed gradient AllReduce with adaptive stepwise coding and compression-aware splitting.
 
 import oscar
-cluster = oscar.LocalCluster(oscar.load_config("configs/default.yaml"))
+cluster = oscar.LocalCluster(oscar.load_config("default"))
 result = cluster.allreduce(gradients)   # gradients[node][tensor] float32
 result.mean[0], result.stats.bits_per_value
 """
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Config", "LocalCluster", "__version__", "load_config"]
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from oscar.asc.params import AscParams, ContextMode, MapMode, TableMode
 from oscar.errors import ConfigError
 from oscar.plans import PLANS
 from oscar.quantize import QuantiserParams, Rounding, Scale
+from oscar.shipped import find
 from oscar.timing.link import LinkModel
 from oscar.timing.nic import NicFile, host_nic, load_nic
 
@@ -370,14 +371,13 @@ class Config(_Section):
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file and return the validated configuration.
 
+    path: of a file, or the name of a shipped configuration, such as `default` (oscar.shipped).
     overrides: `key=value` texts with dotted keys, values in YAML (`--set link.gbps=25`).
     Raises ConfigError that names file, key, what was expected and the nearest valid key.
     """
-    source = Path(path)
+    source = find(path)
     try:
         data = yaml.safe_load(source.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{source}: no such file; the shipped ones are in configs/") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         text = " ".join(str(error).split())
         raise ConfigError(f"{source}: not a readable YAML file: {text}") from None

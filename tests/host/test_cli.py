@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,9 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.cli import COMMANDS, main
+from oscar import shipped
+from oscar.cli import COMMANDS, build_parser, main
+from oscar.cli.common import read_config
+from oscar.config import load_config
 from oscar.plotting import spread_labels
 
+ROOT = Path(__file__).parents[2]
 TINY = """
 nodes: 3
 iterations: 4
@@ -82,6 +89,98 @@ def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_module_runs() -> None:
     done = subprocess.run([sys.executable, "-m", "oscar", "--version"], capture_output=True, check=False)
     assert done.stdout.startswith(b"oscar ")
+
+
+# ---------------------------------------------------------------------------------- init and completion
+
+
+def test_init_writes_what_its_command_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["init"]) == 0
+    assert load_config("oscar.yaml") == load_config("default")
+    text = Path("oscar.yaml").read_text()
+    assert "oscar allreduce oscar.yaml" in text  # its comments name the file
+    assert "error_feedback: false #" in text
+    capsys.readouterr()
+    assert run(["init", "oscar.yaml", "--from", "train"]) == 2
+    assert "oscar.yaml exists; give another name, or --force" in capsys.readouterr().err
+    assert Path("oscar.yaml").read_text() == text
+    assert run(["init", "oscar.yaml", "--from", "train", "--force"]) == 0
+    assert load_config("oscar.yaml") == load_config("train")
+    assert [path.name for path in tmp_path.iterdir()] == ["oscar.yaml"]
+
+
+def test_init_that_cannot_write_leaves_the_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "mine.yaml"
+    target.write_text("mine")
+
+    def full(self: Path, text: str, **_: Any) -> None:
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert run(["init", target, "--force"]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert target.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_init_lists_every_shipped_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["init", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == shipped.names()
+    assert all(len(line.split()) > 4 for line in lines)  # each says what it is
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("allreduce", "default"),
+        ("train", "train"),
+        ("compare", "compare_numpy"),
+        ("worker", "mpi"),
+        ("lab", "lab"),
+        ("trace record -o x.npz", "default"),
+        ("trace replay x.npz", "default"),
+    ],
+)
+def test_commands_alone_take_a_shipped_configuration(command: str, name: str) -> None:
+    args = build_parser().parse_args(command.split())
+    assert read_config(args) == load_config(ROOT / "configs" / f"{name}.yaml")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_options_and_choices(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--print-completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in (*COMMANDS, "checkpoint", "codec-gvalues", "duplex", "replay", *shipped.names()):
+        assert word in script, word
+    checker = shutil.which(shell)
+    if checker is not None:
+        subprocess.run([checker, "-n"], input=script.encode(), check=True)
+
+
+def test_completion_in_bash() -> None:
+    script = """source /dev/stdin <<< "$(python -m oscar --print-completion bash)"
+    complete_line() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_oscar; echo "${COMPREPLY[*]}"; }
+    complete_line oscar al; complete_line oscar init --from rt; complete_line oscar train configs/trai"""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert found == [["allreduce"], ["rtl"], ["configs/train.yaml"]]
+
+
+def test_completion_of_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--print-completion", "sh"]) == 2
+    assert "expected one of bash, zsh" in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------------------- allreduce

@@ -331,3 +331,13 @@ def test_empty_tensors_cost_no_exchange() -> None:
     gradients = [[np.arange(50, dtype=np.float32), np.zeros(0, np.float32)] for _ in range(2)]
     sent = [cluster.allreduce(gradients).stats.exchange_bytes for _ in range(3)]
     assert sent == [16, 0, 0]
+
+
+def test_a_fixed_loss_scale_changes_no_bit_of_the_unscaled_mean() -> None:
+    """What docs/ddp.md tells users of GradScaler."""
+    plain, scaled = (cluster(quantiser={"error_feedback": True}) for _ in range(2))
+    for iteration in range(4):
+        given = gradients(3, iteration)
+        result = scaled.allreduce([[tensor * np.float32(2**16) for tensor in node] for node in given])
+        for mean, other in zip(plain.allreduce(given).mean, result.mean, strict=True):
+            assert np.array_equal(mean, other / np.float32(2**16))

@@ -11,6 +11,7 @@ import yaml
 
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError
+from oscar.shipped import folder
 from oscar.workloads import WORKLOADS
 from oscar.workloads.options import parse_options
 
@@ -83,8 +84,21 @@ def test_refuses(text: str, tmp_path: Path) -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such file; the shipped ones are in configs/"):
+    with pytest.raises(ConfigError, match=r"no such file; shipped configurations: .*default"):
         load_config(tmp_path / "none.yaml")
+
+
+def test_bare_names_are_shipped_configurations_unless_there_is_such_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "coarse").mkdir()  # a folder is no configuration
+    assert load_config("coarse") == load_config(folder() / "coarse.yaml")
+    (tmp_path / "train").write_text("nodes: 3")
+    assert load_config("train") == Config(nodes=3)
+    for near in ("coarsest", "configs/coarse.yaml"):
+        with pytest.raises(ConfigError, match=f"{near}: no such file; did you mean coarse?"):
+            load_config(near)
 
 
 def test_folder_instead_of_file(tmp_path: Path) -> None:

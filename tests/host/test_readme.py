@@ -1,9 +1,11 @@
-"""What the README shows must run: its Python, and every command that is cheap."""
+"""What the README shows must run: its Python, every command that is cheap, and the tour of examples/."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -60,3 +62,15 @@ def test_make_targets_exist() -> None:
     for target in re.findall(r"make ([a-z-]+)", TEXT):
         rule = f"{target}%" if target.endswith("-") else target  # mpi-4 is a case of mpi-%
         assert f"\n{rule}:" in makefile, target
+
+
+def test_tour_draws_a_training_curve(tmp_path: Path) -> None:
+    script = [sys.executable, "-W", "error", str(ROOT / "examples" / "tour.py")]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "build" / "tour.png").read_bytes().startswith(b"\x89PNG")
+    losses = [float(number) for number in re.findall(r"loss (\S+),", done.stdout)]
+    sizes = [float(number) for number in re.findall(r", +(\S+) MB", done.stdout)]
+    assert len(losses) == len(sizes) == 3
+    assert max(losses) - losses[0] < 0.1 < 5.7 - losses[0]  # all learn, and as well as fp32
+    assert sizes[0] > 8 * sizes[1] > 8 * sizes[2]

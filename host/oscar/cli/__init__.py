@@ -8,7 +8,10 @@ import os
 import sys
 from collections.abc import Sequence
 
+from oscar.cli.completion import PrintCompletion
+
 COMMANDS = (
+    "init",
     "allreduce",
     "train",
     "compare",
@@ -29,9 +32,13 @@ NO_CACHE = (
 
 EXAMPLE = """\
 start here:
-  oscar allreduce configs/default.yaml               compare codecs and chunk plans on real gradients
+  oscar allreduce                                    compare codecs and chunk plans on real gradients
+  oscar init                                         a commented configuration of your own
   oscar predict --values 25M --nodes 8 --gbps 25     would compression pay?
   oscar codec gradients.npy --all                    what each codec makes of an array
+
+completion in the shell (bash here; zsh, fish and others likewise):
+  oscar --print-completion bash > ~/.local/share/bash-completion/completions/oscar
 """
 
 
@@ -47,6 +54,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"oscar {__version__}")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
+    parser.add_argument(
+        "--print-completion", metavar="SHELL", action=PrintCompletion, help="print a completion script"
+    )
     commands = parser.add_subparsers(dest="command_name", metavar="COMMAND", title="commands")
     for name in COMMANDS:
         importlib.import_module(f"oscar.cli.{name}").add_command(commands)

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from oscar.config import Config
 
 EXAMPLE = """\
-  oscar allreduce configs/default.yaml
-  oscar allreduce configs/default.yaml --set nodes=4 --set link.gbps=10 --set iterations=8
+  oscar allreduce                                    the default experiment
+  oscar allreduce coarse --set nodes=4 --set link.gbps=10 --set iterations=8
+  oscar allreduce mine.yaml                          your own, from `oscar init mine.yaml`
 
 Trains the configured workload with the configured codec, then puts every method of the configuration
 through the same gradients. Prints one table and writes results.json, table.md, allreduce.png and
@@ -27,7 +28,7 @@ def add_command(commands: Any) -> None:
     parser = declare(
         commands, "allreduce", run, short="compare codecs and chunk plans on real gradients", example=EXAMPLE
     )
-    add_config(parser)
+    add_config(parser, default="default")
     add_outputs(parser)
 
 

@@ -27,10 +27,15 @@ def declare(
     return parser
 
 
-def add_config(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """Add the configuration file and what changes it."""
+def add_config(parser: argparse.ArgumentParser, *, default: str | None) -> None:
+    """Add the configuration file and what changes it; `default`: the shipped one that is taken without."""
+    without = "" if default is None else f" (default: {default})"
     parser.add_argument(
-        "config", metavar="CONFIG", nargs="?" if optional else None, help="YAML file, see configs/"
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        default=default,
+        help=f"YAML file, or the name of a shipped configuration, see `oscar init --list`{without}",
     )
     parser.add_argument(
         "--set",

@@ -9,10 +9,10 @@ from typing import Any
 from oscar.cli.common import add_config, declare, one_blas_thread, read_config
 
 EXAMPLE = """\
-  oscar compare configs/compare_numpy.yaml           a first look, NumPy alone, some minutes
-  oscar compare configs/compare_cnn.yaml             every method on the CNN, five seeds
-  oscar compare configs/compare_cnn.yaml --only fp32 OSCAR-SW    these methods alone
-  oscar compare configs/compare_cnn.yaml --report    print and draw what finished runs have left
+  oscar compare                          a first look, NumPy alone, some minutes
+  oscar compare compare_cnn              every method on the CNN, five seeds
+  oscar compare compare_cnn --only fp32 OSCAR-SW    these methods alone
+  oscar compare compare_cnn --report     print and draw what finished runs have left
 
 Every finished run is kept in the output folder and not run again, so a comparison may be interrupted, or
 given more points and seeds later. Exit status 1: a sum that should be exact was not.
@@ -28,7 +28,7 @@ def add_command(commands: Any) -> None:
         short="train with every method on the same workload and seeds: bytes against accuracy",
         example=EXAMPLE,
     )
-    add_config(parser)
+    add_config(parser, default="compare_numpy")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="train and show these contenders alone")
     parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
     parser.add_argument("--report", action="store_true", help="train nothing; show the runs that are there")

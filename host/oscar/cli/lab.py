@@ -10,9 +10,9 @@ from oscar.cli.common import add_config, declare, one_blas_thread, read_config
 from oscar.signals import sigterm_raises
 
 EXAMPLE = """\
-  oscar lab configs/lab.yaml                              as root: sudo .venv/bin/oscar lab ...
-  oscar lab configs/lab.yaml --set lab.repetitions=3      a quick look
-  oscar lab --redraw build/lab/results.json               table and figure once more
+  oscar lab lab_short                         as root: sudo .venv/bin/oscar lab ...; four minutes
+  oscar lab                                   everything
+  oscar lab --redraw build/lab/results.json   table and figure once more
 
 Needs root: every host is a network namespace behind a link limited by tbf. A case is refused unless one flow
 reaches the goodput that the rate allows, and the bytes counted on each link in each run are those
@@ -26,7 +26,7 @@ def add_command(commands: Any) -> None:
     parser = declare(
         commands, "lab", run, short="measure AllReduce methods on rate-limited links", example=EXAMPLE
     )
-    add_config(parser, optional=True)
+    add_config(parser, default="lab")
     parser.add_argument("--redraw", type=Path, metavar="RESULTS", help="table and figure of results.json")
 
 
@@ -39,8 +39,6 @@ def run(args: argparse.Namespace) -> int:
 
     if args.redraw is not None:
         return _redraw(args.redraw)
-    if args.config is None:
-        raise ConfigError("expected a configuration with a section lab, for example configs/lab.yaml")
     require_root()  # before the imports below, which compiled code comes with: other users may have no cache
     from oscar.experiment.files import make_folder
     from oscar.lab.measure import measure

@@ -12,7 +12,7 @@ from oscar.cli.common import add_config, amount, check_writable, declare, read_c
 EXAMPLE = """\
   oscar scale --results build/allreduce/results.json
   oscar scale --results build/allreduce/results.json --values 25M --nodes 8 64 1024
-  oscar scale configs/default.yaml            runs the comparison first
+  oscar scale default                         runs the comparison first
 
 Bits per value at larger rings follow from how they grow along the measured steps. Writes scale.json and
 scale.png beside the results.
@@ -28,7 +28,7 @@ def add_command(commands: Any) -> None:
         short="model AllReduce time at 8 to 1024 nodes from measured frames",
         example=EXAMPLE,
     )
-    add_config(parser, optional=True)
+    add_config(parser, default=None)
     parser.add_argument("--results", type=Path, metavar="RESULTS.json", help="of an earlier comparison")
     parser.add_argument(
         "--nodes", type=int, nargs="+", metavar="N", default=[8, 16, 32, 64, 128, 256, 512, 1024]

@@ -10,14 +10,14 @@ from oscar.cli.allreduce import add_outputs, compare
 from oscar.cli.common import add_config, declare, read_config
 
 RECORD = """\
-  oscar trace record configs/default.yaml -o lm.npz
-  oscar trace record configs/default.yaml -o late.npz --warmup 200 --skip-every 9
+  oscar trace record -o lm.npz
+  oscar trace record default -o late.npz --warmup 200 --skip-every 9
 
 Trains with the exact float mean. The file takes 4 x iterations x nodes x parameters bytes.
 """
 REPLAY = """\
   oscar trace replay lm.npz
-  oscar trace replay lm.npz configs/coarse.yaml --set link.gbps=10
+  oscar trace replay lm.npz coarse --set link.gbps=10
 
 Nodes come from the trace; iterations too, where the configuration asks for more than it holds.
 """
@@ -30,17 +30,17 @@ def add_command(commands: Any) -> None:
         "trace",
         lambda args: parser.error("choose record or replay"),
         short="record gradients, or compare methods on recorded ones",
-        example="  oscar trace record configs/default.yaml -o lm.npz\n  oscar trace replay lm.npz",
+        example="  oscar trace record -o lm.npz\n  oscar trace replay lm.npz",
     )
     actions = parser.add_subparsers(metavar="ACTION")
     recorder = declare(actions, "record", record, short="record the gradients of a run", example=RECORD)
-    add_config(recorder)
+    add_config(recorder, default="default")
     recorder.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.npz")
     recorder.add_argument("--warmup", type=int, default=0, metavar="N", help="train so long before recording")
     recorder.add_argument("--skip-every", type=int, default=0, metavar="N", help="train so long in between")
     replayer = declare(actions, "replay", replay, short="compare methods on a recording", example=REPLAY)
     replayer.add_argument("file", metavar="FILE.npz", type=Path)
-    add_config(replayer, optional=True)
+    add_config(replayer, default="default")
     add_outputs(replayer)
 
 
@@ -68,14 +68,10 @@ def record(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace) -> int:
     """Compare methods on a trace."""
-    from oscar.config import Config
     from oscar.trace import load
 
     info = load(args.file).info
-    if args.config is None:
-        default = Path("configs/default.yaml")
-        args.config = default if default.is_file() else None
-    config = read_config(args) if args.config else Config()
+    config = read_config(args)
     config = config.variant(
         nodes=info.nodes,
         iterations=min(config.iterations, info.iterations),

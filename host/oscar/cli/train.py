@@ -9,11 +9,11 @@ from typing import Any
 from oscar.cli.common import add_config, check_writable, declare, one_blas_thread, read_config
 
 EXAMPLE = """\
-  oscar train configs/train.yaml
-  oscar train configs/train.yaml --resume    # after a kill: goes on from the last checkpoint, bit for bit
-  oscar train configs/train.yaml --seeds 0 1 2 --set codec=fp32 --set ring.gather=forward \\
+  oscar train
+  oscar train --resume    # after a kill: goes on from the last checkpoint, bit for bit
+  oscar train --seeds 0 1 2 --set codec=fp32 --set ring.gather=forward \\
     --set train.ring_every=1 --set output=build/fp32
-  oscar train configs/train.yaml --seeds 0 1 2 --beside build/fp32/train.json
+  oscar train --seeds 0 1 2 --beside build/fp32/train.json
 
 Trains the configured workload with the mean that the configured codec or scheme gives, one method a run.
 Prints a line per seed (held-out loss and accuracy, bits a value, MB sent, modelled time), mean and spread,
@@ -24,7 +24,7 @@ and writes train.json and train.png (loss against iterations, bytes, modelled ti
 def add_command(commands: Any) -> None:
     """Declare the command."""
     parser = declare(commands, "train", run, short="train with a compressed AllReduce", example=EXAMPLE)
-    add_config(parser)
+    add_config(parser, default="train")
     parser.add_argument(
         "--seeds", type=int, nargs="+", metavar="S", help="train once with each (default: the seed of CONFIG)"
     )

@@ -15,9 +15,9 @@ from oscar.transports.base import PEER_FAILED, Notice, Transport, TransportError
 from oscar.transports.registry import TRANSPORTS
 
 EXAMPLE = """\
-  oscar worker configs/mpi.yaml --transport mpi --set iterations=5       alone
-  mpirun -n 4 --oversubscribe python -m mpi4py -m oscar worker configs/mpi.yaml --transport mpi
-  torchrun --nproc-per-node 4 -m oscar worker configs/mpi.yaml --transport gloo
+  oscar worker --set iterations=5                                        alone
+  mpirun -n 4 --oversubscribe python -m mpi4py -m oscar worker mpi --transport mpi
+  torchrun --nproc-per-node 4 -m oscar worker mpi --transport gloo
 
 The launcher says how many ranks there are. Each computes the gradients of its own worker; rank 0 prints a
 row as each iteration ends (with transport.survive: all at the end) and compares the first iterations with
@@ -37,7 +37,7 @@ def add_command(commands: Any) -> None:
     parser = declare(
         commands, "worker", run, short="one rank of a training between processes", example=EXAMPLE
     )
-    add_config(parser)
+    add_config(parser, default="mpi")
     parser.add_argument("--transport", choices=tuple(TRANSPORTS), default="mpi", help="default: mpi")
     parser.add_argument(
         "--timeout-s", type=float, metavar="S", help="the same as --set transport.timeout_s=S"
