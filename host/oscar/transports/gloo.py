@@ -72,8 +72,10 @@ class GlooTransport(Transport):
 
     def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
         """See Transport._send; the message is copied, behind its length."""
-        length = LENGTH.pack(sum(len(part) for part in parts))
-        tensor = self._torch.frombuffer(bytearray().join((length, *parts)), dtype=self._torch.uint8)
+        self._put(peer, tag, (LENGTH.pack(sum(len(part) for part in parts)), *parts))
+
+    def _put(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
+        tensor = self._torch.frombuffer(bytearray().join(parts), dtype=self._torch.uint8)
         work = self._try(peer, self._dist.isend, tensor, tag)
         if work is None:
             return
