@@ -6,8 +6,10 @@ what it finds in a state (indices, sums of a histogram row, lengths), so every s
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +20,8 @@ from oscar.errors import ConfigError
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 
+MOST_VALUES = 1 << 40  # of a gradient
+MOST_BITS = (1 << 128) - 1  # of a generator's integers
 MOST_STEPS = (1 << 62) - 1  # of iterations and of values counted: what fits int64 with room to add
 SHOWN = 80  # characters of a value in an error
 
@@ -115,19 +119,48 @@ class Saved:
             )
 
     def shapes(self) -> list[tuple[int, ...]]:
-        """Return a list of shapes of tensors."""
+        """Return a list of shapes of tensors, of MOST_VALUES in all at most."""
         found = [tuple(size.integer() for size in shape.items()) for shape in self.items()]
-        total = sum(int(np.prod([float(size) for size in shape])) for shape in found)
-        if total > MOST_STEPS:
-            raise self.refuse("shapes of tensors that fit a memory")
+        if sum(math.prod(shape) for shape in found) > MOST_VALUES:
+            raise self.refuse(f"shapes of {MOST_VALUES} values in all at most")
         return found
 
+    @contextmanager
+    def fitting(self) -> Iterator[None]:
+        """Turn a lack of memory for tensors of these shapes into a ConfigError."""
+        try:
+            yield
+        except MemoryError:
+            raise self.refuse("shapes of tensors that fit the memory") from None
+
+    def like(self, template: Any) -> Any:
+        """Return the value; raises ConfigError unless it has the keys, types and shapes of `template`."""
+        if isinstance(template, dict):
+            self.only(*template)
+            return {key: self[key].like(item) for key, item in template.items()}
+        if isinstance(template, (list, tuple)):
+            items = zip(self.items(len(template)), template, strict=True)
+            return type(template)(item.like(wanted) for item, wanted in items)
+        if isinstance(template, np.ndarray):
+            return self.array(template.dtype, template.shape)
+        if type(template) is int:
+            return self.integer(0, MOST_BITS)
+        if type(self.value) is not type(template) or (isinstance(template, str) and self.value != template):
+            raise self.refuse(repr(template) if isinstance(template, str) else f"a {type(template).__name__}")
+        return self.value
+
     def array(
-        self, dtype: npt.DTypeLike, shape: tuple[int, ...], low: int | None = None, high: int | None = None
+        self,
+        dtype: npt.DTypeLike,
+        shape: tuple[int, ...],
+        low: int | None = None,
+        high: int | None = None,
+        *,
+        finite: bool = True,
     ) -> Array:
         """Return a copy, in C order, of an array of this dtype and shape whose values lie in low to high.
 
-        Floats must be finite in any case.
+        finite: refuse NaN and Inf.
         """
         wanted, value = np.dtype(dtype), self.value
         if type(value) is not np.ndarray or value.dtype != wanted or value.shape != shape:
@@ -135,7 +168,7 @@ class Saved:
             raise self.refuse(f"{wanted} {shape}", came)
         if value.size:
             least, most = value.min(), value.max()  # NaN, where there is one
-            if wanted.kind == "f" and not (np.isfinite(least) and np.isfinite(most)):
+            if finite and wanted.kind == "f" and not (np.isfinite(least) and np.isfinite(most)):
                 raise self.refuse("finite values", "NaN or Inf")
             if (low is not None and least < low) or (high is not None and most > high):
                 bounds = f"{'any' if low is None else low} to {'any' if high is None else high}"

@@ -249,7 +249,8 @@ class LocalCluster:
         if not 1 <= len(nodes) <= MAX_NODES:
             raise saved["nodes"].refuse(f"1 to {MAX_NODES} nodes", str(len(nodes)))
         workers = saved["workers"].items(len(nodes))
-        self._start(len(nodes), saved["shapes"].shapes())
+        with saved["shapes"].fitting():
+            self._start(len(nodes), saved["shapes"].shapes())
         for node, own in zip(self.nodes, nodes, strict=True):
             node.load_state_dict(own)
         for worker, own in zip(self.workers, workers, strict=True):

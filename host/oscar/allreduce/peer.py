@@ -392,7 +392,8 @@ class Communicator:
         fresh, members = {}, saved["members"]
         for key in members.keys(lambda _: True, "any"):
             own = members[key]
-            member = _Member(self.config, self.codec, self.rank, self.nodes, own["shapes"].shapes())
+            with own["shapes"].fitting():
+                member = _Member(self.config, self.codec, self.rank, self.nodes, own["shapes"].shapes())
             member.replica.load_state_dict(own["replica"])
             member.node.load_state_dict(own["node"])
             member.worker.load_state_dict(own["worker"])

@@ -184,7 +184,8 @@ class SchemeCluster:
         workers = saved["workers"].items()
         if not 1 <= len(workers) <= MAX_NODES:
             raise saved["workers"].refuse(f"1 to {MAX_NODES} workers", str(len(workers)))
-        self._start(len(workers), saved["shapes"].shapes())
+        with saved["shapes"].fitting():
+            self._start(len(workers), saved["shapes"].shapes())
         assert self.scheme is not None
         self.scheme.load_state_dict(saved["scheme"])
         for worker, own in zip(self.workers, workers, strict=True):

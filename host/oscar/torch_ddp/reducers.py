@@ -189,7 +189,8 @@ class SchemeReducer(Reducer):
         fresh, buckets = {}, saved["buckets"]
         for key in buckets.keys(lambda _: True, "any"):
             own = buckets[key]
-            bucket = fresh[key] = self._make(own["shapes"].shapes())
+            with own["shapes"].fitting():
+                bucket = fresh[key] = self._make(own["shapes"].shapes())
             bucket.scheme.load_state_dict(own["scheme"])
             bucket.worker.load_state_dict(own["worker"])
             bucket.wire.load_state_dict(own["links"])
