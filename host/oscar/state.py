@@ -23,7 +23,7 @@ T = TypeVar("T")
 MOST_VALUES = 1 << 40  # of a gradient
 MOST_BITS = (1 << 128) - 1  # of a generator's integers
 MOST_STEPS = (1 << 62) - 1  # of iterations and of values counted: what fits int64 with room to add
-SHOWN = 80  # characters of a value in an error
+SHOWN = 300  # characters of a value in an error
 
 
 class Saved:
@@ -42,12 +42,16 @@ class Saved:
 
     def refuse(self, expected: str, came: str | None = None) -> ConfigError:
         """Return the error that says what was expected here."""
-        text = repr(self.value) if came is None else came
-        text = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+        text = self.shown if came is None else came
         return ConfigError(
             f"{self.path}: expected {expected}, got {text}; "
             "resume with the state of this model and configuration"
         )
+
+    @property
+    def shown(self) -> str:
+        """The value in few words, for errors."""
+        return _shown(self.value)
 
     def _typed(self, kind: type[T], name: str) -> T:
         if type(self.value) is not kind:
@@ -114,7 +118,7 @@ class Saved:
         came = self[key]
         if type(came.value) is not type(expected) or came.value != expected:
             raise ConfigError(
-                f"{came.path}: state was saved under {came.value!r}, this is {expected!r}: resume with the "
+                f"{came.path}: state was saved under {came.shown}, this is {expected!r}: resume with the "
                 "configuration of the run that saved it, each rank with its own state"
             )
 
@@ -177,8 +181,12 @@ class Saved:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, (int, float, str, bytes, bool, type(None), tuple)) else ""
-    return text if text and len(text) <= SHOWN else f"{text[:SHOWN]}..." if text else type(value).__name__
+    """Return a plain value cut to a length, or else its type; never fails, whatever came."""
+    try:
+        text = repr(value) if isinstance(value, (int, float, str, bytes, tuple)) or value is None else ""
+    except (ValueError, RecursionError):  # an integer of too many digits, deep nesting
+        text = ""
+    return (text if len(text) <= SHOWN else f"{text[:SHOWN]}...") or type(value).__name__
 
 
 def optional_integers(saved: Saved, count: int, low: int, high: int) -> list[int | None]:

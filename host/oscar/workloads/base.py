@@ -108,9 +108,14 @@ def check_identity(workload: Workload, state: Any) -> None:
     """Raise ConfigError unless `state` was saved by a workload like this one."""
     own, saved = workload_identity(workload), Saved.of(state)["workload"]
     for key, value in own.items():
-        if saved[key].value != value:
+        came = saved[key]
+        try:
+            same = bool(came.value == value)
+        except ValueError:  # an array, somewhere
+            same = False
+        if not same:
             raise ConfigError(
-                f"workload state: expected {key} {value}, got {saved[key].value}; "
+                f"workload state: expected {key} {value}, got {came.shown}; "
                 "resume with the configuration of the run that saved it"
             )
 
