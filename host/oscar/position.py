@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from oscar.state import Saved
+
 
 @njit(cache=True, nogil=True)
 def _observe(mean: Any, sums: Any, out: Any) -> None:
@@ -70,7 +72,7 @@ class PositionState:
         """Return a copy of the state."""
         return {"mean": self.mean.copy()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        self.mean = state["mean"].copy()
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        self.mean = Saved.of(state).only("mean")["mean"].array(np.uint16, self.classes.shape)
         _classes(self.mean, self._table, self.classes)

@@ -25,11 +25,14 @@ from oscar.quantize_kernels import (
     squares_of_changes,
     to_means,
 )
+from oscar.state import Saved, crc, optional_integers
 
 SUMMARY_BYTES = 8  # what one node sends per tensor without a step: u32 mantissa, i16 exponent, padding
 MIN_EXPONENT = -140  # of a step; float32 reaches down to 2^-149
 SMOOTHING = 1  # the variance estimate moves by half of the difference
 MAX_COUNT = 1 << 28  # values whose squares, of 17 bits, add up within int64
+MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
+MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
 Scale = Literal["sigma", "max"]
@@ -316,6 +319,10 @@ class StepTracker:
             to_means(part, float(self.nodes), 2.0 ** (exponent or 0), means[-1])
         return means
 
+    def digest(self) -> int:
+        """Return 32 bits of what the next integers depend on: exponents and variances."""
+        return crc([self.exponents, self.variances, self.previous_exponents])
+
     def snapshot(self) -> tuple[Any, ...]:
         """Return a cheap token of the present state for `restore`."""
         return (
@@ -336,27 +343,28 @@ class StepTracker:
             "previous_exponents": list(self.previous_exponents),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; raises ValueError where it is of other tensors."""
-        for name in ("exponents", "variances", "previous_exponents"):
-            if len(state[name]) != len(self.sizes):
-                raise ValueError(f"state is of {len(state[name])} tensors, expected {len(self.sizes)}")
-        if state["previous"] is not None and state["previous"].shape != (self.offsets[-1],):
-            raise ValueError(
-                f"state holds sums of shape {state['previous'].shape}, expected ({self.offsets[-1]},); "
-                "resume with the state of this model"
-            )
-        self.exponents = list(state["exponents"])
-        self.variances = list(state["variances"])
-        self.previous = None if state["previous"] is None else state["previous"].copy()
-        self.previous_exponents = list(state["previous_exponents"])
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved = Saved.of(state).only("exponents", "variances", "previous", "previous_exponents")
+        steps = len(self.sizes), MIN_EXPONENT, self.params.max_exponent
+        exponents = optional_integers(saved["exponents"], *steps)
+        variances = [item.integer(0, MOST_VARIANCE) for item in saved["variances"].items(len(self.sizes))]
+        old = optional_integers(saved["previous_exponents"], *steps)
+        previous, dtype = saved["previous"], self.params.sum_dtype(self.nodes)
+        shape = (int(self.offsets[-1]),)
+        sums = None if previous.missing else previous.array(dtype, shape, -MOST_SUM, MOST_SUM)
+        self.exponents, self.variances = exponents, variances
+        self.previous, self.previous_exponents = sums, old
 
 
 class WorkerQuantiser:
-    """One worker's side: rounding, and the residual that error feedback carries over."""
+    """One worker's side: rounding, and the residual that error feedback carries over.
 
-    def __init__(self, params: QuantiserParams, rank: int) -> None:
-        self.params, self.rank = params, rank
+    values: of all tensors, where that is known; a state that is loaded is checked by it.
+    """
+
+    def __init__(self, params: QuantiserParams, rank: int, values: int | None = None) -> None:
+        self.params, self.rank, self.values = params, rank, values
         self.residual: np.ndarray | None = None
         self.iteration = 0
         self.clipped = 0  # values that saturated in the last call
@@ -474,7 +482,12 @@ class WorkerQuantiser:
             "residual": None if self.residual is None else self.residual.copy(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        residual = state["residual"]
-        self.iteration, self.residual = state["iteration"], None if residual is None else residual.copy()
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved = Saved.of(state).only("iteration", "residual")
+        iteration, residual = saved["iteration"].integer(), saved["residual"]
+        if not self.params.error_feedback and not residual.missing:
+            raise residual.refuse("None without error feedback", "a residual")
+        shape = np.shape(residual.value)[:1] if self.values is None else (self.values,)
+        self.residual = None if residual.missing else residual.array(np.float32, shape)
+        self.iteration = iteration

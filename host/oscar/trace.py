@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oscar.errors import ConfigError, GradientError
+from oscar.state import Saved
 from oscar.workloads.base import Workload, check_identity, check_mean, exact_mean, workload_identity
 
 Array = npt.NDArray[Any]
@@ -207,10 +208,11 @@ class TraceWorkload:
         """Return where in the trace it is."""
         return {"workload": workload_identity(self), "position": self.position, "loss": self.loss}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; raises ConfigError when it is of another workload."""
-        check_identity(self, state)
-        self.position, self.loss = state["position"], state["loss"]
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError where it is of another workload."""
+        saved = Saved.of(state).only("workload", "position", "loss")
+        check_identity(self, saved)
+        self.position, self.loss = saved["position"].integer(0, self.iterations), saved["loss"].like(0.0)
 
 
 def load(path: str | os.PathLike[str]) -> TraceWorkload:

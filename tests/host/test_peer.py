@@ -281,7 +281,7 @@ def test_no_rank_leaves_a_comparison_before_all_have_what_they_compare() -> None
         """Gathers two greetings that differ, then finds that the other rank has gone."""
 
         calls = 0
-        post_recv = post_send = _take = _unsent = _pause = close = None  # type: ignore[assignment]
+        _make_room = _send = _arrived = _unsent = _pause = close = None  # type: ignore[assignment]
 
         def __init__(self) -> None:
             return

@@ -64,8 +64,15 @@ def test_a_value_beyond_its_lane_is_refused() -> None:
         pack_lanes(np.array([0, -128], np.int32), 11, 8)
 
 
-def wire(nodes: int) -> LocalWire:
-    return LocalWire(nodes, codec=asc_codec(), link=LinkModel.of(), plan="equal", granule=256)
+def wire(nodes: int, channels: dict[str, int] | None = None) -> LocalWire:
+    return LocalWire(
+        nodes,
+        codec=asc_codec(),
+        link=LinkModel.of(),
+        plan="equal",
+        granule=256,
+        channels=channels or {},
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +137,7 @@ def test_every_replica_makes_the_same_mean(name: str, coded: bool) -> None:
     nodes, options = 4, {"share": 0.2, "lane_bits": 10, "coded": coded}
     cluster = make_cluster(config(name, nodes, **options))
     alone = [make_scheme(name, options, shapes=SHAPES, nodes=nodes, seed=0) for _ in range(nodes)]
-    workers, link = [Worker(rank) for rank in range(nodes)], wire(nodes)
+    workers, link = [Worker(rank) for rank in range(nodes)], wire(nodes, alone[0].coded_channels())
     for iteration in range(6):
         theirs = gradients(nodes, iteration)
         mean = np.concatenate([m.ravel() for m in cluster.allreduce(theirs).mean])
@@ -220,7 +227,7 @@ def test_a_failure_at_the_very_end_never_happened(name: str, monkeypatch: pytest
                 one.allreduce(gradients(4, 1, shapes=shapes))
     broken = two.state_dict()
     del broken["scheme"]["iteration"]
-    with pytest.raises(KeyError):
+    with pytest.raises(ConfigError, match=r"state\.scheme\.iteration: expected a value"):
         one.load_state_dict(broken)
     for iteration in (1, 2):
         a, b = (cluster.allreduce(gradients(4, iteration)) for cluster in (one, two))

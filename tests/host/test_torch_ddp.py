@@ -158,8 +158,9 @@ def direct(config: Config, rank: int) -> list[np.ndarray]:
 
 
 def rebuilt(rank: int) -> list[np.ndarray]:
-    """Equal shapes, but other parameters from iteration 3 on."""
-    first, second = ([torch.empty(0) for _ in SHAPES] for _ in range(2))
+    """Equal shapes, but the parameters in another order from iteration 3 on."""
+    first = [torch.empty(0) for _ in SHAPES]
+    second = first[::-1]
     with make_state(TRAINED["asc"]) as state:
         return [reduce(state, i, first if i < 3 else second, rank) for i in range(6)]
 
@@ -207,7 +208,6 @@ def bypassed(rank: int, slow: str, bypass: str = "auto") -> dict[str, Any]:
         if slow == "plain":
 
             class Slow:
-                ReduceOp = state.bypass._dist.ReduceOp
                 all_reduce = staticmethod(partial(late, plain))
 
             state.bypass._dist = Slow
@@ -270,8 +270,9 @@ def main(what: str, folder: Path) -> None:
     torch.save(results, folder / f"rank-{rank}.pt")
     if what == "everything":
         left_open = make_state(TRAINED["asc"])  # as nobody closes what two lines have made
-        Training(left_open, rank).step(0)
-        Training(left_open, rank).step(1)
+        left = Training(left_open, rank)
+        left.step(0)
+        left.step(1)
     torch.distributed.destroy_process_group()
 
 
@@ -459,7 +460,7 @@ def test_a_frame_that_is_lost_is_named_with_step_and_chunk() -> None:
 
     def work(transport: ThreadTransport) -> PeerError | None:
         party = Party(Config(), transport, timeout_s=20.0, codec=asc_codec())
-        wire = RemoteWire(None, party, codec=party.codec, plan="equal", granule=1)
+        wire = RemoteWire(party, codec=party.codec, plan="equal", granule=1, channels={"dense": 8})
         if transport.rank == 2:
             transport.close()
             return None
@@ -480,7 +481,7 @@ def test_an_error_of_this_rank_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatc
     from oscar.torch_ddp.reducers import SchemeReducer
 
     (transport,) = local_transports(1)
-    reducer = SchemeReducer(Config(codec="oscar-sw"), transport, None, {})
+    reducer = SchemeReducer(Config(codec="oscar-sw"), transport, {})
 
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("mine")

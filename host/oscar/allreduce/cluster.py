@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from oscar.allreduce.gradients import check_gradients
+from oscar.allreduce.gradients import MAX_NODES, check_gradients
 from oscar.allreduce.local import Fault
 from oscar.allreduce.replica import Replica, clipped_by, fingerprint, gather_of, join, make_nic_codec
 from oscar.allreduce.ring import Ring
 from oscar.allreduce.stats import AllReduceResult, Stats
 from oscar.codecs.base import Codec
 from oscar.config import Config
-from oscar.errors import ConfigError
 from oscar.plans import ChunkPlan
 from oscar.position import PositionState
 from oscar.quantize import SUMMARY_BYTES, WorkerQuantiser, check_tensors, summarise
+from oscar.state import Saved
 from oscar.timing.recurrence import ring_time
 from oscar.timing.sizes import received_bytes
 
@@ -43,7 +43,8 @@ class LocalCluster:
     def _start(self, nodes: int, shapes: list[tuple[int, ...]]) -> None:
         self.replica = Replica(self.config, self.codec, nodes=nodes, shapes=shapes)
         self.nodes = [self.replica.make_node(rank) for rank in range(nodes)]
-        self.workers = [WorkerQuantiser(self.params, rank) for rank in range(nodes)]
+        values = int(self.replica.steps.offsets[-1])
+        self.workers = [WorkerQuantiser(self.params, rank, values) for rank in range(nodes)]
         self.shapes = shapes
 
     @property
@@ -226,19 +227,16 @@ class LocalCluster:
             **self.replica.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; raises ConfigError unless it is of an equal configuration."""
-        if state["shapes"] is None:
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved = Saved.of(state)
+        if saved["shapes"].missing:
             self.shapes = None
             return
-        if state.get("fingerprint") != self.fingerprint:
-            raise ConfigError(
-                f"state was saved under {state.get('fingerprint')}, this cluster runs {self.fingerprint}: "
-                "resume with the configuration of the run that saved it"
-            )
+        saved.fits("fingerprint", self.fingerprint)
         token = self._snapshot()
         try:
-            self._load(state)
+            self._load(saved)
         except BaseException:
             self._restore(token)
             raise
@@ -248,10 +246,15 @@ class LocalCluster:
         """What has to be equal for a saved state to fit."""
         return fingerprint(self.config, self.codec)
 
-    def _load(self, state: dict[str, Any]) -> None:
-        self._start(len(state["nodes"]), [tuple(shape) for shape in state["shapes"]])
-        for node, saved in zip(self.nodes, state["nodes"], strict=True):
-            node.load_state_dict(saved)
-        for worker, saved in zip(self.workers, state["workers"], strict=True):
-            worker.load_state_dict(saved)
-        self.replica.load_state_dict(state)
+    def _load(self, saved: Saved) -> None:
+        nodes = saved["nodes"].items()
+        if not 1 <= len(nodes) <= MAX_NODES:
+            raise saved["nodes"].refuse(f"1 to {MAX_NODES} nodes", str(len(nodes)))
+        workers = saved["workers"].items(len(nodes))
+        with saved["shapes"].fitting():
+            self._start(len(nodes), saved["shapes"].shapes())
+        for node, own in zip(self.nodes, nodes, strict=True):
+            node.load_state_dict(own)
+        for worker, own in zip(self.workers, workers, strict=True):
+            worker.load_state_dict(own)
+        self.replica.load_state_dict(saved)

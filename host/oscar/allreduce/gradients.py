@@ -8,6 +8,8 @@ import numpy as np
 
 from oscar.errors import GradientError
 
+MAX_NODES = 256  # tags of frames, and of workers in a configuration
+
 
 def check_gradients(gradients: Sequence[Sequence[np.ndarray]]) -> list[tuple[int, ...]]:
     """Return the tensors' shapes, which all nodes must share.
@@ -17,8 +19,8 @@ def check_gradients(gradients: Sequence[Sequence[np.ndarray]]) -> list[tuple[int
     """
     if not isinstance(gradients, (Sequence, np.ndarray)):
         raise TypeError(f"expected gradients[node][tensor], got {type(gradients).__name__}")
-    if not 1 <= len(gradients) <= 256:
-        raise GradientError(f"expected gradients of 1 to 256 nodes, got {len(gradients)}")
+    if not 1 <= len(gradients) <= MAX_NODES:
+        raise GradientError(f"expected gradients of 1 to {MAX_NODES} nodes, got {len(gradients)}")
     shapes = [np.shape(tensor) for tensor in gradients[0]]
     for rank, node in enumerate(gradients):
         theirs = [np.shape(tensor) for tensor in node]

@@ -12,6 +12,7 @@ from oscar.allreduce.schedule import MAX_SUBFRAMES, Action, Op, Phase
 from oscar.codecs.base import Codec, LinkDecoder, LinkEncoder
 from oscar.errors import FrameError, PeerError
 from oscar.frame import peek
+from oscar.state import Saved
 
 MIN_SUBFRAME = 4096  # values; smaller sub-frames cost more in flushes and headers than overlap gains
 
@@ -210,14 +211,26 @@ class Node:
         """Return a copy of the state of all link ends."""
         return {key: link.state_dict() for key, link in self.links().items()}
 
-    def load_state_dict(self, state: dict[Any, Any]) -> None:
-        """Take over what `state_dict` returned; link ends made since then are dropped."""
-        self.decoders = {key: d for key, d in self.decoders.items() if key in state}
-        for key in state:
-            if key[0] != "encode" and key not in self.decoders:
-                self.decoders[key] = self.codec.make_decoder()
-        for key, link in self.links().items():
-            link.load_state_dict(state[key])
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; link ends made since then are dropped.
+
+        Raises ConfigError, and changes nothing, where it is none.
+        """
+        saved = Saved.of(state)
+        encoders = {phase: self.codec.make_encoder() for phase in Phase}
+        ends: dict[Any, Any] = {("encode", phase): end for phase, end in encoders.items()}
+        keys = saved.keys(lambda key: key in ends or key in self._possible(), "ends of links")
+        decoders = {key: self.codec.make_decoder() for key in keys if key not in ends}
+        for key, end in (ends | decoders).items():
+            end.load_state_dict(saved[key])
+        self.encoders = encoders
+        self.decoders = {(Phase(phase), at): end for (phase, at), end in decoders.items()}
+
+    def _possible(self) -> set[tuple[Phase, int]]:
+        """Return the keys that decoders may have: see `_decoder`."""
+        forwarded = [] if self.boomerang else [(Phase.ALL_GATHER, chunk) for chunk in range(self.nodes)]
+        back = [(Phase.ALL_GATHER, -1)] if self.boomerang else []
+        return {(Phase.REDUCE_SCATTER, -1), *forwarded, *back}
 
     def snapshot(self) -> dict[Any, Any]:
         """Return a cheap token of all link ends for `restore`."""

@@ -10,17 +10,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from oscar.allreduce.gradients import MAX_NODES
 from oscar.allreduce.replica import Replica, clipped_by, fingerprint, gather_of, join, make_nic_codec
 from oscar.allreduce.schedule import Action, Op, ring_actions
 from oscar.codecs.base import Codec
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
 from oscar.quantize import SUMMARY_BYTES, WorkerQuantiser, check_tensors, summarise
+from oscar.state import Saved
 from oscar.transports import handshake
 from oscar.transports.base import Notice, Transport, TransportError
 
-MAX_NODES = 256  # tags of frames, and of workers in a configuration
 SENDS = (Op.SEND, Op.FORWARD)
+UNTOUCHED = "gradients are untouched: start all ranks again from one checkpoint"
 _SUMMARY = struct.Struct("<Ihxx")
 
 
@@ -67,7 +69,7 @@ class _Member:
     def __init__(self, config: Config, codec: Codec, rank: int, nodes: int, shapes: list[tuple[int, ...]]):
         self.replica = Replica(config, codec, nodes=nodes, shapes=shapes)
         self.node = self.replica.make_node(rank)
-        self.worker = WorkerQuantiser(config.quantiser_params(), rank)
+        self.worker = WorkerQuantiser(config.quantiser_params(), rank, int(self.replica.steps.offsets[-1]))
 
     def snapshot(self) -> tuple[Any, ...]:
         return (
@@ -182,17 +184,21 @@ class Communicator:
         replica, node, worker = member.replica, member.node, member.worker
         call = _Call(self.nodes, self.config.ring.subframes)
         exchange, clipped = 0, 0
+        same = handshake.StateCheck(self.transport, replica.digests())
         if replica.floating:
             local = join(flat)
         else:
-            exchange = self._agree(replica, worker, flat)
+            if replica.steps.unset:
+                self._check_state(same, None)  # ranks that lack other steps would wait for each other
+                exchange = self._agree(replica, worker, flat)
+                same = handshake.StateCheck(self.transport, replica.digests())
             local = worker.quantise(flat, replica.steps.exponents, replica.dtype)
             clipped = worker.clipped
         plan, iteration = replica.make_plan(), replica.iteration
         clipped -= clipped_by(self.codec, [node])
         layout, classes = replica.place(plan)
         node.begin(plan.gather(local.astype(replica.dtype, copy=False), node.local), classes, layout)
-        self._run(member, call)
+        self._run(member, call, same)
         sums = plan.scatter(node.result())
         mean = replica.finish(sums)
         worker.commit()
@@ -229,17 +235,13 @@ class Communicator:
     def _agree(self, replica: Replica, worker: WorkerQuantiser, flat: list[np.ndarray]) -> int:
         """Set steps that are unset from all ranks' summaries; return the bytes this rank sent for it."""
         unset = replica.steps.unset
-        if not unset:
-            return 0
         mine = summarise(worker.corrected(flat, unset), replica.steps.params)
         packed = b"".join(_SUMMARY.pack(*summary) for summary in mine)
         every = self._gather(packed, len(packed), "steps of tensors")
-        if any(len(theirs) != len(packed) for theirs in every):
-            raise self._error("ranks lack the steps of different tensors: their states drifted", peer=-1)
         replica.steps.agree([list(_SUMMARY.iter_unpack(theirs)) for theirs in every])
         return SUMMARY_BYTES * len(unset) * (self.nodes - 1)
 
-    def _run(self, member: _Member, call: _Call) -> None:
+    def _run(self, member: _Member, call: _Call, same: handshake.StateCheck) -> None:
         """Perform this rank's actions; raises PeerError."""
         node, replica = member.node, member.replica
         actions = ring_actions(
@@ -257,6 +259,7 @@ class Communicator:
             if action.op is Op.POST_RECV:
                 self.transport.post_recv(action.peer, action.tag, node.cap(action))
             elif action.op is Op.WAIT:
+                self._check_state(same, action)
                 node.receive(action, self._wait(action, call))
             else:
                 frame = node.perform(action)
@@ -265,7 +268,22 @@ class Communicator:
                     call.frame_bytes[at], call.counts[at] = len(frame), count
                     call.sent[action.peer, action.tag] = action
                     self.transport.post_send(action.peer, action.tag, frame)
+        self._check_state(same, None)  # where this rank has waited for nothing
         self._flush(call)
+
+    def _check_state(self, same: handshake.StateCheck, action: Action | None) -> None:
+        """Raise PeerError where the rank before has another replicated state, from which all else follows."""
+        try:
+            found = same.difference(time.monotonic() + self.timeout_s)
+        except TransportError as error:
+            self._blame(error, f"while {self._due(action)} was due", action)
+        if found is not None:
+            raise self._error(f"{same.describe(found)}; {UNTOUCHED}", peer=same.left, action=action)
+
+    def _due(self, action: Action | None) -> str:
+        if action is None:
+            return "the digest of its state"
+        return f"its frame of step {action.ring_step(self.nodes)}, chunk {action.chunk}"
 
     def _wait(self, action: Action, call: _Call) -> bytes:
         at = action.ring_step(self.nodes)
@@ -275,7 +293,7 @@ class Communicator:
             deadline = time.monotonic() + self.timeout_s
             return bytes(self.transport.wait(action.peer, action.tag, deadline, what))
         except TransportError as error:
-            self._blame(error, f"while its frame of step {at}, chunk {action.chunk} was due", action)
+            self._blame(error, f"while {self._due(action)} was due", action)
         finally:
             call.waited_s += time.perf_counter() - begin
 
@@ -362,21 +380,22 @@ class Communicator:
             },
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; raises ConfigError unless it is this rank's, and fits."""
-        expected = (fingerprint(self.config, self.codec), self.rank, self.nodes)
-        came = (state["fingerprint"], state["rank"], state["nodes"])
-        if came != expected:
-            raise ConfigError(
-                f"state was saved under (configuration, rank, ranks) {came}, this is {expected}: "
-                "resume with the configuration of the run that saved it, each rank with its own state"
-            )
-        members = {}
-        for key, saved in state["members"].items():
-            shapes = [tuple(shape) for shape in saved["shapes"]]
-            member = _Member(self.config, self.codec, self.rank, self.nodes, shapes)
-            member.replica.load_state_dict(saved["replica"])
-            member.node.load_state_dict(saved["node"])
-            member.worker.load_state_dict(saved["worker"])
-            members[key] = member
-        self._members = members
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none.
+
+        Each rank has its own.
+        """
+        saved = Saved.of(state)
+        saved.fits("fingerprint", fingerprint(self.config, self.codec))
+        saved.fits("rank", self.rank)
+        saved.fits("nodes", self.nodes)
+        fresh, members = {}, saved["members"]
+        for key in members.keys(lambda _: True, "any"):
+            own = members[key]
+            with own["shapes"].fitting():
+                member = _Member(self.config, self.codec, self.rank, self.nodes, own["shapes"].shapes())
+            member.replica.load_state_dict(own["replica"])
+            member.node.load_state_dict(own["node"])
+            member.worker.load_state_dict(own["worker"])
+            fresh[key] = member
+        self._members = fresh

@@ -15,8 +15,10 @@ from oscar.errors import ConfigError
 from oscar.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.position import PositionState
 from oscar.quantize import StepTracker
+from oscar.state import Saved, crc
 
 COST_SMOOTHING = 1  # block costs move by half of the difference
+MOST_COST = 65  # of a value: 2 * 32 bits, and 1
 
 
 class Replica:
@@ -82,6 +84,16 @@ class Replica:
         self.iteration += 1
         return [mean.reshape(shape) for mean, shape in zip(means, self.shapes, strict=True)]
 
+    def digests(self) -> dict[str, int]:
+        """Return 32 bits of each part of the state, which are equal on all nodes; the order is fixed."""
+        classes = None if self.position is None else self.position.classes
+        return {
+            "iterations": self.iteration & 0xFFFFFFFF,
+            "steps": self.steps.digest(),
+            "classes": crc(classes),
+            "costs": crc(self.costs),
+        }
+
     def snapshot(self) -> tuple[Any, ...]:
         """Return a token of the present state for `restore`."""
         mean = None if self.position is None else self.position.mean  # `observe` leaves it alone, once
@@ -103,13 +115,33 @@ class Replica:
             "costs": None if self.costs is None else self.costs.copy(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned for equal shapes and configuration."""
-        self.iteration = state["iteration"]
-        self.steps.load_state_dict(state["steps"])
-        if self.position is not None:
-            self.position.load_state_dict(state["position"])
-        self.costs = None if state["costs"] is None else state["costs"].copy()
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned for equal shapes and configuration.
+
+        Raises ConfigError, and changes nothing, where it is none.
+        """
+        saved = Saved.of(state)
+        iteration, costs = saved["iteration"].integer(), self._read_costs(saved["costs"])
+        before = self.steps.snapshot()
+        self.steps.load_state_dict(saved["steps"])
+        try:
+            if self.position is not None:
+                self.position.load_state_dict(saved["position"])
+            elif not saved["position"].missing:
+                raise saved["position"].refuse("None for a codec without position classes", "one")
+        except BaseException:
+            self.steps.restore(before)
+            raise
+        self.iteration, self.costs, self.plan = iteration, costs, None
+
+    def _read_costs(self, saved: Saved) -> np.ndarray | None:
+        if saved.missing:
+            return None
+        if self.config.plan.name not in USES_COSTS or self.floating:
+            raise saved.refuse("None for a plan without costs", "costs")
+        granule = self.config.plan.granule
+        blocks = -(-int(self.steps.offsets[-1]) // granule)
+        return saved.array(np.int64, (blocks,), 0, MOST_COST * granule << 8)
 
 
 def gather_of(config: Config, codec: Codec) -> tuple[bool, bool]:

@@ -9,8 +9,9 @@ import numpy as np
 from oscar.asc.params import BLOCK_HEADER_BYTES, AscParams
 from oscar.asc.state import TableState
 from oscar.codecs.base import Array, as_values, check_header, fit_width
-from oscar.errors import FrameError
+from oscar.errors import ConfigError, FrameError
 from oscar.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
+from oscar.state import Saved
 
 ASC_CODE = 16  # codec byte of ASC frames
 MAX_STEP = 0xFFFF
@@ -103,13 +104,20 @@ class _Link:
             "states": {key: state.to_dict() for key, state in self.states.items()},
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; raises ValueError when the parameters differ."""
-        if state["fingerprint"] != self.params.fingerprint:
-            raise ValueError(
-                f"state was saved under other parameters than {self.params}; load it with the same"
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none.
+
+        So it does when the parameters differ.
+        """
+        saved = Saved.of(state).only("fingerprint", "states")
+        if saved["fingerprint"].integer(0, 0xFFFFFFFF) != self.params.fingerprint:
+            raise ConfigError(
+                f"{saved.path}: state was saved under other parameters than {self.params}; "
+                "load it with the same"
             )
-        self.states = {int(key): TableState.from_dict(value) for key, value in state["states"].items()}
+        states, last = saved["states"], MAX_STEP if self.params.tables == "step" else 0
+        keys = states.keys(lambda key: type(key) is int and 0 <= key <= last, f"steps of 0 to {last}")
+        self.states = {key: TableState.read(states[key]) for key in keys}
 
     def snapshot(self) -> dict[int, TableState]:
         """Return a cheap token of the present state for `restore`: frames replace table sets."""

@@ -8,7 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from oscar.asc.params import CONTEXTS, LEARN_FIRST, LEARN_WINDOW, PRIOR, AscParams, initial_map
+from oscar.asc.params import (
+    CONTEXTS,
+    HIST_BITS,
+    LEARN_FIRST,
+    LEARN_WINDOW,
+    PRIOR,
+    SYMBOLS,
+    WEIGHT,
+    AscParams,
+    initial_map,
+)  # fmt: skip
+from oscar.state import Saved
+
+MAX_SHIFT = 15
+MOST_OBSERVED = 1 << 40  # of a cell: what is learnt from them fits int64
 
 
 @dataclass
@@ -89,6 +103,22 @@ class TableState:
         return {name: getattr(state, name) for name in self.__dataclass_fields__}
 
     @classmethod
-    def from_dict(cls, state: dict[str, Any]) -> TableState:
-        """Return the state that `to_dict` described."""
-        return cls(**state).copy()
+    def read(cls, saved: Saved) -> TableState:
+        """Return the state that `to_dict` described; raises ConfigError for what kernels cannot work on.
+
+        A row of frequencies is made of a row of `hist` whose sum has HIST_BITS bits, as after every update.
+        """
+        saved.only(*cls.__dataclass_fields__)
+        most = (1 << HIST_BITS) - 1
+        hist = saved["hist"].array(np.int64, (CONTEXTS, SYMBOLS), 0, most)
+        if int(hist.sum(axis=1).max()) > most:
+            raise saved["hist"].refuse(f"rows that sum to at most {most}", str(int(hist.sum(axis=1).max())))
+        return cls(
+            hist=hist,
+            cmap=saved["cmap"].array(np.uint8, (256,), 0, CONTEXTS - 1),
+            shift=saved["shift"].array(np.int64, (1,), 0, MAX_SHIFT),
+            sums=saved["sums"].array(np.int64, (256,), 0, MOST_OBSERVED * max(WEIGHT)),
+            counts=saved["counts"].array(np.int64, (256,), 0, MOST_OBSERVED),
+            seen=saved["seen"].integer(),
+            sequence=saved["sequence"].integer(0, 0xFFFF),
+        )

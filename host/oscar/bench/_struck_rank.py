@@ -19,7 +19,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
 from oscar.lab import network
 from oscar.training.checkpoint import digest
-from oscar.transports.base import PEER_FAILED, Transport
+from oscar.transports.base import PEER_FAILED, STATE_TAG, Transport
 from oscar.transports.registry import TRANSPORTS
 
 ITERATIONS = 5  # the last ones only find what happened in the ones before
@@ -114,23 +114,23 @@ class Striker:
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None:
         """See Transport.post_recv."""
-        self._strike()
+        self._strike(tag)
         self.transport.post_recv(peer, tag, cap)
 
-    def wait(self, *args: Any) -> memoryview:
+    def wait(self, peer: int, tag: int, *args: Any) -> memoryview:
         """See Transport.wait."""
-        self._strike()
-        return self.transport.wait(*args)
+        self._strike(tag)
+        return self.transport.wait(peer, tag, *args)
 
     def post_send(self, peer: int, tag: int, frame: bytes) -> None:
         """See Transport.post_send."""
-        self._strike()
-        if self.left < 0 and self.kind == "corrupt":
+        self._strike(tag)
+        if self.left < 0 and self.kind == "corrupt" and tag != STATE_TAG:
             self.kind, frame = "done", damaged(frame, tag + 1)
         self.transport.post_send(peer, tag, frame)
 
-    def _strike(self) -> None:
-        self.left -= 1
+    def _strike(self, tag: int) -> None:
+        self.left -= tag != STATE_TAG  # points are those of frames
         if self.left >= 0 or self.kind not in ("kill", "stop", "raise", "cut"):
             return
         kind, self.kind = self.kind, "done"

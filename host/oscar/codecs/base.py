@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from oscar.errors import FrameError
 from oscar.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
+from oscar.state import Saved
 
 Array = npt.NDArray[Any]
 Domain = Literal["int", "float"]
@@ -37,7 +38,7 @@ class LinkEncoder(Protocol):
 
     def state_dict(self) -> dict[str, Any]: ...
 
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state: Any) -> None: ...
 
     def snapshot(self) -> Any:
         """Return a cheap token of the state for `restore`; frames replace state, never write to it."""
@@ -53,7 +54,7 @@ class LinkDecoder(Protocol):
 
     def state_dict(self) -> dict[str, Any]: ...
 
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state: Any) -> None: ...
 
     def snapshot(self) -> Any:
         """Return a cheap token of the state for `restore`; frames replace state, never write to it."""
@@ -139,9 +140,11 @@ class _Framed:
         """Return a copy of the state: the sequence number per step."""
         return {"sequences": dict(self.sequences)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a state that `state_dict` returned."""
-        self.sequences = dict(state["sequences"])
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved = Saved.of(state).only("sequences")["sequences"]
+        keys = saved.keys(lambda key: type(key) is int and 0 <= key <= 0xFFFF, "steps of 0 to 65535")
+        self.sequences = {key: saved[key].integer(0, 0xFFFF) for key in keys}
 
     def snapshot(self) -> Any:
         """See LinkEncoder.snapshot."""

@@ -16,6 +16,8 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from oscar.state import Saved
+
 Array = npt.NDArray[Any]
 Op = Literal["sum", "or", "max", "gather"]
 T = TypeVar("T")
@@ -50,11 +52,12 @@ class Worker:
     """What one rank alone has: its number, the residual of error feedback, and how many values it clipped.
 
     `pending` becomes the residual when the iteration has succeeded on this rank. `integers`: int32, flat,
-    what a lossless scheme has quantised this iteration, so that its sums can be checked.
+    what a lossless scheme has quantised this iteration, so that its sums can be checked. `values`: of the
+    gradient, where that is known; a state that is loaded is checked by it.
     """
 
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
+    def __init__(self, rank: int, values: int | None = None) -> None:
+        self.rank, self.values = rank, values
         self.residual: Array | None = None
         self.pending: Array | None = None
         self.integers: Array | None = None
@@ -72,10 +75,12 @@ class Worker:
         """Return a copy of the state."""
         return {"residual": None if self.residual is None else self.residual.copy()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        residual = state["residual"]
-        self.residual, self.pending = None if residual is None else residual.copy(), None
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        residual = Saved.of(state).only("residual")["residual"]
+        shape = np.shape(residual.value)[:1] if self.values is None else (self.values,)
+        self.residual = None if residual.missing else residual.array(np.float32, shape)
+        self.pending = None
 
 
 Messages = Generator[Message, Array, None]
@@ -127,6 +132,10 @@ class Scheme(ABC):
         """Drop what `once` keeps: the iteration is over, or has failed."""
         self._memory.clear()
 
+    def coded_channels(self) -> dict[str, int]:
+        """Return the bits of a worker's integers by channel, for channels that may be coded."""
+        return {}
+
     def reference_sums(self) -> Array | None:
         """Return the last iteration's sums as integers, for schemes that are lossless; else None."""
         return None
@@ -135,6 +144,16 @@ class Scheme(ABC):
         """Return a copy of the replicated state; subclasses add theirs."""
         return {"iteration": self.iteration}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        self.iteration = state["iteration"]
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        before = self.state_dict()
+        saved = Saved.of(state).only(*before)
+        try:
+            self._load(saved)
+        except BaseException:
+            self._load(Saved(before))
+            raise
+
+    def _load(self, saved: Saved) -> None:
+        """Take over a state, or a part of one that is refused; subclasses add theirs."""
+        self.iteration = saved["iteration"].integer()

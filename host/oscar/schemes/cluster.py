@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.allreduce.gradients import check_gradients
+from oscar.allreduce.gradients import MAX_NODES, check_gradients
 from oscar.allreduce.local import Fault
 from oscar.allreduce.replica import join
 from oscar.allreduce.stats import AllReduceResult, Stats
@@ -18,6 +18,7 @@ from oscar.quantize import check_tensors
 from oscar.schemes.base import Array, Messages, Scheme, Worker
 from oscar.schemes.registry import make_scheme
 from oscar.schemes.wire import LocalWire, Traffic
+from oscar.state import Saved
 
 
 def scheme_fingerprint(config: Config) -> str:
@@ -47,8 +48,9 @@ class SchemeCluster:
             link=c.link.model(),
             plan=c.plan.name,
             granule=c.plan.granule,
+            channels=scheme.coded_channels(),
         )
-        self.scheme, self.workers = scheme, [Worker(rank) for rank in range(nodes)]
+        self.scheme, self.workers = scheme, [Worker(rank, scheme.values) for rank in range(nodes)]
 
     def allreduce(
         self, gradients: Sequence[Sequence[np.ndarray]], *, faults: Sequence[Fault] = ()
@@ -164,28 +166,29 @@ class SchemeCluster:
             "links": self.wire.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; raises ConfigError unless it is of an equal configuration."""
-        if state["shapes"] is None:
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved = Saved.of(state)
+        if saved["shapes"].missing:
             self.scheme = None
             return
-        if state.get("fingerprint") != self.fingerprint:
-            raise ConfigError(
-                f"state was saved under {state.get('fingerprint')}, this cluster runs {self.fingerprint}: "
-                "resume with the configuration of the run that saved it"
-            )
+        saved.fits("fingerprint", self.fingerprint)
         before = dict(vars(self))
         try:
-            self._load(state)
+            self._load(saved)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
 
-    def _load(self, state: dict[str, Any]) -> None:
-        self._start(len(state["workers"]), [tuple(shape) for shape in state["shapes"]])
+    def _load(self, saved: Saved) -> None:
+        workers = saved["workers"].items()
+        if not 1 <= len(workers) <= MAX_NODES:
+            raise saved["workers"].refuse(f"1 to {MAX_NODES} workers", str(len(workers)))
+        with saved["shapes"].fitting():
+            self._start(len(workers), saved["shapes"].shapes())
         assert self.scheme is not None
-        self.scheme.load_state_dict(state["scheme"])
-        for worker, saved in zip(self.workers, state["workers"], strict=True):
-            worker.load_state_dict(saved)
-        self.wire.load_state_dict(state["links"])
+        self.scheme.load_state_dict(saved["scheme"])
+        for worker, own in zip(self.workers, workers, strict=True):
+            worker.load_state_dict(own)
+        self.wire.load_state_dict(saved["links"])

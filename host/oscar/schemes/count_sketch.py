@@ -19,6 +19,7 @@ from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Work
 from oscar.schemes.grid import GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.sketch.count_sketch import Combine, CountSketch, columns_for
+from oscar.state import Saved
 
 COMBINE: dict[str, Combine] = {"median": "median", "mean": "sum"}
 
@@ -122,10 +123,9 @@ class CountSketchScheme(Scheme):
         """See Scheme.state_dict."""
         return super().state_dict() | {"steps": self.steps.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See Scheme.load_state_dict."""
-        super().load_state_dict(state)
-        self.steps.load_state_dict(state["steps"])
+    def _load(self, saved: Saved) -> None:
+        super()._load(saved)
+        self.steps.load_state_dict(saved["steps"])
 
 
 def clipped_cells(sketch: CountSketch, integers: Array, bits: int, nodes: int) -> tuple[Array, int]:

@@ -20,6 +20,7 @@ from numba import njit
 from oscar.quantize import floor_log2
 from oscar.schemes.base import Array, Message
 from oscar.schemes.lanes import lane_limit
+from oscar.state import Saved, optional_integers
 
 CHANNEL = "steps"
 EXPONENTS = -126, 126  # so that 2^e and 2^-e are normal float32
@@ -253,11 +254,10 @@ class GridSteps:
         """Return a copy of the state."""
         return {"exponents": list(self.exponents)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        if len(state["exponents"]) != len(self.sizes):
-            raise ValueError(f"state is of {len(state['exponents'])} tensors, expected {len(self.sizes)}")
-        self.exponents = list(state["exponents"])
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved = Saved.of(state).only("exponents")["exponents"]
+        self.exponents = optional_integers(saved, len(self.sizes), *EXPONENTS)
 
 
 def _nearest(square: Fraction, exponent: int) -> int:

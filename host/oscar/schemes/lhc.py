@@ -10,6 +10,7 @@ known before values are sent, and goes along as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,6 +24,7 @@ from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_bits
 from oscar.schemes.peeling import Peeling, Table
 from oscar.schemes.widths import COUNTER_BITS, GRAINS, Ladder, Layout, Rules, choose
+from oscar.state import Saved
 
 CELLS = "sketch", "values"
 CLASSES = 16
@@ -255,11 +257,10 @@ class Lhc(Scheme):
         """Return a copy of the replicated state."""
         return super().state_dict() | {"steps": self.steps.state_dict(), "spread": list(self.spread)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        self.steps.load_state_dict(state["steps"])
-        super().load_state_dict(state)
-        self.spread = list(state["spread"])
+    def _load(self, saved: Saved) -> None:
+        super()._load(saved)
+        self.steps.load_state_dict(saved["steps"])
+        self.spread = [item.number(0.0, math.inf) for item in saved["spread"].items(self.classes)]
 
 
 class SplitLhc(Lhc):
@@ -302,7 +303,6 @@ class SplitLhc(Lhc):
         """Return a copy of the replicated state."""
         return super().state_dict() | {"position": self.position.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        super().load_state_dict(state)
-        self.position.load_state_dict(state["position"])
+    def _load(self, saved: Saved) -> None:
+        super()._load(saved)
+        self.position.load_state_dict(saved["position"])

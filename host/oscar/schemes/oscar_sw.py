@@ -21,6 +21,7 @@ from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_bits, lane_limit
 from oscar.schemes.selection import ProbableNonZeros
 from oscar.sketch.count_sketch import CountSketch, columns_for
+from oscar.state import Saved
 
 CODED_BITS = 8  # of a worker's integer where ASC codes the sums
 CODED_LIMIT = (1 << (CODED_BITS - 1)) - 1
@@ -112,15 +113,18 @@ class _Split(Scheme):
     def messages(self, worker: Worker, values: Array) -> Messages:
         """See Scheme.messages."""
 
+    def coded_channels(self) -> dict[str, int]:
+        """See Scheme.coded_channels."""
+        return dict.fromkeys(("first", "dense", "due"), CODED_BITS) if self.options.coded else {}
+
     def state_dict(self) -> dict[str, Any]:
         """See Scheme.state_dict."""
         return super().state_dict() | {"grid": self.grid.state_dict(), "chosen": self.chosen.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See Scheme.load_state_dict."""
-        super().load_state_dict(state)
-        self.grid.load_state_dict(state["grid"])
-        self.chosen.load_state_dict(state["chosen"])
+    def _load(self, saved: Saved) -> None:
+        super()._load(saved)
+        self.grid.load_state_dict(saved["grid"])
+        self.chosen.load_state_dict(saved["chosen"])
 
 
 @dataclass(frozen=True)
@@ -289,10 +293,12 @@ class OscarSwBest(_Split):
         held = None if self.held is None else self.held.copy()
         return super().state_dict() | {"held": held}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See Scheme.load_state_dict."""
-        super().load_state_dict(state)
-        self.held = None if state["held"] is None else state["held"].copy()
+    def _load(self, saved: Saved) -> None:
+        super()._load(saved)
+        held = saved["held"]
+        if held.missing != (self.held is None):
+            raise held.refuse("an array" if held.missing else "None without spread")
+        self.held = None if held.missing else held.array(np.float32, (self.values,))
 
 
 @njit(cache=True, nogil=True)

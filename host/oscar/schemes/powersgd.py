@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.state import Saved
 
 TAG = 0x9053
 
@@ -180,7 +181,7 @@ class PowerSgd(Scheme):
         """Return a copy of the replicated state."""
         return super().state_dict() | {"factors": [q.copy() for q in self.factors]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        super().load_state_dict(state)
-        self.factors = [q.copy() for q in state["factors"]]
+    def _load(self, saved: Saved) -> None:
+        super()._load(saved)
+        pairs = zip(saved["factors"].items(len(self.matrices)), self.matrices, strict=True)
+        self.factors = [item.array(np.float32, (m.columns, m.rank)) for item, m in pairs]

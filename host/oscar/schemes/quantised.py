@@ -57,9 +57,13 @@ class _Stochastic(Scheme):
         if self.options.error_feedback:
             worker.pending = corrected - self._decode(integers, scales, 1)
         if self.options.coded:
-            yield Message("levels", integers, bits=self.levels.bit_length() + 1, coded=True)
+            yield Message("levels", integers, bits=self.coded_channels()["levels"], coded=True)
         else:
             yield Message("levels", integers, bits=self.bits)
+
+    def coded_channels(self) -> dict[str, int]:
+        """See Scheme.coded_channels."""
+        return {"levels": self.levels.bit_length() + 1} if self.options.coded else {}
 
     def _uniform(self, rank: int) -> Array:
         """Return float32 in [0, 1) for every value of this worker and iteration."""

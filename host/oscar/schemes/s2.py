@@ -17,6 +17,7 @@ from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
 from oscar.schemes.grid import GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.sketch.count_sketch import CountSketch, columns_for
+from oscar.state import Saved
 
 INDICES = "or", "gather"
 
@@ -107,7 +108,6 @@ class S2Reducer(Scheme):
         """Return a copy of the replicated state."""
         return super().state_dict() | {"steps": self.steps.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        self.steps.load_state_dict(state["steps"])
-        super().load_state_dict(state)
+    def _load(self, saved: Saved) -> None:
+        super()._load(saved)
+        self.steps.load_state_dict(saved["steps"])

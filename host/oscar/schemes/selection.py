@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from oscar.schemes.base import Array
+from oscar.state import Saved
 
 
 @njit(cache=True, nogil=True)
@@ -113,10 +114,13 @@ class ProbableNonZeros:
         positions = None if self.positions is None else self.positions.copy()
         return {"magnitude": self.magnitude.copy(), "positions": positions, "age": self.age}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        if state["magnitude"].shape != self.magnitude.shape:
-            raise ValueError(f"state is of {state['magnitude'].size} values, expected {self.magnitude.size}")
-        positions = state["positions"]
-        self.magnitude, self.age = state["magnitude"].copy(), state["age"]
-        self.positions = None if positions is None else positions.copy()
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved = Saved.of(state).only("magnitude", "positions", "age")
+        magnitude = saved["magnitude"].array(np.float32, self.magnitude.shape, 0)
+        age, positions, chosen = saved["age"].integer(), saved["positions"], None
+        if not positions.missing:
+            chosen = positions.array(np.int64, (self.count,), 0, self.magnitude.size - 1)
+            if (np.diff(chosen) <= 0).any():
+                raise positions.refuse("positions that rise", "others")
+        self.magnitude, self.positions, self.age = magnitude, chosen, age

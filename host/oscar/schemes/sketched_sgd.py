@@ -16,9 +16,10 @@ import numpy as np
 
 from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import check_bits, check_threshold, clipped_cells, noise_cut
-from oscar.schemes.grid import Grid, GridSteps
+from oscar.schemes.grid import EXPONENTS, Grid, GridSteps
 from oscar.schemes.selection import largest
 from oscar.sketch.count_sketch import CountSketch, columns_for
+from oscar.state import Saved
 
 MOST = 1 << 24  # of a cell that waits, in steps
 HALF = 12  # bits of the two parts in which estimates are sketched
@@ -164,12 +165,13 @@ class SketchedSgd(Scheme):
             "velocity": self.velocity.copy(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See Scheme.load_state_dict."""
-        super().load_state_dict(state)
-        self.steps.load_state_dict(state["steps"])
-        self.exponent = state["exponent"]
-        self.waiting, self.velocity = state["waiting"].copy(), state["velocity"].copy()
+    def _load(self, saved: Saved) -> None:
+        super()._load(saved)
+        self.steps.load_state_dict(saved["steps"])
+        exponent, shape = saved["exponent"], self.waiting.shape
+        self.exponent = None if exponent.missing else exponent.integer(*EXPONENTS)
+        self.waiting = saved["waiting"].array(np.int32, shape, -MOST, MOST)
+        self.velocity = saved["velocity"].array(np.int32, shape, -MOST, MOST)
 
 
 def _largest(values: Array, count: int) -> Array:

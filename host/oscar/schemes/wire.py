@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,13 @@ from oscar.frame import HEADER_BYTES
 from oscar.plans import make_plan
 from oscar.schemes.base import RIDE_BITS, Array, Message
 from oscar.schemes.lanes import WORD_BITS, lane_limit, lanes_per_word, pack_lanes, unpack_lanes
+from oscar.state import Saved
 from oscar.timing.link import LinkModel
 from oscar.timing.recurrence import ring_time
 from oscar.timing.sizes import received_bytes
 
 BITMAP_BITS = 8  # of the bytes in which an index travels
+NO_CHANNELS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -45,14 +49,22 @@ class LocalWire:
     A message that is not coded goes round a ring in equal chunks of whole items (words, floats, bytes). Its
     frames' sizes follow from that alone, so they are computed. Integers must fit their lanes; the first
     message of each channel and width is also packed, added and unpacked as a real AllReduce of words would,
-    and compared.
+    and compared. channels: Scheme.coded_channels.
     """
 
-    def __init__(self, nodes: int, *, codec: Codec, link: LinkModel, plan: str, granule: int) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        *,
+        codec: Codec,
+        link: LinkModel,
+        plan: str,
+        granule: int,
+        channels: Mapping[str, int] = NO_CHANNELS,
+    ) -> None:
         self.nodes, self.codec, self.link = nodes, codec, link
-        self.plan, self.granule = plan, granule
+        self.plan, self.granule, self.channels = plan, granule, channels
         self.links: dict[str, list[Node]] = {}
-        self.bits: dict[str, int] = {}
         self._proved: set[tuple[str, int]] = set()
 
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
@@ -156,7 +168,7 @@ class LocalWire:
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         """Run ASC over a boomerang ring; its tables go on from the channel's last message."""
         first = messages[0]
-        nodes = self.open(first.channel, first.bits)
+        nodes = self._open(first.channel)
         if first.ride is not None:
             raise ValueError(
                 f"channel {first.channel}: a coded message has no riders; append them to its data"
@@ -181,33 +193,33 @@ class LocalWire:
         )
         return total, Traffic(ring.frame_bytes, ring.counts, time_s, boomerang=True)
 
-    def open(self, channel: str, bits: int) -> list[Node]:
-        """Return the ring nodes of a coded channel of workers' integers of `bits`, made where it is new."""
-
-        def width(terms: int) -> int:
-            return bits + max(0, terms - 1).bit_length()
-
+    def _open(self, channel: str) -> list[Node]:
+        """Return the ring nodes of a coded channel, made where it is new."""
         if channel not in self.links:
-            self.links[channel] = [
-                Node(rank, self.nodes, self.codec, boomerang=True, width=width) for rank in range(self.nodes)
-            ]
-            self.bits[channel] = bits
+            self.links[channel] = [self._make(rank, self.channels[channel]) for rank in range(self.nodes)]
         return self.links[channel]
+
+    def _make(self, rank: int, bits: int) -> Node:
+        return Node(rank, self.nodes, self.codec, boomerang=True, width=partial(sum_width, bits))
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the state of all coded links."""
         return {
-            channel: {"bits": self.bits[channel], "nodes": [node.state_dict() for node in nodes]}
+            channel: {"bits": self.channels[channel], "nodes": [node.state_dict() for node in nodes]}
             for channel, nodes in self.links.items()
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        self.links = {}
-        for channel, saved in state.items():
-            nodes = self.open(channel, saved["bits"])
-            for node, own in zip(nodes, saved["nodes"], strict=True):
-                node.load_state_dict(own)
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved, known = Saved.of(state), ", ".join(self.channels) or "none: nothing is coded"
+        fresh = {}
+        for channel in saved.keys(self.channels.__contains__, known):
+            own = saved[channel].only("bits", "nodes")
+            own.fits("bits", self.channels[channel])
+            fresh[channel] = [self._make(rank, self.channels[channel]) for rank in range(self.nodes)]
+            for node, end in zip(fresh[channel], own["nodes"].items(self.nodes), strict=True):
+                node.load_state_dict(end)
+        self.links = fresh
 
     def snapshot(self) -> dict[str, list[Any]]:
         """Return a cheap token of all coded links for `restore`."""
@@ -219,6 +231,11 @@ class LocalWire:
         for channel, saved in token.items():
             for node, state in zip(self.links[channel], saved, strict=True):
                 node.restore(state)
+
+
+def sum_width(bits: int, terms: int) -> int:
+    """Return the bits of a sum of `terms` integers of `bits`."""
+    return bits + max(0, terms - 1).bit_length()
 
 
 def _check_alike(messages: Sequence[Message]) -> None:

@@ -9,6 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, get_args
 
+import numpy as np
+
+from oscar.allreduce.peer import Communicator
+from oscar.state import Saved
 from oscar.transports.gloo import load_torch
 
 Mode = Literal["auto", "never", "always"]
@@ -23,13 +27,14 @@ class Bypass:
     """Which buckets go uncompressed.
 
     mode: "auto" measures each bucket's first calls (the first of all, which compiles and settles steps, does
-    not count), "never" and "always" do not. group: of torch.distributed, for the measured AllReduces.
+    not count), "never" and "always" do not. group: of torch.distributed, for the measured AllReduces, whose
+    results nobody uses. communicator: what ranks decide by goes over it, under its checksums.
     """
 
-    def __init__(self, mode: Mode, group: Any, *, rank: int) -> None:
+    def __init__(self, mode: Mode, group: Any, communicator: Communicator) -> None:
         check_mode(mode)
         self._torch, self._dist = load_torch()
-        self.mode, self.group, self.rank = mode, group, rank
+        self.mode, self.group, self.communicator = mode, group, communicator
         self.decided: dict[Key, bool] = {}  # whether the bucket goes uncompressed
         self._calls: dict[Key, int] = defaultdict(int)
         self._times: dict[Key, list[tuple[float, float]]] = defaultdict(list)
@@ -62,12 +67,13 @@ class Bypass:
             return
         keys = sorted(self._times)
         medians = [[statistics.median(t) for t in zip(*self._times[key], strict=True)] for key in keys]
-        agreed = self._torch.tensor(medians, dtype=self._torch.float64)
-        self._dist.all_reduce(agreed, self._dist.ReduceOp.MAX, group=self.group)
+        mine = np.array(medians, "<f8").tobytes()
+        every = [np.frombuffer(theirs, "<f8") for theirs in self.communicator.gather(mine, len(mine))]
+        agreed = np.maximum.reduce(every).reshape(-1, 2)
         rows = dict(zip(keys, agreed.tolist(), strict=True))
         self.decided.update({key: ours >= plain for key, (plain, ours) in rows.items()})
         self._times.clear()
-        if self.rank == 0:
+        if self.communicator.rank == 0:
             _say({key: row for key, row in rows.items() if self.decided[key]}, len(rows))
 
     def forget_times(self) -> None:
@@ -79,10 +85,19 @@ class Bypass:
         """Return what has been decided."""
         return dict(self.decided)
 
-    def load_state_dict(self, state: dict[Key, bool]) -> None:
-        """Take over what `state_dict` returned; a mode other than "auto" has nothing to decide."""
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; a mode other than "auto" has nothing to decide.
+
+        Raises ConfigError, and changes nothing, where it is none.
+        """
+        saved = Saved.of(state)
+        decided = {key: saved[key].flag() for key in saved.keys(_is_key, "(index, values) of buckets")}
         self.forget_times()
-        self.decided = dict(state) if self.mode == "auto" else {}
+        self.decided = decided if self.mode == "auto" else {}
+
+
+def _is_key(key: Any) -> bool:
+    return type(key) is tuple and len(key) == 2 and all(type(part) is int and part >= 0 for part in key)
 
 
 def check_mode(mode: str) -> None:

@@ -1,4 +1,4 @@
-"""What reduces a bucket: a codec around the ring, or a scheme over plain collectives; state by bucket."""
+"""What reduces a bucket: a codec around the ring, or a scheme over rings of its messages; state by bucket."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from oscar.allreduce.peer import Communicator
 from oscar.codecs.registry import asc_codec
 from oscar.config import Config
-from oscar.errors import ConfigError, PeerError
 from oscar.quantize import check_tensors
 from oscar.schemes.base import Array, Scheme, Worker
 from oscar.schemes.cluster import scheme_fingerprint
 from oscar.schemes.registry import SCHEMES, make_scheme
+from oscar.state import Saved, crc
 from oscar.torch_ddp.remote_wire import Party, RemoteWire
 from oscar.transports import handshake
 from oscar.transports.base import Transport
@@ -24,10 +24,12 @@ from oscar.transports.base import Transport
 class Reducer(ABC):
     """The mean over all ranks of one rank's tensors; collective, one thread, state under a key per bucket.
 
-    `sent_bytes` grows by what this rank sends. A call that raises is the last one.
+    `sent_bytes` grows by what this rank sends. A call that raises is the last one. `communicator` is for what
+    ranks have to agree on beside.
     """
 
     sent_bytes = 0
+    communicator: Communicator
 
     @abstractmethod
     def allreduce(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
@@ -42,8 +44,8 @@ class Reducer(ABC):
         """Return a copy of this rank's state of all buckets."""
 
     @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; raises ConfigError where it does not fit."""
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
 
 
 class CodecReducer(Reducer):
@@ -68,7 +70,7 @@ class CodecReducer(Reducer):
         """See Reducer.state_dict."""
         return self.communicator.state_dict()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """See Reducer.load_state_dict."""
         self.communicator.load_state_dict(state)
 
@@ -81,14 +83,14 @@ class _Bucket:
 
 
 class SchemeReducer(Reducer):
-    """A scheme per bucket over plain collectives of `group`; `transport` compares, and says who failed."""
+    """A scheme per bucket over rings of its messages."""
 
-    def __init__(self, config: Config, transport: Transport, group: Any, extra: Mapping[str, Any]) -> None:
-        self.config, self.transport, self.group = config, transport, group
+    def __init__(self, config: Config, transport: Transport, extra: Mapping[str, Any]) -> None:
+        self.config, self.transport = config, transport
         self.codec = asc_codec(config.asc_params())
         self._buckets: dict[Hashable, _Bucket] = {}
         options = handshake.flatten(config.scheme, "scheme")
-        self.party = Party(
+        self.communicator = self.party = Party(
             config,
             transport,
             timeout_s=config.transport.timeout_s,
@@ -101,8 +103,7 @@ class SchemeReducer(Reducer):
         try:
             return self._attempt(tensors, key)
         except BaseException as error:
-            if not isinstance(error, PeerError) or error.peer >= 0:  # or else the others look for themselves
-                self.party.give_up(error)
+            self.party.give_up(error)
             raise
 
     def _attempt(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
@@ -110,6 +111,7 @@ class SchemeReducer(Reducer):
         shapes = [np.shape(tensor) for tensor in tensors]
         bucket = self._bucket(key, shapes)
         scheme, worker, wire = bucket.scheme, bucket.worker, bucket.wire
+        self.party.check_state({part: crc(held) for part, held in scheme.state_dict().items()})
         before = wire.sent_bytes
         try:
             mean = scheme.finish(self._exchange(bucket, np.concatenate(flat)))
@@ -143,9 +145,15 @@ class SchemeReducer(Reducer):
 
     def _make(self, shapes: list[tuple[int, ...]]) -> _Bucket:
         c, nodes = self.config, self.transport.nodes
-        wire = RemoteWire(self.group, self.party, codec=self.codec, plan=c.plan.name, granule=c.plan.granule)
         scheme = make_scheme(c.codec, c.scheme, shapes=shapes, nodes=nodes, seed=c.seed)
-        return _Bucket(scheme, Worker(self.transport.rank), wire)
+        wire = RemoteWire(
+            self.party,
+            codec=self.codec,
+            plan=c.plan.name,
+            granule=c.plan.granule,
+            channels=scheme.coded_channels(),
+        )
+        return _Bucket(scheme, Worker(self.transport.rank, scheme.values), wire)
 
     def forget(self) -> None:
         """See Reducer.forget."""
@@ -172,26 +180,25 @@ class SchemeReducer(Reducer):
             },
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """See Reducer.load_state_dict."""
-        expected = (self._fingerprint, self.transport.rank, self.transport.nodes)
-        came = (state["fingerprint"], state["rank"], state["nodes"])
-        if came != expected:
-            raise ConfigError(
-                f"state was saved under (configuration, rank, ranks) {came}, this is {expected}: "
-                "resume with the configuration of the run that saved it, each rank with its own state"
-            )
-        buckets = {}
-        for key, saved in state["buckets"].items():
-            bucket = buckets[key] = self._make([tuple(shape) for shape in saved["shapes"]])
-            bucket.scheme.load_state_dict(saved["scheme"])
-            bucket.worker.load_state_dict(saved["worker"])
-            bucket.wire.load_state_dict(saved["links"])
-        self._buckets = buckets
+        saved = Saved.of(state)
+        saved.fits("fingerprint", self._fingerprint)
+        saved.fits("rank", self.transport.rank)
+        saved.fits("nodes", self.transport.nodes)
+        fresh, buckets = {}, saved["buckets"]
+        for key in buckets.keys(lambda _: True, "any"):
+            own = buckets[key]
+            with own["shapes"].fitting():
+                bucket = fresh[key] = self._make(own["shapes"].shapes())
+            bucket.scheme.load_state_dict(own["scheme"])
+            bucket.worker.load_state_dict(own["worker"])
+            bucket.wire.load_state_dict(own["links"])
+        self._buckets = fresh
 
 
-def make_reducer(config: Config, transport: Transport, group: Any, extra: Mapping[str, Any]) -> Reducer:
+def make_reducer(config: Config, transport: Transport, extra: Mapping[str, Any]) -> Reducer:
     """Return what `config.codec` asks for, over all ranks of `transport`; collective: ranks compare."""
     if config.codec in SCHEMES:
-        return SchemeReducer(config, transport, group, extra)
+        return SchemeReducer(config, transport, extra)
     return CodecReducer(config, transport, extra)

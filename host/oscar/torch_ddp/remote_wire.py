@@ -1,13 +1,15 @@
-"""Messages of a scheme between processes: plain collectives of torch.distributed, one rank's part of each.
+"""Messages of a scheme between processes: one rank's part of each ring, over a transport.
 
-What LocalWire does for all workers of a process, with the same bits where messages are integers. Sums of
-float32 are added in the library's order, which is the same on all ranks, but not LocalWire's.
+What LocalWire does for all workers of a process, with the same bits: integers, and sums of float32, which are
+added in the order of the ring.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,11 +21,13 @@ from oscar.codecs.base import Codec
 from oscar.plans import make_plan
 from oscar.schemes.base import RIDE_BITS, Array, Message
 from oscar.schemes.lanes import pack_lanes, unpack_lanes
+from oscar.schemes.wire import NO_CHANNELS, sum_width
+from oscar.state import Saved
+from oscar.transports import handshake
 from oscar.transports.base import TransportError
-from oscar.transports.gloo import load_torch
 
-NOTICE_S = 2.0  # how long the reason may take to arrive when a collective broke, and the time given is over
-REASON_TAG = 32764  # of a receive that nobody answers
+Combine = Callable[[Array, Array], Array]
+LENGTH_BYTES = 8  # of a buffer that is gathered
 
 
 class Party(Communicator):
@@ -37,26 +41,36 @@ class Party(Communicator):
         """Raise the PeerError that `error` means."""
         self._blame(error, where, action)
 
-    def blame_nobody(self, text: str) -> NoReturn:
-        """Raise a PeerError of a rank that nobody knows."""
-        raise self._error(f"{text}; gradients are untouched: start again", peer=-1)
+    def collect(self, mine: bytes, cap: int) -> list[bytes]:
+        """Return every rank's `mine`, by rank; collective, `cap` bytes at most. Raises PeerError."""
+        return self._gather(mine, cap, "a collective")
+
+    def check_state(self, parts: Mapping[str, int]) -> None:
+        """Raise PeerError unless the rank before has the same digests of its replicated state; collective."""
+        self._check_state(handshake.StateCheck(self.transport, parts), None)
 
 
 class RemoteWire:
     """Combines this rank's message with those of all others: collective, in the same order on all ranks.
 
-    group: of torch.distributed, over CPU tensors. party: says who failed. codec, plan, granule: for coded
-    messages, which go around a boomerang ring of its transport; their links live here. `sent_bytes` counts
-    what a ring sends for plain collectives, without the library's headers, and whole frames of coded ones.
+    party: has the transport, and says who failed. codec, plan, granule: for coded messages, which go around a
+    boomerang ring; their links live here. channels: Scheme.coded_channels. `sent_bytes` counts the buffers of
+    plain messages, without seals and the library's headers, and whole frames of coded ones.
     """
 
-    def __init__(self, group: Any, party: Party, *, codec: Codec, plan: str, granule: int) -> None:
-        self._torch, self._dist = load_torch()
-        self.group, self.party, self.codec = group, party, codec
+    def __init__(
+        self,
+        party: Party,
+        *,
+        codec: Codec,
+        plan: str,
+        granule: int,
+        channels: Mapping[str, int] = NO_CHANNELS,
+    ) -> None:
+        self.party, self.codec, self.channels = party, codec, channels
         self.transport, self.nodes, self.rank = party.transport, party.nodes, party.rank
         self.plan, self.granule, self.timeout_s = plan, granule, party.timeout_s
         self.links: dict[str, Node] = {}
-        self.bits: dict[str, int] = {}
         self.sent_bytes = 0
 
     def combine(self, message: Message) -> Array:
@@ -64,18 +78,17 @@ class RemoteWire:
 
         Raises PeerError when a peer fails.
         """
-        reduce = self._dist.ReduceOp
         if message.op == "gather":
             return self._gather(message.data)
         if message.coded:
             return self._coded(message)
         if message.op == "or":
-            packed = self._all_reduce(np.packbits(message.data), reduce.BOR)
+            packed = self._all_reduce(np.packbits(message.data), np.bitwise_or)
             return np.unpackbits(packed, count=message.data.size).astype(np.bool_)
         if message.op == "max":
-            return self._all_reduce(message.data.copy(), reduce.MAX)
+            return self._all_reduce(message.data.copy(), np.maximum)
         if message.data.dtype == np.float32:
-            return self._all_reduce(message.data.copy(), reduce.SUM)
+            return self._all_reduce(message.data.copy(), np.add)
         return self._sum_lanes(message)
 
     def _sum_lanes(self, message: Message) -> Array:
@@ -83,65 +96,60 @@ class RemoteWire:
         own = words.size
         if message.ride is not None:
             words = np.concatenate([words, pack_lanes(message.ride, RIDE_BITS, self.nodes)])
-        summed = self._all_reduce(words.view(np.int64), self._dist.ReduceOp.SUM).view(np.uint64)
+        summed = self._all_reduce(words, np.add)
         total = unpack_lanes(summed[:own], message.data.size, message.bits, self.nodes)
         if message.ride is None:
             return total
         riders = unpack_lanes(summed[own:], message.ride.size, RIDE_BITS, self.nodes)
         return np.concatenate([total, riders])
 
-    def _all_reduce(self, buffer: Array, op: Any) -> Array:
-        """Combine `buffer` in place and return it."""
-        if buffer.size and self.nodes > 1:
-            self._collective(self._dist.all_reduce, self._torch.from_numpy(buffer), op)
-            self.sent_bytes += ring_bytes(buffer.nbytes, self.nodes)
+    def _all_reduce(self, buffer: Array, combine: Combine) -> Array:
+        """Combine `buffer` with those of all ranks, in place, in equal chunks around a ring; return it."""
+        nodes, rank = self.nodes, self.rank
+        if not buffer.size or nodes == 1:
+            return buffer
+        bounds = [buffer.size * chunk // nodes for chunk in range(nodes + 1)]
+        chunks = [buffer[low:high] for low, high in pairwise(bounds)]
+
+        def give(hop: int) -> bytes | memoryview:
+            chunk = chunks[(rank - hop) % nodes]
+            self.sent_bytes += chunk.nbytes
+            return chunk.data.cast("B") if chunk.size else b""
+
+        def keep(hop: int, came: memoryview) -> None:
+            chunk = chunks[(rank - hop - 1) % nodes]
+            self._check_size(came, chunk.nbytes)
+            values = np.frombuffer(came, buffer.dtype)
+            chunk[:] = combine(chunk, values) if hop < nodes - 1 else values
+
+        most = max(chunk.nbytes for chunk in chunks)
+        try:
+            self.transport.circulate(2 * (nodes - 1), most, self._deadline(), "a collective", give, keep)
+        except TransportError as error:
+            self.party.blame(error, "during a collective", None)
         return buffer
 
     def _gather(self, mine: Array) -> Array:
-        """Lengths first: Gloo gathers equal lengths only, so buffers are filled up to the longest."""
+        """Lengths first: a receiver makes room for the longest."""
         if self.nodes == 1:
             return mine.copy()
-        lengths = np.zeros(self.nodes, np.int64)
-        lengths[self.rank] = mine.size
-        self._all_reduce(lengths, self._dist.ReduceOp.SUM)
-        longest = int(lengths.max())
-        if longest == 0:
-            return mine.copy()
-        filled = self._torch.zeros(longest, dtype=self._torch.uint8)
-        filled[: mine.size] = self._torch.from_numpy(mine)
-        every = [self._torch.empty_like(filled) for _ in range(self.nodes)]
-        self._collective(self._dist.all_gather, every, filled)
-        self.sent_bytes += longest * (self.nodes - 1)
-        return np.concatenate([part.numpy()[:length] for part, length in zip(every, lengths, strict=True)])
+        packed = mine.size.to_bytes(LENGTH_BYTES, "little")
+        lengths = self._gather_bytes(packed, LENGTH_BYTES)
+        longest = max(int.from_bytes(length, "little") for length in lengths)
+        every = self._gather_bytes(mine.tobytes(), longest)
+        return np.concatenate([np.frombuffer(part, np.uint8) for part in every])
 
-    def _collective(self, call: Any, *args: Any) -> None:
-        """Do one of the library's; where it breaks, which does not say why, raise PeerError of who did it."""
-        begin = time.monotonic()
-        try:
-            call(*args, group=self.group)
-        except RuntimeError as error:
-            cause = self._cause(begin + self.timeout_s + NOTICE_S)
-            if cause is None:
-                first = str(error).partition("\n")[0]
-                self.party.blame_nobody(f"a collective failed ({first}), and no rank said why")
-            self.party.blame(cause, "during a collective", None)
+    def _gather_bytes(self, mine: bytes, cap: int) -> list[bytes]:
+        every = self.party.collect(mine, cap)
+        self.sent_bytes += sum(map(len, every)) - len(every[(self.rank + 1) % self.nodes])
+        return every
 
-    def _cause(self, deadline: float) -> TransportError | None:
-        """Return what a neighbour says, or that it is gone; None where there is neither until the deadline.
-
-        A neighbour that is still in the collective says nothing until its own time is over.
-        """
-        for peer in self.transport.neighbours:
-            self.transport.post_recv(peer, REASON_TAG, 1)
-        while time.monotonic() < deadline:
-            for peer in self.transport.neighbours:
-                try:
-                    until = time.monotonic() + NOTICE_S
-                    self.transport.wait(peer, REASON_TAG, until, "the reason of a broken collective")
-                except TransportError as error:
-                    if error.kind != "silent":
-                        return error
-        return None
+    def _check_size(self, came: memoryview, expected: int) -> None:
+        """Raise TransportError where the rank before sends another length: it is at something else."""
+        if len(came) != expected:
+            left = (self.rank - 1) % self.nodes
+            text = f"rank {left} sent {len(came)} bytes where {expected} are due: it is at another message"
+            raise TransportError(text, peer=left, kind="aborted")
 
     def _coded(self, message: Message) -> Array:
         """Run this rank's part of a boomerang ring of ASC frames, as LocalWire does for all ranks."""
@@ -149,7 +157,7 @@ class RemoteWire:
             raise ValueError(
                 f"channel {message.channel}: a coded message has no riders; append them to its data"
             )
-        node = self.open(message.channel, message.bits)
+        node = self._open(message.channel)
         plan = make_plan(self.plan, message.data.size, self.nodes, granule=self.granule, costs=None)
         classes = None if message.context is None else plan.gather(message.context)
         if classes is None and self.codec.uses_context:
@@ -185,31 +193,29 @@ class RemoteWire:
     def _deadline(self) -> float:
         return time.monotonic() + self.timeout_s
 
-    def open(self, channel: str, bits: int) -> Node:
+    def _open(self, channel: str) -> Node:
         """Return this rank's ring node of a coded channel, made where it is new."""
-
-        def width(terms: int) -> int:
-            return bits + max(0, terms - 1).bit_length()
-
         if channel not in self.links:
-            self.links[channel] = Node(self.rank, self.nodes, self.codec, boomerang=True, width=width)
-            self.bits[channel] = bits
+            self.links[channel] = self._make(self.channels[channel])
         return self.links[channel]
+
+    def _make(self, bits: int) -> Node:
+        return Node(self.rank, self.nodes, self.codec, boomerang=True, width=partial(sum_width, bits))
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the state of this rank's ends of all coded links."""
         return {
-            channel: {"bits": self.bits[channel], "node": node.state_dict()}
+            channel: {"bits": self.channels[channel], "node": node.state_dict()}
             for channel, node in self.links.items()
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        self.links = {}
-        for channel, saved in state.items():
-            self.open(channel, saved["bits"]).load_state_dict(saved["node"])
-
-
-def ring_bytes(size: int, nodes: int) -> int:
-    """Return the bytes that one of `nodes` ranks sends in a ring AllReduce of `size` bytes."""
-    return 2 * size * (nodes - 1) // nodes
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved, known = Saved.of(state), ", ".join(self.channels) or "none: nothing is coded"
+        fresh = {}
+        for channel in saved.keys(self.channels.__contains__, known):
+            own = saved[channel].only("bits", "node")
+            own.fits("bits", self.channels[channel])
+            fresh[channel] = self._make(self.channels[channel])
+            fresh[channel].load_state_dict(own["node"])
+        self.links = fresh

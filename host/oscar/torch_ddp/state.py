@@ -16,9 +16,10 @@ import numpy as np
 
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
+from oscar.state import Saved
 from oscar.torch_ddp.bypass import Bypass, Key, Mode, check_mode
+from oscar.torch_ddp.model import Model
 from oscar.torch_ddp.reducers import make_reducer
-from oscar.torch_ddp.remote_wire import ring_bytes
 from oscar.training.checkpoint import flatten, rebuild
 from oscar.transports.base import Transport
 from oscar.transports.gloo import GlooTransport, leave_group, load_torch
@@ -72,6 +73,8 @@ class OscarState:
     is dropped when that happens later. What goes uncompressed is sent as DDP would send it, unchecked: NaN
     and Inf are errors in a bucket that is compressed, and pass in others, as loss scalers expect.
 
+    A state is of one model: the hook raises ConfigError for the buckets of another one.
+
     Raises ConfigError where ranks differ or frames should be keyed, MissingExtraError without torch,
     OscarError where torch.distributed is not initialised.
     """
@@ -97,15 +100,16 @@ class OscarState:
         timeout = timedelta(seconds=self.config.transport.timeout_s)
         self._group = self._dist.new_group(ranks, timeout=timeout, backend="gloo")
         self.rank, self.nodes = self._dist.get_rank(group), len(ranks)
-        self.bypass = Bypass(bypass, self._group, rank=self.rank)
         self._transport = GlooTransport(group)
         try:
-            self._reducer = make_reducer(self.config, self._transport, self._group, {"bypass": bypass})
+            self._reducer = make_reducer(self.config, self._transport, {"bypass": bypass})
         except BaseException:
             self._transport.close()
             leave_group(self._group)
             raise
+        self.bypass = Bypass(bypass, self._group, self._reducer.communicator)
         self.error: Exception | None = None
+        self._model = Model()
         self.backwards = 0  # of this process
         self.values = 0  # that were reduced
         self._plain_bytes = 0
@@ -122,6 +126,7 @@ class OscarState:
     def reduce(self, bucket: Any) -> Any:
         """Return a Future of `bucket`, averaged; see `oscar_hook`."""
         buffer, key = self._check(bucket)
+        self._model.check(key[0], bucket.parameters(), last=bucket.is_last())
         first = self.backwards == 0
         forget = not first and self._see(bucket, key)
         if forget:
@@ -244,26 +249,43 @@ class OscarState:
         tensors = {dtype: self._torch.from_numpy(array) for dtype, array in arrays.items()}
         return {"format": FORMAT, "codec": self.config.codec, "tree": text, "arrays": tensors}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """Take over what `state_dict` returned; on all ranks, each its own.
 
         A run goes on bit for bit where the process begins with a backward whose gradients are thrown away,
         before or after this call: DDP then has the buckets of the run that was saved. Raises ConfigError
-        where the state is of another configuration, rank or number of ranks.
+        where the state is of another configuration, rank or number of ranks, or is none; nothing has changed
+        then.
         """
-        came = (state.get("format"), state.get("codec"))
+        saved = Saved.of(state)
+        came = (saved["format"].value, saved["codec"].value)
         if came != (FORMAT, self.config.codec):
             raise ConfigError(
                 f"expected a state of (format, codec) {(FORMAT, self.config.codec)}, got {came}; "
                 "resume with the release and configuration of the run that saved it"
             )
-        tree = rebuild(state["tree"], {dtype: tensor.numpy() for dtype, tensor in state["arrays"].items()})
-        self._reducer.load_state_dict(tree["reducer"])
-        self.bypass.load_state_dict(tree["bypass"])
-        self._layouts = {
-            index: _Layout([tuple(shape) for shape in shapes], None)
-            for index, shapes in tree["layouts"].items()
+        tree = Saved(self._rebuilt(saved))
+        layouts, decided = tree["layouts"], self.bypass.decided
+        fresh = {
+            index: _Layout(layouts[index].shapes(), None)
+            for index in layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
         }
+        self.bypass.load_state_dict(tree["bypass"])
+        try:
+            self._reducer.load_state_dict(tree["reducer"])
+        except BaseException:
+            self.bypass.decided = decided
+            raise
+        self._layouts = fresh
+
+    def _rebuilt(self, saved: Saved) -> Any:
+        """Return the tree that was flattened; raises ConfigError where text and tensors do not fit."""
+        text, held = saved["tree"].text(), saved["arrays"]
+        keys = held.keys(lambda key: type(key) is str, "dtypes")
+        try:
+            return rebuild(text, {key: held[key].value.numpy() for key in keys})
+        except Exception as error:  # what JSON, NumPy and torch raise for foreign content is wide
+            raise saved["tree"].refuse("what state_dict wrote", f"what cannot be read ({error!r})") from error
 
     def close(self) -> None:
         """End the thread, destroy the private groups; before dist.destroy_process_group. May be repeated."""
@@ -274,6 +296,11 @@ class OscarState:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def ring_bytes(size: int, nodes: int) -> int:
+    """Return the bytes that one of `nodes` ranks sends in a ring AllReduce of `size` bytes."""
+    return 2 * size * (nodes - 1) // nodes
 
 
 def default_config() -> Config:

@@ -24,6 +24,7 @@ from oscar.errors import ConfigError, GradientError, OscarError
 from oscar.experiment.parallel import Tick, run_tasks
 from oscar.experiment.training import Progress, open_workload
 from oscar.schemes.registry import SCHEMES
+from oscar.state import Saved
 from oscar.training import checkpoint
 from oscar.training.overlap import bucket_shares, bucket_times, iteration_time
 
@@ -212,24 +213,36 @@ class Trainer:
 
     def resume(self, path: Path) -> None:
         """Go on from the checkpoint at `path`; raises ConfigError when it is damaged or of another run."""
-        tree = checkpoint.load(path)
-        found = checkpoint.first_difference(tree["fingerprint"], self.fingerprint)
+        saved = Saved(checkpoint.load(path), str(path))
+        found = checkpoint.first_difference(saved["fingerprint"].value, self.fingerprint)
         if found is not None:
-            key, saved, present = found
+            key, came, present = found
             raise ConfigError(
-                f"{path}: the checkpoint is of a run with {key} {saved!r}, this one has {present!r}; resume "
+                f"{path}: the checkpoint is of a run with {key} {came!r}, this one has {present!r}; resume "
                 "with the configuration of the run that saved it, or start anew without --resume"
             )
-        if tree["done"] > self.config.iterations:
+        done, exact = saved["done"].integer(), saved["exact"].flag()
+        if done > self.config.iterations:
             raise ConfigError(
                 f"{path}: expected a checkpoint of at most {self.config.iterations} iterations, it holds "
-                f"{tree['done']}; raise iterations"
+                f"{done}; raise iterations"
             )
-        self.workload.load_state_dict(tree["workload"])
-        self.cluster.load_state_dict(tree["cluster"])
-        self.done, self.measured, self.exact = tree["done"], tree["measured"].tolist(), tree["exact"]
-        self.losses, self.compute = tree["losses"].tolist(), tree["compute"].tolist()
-        self.evaluations = tree["evaluations"]
+        losses, compute = (
+            saved[name].array(np.float64, (done,), finite=False).tolist() for name in ("losses", "compute")
+        )
+        measured, evaluations = saved["measured"], saved["evaluations"].items()
+        columns = (5 + self.shares.size,) if np.size(measured.value) else ()
+        rows = measured.array(np.float64, (*np.shape(measured.value)[:1], *columns)).tolist()
+        before = self.workload.state_dict()
+        self.workload.load_state_dict(saved["workload"])
+        try:
+            self.cluster.load_state_dict(saved["cluster"])
+        except BaseException:
+            self.workload.load_state_dict(before)
+            raise
+        self.done, self.measured, self.exact = done, rows, exact
+        self.losses, self.compute = losses, compute
+        self.evaluations = [item.value for item in evaluations]
 
 
 def _no_tick() -> None: ...

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import struct
 import sys
 import time
+import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NoReturn
 
 from oscar.errors import OscarError
 
-GATHER_TAGS = (32640, 32641)  # frames have tags below, see schedule.Action.tag
+GATHER_TAGS = (32640, 32641)  # frames have tags below, see schedule.Action.tag, and a CRC-32 of their own
+STATE_TAG = 32642  # of digests of the replicated state
 CONTROL_TAG = 32767  # the largest tag that every MPI has
 KEYED_CONTROL_TAG = 32766  # of control messages under a key: plain ones of before are never taken for them
 CONTROL_TAGS = (KEYED_CONTROL_TAG, CONTROL_TAG)
@@ -26,7 +30,9 @@ LAST_WORDS_S = 0.2  # how long the notice of a peer that is gone may take to tur
 ABORT_S = 1.0  # how long an abort may take to leave
 PEER_FAILED = 75  # exit status, EX_TEMPFAIL: start again
 
+Bytes = bytes | bytearray | memoryview
 Kind = Literal["dead", "silent", "aborted"]
+_SEAL = struct.Struct("<I")  # CRC-32 (IEEE) of the message behind it
 
 
 @dataclass(frozen=True)
@@ -64,11 +70,12 @@ class TransportError(OscarError):
 
 
 class Transport(ABC):
-    """One rank's end of all links; a subclass moves bytes, this class waits for them.
+    """One rank's end of all links; a subclass moves bytes, this class seals them and waits for them.
 
     A subclass sets up its library, calls `__init__` here last, and puts peers that it knows to be gone
     into `dead`. `rank` and `nodes` are the ring's. `keyed`: whether all that it sends is encrypted and
     authenticated. `can_survive`: whether `survivors` may work here, as far as can be told beforehand.
+    Every message but frames, which have a checksum of their own, has a CRC-32 in front of it on the wire.
     """
 
     keyed = False
@@ -85,16 +92,24 @@ class Transport(ABC):
         for peer in self.neighbours:
             self.post_recv(peer, CONTROL_TAG, CONTROL_CAP)
 
-    @abstractmethod
     def post_recv(self, peer: int, tag: int, cap: int) -> None:
         """Make room for one message of up to `cap` bytes; those of one (peer, tag) come in order."""
+        self._make_room(peer, tag, cap + self._seal_bytes(tag))
 
-    @abstractmethod
-    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
+    def post_send(self, peer: int, tag: int, frame: Bytes) -> None:
         """Start to send `frame`, which must not change until `flush` has returned."""
+        self._send(peer, tag, self._seal(peer, tag, frame))
 
     @abstractmethod
-    def _take(self, peer: int, tag: int) -> memoryview | None:
+    def _make_room(self, peer: int, tag: int, cap: int) -> None:
+        """Do what `post_recv` does for a message as it is on the wire."""
+
+    @abstractmethod
+    def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
+        """Start to send a message as it is on the wire; `parts` follow each other, and must not change."""
+
+    @abstractmethod
+    def _arrived(self, peer: int, tag: int) -> memoryview | None:
         """Return the message posted for, if it has arrived; where it never will, note the peer in `dead`."""
 
     @abstractmethod
@@ -108,6 +123,29 @@ class Transport(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back what the library lent; raises nothing."""
+
+    def _seal_bytes(self, tag: int) -> int:
+        """Return by how much a message of `tag` is longer on the wire."""
+        return _SEAL.size if tag >= GATHER_TAGS[0] else 0
+
+    def _seal(self, peer: int, tag: int, message: Bytes) -> tuple[Bytes, ...]:
+        """Return the parts of what goes on the wire for a message to `peer`."""
+        return (_SEAL.pack(zlib.crc32(message)), message) if self._seal_bytes(tag) else (message,)
+
+    def _open(self, peer: int, tag: int, came: memoryview) -> memoryview:
+        """Return the message that `peer` sealed; raises TransportError where it is not what was sent."""
+        if not self._seal_bytes(tag):
+            return came
+        message = came[_SEAL.size :]
+        if len(came) < _SEAL.size or _SEAL.unpack_from(came) != (zlib.crc32(message),):
+            text = f"a message of {len(message)} bytes (tag {tag}) from rank {peer} was damaged on the way"
+            raise TransportError(f"{text}: its CRC-32 does not fit", peer=peer, kind="aborted", tag=tag)
+        return message
+
+    def _take(self, peer: int, tag: int) -> memoryview | None:
+        """Return the message posted for, if it has arrived; raises TransportError for a damaged one."""
+        came = self._arrived(peer, tag)
+        return None if came is None else self._open(peer, tag, came)
 
     def part(self, deadline: float) -> None:
         """Wait until every rank has all that it waits for; collective, the last thing before a rank goes.
@@ -175,20 +213,40 @@ class Transport(ABC):
         """
         if len(mine) > cap:
             raise ValueError(f"expected at most {cap} bytes to gather, got {len(mine)}")
-        left, right = (self.rank - 1) % self.nodes, (self.rank + 1) % self.nodes
         every = [b""] * self.nodes
         every[self.rank] = mine
-        hops = self.nodes - 1
+
+        def keep(hop: int, came: memoryview) -> None:
+            every[(self.rank - hop - 1) % self.nodes] = bytes(came)
+
+        self.circulate(
+            self.nodes - 1, cap, deadline, what, lambda hop: every[(self.rank - hop) % self.nodes], keep
+        )
+        return every
+
+    def circulate(
+        self,
+        hops: int,
+        cap: int,
+        deadline: float,
+        what: str,
+        give: Callable[[int], Bytes],
+        keep: Callable[[int, memoryview], None],
+    ) -> None:
+        """Send give(hop) to the next rank, hand what the one before sent to keep(hop, message), `hops` times.
+
+        give may return what was kept a hop before. cap: bytes of a message at most, equal on all ranks.
+        Raises TransportError like `wait`.
+        """
+        left, right = (self.rank - 1) % self.nodes, (self.rank + 1) % self.nodes
         for hop in range(min(2, hops)):
             self.post_recv(left, GATHER_TAGS[hop & 1], cap)
         for hop in range(hops):
-            self.post_send(right, GATHER_TAGS[hop & 1], every[(self.rank - hop) % self.nodes])
-            came = self.wait(left, GATHER_TAGS[hop & 1], deadline, what)
-            every[(self.rank - hop - 1) % self.nodes] = bytes(came)
+            self.post_send(right, GATHER_TAGS[hop & 1], give(hop))
+            keep(hop, self.wait(left, GATHER_TAGS[hop & 1], deadline, what))
             if hop + 2 < hops:
                 self.post_recv(left, GATHER_TAGS[hop & 1], cap)
         self.flush(deadline)
-        return every
 
     def _telling(self) -> bool:
         """Whether a control message is under way to a peer that may be there to take it."""

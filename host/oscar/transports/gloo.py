@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Any
 
 from oscar.errors import MissingExtraError, OscarError
-from oscar.transports.base import CONTROL_TAGS, Transport
+from oscar.transports.base import CONTROL_TAGS, Bytes, Transport
 
 FOREVER = timedelta(days=1)  # deadlines are this side's own
 AT_ONCE = timedelta(milliseconds=1)
@@ -47,7 +47,7 @@ class GlooTransport(Transport):
         self._global = ranks
         self._changed = threading.Condition()
         self._version, self._seen = 0, -1
-        self._arrived: dict[tuple[int, int], deque[memoryview]] = defaultdict(deque)
+        self._messages: dict[tuple[int, int], deque[memoryview]] = defaultdict(deque)
         self._lost: dict[int, str] = {}
         self._buffers: dict[tuple[int, int], Any] = {}
         self._posted: dict[tuple[int, int], queue.SimpleQueue[Any]] = {}
@@ -56,8 +56,7 @@ class GlooTransport(Transport):
         self._threads: list[threading.Thread] = []
         super().__init__(dist.get_rank(self._group), len(ranks))
 
-    def post_recv(self, peer: int, tag: int, cap: int) -> None:
-        """See Transport.post_recv."""
+    def _make_room(self, peer: int, tag: int, cap: int) -> None:
         size = LENGTH.size + cap
         buffer = self._buffers.get((peer, tag))
         if buffer is None or buffer.numel() < size:
@@ -71,17 +70,19 @@ class GlooTransport(Transport):
             self._start_thread(self._receive, peer, self._posted[line])
         self._posted[line].put((work, tag, buffer))
 
-    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
-        """See Transport.post_send; the frame is copied, behind its length."""
-        message = bytearray(LENGTH.pack(len(frame))) + frame
-        tensor = self._torch.frombuffer(message, dtype=self._torch.uint8)
+    def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
+        """See Transport._send; the message is copied, behind its length."""
+        self._put(peer, tag, (LENGTH.pack(sum(len(part) for part in parts)), *parts))
+
+    def _put(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
+        tensor = self._torch.frombuffer(bytearray().join(parts), dtype=self._torch.uint8)
         work = self._try(peer, self._dist.isend, tensor, tag)
         if work is None:
             return
         line = (-1 - peer, tag if tag in CONTROL_TAGS else FRAMES)
         if line not in self._posted:
             self._posted[line] = queue.SimpleQueue()
-            self._start_thread(self._send, peer, self._posted[line])
+            self._start_thread(self._finish_sends, peer, self._posted[line])
         with self._changed:
             self._serial += 1
             self._under_way[self._serial] = (peer, tag)
@@ -113,10 +114,10 @@ class GlooTransport(Transport):
             whole = memoryview(buffer.numpy())
             (length,) = LENGTH.unpack_from(whole)
             with self._changed:
-                self._arrived[peer, tag].append(whole[LENGTH.size : LENGTH.size + length])
+                self._messages[peer, tag].append(whole[LENGTH.size : LENGTH.size + length])
                 self._notify()
 
-    def _send(self, peer: int, posted: queue.SimpleQueue[Any]) -> None:
+    def _finish_sends(self, peer: int, posted: queue.SimpleQueue[Any]) -> None:
         while (item := posted.get()) is not None:
             work, serial, _ = item
             try:
@@ -138,11 +139,11 @@ class GlooTransport(Transport):
         self._version += 1
         self._changed.notify_all()
 
-    def _take(self, peer: int, tag: int) -> memoryview | None:
+    def _arrived(self, peer: int, tag: int) -> memoryview | None:
         with self._changed:
-            arrived = self._arrived[peer, tag]
-            if arrived:
-                return arrived.popleft()
+            messages = self._messages[peer, tag]
+            if messages:
+                return messages.popleft()
             if peer in self._lost:
                 self.dead.setdefault(peer, self._lost[peer])
             return None

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from oscar.errors import ConfigError, MissingExtraError
 from oscar.transports import handshake
-from oscar.transports.base import CONTROL_TAG, KEYED_CONTROL_TAG, Notice, Transport, TransportError
+from oscar.transports.base import CONTROL_TAG, KEYED_CONTROL_TAG, Bytes, Notice, Transport, TransportError
 
 KEY_BYTES = 32
 KEY_VARIABLE = "OSCAR_KEY"
@@ -59,15 +59,33 @@ class KeyedTransport(Transport):
         self._opened: Counter[tuple[int, int]] = Counter()
         super().__init__(inner.rank, inner.nodes)
 
-    def post_recv(self, peer: int, tag: int, cap: int) -> None:
-        """See Transport.post_recv."""
-        self.inner.post_recv(peer, _under_key(tag), cap + TAG_BYTES)
+    def _seal_bytes(self, tag: int) -> int:
+        return TAG_BYTES
 
-    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
-        """See Transport.post_send; the frame may be written to at once."""
+    def _seal(self, peer: int, tag: int, message: Bytes) -> tuple[Bytes, ...]:
         nonce = self._nonce(self.rank, peer, tag, self._sent)
         self._sent[peer, tag] += 1  # first: whatever interrupts the rest, no other message has this number
-        self.inner.post_send(peer, _under_key(tag), self._aead.encrypt(nonce, frame, None))
+        return (self._aead.encrypt(nonce, message, None),)
+
+    def _open(self, peer: int, tag: int, came: memoryview) -> memoryview:
+        try:
+            plain = self._aead.decrypt(self._nonce(peer, self.rank, tag, self._opened), came, None)
+        except self._invalid:
+            self._refuse(peer, tag, len(came))
+        self._opened[peer, tag] += 1
+        return memoryview(plain)
+
+    def _make_room(self, peer: int, tag: int, cap: int) -> None:
+        self.inner._make_room(peer, _under_key(tag), cap)
+
+    def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
+        self.inner._send(peer, _under_key(tag), parts)
+
+    def _arrived(self, peer: int, tag: int) -> memoryview | None:
+        came = self.inner._arrived(peer, _under_key(tag))
+        if came is None:
+            self.dead.update(self.inner.dead)
+        return came
 
     def _nonce(self, sender: int, receiver: int, tag: int, counter: Counter[tuple[int, int]]) -> bytes:
         peer = receiver if sender == self.rank else sender
@@ -77,18 +95,6 @@ class KeyedTransport(Transport):
                 "the key of this session is used up; start again", peer=peer, kind="aborted", tag=tag
             )
         return _NONCE.pack(sender, receiver, tag, 0, number)
-
-    def _take(self, peer: int, tag: int) -> memoryview | None:
-        sealed = self.inner._take(peer, _under_key(tag))
-        if sealed is None:
-            self.dead.update(self.inner.dead)
-            return None
-        try:
-            plain = self._aead.decrypt(self._nonce(peer, self.rank, tag, self._opened), sealed, None)
-        except self._invalid:
-            self._refuse(peer, tag, len(sealed))
-        self._opened[peer, tag] += 1
-        return memoryview(plain)
 
     def _refuse(self, peer: int, tag: int, size: int) -> NoReturn:
         short = f"; it has {size} bytes, a seal alone {TAG_BYTES}" if size < TAG_BYTES else ""

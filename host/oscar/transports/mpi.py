@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from oscar.errors import MissingExtraError
-from oscar.transports.base import PEER_FAILED, Transport, TransportError
+from oscar.transports.base import PEER_FAILED, Bytes, Transport, TransportError
 
 EAGER = 10  # looks in vain before the first nap
 SHORT_S, LONG_S = 50e-6, 500e-6  # naps; long ones after
@@ -41,8 +41,7 @@ class MpiTransport(Transport):
         ] = []  # request, peer, tag, what must live until it is done
         super().__init__(self._comm.Get_rank(), self._comm.Get_size())
 
-    def post_recv(self, peer: int, tag: int, cap: int) -> None:
-        """See Transport.post_recv."""
+    def _make_room(self, peer: int, tag: int, cap: int) -> None:
         buffer = self._buffers.get((peer, tag))
         if buffer is None or len(buffer) < cap:
             buffer = self._buffers[peer, tag] = bytearray(cap)
@@ -51,13 +50,13 @@ class MpiTransport(Transport):
         if request is not None:
             self._receives[peer, tag] = request
 
-    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
-        """See Transport.post_send."""
-        request = self._try(peer, lambda: self._comm.Isend([frame, self._mpi.BYTE], dest=peer, tag=tag))
+    def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
+        message = parts[0] if len(parts) == 1 else b"".join(parts)  # frames, which are large, are not copied
+        request = self._try(peer, lambda: self._comm.Isend([message, self._mpi.BYTE], dest=peer, tag=tag))
         if request is not None:
-            self._sends.append((request, peer, tag, frame))
+            self._sends.append((request, peer, tag, message))
 
-    def _take(self, peer: int, tag: int) -> memoryview | None:
+    def _arrived(self, peer: int, tag: int) -> memoryview | None:
         request = self._receives.get((peer, tag))
         if request is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 
-from oscar.transports.base import Transport
+from oscar.transports.base import Bytes, Transport
 
 NAP_S = 0.01  # how long a rank sleeps at most before it looks at the clock
 
@@ -34,17 +34,15 @@ class ThreadTransport(Transport):
         self._seen = -1
         super().__init__(rank, nodes)
 
-    def post_recv(self, peer: int, tag: int, cap: int) -> None:
-        """See Transport.post_recv."""
+    def _make_room(self, peer: int, tag: int, cap: int) -> None:
         self._caps[peer, tag] = cap
 
-    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
-        """See Transport.post_send."""
+    def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
         with self._exchange.changed:
-            self._exchange.messages[self.rank, peer, tag].append(bytes(frame))
+            self._exchange.messages[self.rank, peer, tag].append(b"".join(parts))
             self._exchange.notify()
 
-    def _take(self, peer: int, tag: int) -> memoryview | None:
+    def _arrived(self, peer: int, tag: int) -> memoryview | None:
         with self._exchange.changed:
             waiting = self._exchange.messages[peer, self.rank, tag]
             if not waiting:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oscar.errors import ConfigError, GradientError
+from oscar.state import Saved
 
 Array = npt.NDArray[Any]
 
@@ -48,7 +49,7 @@ class Workload(Protocol):
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all that moves (weights, moments, batches to come), to resume a run."""
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """Take over what `state_dict` returned; raises ConfigError when it is of another workload."""
 
 
@@ -103,13 +104,18 @@ def workload_identity(workload: Workload) -> dict[str, Any]:
     }
 
 
-def check_identity(workload: Workload, state: dict[str, Any]) -> None:
+def check_identity(workload: Workload, state: Any) -> None:
     """Raise ConfigError unless `state` was saved by a workload like this one."""
-    own, saved = workload_identity(workload), state["workload"]
+    own, saved = workload_identity(workload), Saved.of(state)["workload"]
     for key, value in own.items():
-        if saved[key] != value:
+        came = saved[key]
+        try:
+            same = bool(came.value == value)
+        except ValueError:  # an array, somewhere
+            same = False
+        if not same:
             raise ConfigError(
-                f"workload state: expected {key} {value}, got {saved[key]}; "
+                f"workload state: expected {key} {value}, got {came.shown}; "
                 "resume with the configuration of the run that saved it"
             )
 
@@ -143,8 +149,8 @@ class DataParallel(ABC):
         """Return a copy of weights and optimiser: plain values and arrays."""
 
     @abstractmethod
-    def _load_model_state(self, state: dict[str, Any]) -> None:
-        """Take over what `_model_state` returned."""
+    def _load_model_state(self, saved: Saved) -> None:
+        """Take over what `_model_state` returned; raises ConfigError where it is none."""
 
     def state_dict(self) -> dict[str, Any]:
         """See Workload.state_dict."""
@@ -155,13 +161,25 @@ class DataParallel(ABC):
             "model": self._model_state(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See Workload.load_state_dict."""
-        check_identity(self, state)
-        self.loss = state["loss"]
-        for rng, saved in zip(self._generators, state["generators"], strict=True):
-            rng.bit_generator.state = copy.deepcopy(saved)
-        self._load_model_state(state["model"])
+    def load_state_dict(self, state: Any) -> None:
+        """See Workload.load_state_dict; where it raises, nothing has changed."""
+        saved, before = Saved.of(state), self.state_dict()
+        try:
+            self._load(saved, before)
+        except BaseException:
+            self._load(Saved(before), before)
+            raise
+
+    def _load(self, saved: Saved, template: dict[str, Any]) -> None:
+        check_identity(self, saved.only(*template))
+        self.loss = saved["loss"].like(0.0)
+        given = saved["generators"].like(template["generators"])
+        for rng, own in zip(self._generators, given, strict=True):
+            try:
+                rng.bit_generator.state = copy.deepcopy(own)
+            except (ValueError, OverflowError) as error:
+                raise saved["generators"].refuse("states of generators", str(error)) from None
+        self._load_model_state(saved["model"])
 
     def node_gradients(self, node: int) -> tuple[list[Array], float]:
         """Return the gradients `[tensor]` and the loss of one node's next batch: a process per node."""

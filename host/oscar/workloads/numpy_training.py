@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from oscar.state import Saved
 from oscar.workloads.base import DataParallel
 
 Array = npt.NDArray[Any]
@@ -124,6 +125,7 @@ class NumpyWorkload(DataParallel):
             "optimiser": self._optimiser.state_dict(),
         }
 
-    def _load_model_state(self, state: dict[str, Any]) -> None:
+    def _load_model_state(self, saved: Saved) -> None:
+        state = saved.like(self._model_state())
         _copy_all(state["weights"], self.weights)
         self._optimiser.load_state_dict(state["optimiser"])

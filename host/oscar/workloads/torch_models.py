@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oscar.errors import MissingExtraError
+from oscar.errors import ConfigError, MissingExtraError
+from oscar.state import Saved
 
 try:
     import torch
@@ -187,10 +188,19 @@ class TorchWorkload(DataParallel):
             "schedule": _plain(self._schedule.state_dict()),
         }
 
-    def _load_model_state(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(_tensors(state["model"]))
-        self._optimiser.load_state_dict(_tensors(state["optimiser"]))
-        self._schedule.load_state_dict(_tensors(state["schedule"]))
+    def _load_model_state(self, saved: Saved) -> None:
+        parts: dict[str, Any] = {
+            "model": self.model,
+            "optimiser": self._optimiser,
+            "schedule": self._schedule,
+        }
+        for name, part in parts.items():
+            try:
+                part.load_state_dict(_tensors(saved[name].value))
+            except ConfigError:
+                raise
+            except Exception as error:  # what torch raises for foreign content is wide
+                raise saved[name].refuse("what torch saved", str(error)) from None
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
