@@ -93,9 +93,9 @@ def nic_lane(
     @always(clk.posedge)
     def watch():
         strobes.next = concat(stall_sum, stall_tables, stall_input, value_out, value_in)
-        if enc_start:
-            encoding.next = True
-        elif enc_done or rst:
+        if rst or enc_done:
             encoding.next = False
+        elif enc_start:
+            encoding.next = True
 
     return decoder, adder, encoder, tables, wires, watch

@@ -97,14 +97,14 @@ def run(
     *,
     idle: float = 0,
     busy: float = 0,
-    resets: int = 0,
+    resets: Sequence[int] = (),
     seed: int = 1,
     real_tables: bool = False,
 ) -> list[tuple[int, int]]:
     """Decode frames and check all that comes; return (error, clocks) of each.
 
     idle, busy: share of clocks without class or answer, and without tready. resets: begin each frame so
-    often, with a reset in the middle. real_tables: with asc_tables, not with its stand-in.
+    often, and reset so many clocks later. real_tables: with asc_tables, not with its stand-in.
     """
     names = ["clk", "rst", "start", "fresh", "idle", "rd_valid", "rd_ready", "rd_data_valid", "done"]
     names += ["cnt_valid", "cnt_bank", "req", "bank", "tbank", "ack", "tw_en"]
@@ -114,7 +114,6 @@ def run(
     rd_addr, rd_data, cnt_addr, op = word(19), word(16), word(8), word(3)
     tw_addr, tw_f, tw_c, error, new_shift = word(9), word(12), word(12), word(4), word(4)
     s_class, m_axis = Stream(4), Stream(16)
-    rng = random.Random(seed)
     tables = Tables(pace=lambda: 1)
     s_state, m_state, state_in = Stream(10), Stream(10), Feed()
     state_out: list[tuple[int, bool]] = []
@@ -161,7 +160,7 @@ def run(
         @instance
         def drive():
             for frame in frames:
-                for attempt in range(resets + 1):
+                for attempt, end in enumerate([*resets, -1]):
                     rst.next = attempt > 0 or not results
                     yield clk.posedge
                     rst.next = False
@@ -176,7 +175,7 @@ def run(
                     s["fresh"].next, shift.next, s["start"].next = frame.fresh, frame.shift, True
                     yield clk.posedge
                     s["start"].next = False
-                    clocks, end = 0, rng.randrange(1, 3 * SIZE) if attempt < resets else -1
+                    clocks = 0
                     while not s["done"] and clocks != end:
                         clocks += 1
                         yield clk.posedge
@@ -267,7 +266,14 @@ def test_all_kinds_of_blocks_with_gaps_and_stalls(idle: float, busy: float) -> N
 def test_reset_in_the_middle() -> None:
     rng, link = random.Random(5), Link()
     frames = [link.frame(gradient(rng, 2 * SIZE + 10, 4, 8), [3] * (2 * SIZE + 10), 8) for _ in range(2)]
-    run(frames, resets=4, idle=0.1)
+    run(frames, resets=[rng.randrange(1, 3 * SIZE) for _ in range(4)], idle=0.1)
+
+
+def test_vector_a_reset_in_the_first_clocks_of_a_frame() -> None:
+    """Nothing is left of the frame: `proceed` outlived a reset, and the payload's reader ran."""
+    frame = Link().frame(gradient(random.Random(4183), 23, 4, 8), [3] * 23, 8)
+    for clocks in range(2):
+        run([frame], resets=[clocks])
 
 
 def forge(rng: random.Random, payload: bytes, kind: int) -> bytes:
