@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from oscar_sim.seeds import told
+from oscar_sim.seeds import VARIABLE, told
 
 
-@pytest.fixture
+def pytest_configure() -> None:
+    told()  # one seed for all processes of a run
+
+
+@pytest.fixture(autouse=True)
 def seed() -> int:
-    """A new seed in each run, in the captured output of a test that fails; OSCAR_SEED=... sets it."""
+    """The run's seed, new in each run; a test that fails shows how to set it."""
+    print(f"{VARIABLE}={told()}")
     return told()

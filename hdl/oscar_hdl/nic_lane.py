@@ -93,9 +93,12 @@ def nic_lane(
     @always(clk.posedge)
     def watch():
         strobes.next = concat(stall_sum, stall_tables, stall_input, value_out, value_in)
-        if rst or enc_done:
-            encoding.next = False
-        elif enc_start:
+        if enc_start:
             encoding.next = True
+        elif enc_done:
+            encoding.next = False
+        if rst:
+            strobes.next = 0
+            encoding.next = False
 
     return decoder, adder, encoder, tables, wires, watch

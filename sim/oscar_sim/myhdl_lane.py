@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from oscar_hdl.nic_lane import nic_lane
 from oscar_hdl.params import COUNT_BITS, LaneParams
 from oscar_hdl.streams import Stream, bit, word
-from oscar_sim.bench import randomly
+from oscar_sim.bench import chance
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.ends import Collector, Feeder
 from oscar_sim.lane import NO_STRESS, LinkTables, Outcome, RtlError, Stress, check_width
@@ -104,8 +105,8 @@ class _Run:
         self.local = None if local is None else [int(v) & 0xFFFF for v in local]
         self.payload = [] if payload is None else np.frombuffer(payload, np.uint16).tolist()
         self.decoder, self.encoder = decoder, encoder
-        idle = [randomly(stress.idle, stress.seed + i) for i in range(3)]
-        busy = [randomly(stress.busy, stress.seed + 3 + i) for i in range(3)]
+        idle = [chance(stress.idle, random.Random(stress.seed + i)) for i in range(3)]
+        busy = [chance(stress.busy, random.Random(stress.seed + 3 + i)) for i in range(3)]
         self.class_in = Feeder(ports["s_axis_class"], idle[0])
         self.local_in = Feeder(ports["s_axis_local"], idle[1])
         self.redo_in = Feeder(ports["s_axis_redo"], idle[2])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
+
+import numpy as np
 
 VARIABLE = "OSCAR_SEED"
 
@@ -14,12 +17,21 @@ def fresh() -> int:
 
 
 def told() -> int:
-    """Return the seed in the environment variable OSCAR_SEED, or a fresh one, and print how to set it.
+    """Return the seed of this run: what OSCAR_SEED holds; a fresh one is put there, for child processes too.
 
-    Raises ValueError when the variable holds no number of 0 or more.
+    Raises ValueError when it holds no number of 0 or more.
     """
-    text = os.environ.get(VARIABLE) or str(fresh())
+    text = os.environ.setdefault(VARIABLE, str(fresh()))
     if not text.isdecimal():
         raise ValueError(f"expected a number of 0 or more in {VARIABLE}, got {text!r}")
-    print(f"{VARIABLE}={text}")
     return int(text)
+
+
+def dice(stream: int) -> random.Random:
+    """Return one of the run's streams of random numbers, the same for the same seed and number."""
+    return random.Random(f"{told()} {stream}")
+
+
+def numbers(stream: int) -> np.random.Generator:
+    """Return the same for NumPy."""
+    return np.random.default_rng([told(), stream])

@@ -20,6 +20,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink, source
 from oscar_sim.payload_memory import payload_memory
+from oscar_sim.seeds import dice
 from oscar_sim.tables_model import Tables, tables_model
 
 LANE = LaneParams(block_log2=10)
@@ -229,7 +230,7 @@ def gradient(rng: random.Random, n: int, scale: float, width: int) -> list[int]:
 
 @pytest.mark.parametrize("real_tables", [False, True])
 def test_frames_of_a_link(real_tables: bool) -> None:
-    rng, link, frames = random.Random(3), Link(), []
+    rng, link, frames = dice(3), Link(), []
     for n, scale, width in [
         (2 * SIZE + 300, 5, 8),
         (SIZE, 300, 12),
@@ -243,7 +244,7 @@ def test_frames_of_a_link(real_tables: bool) -> None:
 
 
 def test_clocks_lost_between_blocks() -> None:
-    rng = random.Random(8)
+    rng = dice(8)
     clocks = []
     for blocks in (1, 3):
         n = blocks * SIZE
@@ -253,7 +254,7 @@ def test_clocks_lost_between_blocks() -> None:
 
 @pytest.mark.parametrize(("idle", "busy"), [(0.3, 0), (0, 0.4), (0.2, 0.2)])
 def test_all_kinds_of_blocks_with_gaps_and_stalls(idle: float, busy: float) -> None:
-    rng, link, frames = random.Random(4), Link(), []
+    rng, link, frames = dice(4), Link(), []
     for width in (9, 16):
         top = (1 << (width - 1)) - 1
         near = gradient(rng, SIZE, 3, width)
@@ -264,7 +265,7 @@ def test_all_kinds_of_blocks_with_gaps_and_stalls(idle: float, busy: float) -> N
 
 
 def test_reset_in_the_middle() -> None:
-    rng, link = random.Random(5), Link()
+    rng, link = dice(5), Link()
     frames = [link.frame(gradient(rng, 2 * SIZE + 10, 4, 8), [3] * (2 * SIZE + 10), 8) for _ in range(2)]
     run(frames, resets=[rng.randrange(1, 3 * SIZE) for _ in range(4)], idle=0.1)
 
@@ -301,7 +302,7 @@ def forge(rng: random.Random, payload: bytes, kind: int) -> bytes:
 
 @pytest.mark.parametrize("kind", range(7))
 def test_damaged_payloads(kind: int) -> None:
-    rng, frames = random.Random(kind), []
+    rng, frames = dice(kind), []
     while len(frames) < 6:
         link, n = Link(), rng.choice([11, 13, 40, 100, SIZE + 30])
         frame = link.frame(gradient(rng, n, 3, 8), rng.choices(range(16), k=n), 8)
