@@ -248,6 +248,11 @@ def asc_decoder(
 
         if rst:
             state.next = IDLE
+            open_frame.next = False
+            proceed.next = False
+            block_start.next = False
+            core_start.next = False
+            finish.next = False
             flowing.next = False
             dec_req.next = False
             done.next = False

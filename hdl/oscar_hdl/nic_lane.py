@@ -95,7 +95,10 @@ def nic_lane(
         strobes.next = concat(stall_sum, stall_tables, stall_input, value_out, value_in)
         if enc_start:
             encoding.next = True
-        elif enc_done or rst:
+        elif enc_done:
+            encoding.next = False
+        if rst:
+            strobes.next = 0
             encoding.next = False
 
     return decoder, adder, encoder, tables, wires, watch

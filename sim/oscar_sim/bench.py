@@ -9,6 +9,7 @@ from typing import Any
 from myhdl import StopSimulation, always, block, delay, instance
 
 from oscar_hdl.streams import Stream
+from oscar_sim.seeds import dice
 
 Pause = Callable[[], bool]  # True: do nothing in this clock
 
@@ -18,10 +19,14 @@ def never() -> bool:
     return False
 
 
-def randomly(probability: float, seed: int = 1) -> Pause:
-    """Pause in a share of the clocks, repeatably."""
-    rng = random.Random(seed)
+def chance(probability: float, rng: random.Random) -> Pause:
+    """Pause in a share of the clocks, as `rng` has it."""
     return lambda: rng.random() < probability
+
+
+def randomly(probability: float, stream: int = 1) -> Pause:
+    """Pause in a share of the clocks, others in each run; see oscar_sim.seeds."""
+    return chance(probability, dice(stream))
 
 
 @block

@@ -9,6 +9,7 @@ import numpy as np
 
 from oscar.asc.state import TableState
 from oscar.errors import OscarError
+from oscar_hdl.params import LaneParams
 
 
 class RtlError(OscarError):
@@ -56,15 +57,26 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Stress:
-    """Idle gaps of sources and back-pressure of sinks (0..1), repeatable; a clock at which reset strikes."""
+    """Idle gaps of sources and back-pressure of sinks (0..1), repeatable; a clock at which reset strikes.
+
+    reset_at: 0 is the clock in which a lane at rest is told to start.
+    """
 
     idle: float = 0.0
     busy: float = 0.0
     seed: int = 1
-    reset_at: int = 0
+    reset_at: int | None = None
 
 
 NO_STRESS = Stress()
+
+
+def check_width(params: LaneParams, encoder: LinkTables | None, enc_width: int) -> None:
+    """Raise ValueError for a frame to encode that is wider than the lane: it would come out with raw blocks
+    where the host codes.
+    """
+    if encoder is not None and enc_width > params.width_max:
+        raise ValueError(f"expected a frame of at most {params.width_max} bits for {params}, got {enc_width}")
 
 
 class Lane(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 from oscar_hdl.nic_lane import nic_lane
 from oscar_hdl.params import COUNT_BITS, LaneParams
 from oscar_hdl.streams import Stream, bit, word
-from oscar_sim.bench import randomly
+from oscar_sim.bench import chance
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.ends import Collector, Feeder
-from oscar_sim.lane import NO_STRESS, LinkTables, Outcome, RtlError, Stress
+from oscar_sim.lane import NO_STRESS, LinkTables, Outcome, RtlError, Stress, check_width
 
 READ_LATENCY = 3  # clocks from a read request to its answer
 
@@ -38,14 +39,16 @@ def lane_signals() -> dict[str, Any]:
 
 
 class MyhdlLane:
-    """One nic_lane, elaborated when first used; every run starts with a reset.
+    """One nic_lane, reset before its first run and after one that failed.
 
     every: run all processes in every clock, as MyHDL's own simulator does (see cycles.py); for tests.
     """
 
     def __init__(self, params: LaneParams, *, every: bool = False) -> None:
+        self.params = params
         self.ports = lane_signals()
         self.run_: _Run | None = None
+        self.sound = False  # the run before left nothing behind
         self.simulator = CycleSimulator(
             nic_lane(**self.ports, params=params), self.ports["clk"], self._edge, every=every
         )
@@ -67,15 +70,17 @@ class MyhdlLane:
         stress: Stress = NO_STRESS,
     ) -> Outcome:
         """See oscar_sim.lane.Lane."""
+        check_width(self.params, encoder, enc_width)
         run = self.run_ = _Run(self.ports, classes, local, payload, decoder, encoder, stress)
-        widths = (dec_width, enc_width)
-        for clock in range(200 * classes.size + 50_000):
-            run.control(clock, widths)
+        first = 0 if self.sound else -2
+        self.sound = False
+        for clock in range(first, 200 * classes.size + 50_000):
+            run.control(clock, first, (dec_width, enc_width))
             self.simulator.run(1)
-            if stress.reset_at and clock == stress.reset_at:
-                return Outcome("reset", clock)
-            if run.finished():
-                return run.outcome(clock)
+            struck = clock == stress.reset_at
+            self.sound = struck or run.finished()
+            if self.sound:
+                return Outcome("reset", clock) if struck else run.outcome(clock)
         raise RtlError(
             f"lane did not finish: {classes.size} values, {len(run.sums.words)} out, "
             f"{len(run.words.words)} words of payload out"
@@ -100,8 +105,8 @@ class _Run:
         self.local = None if local is None else [int(v) & 0xFFFF for v in local]
         self.payload = [] if payload is None else np.frombuffer(payload, np.uint16).tolist()
         self.decoder, self.encoder = decoder, encoder
-        idle = [randomly(stress.idle, stress.seed + i) for i in range(3)]
-        busy = [randomly(stress.busy, stress.seed + 3 + i) for i in range(3)]
+        idle = [chance(stress.idle, random.Random(stress.seed + i)) for i in range(3)]
+        busy = [chance(stress.busy, random.Random(stress.seed + 3 + i)) for i in range(3)]
         self.class_in = Feeder(ports["s_axis_class"], idle[0])
         self.local_in = Feeder(ports["s_axis_local"], idle[1])
         self.redo_in = Feeder(ports["s_axis_redo"], idle[2])
@@ -119,17 +124,17 @@ class _Run:
         self.done: dict[str, tuple[int, int]] = {}  # by end: error, new shift
         self.active = False
 
-    def control(self, clock: int, widths: tuple[int, int]) -> None:
-        """Set the command ports: reset for two clocks, then start."""
+    def control(self, clock: int, first: int, widths: tuple[int, int]) -> None:
+        """Set the command ports: reset before clock 0, start in it."""
         p = self.ports
-        p["rst"].next = clock < 2 or clock == self.stress.reset_at > 0
-        p["start"].next = clock == 4
-        self.active = clock > 2
-        if clock:
+        p["rst"].next = clock < 0 or clock == self.stress.reset_at
+        p["start"].next = clock == 0
+        self.active = clock >= 0
+        if clock != first:
             return
         for name in ("s_axis_class", "s_axis_local", "s_axis_redo", "s_axis_state"):
             p[name].tvalid.next = False
-        p["m_axis_sum"].tready.next = p["m_axis_payload"].tready.next = False
+        p["m_axis_sum"].tready.next = p["m_axis_payload"].tready.next = p["rd_data_valid"].next = False
         decode, encode = self.decoder, self.encoder
         p["count"].next, p["dec_words"].next = len(self.classes), len(self.payload)
         p["dec_width"].next, p["enc_width"].next = widths

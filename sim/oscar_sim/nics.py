@@ -142,12 +142,7 @@ def verilator(config: Config) -> Codec:
     from oscar_sim.verilator.lane import VerilatedLane
 
     params = config.asc_params()
-    if hardware_params(params) != LaneParams():
-        raise ConfigError(
-            f"nic: verilator is built for asc.block_log2={LaneParams().block_log2}, "
-            f"the configuration has {params.block_log2}; nic: myhdl takes 10 to 12"
-        )
-    return rtl_codec(params, VerilatedLane())
+    return rtl_codec(params, VerilatedLane(hardware_params(params)))
 
 
 def myhdl(config: Config) -> Codec:

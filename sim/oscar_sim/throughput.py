@@ -177,7 +177,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         prepared(args.json)
         workloads = {model: make_workload(model, nodes=args.nodes, seed=0) for model in models}
-        lane = VerilatedLane()
+        lane = VerilatedLane(params)
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

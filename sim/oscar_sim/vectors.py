@@ -1,12 +1,12 @@
 """What benches put into blocks and what must come out, all from the reference: no simulator is needed here.
 
-Frames are those of one link, each with the tables that the one before left: real gradients, random ones,
-and the corners of docs/asc.md. `blocks` takes a frame apart into what the coder's core sees.
+Frames are those of one link, each with the tables that the one before left: real gradients, random ones
+(others in each run: oscar_sim.seeds), and the corners of docs/asc.md. `blocks` takes a frame apart into what
+the coder's core sees.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +23,7 @@ from oscar.errors import FrameError
 from oscar.plans import block_costs, splitter
 from oscar.workloads import make_workload
 from oscar_sim.lane_order import lane_order
+from oscar_sim.seeds import dice, numbers
 
 Table = list[list[int]]  # a row of 16 for each of 16 contexts
 
@@ -80,10 +81,10 @@ def width_of(values: np.ndarray) -> int:
 
 
 def contents(
-    params: AscParams, seed: int = 1, width_max: int = 12
+    params: AscParams, stream: int = 1, width_max: int = 12
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield the name, values and classes of each frame of a link that meets every rule of the coder."""
-    rng = np.random.default_rng(seed)
+    rng = numbers(stream)
     block = params.block
     nodes, classes = real_gradients()
     dense = np.convolve(nodes[0] != 0, np.ones(2 * block + 100), "valid")
@@ -119,18 +120,18 @@ def contents(
     yield "random", laplace(4, 2 * block + 341), any_class(2 * block + 341)
 
 
-def frames(params: AscParams, seed: int = 1, width_max: int = 12) -> Iterator[Frame]:
+def frames(params: AscParams, stream: int = 1, width_max: int = 12) -> Iterator[Frame]:
     """Yield the frames of a link with their payloads."""
     coder, state = ReferenceCoder(params), TableState.initial(params)
-    for name, values, classes in contents(params, seed, width_max):
+    for name, values, classes in contents(params, stream, width_max):
         before, width = state.copy(), width_of(values)
         payload = coder.encode(values, classes << 4, width, state)
         yield Frame(name, values, classes, width, before, state.copy(), payload)
 
 
-def damaged(frame: Frame, params: AscParams, seed: int = 1) -> Iterator[tuple[str, bytes]]:
+def damaged(frame: Frame, params: AscParams, stream: int = 1) -> Iterator[tuple[str, bytes]]:
     """Yield payloads made from a frame's that the reference refuses: cut, extended, bits turned over."""
-    rng = random.Random(seed)
+    rng = dice(stream)
     data = frame.payload
     candidates = [("without its last word", data[:-2]), ("with a word more", data + b"\0\0"), ("empty", b"")]
     candidates.append(("of type 3", bytes([data[0] | 3]) + data[1:]))
@@ -193,12 +194,12 @@ class Sums:
     edges: list[int] | None
 
 
-def plans(granule: int, seed: int = 1) -> Iterator[Sums]:
+def plans(granule: int, stream: int = 1) -> Iterator[Sums]:
     """Yield iterations of one gradient: real sums, then layers of other scale, then nothing at all.
 
     Costs are smoothed over the iterations as the host does it; the first begins without any.
     """
-    rng = np.random.default_rng(seed)
+    rng = numbers(stream)
     real, _ = real_gradients()
     size = 18 * granule - 77
     at = int(np.argmax(np.convolve(real[0] != 0, np.ones(size), "valid")))

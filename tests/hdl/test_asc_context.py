@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from myhdl import block, instance
 
@@ -11,6 +9,7 @@ from oscar.asc.params import LANES, NEIGHBOUR_SHIFT, WEIGHT, AscParams, initial_
 from oscar_hdl.asc_context import asc_context
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import clock, simulate
+from oscar_sim.seeds import dice
 
 MAP = initial_map(AscParams(block_log2=12, interval_log2=12, context="both", map="fixed"))
 SEEN = 4  # clocks after which an update counts
@@ -34,7 +33,7 @@ def run(ops: list[Op], delay: int, idle: float) -> list[int]:
     """What the block says when each symbol is known `delay` clocks after its query."""
     clk, u_valid, u_zero, q_zero = bit(), bit(), bit(), bit()
     u_lane, u_sym, q_lane, q_class, q_ctx = (word(4) for _ in range(5))
-    rng = random.Random(3)
+    rng = dice(3)
     said: list[int] = []
 
     @block
@@ -70,7 +69,7 @@ def run(ops: list[Op], delay: int, idle: float) -> list[int]:
 
 def walk(seed: int, size: int) -> list[Op]:
     """Symbols that wander through all levels, classes that follow; some lanes start again now and then."""
-    rng = random.Random(seed)
+    rng = dice(seed)
     level, ops = 0.0, []
     for i in range(size):
         level = min(15.0, max(0.0, level + rng.uniform(-0.2, 0.2)))

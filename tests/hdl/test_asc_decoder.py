@@ -20,6 +20,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink, source
 from oscar_sim.payload_memory import payload_memory
+from oscar_sim.seeds import dice
 from oscar_sim.tables_model import Tables, tables_model
 
 LANE = LaneParams(block_log2=10)
@@ -97,14 +98,14 @@ def run(
     *,
     idle: float = 0,
     busy: float = 0,
-    resets: int = 0,
+    resets: Sequence[int] = (),
     seed: int = 1,
     real_tables: bool = False,
 ) -> list[tuple[int, int]]:
     """Decode frames and check all that comes; return (error, clocks) of each.
 
     idle, busy: share of clocks without class or answer, and without tready. resets: begin each frame so
-    often, with a reset in the middle. real_tables: with asc_tables, not with its stand-in.
+    often, and reset so many clocks later. real_tables: with asc_tables, not with its stand-in.
     """
     names = ["clk", "rst", "start", "fresh", "idle", "rd_valid", "rd_ready", "rd_data_valid", "done"]
     names += ["cnt_valid", "cnt_bank", "req", "bank", "tbank", "ack", "tw_en"]
@@ -114,7 +115,6 @@ def run(
     rd_addr, rd_data, cnt_addr, op = word(19), word(16), word(8), word(3)
     tw_addr, tw_f, tw_c, error, new_shift = word(9), word(12), word(12), word(4), word(4)
     s_class, m_axis = Stream(4), Stream(16)
-    rng = random.Random(seed)
     tables = Tables(pace=lambda: 1)
     s_state, m_state, state_in = Stream(10), Stream(10), Feed()
     state_out: list[tuple[int, bool]] = []
@@ -161,7 +161,7 @@ def run(
         @instance
         def drive():
             for frame in frames:
-                for attempt in range(resets + 1):
+                for attempt, end in enumerate([*resets, -1]):
                     rst.next = attempt > 0 or not results
                     yield clk.posedge
                     rst.next = False
@@ -176,7 +176,7 @@ def run(
                     s["fresh"].next, shift.next, s["start"].next = frame.fresh, frame.shift, True
                     yield clk.posedge
                     s["start"].next = False
-                    clocks, end = 0, rng.randrange(1, 3 * SIZE) if attempt < resets else -1
+                    clocks = 0
                     while not s["done"] and clocks != end:
                         clocks += 1
                         yield clk.posedge
@@ -230,7 +230,7 @@ def gradient(rng: random.Random, n: int, scale: float, width: int) -> list[int]:
 
 @pytest.mark.parametrize("real_tables", [False, True])
 def test_frames_of_a_link(real_tables: bool) -> None:
-    rng, link, frames = random.Random(3), Link(), []
+    rng, link, frames = dice(3), Link(), []
     for n, scale, width in [
         (2 * SIZE + 300, 5, 8),
         (SIZE, 300, 12),
@@ -244,7 +244,7 @@ def test_frames_of_a_link(real_tables: bool) -> None:
 
 
 def test_clocks_lost_between_blocks() -> None:
-    rng = random.Random(8)
+    rng = dice(8)
     clocks = []
     for blocks in (1, 3):
         n = blocks * SIZE
@@ -254,7 +254,7 @@ def test_clocks_lost_between_blocks() -> None:
 
 @pytest.mark.parametrize(("idle", "busy"), [(0.3, 0), (0, 0.4), (0.2, 0.2)])
 def test_all_kinds_of_blocks_with_gaps_and_stalls(idle: float, busy: float) -> None:
-    rng, link, frames = random.Random(4), Link(), []
+    rng, link, frames = dice(4), Link(), []
     for width in (9, 16):
         top = (1 << (width - 1)) - 1
         near = gradient(rng, SIZE, 3, width)
@@ -265,9 +265,16 @@ def test_all_kinds_of_blocks_with_gaps_and_stalls(idle: float, busy: float) -> N
 
 
 def test_reset_in_the_middle() -> None:
-    rng, link = random.Random(5), Link()
+    rng, link = dice(5), Link()
     frames = [link.frame(gradient(rng, 2 * SIZE + 10, 4, 8), [3] * (2 * SIZE + 10), 8) for _ in range(2)]
-    run(frames, resets=4, idle=0.1)
+    run(frames, resets=[rng.randrange(1, 3 * SIZE) for _ in range(4)], idle=0.1)
+
+
+def test_vector_a_reset_in_the_first_clocks_of_a_frame() -> None:
+    """Nothing is left of the frame: `proceed` outlived a reset, and the payload's reader ran."""
+    frame = Link().frame(gradient(random.Random(4183), 23, 4, 8), [3] * 23, 8)
+    for clocks in range(2):
+        run([frame], resets=[clocks])
 
 
 def forge(rng: random.Random, payload: bytes, kind: int) -> bytes:
@@ -295,7 +302,7 @@ def forge(rng: random.Random, payload: bytes, kind: int) -> bytes:
 
 @pytest.mark.parametrize("kind", range(7))
 def test_damaged_payloads(kind: int) -> None:
-    rng, frames = random.Random(kind), []
+    rng, frames = dice(kind), []
     while len(frames) < 6:
         link, n = Link(), rng.choice([11, 13, 40, 100, SIZE + 30])
         frame = link.frame(gradient(rng, n, 3, 8), rng.choices(range(16), k=n), 8)

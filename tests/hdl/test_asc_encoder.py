@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +18,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.lane_order import lane_order
+from oscar_sim.seeds import dice, numbers
 from oscar_sim.tables_model import Tables, tables_model
 
 
@@ -92,7 +92,7 @@ class Bench:
         )  # fmt: skip
         fresh_values: deque[int] = deque()
         again: deque[int] = deque()
-        rng = random.Random(11)
+        rng = dice(11)
 
         def send(stream: Stream, queue: deque[int]) -> None:
             """Do a source's part of one clock."""
@@ -197,7 +197,7 @@ def noise(rng: np.random.Generator, n: int, width: int) -> np.ndarray:
 
 def constant_blocks(params: LaneParams) -> Frame:
     """A constant block first and last."""
-    frame = laplace(np.random.default_rng(5), 2 * params.block + 7, 2.0, 9)
+    frame = laplace(numbers(5), 2 * params.block + 7, 2.0, 9)
     frame.values[: params.block] = -3
     frame.values[2 * params.block :] = 5
     return frame
@@ -205,7 +205,7 @@ def constant_blocks(params: LaneParams) -> Frame:
 
 def raw_blocks(params: LaneParams) -> Frame:
     """Raw blocks first, where the shift is too small, and last."""
-    rng = np.random.default_rng(2)
+    rng = numbers(2)
     size, width = params.block, params.width_max
     frame = laplace(rng, 2 * size + 30, 3.0, width)
     frame.values[:size] = noise(rng, size, width)
@@ -215,7 +215,7 @@ def raw_blocks(params: LaneParams) -> Frame:
 
 
 def test_short_frames():
-    rng = np.random.default_rng(1)
+    rng = numbers(1)
     bench = Bench(SMALL, [laplace(rng, n, 3.0, 10) for n in (1, 2, 13, 11, 0, 25, 300)])
     bench.run()
 
@@ -238,14 +238,14 @@ def test_raw_blocks(flow):
 
 
 def test_reset_at_any_time():
-    rng = np.random.default_rng(3)
+    rng = numbers(3)
     frames = [laplace(rng, n, 9.0, 12) for n in (120, 60, 40)]
     frames[1].values[:] = 3
     Bench(SMALL, frames, resets=5, pressure=0.05).run()
 
 
 def test_rate():
-    bench = Bench(SMALL, [laplace(np.random.default_rng(4), 3072, 6.0, 10)])
+    bench = Bench(SMALL, [laplace(numbers(4), 3072, 6.0, 10)])
     bench.run()
     lost = bench.marks[2] - bench.marks[1] - 1024
     assert lost < 48  # in each block, whatever its size
@@ -253,7 +253,7 @@ def test_rate():
 
 def test_constant_blocks_do_not_wait_for_the_tables():
     """What they counted is wiped in some 20 clocks more than any block costs; an operation takes 700."""
-    frame = laplace(np.random.default_rng(4), 5 * 1024, 3.0, 10)
+    frame = laplace(numbers(4), 5 * 1024, 3.0, 10)
     frame.values[2048:4096] = 7
     bench = Bench(SMALL, [frame])
     bench.run()

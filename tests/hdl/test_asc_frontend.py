@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 from myhdl import block, instance
@@ -14,6 +12,7 @@ from oscar_hdl.asc_frontend import asc_frontend
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import clock, never, randomly, simulate, source
+from oscar_sim.seeds import dice, numbers
 
 PARAMS = LaneParams(block_log2=10)
 
@@ -78,7 +77,7 @@ def blocks_of(kind: str, rng: np.random.Generator) -> list[tuple[list[int], int,
 @pytest.mark.parametrize("flow", ["smooth", "rough"])
 @pytest.mark.parametrize("kind", ["edges", "short", "uniform", "narrow", "wide"])
 def test_equals_reference(kind, flow):
-    rng = np.random.default_rng(5)
+    rng = numbers(5)
     blocks = blocks_of(kind, rng)
     classes = [rng.integers(0, 16, len(v)).tolist() for v, _, _ in blocks]
     model = Model()
@@ -106,11 +105,11 @@ def test_equals_reference(kind, flow):
 
         @instance
         def gates():
-            dice = random.Random(8)
+            rng = dice(8)
             while True:
-                room.next = not rough or dice.random() < 0.8
-                full.next = rough and dice.random() < 0.1
-                cut_ok.next = not rough or dice.random() < 0.5
+                room.next = not rough or rng.random() < 0.8
+                full.next = rough and rng.random() < 0.1
+                cut_ok.next = not rough or rng.random() < 0.5
                 yield clk.posedge
 
         @instance

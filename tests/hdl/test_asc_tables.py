@@ -14,6 +14,7 @@ from oscar.asc.reference import frequencies, update
 from oscar_hdl.asc_tables import DROP, LOAD, MERGE, MERGE_ONLY, PRIOR, SAVE, asc_tables
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
+from oscar_sim.seeds import dice
 from oscar_sim.tables_model import prior, reciprocal, zeros
 
 DEC, ENC = 0, 1
@@ -29,7 +30,7 @@ class Client:
         )
         self.cnt_addr, self.op, self.tw_addr = word(8), word(3), word(9)
         self.tw_f, self.tw_c, self.tw_rcp = word(12), word(12), word(18)
-        self.rng = random.Random(seed)
+        self.rng = dice(seed)
         self.hist = prior()
         self.counts = [zeros(), zeros()]
         self.to_count: list[tuple[int, int]] = []  # bank, address
@@ -213,7 +214,7 @@ def life(operations: list[int], *, counts: int) -> Callable[[Bench, int], Any]:
 @pytest.mark.parametrize("pauses", [0.0, 0.3])
 def test_two_clients_that_do_everything(pauses: float) -> None:
     bench = Bench(randomly(pauses) if pauses else never)
-    rng = random.Random(3)
+    rng = dice(3)
     every = [MERGE, MERGE_ONLY, DROP, PRIOR, LOAD, SAVE]
     scripts = [life(rng.sample(every, 6) + rng.choices(every, k=size), counts=60) for size in (6, 0)]
     bench.run((scripts[0], scripts[1]))

@@ -16,6 +16,7 @@ from oscar_hdl.size_test import size_test
 from oscar_hdl.streams import Stream, bit, word
 from oscar_hdl.word_stack import word_stack
 from oscar_sim.bench import clock, never, randomly, simulate, sink
+from oscar_sim.seeds import dice
 
 
 def is_raw(n: int, width: int, words: int, raw_words: int) -> bool:
@@ -25,7 +26,7 @@ def is_raw(n: int, width: int, words: int, raw_words: int) -> bool:
 
 
 def test_size_test() -> None:
-    rng = random.Random(1)
+    rng = dice(1)
     cases = [(4096, 16, 0, 0), (4096, 16, 4096, 4096), (4096, 8, 1536, 0), (4096, 8, 1537, 0), (1, 1, 1, 1)]
     cases += [(4096, 16, 1536, 16383), (20, 16, 0, 1), (20, 16, 0, 2)]
     while len(cases) < 300:
@@ -69,7 +70,7 @@ def test_size_test() -> None:
 @pytest.mark.parametrize("gaps", [0.0, 0.5])
 @pytest.mark.parametrize("stalls", [0.0, 0.5])
 def test_bit_packer(gaps: float, stalls: float) -> None:
-    rng = random.Random(2)
+    rng = dice(2)
     clk, rst, valid, ready, end, last = (bit() for _ in range(6))
     data, bits, m_axis, got = word(16), word(5), Stream(16), []
     fields, expected = [], []
@@ -179,7 +180,7 @@ class Control:
     """The parts of asc_encoder around a block_writer: a word_stack, and a driver of everything else."""
 
     def __init__(self, frames: list[list[Block]], gaps: float, stalls: float, noise: int = 0) -> None:
-        self.frames, self.rng, self.noise = frames, random.Random(noise), noise
+        self.frames, self.rng, self.noise = frames, dice(noise), noise
         self.gaps, self.stalls = gaps, stalls
         for frame in frames:
             frame[-1].last = True
@@ -218,7 +219,7 @@ class Control:
         @instance
         def before():
             """A block that a reset cuts short, after so many clocks."""
-            b, rng = random_block(random.Random(self.noise), 100, 12, "coded"), self.rng
+            b, rng = random_block(dice(self.noise), 100, 12, "coded"), self.rng
             self.valid.next, self.n.next, self.width.next = self.noise > 0, 100, 12
             self.info.next, self.overflow.next = len(b.raw), self.noise % 3 == 0
             for i in range(self.noise):
@@ -347,7 +348,7 @@ KINDS = ("coded", "constant", "coded", "coded", "raw", "constant", "coded", "ove
 @pytest.mark.parametrize("gaps", [0.0, 0.3])
 @pytest.mark.parametrize("stalls", [0.0, 0.5])
 def test_blocks_of_all_kinds(gaps: float, stalls: float) -> None:
-    rng = random.Random(3)
+    rng = dice(3)
     frames = []
     for kind in KINDS:
         frames.append([random_block(rng, rng.randrange(60, 200), rng.randrange(7, 17), kind)])
@@ -358,7 +359,7 @@ def test_blocks_of_all_kinds(gaps: float, stalls: float) -> None:
 
 
 def test_blocks_of_few_values() -> None:
-    rng = random.Random(4)
+    rng = dice(4)
     frames = [[random_block(rng, n, 16, "coded")] for n in range(2, 40)]
     for n in (20, 21, 22, 23, 30):
         b = random_block(rng, n, 16, "coded")
@@ -370,13 +371,13 @@ def test_blocks_of_few_values() -> None:
 
 @pytest.mark.parametrize("clocks", [3, 40, 60, 75, 90, 120, 151, 200])
 def test_a_reset_in_the_middle_of_a_block(clocks: int) -> None:
-    rng = random.Random(6)
+    rng = dice(6)
     frame = [random_block(rng, rng.randrange(60, 80), 12, kind) for kind in KINDS[:5]]
     Control([frame], 0.0, 0.2, noise=clocks).run()
 
 
 def test_a_word_a_clock() -> None:
-    rng = random.Random(5)
+    rng = dice(5)
     b = random_block(rng, 1000, 16, "coded")
     b.words, b.raw = b.words[:10], b.raw + [7] * (980 - len(b.raw))
     b.raw = b.raw[:970]

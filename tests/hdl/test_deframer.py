@@ -15,6 +15,7 @@ from oscar.frame import Header, pack_frame
 from oscar_hdl.deframer import REASONS, deframer
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import clock, never, randomly, simulate, source
+from oscar_sim.seeds import dice
 
 FIELDS = {"step": 16, "chunk": 16, "sub": 8, "width": 8, "sequence": 16, "checksum": 16, "count": 19}
 NUMBER = {name: number for number, name in REASONS.items()}
@@ -120,7 +121,7 @@ class Bench:
 @pytest.mark.parametrize("gaps", [0.0, 0.4])
 @pytest.mark.parametrize("wait", [0.0, 0.6])
 def test_payloads_come_out_as_they_were_packed(gaps: float, wait: float):
-    rng = random.Random(int(10 * (gaps + wait)))
+    rng = dice(int(10 * (gaps + wait)))
     frames = [frame(rng, size) for size in (0, 1, 115, 2, 60, 115, 0, 50, 40, 33)]  # 115: all of the store
     bench = Bench(gaps=randomly(gaps, 1) if gaps else never, wait=randomly(wait, 2) if wait else never)
     bench.run([data for _, data in frames], [head for head, _ in frames])
@@ -153,7 +154,7 @@ def damaged(rng: random.Random, data: bytes) -> list[tuple[bytes, str]]:
 
 
 def test_damage_is_refused_and_good_frames_pass_between():
-    rng = random.Random(3)
+    rng = dice(3)
     sent, wanted, payloads, reasons = [], [], [], []
     _, victim = frame(rng, 20)
     for bad, reason in damaged(rng, victim):
@@ -169,7 +170,7 @@ def test_damage_is_refused_and_good_frames_pass_between():
 
 
 def test_a_byte_missing_in_the_middle_is_refused():
-    rng = random.Random(4)
+    rng = dice(4)
     head, data = frame(rng, 8)
     holed = [(w, last, 2 if i == 14 else keep) for i, (w, last, keep) in enumerate(transfers(data))]
     bench = Bench()
@@ -179,7 +180,7 @@ def test_a_byte_missing_in_the_middle_is_refused():
 
 
 def test_frames_that_nobody_expects_are_refused():
-    rng = random.Random(6)
+    rng = dice(6)
     head, data = frame(rng, 10, sub=7, width=9)
     wrong, reasons = [], []
     for name, bits in FIELDS.items():
@@ -195,7 +196,7 @@ def test_frames_that_nobody_expects_are_refused():
 
 
 def test_frames_of_other_lanes_are_passed_over():
-    rng = random.Random(8)
+    rng = dice(8)
     frames = [frame(rng, rng.randrange(40), sub=sub) for sub in (0, 1, 3, 2, 6, 4, 5)]
     bench = Bench(lanes=4, lane=2)
     bench.run([data for _, data in frames], [frames[3][0], frames[4][0]])
@@ -205,7 +206,7 @@ def test_frames_of_other_lanes_are_passed_over():
 
 @pytest.mark.parametrize("at", [1, 5, 20, 60, 70])
 def test_reset_in_mid_frame_forgets_everything(at: int):
-    rng = random.Random(at)
+    rng = dice(at)
     (_, first), (_, second), (head, third) = (frame(rng, size) for size in (20, 30, 25))
     bench = Bench(depth_log2=7)
     clk, rst, clocks = bench.clk, bench.rst, 0

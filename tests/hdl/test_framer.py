@@ -15,6 +15,7 @@ from oscar_hdl.crc32 import ONES, crc32, step, unstep
 from oscar_hdl.framer import framer
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import clock, never, randomly, simulate, sink
+from oscar_sim.seeds import dice
 
 FIELDS = {"step": 16, "chunk": 16, "sub": 8, "width": 8, "sequence": 16, "checksum": 16, "count": 19}
 
@@ -125,7 +126,7 @@ def packed(head: Header, words: list[int]) -> bytes:
 
 
 def test_crc_model_and_block_agree():
-    rng = random.Random(0)
+    rng = dice(0)
     state, data, result = word(32), word(16), word(32)
     for _ in range(3):
         value, words = rng.getrandbits(32), rng.getrandbits(16)
@@ -153,7 +154,7 @@ def test_crc_model_and_block_agree():
 @pytest.mark.parametrize("gaps", [0.0, 0.4])
 @pytest.mark.parametrize("pressure", [0.0, 0.6])
 def test_frames_equal_the_hosts(gaps: float, pressure: float):
-    rng = random.Random(int(10 * (gaps + pressure)))
+    rng = dice(int(10 * (gaps + pressure)))
     sizes = (0, 1, 2, 51, 33, 16, 0, 41, 7)  # 51: all of a store of 64 words
     jobs = [(header(rng), payload(rng, size), False) for size in sizes]
     bench = Bench(6, randomly(gaps, 1) if gaps else never, randomly(pressure, 2) if pressure else never)
@@ -162,13 +163,13 @@ def test_frames_equal_the_hosts(gaps: float, pressure: float):
 
 
 def test_long_payload():
-    rng = random.Random(5)
+    rng = dice(5)
     head, words = header(rng), payload(rng, 3000)
     assert Bench(12, never, never).run([(head, words, False)], 1) == [packed(head, words)]
 
 
 def test_dropped_and_overflowing_frames_leave_no_trace():
-    rng = random.Random(7)
+    rng = dice(7)
     sizes = ((20, False), (30, True), (52, False), (12, False), (90, True), (51, False))
     jobs = [(header(rng), payload(rng, size), drop) for size, drop in sizes]
     bench = Bench(6, randomly(0.2, 3), randomly(0.3, 4))
@@ -178,7 +179,7 @@ def test_dropped_and_overflowing_frames_leave_no_trace():
 
 
 def test_reset_in_mid_frame():
-    rng = random.Random(9)
+    rng = dice(9)
     jobs = [(header(rng), payload(rng, size), False) for size in (40, 50, 30, 11)]
     bench = Bench(6, never, randomly(0.5, 5))
     frames = bench.run(jobs, 2, reset_in=1)

@@ -26,6 +26,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.registers import BY_NAME, COUNTERS, ERROR_ABORTED, ERROR_TOO_LONG, ID_VALUE, REGISTERS
 from oscar_hdl.streams import AxiLite, Stream, bit
 from oscar_sim.bench import clock, never, randomly, simulate, sink, source
+from oscar_sim.seeds import numbers
 
 PARAMS = LaneParams(block_log2=10)
 ENCODE, HOP, LAST, ADOPT = 0b0100, 0b1111, 0b1011, 0b1001
@@ -451,7 +452,7 @@ def test_registers_say_what_was_built(stand_ins: None):
 
 def hops(nic: Nic, upstream: Encoder, downstream: Encoder, counts: list[int]):
     """Have frames come, values be added, and frames go; compare everything."""
-    rng = np.random.default_rng(1)
+    rng = numbers(1)
     yield from nic.write("IRQ_ENABLE", 0xFFFFFFFF)
     for n, count in enumerate(counts):
         mine, classes = gradients(rng, count)
@@ -501,7 +502,7 @@ def test_a_lane_codes_what_the_host_codes():
 
 
 def test_encode_adopt_and_last_hop_in_a_row(stand_ins: None):
-    rng = np.random.default_rng(2)
+    rng = numbers(2)
     nic = Nic()
     encoder, upstream = plain(), plain()
 
@@ -545,7 +546,7 @@ def test_encode_adopt_and_last_hop_in_a_row(stand_ins: None):
 
 
 def test_bad_frames_are_reported_and_the_right_one_still_counts(stand_ins: None):
-    rng = np.random.default_rng(3)
+    rng = numbers(3)
     nic = Nic(depth_log2=10)
     upstream = plain()
     values, classes = gradients(rng, 100)
@@ -584,7 +585,7 @@ def test_bad_frames_are_reported_and_the_right_one_still_counts(stand_ins: None)
 
 
 def test_a_payload_without_sense_ends_with_an_error_and_sends_nothing(stand_ins: None):
-    rng = np.random.default_rng(4)
+    rng = numbers(4)
     nic = Nic()
     values, classes = gradients(rng, 100)
     good = plain().encode(values, step=0, context=classes, width=8)
@@ -610,7 +611,7 @@ def test_a_payload_without_sense_ends_with_an_error_and_sends_nothing(stand_ins:
 
 
 def test_a_frame_too_long_for_the_store_is_an_error(stand_ins: None):
-    rng = np.random.default_rng(5)
+    rng = numbers(5)
     nic = Nic(depth_log2=6)
 
     def steps():
@@ -630,7 +631,7 @@ def test_a_frame_too_long_for_the_store_is_an_error(stand_ins: None):
 
 @pytest.mark.parametrize("lanes", [2])
 def test_lanes_share_the_network_frame_by_frame(stand_ins: None, lanes: int):
-    rng = np.random.default_rng(6)
+    rng = numbers(6)
     nic = Nic(lanes, idle=0.1, busy=0.1)
     count = 60
 
@@ -669,7 +670,7 @@ def test_lanes_share_the_network_frame_by_frame(stand_ins: None, lanes: int):
 
 
 def test_reset_in_the_middle_of_a_hop(stand_ins: None):
-    rng = np.random.default_rng(7)
+    rng = numbers(7)
     nic = Nic()
     values, classes = gradients(rng, 100)
     frame = plain().encode(values, step=0, context=classes, width=8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from oscar_hdl.fpga.array import ports_of
 from oscar_hdl.fpga.flow import LEAST_SHARED, synthesise, synthesise_array
 from oscar_hdl.fpga.packing import pack
 from oscar_hdl.fpga.replay import compare
+from oscar_sim.seeds import dice
 from oscar_sim.tables_model import reciprocal
 
 
@@ -94,7 +94,7 @@ BODIES = {
 
 def stimulus(clocks: int, seed: int = 1):
     """Random inputs; no read of an address in the clock in which it is written."""
-    rng = random.Random(seed)
+    rng = dice(seed)
     for _ in range(clocks):
         now = {"rst": rng.random() < 0.1, "en": rng.getrandbits(1), "a": rng.getrandbits(18)}
         now |= {"b": rng.getrandbits(18), "we": rng.getrandbits(1), "d": rng.getrandbits(36)}
@@ -163,7 +163,7 @@ def test_compare_finds_a_difference(tmp_path: Path) -> None:
 
 def encoder_stimulus(seed: int) -> Iterator[dict[str, int]]:
     """Reset; then blocks of random symbols, with bubbles, on one bank while the other is written."""
-    rng = random.Random(seed)
+    rng = dice(seed)
     yield from [{"rst": 1}] * 4
     slot, bank = 11, 0
 

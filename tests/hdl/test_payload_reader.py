@@ -18,6 +18,7 @@ from oscar_hdl.payload_reader import payload_reader
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate
 from oscar_sim.payload_memory import payload_memory
+from oscar_sim.seeds import dice
 
 LANE = LaneParams(block_log2=10)
 SIZE = LANE.block
@@ -97,7 +98,7 @@ def run(
             clk, s["rst"], s["rd_valid"], s["rd_ready"], rd_addr, rd_data, s["rd_data_valid"], lambda: data,
             latency=latency, pause=pause,
         )  # fmt: skip
-        rng = random.Random(len(payload))
+        rng = dice(len(payload))
 
         @instance
         def drive():
@@ -163,7 +164,7 @@ def blocks_of(rng: random.Random, width: int, tail: int) -> list[list[int]]:
 @pytest.mark.parametrize(("busy", "slow"), [(0, 0), (0.4, 0.1), (0.1, 0.5)])
 @pytest.mark.parametrize("width", [9, 16])
 def test_delivers_what_blocks_hold(width: int, busy: float, slow: float) -> None:
-    rng = random.Random(width)
+    rng = dice(width)
     for tail in (1, 13, 700):
         blocks = blocks_of(rng, width, tail)
         payload, count = make(blocks, width), 5 * SIZE + tail
@@ -175,21 +176,21 @@ def test_delivers_what_blocks_hold(width: int, busy: float, slow: float) -> None
 
 
 def test_a_slow_memory_is_not_asked_for_too_much() -> None:
-    rng = random.Random(3)
+    rng = dice(3)
     blocks = [[rng.randint(-32768, 32767) for _ in range(SIZE)] for _ in range(2)]
     payload = make(blocks, 16)
     assert run(payload, 2 * SIZE, 16, latency=20) == (cut(payload, 2 * SIZE, 16), 0)
 
 
 def test_reset_at_any_time() -> None:
-    blocks = blocks_of(random.Random(1), 12, 100)
+    blocks = blocks_of(dice(1), 12, 100)
     payload, count = make(blocks, 12), 5 * SIZE + 100
     said, fault = run(payload, count, 12, pause=randomly(0.2), resets=5)
     assert (said, fault) == (cut(payload, count, 12), 0)
 
 
 def test_raw_block_at_the_end_and_no_values_at_all() -> None:
-    rng = random.Random(2)
+    rng = dice(2)
     values = [rng.randint(-128, 127) for _ in range(SIZE + 37)]
     payload = make([values], 8)
     assert run(payload, len(values), 8) == (cut(payload, len(values), 8), 0)

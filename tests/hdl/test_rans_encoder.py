@@ -13,6 +13,7 @@ from oscar.asc.reference import frequencies, push_all
 from oscar_hdl.rans_encoder import rans_encoder
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import clock, simulate
+from oscar_sim.seeds import dice
 from oscar_sim.tables_model import reciprocal
 
 WORD_CLOCKS, STATE_CLOCKS = 5, 15
@@ -24,7 +25,7 @@ class Bench:
     """The encoder, a driver that obeys `slot`, and a monitor that knows the latencies."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
+        self.rng = dice(seed)
         self.clk, self.rst, self.tw_en = bit(), bit(), bit()
         self.tw_addr, self.tw_f, self.tw_c, self.tw_rcp = word(9), word(12), word(12), word(18)
         self.slot, self.valid, self.bank, self.ctx, self.sym = word(4), bit(), bit(), word(4), word(4)
@@ -161,7 +162,7 @@ def random_symbols(rng: random.Random, n: int, table: Table) -> Symbols:
 
 @pytest.mark.parametrize("bubbles", [0.0, 0.4])
 def test_blocks_one_behind_the_other_on_alternating_banks(bubbles: float) -> None:
-    bench, rng = Bench(5), random.Random(6)
+    bench, rng = Bench(5), dice(6)
     tables = [random_table(rng) for _ in range(13)]
     sizes = [700, 1, 2, 5, 11, 12, 13, 23, 24, 25, 300, 1023]
     blocks = [random_symbols(rng, n, tables[i]) for i, n in enumerate(sizes)]
@@ -182,7 +183,7 @@ def test_blocks_one_behind_the_other_on_alternating_banks(bubbles: float) -> Non
 
 
 def test_back_to_back_without_a_gap() -> None:
-    bench, rng = Bench(1), random.Random(2)
+    bench, rng = Bench(1), dice(2)
     tables = [random_table(rng), random_table(rng)]
     blocks = [random_symbols(rng, n, tables[i & 1]) for i, n in enumerate([120, 12, 24, 1, 12, 48, 3, 36])]
 
@@ -211,7 +212,7 @@ def test_a_frequency_of_one_pushes_a_zero_first() -> None:
 
 
 def test_bubbles_of_many_laps_keep_the_states_while_tables_change() -> None:
-    bench, rng = Bench(3), random.Random(4)
+    bench, rng = Bench(3), dice(4)
     old, new = random_table(rng), random_table(rng)
     symbols = random_symbols(rng, 240, old)
 
@@ -232,7 +233,7 @@ def test_bubbles_of_many_laps_keep_the_states_while_tables_change() -> None:
 
 
 def test_nothing_of_before_a_reset_comes_out_after_it() -> None:
-    bench, rng = Bench(8), random.Random(9)
+    bench, rng = Bench(8), dice(9)
     table = random_table(rng)
     blocks = [random_symbols(rng, n, table) for n in (12, 24, 100, 40)]
 

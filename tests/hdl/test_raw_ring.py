@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from myhdl import block, instance
 
@@ -11,6 +9,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.raw_ring import MARGIN, raw_ring
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import clock, randomly, simulate, sink
+from oscar_sim.seeds import dice
 
 LATE = 14  # words that a source sends after `full`, at the most
 
@@ -28,7 +27,7 @@ class Ring:
         self.data, self.own, self.m_axis = word(16), word(11), Stream(16)
         self.taken: list[tuple[int, bool]] = []
         self.pause = pause
-        self.rng = random.Random(3)
+        self.rng = dice(3)
 
     def write(self, words: list[int], most: int = 1 << 20):
         """Send a block's words unless `full` (or after `most` stalled clocks, nevertheless)."""
@@ -80,7 +79,7 @@ def test_order_across_full_and_taken_back(width_max, pause):
     expected: list[tuple[int, bool]] = []
 
     def script():
-        rng = random.Random(9)
+        rng = dice(9)
         for number in range(14):
             size = rng.choice([1, 7, 200, 500, ring.capacity - MARGIN - 1])
             words = [rng.randrange(1 << 16) for _ in range(size)]

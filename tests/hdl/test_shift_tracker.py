@@ -12,6 +12,7 @@ from oscar.asc.state import TableState
 from oscar_hdl.shift_tracker import shift_tracker
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import clock, simulate
+from oscar_sim.seeds import dice
 
 PARAMS = AscParams(context="both", map="fixed")
 
@@ -36,7 +37,7 @@ def run(frames: list[tuple[list[int], int]], every: int) -> list[tuple[int, bool
 
         @instance
         def drive():
-            rng = random.Random(7)
+            rng = dice(7)
             for number, (symbols, k) in enumerate(frames):
                 # Something to forget: a part of a frame, then a reset or a clear beside a symbol.
                 for _ in range(5):
@@ -79,7 +80,7 @@ def mixed(rng: random.Random, size: int) -> list[int]:
 
 @pytest.mark.parametrize("every", [1, 2])
 def test_follows_the_rule(every: int) -> None:
-    rng = random.Random(every)
+    rng = dice(every)
     frames = [(mixed(rng, rng.randrange(40)), rng.randrange(16)) for _ in range(60)]
     assert run(frames, every) == [expected(*frame) for frame in frames]
 

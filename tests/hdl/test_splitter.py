@@ -14,6 +14,7 @@ from oscar.plans import splitter as planned
 from oscar_hdl.splitter import splitter
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
+from oscar_sim.seeds import dice, numbers
 
 GRANULE_LOG2 = 3
 GRANULE = 1 << GRANULE_LOG2
@@ -44,7 +45,7 @@ def run(iterations: list[tuple[bool, int, np.ndarray]], seed: int, pause: Pause 
     clk, rst, clear, finish, equal, done = (bit() for _ in range(6))
     nodes, blocks, seg_start = word(5), word(BLOCK_BITS + 1), word(BLOCK_BITS + GRANULE_LOG2)
     s_axis, m_axis = Stream(16), Stream(16)
-    rng = random.Random(seed)
+    rng = dice(seed)
     taken: list[tuple[int, bool]] = []
     said: list[list[int] | None] = []
 
@@ -126,7 +127,7 @@ def gradients(rng: np.random.Generator, values: int, kind: str) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["any", "layers", "zeros", "ties"])
 def test_as_the_host_plans(kind: str) -> None:
-    rng = np.random.default_rng(len(kind))
+    rng = numbers(len(kind))
     iterations = []
     for gradient in range(8):
         values = int(rng.integers(1, GRANULE << BLOCK_BITS)) if gradient else GRANULE << BLOCK_BITS
@@ -138,7 +139,7 @@ def test_as_the_host_plans(kind: str) -> None:
 
 
 def test_gaps_back_pressure_and_reset() -> None:
-    rng = np.random.default_rng(9)
+    rng = numbers(9)
     iterations = [(i == 0, 16, gradients(rng, 333, "layers")) for i in range(4)]
     assert run(iterations, seed=2, pause=randomly(0.4), reset=True) == expected(iterations)
 

@@ -14,6 +14,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.state_store import fresh_checksum, state_store
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import clock, simulate
+from oscar_sim.seeds import numbers
 
 SETS = 4
 
@@ -35,7 +36,7 @@ class Bench:
         self.numbers = {name: word(2) for name in ("dec_load", "dec_save", "enc_load", "enc_save")}
         self.load, self.save = Stream(10), Stream(10)
         self.commit_shift, self.q_set, self.q_shift, self.q_checksum = word(4), word(2), word(4), word(16)
-        self.rng, self.pause = np.random.default_rng(seed), pause
+        self.rng, self.pause = numbers(seed), pause
 
     @block
     def top(self, steps: Any) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from myhdl import block, instance
 
@@ -11,6 +9,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import bit, word
 from oscar_hdl.symbol_buffer import symbol_buffer
 from oscar_sim.bench import clock, simulate
+from oscar_sim.seeds import dice
 
 PARAMS = LaneParams(block_log2=10)
 FRONT = 7  # clocks from a value to its symbol
@@ -21,7 +20,7 @@ GATE = 2  # clocks from `room` to the last value taken by it
 def test_reversed_blocks(slow):
     clk, start, turn, wr_valid, held, room = (bit() for _ in range(6))
     wr_data, wr_left, rd_left, rd_data = word(8), word(11), word(11), word(8)
-    rng = random.Random(4)
+    rng = dice(4)
     # (symbols, whether they are read); only the last block may be short.
     blocks = [([rng.randrange(256) for _ in range(1024)], keep) for keep in (1, 1, 1, 0, 1, 0, 0, 1, 1)]
     blocks.append(([rng.randrange(256) for _ in range(300)], 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from myhdl import block, instance
 from oscar_hdl.streams import Stream, bit, word
 from oscar_hdl.word_stack import word_stack
 from oscar_sim.bench import clock, never, randomly, simulate
+from oscar_sim.seeds import dice
 
 UNDER_WAY = 38  # words that still come after `hold`
 Blocks = list[list[int]]
@@ -109,7 +109,7 @@ class Bench:
 
 def blocks_of(sizes: list[int], seed: int = 1) -> Blocks:
     """Blocks of random words."""
-    rng = random.Random(seed)
+    rng = dice(seed)
     return [[rng.randrange(4096) for _ in range(size)] for size in sizes]
 
 
@@ -159,7 +159,7 @@ def test_a_block_too_long_is_counted_and_never_held_when_alone() -> None:
 @pytest.mark.parametrize("signal", ["flush", "rst"])
 def test_flush_and_reset_forget_both_blocks(signal: str) -> None:
     bench = Bench([], never, never, never)
-    rng, words = random.Random(4), blocks_of([40], 7)[0]
+    rng, words = dice(4), blocks_of([40], 7)[0]
     seen: list[int] = []
 
     @block

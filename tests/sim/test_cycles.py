@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from myhdl import always, always_comb, block, instance
 
@@ -11,6 +9,7 @@ from oscar_hdl.streams import Stream, bit, word
 from oscar_hdl.word_stack import word_stack
 from oscar_sim.bench import clock, simulate
 from oscar_sim.cycles import CycleSimulator
+from oscar_sim.seeds import dice
 
 
 def ports() -> dict:
@@ -26,7 +25,7 @@ class Driver:
     """Pushes blocks of random words and takes them back; the same in both simulators."""
 
     def __init__(self, p: dict) -> None:
-        self.p, self.rng, self.left, self.seen = p, random.Random(5), 0, []
+        self.p, self.rng, self.left, self.seen = p, dice(5), 0, []
         self.open = False
 
     def tick(self) -> None:

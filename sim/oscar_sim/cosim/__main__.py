@@ -12,6 +12,7 @@ from pathlib import Path
 
 from oscar_hdl.convert import LANGUAGES, PACKAGE, SMALL, ConvertError, convert_all
 from oscar_hdl.params import LaneParams
+from oscar_sim.seeds import VARIABLE, told
 
 BENCHES = ("rans_encoder", "rans_decoder", "asc_tables", "splitter", "asc_encoder", "asc_decoder", "nic_lane")
 SIMULATORS = {"vhdl": ("ghdl", "ghdl-mcode"), "verilog": ("icarus", "iverilog")}  # cocotb's name, apt's
@@ -94,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     failed = 0
     try:
         params = LaneParams(block_log2=args.block_log2, width_max=args.width_max)
+        print(f"# {VARIABLE}={told()}", flush=True)
         convert_all(args.block, args.out / "hdl", params, languages=args.language)
         for block in args.block:
             for language in args.language:

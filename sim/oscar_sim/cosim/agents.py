@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Iterator
 from itertools import repeat
@@ -15,6 +14,7 @@ from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStream
 from oscar.asc.params import COUNT_STEP
 from oscar.asc.reference import frequencies, update
 from oscar_sim.cosim.common import high, number, rows
+from oscar_sim.seeds import dice
 from oscar_sim.tables_model import (
     LOAD,
     MERGE,
@@ -30,7 +30,7 @@ from oscar_sim.tables_model import (
 
 def pauses(share: float, seed: int) -> Iterator[bool]:
     """Yield True in a share of the clocks: a pause generator of cocotbext-axi."""
-    rng = random.Random(seed)
+    rng = dice(seed)
     return iter(lambda: rng.random() < share, None) if share else repeat(False)
 
 
@@ -128,7 +128,7 @@ class PayloadMemory:
     """Answers reads of a payload's words in order, some clocks later, sometimes busy."""
 
     def __init__(self, dut: Any, busy: float, seed: int = 1) -> None:
-        self.dut, self.busy, self.rng = dut, busy, random.Random(seed)
+        self.dut, self.busy, self.rng = dut, busy, dice(seed)
         self.words: list[int] = []
         cocotb.start_soon(self._serve())
 

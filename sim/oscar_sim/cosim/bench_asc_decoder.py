@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import cocotb
@@ -10,6 +9,7 @@ from cocotb.triggers import FallingEdge
 
 from oscar_sim.cosim.agents import PayloadMemory, TableService, sink, source, words
 from oscar_sim.cosim.common import PARAMS, high, link, start
+from oscar_sim.seeds import dice
 from oscar_sim.tables_model import Tables
 from oscar_sim.vectors import Frame, damaged
 
@@ -103,7 +103,7 @@ async def damaged_frames(dut: Any) -> None:
 async def resets(dut: Any) -> None:
     """After a reset anywhere in a frame the same frame is decoded as if nothing had been."""
     await start(dut, INPUTS.split())
-    bench, rng = Bench(dut, 0.1), random.Random(3)
+    bench, rng = Bench(dut, 0.1), dice(3)
     frame = next(link())
     for _ in range(6):
         await bench.begin(frame, frame.words, fresh=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import cocotb
@@ -10,6 +9,7 @@ from cocotb.triggers import FallingEdge
 
 from oscar_sim.cosim.agents import TableService, sink, source, words
 from oscar_sim.cosim.common import PARAMS, high, link, start
+from oscar_sim.seeds import dice
 from oscar_sim.tables_model import Tables
 from oscar_sim.vectors import Frame
 
@@ -23,7 +23,7 @@ class Bench:
     """Streams, tables and redo requests around the encoder."""
 
     def __init__(self, dut: Any, share: float) -> None:
-        self.dut, self.share, self.rng = dut, share, random.Random(1)
+        self.dut, self.share, self.rng = dut, share, dice(1)
         self.values = source(dut, "s_axis", share, 1)
         self.again = source(dut, "s_axis_redo", share, 2)
         self.payload = sink(dut, "m_axis", share, 3)
@@ -93,7 +93,7 @@ async def frames_of_a_link(dut: Any, share: float) -> None:
 async def resets(dut: Any) -> None:
     """After a reset anywhere in a frame the same frame is coded as if nothing had been."""
     await start(dut, INPUTS.split())
-    bench, rng = Bench(dut, 0.1), random.Random(3)
+    bench, rng = Bench(dut, 0.1), dice(3)
     frame = next(link())
     for _ in range(6):
         await bench.begin(frame, fresh=True)

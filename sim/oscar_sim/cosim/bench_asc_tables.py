@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import cocotb
@@ -11,6 +10,7 @@ from cocotb.triggers import Combine, FallingEdge
 from oscar.asc.params import COUNT_STEP
 from oscar.asc.reference import frequencies, update
 from oscar_sim.cosim.common import high, link, rows, settled, start
+from oscar_sim.seeds import dice
 from oscar_sim.tables_model import (
     DROP,
     LOAD,
@@ -35,7 +35,7 @@ class Client:
 
     def __init__(self, dut: Any, who: str, states: States) -> None:
         self.dut, self.who, self.states = dut, who, states
-        self.rng = random.Random(who)
+        self.rng = dice(who)
         self.hist, self.counts = prior(), [zeros(), zeros()]
         self.to_count: list[tuple[int, int]] = []  # bank, address
         self.written: list[tuple[int, ...]] = []
@@ -143,7 +143,7 @@ class States:
     """Streams of histograms of whichever client is served."""
 
     def __init__(self, dut: Any, share: float) -> None:
-        self.dut, self.share, self.rng = dut, share, random.Random(7)
+        self.dut, self.share, self.rng = dut, share, dice(7)
         self.give: dict[str, list[int]] = {"dec": [], "enc": []}
         self.taken: dict[str, list[int]] = {"dec": [], "enc": []}
         cocotb.start_soon(self._move())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import cocotb
@@ -15,6 +14,7 @@ from oscar_sim.cosim.agents import PayloadMemory, sink, source, words
 from oscar_sim.cosim.bench_asc_tables import States
 from oscar_sim.cosim.common import LANE, PARAMS, high, link, start
 from oscar_sim.lane_order import lane_order
+from oscar_sim.seeds import dice, numbers
 from oscar_sim.vectors import Frame, damaged, width_of
 
 INPUTS = (
@@ -38,7 +38,7 @@ class Bench:
     """All interfaces of a lane."""
 
     def __init__(self, dut: Any, share: float) -> None:
-        self.dut, self.share, self.rng = dut, share, random.Random(1)
+        self.dut, self.share, self.rng = dut, share, dice(1)
         self.classes = source(dut, "s_axis_class", share, 1)
         self.local = source(dut, "s_axis_local", share, 2)
         self.again = source(dut, "s_axis_redo", share, 3)
@@ -131,7 +131,7 @@ class Bench:
 
 def local_values(frame: Frame, seed: int) -> np.ndarray:
     """Values to add, so small that sums keep to the lane's width."""
-    rng = np.random.default_rng(seed)
+    rng = numbers(seed)
     top = (1 << (LANE.width_max - 1)) - 1
     return np.clip(
         np.rint(rng.laplace(0, 3, frame.values.size)), -top - frame.values, top - frame.values
@@ -153,7 +153,7 @@ async def commands(dut: Any, share: float) -> None:
 async def damage_and_resets(dut: Any) -> None:
     """A damaged payload is refused; after it, or after a reset in mid-frame, the next command is right."""
     await start(dut, INPUTS.split())
-    bench, rng = Bench(dut, 0.1), random.Random(5)
+    bench, rng = Bench(dut, 0.1), dice(5)
     frame = next(frame for frame in link() if frame.values.size > 12)
     local = local_values(frame, 1)
     for name, payload in list(damaged(frame, PARAMS))[:6]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from typing import Any
 
@@ -10,6 +9,7 @@ import cocotb
 from cocotb.triggers import FallingEdge
 
 from oscar_sim.cosim.common import PARAMS, high, link, rows, settled, start
+from oscar_sim.seeds import dice
 from oscar_sim.vectors import Block, blocks
 
 INPUTS = (
@@ -27,7 +27,7 @@ class Bench:
     """Drives words and values of a block, each with its own gaps, and keeps what comes out."""
 
     def __init__(self, dut: Any, gaps: float) -> None:
-        self.dut, self.gaps, self.rng = dut, gaps, random.Random(1)
+        self.dut, self.gaps, self.rng = dut, gaps, dice(1)
 
     async def write(self, block: Block, bank: int) -> None:
         """Write a bank of tables, a row a clock."""
@@ -94,7 +94,7 @@ async def frames_of_a_link(dut: Any, gaps: float) -> None:
 async def damaged_blocks(dut: Any) -> None:
     """A wrong word shows in the final states or in the number of words; after a reset all is well again."""
     await start(dut, [*INPUTS.split(), "in_final", "in_end"])
-    bench, rng = Bench(dut, 0.1), random.Random(2)
+    bench, rng = Bench(dut, 0.1), dice(2)
     block = blocks(next(link()), PARAMS)[0]
     for _ in range(5):
         words = list(block.words)

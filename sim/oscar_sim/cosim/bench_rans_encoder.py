@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import cocotb
 from cocotb.triggers import FallingEdge
 
 from oscar_sim.cosim.common import PARAMS, high, link, rows, start
+from oscar_sim.seeds import dice
 from oscar_sim.tables_model import reciprocal
 from oscar_sim.vectors import Block, blocks
 
@@ -20,7 +20,7 @@ class Bench:
     """Drives one clock at a time and keeps what comes out."""
 
     def __init__(self, dut: Any, seed: int) -> None:
-        self.dut, self.rng = dut, random.Random(seed)
+        self.dut, self.rng = dut, dice(seed)
         self.words: list[int] = []
         self.states: dict[int, int] = {}
         self.ends = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +10,7 @@ from cocotb.triggers import FallingEdge
 
 from oscar_sim.cosim.agents import sink, source, words
 from oscar_sim.cosim.common import high, start
+from oscar_sim.seeds import dice
 from oscar_sim.vectors import plans
 
 INPUTS = "clear_smoothing nodes blocks seg_start s_axis_tdata s_axis_tvalid s_axis_tlast finish m_axis_tready"
@@ -22,7 +22,7 @@ GRANULE = 256
 async def iterations_of_a_gradient(dut: Any, share: float) -> None:
     """Boundaries, or that chunks are equal, are the host's."""
     await start(dut, INPUTS.split())
-    rng = random.Random(1)
+    rng = dice(1)
     sums, bounds = source(dut, "s_axis", share, 1), sink(dut, "m_axis", share, 2)
 
     async def strobe(name: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oscar.errors import OscarError
+from oscar_hdl.params import LaneParams
 
 HERE = Path(__file__).parent
 DEFAULT_CACHE = Path("build/verilator")
@@ -51,12 +52,13 @@ def _key(parts: Sequence[bytes]) -> str:
     return digest.hexdigest()[:16]
 
 
-def verilog_of(top: str, folder: Path) -> Path:
+def verilog_of(top: str, params: LaneParams, folder: Path) -> Path:
     """Convert `top` of oscar_hdl in a fresh process, as conversion wants it; return the Verilog file."""
+    sizes = ["--block-log2", str(params.block_log2), "--width-max", str(params.width_max)]
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "convert.log"
     _run(
-        [sys.executable, "-m", "oscar_hdl.convert", "--out", folder, "--top", top, "--no-check"],
+        [sys.executable, "-m", "oscar_hdl.convert", "--out", folder, "--top", top, *sizes, "--no-check"],
         cwd=Path.cwd(),
         log=log,
         env={"PYTHONHASHSEED": "0"},
@@ -78,21 +80,23 @@ def source_key() -> bytes:
     return _key([myhdl.__version__.encode(), *(f.read_bytes() for f in files)]).encode()
 
 
-def build(top: str, *, harness: Path, cache: Path = DEFAULT_CACHE) -> Path:
+def build(top: str, params: LaneParams, *, harness: Path, cache: Path = DEFAULT_CACHE) -> Path:
     """Return a shared library of `top` and `harness` (C++), built once for each state of the sources.
+
+    params: of the lane that is converted.
 
     Raises ToolError when verilator or a C++ compiler is missing or fails.
     """
     verilator, compiler = require("verilator", "verilator"), require("g++", "g++")
     require("make", "make")
-    key = _key([source_key(), top.encode(), harness.read_bytes(), Path(__file__).read_bytes()])
+    key = _key([source_key(), f"{top} {params}".encode(), harness.read_bytes(), Path(__file__).read_bytes()])
     done = cache.resolve() / f"{top}-{key}" / f"lib{top}.so"
     if done.exists():
         return done
     work = done.parent.with_name(f"{done.parent.name}.{os.getpid()}")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    verilog = verilog_of(top, work / "hdl")
+    verilog = verilog_of(top, params, work / "hdl")
     log = work / "build.log"
     _run([verilator, "--getenv", "VERILATOR_ROOT"], cwd=work, log=work / "root.log")
     root = Path((work / "root.log").read_text().strip())

@@ -33,9 +33,11 @@ struct Job {
   uint32_t out_words, dec_error, dec_new_shift, enc_new_shift;
   uint32_t redos, sums_taken;
   uint64_t strobes[5];
-  // stress: shares of 65,536 in which a source idles and a sink is not ready; a clock to reset at, or 0
+  // stress: shares of 65,536 in which a source idles and a sink is not ready; a clock to reset at, or -1
   uint32_t idle, busy;
-  uint64_t seed, reset_at, limit;
+  uint64_t seed;
+  int64_t reset_at;
+  uint64_t limit;
 };
 
 struct Lane {
@@ -133,7 +135,7 @@ int lane_run(Lane* lane, Job* job) {
   p.enc_fresh = job->enc_fresh, p.enc_width = job->enc_width, p.enc_shift = job->enc_shift;
   uint64_t clock = 0;
   for (; clock < job->limit; ++clock) {
-    const bool reset = job->reset_at && clock == job->reset_at;
+    const bool reset = int64_t(clock) == job->reset_at;
     p.rst = reset;
     p.start = !started && p.idle;
     // what the sources offer and whether the sinks take: decided before this clock's edge
@@ -239,8 +241,10 @@ int lane_run(Lane* lane, Job* job) {
     }
   }
   job->clocks = clock;
-  for (int i = 0; i < 2; ++i) {  // leave idle clocks behind
-    p.rst = 0, p.start = 0;
+  // Up to three idle clocks lie between two commands. After a fault a reset: it must not show in the next one.
+  const bool fault = status != DONE && status != RESET;
+  for (int i = fault ? 2 : lane->rng >> 40 & 3; i > 0; --i) {
+    p.rst = fault, p.start = 0;
     p.s_axis_class_tvalid = p.s_axis_local_tvalid = p.s_axis_redo_tvalid = p.s_axis_state_tvalid = 0;
     p.rd_data_valid = 0;
     p.clk = 0, p.eval();

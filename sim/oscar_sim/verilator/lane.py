@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from oscar_hdl.nic_lane import STROBES
-from oscar_sim.lane import NO_STRESS, LinkTables, Outcome, RtlError, Stress
+from oscar_hdl.params import LaneParams
+from oscar_sim.lane import NO_STRESS, LinkTables, Outcome, RtlError, Stress, check_width
 from oscar_sim.verilator.build import build
 
 HARNESS = Path(__file__).with_name("lane.cpp")
@@ -31,13 +32,15 @@ class _Job(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("redos", "sums_taken")),
         ("strobes", ctypes.c_uint64 * len(STROBES)),
         *((name, ctypes.c_uint32) for name in ("idle", "busy")),
-        *((name, ctypes.c_uint64) for name in ("seed", "reset_at", "limit")),
+        ("seed", ctypes.c_uint64),
+        ("reset_at", ctypes.c_int64),
+        ("limit", ctypes.c_uint64),
     ]
 
 
 @cache
-def _library(top: str) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(build(top, harness=HARNESS)))
+def _library(params: LaneParams) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(build("nic_lane", params, harness=HARNESS)))
     library.lane_new.restype = ctypes.c_void_p
     library.lane_delete.argtypes = [ctypes.c_void_p]
     library.lane_run.argtypes = [ctypes.c_void_p, ctypes.POINTER(_Job)]
@@ -52,10 +55,11 @@ def _pad(array: np.ndarray | None, dtype: type, size: int) -> np.ndarray:
 
 
 class VerilatedLane:
-    """One nic_lane; not to be shared between threads. top: the converted top to build."""
+    """One nic_lane of `params`; not to be shared between threads."""
 
-    def __init__(self, top: str = "nic_lane") -> None:
-        self._lib = _library(top)
+    def __init__(self, params: LaneParams) -> None:
+        self.params = params
+        self._lib = _library(params)
         self._handle = self._lib.lane_new()
 
     def __del__(self) -> None:
@@ -76,6 +80,7 @@ class VerilatedLane:
         stress: Stress = NO_STRESS,
     ) -> Outcome:
         """See oscar_sim.lane.Lane."""
+        check_width(self.params, encoder, enc_width)
         count, words = classes.size, 0 if payload is None else len(payload) // 2
         room = 3 * (count // 512 + 2) + 3 * count + 64
         arrays = {
@@ -93,8 +98,9 @@ class VerilatedLane:
             decode=decoder is not None, add=decoder is not None and local is not None,
             encode=encoder is not None, count=count, dec_width=dec_width, enc_width=enc_width,
             dec_words=words, out_cap=room, idle=int(stress.idle * 65536), busy=int(stress.busy * 65536),
-            seed=stress.seed, reset_at=stress.reset_at, limit=200 * count + 200_000,
+            seed=stress.seed, limit=200 * count + 200_000,
         )  # fmt: skip
+        job.reset_at = -1 if stress.reset_at is None else stress.reset_at
         if decoder is not None:
             job.dec_fresh, job.dec_shift = decoder.fresh, decoder.shift
         if encoder is not None:
