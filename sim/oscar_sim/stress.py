@@ -10,7 +10,6 @@ mid-frame the same command runs again, and must be right.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
@@ -24,6 +23,7 @@ from oscar.asc.compiled import CompiledCoder
 from oscar.asc.state import TableState
 from oscar.bench._integers import integers
 from oscar.errors import FrameError, OscarError
+from oscar.files import write_json
 from oscar.workloads import make_workload
 from oscar_hdl.params import LaneParams
 from oscar_sim.lane import Lane, LinkTables, Outcome, RtlError, Stress
@@ -285,7 +285,7 @@ def main(argv: list[str] | None = None) -> int:
     for fault in found["faults"]:
         print(f"  {fault}")
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        write_json(args.json, found)
     return 0 if found["ok"] else 1
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from oscar import files
 from oscar_hdl.fpga.flow import CELLS, LEAST_SHARED, Placed
 
 HEADER = (
@@ -77,7 +77,7 @@ def write_json(results: Sequence[Result], tools: dict[str, str], path: Path) -> 
         }
         for r in results
     ]
-    path.write_text(json.dumps({"notes": HEADER, "tools": tools, "results": rows}, indent=1) + "\n")
+    files.write_json(path, {"notes": HEADER, "tools": tools, "results": rows})
 
 
 def chart(results: Sequence[Result], path: Path) -> bool:
@@ -102,6 +102,6 @@ def chart(results: Sequence[Result], path: Path) -> bool:
     axes.set_xlabel("uncompressed Mb/s for each LUT (8 bits a value)")
     axes.margins(x=0.12)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    files.save_figure(figure, path, dpi=150)
     pyplot.close(figure)
     return True

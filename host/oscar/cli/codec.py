@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscar.cli.common import check_writable, declare
+from oscar.cli.common import declare
+from oscar.files import check_outputs, replacing
 
 if TYPE_CHECKING:
     from oscar.asc import AscParams
@@ -55,8 +56,7 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Code or decode; return 1 when a lossless codec did not give the values back."""
-    if args.output is not None:
-        check_writable(args.output)
+    check_outputs([args.output], [args.file, args.decode, args.classes])
     if args.decode is not None:
         return _decode(args)
     if args.file is None:
@@ -107,7 +107,8 @@ def _code(args: argparse.Namespace) -> int:
         failed = failed or not same
         print(f"# {text}")
     if args.output is not None:
-        args.output.write_bytes(frame)
+        with replacing(args.output) as file:
+            file.write(frame)
         print(f"# wrote {args.output}")
     return 1 if failed else 0
 

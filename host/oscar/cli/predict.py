@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import amount, declare
+from oscar.files import check_outputs, write_json
 
 EXAMPLE = """\
   oscar predict --values 25M --nodes 8 --gbps 25 --bits 4.5
@@ -42,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from oscar.timing.link import LinkModel
     from oscar.timing.predict import predict
 
+    check_outputs([args.json])
     link = LinkModel.of(
         gbps=args.gbps,
         latency_us=args.latency_us,
@@ -70,9 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(path: Path, found: Any) -> None:
-    import json
     import math
     from dataclasses import asdict
 
     data = {key: None if value == math.inf else value for key, value in asdict(found).items()}
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write_json(path, data)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import declare
+from oscar.files import check_outputs
 
 EXAMPLE = """\
   oscar report build/allreduce/results.json
@@ -38,10 +39,11 @@ def run(args: argparse.Namespace) -> int:
 
     if args.figure is not None and len(args.results) > 1:
         raise ValueError("--figure names one file; give one RESULTS.json with it")
-    for path in args.results:
+    figures = [args.figure or path.with_name("allreduce.png") for path in args.results]
+    check_outputs(set(figures), args.results)
+    for path, figure in zip(args.results, figures, strict=True):
         results = load_results(path)
         print(markdown_table(results) if args.markdown else text_table(results))
-        figure = args.figure or path.with_name("allreduce.png")
         draw(results, figure)
         if not args.markdown:
             print(f"# wrote {figure}")

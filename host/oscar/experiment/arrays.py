@@ -13,6 +13,7 @@ import numpy as np
 from oscar.asc import AscParams, Encoder
 from oscar.codecs.base import Codec
 from oscar.errors import ConfigError, MissingExtraError
+from oscar.files import replacing
 from oscar.quantize import QuantiserParams, StepTracker, WorkerQuantiser, check_tensors, summarise
 
 REFERENCE_LIMIT = 1 << 17  # values; the plain-integer reference codes some 10^5 a second
@@ -55,7 +56,7 @@ def as_float32(flat: np.ndarray) -> tuple[np.ndarray, str]:
 
 def save_array(path: Path, array: np.ndarray) -> None:
     """Write `array` to exactly `path`."""
-    with open(path, "wb") as file:
+    with replacing(path) as file:
         np.save(file, array)
 
 

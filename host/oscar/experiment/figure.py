@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from oscar.experiment.table import Results, best_rows
+from oscar.files import save_figure
 
 REFERENCES = {"fp32": 32, "bf16, int16": 16}  # what links carry without a coder
 INK, SOFT, GRID = "#22303c", "#6b7883", "#e3e8ec"
@@ -18,6 +20,7 @@ def draw(results: Results, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    results = without_math(results)
     rows = [row for row in results["methods"] if row["coded"]]
     names = list(dict.fromkeys(row["name"] for row in rows))
     colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
@@ -36,7 +39,12 @@ def draw(results: Results, path: Path) -> None:
         fontweight="bold",
         color=INK,
     )
-    figure.savefig(path)
+    save_figure(figure, path)
+
+
+def without_math(results: Any) -> Any:
+    """Return a copy of results in which no text, as a method's name, reads as a formula to matplotlib."""
+    return json.loads(json.dumps(results).replace("$", r"\\$"))
 
 
 def clean(axes: Any, title: str) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 from oscar.config import LinkSection
 from oscar.errors import ConfigError
-from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean, spread_labels
+from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean, spread_labels, without_math
 from oscar.experiment.table import Results, best_rows
+from oscar.files import save_figure
 from oscar.timing.link import algbw, busbw
 from oscar.timing.recurrence import equal_ring_time
-from oscar.timing.scale import Measured, scale
+from oscar.timing.scale import Measured, check_nodes, scale
 
 RAW = {"fp32": 32, "bf16": 16}  # bits per value, the same at every size
 
@@ -29,6 +30,7 @@ def scale_results(
     ConfigError where the results hold no frames of two nodes or more, ValueError for nodes or values out of
     range.
     """
+    check_nodes(nodes)
     link = LinkSection(**results["config"]["link"])
     total = results["model"]["values"] if values is None else values
     if total < 1:
@@ -114,6 +116,7 @@ def draw_scale(scaled: Mapping[str, Any], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    scaled = without_math(scaled)
     figure = Figure(figsize=(12.5, 4.8), dpi=160, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, 2)
@@ -139,7 +142,7 @@ def draw_scale(scaled: Mapping[str, Any], path: Path) -> None:
         f"{link['latency_us']:g} us a hop; frames measured at {scaled['measured_nodes']} nodes",
         x=0.012, ha="left", fontsize=13, fontweight="bold", color=INK,
     )  # fmt: skip
-    figure.savefig(path)
+    save_figure(figure, path)
 
 
 def _axes(axes: Any, nodes: Sequence[int], *, logarithmic: bool) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from oscar.experiment.files import read_results
+from oscar.files import save_figure, write_json, write_text
 from oscar.lab.settings import LATE_S
 from oscar.timing.link import algbw, busbw
 
@@ -92,16 +91,15 @@ def load_results(path: Path) -> dict[str, Any]:
 
 def write_results(results: Results, folder: Path) -> Path:
     """Write results.json, whole or not at all; return its path."""
-    path, part = folder / "results.json", folder / "results.json.part"
-    part.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    path = folder / "results.json"
+    write_json(path, results)
     return path
 
 
 def write_report(results: Results, folder: Path) -> list[Path]:
     """Write table.txt, and lab.png where there is a case to draw; return their paths."""
     paths = [folder / "table.txt"]
-    paths[0].write_text(text_report(results) + "\n", encoding="utf-8")
+    write_text(paths[0], text_report(results) + "\n")
     if results["cases"]:
         paths.append(folder / "lab.png")
         draw(results, paths[1])
@@ -113,6 +111,9 @@ def draw(results: Results, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    from oscar.experiment.figure import without_math
+
+    results = without_math(results)
     plain = [case for case in results["cases"] if not (case.get("loss") or case.get("delay_ms"))]
     cases = plain or results["cases"]
     hosts = sorted({case["hosts"] for case in cases}, reverse=True)
@@ -130,7 +131,7 @@ def draw(results: Results, path: Path) -> None:
         f"{results['machine']['cores']} cores for all hosts",
         x=0.012, ha="left", fontsize=12, fontweight="bold",
     )  # fmt: skip
-    figure.savefig(path)
+    save_figure(figure, path)
 
 
 def _panel(axes: Any, cases: list[Mapping[str, Any]], names: list[str]) -> None:

@@ -18,6 +18,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.experiment.parallel import Tick, run_tasks
 from oscar.experiment.training import Progress
+from oscar.files import write_json
 from oscar.schemes.registry import SCHEMES
 from oscar.timing.link import LinkModel
 from oscar.training.loop import train
@@ -106,9 +107,7 @@ def _run(task: Task, path: Path, tick: Tick) -> None:
         )
     kept |= {name: statistics.fmean(values) for name, values in series.items() if name != "loss"}
     kept |= {"contender": task.contender, "label": task.label, "iterations": task.config.iterations}
-    partial_path = path.with_suffix(".partial")
-    partial_path.write_text(json.dumps(kept, allow_nan=True), encoding="utf-8")
-    partial_path.replace(path)
+    write_json(path, kept, indent=None)
 
 
 def _read(path: Path) -> dict[str, Any]:

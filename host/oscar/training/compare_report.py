@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from oscar.experiment.figure import without_math
+from oscar.files import save_figure
 from oscar.training.compare import LARGE, fewest_bits, metric_at, speedups
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of an fp32 iteration spent communicating
@@ -107,13 +109,14 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    results = without_math(results)
     figure = Figure(figsize=(13, 5.2), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     pareto, speed = figure.subplots(1, 2)
     _draw_pareto(pareto, results)
     _draw_speed(speed, results)
     figure.suptitle(results["title"])
-    figure.savefig(path)
+    save_figure(figure, path)
 
 
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean
+from oscar.experiment.figure import GRID, INK, PALETTE, SOFT, clean, without_math
+from oscar.files import save_figure
 from oscar.training.results import Results, mean_series, seed_series
 
 SMOOTHED = 0.05  # of the iterations: the window of the running mean of the training loss
@@ -20,6 +21,7 @@ def draw(several: Sequence[Results], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    several = without_math(several)
     figure = Figure(figsize=(13, 4.6), dpi=150, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, 3, sharey=True)
@@ -48,7 +50,7 @@ def draw(several: Sequence[Results], path: Path) -> None:
         fontweight="bold",
         color=INK,
     )
-    figure.savefig(path)
+    save_figure(figure, path)
 
 
 def _curves(panels: Sequence[Any], results: Results, colour: str) -> None:
