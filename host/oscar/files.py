@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -41,7 +42,8 @@ def replacing(path: Name) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())  # the data before the name
         os.replace(part, target)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot write it ({error.strerror or error})") from error
+        remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose another place"
+        raise ConfigError(f"{path}: cannot write there ({error.strerror or error}); {remedy}") from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
@@ -90,7 +92,7 @@ def check_writable(path: Path) -> None:
             f"{path}: expected an existing folder to write to, {path.parent} is none; create it"
         )
     if not os.access(path if _is_device(path) else parent, os.W_OK):
-        raise ConfigError(f"{path}: cannot write there; choose another folder")
+        raise ConfigError(f"{path}: cannot write there (permission denied); choose another place")
 
 
 def _is_device(path: Path) -> bool:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+
+
+AGAIN_S = 0.3  # after which a stop whose exception was lost is raised again
 
 
 class Stopped(SystemExit):
@@ -18,9 +22,10 @@ class Stopped(SystemExit):
 def stops_raise() -> Iterator[list[int]]:
     """Let SIGTERM and SIGHUP raise Stopped meanwhile and SIGINT KeyboardInterrupt; yields those that came.
 
-    The list tells of a signal whose exception was lost on its way up, as compilers do. A signal that this
-    process was started to ignore (nohup, the background of a shell) stays ignored. Outside the main thread,
-    which alone may set handlers, this does nothing.
+    An exception that is lost on its way up, as inside a compiler, is raised again until the block ends; one
+    that turned into another is told by the list. A signal that this process was started to ignore (nohup,
+    the background of a shell) stays ignored. Outside the main thread, which alone may set handlers, this
+    does nothing.
     """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -29,14 +34,30 @@ def stops_raise() -> Iterator[list[int]]:
 
     def stop(number: int, frame: object) -> None:
         came.append(number)
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
         raise KeyboardInterrupt if number == signal.SIGINT else Stopped(128 + number)
 
-    before = {number: signal.getsignal(number) for number in SAID}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
+    def again(number: int, frame: object) -> None:
+        if not _on_its_way():
+            stop(came[0], frame)
+
+    numbers = [*SAID, signal.SIGALRM]
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in SAID:
+        if before[number] is not signal.SIG_IGN:
             signal.signal(number, stop)
+    signal.signal(signal.SIGALRM, again)
     try:
         yield came
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _on_its_way() -> bool:
+    """Whether the code that is running does so because of a stop: it cleans up on the way out."""
+    error = sys.exc_info()[1]
+    while error is not None and not isinstance(error, (KeyboardInterrupt, Stopped)):
+        error = error.__context__
+    return error is not None
