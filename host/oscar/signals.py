@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
@@ -22,7 +23,7 @@ class Stopped(SystemExit):
 def stops_raise() -> Iterator[list[int]]:
     """Let SIGTERM and SIGHUP raise Stopped meanwhile and SIGINT KeyboardInterrupt; yields those that came.
 
-    An exception that is lost on its way up, as inside a compiler, is raised again until the block ends; one
+    An exception that is lost on its way up, as in a compiler's callbacks, is raised again until the block ends; one
     that turned into another is told by the list. A signal that this process was started to ignore (nohup,
     the background of a shell) stays ignored. Outside the main thread, which alone may set handlers, this
     does nothing.
@@ -41,6 +42,11 @@ def stops_raise() -> Iterator[list[int]]:
         if not _on_its_way():
             stop(came[0], frame)
 
+    def report(lost: Any) -> None:
+        if not isinstance(lost.exc_value, (KeyboardInterrupt, Stopped)):
+            hook(lost)
+
+    hook, sys.unraisablehook = sys.unraisablehook, report
     numbers = [*SAID, signal.SIGALRM]
     before = {number: signal.getsignal(number) for number in numbers}
     for number in SAID:
@@ -50,6 +56,7 @@ def stops_raise() -> Iterator[list[int]]:
     try:
         yield came
     finally:
+        sys.unraisablehook = hook
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

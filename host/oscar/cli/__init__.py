@@ -29,6 +29,7 @@ NO_CACHE = (
     "set NUMBA_CACHE_DIR to a folder you can write to"
 )
 
+NO_JIT = "compiled kernels cannot run while NUMBA_DISABLE_JIT is set; unset it"
 SMALLER = "lower nodes, iterations or the workload's sizes (batch, hidden, ...)"
 ADDRESS_SPACE = 768 << 20  # bytes: with less, OpenBLAS and LLVM end or hang while they are loaded
 
@@ -101,6 +102,8 @@ def _said(error: BaseException) -> str | None:
         return one_line(f"not enough memory ({error or 'an allocation failed'}); {SMALLER}")
     if isinstance(error, RuntimeError) and "no locator available" in str(error):  # numba's
         return NO_CACHE
+    if isinstance(error, NotImplementedError) and "not usable in pure-python" in str(error):  # numba's too
+        return NO_JIT
     expected = isinstance(error, (OscarError, ValueError, TypeError, OSError))
     return one_line(str(error)) if expected else None
 

@@ -99,9 +99,13 @@ def _code(args: argparse.Namespace) -> int:
                 continue
             raise ValueError(f"{name} codes floats, {args.file} holds {flat.dtype}")
         values = floats if codec.domain == "float" else integers
-        result = code(name, codec, values, step=args.step, context=classes, width=width, stored=array.nbytes)
-        failed, frame = failed or (codec.lossless and not result.exact), result.frame
+        how = {"step": args.step, "context": classes, "width": width, "stored": array.nbytes}
+        result = code(name, codec, values, **how, lenient=args.all)
+        failed |= not result.missing and codec.lossless and not result.exact
+        frame = result.frame or frame
         print(result.line())
+    if not frame:
+        raise ValueError(f"{args.file}: no codec takes it, for the reasons above")
     if args.reference:
         same, text = same_as_reference(_params(args.context), integers, classes, step=args.step, width=width)
         failed = failed or not same

@@ -63,7 +63,7 @@ def save_array(path: Path, array: np.ndarray) -> None:
 def quantise(flat: np.ndarray, scale: Any, coarseness: float, bits: Any) -> tuple[np.ndarray, str]:
     """Return `flat` quantised as the one tensor of one node, and in words how; raises GradientError."""
     params = QuantiserParams(scale=scale, coarseness=coarseness, bits=bits)
-    tensors = check_tensors([flat], 0)
+    tensors = check_tensors([flat], 0, remedy="replace them before coding")
     tracker, worker = StepTracker(params, [flat.size], 1), WorkerQuantiser(params, 0)
     tracker.agree([summarise(tensors, params)])
     values = worker.quantise(tensors, tracker.exponents)
@@ -75,7 +75,7 @@ def quantise(flat: np.ndarray, scale: Any, coarseness: float, bits: Any) -> tupl
 
 @dataclass(frozen=True)
 class Coded:
-    """What a codec made of an array. exact: decoding gave the values back; missing: what to install."""
+    """What a codec made of an array. exact: decoding gave the values back; missing: why it did not."""
 
     name: str
     lossless: bool
@@ -109,10 +109,12 @@ def code(
     context: np.ndarray | None,
     width: int | None,
     stored: int,
+    lenient: bool = False,
 ) -> Coded:
     """Encode and decode `values` on a fresh link; times are the best of a few rounds, compilation excluded.
 
-    stored: bytes of the array as it was given. A codec whose package is missing says so in its line.
+    stored: bytes of the array as it was given. lenient: a codec that cannot take these values says so in its
+    line, as does one whose package is missing.
     """
     used = context if codec.uses_context else None
 
@@ -121,7 +123,9 @@ def code(
 
     try:
         frame, encode_s = _timed(encode)
-    except MissingExtraError as error:
+    except (MissingExtraError, ValueError) as error:
+        if not (lenient or isinstance(error, MissingExtraError)):
+            raise
         return Coded(name, codec.lossless, b"", values.size, stored, 0.0, 0.0, not codec.lossless, str(error))
     back, decode_s = _timed(lambda: codec.make_decoder().decode(frame, step=step, context=used))
     exact = bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 
 FP32_BITS = 32
+LEAST_RATE, MOST_RATE = 1e3, 1e18  # of bits or values a second; beyond these, times are of no use,
+MOST_SECONDS = 1e3  # and further out they are no numbers any more
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class LinkModel:
     encoder `encode_latency_s` (None: the same): it codes blocks backwards, so its last one comes late.
     Incoming frames do not contend: in a ring only one peer sends to a node at a time.
 
-    Raises ValueError unless all are finite, rates above 0 and latencies at least 0.
+    Raises ValueError unless rates and latencies lie within the bounds above.
     """
 
     bandwidth_bps: float = 100e9
@@ -33,15 +35,17 @@ class LinkModel:
             rate = getattr(self, name)
             if rate is None and name == "codec_values_per_s":
                 continue
-            if not _is_number(rate) or rate <= 0:
+            if not _is_number(rate) or not LEAST_RATE <= rate <= MOST_RATE:
                 hint = ", or None for a codec at line rate" if name == "codec_values_per_s" else ""
-                raise ValueError(f"{name}: expected a finite rate above 0{hint}, got {rate!r}")
+                raise ValueError(
+                    f"{name}: expected a rate from {LEAST_RATE:g} to {MOST_RATE:g}{hint}, got {rate!r}"
+                )
         for name in ("latency_s", "codec_latency_s", "encode_latency_s"):
             seconds = getattr(self, name)
             if seconds is None:
                 continue
-            if not _is_number(seconds) or seconds < 0:
-                raise ValueError(f"{name}: expected finite seconds, 0 or more, got {seconds!r}")
+            if not _is_number(seconds) or not 0 <= seconds <= MOST_SECONDS:
+                raise ValueError(f"{name}: expected seconds from 0 to {MOST_SECONDS:g}, got {seconds!r}")
 
     @classmethod
     def of(

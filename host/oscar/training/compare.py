@@ -21,7 +21,7 @@ from oscar.experiment.training import Progress
 from oscar.files import write_json
 from oscar.schemes.registry import SCHEMES
 from oscar.timing.link import LinkModel
-from oscar.training.loop import train
+from oscar.training.loop import check_ring, train
 
 LARGE = 64_000_000  # values of the model that speed-ups are given for: links, not latencies, decide
 # Sections of the configuration that decide what a run leaves; a new section elsewhere must not repeat it.
@@ -59,6 +59,7 @@ def tasks_of(config: Config) -> list[Task]:
         for contender, point, variant in config.contenders():
             number = numbers[contender.name] = numbers.get(contender.name, -1) + 1
             own = variant.variant(seed=seed, train={**variant.train.model_dump(), **_ring(variant)})
+            check_ring(own)
             tasks.append(Task(contender.name, number, _label(point), own))
     return tasks
 
