@@ -23,10 +23,10 @@ class Stopped(SystemExit):
 def stops_raise() -> Iterator[list[int]]:
     """Let SIGTERM and SIGHUP raise Stopped meanwhile and SIGINT KeyboardInterrupt; yields those that came.
 
-    An exception that is lost on its way up, as in a compiler's callbacks, is raised again until the block ends; one
-    that turned into another is told by the list. A signal that this process was started to ignore (nohup,
-    the background of a shell) stays ignored. Outside the main thread, which alone may set handlers, this
-    does nothing.
+    An exception that is lost on its way up, as in a compiler's callbacks, is raised again until the block
+    ends; one that turned into another is told by the list. A signal that this process was started to ignore
+    (nohup, the background of a shell) stays ignored. Outside the main thread, which alone may set handlers,
+    this does nothing.
     """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -6,6 +6,7 @@ is given twice it takes the last without a word.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -61,10 +62,9 @@ class _Loader(yaml.SafeLoader):
             raise _error(f"expected a number of at most {MAX_DIGITS} characters", node.start_mark)
         if _INT.match(value):
             return int(value, {"0o": 8, "0x": 16}.get(value[:2], 10))
-        if _FLOAT.match(value):
-            lower = value.lower()
-            return float(lower.replace(".inf", "inf").replace(".nan", "nan"))
-        raise _error(f"expected a number, got {value!r}", node.start_mark)
+        if _FLOAT.match(value) and value[-1] not in "fFnN" and math.isfinite(float(value)):
+            return float(value)
+        raise _error(f"expected a finite number, got {value!r}", node.start_mark)
 
     def truth(self, node: Any) -> bool:
         value = self.text(node)

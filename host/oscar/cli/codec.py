@@ -99,8 +99,13 @@ def _code(args: argparse.Namespace) -> int:
                 continue
             raise ValueError(f"{name} codes floats, {args.file} holds {flat.dtype}")
         values = floats if codec.domain == "float" else integers
-        how = {"step": args.step, "context": classes, "width": width, "stored": array.nbytes}
-        result = code(name, codec, values, **how, lenient=args.all)
+        given: dict[str, Any] = {
+            "step": args.step,
+            "context": classes,
+            "width": width,
+            "stored": array.nbytes,
+        }
+        result = code(name, codec, values, **given, lenient=args.all)
         failed |= not result.missing and codec.lossless and not result.exact
         frame = result.frame or frame
         print(result.line())
