@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from oscar import yaml_core
 from oscar.asc.params import AscParams, ContextMode, MapMode, TableMode
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, one_line
 from oscar.plans import PLANS
 from oscar.quantize import QuantiserParams, Rounding, Scale
 from oscar.shipped import find
 from oscar.timing.link import LinkModel
 from oscar.timing.nic import NicFile, host_nic, load_nic
 
+LEAST_RATE, MOST = 1e-6, 1e9  # of the time model: beyond them times are no longer finite or of any use
 BURST = 4  # consecutive iterations with the ring: the link tables catch up, the last one is measured
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("expected characters that can be printed, all in one line")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1), AfterValidator(_printable)]  # of a row in tables and figures
 
 
 class WorkloadSection(_Section):
@@ -92,13 +111,13 @@ class LinkSection(_Section):
     the ideal ones.
     """
 
-    gbps: float = Field(default=100.0, gt=0, allow_inf_nan=False)
-    latency_us: float = Field(default=2.0, ge=0, allow_inf_nan=False)
+    gbps: float = Field(default=100.0, ge=LEAST_RATE, le=MOST)
+    latency_us: float = Field(default=2.0, ge=0, le=MOST)
     codec: Literal["ideal", "rtl", "host"] = "ideal"
     nic_file: str | None = None
-    codec_gvalues: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    codec_latency_us: float = Field(default=0.5, ge=0, allow_inf_nan=False)
-    encode_latency_us: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    codec_gvalues: float | None = Field(default=None, ge=LEAST_RATE, le=MOST)
+    codec_latency_us: float = Field(default=0.5, ge=0, le=MOST)
+    encode_latency_us: float | None = Field(default=None, ge=0, le=MOST)
 
     @model_validator(mode="before")
     @classmethod
@@ -165,7 +184,7 @@ class LinkSection(_Section):
 class TransportSection(_Section):
     """Ranks in processes of their own: how long one may wait, what a death means; see transports.keyed."""
 
-    timeout_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    timeout_s: float = Field(default=60.0, gt=0, le=1e6)
     survive: bool = False
     security: Literal["none", "aes-gcm"] = "none"
     key: str | None = None
@@ -189,7 +208,7 @@ class TrainSection(_Section):
     evaluate_every: int = Field(default=25, ge=0)
     checkpoint_every: int = Field(default=100, ge=0)
     ring_every: int = Field(default=1, ge=1)
-    compute_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    compute_ms: float | None = Field(default=None, ge=0, le=MOST)
     buckets: int = Field(default=4, ge=1, le=1024)
 
     @field_validator("ring_every")
@@ -206,7 +225,7 @@ class Method(_Section):
     asc: replaces single keys of the section `asc`; scheme: the options of a scheme.
     """
 
-    name: str = Field(min_length=1)
+    name: Name
     codec: str
     gather: Literal["forward", "boomerang", "duplex"] = "forward"
     plans: tuple[str, ...] = Field(default=("equal",), strict=False)
@@ -233,7 +252,7 @@ class Contender(_Section):
     scheme, quantiser and asc. `sections` of the contender itself hold for all its points.
     """
 
-    name: str = Field(min_length=1)
+    name: Name
     codec: str
     gather: Literal["forward", "boomerang", "duplex"] = "forward"
     plan: str = "equal"
@@ -377,30 +396,31 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """
     source = find(path)
     try:
-        data = yaml.safe_load(source.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        text = " ".join(str(error).split())
-        raise ConfigError(f"{source}: not a readable YAML file: {text}") from None
-    if data is None:
-        data = {}
-    if not isinstance(data, dict):
-        raise ConfigError(f"{source}: expected a mapping of keys at the top, got {type(data).__name__}")
-    for text in overrides:
-        _override(data, text)
-    config = _validated(data, str(source))
-    try:
+        data = yaml_core.read(source)
+        if not isinstance(data, dict):
+            raise ConfigError(f"expected a mapping of keys at the top, got {type(data).__name__}")
+        for text in overrides:
+            _override(data, text)
+        config = _validated(data)
         list(config.compared())
         list(config.contenders())
+        if config.lab:
+            from oscar.lab.settings import read_settings
+
+            read_settings(config)
+    except FileNotFoundError:
+        raise ConfigError(f"{source}: no such file; the shipped ones are in configs/") from None
     except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
+        raise ConfigError(one_line(f"{source}: {error}")) from None
     return config
 
 
-def _validated(data: dict[Any, Any], source: str) -> Config:
+def _validated(data: dict[str, Any], source: str = "") -> Config:
     try:
         return Config.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"{source}: " + "; ".join(_explain(e) for e in error.errors())) from None
+        text = "; ".join(_explain(e) for e in error.errors())
+        raise ConfigError(f"{source}: {text}" if source else text) from None
 
 
 def _one_of(what: str, name: str, known: Iterable[str]) -> str:
@@ -425,10 +445,9 @@ def _override(data: dict[Any, Any], text: str) -> None:
     if not sign or not key.strip():
         raise ConfigError(f"--set {text}: expected key=value, for example --set link.gbps=25")
     try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        why = " ".join(str(error).split())
-        raise ConfigError(f"--set {text}: the value is not YAML: {why}") from None
+        parsed = yaml_core.parse(value)
+    except ValueError as error:
+        raise ConfigError(f"--set {text}: the value is not YAML: {error}") from None
     *path, last = key.strip().split(".")
     for part in path:
         inner = data.setdefault(part, {})
@@ -446,7 +465,7 @@ def _explain(error: Any) -> str:
         near = difflib.get_close_matches(place[-1], valid, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return f"unknown key {where!r}; {hint}valid keys here: {', '.join(valid)}"
-    given = "" if isinstance(error["input"], dict) else f", got {error['input']!r}"
+    given = "" if isinstance(error["input"], dict) else f", got {reprlib.repr(error['input'])}"
     return f"{where}: {error['msg'].removeprefix('Value error, ')}{given}"
 
 

@@ -40,3 +40,9 @@ class PeerError(OscarError):
 
 class MissingExtraError(OscarError, ImportError):
     """An optional package is needed; the text names the extra to install."""
+
+
+def one_line(text: str) -> str:
+    """Return `text` in one line, with what no terminal should be sent written as escapes."""
+    words = " ".join(text.split())
+    return words if words.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)

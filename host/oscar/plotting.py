@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oscar.files import save_figure
+
 STYLE = Path(__file__).with_name("figure.mplstyle")
 INK, SOFT, GRID = "#22303c", "#6b7883", "#e3e8ec"  # as in the style
 PALETTE = ("#8a97a3", "#4f6d8f", "#c98a2b", "#1f9e89", "#b5367a", "#5b4bb5", "#d1495b", "#3b7a57")
@@ -30,7 +32,7 @@ def figure(path: Path, *, size: tuple[float, float], title: str) -> Iterator[Any
         FigureCanvasAgg(drawn)
         drawn.suptitle(title, x=0.012, ha="left", fontsize=13, fontweight="bold")
         yield drawn
-        drawn.savefig(path)
+        save_figure(drawn, path)
 
 
 def look(index: int) -> dict[str, Any]:

@@ -101,7 +101,9 @@ class QuantiserParams:
         return np.dtype(np.int16 if width <= 16 else np.int32)
 
 
-def check_tensors(tensors: Sequence[np.ndarray], node: int) -> list[np.ndarray]:
+def check_tensors(
+    tensors: Sequence[np.ndarray], node: int, *, remedy: str = "skip this iteration or lower the loss scale"
+) -> list[np.ndarray]:
     """Return `tensors` as contiguous flat float32 arrays (copied only where needed).
 
     Raises GradientError on NaN or Inf, TypeError on anything but floating-point arrays.
@@ -120,7 +122,7 @@ def check_tensors(tensors: Sequence[np.ndarray], node: int) -> list[np.ndarray]:
             count = int((~np.isfinite(array)).sum())
             raise GradientError(
                 f"node {node}, tensor {index}: {count} of {array.size} values are NaN, Inf or too large, "
-                f"the first at flat index {bad} ({array[bad]}); skip this iteration or clip the loss scale"
+                f"the first at flat index {bad} ({array[bad]}); {remedy}"
             )
         flat.append(array)
     return flat

@@ -1,29 +1,70 @@
-"""SIGTERM as an exception, so that a command takes down what it has started on its way out."""
+"""SIGTERM and SIGHUP as exceptions, as SIGINT is: a command takes down what it has started on its way out."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any
+
+SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+
+
+AGAIN_S = 0.3  # after which a stop whose exception was lost is raised again
+
+
+class Stopped(SystemExit):
+    """A signal asked this process to end; `code` is 128 and its number, as shells say it."""
 
 
 @contextmanager
-def sigterm_raises() -> Iterator[None]:
-    """Let SIGTERM raise SystemExit(128 + 15) meanwhile; also a decorator.
+def stops_raise() -> Iterator[list[int]]:
+    """Let SIGTERM and SIGHUP raise Stopped meanwhile and SIGINT KeyboardInterrupt; yields those that came.
 
-    Outside the main thread, which alone may set handlers, this does nothing.
+    An exception that is lost on its way up, as in a compiler's callbacks, is raised again until the block
+    ends; one that turned into another is told by the list. A signal that this process was started to ignore
+    (nohup, the background of a shell) stays ignored. Outside the main thread, which alone may set handlers,
+    this does nothing.
     """
+    came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield came
         return
-    before = signal.signal(signal.SIGTERM, _end)
+
+    def stop(number: int, frame: object) -> None:
+        came.append(number)
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
+        raise KeyboardInterrupt if number == signal.SIGINT else Stopped(128 + number)
+
+    def again(number: int, frame: object) -> None:
+        if not _on_its_way():
+            stop(came[0], frame)
+
+    def report(lost: Any) -> None:
+        if not isinstance(lost.exc_value, (KeyboardInterrupt, Stopped)):
+            hook(lost)
+
+    hook, sys.unraisablehook = sys.unraisablehook, report
+    numbers = [*SAID, signal.SIGALRM]
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in SAID:
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, stop)
+    signal.signal(signal.SIGALRM, again)
     try:
-        yield
+        yield came
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        sys.unraisablehook = hook
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _end(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
+def _on_its_way() -> bool:
+    """Whether the code that is running does so because of a stop: it cleans up on the way out."""
+    error = sys.exc_info()[1]
+    while error is not None and not isinstance(error, (KeyboardInterrupt, Stopped)):
+        error = error.__context__
+    return error is not None

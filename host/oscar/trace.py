@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oscar.errors import ConfigError, GradientError
+from oscar.files import check_writable, replacing
 from oscar.state import Saved
 from oscar.workloads.base import Workload, check_identity, check_mean, exact_mean, workload_identity
 
@@ -108,12 +109,7 @@ def _with_suffix(path: str | os.PathLike[str]) -> Path:
 def _target(path: str | os.PathLike[str]) -> Path:
     """Return where to write; raises ConfigError before the training that would be lost."""
     target = _with_suffix(path)
-    if not target.parent.is_dir():
-        raise ConfigError(
-            f"{target}: expected an existing folder to write to, {target.parent} is none; create it"
-        )
-    if target.is_dir():
-        raise ConfigError(f"{target}: expected the name of a file, this is a folder; name a file in it")
+    check_writable(target)
     return target
 
 
@@ -149,20 +145,11 @@ def _metadata(workload: Workload, *, warmup: int, skip_every: int) -> dict[str, 
 def _write(
     target: Path, gradients: list[Array], losses: Array, *, names: Sequence[str], metadata: Any
 ) -> None:
-    """Write beside `target`, then rename: a reader sees the whole trace or the one before."""
+    """Write the trace to `target`."""
     arrays: dict[str, Any] = {f"gradient_{index}": array for index, array in enumerate(gradients)}
     arrays |= {"metadata": np.array(json.dumps(metadata)), "names": np.array(names), "losses": losses}
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as file:
-            np.savez(file, **arrays)
-        os.replace(part, target)
-    except OSError as error:
-        raise ConfigError(
-            f"{target}: expected to write a trace there, got {error}; choose another place"
-        ) from error
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(target) as file:
+        np.savez(file, **arrays)
 
 
 class TraceWorkload:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from oscar.errors import ConfigError
+from oscar.files import check_writable
 
 
 def prepared(path: Path | None) -> None:
@@ -13,5 +14,6 @@ def prepared(path: Path | None) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot write there ({error.strerror}); choose another file") from None

@@ -12,7 +12,6 @@ the same again, whatever ran before it.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ import numpy as np
 from oscar.asc.compiled import CompiledCoder
 from oscar.asc.state import TableState
 from oscar.errors import FrameError, OscarError
+from oscar.files import write_json
 from oscar_hdl.params import LaneParams
 from oscar_sim.lane import Lane, LinkTables, Outcome, RtlError, Stress
 from oscar_sim.lane_order import lane_order
@@ -336,7 +336,7 @@ def main(argv: list[str] | None = None) -> int:
         f"{sum(found['seconds'] for found in runs):.1f} s, mismatches: {faults}"
     )
     if args.json:
-        args.json.write_text(json.dumps({"ok": not faults, "runs": runs}, indent=1) + "\n")
+        write_json(args.json, {"ok": not faults, "runs": runs})
     return 1 if faults else 0
 
 

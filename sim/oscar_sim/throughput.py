@@ -9,7 +9,6 @@ compared with the host's coder. The lane is never kept waiting: sources always h
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from oscar.asc.compiled import CompiledCoder
 from oscar.asc.state import TableState
 from oscar.bench._integers import Iteration, default_model, integers
 from oscar.errors import OscarError
+from oscar.files import write_json
 from oscar.workloads import make_workload
 from oscar_hdl.params import LaneParams
 from oscar_sim.lane import Lane, LinkTables
@@ -212,7 +212,7 @@ def main(argv: list[str] | None = None) -> int:
     print(f"# slowest {slowest:.4f} values per clock while values stream, bar {BAR}: {verdict}")
     if args.json:
         found = {"ok": ok, "slowest": slowest, "block_clocks": blocks, "rows": [asdict(row) for row in rows]}
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        write_json(args.json, found)
     return 0 if ok and (slowest >= BAR or not args.strict) else 1
 
 

@@ -90,6 +90,14 @@ def test_a_crash_found_by_mutate_is_exit_status_1(
     assert json.loads(out.read_text())["ok"] is (crashes == 0)
 
 
+def test_mutated_configurations_are_read_or_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configs = Path(__file__).parents[2] / "configs"
+    assert main(["bench", "mutate_yaml", "--count", "120", "--configs", str(configs)]) == 0
+    print(capsys.readouterr().out)  # with the seed, a new one each time
+
+
 def test_boundscheck_covers_accesses_to_several_items() -> None:
     from numba import njit
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -110,23 +109,6 @@ def test_init_writes_what_its_command_takes(
     assert run(["init", "oscar.yaml", "--from", "train", "--force"]) == 0
     assert load_config("oscar.yaml") == load_config("train")
     assert [path.name for path in tmp_path.iterdir()] == ["oscar.yaml"]
-
-
-def test_init_that_cannot_write_leaves_the_file_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "mine.yaml"
-    target.write_text("mine")
-
-    def full(self: Path, text: str, **_: Any) -> None:
-        self.touch()
-        raise OSError(errno.ENOSPC, "No space left on device", str(self))
-
-    monkeypatch.setattr(Path, "write_text", full)
-    assert run(["init", target, "--force"]) == 2
-    assert "No space left" in capsys.readouterr().err
-    assert target.read_text() == "mine"
-    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_init_lists_every_shipped_configuration(capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,6 +264,20 @@ def test_page_of_a_comparison_and_of_its_scaling(tiny: Path, capsys: pytest.Capt
     capsys.readouterr()
 
 
+def test_names_are_no_formulas_and_no_columns(tiny: Path, tmp_path: Path) -> None:
+    """A method may have any name that can be printed."""
+    from oscar.experiment.scaling import draw_scale, scale_results
+    from oscar.experiment.table import markdown_table
+
+    results = json.loads((tiny / "out" / "results.json").read_text().replace('"both"', r'"$\\frac$ a|b $_x"'))
+    assert results["methods"][-1]["name"] == r"$\frac$ a|b $_x"
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert run(["report", tmp_path / "results.json"]) == 0
+    draw_scale(scale_results(results, [2, 3]), tmp_path / "scale.png")
+    rows = [line for line in markdown_table(results).splitlines() if line.startswith("| ")]
+    assert len({row.replace(r"\|", "").count("|") for row in rows}) == 1
+
+
 def test_scale_from_results(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["scale", "--results", tiny / "out" / "results.json", "--nodes", 1024, 8, "--values", "1M"]
     assert run([*arguments, "--json", tiny / "s.json", "--figure", tiny / "s.png"]) == 0
@@ -374,8 +370,21 @@ def test_codec_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "fp32" not in text  # integers stay integers
 
 
+def test_codec_all_leaves_out_who_cannot_take_the_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "v.npy", np.array([-(1 << 31), 0, (1 << 31) - 1]))
+    assert run(["codec", tmp_path / "v.npy", "--all"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line[0] != "#"}
+    assert "carries up to 16 bits, this chunk needs 32" in rows["int16"]
+    assert rows["asc"].endswith("yes")
+    np.save(tmp_path / "v.npy", np.array([1 << 40]))
+    assert run(["codec", tmp_path / "v.npy", "--all"]) == 2
+    assert "no codec takes it" in capsys.readouterr().err
+
+
 BAD_ARRAYS = {
-    "nan": (np.array([1.0, np.nan], np.float32), "NaN"),
+    "nan": (np.array([1.0, np.nan], np.float32), "(nan); replace them before coding"),
     "inf": (np.array([1.0, np.inf]), "Inf"),
     "complex": (np.zeros(3, complex), "expected integers or floats, got complex128"),
     "wide": (np.array([1 << 40]), "more than 32 signed bits"),
@@ -482,6 +491,9 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
         (["scale"], "give a CONFIG to run, or --results"),
         (["scale", "--results", tiny / "out" / "results.json", "--nodes", "4096"], "2 to 1024 nodes"),
         (["scale", "--results", tiny / "out" / "results.json", "--values", "0"], "at least 1 value, got 0"),
+        (["scale", tiny / "c.yaml", "--nodes", "100000000"], "expected 2 to 1024 nodes, got 100000000"),
+        (["allreduce", tiny / "c.yaml", "--set", "workload.options.batch=100000000000"], "not enough memory"),
+        (["predict", "--values", "1M", "--nodes", "8", "--gbps", "1e-308"], "link.gbps: Input should be greater"),
         (["codec"], "give a FILE.npy"),
         (["bench", "nothing"], "unknown benchmark 'nothing'"),
         (["trace", "replay", tiny / "c.yaml"], "there is no such file"),
@@ -492,6 +504,29 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
         assert error.startswith(f"oscar {arguments[0]}: error: ")
         assert said in error
         assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "limit", "said"),
+    [
+        ("NUMBA_DISABLE_JIT", None, "NUMBA_DISABLE_JIT is set; unset it"),
+        ("X", 400_000, "the limit is 390 MiB"),
+    ],
+)
+def test_what_the_machine_lacks_is_one_line(
+    variable: str, limit: int | None, said: str, tmp_path: Path
+) -> None:
+    import resource
+
+    np.save(tmp_path / "g.npy", np.arange(300))
+    done = subprocess.run(
+        [sys.executable, "-m", "oscar", "codec", str(tmp_path / "g.npy")],
+        env={**os.environ, variable: "1"}, capture_output=True, text=True, check=False, timeout=60,
+        preexec_fn=lambda: limit and resource.setrlimit(resource.RLIMIT_AS, (limit << 10, limit << 10)),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_nowhere_to_keep_kernels_is_one_line(

@@ -86,6 +86,12 @@ def test_a_damaged_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "no such contender; there are asc, fp32, sketch" in capsys.readouterr().err
 
 
+def test_rings_that_would_never_run_are_refused_before_anything_trains() -> None:
+    config = Config.model_validate({**SMALL, "train": {"ring_every": 25}})
+    with pytest.raises(ConfigError, match=r"ring_every: expected at most the run's 6 iterations"):
+        tasks_of(config)
+
+
 def test_fewest_bits_lie_between_the_points_around_the_target() -> None:
     rows = [row("a", 1, 0.6), row("a", 4, 0.8), row("b", 2, 0.9), row("c", 8, 0.1)]
     assert fewest_bits(rows, 0.7, better=1) == {"a": pytest.approx(2.0), "b": 2}
@@ -134,6 +140,7 @@ def test_what_holds_who_is_in_front_and_what_diverged(tmp_path: Path) -> None:
     assert ["(1 diverged) ratio=0.2" in line for line in table(rows)[1:]] == [False] * 4 + [True]
     results = {"rows": rows, "metric": "accuracy", "title": "some"}
     assert f"#   {'sketch':<22} 1.33x  (ratio=0.5)" in answers(results)
+    results["rows"][1]["contender"] = r"$\frac$ $"  # matplotlib must not take it for a formula
     draw(results, tmp_path / "some.png")
     assert (tmp_path / "some.png").stat().st_size > 10_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,30 @@ REFUSED = {
     "workload: [1]": "workload",
     "[1]": "expected a mapping of keys at the top, got list",
     "a: [": "not a readable YAML file",
+    "nodes: 4\nseed: 1\nnodes: 5": "line 3, column 1: key 'nodes' is given again, it has a value from line 1",
+    "plan: {name: snake, name: equal}": "key 'name' is given again",
+    "nodes: 010": "line 1, column 8: 010: some readers of YAML take a leading zero for octal; write 10",
+    "nodes: 1_000": "valid integer, got '1_000'",
+    "nodes: 1:30": "valid integer, got '1:30'",
+    "transport: {survive: yes}": "valid boolean, got 'yes'",
+    "plan: &a {name: *a}": "an alias stands for what it is a part of",
+    "[" * 5000: "nested deeper than 32 levels",
+    "a: " + "9" * 5000: "number of at most 30 characters",
+    "a: 1e999": "expected a finite number, got '1e999'",
+    "a: &a [1,1,1,1,1,1,1,1,1]\n"
+    + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdef")): (
+        "aliases make it larger than"
+    ),
+    "1: 2": "expected text as a key, got 1",
+    "nodes: !!python/name:os.system 3": "expected plain YAML",
+    "lab: {foo: 3}": "unknown key 'lab.foo'; valid keys here: steps",
+    "link: {gbps: 1e-308}": "link.gbps: Input should be greater than or equal to",
+    "link: {latency_us: 1.0e+308}": "link.latency_us: Input should be less than or equal to",
+    'methods: [{name: "a\\nb", codec: asc}]': "expected characters that can be printed, got 'a\\nb'",
 }
 
 
-@pytest.mark.parametrize("text", REFUSED, ids=str)
+@pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:40])
 def test_refuses(text: str, tmp_path: Path) -> None:
     path = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
@@ -81,6 +102,19 @@ def test_refuses(text: str, tmp_path: Path) -> None:
     assert REFUSED[text] in said
     assert said.startswith(str(path))
     assert "\n" not in said
+
+
+def test_numbers_are_those_of_yaml_1_2(tmp_path: Path) -> None:
+    text = "nodes: 0x10\nseed: 0o17\nlink: {gbps: 1e1}\noutput: no"
+    config = load_config(write(tmp_path, text))
+    assert (config.nodes, config.seed, config.link.gbps, config.output) == (16, 15, 10.0, "no")
+
+
+@pytest.mark.parametrize("section", ["methods", "contenders"])
+def test_names_stay_in_one_line_whoever_makes_the_configuration(section: str) -> None:
+    named = {section: [{"name": "a\nb", "codec": "asc"}]}
+    with pytest.raises(ValueError, match="expected characters that can be printed"):
+        Config.model_validate(named if section == "methods" else {"compare": named})
 
 
 def test_missing_file(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -156,7 +157,10 @@ def test_another_release_and_another_model_are_found_by_all_ranks() -> None:
     for error in on_ranks(local_transports(3), model):
         assert isinstance(error, ConfigError)
         assert "shapes: rank 1 has tensor 0 = [4], rank 0 has [3]; run one model" in str(error)
-    assert first_difference([{"a": 1}, None]) == "rank 1 sent a greeting of another format"
+    nested = handshake.MAGIC + zlib.compress(b"[" * 5000)
+    assert first_difference([{"a": 1}, handshake._unpack(nested)]) == (
+        "rank 1 sent a greeting of another format"
+    )
     assert first_difference([{"a": 1}, {"a": 1, "b": 2}]) == "rank 1 has b = 2, rank 0 has nothing"
 
 

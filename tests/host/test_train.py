@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -219,6 +220,30 @@ def test_a_run_that_diverges_ends_and_says_so(monkeypatch: pytest.MonkeyPatch, a
     lines = text_table(results).splitlines()
     assert lines[-3].endswith("diverged")
     assert lines[-2].split()[:2] == ["mean", "-"]
+
+
+@pytest.mark.parametrize("what", ["loss", "metrics"])
+def test_a_loss_or_metric_that_is_no_number_is_divergence(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from oscar.workloads.numpy_lm import NumpyLm
+
+    if what == "metrics":
+        monkeypatch.setattr(NumpyLm, "evaluate", lambda _: {"loss": math.nan})
+    else:
+        monkeypatch.setattr(NumpyLm, "loss", property(lambda _: math.inf, lambda *_: None), raising=False)
+    run = train(config())
+    assert run.diverged
+    assert run.final == {}
+    assert len(run.series["loss"]) == (2 if what == "metrics" else 0)
+
+
+def test_a_training_that_diverges_is_exit_status_4(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(json.dumps({**config().model_dump(mode="json"), "output": str(tmp_path / "out")}))
+    monkeypatch.setattr("oscar.workloads.numpy_lm.NumpyLm.evaluate", lambda _: {"loss": math.nan})
+    assert main(["train", str(path), "--seeds", "3", "--workers", "1"]) == 4
+    assert "# DIVERGED: seed 3: loss" in capsys.readouterr().out
 
 
 def test_gradients_that_do_not_fit_are_not_called_divergence(monkeypatch: pytest.MonkeyPatch) -> None:

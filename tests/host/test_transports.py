@@ -17,7 +17,7 @@ import pytest
 
 from oscar.bench import transport_faults
 from oscar.errors import MissingExtraError
-from oscar.signals import sigterm_raises
+from oscar.signals import stops_raise
 from oscar.transports import launch as launching
 from oscar.transports.base import CONTROL_TAG, Notice, TransportError
 from oscar.transports.launch import Ended, launch
@@ -404,7 +404,7 @@ def parent(pid: int) -> int:
 
 def test_sigterm_has_its_handler_back_afterwards() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as caught, sigterm_raises():
+    with pytest.raises(SystemExit) as caught, stops_raise():
         signal.raise_signal(signal.SIGTERM)
     assert caught.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is before

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from oscar.files import write_text
 from oscar_hdl.convert import PRODUCT, ConvertError, block_name, check_vhdl, convert_all
 from oscar_hdl.fpga import report
 from oscar_hdl.fpga.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
@@ -113,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     text = report.table(results)
     print(f"\n{text}")
-    (args.out / "report.txt").write_text(text + "\n")
+    write_text(args.out / "report.txt", text + "\n")
     report.write_json(
         results, {**tools, "device": args.device, "source": args.source}, args.out / "report.json"
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from oscar import files
 from oscar_hdl.fpga.flow import CELLS, LEAST_SHARED, Placed
 
 HEADER = (
@@ -84,7 +84,7 @@ def write_json(results: Sequence[Result], tools: dict[str, str], path: Path) -> 
         }
         for r in results
     ]
-    path.write_text(json.dumps({"notes": HEADER, "tools": tools, "results": rows}, indent=1) + "\n")
+    files.write_json(path, {"notes": HEADER, "tools": tools, "results": rows})
 
 
 def chart(results: Sequence[Result], path: Path) -> bool:
@@ -116,5 +116,5 @@ def chart(results: Sequence[Result], path: Path) -> bool:
             "Uncompressed Mb/s for each LUT (8 bits a value),\nand what each makes of our sums of 4 workers"
         )
         axes.margins(x=0.2)
-        figure.savefig(path)
+        files.save_figure(figure, path)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from oscar.asc.params import BLOCK_HEADER_BYTES, AscParams
 from oscar.asc.state import TableState
 from oscar.codecs.base import Array, as_values, check_header, fit_width
-from oscar.errors import ConfigError, FrameError
+from oscar.errors import ConfigError, FrameError, OscarError
 from oscar.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
 from oscar.state import Saved
 
@@ -36,6 +37,8 @@ def make_coder(params: AscParams, implementation: Implementation = "compiled") -
 
         return ReferenceCoder(params)
     if implementation == "compiled":
+        if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+            raise OscarError("the compiled coder cannot run while NUMBA_DISABLE_JIT is set; unset it")
         from oscar.asc.compiled import CompiledCoder
 
         return CompiledCoder(params)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import time
 from collections import defaultdict
@@ -26,6 +25,7 @@ from oscar.allreduce.stats import Stats
 from oscar.bench.ratios import CLOCK, LARGE, modelled_times
 from oscar.config import BURST, Config
 from oscar.errors import ConfigError, OscarError
+from oscar.files import write_json
 from oscar.workloads import Workload, exact_mean, make_workload
 
 TAIL = 5  # evaluations that are averaged at the end of a run, `TAIL_GAP` iterations apart
@@ -150,15 +150,9 @@ def _train_all(args: argparse.Namespace) -> list[dict[str, Any]]:
                 flush=True,
             )
             if args.json is not None:
-                _write(args.json, {"runs": runs})
+                args.json.parent.mkdir(parents=True, exist_ok=True)
+                write_json(args.json, {"runs": runs})
     return runs
-
-
-def _write(path: Path, data: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(data, indent=1), encoding="utf-8")
-    os.replace(part, path)
 
 
 def _feedback(coarseness: str, choice: str) -> bool:

@@ -21,7 +21,6 @@ from typing import Any
 
 from oscar.errors import OscarError
 from oscar.lab.hosts import THREADS
-from oscar.signals import sigterm_raises
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "ddp_transformer.py"
 BARS = {"none": 5.0, "fp16": 2.5}  # times the speed of a step
@@ -52,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit-s", type=float, default=900.0, help="after which ranks are killed")
 
 
-@sigterm_raises()  # so that ranks and network are taken down on the way out
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Run all ranks, print the table with ratios to `oscar`, return them; ok: replicas are identical."""
     if not args.script.exists():

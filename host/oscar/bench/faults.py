@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from oscar.allreduce.schedule import ring_actions
 from oscar.allreduce.stats import AllReduceResult
 from oscar.config import Config
 from oscar.errors import PeerError
+from oscar.files import write_json
 
 KINDS: tuple[FaultKind, ...] = ("kill", "stall", "corrupt", "delay")
 GATHERS = ("forward", "boomerang", "duplex")
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     result = {"ok": not wrong, "rows": rows, "cases": cases, "wrong": wrong}
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        write_json(args.json, result)
     return result
 
 

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
+from oscar import yaml_core
 from oscar.allreduce.cluster import LocalCluster
 from oscar.allreduce.stats import Stats
 from oscar.config import Config
 from oscar.errors import OscarError
+from oscar.files import write_json
 from oscar.timing.link import LinkModel
 from oscar.timing.recurrence import equal_ring_time, ring_time
 from oscar.timing.scale import Measured, scale
@@ -166,7 +167,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     result = {"rows": [asdict(row) for row in rows], "figures": figures}
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        write_json(args.json, result)
     return result
 
 
@@ -184,7 +185,7 @@ def _config(method: str, plan: str, args: argparse.Namespace) -> Config:
     return Config.model_validate(
         {
             "codec": codec,
-            "asc": yaml.safe_load("\n".join(args.asc).replace("=", ": ")) or {},
+            "asc": yaml_core.parse("\n".join(args.asc).replace("=", ": ")) or {},
             "quantiser": {"scale": "sigma" if args.quantiser == "8s" else "max"},
             "plan": {"name": name, "granule": int(granule or 256)},
             "ring": {"gather": gather, "subframes": args.subframes},

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from oscar.signals import sigterm_raises
 from oscar.transports.launch import Ended, launch
 
 START_S = 120.0  # to start processes on a busy machine
@@ -71,7 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@sigterm_raises()  # so that all ranks are ended on the way out
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Soak, and print what was found; "ok" tells whether every bit was right and memory flat."""
     if min(args.ranks, args.iterations, args.segment, args.values) < 1:

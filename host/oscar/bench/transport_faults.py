@@ -25,7 +25,6 @@ from typing import Any
 from oscar.bench._struck_rank import config_of, load_kernels
 from oscar.errors import OscarError
 from oscar.lab.network import Network
-from oscar.signals import sigterm_raises
 from oscar.transports.base import PEER_FAILED
 from oscar.transports.launch import Ended, launch
 from oscar.transports.registry import TRANSPORTS
@@ -66,7 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
 
 
-@sigterm_raises()  # so that ranks and networks are taken down on the way out
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Run every case and print how each kind ended; "ok" tells whether all ended as they must."""
     print(f"# {args.ranks} ranks, {args.values} values, timeout {args.timeout_s:g} s, seed {args.seed}")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from oscar.cli.completion import PrintCompletion
 
@@ -29,6 +31,10 @@ NO_CACHE = (
     "compiled kernels can be kept neither beside the code nor in your home: "
     "set NUMBA_CACHE_DIR to a folder you can write to"
 )
+
+NO_JIT = "compiled kernels cannot run while NUMBA_DISABLE_JIT is set; unset it"
+SMALLER = "lower nodes, iterations or the workload's sizes (batch, hidden, ...)"
+ADDRESS_SPACE = 768 << 20  # bytes: with less, OpenBLAS and LLVM end or hang while they are loaded
 
 EXAMPLE = """\
 start here:
@@ -66,33 +72,62 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    0 done, 1 a check failed, 2 error, 3 `predict` finds that compression does not pay, 130 interrupted,
-    141 the reader of standard output has gone.
+    0 done, 1 a check failed, 2 error, 3 `predict` finds that compression does not pay, 4 a training diverged,
+    141 the reader of standard output has gone; 128 and a signal's number where one ended the command.
     """
+    from oscar.signals import SAID, stops_raise
+
     parser = build_parser()
     args = parser.parse_args(argv)
     if args.command_name is None:
         parser.print_help()
         return 2
-    try:
-        return int(args.command(args))
-    except KeyboardInterrupt:
-        print("oscar: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of a pipe has gone, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except Exception as error:
-        no_cache = isinstance(error, RuntimeError) and "no locator available" in str(error)  # numba's
-        if args.debug or not (no_cache or _is_expected(error)):
-            raise
-        text = NO_CACHE if no_cache else " ".join(str(error).split())
-        print(f"oscar {args.command_name}: error: {text}", file=sys.stderr)
-        return 2
+    # A rank keeps the signals' own effect: its launcher ends it so, at once and wherever it is.
+    own = args.command_name == "worker"
+    stops: AbstractContextManager[list[int]] = nullcontext([]) if own else stops_raise()
+    with stops as came:
+        try:
+            _check_machine()
+            return int(args.command(args))
+        except BaseException as error:
+            if came or isinstance(error, KeyboardInterrupt):
+                number = came[0] if came else signal.SIGINT
+                print(f"oscar: {SAID[signal.Signals(number)]}", file=sys.stderr)
+                return 128 + number
+            if isinstance(error, BrokenPipeError):  # the reader of a pipe has gone, as `| head` does
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return 141
+            text = None if args.debug else _said(error)
+            if text is None:
+                raise
+            print(f"oscar {args.command_name}: error: {text}", file=sys.stderr)
+            return 2
 
 
-def _is_expected(error: Exception) -> bool:
-    """Whether `error` is about what the user gave or has, and its text says all there is to say."""
+def _said(error: BaseException) -> str | None:
+    """Return in one line what there is to say of an error about what the user gave or has; else None."""
+    from oscar.errors import OscarError, one_line
+
+    if isinstance(error, MemoryError):
+        return one_line(f"not enough memory ({error or 'an allocation failed'}); {SMALLER}")
+    if isinstance(error, RuntimeError) and "no locator available" in str(error):  # numba's
+        return NO_CACHE
+    if isinstance(error, NotImplementedError) and "not usable in pure-python" in str(error):  # numba's too
+        return NO_JIT
+    expected = isinstance(error, (OscarError, ValueError, TypeError, OSError))
+    return one_line(str(error)) if expected else None
+
+
+def _check_machine() -> None:
+    """Raise OscarError where the libraries underneath would die in words of their own, or hang."""
     from oscar.errors import OscarError
 
-    return isinstance(error, (OscarError, ValueError, TypeError, OSError))
+    with suppress(ImportError):  # not on this system
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit not in (resource.RLIM_INFINITY, -1) and limit < ADDRESS_SPACE:
+            raise OscarError(
+                f"expected {ADDRESS_SPACE >> 20} MiB of address space or more, the limit is "
+                f"{limit >> 20} MiB; raise it (ulimit -v)"
+            )

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscar.cli.common import add_config, check_writable, declare, read_config
+from oscar.cli.common import add_config, declare, read_config
+from oscar.files import check_outputs, output_folder, write_text
 
 if TYPE_CHECKING:
     from oscar.config import Config
@@ -43,28 +44,30 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit status."""
-    return compare(read_config(args), args)
+    return compare(read_config(args), args, Path(args.config))
 
 
-def compare(config: Config, args: argparse.Namespace) -> int:
-    """Run the comparison and report it everywhere."""
+def compare(config: Config, args: argparse.Namespace, *inputs: Path) -> int:
+    """Run the comparison and report it everywhere; inputs: files that nothing may be written over."""
+    check_outputs([args.json, args.trace_out], inputs)
+    if args.workers is not None and args.workers < 1:
+        raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
+    with output_folder(config.output) as folder:
+        return _compare(config, args, folder)
+
+
+def _compare(config: Config, args: argparse.Namespace, folder: Path) -> int:
     from oscar.cli.progress import Show
-    from oscar.experiment.files import make_folder, results_text, write_results, write_timeline
+    from oscar.experiment.files import results_text, write_results, write_timeline
     from oscar.experiment.run import run_experiment
     from oscar.experiment.table import text_table
 
-    for path in (args.json, args.trace_out):
-        if path is not None:
-            check_writable(path)
-    if args.workers is not None and args.workers < 1:
-        raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
-    folder = make_folder(config.output)
     with Show() as show:
         results, training = run_experiment(config, workers=args.workers, progress=show)
     print(text_table(results))
     paths = write_results(results, folder)
     if args.json is not None:
-        args.json.write_text(results_text(results), encoding="utf-8")
+        write_text(args.json, results_text(results))
         paths.append(args.json)
     if config.nodes > 1:
         paths.append(args.trace_out or folder / "trace.json")

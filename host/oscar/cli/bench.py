@@ -7,12 +7,12 @@ import ast
 import contextlib
 import importlib
 import importlib.util
-import json
 import pkgutil
 from pathlib import Path
 from typing import Any
 
-from oscar.cli.common import check_writable, declare
+from oscar.cli.common import declare
+from oscar.files import check_writable, write_json
 
 PACKAGE = "oscar.bench"
 
@@ -68,9 +68,12 @@ def run(args: argparse.Namespace) -> int:
         parser.add_argument("--json", type=Path, metavar="OUT", help="write the result here")
         own_json = False
     options = parser.parse_args(args.rest)
-    if not own_json and options.json is not None:
-        check_writable(options.json)
+    out = getattr(options, "json", None)
+    if out is not None:
+        if own_json:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(out)
     result = module.run(options)
-    if not own_json and options.json is not None:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if not own_json and out is not None:
+        write_json(out, result)
     return 1 if result.get("ok") is False else 0

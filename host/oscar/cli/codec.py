@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscar.cli.common import check_writable, declare
+from oscar.cli.common import declare
+from oscar.files import check_outputs, replacing
 
 if TYPE_CHECKING:
     from oscar.asc import AscParams
@@ -58,8 +59,7 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Code or decode; return 1 when a lossless codec did not give the values back."""
-    if args.output is not None:
-        check_writable(args.output)
+    check_outputs([args.output], [args.file, args.decode, args.classes])
     if args.decode is not None:
         return _decode(args)
     if args.file is None:
@@ -104,9 +104,18 @@ def _code(args: argparse.Namespace) -> int:
                 continue
             raise ValueError(f"{name} codes floats, {args.file} holds {flat.dtype}")
         values = floats if codec.domain == "float" else integers
-        result = code(name, codec, values, step=args.step, context=classes, width=width, stored=array.nbytes)
-        failed, frame = failed or (codec.lossless and not result.exact), result.frame
+        given: dict[str, Any] = {
+            "step": args.step,
+            "context": classes,
+            "width": width,
+            "stored": array.nbytes,
+        }
+        result = code(name, codec, values, **given, lenient=args.all)
+        failed |= not result.missing and codec.lossless and not result.exact
+        frame = result.frame or frame
         print(result.line())
+    if not frame:
+        raise ValueError(f"{args.file}: no codec takes it, for the reasons above")
     if args.reference:
         same, text = same_as_reference(_params(args.context), integers, classes, step=args.step, width=width)
         failed = failed or not same
@@ -121,7 +130,8 @@ def _code(args: argparse.Namespace) -> int:
             classes=classes is not None and codec.uses_context,
             exponent=None if codec.domain == "float" else exponent,
         )
-        args.output.write_bytes(about.pack(frame))
+        with replacing(args.output) as file:
+            file.write(about.pack(frame))
         print(f"# wrote {args.output}")
     return 1 if failed else 0
 

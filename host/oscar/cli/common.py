@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -75,15 +74,3 @@ def amount(text: str) -> int:
         return int(count)
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"expected a count like 288440, 25e6 or 25M, got {text!r}") from None
-
-
-def check_writable(path: Path) -> None:
-    """Raise ConfigError unless a file can be written at `path`, before the work that would be lost."""
-    from oscar.errors import ConfigError
-
-    if path.is_dir():
-        raise ConfigError(f"{path}: expected the name of a file to write, this is a folder")
-    if not path.parent.is_dir():
-        raise ConfigError(
-            f"{path}: expected an existing folder to write to, {path.parent} is none; create it"
-        )

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from oscar.cli.common import add_config, declare, one_blas_thread, read_config
+from oscar.files import output_folder, write_json, write_text
+
+if TYPE_CHECKING:
+    from oscar.config import Config
+    from oscar.training.compare import Task
 
 EXAMPLE = """\
   oscar compare                          a first look, NumPy alone, some minutes
@@ -37,16 +42,11 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train what is missing; write compare.json, compare.txt and compare.png."""
     one_blas_thread()
-    from oscar import __version__
-    from oscar.cli.progress import Show
     from oscar.errors import ConfigError
-    from oscar.experiment.files import make_folder
-    from oscar.training.compare import run_all, summarise, tasks_of
-    from oscar.training.compare_report import CLOCK, draw, text_report
+    from oscar.training.compare import tasks_of
 
     seeds = [] if args.seed is None else [f"compare.seeds=[{args.seed}]"]
     config = read_config(args, *seeds)
-    folder = make_folder(config.output)
     tasks = tasks_of(config)
     if args.only:
         known = {task.contender for task in tasks}
@@ -54,6 +54,19 @@ def run(args: argparse.Namespace) -> int:
         if unknown:
             raise ConfigError(f"--only {unknown[0]}: no such contender; there are {', '.join(sorted(known))}")
         tasks = [task for task in tasks if task.contender in args.only]
+    if args.workers is not None and args.workers < 1:
+        raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
+    with output_folder(config.output) as folder:
+        return _compare(config, args, tasks, folder)
+
+
+def _compare(config: Config, args: argparse.Namespace, tasks: list[Task], folder: Path) -> int:
+    from oscar import __version__
+    from oscar.cli.progress import Show
+    from oscar.errors import ConfigError
+    from oscar.training.compare import run_all, summarise
+    from oscar.training.compare_report import CLOCK, draw, text_report
+
     runs_folder = folder / "runs"
     if args.report:
         tasks = [task for task in tasks if (runs_folder / f"{task.key}.json").exists()]
@@ -74,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
     }
     text = text_report(results)
     print(text)
-    (folder / "compare.txt").write_text(text + "\n", encoding="utf-8")
-    (folder / "compare.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_text(folder / "compare.txt", text + "\n")
+    write_json(folder / "compare.json", results)
     draw(results, folder / "compare.png")
     print(f"# compare.txt, compare.json and compare.png in {folder}")
     return 0

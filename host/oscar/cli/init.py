@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
 from oscar import shipped
-from oscar.cli.common import check_writable, declare
+from oscar.cli.common import declare
+from oscar.files import check_writable, write_text
 
 EXAMPLE = """\
   oscar init                              oscar.yaml, the default experiment with every key explained
@@ -47,12 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if args.file.exists() and not args.force:
         raise ValueError(f"{args.file} exists; give another name, or --force to replace it")
     text = _text(args.name).replace(f"configs/{args.name}.yaml", str(args.file))  # as its comments call it
-    part = args.file.with_name(f".{args.file.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, args.file)
-    finally:
-        part.unlink(missing_ok=True)
+    write_text(args.file, text)
     print(f"# wrote {args.file}; its first lines say what runs it")
     return 0
 

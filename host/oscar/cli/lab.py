@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import add_config, declare, one_blas_thread, read_config
-from oscar.signals import sigterm_raises
+from oscar.files import output_folder
 
 EXAMPLE = """\
   oscar lab lab_short                         as root: sudo .venv/bin/oscar lab ...; four minutes
@@ -30,7 +30,6 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--redraw", type=Path, metavar="RESULTS", help="table and figure of results.json")
 
 
-@sigterm_raises()  # so that the network is taken down on the way out
 def run(args: argparse.Namespace) -> int:
     """Measure what the configuration asks for; return 1 where a sum was wrong or a case refused."""
     one_blas_thread()
@@ -40,7 +39,6 @@ def run(args: argparse.Namespace) -> int:
     if args.redraw is not None:
         return _redraw(args.redraw)
     require_root()  # before the imports below, which compiled code comes with: other users may have no cache
-    from oscar.experiment.files import make_folder
     from oscar.lab.measure import measure
     from oscar.lab.report import text_report, write_report, write_results
     from oscar.lab.settings import parse_settings
@@ -50,11 +48,11 @@ def run(args: argparse.Namespace) -> int:
         parse_settings(config)
     except ConfigError as error:
         raise ConfigError(f"{args.config}: {error}") from None
-    folder = make_folder(config.output)
-    results = measure(
-        config, lambda line: print(line, flush=True), lambda results: write_results(results, folder)
-    )
-    paths = write_report(results, folder)
+    with output_folder(config.output) as folder:
+        results = measure(
+            config, lambda line: print(line, flush=True), lambda results: write_results(results, folder)
+        )
+        paths = write_report(results, folder)
     print(text_report(results))
     print(f"# wrote {folder / 'results.json'}, {', '.join(map(str, paths))}")
     wrong = any(row["wrong"] for case in results["cases"] for row in case["methods"])

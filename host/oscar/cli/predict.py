@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import amount, declare
+from oscar.files import check_outputs, write_json
 
 EXAMPLE = """\
   oscar predict --values 25M --nodes 8 --gbps 25 --bits 4.5
@@ -48,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from oscar.config import Config
     from oscar.timing.predict import predict
 
+    check_outputs([args.json])
     keys = ("gbps", "latency_us", "codec", "nic_file", "codec_gvalues", "codec_latency_us")
     section = Config().variant(link={key: getattr(args, key) for key in keys}).link
     link = section.model()
@@ -74,10 +76,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(path: Path, found: Any, clock: str) -> None:
-    import json
     import math
     from dataclasses import asdict
 
     data = {key: None if value == math.inf else value for key, value in asdict(found).items()}
     data["clock"] = clock
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write_json(path, data)

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oscar.cli.common import check_writable, declare
+from oscar.cli.common import declare
+from oscar.files import check_outputs, write_text
 
 EXAMPLE = """\
   oscar report build/allreduce/results.json
@@ -45,10 +46,9 @@ def run(args: argparse.Namespace) -> int:
     from oscar.experiment.table import markdown_table
 
     for name, path in (("--figure", args.figure), ("--html", args.html)):
-        if path is not None:
-            check_writable(path)
-            if len(args.results) > 1:
-                raise ValueError(f"{name} names one file; give one RESULTS.json with it")
+        if path is not None and len(args.results) > 1:
+            raise ValueError(f"{name} names one file; give one RESULTS.json with it")
+    check_outputs([args.figure, args.html], args.results)
     for path in args.results:
         kind = kind_of(path)
         results = kind.load(path)
@@ -58,9 +58,10 @@ def run(args: argparse.Namespace) -> int:
             )
         print(markdown_table(results) if args.markdown else kind.text(results))
         wrote = [args.figure or path.with_name(kind.figure)]
+        check_outputs(wrote)
         kind.draw(results, wrote[0])
         if args.html is not None:
-            args.html.write_text(page(kind, results, path), encoding="utf-8")
+            write_text(args.html, page(kind, results, path))
             wrote.append(args.html)
         if not args.markdown:
             print(f"# wrote {', '.join(map(str, wrote))}")

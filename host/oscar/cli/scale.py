@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from oscar.cli.common import add_config, amount, check_writable, declare, read_config
+from oscar.cli.common import add_config, amount, declare, read_config
+from oscar.files import check_outputs, output_folder, write_text
 
 EXAMPLE = """\
   oscar scale --results build/allreduce/results.json
@@ -42,40 +44,37 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Scale measured frames; print, write and draw the result."""
-    from oscar.experiment.scaling import draw_scale, scale_results, scale_table
+    from oscar.timing.scale import check_nodes
 
     if (args.config is None) == (args.results is None):
         raise ValueError("give a CONFIG to run, or --results of an earlier comparison")
-    for path in (args.json, args.figure):
-        if path is not None:
-            check_writable(path)
-    results, folder = _from_file(args) if args.results is not None else _measure(args)
+    check_nodes(args.nodes)
+    if args.results is not None:
+        from oscar.experiment.files import load_results
+
+        return _scale(args, args.results.parent, args.results, lambda: load_results(args.results))
+    from oscar.cli.progress import Show
+    from oscar.experiment.run import run_experiment
+
+    config = read_config(args)
+    with output_folder(config.output) as folder, Show() as show:
+        return _scale(args, folder, Path(args.config), lambda: run_experiment(config, progress=show)[0])
+
+
+def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callable[[], Any]) -> int:
+    from oscar.experiment.scaling import draw_scale, scale_results, scale_table
+
+    out, figure = args.json or folder / "scale.json", args.figure or folder / "scale.png"
+    check_outputs([out, figure], [source])
+    results = measure()
     scaled = scale_results(
         results, sorted(set(args.nodes)), values=args.values, seed=results["config"]["seed"]
     )
     print(scale_table(scaled))
-    out, figure = args.json or folder / "scale.json", args.figure or folder / "scale.png"
     points = ",\n  ".join(json.dumps(point) for point in scaled.pop("points"))
     head = json.dumps(scaled)[:-1]
-    out.write_text(f'{head}, "points": [\n  {points}\n]}}\n', encoding="utf-8")
+    write_text(out, f'{head}, "points": [\n  {points}\n]}}\n')
     scaled["points"] = json.loads(f"[{points}]")
     draw_scale(scaled, figure)
     print(f"# wrote {out}, {figure}")
     return 0
-
-
-def _from_file(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
-    from oscar.experiment.files import load_results
-
-    return load_results(args.results), args.results.parent
-
-
-def _measure(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
-    from oscar.cli.progress import Show
-    from oscar.experiment.files import make_folder
-    from oscar.experiment.run import run_experiment
-
-    config = read_config(args)
-    folder = make_folder(config.output)
-    with Show() as show:
-        return run_experiment(config, progress=show)[0], folder

@@ -8,6 +8,7 @@ from typing import Any
 
 from oscar.cli.allreduce import add_outputs, compare
 from oscar.cli.common import add_config, declare, read_config
+from oscar.files import check_outputs
 
 RECORD = """\
   oscar trace record -o lm.npz
@@ -50,6 +51,7 @@ def record(args: argparse.Namespace) -> int:
     from oscar.cli.progress import Show
     from oscar.workloads import make_workload
 
+    check_outputs([args.output], [Path(args.config)])
     config = read_config(args)
     section = config.workload
     workload = make_workload(section.name, nodes=config.nodes, seed=config.seed, **section.options)
@@ -77,4 +79,4 @@ def replay(args: argparse.Namespace) -> int:
         iterations=min(config.iterations, info.iterations),
         workload={"name": info.workload, "trace": str(args.file)},
     )
-    return compare(config, args)
+    return compare(config, args, *(path and Path(path) for path in (args.file, args.config)))

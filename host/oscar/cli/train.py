@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oscar.cli.common import add_config, check_writable, declare, one_blas_thread, read_config
+from oscar.cli.common import add_config, declare, one_blas_thread, read_config
+from oscar.files import check_outputs, output_folder
+
+if TYPE_CHECKING:
+    from oscar.config import Config
 
 EXAMPLE = """\
   oscar train
@@ -18,6 +22,7 @@ EXAMPLE = """\
 Trains the configured workload with the mean that the configured codec or scheme gives, one method a run.
 Prints a line per seed (held-out loss and accuracy, bits a value, MB sent, modelled time), mean and spread,
 and writes train.json and train.png (loss against iterations, bytes, modelled time) to the folder `output`.
+Exit status 4 when a seed diverged.
 """
 
 
@@ -41,12 +46,7 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, print, write; return the exit status."""
     one_blas_thread()
-    from oscar.cli.progress import Show
-    from oscar.experiment.files import make_folder
-    from oscar.training.checkpoint import load
-    from oscar.training.figures import draw
-    from oscar.training.loop import checkpoint_path, train_seeds
-    from oscar.training.results import load_results, make_results, text_table, write_results
+    from oscar.training.results import load_results
 
     config = read_config(args)
     if args.workers is not None and args.workers < 1:
@@ -54,10 +54,20 @@ def run(args: argparse.Namespace) -> int:
     if args.seeds is not None and min(args.seeds) < 0:
         raise ValueError(f"--seeds: expected numbers of 0 and more, got {min(args.seeds)}")
     others = [load_results(path) for path in args.beside]
-    seeds = args.seeds or [config.seed]
-    folder = make_folder(config.output)
-    path = args.checkpoint or folder / "checkpoint"
-    check_writable(path)
+    with output_folder(config.output) as folder:
+        return _train(config, args, folder, others)
+
+
+def _train(config: Config, args: argparse.Namespace, folder: Path, others: list[dict[str, Any]]) -> int:
+    from oscar.cli.progress import Show
+    from oscar.training.checkpoint import load
+    from oscar.training.figures import draw
+    from oscar.training.loop import checkpoint_path, train_seeds
+    from oscar.training.results import make_results, text_table, write_results
+
+    seeds, path = args.seeds or [config.seed], args.checkpoint or folder / "checkpoint"
+    outputs = [folder / "train.json", folder / "train.png", path]
+    check_outputs(outputs, [Path(args.config), *args.beside])
     for seed in seeds:
         saved = checkpoint_path(path, seed)
         if args.resume and saved is not None:
@@ -72,4 +82,8 @@ def run(args: argparse.Namespace) -> int:
     written = [write_results(results, folder), folder / "train.png"]
     draw([*others, results], written[1])
     print(f"# wrote {', '.join(str(item) for item in written)}")
+    lost = [row["seed"] for row in results["rows"] if row["diverged"]]
+    if lost:
+        print(f"# DIVERGED: seed {', '.join(map(str, lost))}: loss or gradients are no numbers any more")
+        return 4
     return 0

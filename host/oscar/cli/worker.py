@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
-from oscar.cli.common import add_config, check_writable, declare, read_config
+from oscar.cli.common import add_config, declare, read_config
+from oscar.files import check_outputs, write_json
 from oscar.transports.base import PEER_FAILED, Notice, Transport, TransportError
 from oscar.transports.registry import TRANSPORTS
 
@@ -52,8 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """Run one rank; return its exit status."""
     extra = [] if args.timeout_s is None else [f"transport.timeout_s={args.timeout_s}"]
     config = read_config(args, *extra)
-    if args.json is not None:
-        check_writable(args.json)
+    check_outputs([args.json], [Path(args.config)])
     transport = TRANSPORTS[args.transport]()
     return _train(args, config.variant(nodes=transport.nodes), transport)
 
@@ -135,7 +134,7 @@ def _report(args: argparse.Namespace, config: Any, running: Any) -> int:
         print(HEADING, *map(text_row, report["iterations"]), sep="\n")
     print(text_summary(report), flush=True)
     if args.json is not None:
-        args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        write_json(args.json, report)
     return 0 if report["ok"] else 1
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from oscar.asc import AscParams, Encoder
 from oscar.codecs.base import Codec
 from oscar.errors import ConfigError, MissingExtraError
+from oscar.files import replacing
 from oscar.quantize import QuantiserParams, StepTracker, WorkerQuantiser, check_tensors, summarise
 
 REFERENCE_LIMIT = 1 << 17  # values; the plain-integer reference codes some 10^5 a second
@@ -55,7 +56,7 @@ def as_float32(flat: np.ndarray) -> tuple[np.ndarray, str]:
 
 def save_array(path: Path, array: np.ndarray) -> None:
     """Write `array` to exactly `path`."""
-    with open(path, "wb") as file:
+    with replacing(path) as file:
         np.save(file, array)
 
 
@@ -67,7 +68,7 @@ def quantise(
     The step is None where all values are zero. Raises GradientError.
     """
     params = QuantiserParams(scale=scale, coarseness=coarseness, bits=bits)
-    tensors = check_tensors([flat], 0)
+    tensors = check_tensors([flat], 0, remedy="replace them before coding")
     tracker, worker = StepTracker(params, [flat.size], 1), WorkerQuantiser(params, 0)
     tracker.agree([summarise(tensors, params)])
     values = worker.quantise(tensors, tracker.exponents)
@@ -79,7 +80,7 @@ def quantise(
 
 @dataclass(frozen=True)
 class Coded:
-    """What a codec made of an array. exact: decoding gave the values back; missing: what to install."""
+    """What a codec made of an array. exact: decoding gave the values back; missing: why it did not."""
 
     name: str
     lossless: bool
@@ -113,10 +114,12 @@ def code(
     context: np.ndarray | None,
     width: int | None,
     stored: int,
+    lenient: bool = False,
 ) -> Coded:
     """Encode and decode `values` on a fresh link; times are the best of a few rounds, compilation excluded.
 
-    stored: bytes of the array as it was given. A codec whose package is missing says so in its line.
+    stored: bytes of the array as it was given. lenient: a codec that cannot take these values says so in its
+    line, as does one whose package is missing.
     """
     used = context if codec.uses_context else None
 
@@ -125,7 +128,9 @@ def code(
 
     try:
         frame, encode_s = _timed(encode)
-    except MissingExtraError as error:
+    except (MissingExtraError, ValueError) as error:
+        if not (lenient or isinstance(error, MissingExtraError)):
+            raise
         return Coded(name, codec.lossless, b"", values.size, stored, 0.0, 0.0, not codec.lossless, str(error))
     back, decode_s = _timed(lambda: codec.make_decoder().decode(frame, step=step, context=used))
     exact = bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))

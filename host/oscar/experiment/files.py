@@ -12,25 +12,11 @@ from oscar.errors import ConfigError
 from oscar.experiment.run import SCHEMA
 from oscar.experiment.table import markdown_table
 from oscar.experiment.training import Training
+from oscar.files import write_text
 from oscar.timing.perfetto import write_trace
 from oscar.timing.replay import replay
 
 NEEDED = ("config", "quantiser", "model", "nodes", "methods", "loss")
-
-
-def make_folder(path: str | Path) -> Path:
-    """Return `path` as a folder that can be written to; raises ConfigError, before any work is lost."""
-    folder = Path(path)
-    probe = folder / ".oscar-write-test"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ConfigError(
-            f"{folder}: cannot write there ({error.strerror}); choose another folder: --set output=FOLDER"
-        ) from None
-    return folder
 
 
 def results_text(results: Mapping[str, Any]) -> str:
@@ -74,8 +60,8 @@ def write_results(results: Mapping[str, Any], folder: Path) -> list[Path]:
     from oscar.experiment.figure import draw
 
     paths = [folder / name for name in ("results.json", "table.md", "allreduce.png")]
-    paths[0].write_text(results_text(results), encoding="utf-8")
-    paths[1].write_text(markdown_table(results), encoding="utf-8")
+    write_text(paths[0], results_text(results))
+    write_text(paths[1], markdown_table(results))
     draw(results, paths[2])
     return paths
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from oscar.allreduce.cluster import LocalCluster
@@ -19,6 +20,7 @@ from oscar.allreduce.stats import Stats
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.experiment.training import Gradients, Progress
+from oscar.signals import SAID
 
 T = TypeVar("T")
 Tick = Callable[[], None]  # called when a task has done another AllReduce
@@ -83,53 +85,97 @@ def run_tasks(
     return [task(tick) for task in tasks]
 
 
-_shared: tuple[Sequence[Callable[[Tick], Any]], Any] | None = None  # what forked workers inherit
+class _Worker:
+    """A forked process that does tasks one after the other, and the task it is at."""
+
+    def __init__(self, tasks: Sequence[Callable[[Tick], Any]]) -> None:
+        context = multiprocessing.get_context("fork")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(tasks, theirs, os.getpid()), daemon=True)
+        with warnings.catch_warnings():
+            # Python 3.12 warns of any fork beside threads; the workers use NumPy and compiled loops alone.
+            warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
+            self.process.start()
+        theirs.close()
+        self.task = -1
+
+    def begin(self, task: int) -> None:
+        """Send the number of the next task."""
+        self.task = task
+        with contextlib.suppress(OSError):  # it has died: its pipe tells so when it is read
+            self.pipe.send(task)
+
+    def hear(self) -> tuple[str, Any]:
+        """Return what it said: a tick, a result or an error. Raises OscarError where it has died."""
+        try:
+            said: tuple[str, Any] = self.pipe.recv()
+            return said
+        except (EOFError, OSError):
+            self.process.join()
+            code = self.process.exitcode or 0
+            how = f"signal {-code}" if code < 0 else f"status {code}"
+            why = ", most likely for want of memory; lower iterations or nodes" if code == -9 else ""
+            raise OscarError(f"a worker process died ({how}){why}") from None
 
 
-def _die_with_parent() -> None:
-    """Ask Linux to kill this worker when its parent dies, however it dies: no orphan writes results."""
+def _serve(tasks: Sequence[Callable[[Tick], Any]], pipe: Connection, parent: int) -> None:
+    """Do the tasks whose numbers come, for ever: the parent ends this process.
+
+    Signals end it at once, wherever it is. The parent's end does too, however it came: no orphan writes
+    results.
+    """
+    for number in SAID:
+        signal.signal(number, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it ended before that
+        os._exit(1)
+    while True:
+        try:
+            answer = "result", tasks[pipe.recv()](lambda: pipe.send(("tick", None)))
+        except Exception as error:
+            answer = "error", (error, traceback.format_exc())
+        try:
+            pipe.send(answer)
+        except Exception as error:  # it cannot be pickled
+            pipe.send(("error", (OscarError(f"{answer[1]!r} of a worker is lost: {error}"), "")))
 
 
-def _work(index: int) -> Any:
-    assert _shared is not None
-    tasks, counter = _shared
-
-    def tick() -> None:
-        with counter.get_lock():
-            counter.value += 1
-
-    return tasks[index](tick)
+class _InWorkerError(Exception):
+    """Where in a worker an error was raised; shown by --debug."""
 
 
 def _forked(
     tasks: Sequence[Callable[[Tick], T]], count: int, stage: str, total: int, progress: Progress | None
 ) -> list[T]:
-    global _shared
-    context = multiprocessing.get_context("fork")
-    counter = context.Value("l", 0)
-    _shared = (tasks, counter)
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_die_with_parent)
+    results: dict[int, T] = {}
+    numbers, workers, done = iter(range(len(tasks))), list[_Worker](), 0
     try:
-        with warnings.catch_warnings():
-            # Python 3.12 warns of any fork beside threads; the workers use NumPy and compiled loops alone.
-            warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
-            futures: list[Future[T]] = [pool.submit(_work, i) for i in range(len(tasks))]
-        waiting = set(futures)
-        while waiting:
-            finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-            for future in finished:
-                future.result()  # raise at once
+        for _ in range(count):
+            workers.append(_Worker(tasks))
+            workers[-1].begin(next(numbers))
+        while len(results) < len(tasks):
+            ready = wait([worker.pipe for worker in workers], timeout=0.2)
+            for worker in workers:
+                if worker.pipe not in ready:
+                    continue
+                kind, said = worker.hear()
+                if kind == "error":
+                    raise said[0] from _InWorkerError(said[1])
+                if kind == "tick":
+                    done += 1
+                    continue
+                results[worker.task] = said
+                following = next(numbers, None)
+                if following is not None:
+                    worker.begin(following)
             if progress is not None:
-                progress(stage, counter.value, total)
-        return [future.result() for future in futures]
-    except BrokenProcessPool:
-        raise OscarError(
-            "a worker process died, most likely for want of memory; lower iterations or nodes"
-        ) from None
+                progress(stage, done, total)
+        return [results[number] for number in range(len(tasks))]
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-        _shared = None
+        for worker in workers:
+            worker.process.kill()  # they may be deep in a task; files are written whole or not at all
+        for worker in workers:
+            worker.process.join()
 
 
 def _rank(codec: str) -> int:

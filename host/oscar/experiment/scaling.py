@@ -14,7 +14,7 @@ from oscar.experiment.table import Results, best_rows
 from oscar.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.timing.link import algbw, busbw
 from oscar.timing.recurrence import equal_ring_time
-from oscar.timing.scale import Measured, scale
+from oscar.timing.scale import Measured, check_nodes, scale
 
 RAW = {"fp32": 32, "bf16": 16}  # bits per value, the same at every size
 
@@ -29,6 +29,7 @@ def scale_results(
     ConfigError where the results hold no frames of two nodes or more, ValueError for nodes or values out of
     range.
     """
+    check_nodes(nodes)
     link = Config().variant(link=results["config"]["link"]).link
     total = results["model"]["values"] if values is None else values
     if total < 1:

@@ -162,7 +162,7 @@ def markdown_table(results: Results) -> str:
     at = [[name for name, _, _ in _COLUMNS].index(name) for name in _MARKDOWN]
     for row in results["methods"]:
         cells = _cells(row, results)
-        picked = [cells[i].replace("*", " (best)") for i in at]
+        picked = [cells[i].replace("*", " (best)").replace("|", r"\|") for i in at]
         lines.append("| " + " | ".join(picked) + " |")
     return "\n".join(lines) + "\n"
 

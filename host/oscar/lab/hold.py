@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from oscar.errors import OscarError
+from oscar.signals import SAID
 
 PREFIX = "oscar-lab-"  # of namespaces and folders; whatever has it belongs to a lab
 LOCK = "/run/oscar-lab.lock"
@@ -50,15 +51,12 @@ def gradient_folder() -> Iterator[Path]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Put off Ctrl-C and SIGTERM until something is taken down; outside the main thread, do nothing."""
+    """Put off signals to end until something is taken down; outside the main thread, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: came.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in SAID}
     try:
         yield
     finally:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from oscar.experiment.files import read_results
+from oscar.files import write_json, write_text
 from oscar.lab.settings import LATE_S
 from oscar.plotting import End, figure, label_ends, logarithmic, look
 from oscar.timing.link import algbw, busbw
@@ -95,16 +94,15 @@ def load_results(path: Path) -> dict[str, Any]:
 
 def write_results(results: Results, folder: Path) -> Path:
     """Write results.json, whole or not at all; return its path."""
-    path, part = folder / "results.json", folder / "results.json.part"
-    part.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    path = folder / "results.json"
+    write_json(path, results)
     return path
 
 
 def write_report(results: Results, folder: Path) -> list[Path]:
     """Write table.txt, and lab.png where there is a case to draw; return their paths."""
     paths = [folder / "table.txt"]
-    paths[0].write_text(text_report(results) + "\n", encoding="utf-8")
+    write_text(paths[0], text_report(results) + "\n")
     if results["cases"]:
         paths.append(folder / "lab.png")
         draw(results, paths[1])

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from oscar.config import Config, _explain
+from oscar.config import Config, Name, _explain
 from oscar.errors import ConfigError
 
 SECTIONS = ("quantiser", "asc", "plan", "ring", "transport")  # merged key by key, others replaced
@@ -35,7 +35,7 @@ class MethodSpec(_Section):
     Values of `dtype` int8 come quantised so that their sum over the hosts stays int8.
     """
 
-    name: str = Field(min_length=1)
+    name: Name
     kind: Literal["gloo", "oscar", "replay"] = "oscar"
     dtype: Literal["float32", "bfloat16", "int8"] = "float32"
     of: str = ""
@@ -108,22 +108,29 @@ class Settings(_Section):
         return [method for method in self.methods if not case.methods or method.name in case.methods]
 
 
-def parse_settings(config: Config) -> Settings:
+def read_settings(config: Config) -> Settings:
     """Return the section `lab` of `config`, checked with every method's own configuration; or ConfigError."""
-    if not config.lab:
-        raise ConfigError("the configuration has no section lab; configs/lab.yaml shows one")
     try:
         settings = Settings.model_validate(config.lab)
     except ValidationError as error:
         raise ConfigError("; ".join(_reasons(error))) from None
     for case in settings.cases:
-        if case.hosts > config.nodes:
-            raise ConfigError(
-                f"lab: a case has {case.hosts} hosts, gradients are of {config.nodes} nodes; raise nodes"
-            )
         for method in settings.chosen(case):
             if method.kind == "oscar":
                 method_config(config, method, case.hosts)
+    return settings
+
+
+def parse_settings(config: Config) -> Settings:
+    """Return the section `lab` of `config` as `read_settings` does; ConfigError where it cannot run."""
+    if not config.lab:
+        raise ConfigError("the configuration has no section lab; configs/lab.yaml shows one")
+    settings = read_settings(config)
+    hosts = max(case.hosts for case in settings.cases)
+    if hosts > config.nodes:
+        raise ConfigError(
+            f"lab: a case has {hosts} hosts, gradients are of {config.nodes} nodes; raise nodes"
+        )
     return settings
 
 

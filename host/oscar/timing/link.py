@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 FP32_BITS = 32
+LEAST_RATE, MOST_RATE = 1e3, 1e18  # of bits or values a second; beyond these, times are of no use,
+MOST_SECONDS = 1e3  # and further out they are no numbers any more
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class LinkModel:
     no time at all) and is ready `codec_latency_s` after that, from the encoder `encode_latency_s` (None: the
     same).
 
-    Raises ValueError unless all are finite, rates above 0 and times at least 0.
+    Raises ValueError unless rates and times lie within the bounds above.
     """
 
     bandwidth_bps: float = 100e9
@@ -75,9 +77,11 @@ class LinkModel:
             rate = getattr(self, name)
             if rate is None and name == "codec_values_per_s":
                 continue
-            if not _is_number(rate) or rate <= 0:
+            if not _is_number(rate) or not LEAST_RATE <= rate <= MOST_RATE:
                 hint = ", or None for a codec at line rate" if name == "codec_values_per_s" else ""
-                raise ValueError(f"{name}: expected a finite rate above 0{hint}, got {rate!r}")
+                raise ValueError(
+                    f"{name}: expected a rate from {LEAST_RATE:g} to {MOST_RATE:g}{hint}, got {rate!r}"
+                )
         for name in ("latency_s", "codec_latency_s", "message_s"):
             _check_seconds(name, getattr(self, name))
         if self.encode_latency_s is not None:
@@ -149,8 +153,8 @@ class Codec(NamedTuple):
 
 
 def _check_seconds(name: str, seconds: object) -> None:
-    if not _is_number(seconds) or seconds < 0:  # type: ignore[operator]
-        raise ValueError(f"{name}: expected finite seconds, 0 or more, got {seconds!r}")
+    if not _is_number(seconds) or not 0 <= seconds <= MOST_SECONDS:  # type: ignore[operator]
+        raise ValueError(f"{name}: expected seconds from 0 to {MOST_SECONDS:g}, got {seconds!r}")
 
 
 def _is_number(value: object) -> bool:

@@ -6,7 +6,6 @@ host's is measured at first use and kept in the user's cache.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from oscar import __version__
 from oscar.errors import ConfigError
+from oscar.files import write_json
 from oscar.timing.link import Cost, Engines
 
 SHIPPED = "asc_lane.json"
@@ -78,9 +78,7 @@ class NicFile(BaseModel):
         derived = {"gvalues_per_s": self.gvalues, "values_per_clock_and_engine": 1 / self.clocks["hop"][0]}
         derived |= {f"{name}_us_a_frame": self.seconds(name, 0) * 1e6 for name in self.clocks}
         tree = self.model_dump(mode="json") | {"derived": {k: round(v, 4) for k, v in derived.items()}}
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        part.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
-        os.replace(part, path)
+        write_json(path, tree)
 
 
 def load_nic(path: str | None = None) -> NicFile:

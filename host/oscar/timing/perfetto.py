@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from oscar.files import write_text
 from oscar.timing.spans import STAGES, Span
 
 
@@ -22,7 +23,7 @@ def write_trace(path: str | Path, spans: Iterable[Span], meta: Mapping[str, Any]
     head = json.dumps(dict(meta or {}), allow_nan=False)
     lines = ",\n".join(json.dumps(event, allow_nan=False) for event in events)
     text = f'{{"displayTimeUnit": "ns",\n"otherData": {head},\n"traceEvents": [\n{lines}\n]}}\n'
-    Path(path).write_text(text, encoding="utf-8")
+    write_text(path, text)
 
 
 def _thread(span: Span) -> tuple[int, int]:

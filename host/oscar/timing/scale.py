@@ -7,7 +7,7 @@ node waits for the largest chunk at some hop; independent draws per frame would 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,6 +147,13 @@ def _fill(rate: Any, source: Any, share: Any, header: int, boomerang: bool, size
                     sizes[phase, step, rank, sub] = header + payload if count > 0 else 0
 
 
+def check_nodes(nodes: Iterable[int]) -> None:
+    """Raise ValueError unless all are sizes of a ring that is modelled."""
+    for count in nodes:
+        if not 2 <= count <= MAX_NODES:
+            raise ValueError(f"expected 2 to {MAX_NODES} nodes, got {count}")
+
+
 def draw_sizes(
     measured: Measured, nodes: int, *, values: int | None = None, seed: int = 0
 ) -> tuple[Sizes, Sizes]:
@@ -156,8 +163,7 @@ def draw_sizes(
     deviation in bits, since a plan that balances bytes pairs small shares with high rates. Beyond the
     measured steps it follows its deviation at one of the later half of them.
     """
-    if not 2 <= nodes <= MAX_NODES:
-        raise ValueError(f"expected 2 to {MAX_NODES} nodes, got {nodes}")
+    check_nodes([nodes])
     total = measured.values if values is None else values
     if total < 1:
         raise ValueError(f"expected at least 1 value, got {total}")

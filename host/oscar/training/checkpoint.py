@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oscar.errors import ConfigError
+from oscar.files import replacing
 
 Array = npt.NDArray[Any]
 
@@ -102,25 +103,13 @@ def save(path: str | os.PathLike[str], tree: Any) -> int:
     an IntEnum comes back as its number. Raises TypeError for anything else and ConfigError when
     `path` cannot be written.
     """
-    target = Path(path)
     text, arrays = flatten(tree)
     payload = io.BytesIO()
     np.savez(payload, **{"tree": np.frombuffer(text.encode(), np.uint8), **arrays})  # type: ignore[arg-type]
     body = payload.getbuffer()
-    part = target.with_name(f".{target.name}.part")  # one name: what a killed run left is overwritten
-    try:
-        with open(part, "wb") as file:
-            file.write(MAGIC + VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest())
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())  # the data before the name
-        os.replace(part, target)
-    except OSError as error:
-        raise ConfigError(
-            f"{target}: expected to write a checkpoint there, got {error}; choose another place"
-        ) from error
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(MAGIC + VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest())
+        file.write(body)
     return _HEAD + len(body)
 
 

@@ -18,9 +18,10 @@ from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.experiment.parallel import Tick, run_tasks
 from oscar.experiment.training import Progress
+from oscar.files import write_json
 from oscar.schemes.registry import SCHEMES
 from oscar.timing.link import LinkModel
-from oscar.training.loop import train
+from oscar.training.loop import check_ring, train
 
 LARGE = 64_000_000  # values of the model that speed-ups are given for: links, not latencies, decide
 # Sections of the configuration that decide what a run leaves; a new section elsewhere must not repeat it.
@@ -58,6 +59,7 @@ def tasks_of(config: Config) -> list[Task]:
         for contender, point, variant in config.contenders():
             number = numbers[contender.name] = numbers.get(contender.name, -1) + 1
             own = variant.variant(seed=seed, train={**variant.train.model_dump(), **_ring(variant)})
+            check_ring(own)
             tasks.append(Task(contender.name, number, _label(point), own))
     return tasks
 
@@ -106,9 +108,7 @@ def _run(task: Task, path: Path, tick: Tick) -> None:
         )
     kept |= {name: statistics.fmean(values) for name, values in series.items() if name != "loss"}
     kept |= {"contender": task.contender, "label": task.label, "iterations": task.config.iterations}
-    partial_path = path.with_suffix(".partial")
-    partial_path.write_text(json.dumps(kept, allow_nan=True), encoding="utf-8")
-    partial_path.replace(path)
+    write_json(path, kept, indent=None)
 
 
 def _read(path: Path) -> dict[str, Any]:

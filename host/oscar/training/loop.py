@@ -46,7 +46,7 @@ class Run:
     exposed communication). evaluations: held-out metrics with their `iteration`; final: their mean over the
     tail, empty where there is no held-out data. compute_s: one node's forward and backward pass.
     exact: every sum was the sum computed directly. state_sha256: of weights, optimiser and batch generators.
-    diverged: gradients left the numbers; the series end there and `final` is empty.
+    diverged: gradients, loss or metrics left the numbers; the series end there and `final` is empty.
     """
 
     seed: int
@@ -73,8 +73,15 @@ class Run:
 
 def open_cluster(config: Config) -> Cluster:
     """Return the cluster to train with: SparseRing where the ring is to run in bursts only."""
+    check_ring(config)
+    every = config.train.ring_every
+    return make_cluster(config) if every == 1 else SparseRing(config, every=every)
+
+
+def check_ring(config: Config) -> None:
+    """Raise ConfigError where `train.ring_every` leaves out rings that are needed, or all of them."""
     if config.train.ring_every == 1:
-        return make_cluster(config)
+        return
     if config.codec in SCHEMES:
         raise ConfigError(
             f"train.ring_every: expected 1, as {config.codec} is a scheme whose rings cannot be left out, "
@@ -85,7 +92,6 @@ def open_cluster(config: Config) -> Cluster:
             f"train.ring_every: expected at most the run's {config.iterations} iterations, or no ring would "
             f"ever run, got {config.train.ring_every}; lower it, or add --set train.ring_every=1"
         )
-    return SparseRing(config, every=config.train.ring_every)
 
 
 class Trainer:
@@ -96,8 +102,8 @@ class Trainer:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.cluster = open_cluster(config)  # first: what it refuses is known before data is read
         self.workload = open_workload(config)
-        self.cluster = open_cluster(config)
         self.done = 0
         sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.workload.tensor_shapes]
         self.values, self.shares = sum(sizes), bucket_shares(sizes, config.train.buckets)
@@ -108,7 +114,7 @@ class Trainer:
         self.exact, self.diverged = True, False
 
     def step(self) -> None:
-        """Do one iteration, unless gradients have left the numbers: then only `diverged` is set.
+        """Do one iteration; `diverged` is set once gradients, loss or held-out metrics are no numbers.
 
         Raises OscarError when nodes differ or a lossless sum is not exact.
         """
@@ -122,6 +128,9 @@ class Trainer:
             if not self.diverged:
                 raise
             return
+        if math.isinf(self.workload.loss):
+            self.diverged = True
+            return
         self.losses.append(float(self.workload.loss))
         self.workload.apply(result.mean)
         self._check(result.stats)
@@ -131,7 +140,8 @@ class Trainer:
         every, left = self.config.train.evaluate_every, self.config.iterations - self.done
         if left in _TAIL or (every and self.done % every == 0):
             metrics = self.workload.evaluate()
-            if metrics:
+            self.diverged = not all(map(math.isfinite, metrics.values()))
+            if metrics and not self.diverged:
                 self.evaluations.append({"iteration": self.done, **metrics})
 
     def _check(self, stats: Stats) -> None:
@@ -266,7 +276,7 @@ def train(
         before = trainer.done
         trainer.step()
         due = every and (trainer.done % every == 0 or trainer.done == config.iterations)
-        if path is not None and due and trainer.done > before:
+        if path is not None and due and trainer.done > before and not trainer.diverged:
             trainer.save(path)
         tick()
     return trainer.finish()

@@ -16,6 +16,7 @@ from oscar import __version__
 from oscar.codecs.registry import make_codec
 from oscar.config import Config
 from oscar.errors import ConfigError
+from oscar.files import write_json
 from oscar.schemes.registry import SCHEMES
 from oscar.training.loop import TAIL, TAIL_GAP, Run
 
@@ -160,7 +161,7 @@ def _cells(row: Mapping[str, Any]) -> str:
 def write_results(results: Results, folder: Path) -> Path:
     """Write train.json to `folder` and return its path."""
     path = folder / "train.json"
-    path.write_text(json.dumps(_finite(dict(results)), allow_nan=False) + "\n", encoding="utf-8")
+    write_json(path, _finite(dict(results)), indent=None, allow_nan=False)
     return path
 
 

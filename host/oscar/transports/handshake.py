@@ -124,6 +124,6 @@ def _unpack(message: bytes) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(zlib.decompressobj().decompress(message[len(MAGIC) :], MAX_TEXT))
-    except (ValueError, zlib.error):
+    except (ValueError, zlib.error, RecursionError):  # the last of 5,000 lists in each other
         return None
     return content if isinstance(content, dict) else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import sys
 from pathlib import Path
 
 from oscar.errors import OscarError
+from oscar.files import write_json
 from oscar_sim.results_file import prepared
 from oscar_sim.ring.run import RingOptions, tables
 
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if args.json:
-        args.json.write_text(json.dumps({"ok": not faults, "rows": rows, "faults": faults}, indent=1) + "\n")
+        write_json(args.json, {"ok": not faults, "rows": rows, "faults": faults})
     return 1 if faults else 0
 
 

@@ -1,0 +1,163 @@
+"""Files: written whole or not at all, looked at before a long run; and a folder held by one run."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from oscar.errors import ConfigError
+
+LOCK = ".oscar-lock"  # in an output folder while a run writes there; names the run
+
+Name = str | os.PathLike[str]
+
+
+@contextmanager
+def replacing(path: Name) -> Iterator[BinaryIO]:
+    """Open a new file that takes the place of `path` when the block ends without an error.
+
+    Until then, and for ever after an error, `path` is what it was. Links are followed; a device or a pipe
+    is written to as it is. Raises ConfigError, with the reason, when the file cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        if _is_device(target):
+            with open(target, "wb") as file:
+                yield file
+            return
+        with open(part, "wb") as file:
+            if target.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # the data before the name
+        os.replace(part, target)
+    except OSError as error:
+        remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose another place"
+        raise ConfigError(f"{path}: cannot write there ({error.strerror or error}); {remedy}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+
+
+def write_text(path: Name, text: str) -> None:
+    """Write `text` to `path` as UTF-8, whole or not at all; raises ConfigError."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def write_json(path: Name, data: Any, *, indent: int | None = 1, allow_nan: bool = True) -> None:
+    """Write `data` to `path` as JSON, whole or not at all; raises ConfigError."""
+    write_text(path, json.dumps(data, indent=indent, allow_nan=allow_nan) + "\n")
+
+
+def save_figure(figure: Any, path: Name, **how: Any) -> None:
+    """Write a matplotlib figure to `path`, whole or not at all, in the format that its name ends with."""
+    with replacing(path) as file:
+        figure.savefig(file, format=Path(path).suffix[1:] or "png", **how)
+
+
+def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
+    """Raise ConfigError unless each of `outputs` can be written and is none of `inputs` or the others.
+
+    Called before the work that would be lost; None stands for an option that was not given.
+    """
+    seen = [(path, "it is an input of this command") for path in inputs if path is not None]
+    for path in outputs:
+        if path is None:
+            continue
+        check_writable(path)
+        for other, why in seen:
+            if _same_file(path, other):
+                raise ConfigError(f"{path}: expected another file to write to, {why}; choose another name")
+        seen.append((path, "another output goes there"))
+
+
+def check_writable(path: Path) -> None:
+    """Raise ConfigError unless a file can be written at `path`."""
+    if path.is_dir():
+        raise ConfigError(f"{path}: expected the name of a file to write, this is a folder")
+    parent = Path(os.path.realpath(path)).parent
+    if not parent.is_dir():
+        raise ConfigError(
+            f"{path}: expected an existing folder to write to, {path.parent} is none; create it"
+        )
+    if not os.access(path if _is_device(path) else parent, os.W_OK):
+        raise ConfigError(f"{path}: cannot write there (permission denied); choose another place")
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether two names mean one file, through links of any kind; a device is never in the way."""
+    if _is_device(one):
+        return False
+    with contextlib.suppress(OSError):
+        return os.path.samefile(one, other)
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+@contextmanager
+def output_folder(path: Name) -> Iterator[Path]:
+    """Make a folder and hold it for one run: another run that asks for it meanwhile is refused.
+
+    Raises ConfigError when it cannot be written to, or names who holds it.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _lock(folder / LOCK)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder}: cannot write there ({error.strerror}); choose another folder: --set output=FOLDER"
+        ) from None
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / LOCK).unlink()
+        os.close(lock)
+
+
+def _lock(path: Path) -> int:
+    """Return the descriptor of a locked file that names this process; raises ConfigError or OSError."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _hold(file, path.parent)
+            if os.path.exists(path) and os.path.samestat(os.fstat(file), os.stat(path)):
+                os.truncate(file, 0)
+                os.write(file, f"process {os.getpid()}: {' '.join(sys.argv)}"[:200].encode())
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)  # its holder ended, and removed it, between our opening and locking it
+
+
+def _hold(file: int, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(file, 400).decode(errors="replace")
+        raise ConfigError(
+            f"{folder}: another run is writing there ({holder or 'it is just starting'}); wait for its end, "
+            "or choose another folder: --set output=FOLDER"
+        ) from None
+    except OSError:  # a file system without locks
+        return
