@@ -126,7 +126,7 @@ def host_nic() -> NicFile:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         measured.write(path)
-    except OSError:
+    except (OSError, ConfigError):
         pass  # no home to write to: every process measures for itself
     return measured
 
