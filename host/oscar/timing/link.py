@@ -38,14 +38,17 @@ class LinkModel:
             if not _is_number(rate) or not LEAST_RATE <= rate <= MOST_RATE:
                 hint = ", or None for a codec at line rate" if name == "codec_values_per_s" else ""
                 raise ValueError(
-                    f"{name}: expected a rate from {LEAST_RATE:g} to {MOST_RATE:g}{hint}, got {rate!r}"
+                    f"{name}: expected a finite rate above 0, from {LEAST_RATE:g} to {MOST_RATE:g}{hint}, "
+                    f"got {rate!r}"
                 )
         for name in ("latency_s", "codec_latency_s", "encode_latency_s"):
             seconds = getattr(self, name)
             if seconds is None:
                 continue
             if not _is_number(seconds) or not 0 <= seconds <= MOST_SECONDS:
-                raise ValueError(f"{name}: expected seconds from 0 to {MOST_SECONDS:g}, got {seconds!r}")
+                raise ValueError(
+                    f"{name}: expected finite seconds, 0 or more, to {MOST_SECONDS:g}, got {seconds!r}"
+                )
 
     @classmethod
     def of(
