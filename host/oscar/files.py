@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import stat
@@ -147,10 +148,6 @@ def _lock(path: Path) -> int:
 
 
 def _hold(file: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 
 from oscar.cli.completion import PrintCompletion
 
@@ -120,14 +120,13 @@ def _said(error: BaseException) -> str | None:
 
 def _check_machine() -> None:
     """Raise OscarError where the libraries underneath would die in words of their own, or hang."""
+    import resource
+
     from oscar.errors import OscarError
 
-    with suppress(ImportError):  # not on this system
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit not in (resource.RLIM_INFINITY, -1) and limit < ADDRESS_SPACE:
-            raise OscarError(
-                f"expected {ADDRESS_SPACE >> 20} MiB of address space or more, the limit is "
-                f"{limit >> 20} MiB; raise it (ulimit -v)"
-            )
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE:
+        raise OscarError(
+            f"expected {ADDRESS_SPACE >> 20} MiB of address space or more, the limit is {limit >> 20} MiB; "
+            "raise it (ulimit -v)"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
         tasks = [task for task in tasks if task.contender in args.only]
     if args.workers is not None and args.workers < 1:
         raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
-    with output_folder(config.output) as folder:
+    # A report beside the run that is writing there shows what is finished.
+    with nullcontext(Path(config.output)) if args.report else output_folder(config.output) as folder:
         return _compare(config, args, tasks, folder)
 
 
