@@ -61,7 +61,7 @@ class Saved:
     def __getitem__(self, key: Hashable) -> Saved:
         """Return the value of a key of a dict; raises ConfigError where there is none."""
         held = self._typed(dict, "a dict")
-        path = f"{self.path}.{key}" if isinstance(key, str) else f"{self.path}[{key!r}]"
+        path = f"{self.path}.{key}" if isinstance(key, str) else f"{self.path}[{_named(key)}]"
         if key not in held:
             raise Saved(None, path).refuse("a value", "none")
         return Saved(held[key], path)
@@ -187,6 +187,11 @@ def _shown(value: Any) -> str:
     except (ValueError, RecursionError):  # an integer of too many digits, deep nesting
         text = ""
     return (text if len(text) <= SHOWN else f"{text[:SHOWN]}...") or type(value).__name__
+
+
+def _named(key: Any) -> str:
+    parts = key if isinstance(key, tuple) else (key,)
+    return ", ".join(str(int(part)) if isinstance(part, int) else _shown(part) for part in parts)
 
 
 def optional_integers(saved: Saved, count: int, low: int, high: int) -> list[int | None]:

@@ -477,6 +477,139 @@ def test_a_frame_that_is_lost_is_named_with_step_and_chunk() -> None:
         assert min(error.step, error.chunk) >= 0
 
 
+MESSAGES = {
+    "float": lambda r: Message("x", r.normal(size=701).astype(np.float32)),
+    "float max": lambda r: Message("x", r.normal(size=2).astype(np.float32), "max"),
+    "or": lambda r: Message("x", r.random(1001) < 0.2, "or", bits=1),
+    "lanes and riders": lambda r: Message(
+        "x", r.integers(-40, 40, 503).astype(np.int32), bits=10, ride=r.integers(0, 9, 5).astype(np.int32)
+    ),
+    "gather": lambda r: Message(
+        "x", r.integers(0, 255, r.integers(0, 50)).astype(np.uint8), "gather", bits=8
+    ),
+    "coded": lambda r: Message("x", r.integers(-9, 9, 2000).astype(np.int32), bits=8, coded=True),
+    "nothing": lambda r: Message("x", np.zeros(0, np.float32)),
+}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int) -> None:
+    """Sums of floats, too: they are added in the order of the ring."""
+    from oscar.schemes.wire import LocalWire
+    from oscar.timing.link import LinkModel
+    from oscar.torch_ddp.remote_wire import Party, RemoteWire
+
+    messages = [MESSAGES[kind](np.random.default_rng(rank)) for rank in range(nodes)]
+    how: dict[str, Any] = {"plan": "equal", "granule": 1, "channels": {"x": 8}}
+    local = LocalWire(nodes, codec=asc_codec(), link=LinkModel.of(), **how)
+    expected = local.combine(messages)[0]
+
+    def work(transport: ThreadTransport) -> np.ndarray:
+        party = Party(Config(), transport, timeout_s=20.0, codec=asc_codec())
+        return RemoteWire(party, codec=party.codec, **how).combine(messages[transport.rank])
+
+    with ThreadPoolExecutor(nodes) as pool:
+        for came in pool.map(work, local_transports(nodes)):
+            assert came.dtype == expected.dtype
+            assert came.tobytes() == expected.tobytes()
+
+
+def test_a_state_of_a_scheme_that_drifted_is_named() -> None:
+    from oscar.torch_ddp.reducers import SchemeReducer
+
+    def work(transport: ThreadTransport) -> PeerError:
+        reducer = SchemeReducer(Config(codec="oscar-sw"), transport, {})
+        reducer.allreduce([np.ones(30, np.float32)], 0)
+        if transport.rank == 1:
+            reducer._buckets[0].scheme.chosen.positions[0] += 1
+        with pytest.raises(PeerError) as caught:
+            reducer.allreduce([np.ones(30, np.float32)], 0)
+        return caught.value
+
+    with ThreadPoolExecutor(3) as pool:
+        errors = list(pool.map(work, local_transports(3)))
+    assert "rank 1 has another replicated state than this rank, in its chosen" in str(errors[2])
+
+
+def test_a_state_is_of_one_model_whose_buckets_may_change() -> None:
+    from oscar.torch_ddp.model import Model
+
+    one, other = ([torch.nn.Parameter(torch.zeros(2)) for _ in range(4)] for _ in range(2))
+    model = Model()
+    for index, bucket in enumerate((one[:2], one[2:])):
+        model.check(index, bucket, last=index == 1)
+    model.check(0, one[::-1], last=True)  # buckets made anew
+    for foreign in (other, other[:1]):
+        with pytest.raises(ConfigError, match="make one OscarState for each model"):
+            model.check(0, foreign, last=True)
+    model.check(0, [*one[:1], other[0]], last=True)  # the same model, of which more is trained
+    del one
+    model = Model()
+    model.check(0, other[:2], last=False)
+    with pytest.raises(ConfigError, match="is registered with another model"):  # in one backward
+        model.check(0, [torch.nn.Parameter(torch.zeros(2))], last=True)
+    del other, foreign, bucket
+    fresh = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
+    model.check(0, fresh[:1], last=False)  # the one before is gone
+    model.check(1, fresh[1:], last=True)
+
+
+def test_a_second_model_is_refused_and_the_first_goes_on() -> None:
+    from oscar.torch_ddp import OscarState, oscar_hook
+
+    def wrapped() -> Any:
+        layer = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(9, 5))
+        layer.register_comm_hook(state, oscar_hook)
+        return layer
+
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        with OscarState(bypass="never") as state:
+            first, second = wrapped(), wrapped()
+            for _ in range(2):
+                first(torch.ones(3, 9)).sum().backward()
+            held = state.state_dict()
+            with pytest.raises(Exception, match="make one OscarState for each model"):
+                second(torch.ones(3, 9)).sum().backward()
+            assert state.state_dict()["tree"] == held["tree"]
+            first(torch.ones(3, 9)).sum().backward()
+            assert state.error is None
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_state_that_does_not_fit_changes_nothing_of_the_hook() -> None:
+    from oscar.torch_ddp import OscarState
+
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        with OscarState(bypass="auto") as state:
+            parameters = [torch.empty(0) for _ in SHAPES]
+            for iteration in range(3):
+                reduce(state, iteration, parameters, 0)
+            saved = state.state_dict()
+            short = {dtype: array[:-1] for dtype, array in saved["arrays"].items()}
+            for change in (
+                {"arrays": short},
+                {"arrays": {}},
+                {"tree": saved["tree"][:-1]},
+                {"tree": "[" * 5000},
+                {"tree": saved["tree"].replace("bypass", "bypast")},
+                {"tree": saved["tree"].replace('"rank", 0', '"rank", 1')},
+            ):
+                with pytest.raises(ConfigError):
+                    state.load_state_dict({**saved, **change})
+                now = state.state_dict()
+                assert now["tree"] == saved["tree"]
+                assert all(torch.equal(now["arrays"][key], array) for key, array in saved["arrays"].items())
+            state.load_state_dict(saved)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_an_error_of_this_rank_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     from oscar.torch_ddp.reducers import SchemeReducer
 

@@ -8,6 +8,7 @@ results of an undisturbed one. Wrong are all others, and first of all what nobod
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import random
 import secrets
@@ -20,22 +21,15 @@ from concurrent.futures import TimeoutError as Late
 from pathlib import Path
 from typing import Any
 
-from oscar.bench._flips import PLAYS, RANKS, Play, Tap, judge, outcome
-from oscar.transports.base import Transport
-from oscar.transports.keyed import KEY_BYTES, KeyedTransport
+from oscar.bench._flips import PLAYS, RANKS, Case, exchange, judge, undisturbed
 from oscar.transports.launch import launch
 from oscar.transports.registry import TRANSPORTS
-from oscar.transports.threads import local_transports
 
 WHERE = ("threads", "keyed", *TRANSPORTS)
 COLUMNS = ("flips", "told", "harmless", "wrong", "hung")
-HANG_S = 20.0  # a case may take this long
 CASE_S = 4.0  # and on average this long, between processes
 KEPT = 20  # of what is wrong
 START_S = 120.0
-KEY = bytes(range(KEY_BYTES))
-
-Case = tuple[str, int, str, tuple[int, int, int]]  # play, rank, kind of message, (message, byte, bit)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Flip, print a table by transport and kind of message; "ok" tells whether nothing was wrong."""
+    if importlib.util.find_spec("torch") is None:
+        args.plays = [name for name in args.plays if not PLAYS[name].scheme]
+        args.transport = [name for name in args.transport if name != "gloo"]
+        print("# without the extra torch: no schemes, no gloo")
     seed = secrets.randbelow(1 << 31) if args.seed is None else args.seed
     print(f"# {RANKS} ranks, plays {', '.join(args.plays)}, every {args.every}, seed {seed}")
     print(f"{'transport':<10} {'message':<24} " + " ".join(f"{name:>8}" for name in COLUMNS))
@@ -83,46 +81,20 @@ def _threads(
     with ThreadPoolExecutor(RANKS) as pool:
         for name in args.plays:
             play = PLAYS[name]
-            calm, taps = _exchange(pool, play, where, None)
+            calm, taps = undisturbed(pool, play, where)
             at = dice.randrange(args.every)
             for rank, tap in enumerate(taps):
                 for number, (kind, size) in enumerate(tap.messages):
                     while at < size:
                         case = name, rank, kind, (number, at, dice.randrange(8))
                         try:
-                            came, _ = _exchange(pool, play, where, case)
+                            came, _ = exchange(pool, play, where, case)
                         except Late:
                             yield case, "hung", []
                             return  # its threads are still at work
                         yield case, judge(calm, came), came
                         at += args.every
                     at -= size
-
-
-def _exchange(
-    pool: ThreadPoolExecutor, play: Play, where: str, case: Case | None
-) -> tuple[list[tuple[str, str]], list[Tap]]:
-    """Run a play between threads, one bit flipped; return what each rank did, and its tap."""
-    ends = local_transports(RANKS)
-    taps = [
-        Tap(end, control=play.control, at=None if case is None or case[1] != end.rank else case[3])
-        for end in ends
-    ]
-
-    def work(rank: int) -> tuple[str, str]:
-        taps[rank].listen(ends[rank])
-        try:
-            transport: Transport = ends[rank]
-            if where == "keyed":
-                transport = KeyedTransport(transport, KEY, timeout_s=HANG_S / 4)
-                taps[rank].listen(transport)
-        except Exception as error:
-            return "told" if "rank" in str(error) else "raised", str(error)
-        return outcome(play, transport)
-
-    stop = time.monotonic() + HANG_S
-    running = [pool.submit(work, rank) for rank in range(RANKS)]
-    return [one.result(max(0.0, stop - time.monotonic())) for one in running], taps
 
 
 def _processes(

@@ -91,7 +91,7 @@ class OscarState:
         if chosen.transport.security != "none":
             raise ConfigError(
                 f"transport.security is {chosen.transport.security}, but torch itself sends for the hook "
-                "(the first backward, the bypass, collectives of schemes) and has no key: set it to none, "
+                "(the first backward, the bypass) and has no key: set it to none, "
                 "and use a network that encrypts"
             )
         group = self._dist.group.WORLD if process_group is None else process_group

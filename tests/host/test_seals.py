@@ -1,0 +1,141 @@
+"""Everything that ranks exchange has a checksum, and so has the state that they share."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.allreduce.peer import Communicator
+from oscar.bench import flips
+from oscar.config import Config
+from oscar.errors import PeerError
+from oscar.transports.base import GATHER_TAGS, STATE_TAG, TransportError
+from oscar.transports.threads import ThreadTransport, local_transports
+
+LIMIT_S = 60.0
+CONFIG = Config.model_validate({"plan": {"name": "splitter", "granule": 64}})
+NODES = 3
+
+
+def gradients(iteration: int, rank: int) -> list[np.ndarray]:
+    return [np.random.default_rng([rank, iteration]).laplace(0, 0.02, 700).astype(np.float32)]
+
+
+def on_ranks(transports: list[ThreadTransport], work: Callable[[ThreadTransport], Any]) -> list[Any]:
+    """Run `work` on every rank at once; return what each returned or raised."""
+    with ThreadPoolExecutor(len(transports)) as pool:
+        running = [pool.submit(work, transport) for transport in transports]
+        return [one.exception(LIMIT_S) or one.result() for one in running]
+
+
+def flipped(*words: str) -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    flips.add_arguments(parser)
+    return flips.run(parser.parse_args(words))
+
+
+def test_a_bit_of_any_message_is_told_or_without_effect() -> None:
+    """A slice of the benchmark with a seed of its own, which is printed."""
+    plays = ["asc", "fp32", "notice"] + ["powersgd"] * (importlib.util.find_spec("torch") is not None)
+    result = flipped("--transport", "threads", "--plays", *plays, "--every", "61")
+    assert result["ok"], result["faults"]
+    assert result["told"] > 100
+    assert {"frame", "handshake", "shapes", "steps of tensors", "state digests", "a gather", "control"} <= {
+        row["message"] for row in result["rows"]
+    }
+
+
+class _Behind(ThreadTransport):
+    """Damages one message before it is sealed, as a bug or bad memory would."""
+
+    tag, left = GATHER_TAGS[0], 0
+
+    def post_send(self, peer: int, tag: int, frame: Any) -> None:
+        if tag == self.tag:
+            self.left -= 1
+            if self.left == 0:
+                frame = bytes([frame[0] ^ 1]) + bytes(frame[1:])
+        super().post_send(peer, tag, frame)
+
+
+def test_steps_that_came_to_differ_are_found_in_the_same_call() -> None:
+    """The summaries of rank 0 reach rank 1, and through it rank 2, with another bit, under a right seal."""
+    transports = local_transports(NODES)
+    transports[0].__class__ = _Behind
+
+    def work(transport: ThreadTransport) -> Any:
+        communicator = Communicator(CONFIG, transport, timeout_s=5)
+        if isinstance(transport, _Behind):
+            transport.left = 2  # after the shapes come the steps
+        return communicator.allreduce(gradients(0, transport.rank))
+
+    errors = on_ranks(transports, work)
+    assert all(isinstance(error, PeerError) for error in errors), errors
+    assert any("has another replicated state than this rank, in its steps" in str(error) for error in errors)
+
+
+def _of(communicator: Communicator) -> Any:
+    return communicator._members[0].replica
+
+
+PARTS = {
+    "iterations": lambda replica: setattr(replica, "iteration", 7),
+    "steps": lambda replica: replica.steps.variances.__setitem__(0, replica.steps.variances[0] + 1),
+    "classes": lambda replica: replica.position.classes.__setitem__(5, 9),
+    "costs": lambda replica: replica.costs.__setitem__(0, 1 << 20),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_state_that_drifted_is_named_at_the_next_call_with_rank_and_part(part: str) -> None:
+    def work(transport: ThreadTransport) -> Any:
+        communicator = Communicator(CONFIG, transport, timeout_s=5)
+        communicator.allreduce(gradients(0, transport.rank))
+        if transport.rank == 1:
+            PARTS[part](_of(communicator))
+        return communicator.allreduce(gradients(1, transport.rank))
+
+    errors = on_ranks(local_transports(NODES), work)
+    assert all(isinstance(error, PeerError) for error in errors), errors
+    assert f"rank 1 has another replicated state than this rank, in its {part};" in str(errors[2])
+    assert errors[2].peer == 1
+
+
+def test_a_rank_that_lacks_a_step_is_told_and_waits_for_nobody() -> None:
+    def work(transport: ThreadTransport) -> Any:
+        communicator = Communicator(CONFIG, transport, timeout_s=60)
+        communicator.allreduce(gradients(0, transport.rank))
+        if transport.rank == 1:
+            _of(communicator).steps.exponents[0] = None
+        return communicator.allreduce(gradients(1, transport.rank))
+
+    errors = on_ranks(local_transports(NODES), work)
+    assert all(isinstance(error, PeerError) for error in errors), errors
+    assert "in its steps" in str(errors[2])
+
+
+@pytest.mark.parametrize("size", [0, 3, 4, 9])
+def test_a_message_that_is_damaged_or_cut_short_is_refused(size: int) -> None:
+    one, two = local_transports(2)
+    one._send(1, STATE_TAG, (b"\x01" * size,))
+    two.post_recv(0, STATE_TAG, 16)
+    with pytest.raises(TransportError, match="from rank 0 was damaged on the way: its CRC-32 does not fit"):
+        two.wait(0, STATE_TAG, float("inf"))
+
+
+def test_a_judge_finds_what_nobody_noticed() -> None:
+    """The benchmark's verdict: silence is wrong, even where another rank raises."""
+    from oscar.bench._flips import judge
+
+    calm = [("done", "a"), ("done", "a")]
+    told, other = ("told", "rank 1 sent a bad frame"), ("done", "b")
+    assert [judge(calm, came) for came in (calm, [told, ("done", "a")])] == ["harmless", "told"]
+    for came in ([other, other], [told, other], [("raised", "KeyError"), told]):
+        assert judge(calm, came) == "wrong"
+    assert judge([told, told], [told, ("done", "a")]) == "wrong"

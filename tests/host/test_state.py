@@ -1,0 +1,146 @@
+"""What is loaded is what kernels can work with: every field is checked, and nothing is loaded by half."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.allreduce.make import make_cluster
+from oscar.bench import mutate_states
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.training.checkpoint import digest
+
+FEEDBACK = {"error_feedback": True}
+CONFIGS = {
+    "asc": Config.model_validate({"plan": {"name": "splitter", "granule": 16}, "quantiser": FEEDBACK}),
+    "no feedback": Config(),
+    "oscar-sw": Config(codec="oscar-sw", scheme={"coded": True}),
+    "sketched-sgd": Config(codec="sketched-sgd", scheme={"exact": False}),
+    "powersgd": Config(codec="powersgd"),
+}
+
+
+def gradients(iteration: int) -> list[list[np.ndarray]]:
+    random = np.random.default_rng(iteration)
+    return [[random.laplace(0, 0.02, (40, 30)).astype(np.float32)] for _ in range(3)]
+
+
+def saved(name: str) -> tuple[Any, Any]:
+    """Return a cluster that has worked, and its state."""
+    cluster = make_cluster(CONFIGS[name])
+    for iteration in range(2):
+        cluster.allreduce(gradients(iteration))
+    return cluster, cluster.state_dict()
+
+
+def put(*path: Any, to: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Return a change of what is at a path."""
+
+    def change(tree: Any) -> None:
+        for key in path[:-1]:
+            tree = tree[key]
+        tree[path[-1]] = to(tree[path[-1]])
+
+    return change
+
+
+ENCODER = "nodes", 0, ("encode", 0), "states", 0
+CASES: list[tuple[str, Callable[[Any], None], str]] = [
+    (
+        "asc",
+        put(*ENCODER, "hist", to=lambda hist: hist[:15]),
+        r"^state\.nodes\[0\]\['encode', 0\]\.states\[0\]\.hist: expected int64 \(16, 16\), got int64 \(15",
+    ),
+    (
+        "asc",
+        put(*ENCODER, "hist", to=lambda hist: hist + 900),
+        "hist: expected rows that sum to at most 1023",
+    ),
+    ("asc", put(*ENCODER, "hist", to=lambda hist: -hist), "hist: expected values of 0 to 1023, got -"),
+    ("asc", put(*ENCODER, "cmap", to=lambda cmap: cmap + 16), "cmap: expected values of 0 to 15"),
+    ("asc", put(*ENCODER, "shift", to=lambda shift: shift + 16), "shift: expected values of 0 to 15, got 16"),
+    ("asc", put(*ENCODER, "seen", to=lambda _: 10**400), "seen: expected an integer of 0 to"),
+    (
+        "asc",
+        put(*ENCODER, "sequence", to=lambda _: True),
+        "sequence: expected an integer of 0 to 65535, got True",
+    ),
+    (
+        "asc",
+        put("nodes", 1, to=lambda node: {**node, ("decode", 9): {}}),
+        r"nodes\[1\]: expected keys that are",
+    ),
+    ("asc", put("nodes", to=lambda nodes: nodes[:2]), "workers: expected 2 items, got 3"),
+    ("asc", put("costs", to=lambda costs: costs[1:]), r"costs: expected int64 \(75,\), got int64 \(74,\)"),
+    ("asc", put("costs", to=lambda costs: -costs), "costs: expected values of 0 to"),
+    (
+        "asc",
+        put("position", "mean", to=lambda mean: mean.astype(np.int32)),
+        r"mean: expected uint16 \(1200,\)",
+    ),
+    (
+        "asc",
+        put("steps", "exponents", to=lambda _: [4000]),
+        r"exponents\[0\]: expected an integer of -140 to 120",
+    ),
+    ("asc", put("shapes", to=lambda _: [(1 << 50,)]), "shapes: expected shapes of 1099511627776 values"),
+    (
+        "asc",
+        put("workers", 2, "residual", to=lambda r: r * np.float32(np.nan)),
+        "residual: expected finite values",
+    ),
+    (
+        "no feedback",  # kernels would write what rounding lost into an array of no values
+        put("workers", 0, "residual", to=lambda _: np.zeros(1200, np.float32)),
+        "residual: expected None without error feedback",
+    ),
+    (
+        "oscar-sw",
+        put("scheme", "chosen", "positions", to=lambda p: p + 1200),
+        "positions: expected values of 0 to",
+    ),
+    ("oscar-sw", put("scheme", "chosen", "positions", to=lambda p: p[::-1]), "expected positions that rise"),
+    ("oscar-sw", put("links", "dense", "bits", to=lambda _: 9), "saved under 9, this is 8"),
+    ("oscar-sw", put("scheme", to=lambda s: {**s, "more": 1}), "scheme: expected keys that are of iteration"),
+    ("sketched-sgd", put("scheme", "waiting", to=lambda w: w[1:]), "waiting: expected int32"),
+    ("powersgd", put("scheme", "factors", 0, to=lambda q: q.T), r"factors\[0\]: expected float32"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), CASES, ids=[case[2][:40] for case in CASES])
+def test_a_state_that_does_not_fit_is_refused_by_its_path(
+    name: str, change: Callable[[Any], None], message: str
+) -> None:
+    cluster, state = saved(name)
+    before, damaged = digest(state), copy.deepcopy(state)
+    change(damaged)
+    with pytest.raises(ConfigError, match=message):
+        cluster.load_state_dict(damaged)
+    assert digest(cluster.state_dict()) == before
+
+
+def test_a_scheme_that_refuses_a_part_keeps_the_others() -> None:
+    """The last part of a state is wrong: those before it must not have been taken over."""
+    cluster, state = saved("oscar-sw")
+    damaged = copy.deepcopy(state["scheme"])
+    damaged["iteration"] += 1
+    damaged["chosen"]["age"] = -1
+    with pytest.raises(ConfigError, match=r"state\.chosen\.age: expected an integer of 0"):
+        cluster.scheme.load_state_dict(damaged)
+    assert digest(cluster.scheme.state_dict()) == digest(state["scheme"])
+
+
+def test_mutated_states_are_refused_whole_or_can_be_worked_with() -> None:
+    """A slice of the benchmark, in a process of its own, with a seed of its own, which is printed."""
+    parser = argparse.ArgumentParser()
+    mutate_states.add_arguments(parser)
+    result = mutate_states.run(parser.parse_args(["--count", "300", "--jobs", "1"]))
+    assert result["ok"], result["faults"]
+    assert result["refused"] > 100
+    assert result["worked"] > 10
