@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from needs import needs
 from oscar.allreduce.cluster import LocalCluster
 from oscar.asc import Encoder
 from oscar.config import Config
@@ -18,10 +18,6 @@ from oscar_sim.stress import Checker, Generator
 from oscar_sim.verilator import build
 
 HARDWARE = {"block_log2": 12, "interval_log2": 12, "map": "fixed"}
-verilated = pytest.mark.skipif(
-    not all(map(shutil.which, ("verilator", "g++", "make"))),
-    reason="verilator, g++ and make are needed: sudo apt-get install -y verilator g++ make",
-)
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +29,7 @@ def myhdl_lane():
 
 @pytest.fixture(scope="module")
 def verilated_lane():
+    needs("verilator", "g++", "make")
     from oscar_sim.verilator.lane import VerilatedLane
 
     return VerilatedLane()
@@ -51,13 +48,11 @@ def test_the_description_itself_under_stalls_resets_and_damage(myhdl_lane) -> No
     assert checker.tally["frames"] == 6
 
 
-@verilated
 def test_converted_rtl_under_stalls_resets_and_damage(verilated_lane) -> None:
     tally = check(verilated_lane, LaneParams(), frames=150, largest=9000, seed=2).tally
     assert min(tally[k] for k in ("encode", "hop", "last hop", "adopt", "refused", "resets", "redos")) > 3
 
 
-@verilated
 def test_a_cluster_on_converted_rtl_is_the_compiled_one(verilated_lane) -> None:
     rng = np.random.default_rng(1)
     gradients = [[rng.laplace(0, 1e-3, 9001).astype(np.float32)] for _ in range(3)]
@@ -74,7 +69,6 @@ def test_a_cluster_on_converted_rtl_is_the_compiled_one(verilated_lane) -> None:
         assert (b.stats.clocks.max(axis=3)[:, 0] > 3000).all()
 
 
-@verilated
 def test_a_refused_payload_changes_nothing(verilated_lane) -> None:
     params = LaneParams().asc
     codec = rtl_codec(params, verilated_lane)
