@@ -59,13 +59,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 a check failed, 2 error, 3 `predict` finds that compression does not pay, 130 interrupted,
     141 the reader of standard output has gone.
     """
+    from oscar.cli.progress import compiling_said
+
     parser = build_parser()
     args = parser.parse_args(argv)
     if args.command_name is None:
         parser.print_help()
         return 2
     try:
-        return int(args.command(args))
+        with compiling_said():
+            return int(args.command(args))
     except KeyboardInterrupt:
         print("oscar: interrupted", file=sys.stderr)
         return 130

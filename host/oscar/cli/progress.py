@@ -1,12 +1,35 @@
-"""Progress on stderr: a bar on a terminal, a line per stage elsewhere."""
+"""Progress on stderr: a bar on a terminal, a line per stage elsewhere, a line before kernels are compiled."""
 
 from __future__ import annotations
 
+import mmap
 import sys
 import time
+from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import Any
 
 QUIET_SECONDS = 15.0  # between two lines of one stage where there is no terminal
+COMPILING = "# compiling the coders, once per machine and version: about 20 s"
+
+
+def compiling_said() -> AbstractContextManager[Any]:
+    """Say so, once and also for processes forked meanwhile, when numba compiles what its cache lacks."""
+    from numba.core import event
+
+    said = mmap.mmap(-1, 1)  # forked processes share it
+
+    class Say(event.Listener):
+        def on_start(self, event: Any) -> None:
+            if said[0] == 0:
+                said[0] = 1
+                print(COMPILING, file=sys.stderr, flush=True)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    installed: AbstractContextManager[Any] = event.install_listener("numba:compile", Say())
+    return installed
 
 
 class Show:
