@@ -33,7 +33,10 @@ def compiling_said() -> AbstractContextManager[Any]:
 
 
 class Show:
-    """`show(stage, done, total)`; use as a context manager."""
+    """`show(stage, done, total)`; use as a context manager. unit: of what is counted."""
+
+    def __init__(self, unit: str = "AllReduces") -> None:
+        self._unit = unit
 
     def __enter__(self) -> Show:
         self._bar = self._open_bar() if sys.stderr.isatty() else None
@@ -79,5 +82,5 @@ class Show:
             if done == total:
                 self._tasks[stage] = True
             print(
-                f"# {stage}: {done} of {total} AllReduces, {now - began:.0f} s", file=sys.stderr, flush=True
+                f"# {stage}: {done} of {total} {self._unit}, {now - began:.0f} s", file=sys.stderr, flush=True
             )
