@@ -1,6 +1,7 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup torch allreduce test lint clean bench tools vhdl cosim fpga sim stress rtl verilator dist docs
+.PHONY: help setup torch everything allreduce test lint clean bench tools vhdl cosim fpga sim stress rtl verilator \
+  dist docs
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -11,6 +12,16 @@ CONFIG ?= configs/default.yaml
 MPI_CONFIG ?= configs/mpi.yaml
 BENCH ?=
 ARGS ?=
+EXTRAS := torch mpi secure peers cosim fpga dist docs
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# $(call apt,PROGRAMS,PACKAGES): install Debian packages as root, or say the command, unless the programs are there.
+apt = absent=; for program in $(1); do command -v $$program >/dev/null || absent="$$absent $$program"; done; \
+  [ -z "$$absent" ] || \
+  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+    echo "installing $(2)"; \
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; \
+  else echo "missing$$absent: sudo apt-get install -y $(2)" >&2; exit 1; fi
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,20 +32,21 @@ $(STAMP): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found; give a Python with PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 	  || { echo "Python 3.10 or later is needed; give one with PYTHON=..." >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing python3-venv"; \
-	    apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; \
-	  else echo "missing: sudo apt-get install -y python3-venv" >&2; exit 1; fi; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(call apt,python3-venv,python3-venv); }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(PIP) -e '.[dev]'
 	@echo "compiling the coders"
 	@$(BIN)/python -m oscar.warm
 	@touch $@
 
-torch: setup ## add torch and scikit-learn, for the CNN, transformer and embedding
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,torch]'
+torch: $(VENV)/.torch ## add torch and scikit-learn, for the CNN, transformer and embedding
+
+everything: $(STAMP) ## add every extra and tool that tests can use (apt as root; otherwise say the command)
+	@$(call apt,ip tc nft ghdl iverilog verilator g++,iproute2 nftables ghdl-mcode iverilog verilator g++)
+	@echo "installing the extras $(EXTRAS)"
+	@$(PIP) -e '.[dev$(EXTRAS:%=,%)]'
+	@touch $(EXTRAS:%=$(VENV)/.%)
 
 allreduce: setup ## compare all methods on real gradients (CONFIG=configs/default.yaml)
 	@$(BIN)/oscar allreduce $(CONFIG) $(ARGS)
@@ -51,13 +63,9 @@ bench: setup ## list the measurements behind the figures, or run one (BENCH=rati
 	@$(BIN)/oscar bench $(BENCH) $(ARGS)
 
 tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
-	@command -v ghdl >/dev/null && command -v iverilog >/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing ghdl-mcode and iverilog"; \
-	    apt-get update -qq && apt-get install -y -qq --no-install-recommends ghdl-mcode iverilog >/dev/null; \
-	  else echo "missing: sudo apt-get install -y ghdl-mcode iverilog" >&2; exit 1; fi; }
+	@$(call apt,ghdl iverilog,ghdl-mcode iverilog)
 
-sim: setup ## a ring AllReduce of four NICs in MyHDL, clock by clock, against the host bit for bit
+sim: setup ## a ring AllReduce of three NICs in MyHDL, clock by clock, against the host bit for bit; 2 minutes
 	@$(BIN)/python -m oscar_sim.ring --json build/sim/ring.json $(ARGS)
 
 stress: setup verilator ## random stalls, resets and damage on the converted RTL of a lane (ARGS="--clocks 1M")
@@ -77,11 +85,7 @@ mpi-%: $(VENV)/.mpi ## AllReduce between as many processes over MPI, mpi-4 for e
 	  $(BIN)/python -m mpi4py -m oscar worker $(MPI_CONFIG) --transport mpi $(ARGS)
 
 verilator: ## install Verilator and a C++ compiler with apt (as root; otherwise say the command)
-	@command -v verilator >/dev/null && command -v g++ >/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing verilator and g++"; \
-	    apt-get update -qq && apt-get install -y -qq --no-install-recommends verilator g++ make >/dev/null; \
-	  else echo "missing: sudo apt-get install -y verilator g++ make" >&2; exit 1; fi; }
+	@$(call apt,verilator g++,verilator g++)
 
 vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## convert all blocks to VHDL and Verilog in build/hdl; GHDL checks them
 	@$(BIN)/python -m oscar_hdl.convert --out build/hdl $(ARGS)
@@ -112,9 +116,9 @@ docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/.docs ## build the documentation site in build/site; a warning or a dead link is an error
 	@$(BIN)/mkdocs build
 
-$(VENV)/.cosim $(VENV)/.dist $(VENV)/.docs $(VENV)/.fpga $(VENV)/.mpi: $(VENV)/.%: $(STAMP)
+$(EXTRAS:%=$(VENV)/.%): $(VENV)/.%: $(STAMP)
 	@echo "installing the $* extra"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,$*]'
+	@$(PIP) -e '.[dev,$*]'
 	@touch $@
 
 clean: ## remove results and caches, keep .venv

@@ -1,10 +1,22 @@
-"""Fixtures of all tests."""
+"""The end says what was skipped and why; with OSCAR_TESTS_COMPLETE=1 only the lack of a GPU may skip."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+
 import pytest
 
+from needs import NO_GPU, needs
+from oscar.errors import OscarError
+from oscar.lab.hold import PREFIX
+from oscar.lab.network import Network
 from oscar_sim.seeds import VARIABLE, told
+
+COMPLETE = os.environ.get("OSCAR_TESTS_COMPLETE", "") not in ("", "0")
 
 
 def pytest_configure() -> None:
@@ -16,3 +28,47 @@ def seed() -> int:
     """The run's seed, new in each run; a test that fails shows how to set it."""
     print(f"{VARIABLE}={told()}")
     return told()
+
+
+def _skipped(config: pytest.Config) -> Counter[str]:
+    """Return how often each reason was given; a file skipped as a whole counts once."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    reports = reporter.stats.get("skipped", []) if reporter else []  # workers of xdist have no reporter
+    return Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if COMPLETE and exitstatus == pytest.ExitCode.OK and set(_skipped(session.config)) - {NO_GPU}:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    counts = _skipped(config)
+    if not counts:
+        return
+    terminalreporter.section("skipped")
+    for reason, count in counts.most_common():
+        terminalreporter.line(f"{count:4}  {reason}")
+    if set(counts) - {NO_GPU}:
+        if COMPLETE:
+            terminalreporter.line(f"OSCAR_TESTS_COMPLETE is set: only '{NO_GPU}' may be a reason", red=True)
+        else:
+            terminalreporter.line("`make everything` installs all that tests can use")
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Let a test make a lab's network, or skip it; tests of other processes that make one wait for it."""
+    needs("ip", "tc")
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces take root: run the tests as root")
+    with open("/run/oscar-lab-tests.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            with Network(2) as network:
+                network.shape(1e9)
+        except OscarError as error:
+            pytest.skip(f"no network can be made: {error}")
+        yield
+        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        assert PREFIX not in listed

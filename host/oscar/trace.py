@@ -1,8 +1,8 @@
 """Record the gradients of a training run, and replay them: the same numbers for every codec and machine.
 
-A trace is an uncompressed .npz: `metadata` (a JSON string), `names` (one per tensor), `losses` (float64
-[iteration], as the workload told them) and `gradient_0`, `gradient_1`, ... (float32 [iteration, node, *shape
-of the tensor]).
+A trace is a compressed .npz, since an embedding's gradients are mostly zeros: `metadata` (a JSON string),
+`names` (one per tensor), `losses` (float64 [iteration], as the workload told them) and `gradient_0`,
+`gradient_1`, ... (float32 [iteration, node, *shape of the tensor]).
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def record(
 
     `warmup` iterations are trained before the first recorded one, and `skip_every` between recorded ones, so
     that a short trace can span a long training. `progress(done, total)` counts all trained iterations.
-    The file appears only when it is whole. It takes 4 x iterations x nodes x parameters bytes, in memory too.
+    The file appears only when it is whole. It takes 4 x iterations x nodes x parameters bytes at most, and in
+    memory.
     Raises ValueError on bad counts, ConfigError when `path` cannot be written, GradientError on NaN or Inf.
     """
     for what, count, least in (
@@ -149,7 +150,7 @@ def _write(
     arrays: dict[str, Any] = {f"gradient_{index}": array for index, array in enumerate(gradients)}
     arrays |= {"metadata": np.array(json.dumps(metadata)), "names": np.array(names), "losses": losses}
     with replacing(target) as file:
-        np.savez(file, **arrays)
+        np.savez_compressed(file, **arrays)
 
 
 class TraceWorkload:

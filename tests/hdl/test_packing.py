@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from needs import needs
 from oscar.asc.reference import frequencies
 from oscar_hdl.convert import SMALL, convert_top
 from oscar_hdl.fpga import tools
@@ -22,11 +23,7 @@ from oscar_sim.tables_model import reciprocal
 
 @pytest.fixture(scope="module", autouse=True)
 def _tools() -> None:
-    for tool in ("yosys", "iverilog"):
-        try:
-            tools.find(tool)
-        except tools.FlowError as missing:
-            pytest.skip(str(missing))
+    needs("fpga", "iverilog")
 
 
 PORTS = """input clk, rst, en, we, input [17:0] a, b, input [8:0] wa, ra, input [35:0] d,

@@ -25,7 +25,6 @@ def run(module: Any, *words: str) -> dict[str, Any]:
 
 
 def test_speed_times_every_coder_on_the_same_values(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("constriction")
     words = ["--model", "numpy-digits", "--iterations", "2", "--turns", "1"]
     result = run(speed, *words)
     assert set(result["bars"]) <= set(result["ratios"])

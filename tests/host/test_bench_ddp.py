@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from needs import needs
 from oscar.bench import ddp
 from oscar.cli import main
 from oscar.errors import OscarError
@@ -79,7 +80,7 @@ def test_a_rank_that_fails_is_quoted_and_the_others_end(tmp_path: Path) -> None:
 def test_the_example_refuses_options_that_it_would_ignore(
     words: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("torch", reason="the example needs torch: make torch")
+    needs("torch")
     monkeypatch.setattr("sys.argv", [str(ddp.SCRIPT), *words.split()])
     with pytest.raises(SystemExit):
         runpy.run_path(str(ddp.SCRIPT))["arguments"]()
@@ -87,7 +88,7 @@ def test_the_example_refuses_options_that_it_would_ignore(
 
 
 def test_the_example_trains_identical_replicas() -> None:
-    pytest.importorskip("torch", reason="the example needs torch: make torch")
+    needs("torch")
     import socket
 
     with socket.socket() as free:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from needs import needs
 from oscar import trace
 from oscar.allreduce.cluster import LocalCluster
 from oscar.config import Config
@@ -146,13 +147,6 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "embedding": SMALL,
 }
 
-NEEDS = {
-    "numpy-digits": ["sklearn"],
-    "cnn": ["torch", "sklearn"],
-    "transformer": ["torch"],
-    "embedding": ["torch"],
-}
-
 
 def open_small(name: str, folder: Path) -> Workload:
     if name == "trace":
@@ -160,8 +154,8 @@ def open_small(name: str, folder: Path) -> Workload:
         if not path.exists():
             trace.record(make_workload("numpy-lm", nodes=2, seed=0, **SMALL), 6, path)
         return trace.load(path)
-    for package in NEEDS.get(name, []):
-        pytest.importorskip(package, reason=f"{name} needs the extra `torch`, which brings {package}")
+    if name in ("cnn", "transformer", "embedding"):
+        needs("torch")
     return make_workload(name, nodes=2, seed=1, **WORKLOADS[name])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import shutil
@@ -13,12 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
 from oscar import shipped
 from oscar.cli import COMMANDS, build_parser, main
 from oscar.cli.common import read_config
+from oscar.cli.progress import COMPILING, compiling_said
 from oscar.config import load_config
 from oscar.plotting import spread_labels
 
@@ -291,14 +294,33 @@ def test_scale_from_results(tiny: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (tiny / "s.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_trace_record_and_replay(tiny: Path, tmp_path: Path) -> None:
+def test_trace_record_and_replay(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "t.npz"
     assert run(["trace", "record", tiny / "c.yaml", "-o", trace]) == 0
+    first, last = capsys.readouterr().out.splitlines()
+    (megabytes,) = re.findall(r"# 4 iterations x 3 nodes x [\d,]+ values: (\d+\.\d) MB in memory", first)
+    assert trace.stat().st_size < 0.8e6 * float(megabytes)  # most of an embedding's gradient is zero
+    assert f"{trace.stat().st_size / 1e6:.1f} MB" in last
     arguments = ["trace", "replay", trace, tiny / "c.yaml", "--set", f"output={tmp_path / 'out'}"]
     assert run([*arguments, "--set", "iterations=99", "--set", "nodes=7"]) == 0
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert (results["nodes"], results["iterations"]) == (3, 4)
     assert results["model"]["name"] == "trace:numpy-lm"
+
+
+def test_compiling_is_said_once_by_all_processes(capfd: pytest.CaptureFixture[str]) -> None:
+    def compile_one() -> None:
+        numba.njit(lambda x: x + 1)(1)
+
+    compile_one()
+    assert COMPILING not in capfd.readouterr().err
+    with compiling_said():
+        children = [multiprocessing.get_context("fork").Process(target=compile_one) for _ in range(2)]
+        for child in children:
+            child.start()
+            child.join()
+        compile_one()
+    assert capfd.readouterr().err.splitlines() == [COMPILING]
 
 
 # ------------------------------------------------------------------------------------------------ codec
@@ -493,7 +515,10 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
         (["scale", "--results", tiny / "out" / "results.json", "--values", "0"], "at least 1 value, got 0"),
         (["scale", tiny / "c.yaml", "--nodes", "100000000"], "expected 2 to 1024 nodes, got 100000000"),
         (["allreduce", tiny / "c.yaml", "--set", "workload.options.batch=100000000000"], "not enough memory"),
-        (["predict", "--values", "1M", "--nodes", "8", "--gbps", "1e-308"], "link.gbps: Input should be greater"),
+        (
+            ["predict", "--values", "1M", "--nodes", "8", "--gbps", "1e-308"],
+            "link.gbps: Input should be",
+        ),
         (["codec"], "give a FILE.npy"),
         (["bench", "nothing"], "unknown benchmark 'nothing'"),
         (["trace", "replay", tiny / "c.yaml"], "there is no such file"),

@@ -15,8 +15,6 @@ import pytest
 import oscar
 from oscar.config import load_config
 
-pytest.importorskip("hatchling")
-
 ROOT = Path(__file__).parents[2]
 CONFIGS = {path.name: path.read_bytes() for path in (ROOT / "configs").glob("*.yaml")}
 

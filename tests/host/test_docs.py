@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("mkdocs", reason="the extra docs is not installed")
+from needs import needs
+
+needs("docs")
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from needs import needs
 from oscar.allreduce.cluster import LocalCluster
 from oscar.allreduce.peer import Communicator
 from oscar.config import Config
@@ -22,7 +23,6 @@ from oscar.transports.base import CONTROL_TAGS, GATHER_TAGS, Notice, TransportEr
 from oscar.transports.keyed import TAG_BYTES, KeyedTransport, read_key, secured
 from oscar.transports.threads import ThreadTransport, local_transports
 
-pytest.importorskip("cryptography", reason="keyed frames need the extra secure")
 KEY = bytes(range(32))
 CONFIG = Config.model_validate({"ring": {"subframes": 2}})
 
@@ -248,7 +248,9 @@ def test_a_key_that_nothing_would_use_is_refused() -> None:
 
 
 def test_the_ddp_hook_refuses_a_key_before_it_makes_groups() -> None:
-    torch = pytest.importorskip("torch", reason="the DDP hook needs torch: make torch")
+    needs("torch")
+    import torch
+
     from oscar.torch_ddp import OscarState
 
     store = torch.distributed.HashStore()

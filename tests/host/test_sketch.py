@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from needs import needs
 from oscar.sketch import RUN, CountSketch, SketchHashes, reference
 from oscar.sketch.count_sketch import columns_for
 from oscar.sketch.hashing import PRIME
@@ -169,7 +170,7 @@ def test_the_error_is_that_of_the_theory():
 
 
 def test_the_benchmark_runs_and_torch_agrees(capsys):
-    pytest.importorskip("torch")
+    needs("torch")
     from oscar.bench import sketch as bench
 
     parser = argparse.ArgumentParser()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from itertools import islice
 from typing import Any
 
 import numpy as np
-import pytest
 
+from needs import needs
 from oscar.allreduce.cluster import LocalCluster
 from oscar.bench import soak
 from oscar.bench._soak_rank import TOUCHED, differs, draw_config, draw_gradient, draw_shapes, verdict_of
@@ -24,16 +23,10 @@ def options(*words: str) -> argparse.Namespace:
     return parser.parse_args([*TINY, *words])
 
 
-def needs(transport: str) -> str:
-    module = {"mpi": "mpi4py", "gloo": "torch"}[transport]
-    if importlib.util.find_spec(module) is None:
-        pytest.skip(f"{module} is not installed")
-    return transport
-
-
 def test_a_soak_passes_and_stops_in_good_order_when_its_time_is_up() -> None:
     words = ["--iterations", "100000", "--segment", "10000", "--seconds-limit", "0.3"]
-    result = soak.run(options("--transport", needs("mpi"), *words))
+    needs("mpi")
+    result = soak.run(options("--transport", "mpi", *words))
     assert result["ok"], result["why"]
     assert 0 < result["iterations"] < result["asked"]
     assert result["iterations"] == sum(row["iterations"] for row in result["segments"])
@@ -41,7 +34,8 @@ def test_a_soak_passes_and_stops_in_good_order_when_its_time_is_up() -> None:
 
 
 def test_a_soak_finds_the_one_bit_that_is_wrong() -> None:
-    result = soak.run(options("--transport", needs("gloo"), "--spoil", "5"))
+    needs("torch")
+    result = soak.run(options("--transport", "gloo", "--spoil", "5"))
     assert result["why"] == ["mismatches: 1"], result["output"]
     assert (result["ok"], result["iterations"], len(result["segments"])) == (False, 12, 3)
     assert [(line["rank"], line["mismatch"]) for line in result["kept"]] == [(1, "mean or sums")]

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from needs import needs
 from oscar.allreduce.cluster import LocalCluster
 from oscar.codecs.registry import asc_codec
 from oscar.config import Config
@@ -28,7 +29,8 @@ from oscar.schemes.cluster import SchemeCluster
 from oscar.schemes.registry import SCHEMES
 from oscar.transports.threads import ThreadTransport, local_transports
 
-torch = pytest.importorskip("torch", reason="the DDP hook needs torch: make torch")
+needs("torch")
+import torch  # noqa: E402
 
 RANKS, LIMIT_S, TIMEOUT_S = 2, 240, 60.0
 SHAPES: list[tuple[int, ...]] = [(40, 30), (), (0,), (333,)]
@@ -316,6 +318,7 @@ def start(what: str, folder: Path, statuses: list[int]) -> None:
     processes = []
     for rank in range(len(statuses)):
         environment = {**os.environ, **where, "RANK": str(rank), "OMP_NUM_THREADS": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # this file imports its neighbours
         with open(folder / f"{rank}.log", "wb") as log:
             command = [sys.executable, __file__, what, str(folder)]
             processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from needs import TRANSPORTS, needs
 from oscar.bench import transport_faults
 from oscar.errors import MissingExtraError
 from oscar.signals import stops_raise
@@ -31,13 +31,6 @@ plan: {name: splitter, granule: 64}
 quantiser: {error_feedback: true}
 """
 LIMIT_S = 120.0  # the two cores may be busy
-
-
-def needs(transport: str) -> str:
-    module = {"mpi": "mpi4py", "gloo": "torch"}[transport]
-    if importlib.util.find_spec(module) is None:
-        pytest.skip(f"{module} is not installed")
-    return transport
 
 
 # ------------------------------------------------------------------------------------- in one process
@@ -119,7 +112,8 @@ def test_a_missing_package_is_named_with_its_extra(
 def test_a_training_between_processes_is_the_one_in_one_process(transport: str, tmp_path: Path) -> None:
     config, report = tmp_path / "c.yaml", tmp_path / "report.json"
     config.write_text(TRAINING)
-    program = ["-m", "oscar", "worker", str(config), "--transport", needs(transport), "--check", "6"]
+    needs(TRANSPORTS[transport])
+    program = ["-m", "oscar", "worker", str(config), "--transport", transport, "--check", "6"]
     ended = launch(
         transport, 3, [*program, "--json", str(report)], limit_s=LIMIT_S, token=str(config)
     )  # fmt: skip
@@ -151,7 +145,8 @@ def test_rows_come_with_their_iterations_and_an_interruption_is_told(tmp_path: P
     config, script = tmp_path / "c.yaml", tmp_path / "interrupt.py"
     config.write_text(TRAINING)
     script.write_text(INTERRUPT)
-    program = [str(script), "worker", str(config), "--transport", needs("gloo")]
+    needs("torch")
+    program = [str(script), "worker", str(config), "--transport", "gloo"]
     ended = launch("gloo", 2, program, limit_s=LIMIT_S, token=str(config))
     assert ended.statuses == (75, 130), ended.output
     assert "oscar: interrupted" in ended.output
@@ -164,7 +159,8 @@ def test_rows_come_with_their_iterations_and_an_interruption_is_told(tmp_path: P
 def test_what_cannot_be_survived_is_said_at_the_start(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(TRAINING + "transport: {survive: true}\n")
-    program = ["-m", "oscar", "worker", str(config), "--transport", needs("gloo")]
+    needs("torch")
+    program = ["-m", "oscar", "worker", str(config), "--transport", "gloo"]
     ended = launch("gloo", 2, program, limit_s=LIMIT_S, token=str(config))
     assert (ended.status, ended.output.count("survive needs MPI and mpirun --with-ft ulfm")) == (0, 1)
 
@@ -188,7 +184,8 @@ def test_a_death_is_survived_where_that_is_asked_for(tmp_path: Path) -> None:
     config, report, script = tmp_path / "c.yaml", tmp_path / "report.json", tmp_path / "death.py"
     config.write_text(TRAINING + "transport: {survive: true, timeout_s: 20}\n")
     script.write_text(DEATH)
-    program = [str(script), "worker", str(config), "--transport", needs("mpi"), "--json", str(report)]
+    needs("mpi")
+    program = [str(script), "worker", str(config), "--transport", "mpi", "--json", str(report)]
     ended = launch("mpi", 4, program, limit_s=LIMIT_S, token=str(config))
     assert ended.status == 0, ended.output
     assert not ended.orphans
@@ -218,7 +215,8 @@ end.close()
 
 def test_what_mpi_refuses_is_no_death() -> None:
     token = f"oscar-{time.monotonic_ns()}"
-    ended = launch(needs("mpi"), 2, ["-c", TOO_LONG, token], limit_s=LIMIT_S, token=token)
+    needs("mpi")
+    ended = launch("mpi", 2, ["-c", TOO_LONG, token], limit_s=LIMIT_S, token=token)
     assert ended.status == 0, ended.output
     assert "aborted 0 {} MPI failed between this rank and rank 0 (MPI_ERR_TRUNCATE" in ended.output
 
@@ -248,12 +246,12 @@ sys.exit(main(sys.argv[2:]))
 def test_what_one_rank_alone_finds_at_the_start_ends_all(
     fault: str, status: int, said: str, tmp_path: Path
 ) -> None:
-    pytest.importorskip("cryptography", reason="keyed frames need the extra secure")
     config, script, key = tmp_path / "c.yaml", tmp_path / "alone.py", tmp_path / "key"
     key.write_text("0f" * 32)
     config.write_text(TRAINING + f"transport: {{security: aes-gcm, key: {key}, timeout_s: 60}}\n")
     script.write_text(ALONE)
-    program = [str(script), fault, "worker", str(config), "--transport", needs("gloo")]
+    needs("torch")
+    program = [str(script), fault, "worker", str(config), "--transport", "gloo"]
     begin = time.monotonic()
     ended = launch("gloo", 2, program, limit_s=LIMIT_S, token=str(config))
     assert ended.statuses == (75, status), ended.output
@@ -269,7 +267,8 @@ def test_what_one_rank_alone_finds_at_the_start_ends_all(
 def test_a_real_fault_is_told_by_all_survivors(transport: str, kind: str, ranks: int) -> None:
     parser = argparse.ArgumentParser()
     transport_faults.add_arguments(parser)
-    words = ["--transport", needs(transport), "--kinds", kind, "--points", "1", "--timeout-s", "4"]
+    needs(TRANSPORTS[transport])
+    words = ["--transport", transport, "--kinds", kind, "--points", "1", "--timeout-s", "4"]
     result = transport_faults.run(parser.parse_args([*words, "--ranks", str(ranks)]))
     assert result["ok"], result["wrong"]
 
@@ -359,8 +358,9 @@ def test_an_interrupted_launch_leaves_nothing_behind(transport: str) -> None:
         if b"up" in heard:
             raise KeyboardInterrupt
 
+    needs(TRANSPORTS[transport])
     with pytest.raises(KeyboardInterrupt):
-        launch(needs(transport), 2, ["-c", UP, token], limit_s=LIMIT_S, token=token, hear=interrupt)
+        launch(transport, 2, ["-c", UP, token], limit_s=LIMIT_S, token=token, hear=interrupt)
     assert launching._named(token) == set()
 
 
@@ -379,7 +379,8 @@ def test_ranks_that_were_started_before_one_could_not_be_are_ended(monkeypatch: 
 
 
 def test_sigterm_takes_a_benchmark_down_with_its_ranks() -> None:
-    words = ["bench", "transport_faults", "--transport", needs("gloo"), "--kinds", "stop", "--points", "1"]
+    needs("torch")
+    words = ["bench", "transport_faults", "--transport", "gloo", "--kinds", "stop", "--points", "1"]
     bench = subprocess.Popen(
         [sys.executable, "-m", "oscar", *words, "--ranks", "2", "--timeout-s", "100"],
         stdout=subprocess.DEVNULL,

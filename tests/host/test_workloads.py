@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from needs import needs
 from oscar.errors import ConfigError, GradientError, MissingExtraError, OscarError
 from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload, numpy_digits, numpy_lm
 from oscar.workloads.numpy_training import Adam
@@ -43,17 +44,11 @@ SMALL = {
         "text_bytes": 200_000,
     },
 }
-NEEDS = {
-    "numpy-digits": ["sklearn"],
-    "cnn": ["torch", "sklearn"],
-    "transformer": ["torch"],
-    "embedding": ["torch"],
-}
 
 
 def small(name: str, *, nodes: int = 3, seed: int = 0) -> Workload:
-    for package in NEEDS.get(name, []):
-        pytest.importorskip(package, reason=f"{name} needs the extra `torch`, which brings {package}")
+    if name in ("cnn", "transformer", "embedding"):
+        needs("torch")
     return make_workload(name, nodes=nodes, seed=seed, **SMALL[name])
 
 
@@ -148,7 +143,9 @@ def test_digits_gradient_against_finite_differences() -> None:
 
 
 def test_adam_against_torch() -> None:
-    torch = pytest.importorskip("torch", reason="torch is the peer that this compares with")
+    needs("torch")
+    import torch
+
     rng = np.random.default_rng(0)
     ours = rng.standard_normal(50).astype(np.float32)
     theirs = torch.nn.Parameter(torch.from_numpy(ours.copy()))
@@ -168,7 +165,9 @@ def test_a_node_draws_the_same_batches_whatever_the_number_of_nodes() -> None:
 
 
 def test_torch_generator_of_the_caller_is_left_alone() -> None:
-    torch = pytest.importorskip("torch", reason="the transformer needs the extra `torch`")
+    needs("torch")
+    import torch
+
     before = torch.random.get_rng_state()
     small("transformer")
     assert torch.equal(before, torch.random.get_rng_state())

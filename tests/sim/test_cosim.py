@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from needs import needs
 from oscar.asc.params import CODED, CONSTANT, RAW
 from oscar_hdl.convert import SMALL
 from oscar_sim.cosim import __main__ as cosim
@@ -50,8 +51,7 @@ def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 @pytest.mark.parametrize("language", ["vhdl", "verilog"])
 def test_a_short_run(language: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The converted encoder equals the reference on the first frame."""
-    if lacking := cosim.missing([language]):
-        pytest.skip(f"co-simulation needs {' and '.join(lacking)}")
+    needs("cosim", cosim.PROGRAM[language])
     arguments = ["--block", "rans_encoder", "--language", language, "--frames", "1", "--out", str(tmp_path)]
     assert cosim.main(arguments) == 0
     assert "2 tests, equal to the reference" in capsys.readouterr().out
@@ -59,8 +59,7 @@ def test_a_short_run(language: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_a_wrong_block_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that does something else does not pass."""
-    if lacking := cosim.missing(["verilog"]):
-        pytest.skip(f"co-simulation needs {' and '.join(lacking)}")
+    needs("cosim", "iverilog")
 
     def convert_wrong(names: list[str], out: Path, params: object, **_: object) -> None:
         convert_all(names, out, params, languages=["verilog"])

@@ -5,12 +5,12 @@ The vectors at the end are frames that a lane once got wrong: every lane that is
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from needs import needs
 from oscar.allreduce.cluster import LocalCluster
 from oscar.asc import Encoder
 from oscar.asc.compiled import CompiledCoder
@@ -28,10 +28,6 @@ from oscar_sim.verilator import build
 from oscar_sim.verilator.lane import VerilatedLane
 
 HARDWARE = {"block_log2": 12, "interval_log2": 12, "map": "fixed"}
-verilated = pytest.mark.skipif(
-    not all(map(shutil.which, ("verilator", "g++", "make"))),
-    reason="verilator, g++ and make are needed: sudo apt-get install -y verilator g++ make",
-)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +39,7 @@ def myhdl_lane():
 
 @pytest.fixture(scope="module")
 def verilated_lane():
+    needs("verilator", "g++", "make")
     return VerilatedLane(LaneParams())
 
 
@@ -59,13 +56,11 @@ def test_the_description_itself_under_stalls_resets_and_damage(myhdl_lane, seed:
     assert checker.tally["frames"] == 6
 
 
-@verilated
 def test_converted_rtl_under_stalls_resets_and_damage(verilated_lane, seed: int) -> None:
     tally = check(verilated_lane, LaneParams(), frames=150, largest=9000, seed=seed).tally
     assert min(tally[k] for k in (*stress.OPS, "refused", "resets", "redos")) > 3
 
 
-@verilated
 def test_a_seed_of_the_stress_test_shows_the_same_again(capsys) -> None:
     shown = []
     for seeds in (["7", "8"], ["8"]):
@@ -75,7 +70,6 @@ def test_a_seed_of_the_stress_test_shows_the_same_again(capsys) -> None:
     assert shown[0] == shown[1] != []
 
 
-@verilated
 def test_a_cluster_on_converted_rtl_is_the_compiled_one(verilated_lane) -> None:
     rng = np.random.default_rng(1)
     gradients = [[rng.laplace(0, 1e-3, 9001).astype(np.float32)] for _ in range(3)]
@@ -92,7 +86,6 @@ def test_a_cluster_on_converted_rtl_is_the_compiled_one(verilated_lane) -> None:
         assert (b.stats.clocks.max(axis=3)[:, 0] > 3000).all()
 
 
-@verilated
 def test_a_refused_payload_changes_nothing(verilated_lane) -> None:
     params = LaneParams().asc
     codec = rtl_codec(params, verilated_lane)
@@ -128,7 +121,6 @@ def test_a_verilator_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         build.build("nic_lane", LaneParams(), harness=build.HERE / "lane.cpp", cache=tmp_path)
 
 
-@verilated
 def test_vector_a_raw_stream_three_quarters_of_a_block_long(verilated_lane) -> None:
     """Its block is coded; a lane for 12 bits, which stood in for one of 16, sent it raw for want of room."""
     size = verilated_lane.params.block
@@ -162,7 +154,6 @@ def _blocks(payload: bytes) -> list[tuple[int, int]]:
     return found
 
 
-@verilated
 @pytest.mark.parametrize("op", stress.OPS)
 def test_vector_a_reset_in_the_first_clocks_of_a_frame(verilated_lane, op: str) -> None:
     """Nothing is left of the frame: `proceed` of asc_decoder outlived a reset in clock 1."""

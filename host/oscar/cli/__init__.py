@@ -75,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 a check failed, 2 error, 3 `predict` finds that compression does not pay, 4 a training diverged,
     141 the reader of standard output has gone; 128 and a signal's number where one ended the command.
     """
+    from oscar.cli.progress import compiling_said
     from oscar.signals import SAID, stops_raise
 
     parser = build_parser()
@@ -88,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with stops as came:
         try:
             _check_machine()
-            return int(args.command(args))
+            with compiling_said():
+                return int(args.command(args))
         except BaseException as error:
             if came or isinstance(error, KeyboardInterrupt):
                 number = came[0] if came else signal.SIGINT

@@ -1,16 +1,42 @@
-"""Progress on stderr: a bar on a terminal, a line per stage elsewhere."""
+"""Progress on stderr: a bar on a terminal, a line per stage elsewhere, a line before kernels are compiled."""
 
 from __future__ import annotations
 
+import mmap
 import sys
 import time
+from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import Any
 
 QUIET_SECONDS = 15.0  # between two lines of one stage where there is no terminal
+COMPILING = "# compiling the coders, once per machine and version: about 20 s"
+
+
+def compiling_said() -> AbstractContextManager[Any]:
+    """Say so, once and also for processes forked meanwhile, when numba compiles what its cache lacks."""
+    from numba.core import event
+
+    said = mmap.mmap(-1, 1)  # forked processes share it
+
+    class Say(event.Listener):
+        def on_start(self, event: Any) -> None:
+            if said[0] == 0:
+                said[0] = 1
+                print(COMPILING, file=sys.stderr, flush=True)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    installed: AbstractContextManager[Any] = event.install_listener("numba:compile", Say())
+    return installed
 
 
 class Show:
-    """`show(stage, done, total)`; use as a context manager."""
+    """`show(stage, done, total)`; use as a context manager. unit: of what is counted."""
+
+    def __init__(self, unit: str = "AllReduces") -> None:
+        self._unit = unit
 
     def __enter__(self) -> Show:
         self._bar = self._open_bar() if sys.stderr.isatty() else None
@@ -56,5 +82,5 @@ class Show:
             if done == total:
                 self._tasks[stage] = True
             print(
-                f"# {stage}: {done} of {total} AllReduces, {now - began:.0f} s", file=sys.stderr, flush=True
+                f"# {stage}: {done} of {total} {self._unit}, {now - began:.0f} s", file=sys.stderr, flush=True
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ RECORD = """\
   oscar trace record -o lm.npz
   oscar trace record default -o late.npz --warmup 200 --skip-every 9
 
-Trains with the exact float mean. The file takes 4 x iterations x nodes x parameters bytes.
+Trains with the exact float mean. The file takes 4 x iterations x nodes x parameters bytes at most.
 """
 REPLAY = """\
   oscar trace replay lm.npz
@@ -55,6 +56,13 @@ def record(args: argparse.Namespace) -> int:
     config = read_config(args)
     section = config.workload
     workload = make_workload(section.name, nodes=config.nodes, seed=config.seed, **section.options)
+    values = sum(math.prod(shape) for shape in workload.tensor_shapes)
+    most = 4 * config.iterations * config.nodes * values
+    print(
+        f"# {config.iterations} iterations x {config.nodes} nodes x {values:,} values: "
+        f"{most / 1e6:,.1f} MB in memory, at most as much in the file",
+        flush=True,
+    )
     with Show() as show:
         info = trace.record(
             workload,
@@ -64,7 +72,8 @@ def record(args: argparse.Namespace) -> int:
             skip_every=args.skip_every,
             progress=lambda done, total: show("training", done, total),
         )
-    print(f"# wrote {info.path}: {info.workload}, {info.nodes} nodes, {info.iterations} iterations")
+    size = f"{info.path.stat().st_size / 1e6:,.1f} MB"
+    print(f"# wrote {info.path}: {info.workload}, {info.nodes} nodes, {info.iterations} iterations, {size}")
     return 0
 
 

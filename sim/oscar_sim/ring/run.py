@@ -1,12 +1,11 @@
 """A whole AllReduce by simulated NICs, checked against the host's frame by frame (make sim).
 
-python -m oscar_sim.ring --gather boomerang --values 1600
+python -m oscar_sim.ring --gather boomerang --values 1200
 """
 
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from oscar_sim.ring.node import NicPorts, RingNode
 from oscar_sim.ring.shell import Script, Wire
 
 DEPTH_LOG2 = 11
+Progress = Callable[[int, int], None]
 
 
 def table_sets(nodes: int) -> int:
@@ -41,8 +41,8 @@ class RingOptions:
     """What is run. values: of the bucket; rate: 16-bit words per clock of a link; latency: clocks."""
 
     gather: str = "boomerang"
-    nodes: int = 4
-    values: int = 1600
+    nodes: int = 3
+    values: int = 1200
     iterations: int = 2
     workload: str = "numpy-digits"
     granule: int = 64
@@ -115,8 +115,8 @@ class Splitter:
 class RingRun:
     """The NICs, their nodes and the wires between them."""
 
-    def __init__(self, options: RingOptions) -> None:
-        self.options = options
+    def __init__(self, options: RingOptions, progress: Progress = lambda done, total: None) -> None:
+        self.options, self.progress = options, progress
         self.params = LaneParams(block_log2=options.block_log2)
         self.config, self.expected = host_run(
             self.params, nodes=options.nodes, values=options.values, iterations=options.iterations,
@@ -141,7 +141,6 @@ class RingRun:
         self.rows: list[dict[str, Any]] = []
         self.faults: list[str] = []
         self.counters: list[dict[str, int]] = [{} for _ in self.nodes]
-        self.progress: Callable[[str], None] = lambda text: None
 
     @block
     def hardware(self) -> Any:
@@ -196,8 +195,9 @@ class RingRun:
                     self.faults.append(f"iteration {index} did not end")
                     return
                 if self.clocks % 1000 == 0:
-                    self.progress(f"iteration {index}, clock {self.clocks:,}")
+                    self._tell(index)
                 yield
+            self._tell(index)
             self._check(index, expected, self.clocks - start)
             yield from together(
                 plan.split(used, node.result())
@@ -207,6 +207,12 @@ class RingRun:
             self._check_plans(index, plans)
         for node in self.nodes:
             self.counters[node.rank] = yield from node.counters()
+
+    def _tell(self, index: int) -> None:
+        """Report how many frames were sent so far, of all iterations."""
+        counts = [len(expected.frames) for expected in self.expected]
+        sent = sum(len(node.port.frames) for node in self.nodes)
+        self.progress(sum(counts[:index]) + sent, sum(counts))
 
     def _check_plans(self, index: int, plans: list[ChunkPlan]) -> None:
         """Compare the plans that the hardware made with the host's next one."""
@@ -297,19 +303,17 @@ def report(run: RingRun, seconds: float) -> list[str]:
     return lines + [f"# FAULT: {fault}" for fault in run.faults]
 
 
-def simulate(options: RingOptions, *, show: bool = False) -> tuple[RingRun, list[str]]:
-    """Run one ring and return it with its table."""
-    run = RingRun(options)
-    if show and sys.stderr.isatty():
-        run.progress = lambda text: print(f"\r{text:<40}", end="", file=sys.stderr, flush=True)
+def simulate(
+    options: RingOptions, progress: Progress = lambda done, total: None
+) -> tuple[RingRun, list[str]]:
+    """Run one ring and return it with its table; progress(frames sent, of how many) is called often."""
+    run = RingRun(options, progress)
     start = time.perf_counter()
     run.run()
-    if show and sys.stderr.isatty():
-        print("\r", end="", file=sys.stderr)
     return run, report(run, time.perf_counter() - start)
 
 
-def tables(options: RingOptions) -> tuple[list[str], list[dict[str, Any]], list[str]]:
-    """Run one ring in a process of its own; return lines to print, rows and faults."""
-    run, lines = simulate(options)
+def tables(options: RingOptions, told: Any) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+    """Run one ring, its progress put into `told`; return lines to print, rows and faults."""
+    run, lines = simulate(options, lambda done, total: told.put((options.gather, done, total)))
     return lines, run.rows, run.faults

