@@ -64,6 +64,17 @@ def add_bounded(tensor: Any, residual: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+def energy_beyond(tensor: Any, edge: float) -> float:
+    """Return the sum of squares, in float64, of what magnitudes have beyond `edge`, a float64."""
+    lost = 0.0
+    for i in range(tensor.size):
+        beyond = abs(np.float64(tensor[i])) - edge
+        if beyond > 0.0:
+            lost += beyond * beyond
+    return lost
+
+
+@njit(cache=True, nogil=True)
 def to_means(sums: Any, nodes: Any, step: Any, out: Any) -> None:
     """Write float32(sums / nodes * step) to `out`, rounded once; nodes, step: float64, the latter 2^e."""
     for i in range(sums.size):

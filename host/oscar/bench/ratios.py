@@ -187,7 +187,7 @@ def _config(method: str, plan: str, args: argparse.Namespace) -> Config:
         {
             "codec": codec,
             "asc": yaml.safe_load("\n".join(args.asc).replace("=", ": ")) or {},
-            "quantiser": {"scale": "sigma" if args.quantiser == "8s" else "max"},
+            "quantiser": {"scale": "sigma" if args.quantiser == "8s" else "max", "bits": 8},
             "plan": {"name": name, "granule": int(granule or 256)},
             "ring": {"gather": gather, "subframes": args.subframes},
         }

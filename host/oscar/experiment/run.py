@@ -40,12 +40,13 @@ def run_experiment(
         for method, plan, variant in compared
     ]
     _relate(rows, config, training.values)
-    quantiser = config.quantiser_params()
+    quantiser = config.quantiser_params(config.nodes)
     results = {
         "oscar": __version__,
         "schema": SCHEMA,
         "config": config.model_dump(mode="json"),
         "quantiser": quantiser.name,
+        "quantiser_bits": quantiser.bits,
         "model": {
             "name": training.workload,
             "values": training.values,
@@ -91,6 +92,7 @@ def _row(method: Method, plan: str, stats: Sequence[Stats], *, nodes: int) -> di
         "time_s": mean("time_s"),
         "efficiency": mean("efficiency"),
         "clipped": mean("clipped"),
+        "clipped_energy": mean("clipped_energy"),
         "exact": codec.lossless and wrong == 0,
         "identical": identical,
         "wrong": wrong,

@@ -25,11 +25,17 @@ BITMAP_BITS = 8  # of the bytes in which an index travels
 
 @dataclass(frozen=True)
 class Traffic:
-    """Frames of one AllReduce, int64 [phase 2, step N-1, sender N, 1], as in Stats; and its modelled time."""
+    """Frames of one AllReduce, int64 [phase 2, step N-1, sender N, 1], as in Stats; and its modelled time.
+
+    plan: how values were dealt to chunks. identical: every node ended with the same bits; of a message that
+    is not coded there is one result, computed once, which cannot differ.
+    """
 
     frame_bytes: Array
     counts: Array
     time_s: float
+    plan: str = "equal"
+    identical: bool = True
 
 
 class LocalWire:
@@ -163,7 +169,9 @@ class LocalWire:
             node.begin(plan.gather(message.data), classes, layout)
         ring = Ring(nodes, subframes=1, boomerang=True)
         ring.run()
-        total = plan.scatter(nodes[0].result())
+        results = [node.result() for node in nodes]
+        identical = all(np.array_equal(results[0], result) for result in results)
+        total = plan.scatter(results[0])
         if not np.array_equal(total, np.sum([message.data for message in messages], axis=0)):
             raise OscarError(
                 f"channel {first.channel}: expected the direct sum from the coded ring, got another: "
@@ -172,7 +180,7 @@ class LocalWire:
         time_s = (
             ring_time(ring.frame_bytes, ring.counts, self.link, boomerang=True) if self.nodes > 1 else 0.0
         )
-        return total, Traffic(ring.frame_bytes, ring.counts, time_s)
+        return total, Traffic(ring.frame_bytes, ring.counts, time_s, plan.name, identical)
 
     def open(self, channel: str, bits: int) -> list[Node]:
         """Return the ring nodes of a coded channel of workers' integers of `bits`, made where it is new."""
