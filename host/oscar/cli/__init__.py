@@ -6,7 +6,10 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 COMMANDS = (
     "allreduce",
@@ -64,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command_name is None:
         parser.print_help()
         return 2
+    default = warnings.formatwarning
+    warnings.formatwarning = partial(_one_line, default)
     try:
         return int(args.command(args))
     except KeyboardInterrupt:
@@ -79,6 +84,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = NO_CACHE if no_cache else " ".join(str(error).split())
         print(f"oscar {args.command_name}: error: {text}", file=sys.stderr)
         return 2
+    finally:
+        warnings.formatwarning = default
+
+
+def _one_line(default: Any, message: Any, category: Any, *place: Any, **more: Any) -> str:
+    """Return the text of a warning; ours come without the line of code, which says nothing to a user."""
+    from oscar.errors import OscarWarning
+
+    ours = issubclass(category, OscarWarning)
+    return f"oscar: warning: {message}\n" if ours else str(default(message, category, *place, **more))
 
 
 def _is_expected(error: Exception) -> bool:
