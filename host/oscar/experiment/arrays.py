@@ -68,12 +68,11 @@ def quantise(flat: np.ndarray, scale: Any, coarseness: float, bits: Any) -> tupl
     values = worker.quantise(tensors, tracker.exponents)
     exponent = tracker.exponents[0]
     step = "no step: all zeros" if exponent is None else f"step 2^{exponent}"
-    text = (
-        f"quantised as one tensor: {params.name}, {step}, {worker.saturation.values} of {flat.size} values "
-    )
-    if worker.saturation.energy:
-        return values, f"{text}clipped, {worker.saturation.energy:.2g} of their energy"
-    return values, f"{text}clipped"
+    lost = worker.saturation
+    text = f"quantised as one tensor: {params.name}, {step}, {lost.values} of {flat.size} values clipped"
+    if lost.energy:
+        text += f", {lost.energy:.2g} of the energy"
+    return values, text
 
 
 @dataclass(frozen=True)
