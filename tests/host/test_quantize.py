@@ -23,7 +23,7 @@ from oscar.quantize import (
     sum_of_squares,
     summarise,
 )
-from oscar.saturation import Saturation, SaturationNotice
+from oscar.saturation import WARN_SHARE, Saturation, SaturationNotice
 
 floats = np.float32
 
@@ -250,7 +250,7 @@ def test_wide_sums_under_a_moving_step_stay_exact():
 # What is lost
 
 UNSEEN = {"/ 100 for good": {STRUCK}}  # iterations whose step nobody could have known
-BEYOND = {"one value"}  # its value has 141 sigma, times a normal one: more than 255 at times
+BEYOND = {"one value", "Student t, 2.5 degrees"}  # which reach more than 255 sigma, at times: told, not held
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -262,7 +262,7 @@ def test_means_of_hostile_gradients_are_near_the_exact_ones(name, nodes):
     for iteration in range(10):
         given = hostile(name, seed, iteration, nodes)
         (error,) = errors(given, job.step(given))
-        cut = sum(worker.saturation.worst for worker in job.workers) > 1e-4
+        cut = max(worker.saturation.worst for worker in job.workers) > WARN_SHARE
         if iteration in UNSEEN.get(name, ()):
             assert error > 0.1
         elif name == "three values" or (name in BEYOND and cut):
