@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -23,10 +23,13 @@ from oscar import yaml_core
 from oscar.asc.params import AscParams, ContextMode, MapMode, TableMode
 from oscar.errors import ConfigError, one_line
 from oscar.plans import PLANS
-from oscar.quantize import QuantiserParams, Rounding, Scale
+from oscar.quantize import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
 from oscar.shipped import find
 from oscar.timing.link import LinkModel
 from oscar.timing.nic import NicFile, host_nic, load_nic
+
+if TYPE_CHECKING:
+    from oscar.codecs.base import Codec
 
 LEAST_RATE, MOST = 1e-6, 1e9  # of the time model: beyond them times are no longer finite or of any use
 BURST = 4  # consecutive iterations with the ring: the link tables catch up, the last one is measured
@@ -58,14 +61,26 @@ class QuantiserSection(_Section):
 
     scale: Scale = "sigma"
     coarseness: float = 0.125
-    bits: Literal[8, 12, 16] = 8
+    bits: int | Literal["auto"] = "auto"
     rounding: Rounding = "nearest"
     error_feedback: bool = False
 
+    @field_validator("bits", mode="before")
+    @classmethod
+    def _bits(cls, bits: Any) -> Any:
+        if bits != "auto" and not (type(bits) is int and MIN_BITS <= bits <= MAX_BITS):
+            raise ValueError(f"expected auto or a whole number from {MIN_BITS} to {MAX_BITS}")
+        return bits
+
     @model_validator(mode="after")
     def _valid(self) -> QuantiserSection:
-        QuantiserParams(**self.model_dump())
+        self.params(nodes=1, seed=0)
         return self
+
+    def params(self, *, nodes: int, seed: int) -> QuantiserParams:
+        """Return the quantiser's parameters for sums over `nodes`."""
+        bits = default_bits(nodes) if self.bits == "auto" else self.bits
+        return QuantiserParams(**{**self.model_dump(), "bits": bits}, seed=seed)
 
 
 class AscSection(_Section):
@@ -337,6 +352,26 @@ class Config(_Section):
             raise ValueError(f"codec {self.codec} is no scheme: the section scheme must be empty")
         return self
 
+    @model_validator(mode="after")
+    def _widths(self) -> Config:
+        from oscar.codecs.registry import CODECS, make_codec
+
+        if self.codec in CODECS:
+            self.check_width(make_codec(self.codec), self.nodes)
+        return self
+
+    def check_width(self, codec: Codec, nodes: int) -> None:
+        """Raise ConfigError where a frame of sums between `nodes` may be wider than `codec` carries."""
+        terms = nodes if self.ring.gather == "forward" else max(1, nodes - 1)
+        params = self.quantiser_params(nodes)
+        width = params.sum_width(terms)
+        if codec.domain == "int" and codec.lossless and width > codec.max_bits:
+            raise ConfigError(
+                f"{codec.name} carries up to {codec.max_bits} bits, sums of {terms} workers' {params.bits} "
+                f"bits (quantiser.bits) have {width}: set quantiser.bits to auto or "
+                f"{codec.max_bits - width + params.bits}, or take another codec"
+            )
+
     def compared(self) -> Iterator[tuple[Method, str, Config]]:
         """Yield (method, plan, its whole configuration) for every row of the comparison.
 
@@ -374,9 +409,9 @@ class Config(_Section):
                 where = f"contender {contender.name!r}, point {point}"
                 yield contender, point, _validated({**self.model_dump(), **changes}, where)
 
-    def quantiser_params(self) -> QuantiserParams:
-        """Return the quantiser's parameters, with this experiment's seed."""
-        return QuantiserParams(**self.quantiser.model_dump(), seed=self.seed)
+    def quantiser_params(self, nodes: int) -> QuantiserParams:
+        """Return the quantiser's parameters for sums over `nodes`, with this experiment's seed."""
+        return self.quantiser.params(nodes=nodes, seed=self.seed)
 
     def asc_params(self) -> AscParams:
         """Return the coder's parameters."""

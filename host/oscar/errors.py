@@ -38,6 +38,14 @@ class PeerError(OscarError):
         return make, (str(self),)
 
 
+class OscarWarning(UserWarning):
+    """Base of every warning: results are as documented, and probably not as wanted."""
+
+
+class SaturationWarning(OscarWarning):
+    """Values beyond the quantiser's range were cut off, and nothing carries over what they lost."""
+
+
 class MissingExtraError(OscarError, ImportError):
     """An optional package is needed; the text names the extra to install."""
 

@@ -20,20 +20,25 @@ from oscar.quantize_kernels import (
     NORMAL_EXPONENTS,
     add_bounded,
     all_finite,
+    energy_beyond,
     round_to_grid,
     round_with_residual,
     squares_of_changes,
     to_means,
 )
+from oscar.saturation import Saturation
 from oscar.state import Saved, crc, optional_integers
 
 SUMMARY_BYTES = 8  # what one node sends per tensor without a step: u32 mantissa, i16 exponent, padding
 MIN_EXPONENT = -140  # of a step; float32 reaches down to 2^-149
 SMOOTHING = 1  # the variance estimate moves by half of the difference
+JUMP = 4  # a variance that changed so many times at once is not followed by halves
 MAX_COUNT = 1 << 28  # values whose squares, of 17 bits, add up within int64
 MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
 MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
 MAX_ALIGN = 12  # exponents further apart than this are not compared
+MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
+SUM_BITS = 16  # in which sums stay where nobody says otherwise: the kernels and the lanes are made for it
 
 Scale = Literal["sigma", "max"]
 Rounding = Literal["nearest", "stochastic"]
@@ -45,14 +50,14 @@ class QuantiserParams:
 
     scale: "sigma" takes each tensor's step from its standard deviation, "max" one step for all tensors
     from the largest magnitude. coarseness: step / sigma (with "sigma"); larger sends fewer bits.
-    bits: width of a worker's integers, 8, 12 or 16; larger values saturate.
+    bits: width of a worker's integers, 8 to 16; larger values saturate. `default_bits` says what to take.
     rounding: "nearest" (ties to even) or "stochastic" (unbiased; counter-based generator, reproducible).
     error_feedback: each worker adds what rounding lost to its next gradient.
     """
 
     scale: Scale = "sigma"
     coarseness: float = 0.125
-    bits: int = 8
+    bits: int = DEFAULT_BITS
     rounding: Rounding = "nearest"
     error_feedback: bool = False
     seed: int = 0
@@ -62,8 +67,8 @@ class QuantiserParams:
             raise ValueError(f'scale must be "sigma" or "max", got {self.scale!r}')
         if self.rounding not in ("nearest", "stochastic"):
             raise ValueError(f'rounding must be "nearest" or "stochastic", got {self.rounding!r}')
-        if self.bits not in (8, 12, 16):
-            raise ValueError(f"bits must be 8, 12 or 16, got {self.bits}")
+        if not MIN_BITS <= self.bits <= MAX_BITS:
+            raise ValueError(f"bits must be {MIN_BITS} to {MAX_BITS}, got {self.bits}")
         if not (math.isfinite(self.coarseness) and 2**-20 <= self.coarseness <= 2**20):
             raise ValueError(f"coarseness must lie in 2^-20 .. 2^20, got {self.coarseness}")
 
@@ -79,17 +84,17 @@ class QuantiserParams:
 
     @property
     def name(self) -> str:
-        """Short name for tables: 8s or 8g, with the coarseness where it is not 1/8."""
+        """Short name for tables: bits, s or g for the scale, and the coarseness where it is not 1/8."""
         if self.scale == "max":
             return f"{self.bits}g"
         return f"{self.bits}s" + ("" if self.coarseness == 0.125 else f" c={Fraction(self.coarseness)}")
 
     def sum_width(self, terms: int) -> int:
         """Signed bits that hold the sum of `terms` workers' integers."""
-        return self.bits + max(0, terms - 1).bit_length()
+        return self.bits + _carry_bits(terms)
 
     def sum_dtype(self, nodes: int) -> np.dtype[Any]:
-        """int16 where the sum over `nodes` fits (8 bits: up to 256 nodes), else int32.
+        """int16 where the sum over `nodes` fits (12 bits: up to 16 nodes, 8 bits: 256), else int32.
 
         Raises ValueError beyond 32 bits.
         """
@@ -99,6 +104,19 @@ class QuantiserParams:
                 f"sums of {nodes} values of {self.bits} bits need {width} bits, at most 32 are kept"
             )
         return np.dtype(np.int16 if width <= 16 else np.int32)
+
+
+def _carry_bits(terms: int) -> int:
+    """By how many bits a sum of `terms` is wider than one of them."""
+    return max(0, terms - 1).bit_length()
+
+
+def default_bits(nodes: int) -> int:
+    """Return 12 while sums over `nodes` fit 16 bits, then what still fits: 11 from 17 nodes, 8 at 256.
+
+    An entropy coder pays for the values that occur, not for the width, so there is no reason to clip early.
+    """
+    return max(MIN_BITS, min(DEFAULT_BITS, SUM_BITS - _carry_bits(nodes)))
 
 
 def check_tensors(
@@ -219,6 +237,7 @@ class StepTracker:
             square = total / len(summaries) * Fraction(self.params.coarseness) ** 2
             exponent = self._clamp((floor_log2(square.numerator, square.denominator) + 1) // 2)
             self.exponents[t] = exponent
+            self.previous_exponents[t] = None  # sums of before may be of another size
             self.variances[t] = int(total / len(summaries) / Fraction(2) ** (2 * exponent - 32))
 
     def _clamp(self, exponent: int) -> int:
@@ -272,7 +291,13 @@ class StepTracker:
             # sums = N mu + noise, differences of sums = noise of two iterations: one worker's variance is
             # mu^2 + noise^2 = (E[S^2] + (N-1) E[(S - S')^2] / 2) / N^2
             fresh = ((2 * energy + (self.nodes - 1) * change) << 32) // (2 * self.nodes**2 * sums.size)
+            if fresh > JUMP * self.variances[t]:
+                self.exponents[t] = None  # grew, or had one bad iteration: ask everyone next time
+                return
             self.variances[t] += (fresh - self.variances[t]) >> SMOOTHING
+        most = (energy << 32) // (self.nodes * sums.size)  # where workers have nothing in common
+        if self.variances[t] > JUMP * most:
+            self.variances[t] = most  # fell: a step that is too coarse loses more than one too fine
         self._move(t, exponent)
 
     def _energies(self, t: int, sums: np.ndarray, exponent: int) -> tuple[int, int | None]:
@@ -369,7 +394,7 @@ class WorkerQuantiser:
         self.params, self.rank, self.values = params, rank, values
         self.residual: np.ndarray | None = None
         self.iteration = 0
-        self.clipped = 0  # values that saturated in the last call
+        self.saturation = Saturation()  # of the last call, the residual's part included
         self._pending: np.ndarray | None = None
         self._spare: np.ndarray | None = None
 
@@ -402,12 +427,12 @@ class WorkerQuantiser:
         if self.params.rounding == "stochastic" or any(
             exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents
         ):
-            return self._quantise_plainly(self.corrected(tensors), exponents, dtype)
+            return self._quantise_plainly(tensors, exponents, dtype)
         out = np.empty(sum(t.size for t in tensors), dtype)
         keep = self._room(out.size) if self.params.error_feedback else np.empty(0, np.float32)
         limit = np.float32(self.params.limit)
-        self.clipped, at = 0, 0
-        for tensor, exponent in zip(tensors, exponents, strict=True):
+        clipped, at = [0] * len(tensors), 0
+        for t, (tensor, exponent) in enumerate(zip(tensors, exponents, strict=True)):
             here = slice(at, at + tensor.size)
             at += tensor.size
             if exponent is None:
@@ -419,24 +444,36 @@ class WorkerQuantiser:
                 continue
             factor, step = np.float32(2.0**-exponent), np.float32(2.0**exponent)
             if self.residual is None:
-                lost = round_to_grid(tensor, factor, step, limit, out[here], keep[here])
+                beyond = round_to_grid(tensor, factor, step, limit, out[here], keep[here])
             else:
                 before = self.residual[here]
-                lost = round_with_residual(tensor, before, factor, step, limit, out[here], keep[here])
-            self.clipped += int(lost)
+                beyond = round_with_residual(tensor, before, factor, step, limit, out[here], keep[here])
+            clipped[t] = int(beyond)
         self._pending = keep if self.params.error_feedback else None
+        self.saturation = self._weigh(clipped, tensors, exponents)
         return out
+
+    def _weigh(
+        self, clipped: Sequence[int], tensors: Sequence[np.ndarray], exponents: Sequence[int | None]
+    ) -> Saturation:
+        """Return what tensors lost of which some values saturated; others are not looked at again."""
+        lost = {}
+        for t, exponent in enumerate(exponents):
+            if clipped[t] and exponent is not None:
+                (values,) = self.corrected(tensors, [t])
+                lost[t] = float(energy_beyond(values, math.ldexp(self.params.limit, exponent)))
+        return Saturation.of(sum(clipped), lost, tensors)
 
     def _quantise_plainly(
         self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None], dtype: Any
     ) -> np.ndarray:
-        """Do the same by NumPy, of tensors that are corrected: with any rounding, at any exponent."""
+        """Do the same by NumPy: with any rounding, at any exponent."""
         limit = float(self.params.limit)
         out = np.zeros(sum(t.size for t in tensors), dtype)
         noise = self._noise(out.size) if self.params.rounding == "stochastic" else None
         keep = np.zeros(out.size, np.float32) if self.params.error_feedback else None
-        self.clipped, at = 0, 0
-        for tensor, exponent in zip(tensors, exponents, strict=True):
+        clipped, at = [0] * len(tensors), 0
+        for t, (tensor, exponent) in enumerate(zip(self.corrected(tensors), exponents, strict=True)):
             here = slice(at, at + tensor.size)
             at += tensor.size
             if exponent is None:
@@ -446,11 +483,12 @@ class WorkerQuantiser:
             with np.errstate(over="ignore"):
                 scaled = np.ldexp(tensor, -exponent)
             rounded = np.rint(scaled) if noise is None else np.floor(scaled.astype(np.float64) + noise[here])
-            self.clipped += int(np.count_nonzero(np.abs(rounded) > limit))
+            clipped[t] = int(np.count_nonzero(np.abs(rounded) > limit))
             out[here] = np.clip(rounded, -limit, limit)
             if keep is not None:
                 keep[here] = tensor - np.ldexp(out[here].astype(np.float32), exponent)
         self._pending = keep
+        self.saturation = self._weigh(clipped, tensors, exponents)
         return out
 
     def _check_residual(self, tensors: Sequence[np.ndarray]) -> None:

@@ -63,6 +63,17 @@ def add_bounded(tensor: Any, residual: Any, out: Any) -> None:
         out[i] = min(max(tensor[i] + residual[i], -FLOAT32_MAX), FLOAT32_MAX)
 
 
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # a statistic: its last bits may differ
+def energy_beyond(tensor: Any, edge: float) -> float:
+    """Return the sum of squares, in float64, of what magnitudes have beyond `edge`, a float64."""
+    lost = 0.0
+    for i in range(tensor.size):
+        beyond = np.abs(np.float64(tensor[i])) - edge
+        beyond = beyond if beyond > 0.0 else 0.0
+        lost += beyond * beyond
+    return lost
+
+
 @njit(cache=True, nogil=True)
 def to_means(sums: Any, nodes: Any, step: Any, out: Any) -> None:
     """Write float32(sums / nodes * step) to `out`, rounded once; nodes, step: float64, the latter 2^e."""

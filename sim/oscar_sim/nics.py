@@ -133,6 +133,7 @@ def rtl_codec(params: AscParams, lane: Lane) -> Codec:
         make_decoder=lambda: Decoder(params, coder=RtlCoder(params, lane)),
         max_frame=lambda count, width: max_frame(params, count, width),
         uses_context=params.uses_position,
+        max_bits=16,
         clocks=clocks,
     )
 

@@ -40,7 +40,7 @@ methods:
 """
 ROW_KEYS = {
     "name", "plan", "bits_per_value", "step_sync_bytes", "wire_bytes", "time_s", "speedup_vs_fp32", "exact",
-    "step_sync_bits", "efficiency", "clipped", "identical",
+    "step_sync_bits", "efficiency", "clipped", "clipped_energy", "identical",
 }  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def test_results_are_json_with_stable_keys(tiny: Path) -> None:
     assert set(results) >= {"config", "quantiser", "model", "nodes", "methods", "loss"}
     assert results["model"]["name"] == "numpy-lm"
     assert results["nodes"] == 3
-    assert results["quantiser"] == "8s"
+    assert (results["quantiser"], results["quantiser_bits"]) == ("12s", 12)
     assert len(results["loss"]) == 4
     assert [(r["name"], r["plan"]) for r in results["methods"]] == [
         ("fp32", "equal"), ("bf16", "equal"), ("paper", "equal"), ("paper", "splitter"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from oscar.allreduce.cluster import LocalCluster
 from oscar.allreduce.local import Fault
 from oscar.codecs.registry import CODECS, make_codec
 from oscar.config import Config
-from oscar.errors import ConfigError, GradientError, PeerError
+from oscar.errors import ConfigError, GradientError, PeerError, SaturationWarning
 from oscar.plans import PLANS
 
 SHAPES: list[tuple[int, ...]] = [(3, 5, 7), (), (0,), (129,), (2, 0, 3), (1, 1), (300,)]
@@ -149,6 +150,7 @@ def test_wide_integers_get_wide_sums(width, nodes, dtype):
         assert result.sums.dtype == dtype
 
 
+@pytest.mark.filterwarnings("ignore::oscar.errors.SaturationWarning")
 def test_gradients_of_any_size_saturate_and_stay_exact():
     run = cluster()
     for scale in (1, 1e30, 1e-30, 0, 1e-44, 3e3):
@@ -217,6 +219,36 @@ def test_after_any_failed_call_the_next_is_as_if_it_had_not_been(name, first):
         same(result, expected)
         assert result.stats.exact
         assert not result.stats.reset
+
+
+def test_a_codec_too_narrow_for_the_nodes_is_refused_at_the_first_call():
+    run = LocalCluster(Config.model_validate({"codec": "int16", "nodes": 2, "quantiser": {"bits": 15}}))
+    with pytest.raises(
+        ConfigError, match=r"int16 carries up to 16 bits, sums of 3 workers' 15 bits .* have 17"
+    ):
+        run.allreduce([[np.ones(5, np.float32)]] * 4)
+    assert run.allreduce([[np.ones(5, np.float32)]] * 2).stats.exact
+
+
+def test_what_saturates_is_told_once_unless_error_feedback_keeps_it():
+    given = [[np.zeros(900, np.float32), np.ones(9, np.float32)] for _ in range(2)]
+    given[1][0][5] = 30.0
+    for feedback in (False, True):
+        quantiser = {"bits": 8, "error_feedback": feedback}
+        run = LocalCluster(Config.model_validate({"quantiser": quantiser}))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            stats = [run.allreduce(given).stats for _ in range(2)]
+        assert stats[0].clipped == 1
+        assert 0.05 < stats[0].clipped_energy < 0.5  # of the one worker of two
+        assert [(w.category, "rank 1, tensor 0" in str(w.message)) for w in told] == [
+            (SaturationWarning, True)
+        ] * (not feedback)
+    strict = LocalCluster(Config.model_validate({"quantiser": {"bits": 8}}))
+    for _ in range(2):
+        with pytest.raises(SaturationWarning):
+            strict.allreduce(given)  # an error here: as if the call had never been
+        assert strict.iteration == 0
 
 
 def test_clipped_values_of_a_codec_are_counted_per_call():

@@ -61,7 +61,13 @@ REFUSED = {
     "nodes: true": "valid integer, got True",
     "nodes: '8'": "valid integer, got '8'",
     "nodes: 257": "less than or equal to 256",
-    "quantiser: {bits: 9}": "quantiser.bits: Input should be 8, 12 or 16, got 9",
+    "quantiser: {bits: 7}": "quantiser.bits: expected auto or a whole number from 8 to 16, got 7",
+    "quantiser: {bits: 12.0}": "expected auto or a whole number from 8 to 16, got 12.0",
+    "{codec: int16, quantiser: {bits: 16}, nodes: 2, ring: {gather: forward}}": (
+        "int16 carries up to 16 bits, sums of 2 workers' 16 bits (quantiser.bits) have 17: "
+        "set quantiser.bits to auto or 15"
+    ),
+    "{quantiser: {bits: 14}, methods: [{name: a, codec: int16}]}": "method 'a': configuration: int16 carries",
     "quantiser: {coarseness: 0}": "coarseness must lie in",
     "asc: {interval_log2: 17}": "10 <= interval_log2 <= block_log2 <= 16",
     "link: {gbps: -1}": "link.gbps",

@@ -14,6 +14,7 @@ import pytest
 from oscar.allreduce.cluster import LocalCluster
 from oscar.allreduce.local import damaged
 from oscar.allreduce.peer import Communicator, PeerResult
+from oscar.codecs.registry import make_codec
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError, PeerError
 from oscar.training.checkpoint import digest
@@ -88,6 +89,16 @@ def test_ranks_send_and_compute_what_the_cluster_does(name: str, nodes: int) -> 
         sent = sum(results[iteration].stats.sent_bytes for results in ranks)
         assert sent == result.stats.wire_bytes
         assert sum(results[iteration].stats.clipped for results in ranks) == result.stats.clipped
+
+
+def test_ranks_compare_the_width_that_auto_means() -> None:
+    codec = make_codec("asc")
+    for nodes, bits in ((2, 12), (64, 10)):
+        auto, given = (
+            handshake.greeting(config(quantiser={"bits": width}), codec, nodes) for width in ("auto", bits)
+        )
+        assert auto["quantiser.bits"] == bits
+        assert auto == given
 
 
 def test_keys_have_state_of_their_own_and_shapes_may_change() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from fractions import Fraction
 
 import numpy as np
@@ -10,16 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscar.errors import GradientError
+from oscar.bench.quantiser import BAR, HOSTILE, STRUCK, errors, hostile
+from oscar.errors import GradientError, SaturationWarning
 from oscar.quantize import (
     QuantiserParams,
     StepTracker,
     WorkerQuantiser,
     check_tensors,
+    default_bits,
     floor_log2,
     sum_of_squares,
     summarise,
 )
+from oscar.saturation import WARN_SHARE, Saturation, SaturationNotice
 
 floats = np.float32
 
@@ -60,7 +64,7 @@ def test_error_is_positive_and_bounded_by_the_step(bits, rounding, bound):
     worker = WorkerQuantiser(QuantiserParams(bits=bits, rounding=rounding), 0)
     values, step = normal(1, 5000), 2.0**-4
     error = np.abs(worker.quantise([values], [-4]) * step - values.astype(np.float64))
-    assert worker.clipped == 0
+    assert worker.saturation.values == 0
     assert error.mean() > 0
     assert 0.9 * bound * step < error.max() <= bound * step
 
@@ -72,7 +76,7 @@ def test_values_beyond_the_limit_saturate_and_are_counted(bits, rounding):
     values = np.array([limit, -limit, limit + 2, -limit - 2, 3e38, -3e38, 0], floats)
     worker = WorkerQuantiser(QuantiserParams(bits=bits, rounding=rounding), 0)
     assert worker.quantise([values], [0]).tolist() == [limit, -limit] * 3 + [0]
-    assert worker.clipped == 4
+    assert worker.saturation.values == 4
     assert worker.quantise([values], [-140]).tolist() == [limit, -limit] * 3 + [0]  # 3e38 / step is Inf
 
 
@@ -170,8 +174,8 @@ def test_the_step_follows_the_size_of_one_workers_values(kind, nodes, coarseness
     (exponent,) = job.steps.exponents
     wanted = math.log2(coarseness * true_size(kind, 21))
     assert abs(exponent - wanted) <= 1.0  # 0.75 octaves of hysteresis, the rest for estimating
-    steady = 1 if kind in ("noise", "signal", "growing") else 7
-    assert job.exchanges <= steady
+    most = {"noise": 1, "signal": 1, "growing": 2}  # what grew at once is asked for, once
+    assert job.exchanges <= most.get(kind, 7)
 
 
 def test_a_constant_zero_gradient_has_no_step_and_gives_zeros():
@@ -184,11 +188,11 @@ def test_a_constant_zero_gradient_has_no_step_and_gives_zeros():
 
 
 def test_one_step_for_all_tensors_holds_the_largest_value():
-    job = Job(QuantiserParams(scale="max"), [100, 5], 2)
+    job = Job(QuantiserParams(scale="max", bits=8), [100, 5], 2)
     tensors = [[normal(n, 100, 1e-3), np.array([1.0, -0.4, 3.9, 0, 0], floats)] for n in range(2)]
     for _ in range(4):
         means = job.step(tensors)
-        assert job.workers[0].clipped == 0
+        assert job.workers[0].saturation.values == 0
         assert len(set(job.steps.exponents)) == 1
         step = 2.0 ** job.steps.exponents[0]
         assert 127 * step / 4 < 3.9 <= 127 * step
@@ -243,6 +247,57 @@ def test_wide_sums_under_a_moving_step_stay_exact():
     assert tracker.variances[0] > 0
 
 
+# What is lost
+
+UNSEEN = {"/ 100 for good": {STRUCK}}  # iterations whose step nobody could have known
+BEYOND = {"one value", "Student t, 2.5 degrees"}  # which reach more than 255 sigma, at times: told, not held
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("nodes", [4, 8, 16])
+def test_means_of_hostile_gradients_are_near_the_exact_ones(name, nodes):
+    seed = secrets.randbits(32)
+    print(f"seed {seed}")
+    job = Job(QuantiserParams(bits=default_bits(nodes)), [hostile(name, 0, 0, 1)[0][0].size], nodes)
+    for iteration in range(10):
+        given = hostile(name, seed, iteration, nodes)
+        (error,) = errors(given, job.step(given))
+        cut = max(worker.saturation.worst for worker in job.workers) > WARN_SHARE
+        if iteration in UNSEEN.get(name, ()):
+            assert error > 0.1
+        elif name == "three values" or (name in BEYOND and cut):
+            assert error < 1.0
+        else:
+            assert error < BAR, (iteration, error)
+
+
+@pytest.mark.parametrize("exponent", [-3, -135])  # of compiled and of plain passes
+def test_what_saturation_takes_is_weighed_by_tensor(exponent):
+    params = QuantiserParams(bits=8)
+    worker, step = WorkerQuantiser(params, 0), 2.0**exponent
+    tensors = [normal(3, 50, 20 * step), normal(4, 9, step), np.zeros(3, floats), normal(5, 50, 20 * step)]
+    tensors[0][7], tensors[3][:2] = 200 * step, -1000 * step
+    worker.quantise(tensors, [exponent, exponent, None, exponent])
+    wide = [tensor.astype(np.float64) / step for tensor in tensors]
+    energies = [float(np.sum(w**2)) for w in wide]
+    lost = 73.0**2, 2 * 873.0**2
+    found = worker.saturation
+    assert (found.values, found.tensor) == (3, 3)
+    assert found.worst == pytest.approx(lost[1] / energies[3])
+    assert found.energy == pytest.approx(sum(lost) / sum(energies))
+    worker.quantise([tensors[1]], [exponent])
+    assert worker.saturation == Saturation()
+
+
+def test_a_loss_is_told_once_and_small_ones_never():
+    notice = SaturationNotice()
+    notice.tell({0: Saturation(1, 1e-5, 2, 1e-4), 1: Saturation()}, "advice")
+    losses = {0: Saturation(9, 1e-5, 2, 2e-4), 5: Saturation(1, 2e-5, 7, 0.25)}
+    with pytest.warns(SaturationWarning, match=r"rank 5, tensor 7: .* 25\.00% .* lost: do this\. Told once"):
+        notice.tell(losses, "do this")
+    notice.tell(losses, "do this")  # warnings are errors here
+
+
 # Exact helpers
 
 
@@ -265,8 +320,18 @@ def test_sum_of_squares_of_many_extreme_values_is_exact():
         assert sum_of_squares(np.full(70_001, extreme, np.int64)) == 70_001 * extreme**2
 
 
+def test_the_default_is_the_widest_whose_sums_fit_16_bits():
+    widths = [default_bits(nodes) for nodes in (1, 2, 16, 17, 32, 33, 64, 128, 129, 256)]
+    assert widths == [12, 12, 12, 11, 11, 10, 10, 9, 8, 8]
+    for nodes in range(1, 257):
+        bits = default_bits(nodes)
+        assert nodes * QuantiserParams(bits=bits).limit < 1 << 15
+        assert QuantiserParams(bits=bits).sum_dtype(nodes) == np.int16
+        assert bits == 12 or QuantiserParams(bits=bits + 1).sum_dtype(nodes) == np.int32
+
+
 def test_int16_holds_sums_up_to_256_nodes_of_8_bits():
-    params = QuantiserParams()
+    params = QuantiserParams(bits=8)
     assert params.sum_dtype(256) == np.int16
     assert 256 * params.limit < 1 << 15
     assert params.sum_dtype(257) == np.int32
@@ -368,7 +433,8 @@ def test_the_residual_of_each_tensor_is_added_to_it_alone():
     [
         ({"scale": "mean"}, "scale must be"),
         ({"rounding": "down"}, "rounding must be"),
-        ({"bits": 9}, "bits must be 8, 12 or 16, got 9"),
+        ({"bits": 7}, "bits must be 8 to 16, got 7"),
+        ({"bits": 17}, "bits must be 8 to 16, got 17"),
         ({"coarseness": 0.0}, "coarseness must lie in"),
         ({"coarseness": math.inf}, "coarseness must lie in"),
     ],
@@ -379,6 +445,6 @@ def test_bad_parameters_are_refused(wrong, message):
 
 
 def test_names_tell_the_quantiser():
-    assert QuantiserParams().name == "8s"
-    assert QuantiserParams(scale="max").name == "8g"
-    assert QuantiserParams(coarseness=4).name == "8s c=4"
+    assert QuantiserParams().name == "12s"
+    assert QuantiserParams(scale="max", bits=8).name == "8g"
+    assert QuantiserParams(bits=8, coarseness=4).name == "8s c=4"

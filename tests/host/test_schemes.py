@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oscar.allreduce.make import make_cluster
+from oscar.allreduce.node import Node
 from oscar.codecs.registry import asc_codec
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
@@ -20,6 +21,7 @@ from oscar.schemes.selection import ProbableNonZeros, largest
 from oscar.schemes.wire import LocalWire
 from oscar.timing.link import LinkModel
 
+pytestmark = pytest.mark.filterwarnings("ignore::oscar.errors.SaturationWarning")  # narrow lanes clip
 SHAPES = [(40, 7), (33,), (0,), (5, 3, 2, 2)]
 OWN = ["oscar-sw", "oscar-sw-best"]
 
@@ -247,6 +249,19 @@ def test_every_scheme_resumes_bit_for_bit(name: str) -> None:
         theirs = gradients(4, iteration)
         pairs = zip(whole.allreduce(theirs).mean, resumed.allreduce(theirs).mean, strict=True)
         assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_statistics_name_the_plan_and_compare_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = gradients(4, 0)
+    plain, coded = (make_cluster(config("oscar-sw-best", coded=on)) for on in (False, True))
+    assert plain.allreduce(theirs).stats.plan == "equal"
+    stats = coded.allreduce(theirs).stats
+    assert stats.plan.split("+") == ["interleave", "equal"]  # the steps are agreed on uncoded
+    assert stats.identical
+    result = Node.result
+    monkeypatch.setattr(Node, "result", lambda node: result(node) ^ np.int32(node.rank == 2))
+    assert not coded.allreduce(theirs).stats.identical
+    assert plain.allreduce(theirs).stats.identical
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMES))

@@ -323,7 +323,7 @@ def test_terngrad_cuts_what_is_beyond_and_its_lanes_hold_every_worker_at_the_top
     values[:, ::2] = -1
     values[:, 7] = 1000
     mean, sent = iterate(scheme, workers, values)
-    assert workers[0].clipped == 1
+    assert workers[0].saturation.values == 1
     assert mean[7] == pytest.approx(2.5 * np.sqrt(np.square(values[0]).mean()), rel=1e-5)
     assert sent[-1].bits == 6  # 35 levels
 

@@ -124,13 +124,13 @@ def test_the_grid_rounds_clips_and_scales_exactly():
     grid = Grid((0, None, -126), offsets, 1 / 8, 127, 16)
     tiny = 2.0**-126
     values = np.array([0.5, 1.5, -2.5, 127.6, -3e38, 3e38, tiny, -2.6 * tiny, 1e-45], F32)
-    integers, clipped = grid.quantise(values)
+    integers, lost = grid.quantise(values)
     assert integers.tolist() == [0, 2, -2, 127, -127, 127, 1, -3, 0]
-    assert clipped == 3
+    assert lost.values == 3
     shuffled = np.array([8, 0, 5, 1, 1, 7], np.int64)
-    some, clipped = grid.quantise(values, 1, indices=shuffled)
+    some, lost = grid.quantise(values, 1, indices=shuffled)
     assert some.tolist() == [0, 0, 1, 1, 1, -1]
-    assert clipped == 4
+    assert lost.values == 4
     sums = np.array([7, -8, 2**31 - 1, -(2**31), 1, 3, -3, 0, 1], np.int32)
     means = grid.dequantise(sums, 3)
     exact = sums / 3 * np.repeat([1.0, tiny], [5, 4])
@@ -203,7 +203,7 @@ def test_cells_beyond_their_lane_saturate_and_are_counted():
     options = CountSketchOptions(ratio=0.05, cell_bits=8, fresh_hash=False)
     job = Job(CountSketchScheme(options, shapes=[(4000,)], nodes=2, seed=0))
     job.step([normal(n, 4000) for n in range(2)])  # Job checks the lanes
-    assert all(w.clipped > 10 for w in job.workers)
+    assert all(w.saturation.values > 10 for w in job.workers)
 
 
 def test_a_threshold_leaves_out_noise_and_feedback_keeps_it():

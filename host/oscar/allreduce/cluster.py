@@ -9,14 +9,23 @@ import numpy as np
 
 from oscar.allreduce.gradients import MAX_NODES, check_gradients
 from oscar.allreduce.local import Fault
-from oscar.allreduce.replica import Replica, clipped_by, fingerprint, gather_of, join, make_nic_codec
+from oscar.allreduce.replica import (
+    Replica,
+    clipped_by,
+    clipped_share,
+    fingerprint,
+    gather_of,
+    join,
+    make_nic_codec,
+)
 from oscar.allreduce.ring import Ring
 from oscar.allreduce.stats import AllReduceResult, Stats
 from oscar.codecs.base import Codec
 from oscar.config import Config
 from oscar.plans import ChunkPlan
 from oscar.position import PositionState
-from oscar.quantize import SUMMARY_BYTES, WorkerQuantiser, check_tensors, summarise
+from oscar.quantize import SUMMARY_BYTES, QuantiserParams, WorkerQuantiser, check_tensors, summarise
+from oscar.saturation import ADVICE, SaturationNotice
 from oscar.state import Saved
 from oscar.timing.recurrence import ring_time
 from oscar.timing.sizes import received_bytes
@@ -35,10 +44,10 @@ class LocalCluster:
 
     def __init__(self, config: Config, *, codec: Codec | None = None) -> None:
         self.config = config
-        self.params = config.quantiser_params()
         self.codec = codec or make_nic_codec(config)
         self.boomerang, self.duplex = gather_of(config, self.codec)
         self.shapes: list[tuple[int, ...]] | None = None
+        self.notice = SaturationNotice()
 
     def _start(self, nodes: int, shapes: list[tuple[int, ...]]) -> None:
         self.replica = Replica(self.config, self.codec, nodes=nodes, shapes=shapes)
@@ -46,6 +55,11 @@ class LocalCluster:
         values = int(self.replica.steps.offsets[-1])
         self.workers = [WorkerQuantiser(self.params, rank, values) for rank in range(nodes)]
         self.shapes = shapes
+
+    @property
+    def params(self) -> QuantiserParams:
+        """Of the quantiser, for as many nodes as there are."""
+        return self.replica.params
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -105,13 +119,16 @@ class LocalCluster:
         reset = self._fit(gradients)
         tensors = [check_tensors(node, rank) for rank, node in enumerate(gradients)]
         if self.codec.domain == "float":
-            flat, exchange, clipped = [join(node) for node in tensors], 0, 0
+            flat, exchange = [join(node) for node in tensors], 0
         else:
-            flat, exchange, clipped = self._quantise(tensors)
+            flat, exchange = self._quantise(tensors)
         plan, iteration = self.replica.make_plan(), self.replica.iteration
-        clipped -= clipped_by(self.codec, self.nodes)  # counted since the links were made
+        before = clipped_by(self.codec, self.nodes)  # counted since the links were made
         ring, sums, identical = self._reduce(flat, plan, faults)
         exact = identical and self._is_sum(plan, flat, sums)
+        losses = [worker.saturation for worker in self.workers]
+        if not self.params.error_feedback:
+            self.notice.tell(dict(enumerate(losses)), ADVICE)
         mean = self._finish(sums)
         stats = Stats(
             nodes=len(self.nodes),
@@ -120,7 +137,7 @@ class LocalCluster:
             iteration=iteration,
             exact=exact,
             identical=identical,
-            clipped=clipped + clipped_by(self.codec, self.nodes),
+            **clipped_share(losses, clipped_by(self.codec, self.nodes) - before, int(ring.counts.sum())),
             reset=reset,
             exchange_bytes=exchange,
             time_s=self._time(ring),
@@ -140,8 +157,8 @@ class LocalCluster:
         self._start(len(gradients), shapes)
         return restarted
 
-    def _quantise(self, tensors: list[list[np.ndarray]]) -> tuple[list[np.ndarray], int, int]:
-        """Return every node's integers, the bytes it took to agree on steps, and how many saturated."""
+    def _quantise(self, tensors: list[list[np.ndarray]]) -> tuple[list[np.ndarray], int]:
+        """Return every node's integers, and the bytes it took to agree on steps."""
         steps = self.replica.steps
         unset, exchange = steps.unset, 0
         if unset:
@@ -153,7 +170,7 @@ class LocalCluster:
             w.quantise(t, steps.exponents, self.replica.dtype)
             for w, t in zip(self.workers, tensors, strict=True)
         ]
-        return flat, exchange, sum(w.clipped for w in self.workers)
+        return flat, exchange
 
     def _reduce(
         self, flat: list[np.ndarray], plan: ChunkPlan, faults: Sequence[Fault]

@@ -11,12 +11,21 @@ from typing import Any, NoReturn
 import numpy as np
 
 from oscar.allreduce.gradients import MAX_NODES
-from oscar.allreduce.replica import Replica, clipped_by, fingerprint, gather_of, join, make_nic_codec
+from oscar.allreduce.replica import (
+    Replica,
+    clipped_by,
+    clipped_share,
+    fingerprint,
+    gather_of,
+    join,
+    make_nic_codec,
+)
 from oscar.allreduce.schedule import Action, Op, ring_actions
 from oscar.codecs.base import Codec
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
 from oscar.quantize import SUMMARY_BYTES, WorkerQuantiser, check_tensors, summarise
+from oscar.saturation import ADVICE, SaturationNotice
 from oscar.state import Saved
 from oscar.transports import handshake
 from oscar.transports.base import Notice, Transport, TransportError
@@ -31,8 +40,9 @@ class PeerStats:
     """What one rank sent in one AllReduce.
 
     frame_bytes, counts: int64 [phase 2, step N-1, sub K], headers included; clipped: this rank's values
-    that saturated; reset: state was made anew because shapes changed; exchange_bytes: sent by this rank to
-    agree on steps; seconds: of the whole call; waited_s: of it in waits.
+    that saturated; clipped_energy: the share of its energy that this cut off, as in Stats; reset: state was
+    made anew because shapes changed; exchange_bytes: sent by this rank to agree on steps; seconds: of the
+    whole call; waited_s: of it in waits.
     """
 
     rank: int
@@ -41,6 +51,7 @@ class PeerStats:
     plan: str
     iteration: int
     clipped: int
+    clipped_energy: float
     reset: bool
     exchange_bytes: int
     seconds: float
@@ -69,7 +80,7 @@ class _Member:
     def __init__(self, config: Config, codec: Codec, rank: int, nodes: int, shapes: list[tuple[int, ...]]):
         self.replica = Replica(config, codec, nodes=nodes, shapes=shapes)
         self.node = self.replica.make_node(rank)
-        self.worker = WorkerQuantiser(config.quantiser_params(), rank, int(self.replica.steps.offsets[-1]))
+        self.worker = WorkerQuantiser(self.replica.params, rank, int(self.replica.steps.offsets[-1]))
 
     def snapshot(self) -> tuple[Any, ...]:
         return (
@@ -126,6 +137,7 @@ class Communicator:
         self.codec = codec or make_nic_codec(config)
         gather_of(config, self.codec)  # refuses what does not go together
         self.failed: str | None = None
+        self.notice = SaturationNotice()
         self._members: dict[Hashable, _Member] = {}
         self.greeting = {**handshake.greeting(config, self.codec, self.nodes), **(extra or {})}
         advice = "start all ranks with one release and one configuration"
@@ -183,7 +195,7 @@ class Communicator:
         member, reset = self._member(key, [np.shape(tensor) for tensor in tensors])
         replica, node, worker = member.replica, member.node, member.worker
         call = _Call(self.nodes, self.config.ring.subframes)
-        exchange, clipped = 0, 0
+        exchange = 0
         same = handshake.StateCheck(self.transport, replica.digests())
         if replica.floating:
             local = join(flat)
@@ -193,13 +205,14 @@ class Communicator:
                 exchange = self._agree(replica, worker, flat)
                 same = handshake.StateCheck(self.transport, replica.digests())
             local = worker.quantise(flat, replica.steps.exponents, replica.dtype)
-            clipped = worker.clipped
         plan, iteration = replica.make_plan(), replica.iteration
-        clipped -= clipped_by(self.codec, [node])
+        before = clipped_by(self.codec, [node])
         layout, classes = replica.place(plan)
         node.begin(plan.gather(local.astype(replica.dtype, copy=False), node.local), classes, layout)
         self._run(member, call, same)
         sums = plan.scatter(node.result())
+        if not replica.params.error_feedback:
+            self.notice.tell({worker.rank: worker.saturation}, ADVICE)
         mean = replica.finish(sums)
         worker.commit()
         stats = PeerStats(
@@ -208,7 +221,9 @@ class Communicator:
             values=sums.size,
             plan=plan.name,
             iteration=iteration,
-            clipped=clipped + clipped_by(self.codec, [node]),
+            **clipped_share(
+                [worker.saturation], clipped_by(self.codec, [node]) - before, int(call.counts.sum())
+            ),
             reset=reset,
             exchange_bytes=exchange,
             seconds=time.perf_counter() - call.begin,

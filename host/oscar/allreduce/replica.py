@@ -15,6 +15,7 @@ from oscar.errors import ConfigError
 from oscar.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.position import PositionState
 from oscar.quantize import StepTracker
+from oscar.saturation import Saturation
 from oscar.state import Saved, crc
 
 COST_SMOOTHING = 1  # block costs move by half of the difference
@@ -33,12 +34,13 @@ class Replica:
     ) -> None:
         self.config, self.codec, self.nodes, self.shapes = config, codec, nodes, list(shapes)
         self.boomerang, self.duplex = gather_of(config, codec)
-        params = config.quantiser_params()
+        self.params = config.quantiser_params(nodes)
+        config.check_width(codec, nodes)
         self.floating = codec.domain == "float"
-        self.dtype = np.dtype(np.float32) if self.floating else params.sum_dtype(nodes)
-        self.width: Callable[[int], int] = (lambda terms: 32) if self.floating else params.sum_width
+        self.dtype = np.dtype(np.float32) if self.floating else self.params.sum_dtype(nodes)
+        self.width: Callable[[int], int] = (lambda terms: 32) if self.floating else self.params.sum_width
         sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
-        self.steps = StepTracker(params, sizes, nodes)
+        self.steps = StepTracker(self.params, sizes, nodes)
         self.position = PositionState(sum(sizes)) if codec.uses_context else None
         self.costs: np.ndarray | None = None
         self.plan: ChunkPlan | None = None
@@ -157,16 +159,28 @@ def gather_of(config: Config, codec: Codec) -> tuple[bool, bool]:
 
 
 def fingerprint(config: Config, codec: Codec) -> str:
-    """What has to be equal for a saved state to fit."""
-    return f"{config.quantiser_params()}, {codec.name}, {config.asc}, {config.ring.gather}, {config.plan}"
+    """What has to be equal for a saved state to fit, beside the number of nodes."""
+    sections = f"{config.quantiser}, seed={config.seed}, {codec.name}, {config.asc}"
+    return f"{sections}, {config.ring.gather}, {config.plan}"
 
 
-def clipped_by(codec: Codec, nodes: Sequence[Node]) -> int:
-    """Return how many values a codec that clips has clipped since the links of `nodes` were made."""
-    saturated = codec.saturated
-    if saturated is None:
-        return 0
-    return sum(saturated(encoder) for node in nodes for encoder in node.encoders.values())
+def clipped_by(codec: Codec, nodes: Sequence[Node]) -> np.ndarray:
+    """Return the sums of Codec.saturated, float64 [2], since the links of `nodes` were made."""
+    total = np.zeros(2)
+    if codec.saturated is not None:
+        for node in nodes:
+            total += np.sum([codec.saturated(encoder) for encoder in node.encoders.values()], axis=0)
+    return total
+
+
+def clipped_share(losses: Sequence[Saturation], codec: np.ndarray, sent: int) -> dict[str, Any]:
+    """Return `clipped` and `clipped_energy` of the statistics: what quantiser and codec cut off in a call.
+
+    losses: of every worker here; codec: by how much `clipped_by` grew; sent: values in the frames.
+    """
+    values = sum(loss.values for loss in losses) + int(codec[0])
+    energy = sum(loss.energy for loss in losses) / max(1, len(losses)) + float(codec[1]) / max(1, sent)
+    return {"clipped": values, "clipped_energy": min(1.0, energy)}
 
 
 def make_nic_codec(config: Config) -> Codec:

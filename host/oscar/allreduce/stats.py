@@ -13,7 +13,9 @@ class Stats:
 
     exact: every node ended bit-identical and equal to the sum computed directly in the codec's arithmetic
     (False for lossy codecs); identical: every node ended bit-identical; clipped: values that saturated in
-    the quantiser or the codec; reset: state was started anew because nodes or shapes changed;
+    the quantiser or the codec; clipped_energy: the share of the gradient's energy (its sum of squares, mean
+    over the workers) that saturation cut off, 0 .. 1, with error feedback for this call only; of a codec that
+    saturates, of what it sent; reset: state was started anew because nodes or shapes changed;
     exchange_bytes: sent to agree on steps, by all nodes together; time_s: by the link model; received: bytes
     of frames that came into each node, int64 [N]; clocks: of a simulated NIC, int64 [encode or decode 2,
     phase 2, step N-1, node N], or None.
@@ -26,6 +28,7 @@ class Stats:
     exact: bool
     identical: bool
     clipped: int
+    clipped_energy: float
     reset: bool
     exchange_bytes: int
     time_s: float

@@ -48,7 +48,7 @@ def model_names() -> list[str]:
 
 def integers(workload: Workload, iterations: int) -> Iterator[Iteration]:
     """Train with the exact mean and yield what the quantiser 8s makes of every iteration's gradients."""
-    params = QuantiserParams()
+    params = QuantiserParams(bits=8)
     sizes = [int(np.prod(shape, dtype=np.int64)) for shape in workload.tensor_shapes]
     steps = StepTracker(params, sizes, workload.nodes)
     workers = [WorkerQuantiser(params, rank) for rank in range(workload.nodes)]

@@ -82,7 +82,7 @@ def draw_config(seed: int, segment: int) -> Config:
             "quantiser": {
                 "scale": dice.choice(("sigma", "sigma", "max")),
                 "coarseness": dice.choice((0.03125, 0.125, 0.5, 1.0, 3.0)),
-                "bits": dice.choice((8, 8, 12, 16)),
+                "bits": dice.choice(("auto", 8, 12, 16)),
                 "rounding": dice.choice(("nearest", "stochastic")),
                 "error_feedback": dice.random() < 0.5,
             },

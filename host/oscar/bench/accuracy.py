@@ -187,7 +187,7 @@ def train(
 
 
 def _cluster(coarseness: Fraction, feedback: bool, every: int, seed: int) -> SparseRing:
-    quantiser = {"coarseness": float(coarseness), "error_feedback": feedback}
+    quantiser = {"bits": 8, "coarseness": float(coarseness), "error_feedback": feedback}  # as published
     return SparseRing(Config.model_validate({"quantiser": quantiser, "seed": seed}), every=every)
 
 

@@ -7,8 +7,11 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
 
 from oscar.cli.completion import PrintCompletion
 
@@ -85,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     # A rank keeps the signals' own effect: its launcher ends it so, at once and wherever it is.
     own = args.command_name == "worker"
+    default = warnings.formatwarning
+    warnings.formatwarning = partial(_one_line, default)
     stops: AbstractContextManager[list[int]] = nullcontext([]) if own else stops_raise()
     with stops as came:
         try:
@@ -104,6 +109,16 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise
             print(f"oscar {args.command_name}: error: {text}", file=sys.stderr)
             return 2
+        finally:
+            warnings.formatwarning = default
+
+
+def _one_line(default: Any, message: Any, category: Any, *place: Any, **more: Any) -> str:
+    """Return the text of a warning; ours come without the line of code, which says nothing to a user."""
+    from oscar.errors import OscarWarning
+
+    ours = issubclass(category, OscarWarning)
+    return f"oscar: warning: {message}\n" if ours else str(default(message, category, *place, **more))
 
 
 def _said(error: BaseException) -> str | None:

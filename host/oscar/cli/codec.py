@@ -54,7 +54,7 @@ def add_command(commands: Any) -> None:
     floats.add_argument(
         "--coarseness", type=float, default=0.125, metavar="C", help="step / sigma (%(default)s)"
     )
-    floats.add_argument("--bits", type=int, default=8, choices=[8, 12, 16])
+    floats.add_argument("--bits", type=int, default=12, choices=range(8, 17))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -83,8 +83,9 @@ class Codec:
     """A registry entry. `lossless` is about the values on the wire, after quantisation.
 
     `coded`: an entropy coder works on the values; False where they go out at a fixed width, which costs no
-    time in a model. clocks: what a link end's device took for its last frame, where there is a device that
-    counts clocks (a simulated NIC).
+    time in a model. saturated: of a codec that clips, the values it has clipped so far, and the shares of
+    energy that its frames lost so far, each times the frame's values. clocks: what a link end's device took
+    for its last frame, where there is a device that counts clocks (a simulated NIC).
     """
 
     name: str
@@ -95,7 +96,8 @@ class Codec:
     max_frame: Callable[[int, int], int]  # (count, width) -> bytes, header included
     uses_context: bool = False
     coded: bool = True
-    saturated: Callable[[LinkEncoder], int] | None = None  # values clipped so far, where a codec clips
+    max_bits: int = 32  # widest integers that frames carry
+    saturated: Callable[[LinkEncoder], tuple[int, float]] | None = None
     clocks: Callable[[LinkEncoder | LinkDecoder], int] | None = None
 
 
@@ -206,7 +208,9 @@ def check_header(head: Header, *, codec: int, step: int, sequence: int) -> None:
         raise FrameError(f"frame has values of {head.width} bits, expected 1 to 32")
 
 
-def framed(name: str, payload: PayloadCodec, *, lossless: bool, coded: bool = True) -> Codec:
+def framed(
+    name: str, payload: PayloadCodec, *, lossless: bool, coded: bool = True, max_bits: int = 32
+) -> Codec:
     """Make a registry entry of a stateless codec."""
     return Codec(
         name=name,
@@ -216,4 +220,5 @@ def framed(name: str, payload: PayloadCodec, *, lossless: bool, coded: bool = Tr
         make_decoder=lambda: FramedDecoder(payload),
         max_frame=lambda count, width: HEADER_BYTES + payload.max_payload(count, width),
         coded=coded,
+        max_bits=max_bits,
     )

@@ -18,9 +18,10 @@ from oscar.codecs.raw import Bf16, Fp16, Fp32, Int8, Int16, Int32
 from oscar.codecs.zstd import Zstd
 
 
-def _saturated(encoder: LinkEncoder) -> int:
-    """Return how many values an encoder of a clipping codec has clipped so far."""
-    return cast("Bf16 | Fp16 | Int8", cast(FramedEncoder, encoder).codec).saturated
+def _saturated(encoder: LinkEncoder) -> tuple[int, float]:
+    """Return Codec.saturated of an encoder of a clipping codec."""
+    codec = cast("Bf16 | Fp16 | Int8", cast(FramedEncoder, encoder).codec)
+    return codec.saturated, codec.lost
 
 
 def _clipping(name: str, payload: type[Bf16] | type[Fp16] | type[Int8]) -> Codec:
@@ -33,7 +34,7 @@ BASELINES: dict[str, Callable[[], Codec]] = {
     "fp32": partial(framed, "fp32", Fp32(), lossless=True, coded=False),
     "bf16": partial(_clipping, "bf16", Bf16),
     "fp16": partial(_clipping, "fp16", Fp16),
-    "int16": partial(framed, "int16", Int16(), lossless=True, coded=False),
+    "int16": partial(framed, "int16", Int16(), lossless=True, coded=False, max_bits=Int16.bits),
     "int32": partial(framed, "int32", Int32(), lossless=True, coded=False),
     "int8": partial(_clipping, "int8", Int8),
     "atalanta": partial(framed, "atalanta", Atalanta(), lossless=True),

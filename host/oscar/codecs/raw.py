@@ -40,18 +40,36 @@ class Fp32:
         return 4 * count
 
 
-class Bf16:
+class _Clipping:
+    """Counts what one encoder clips: so give each encoder an instance of its own.
+
+    saturated: values so far; lost: the shares of energy that frames lost, each times the frame's values.
+    """
+
+    def __init__(self) -> None:
+        self.saturated, self.lost = 0, 0.0
+
+    def _count(self, values: Array, clipped: Array, limit: float) -> None:
+        """Count the `clipped` (bool) of `values`, whose magnitudes beyond `limit` are cut to it."""
+        beyond = int(np.count_nonzero(clipped))
+        if not beyond:
+            return
+        self.saturated += beyond
+        wide = np.abs(values[np.isfinite(values)].astype(np.float64))
+        cut = np.maximum(wide - limit, 0)
+        self.lost += values.size * float(np.vdot(cut, cut) / np.vdot(wide, wide))
+
+
+class Bf16(_Clipping):
     """bfloat16: the upper half of a float32, rounded to nearest even by integer arithmetic on the bits.
 
     A finite value above the largest bfloat16 becomes that one, not Inf, and is counted in `saturated`; Inf
-    and NaN stay what they are. Give each encoder an instance of its own.
+    and NaN stay what they are.
     """
 
     code = 2
     domain: Domain = "float"
-
-    def __init__(self) -> None:
-        self.saturated = 0
+    limit = float.fromhex("0x1.fep127")
 
     def pack(self, values: Array, width: int) -> bytes:
         """See PayloadCodec.pack."""
@@ -59,7 +77,7 @@ class Bf16:
         magnitude = bits & np.uint32(0x7FFFFFFF)
         finite = magnitude < 0x7F800000
         clipped = finite & (magnitude > 0x7F7F7FFF)  # these would round up to Inf
-        self.saturated += int(np.count_nonzero(clipped))
+        self._count(values, clipped, self.limit)
         rounded = (
             magnitude + np.uint32(0x7FFF) + ((magnitude >> np.uint32(16)) & np.uint32(1))
         ) >> np.uint32(16)
@@ -78,19 +96,16 @@ class Bf16:
         return 2 * count
 
 
-class Fp16:
+class Fp16(_Clipping):
     """IEEE half precision, rounded to nearest even.
 
     A finite value beyond 65,504 is clipped and counted in `saturated` (gradients do reach there without loss
-    scaling); below 6e-8 it becomes 0. Inf and NaN stay. Give each encoder an instance of its own.
+    scaling); below 6e-8 it becomes 0. Inf and NaN stay.
     """
 
     code = 3
     domain: Domain = "float"
     limit = np.float32(65504)
-
-    def __init__(self) -> None:
-        self.saturated = 0
 
     def pack(self, values: Array, width: int) -> bytes:
         """See PayloadCodec.pack."""
@@ -98,7 +113,7 @@ class Fp16:
             under="ignore", invalid="ignore"
         ):  # small ones vanish and NaN stays NaN, as they should
             clipped = (np.abs(values) > self.limit) & np.isfinite(values)
-            self.saturated += int(np.count_nonzero(clipped))
+            self._count(values, clipped, float(self.limit))
             return np.where(clipped, np.copysign(self.limit, values), values).astype("<f2").tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
@@ -144,21 +159,15 @@ class Int32(Int16):
     bits = 32
 
 
-class Int8:
-    """One byte per value, SATURATING at +-127: a clipped partial sum stays wrong on all nodes.
-
-    `saturated` counts the values clipped so far, so each encoder needs an instance of its own.
-    """
+class Int8(_Clipping):
+    """One byte per value, SATURATING at +-127: a clipped partial sum stays wrong on all nodes."""
 
     code = 6
     domain: Domain = "int"
 
-    def __init__(self) -> None:
-        self.saturated = 0
-
     def pack(self, values: Array, width: int) -> bytes:
         """See PayloadCodec.pack."""
-        self.saturated += int(np.count_nonzero((values > 127) | (values < -127)))
+        self._count(values, (values > 127) | (values < -127), 127.0)
         return np.clip(values, -127, 127).astype(np.int8).tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:

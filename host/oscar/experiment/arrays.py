@@ -74,7 +74,10 @@ def quantise(
     values = worker.quantise(tensors, tracker.exponents)
     exponent = tracker.exponents[0]
     step = "no step: all zeros" if exponent is None else f"step 2^{exponent}"
-    text = f"quantised as one tensor: {params.name}, {step}, {worker.clipped} of {flat.size} values clipped"
+    lost = worker.saturation
+    text = f"quantised as one tensor: {params.name}, {step}, {lost.values} of {flat.size} values clipped"
+    if lost.energy:
+        text += f", {lost.energy:.2g} of the energy"
     return values, exponent, text
 
 

@@ -40,7 +40,7 @@ def run_experiment(
         for method, plan, variant in compared
     ]
     _relate(rows, config, training.values)
-    quantiser = config.quantiser_params()
+    quantiser = config.quantiser_params(config.nodes)
     results = {
         "oscar": __version__,
         "schema": SCHEMA,
@@ -48,6 +48,7 @@ def run_experiment(
         "quantiser": quantiser.name,
         "clock": config.link.clock_text(),
         "rtl_clock": config.link.rtl().clock_text(),
+        "quantiser_bits": quantiser.bits,
         "model": {
             "name": training.workload,
             "values": training.values,
@@ -96,6 +97,7 @@ def _row(method: Method, plan: str, stats: Sequence[Stats], config: Config) -> d
         "busiest_ingress": mean("busiest_ingress"),
         "efficiency": mean("efficiency"),
         "clipped": mean("clipped"),
+        "clipped_energy": mean("clipped_energy"),
         "exact": codec.lossless and wrong == 0,
         "identical": identical,
         "wrong": wrong,

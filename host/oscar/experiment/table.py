@@ -40,13 +40,14 @@ def heading(results: Results) -> list[str]:
     sigma = quantiser["scale"] == "sigma"
     step = f"step {quantiser['coarseness']:g} sigma" if sigma else "one step for all tensors"
     feedback = ", error feedback" if quantiser["error_feedback"] else ""
+    bits = results.get("quantiser_bits", quantiser["bits"])
     losses = [loss for loss in results["loss"] if loss is not None]
     lines = [
         f"oscar {results['oscar']} allreduce: {model['name']}, {model['values']:,} values in "
         f"{model['tensors']} tensors, {results['nodes']} nodes, seed {config['seed']}",
         f"{results['iterations']} iterations, means over all but the first {results['warm_up']}, "
         "in which tables, steps and plans warm up",
-        f"quantiser {results['quantiser']} ({quantiser['bits']} bits, {step}, {quantiser['rounding']}"
+        f"quantiser {results['quantiser']} ({bits} bits, {step}, {quantiser['rounding']}"
         f"{feedback}); fp32 and bf16 send floats",
         f"link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; times are modelled, bytes are real",
         f"time(us), speedup, algbw, busbw with {results['clock']}",
@@ -111,7 +112,17 @@ def text_table(results: Results) -> str:
     for row in results["methods"]:
         cells = zip(_cells(row, results), _COLUMNS, strict=True)
         lines.append(" ".join(f"{cell:{side}{width}}" for cell, (_, width, side) in cells).rstrip())
-    return "\n".join([*lines, *clock_lines(results)])
+    return "\n".join([*lines, *clipped_lines(results), *clock_lines(results)])
+
+
+def clipped_lines(results: Results) -> list[str]:
+    """Return a line for every row in which values saturated."""
+    return [
+        f"# {row['name']} {row['plan']}: {row['clipped']:.4g} values an AllReduce were cut off, "
+        f"{row['clipped_energy']:.2g} of the gradient's energy"
+        for row in results["methods"]
+        if row["clipped"] and "clipped_energy" in row
+    ]
 
 
 def clock_lines(results: Results) -> list[str]:
@@ -164,7 +175,8 @@ def markdown_table(results: Results) -> str:
         cells = _cells(row, results)
         picked = [cells[i].replace("*", " (best)").replace("|", r"\|") for i in at]
         lines.append("| " + " | ".join(picked) + " |")
-    return "\n".join(lines) + "\n"
+    cut = [f"- {line.removeprefix('# ')}" for line in clipped_lines(results)]
+    return "\n".join([*lines, "", *cut] if cut else lines) + "\n"
 
 
 def best_rows(results: Results) -> Sequence[Mapping[str, Any]]:

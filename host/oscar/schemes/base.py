@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from oscar.saturation import Saturation
 from oscar.state import Saved
 
 Array = npt.NDArray[Any]
@@ -23,6 +24,7 @@ Op = Literal["sum", "or", "max", "gather"]
 T = TypeVar("T")
 
 RIDE_BITS = 16
+ADVICE = "give the scheme wider lanes or cells, a larger coarseness, or error feedback (docs/schemes.md)"
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Message:
 
 
 class Worker:
-    """What one rank alone has: its number, the residual of error feedback, and how many values it clipped.
+    """What one rank alone has: its number, the residual of error feedback, and what it lost by clipping.
 
     `pending` becomes the residual when the iteration has succeeded on this rank. `integers`: int32, flat,
     what a lossless scheme has quantised this iteration, so that its sums can be checked. `values`: of the
@@ -61,11 +63,16 @@ class Worker:
         self.residual: Array | None = None
         self.pending: Array | None = None
         self.integers: Array | None = None
-        self.clipped = 0
+        self.saturation = Saturation()  # of the last iteration
 
     def corrected(self, values: Array) -> Array:
         """Return `values` plus the residual, where there is one; never writes to `values`."""
         return values if self.residual is None else values + self.residual
+
+    @property
+    def unreturned(self) -> Saturation:
+        """What this iteration's clipping lost for good: nothing where error feedback keeps it."""
+        return self.saturation if self.pending is None else Saturation()
 
     def commit(self) -> None:
         """Keep what the iteration left over."""
@@ -97,6 +104,7 @@ class Scheme(ABC):
 
     name: ClassVar[str]
     Options: ClassVar[type[Any]]  # a frozen dataclass with a default for every option
+    clips: ClassVar[bool] = False  # as a part of the method, of which nobody has to be warned
     lossless: ClassVar[bool] = False  # after quantisation: the integers summed are those of a plain AllReduce
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
@@ -114,7 +122,7 @@ class Scheme(ABC):
         """Yield what this worker contributes, one message after the other; receive each one combined.
 
         values: float32, flat, finite; never written to. All workers yield the same channels in the same
-        order, which may depend on what was received. Sets `worker.pending` and `worker.clipped`.
+        order, which may depend on what was received. Sets `worker.pending` and `worker.saturation`.
         """
 
     @abstractmethod

@@ -9,13 +9,14 @@ import numpy as np
 
 from oscar.allreduce.gradients import MAX_NODES, check_gradients
 from oscar.allreduce.local import Fault
-from oscar.allreduce.replica import join
+from oscar.allreduce.replica import clipped_share, join
 from oscar.allreduce.stats import AllReduceResult, Stats
 from oscar.codecs.registry import asc_codec
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.quantize import check_tensors
-from oscar.schemes.base import Array, Messages, Scheme, Worker
+from oscar.saturation import SaturationNotice
+from oscar.schemes.base import ADVICE, Array, Messages, Scheme, Worker
 from oscar.schemes.registry import make_scheme
 from oscar.schemes.wire import LocalWire, Traffic
 from oscar.state import Saved
@@ -25,6 +26,14 @@ def scheme_fingerprint(config: Config) -> str:
     """Return what has to be equal for a saved state of a scheme to fit, in process or between processes."""
     c = config
     return f"{c.codec} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+
+
+def _plans(traffic: Sequence[Traffic]) -> str:
+    """Return the plans of an iteration's messages, those that moved more bytes first."""
+    moved: dict[str, int] = {}
+    for one in traffic:
+        moved[one.plan] = moved.get(one.plan, 0) + int(one.frame_bytes.sum())
+    return "+".join(sorted(moved, key=lambda name: -moved[name])) or "equal"
 
 
 class SchemeCluster:
@@ -38,6 +47,7 @@ class SchemeCluster:
         self.config = config
         self.scheme: Scheme | None = None
         self.workers: list[Worker] = []
+        self.notice = SaturationNotice()
 
     def _start(self, nodes: int, shapes: list[tuple[int, ...]]) -> None:
         c = self.config
@@ -77,6 +87,8 @@ class SchemeCluster:
         links, state = self.wire.snapshot(), scheme.state_dict()
         try:
             totals, traffic = self._exchange(scheme, flat)
+            if not scheme.clips:
+                self.notice.tell({worker.rank: worker.unreturned for worker in self.workers}, ADVICE)
             mean = scheme.finish(totals)
         except BaseException:  # bad input, Ctrl-C: whatever it was, the call never happened
             self.wire.restore(links)
@@ -126,11 +138,11 @@ class SchemeCluster:
         return Stats(
             nodes=scheme.nodes,
             values=scheme.values,
-            plan="equal",
+            plan=_plans(traffic),
             iteration=scheme.iteration - 1,
             exact=scheme.lossless and self._is_sum(scheme),
-            identical=True,  # one replicated state made the mean, from buffers that all workers share
-            clipped=sum(worker.clipped for worker in self.workers),
+            identical=all(moved.identical for moved in traffic),  # the mean is made of these, once
+            **clipped_share([worker.saturation for worker in self.workers], np.zeros(2), 0),
             reset=reset,
             exchange_bytes=0,
             time_s=sum(moved.time_s for moved in traffic),

@@ -84,9 +84,11 @@ class CountSketchScheme(Scheme):
         o = self.options
         own = worker.corrected(values) if o.error_feedback else values
         grid = yield from self.steps.agree(own)
-        integers, worker.clipped = grid.quantise(own, (1 << (o.bits - 1)) - 1)
-        cells, saturated = clipped_cells(self.once("sketch", self._sketch), integers, o.cell_bits, self.nodes)
-        worker.clipped += saturated
+        integers, lost = grid.quantise(own, (1 << (o.bits - 1)) - 1)
+        cells = self.once("sketch", self._sketch).encode(integers).ravel()
+        limit = lane_limit(o.cell_bits, self.nodes)
+        cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
+        worker.saturation = lost + cut
         total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))
         if o.error_feedback:
             kept = self.once("estimates", lambda: self._estimates(total)) != 0
@@ -126,13 +128,6 @@ class CountSketchScheme(Scheme):
     def _load(self, saved: Saved) -> None:
         super()._load(saved)
         self.steps.load_state_dict(saved["steps"])
-
-
-def clipped_cells(sketch: CountSketch, integers: Array, bits: int, nodes: int) -> tuple[Array, int]:
-    """Return one worker's cells, flat int32, clipped to what a lane of `bits` holds, and how many were."""
-    cells, limit = sketch.encode(integers).ravel(), lane_limit(bits, nodes)
-    beyond = int(np.count_nonzero(np.abs(cells) > limit))
-    return (np.clip(cells, -limit, limit) if beyond else cells), beyond
 
 
 def noise_cut(cells: Array, threshold: float) -> int:

@@ -12,12 +12,15 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 from oscar.quantize import floor_log2
+from oscar.quantize_kernels import energy_beyond
+from oscar.saturation import Saturation
 from oscar.schemes.base import Array, Message
 from oscar.schemes.lanes import lane_limit
 from oscar.state import Saved, optional_integers
@@ -76,6 +79,16 @@ def _quantise_at(values: Any, indices: Any, offsets: Any, factors: Any, limit: A
 
 
 @njit(cache=True, nogil=True)
+def _beyond_at(values: Any, indices: Any, offsets: Any, edges: Any, out: Any) -> None:
+    t = 0
+    for i in range(len(indices)):
+        t = _owner(indices[i], offsets, t)
+        beyond = abs(np.float64(values[indices[i]])) - edges[t]
+        if beyond > 0.0:
+            out[t] += beyond * beyond
+
+
+@njit(cache=True, nogil=True)
 def _scale(sums: Any, offsets: Any, steps: Any, nodes: float, out: Any) -> None:
     for t in range(len(steps)):
         here, means = sums[offsets[t] : offsets[t + 1]], out[offsets[t] : offsets[t + 1]]
@@ -120,8 +133,8 @@ class Grid:
 
     def quantise(
         self, values: Array, limit: int | None = None, *, indices: Array | None = None
-    ) -> tuple[Array, int]:
-        """Return `clip(rint(x / 2^e))`, int32, and how many values were clipped.
+    ) -> tuple[Array, Saturation]:
+        """Return `clip(rint(x / 2^e))`, int32, and what clipping lost.
 
         values: the whole flat gradient, float32, finite; with `indices` (int64, any order) only those values
         are looked at and returned. limit: magnitude to clip to, the lane's by default.
@@ -134,10 +147,43 @@ class Grid:
         most = np.float32(bound)
         if indices is None:
             out = np.empty(values.size, np.int32)
-            return out, int(_quantise(values, self.offsets, factors, most, out))
-        self._check_indices(indices)
-        out = np.empty(indices.size, np.int32)
-        return out, int(_quantise_at(values, indices, self.offsets, factors, most, out))
+            clipped = int(_quantise(values, self.offsets, factors, most, out))
+        else:
+            self._check_indices(indices)
+            out = np.empty(indices.size, np.int32)
+            clipped = int(_quantise_at(values, indices, self.offsets, factors, most, out))
+        return out, self._lost(clipped, values, indices, bound) if clipped else Saturation()
+
+    def _lost(self, clipped: int, values: Array, indices: Array | None, bound: int) -> Saturation:
+        """Return what clipping magnitudes to `bound` steps lost."""
+        steps, tensors = self.steps, self._split(values)
+        edges = np.where(steps > 0, bound * steps, np.inf)
+        if indices is None:
+            lost = [float(energy_beyond(part, edge)) for part, edge in zip(tensors, edges, strict=True)]
+        else:
+            out = np.zeros(edges.size)
+            _beyond_at(values, indices, self.offsets, edges, out)
+            lost = out.tolist()
+        return Saturation.of(clipped, dict(enumerate(lost)), tensors)
+
+    def _split(self, values: Array) -> list[Array]:
+        return [values[a:b] for a, b in pairwise(self.offsets.tolist())]
+
+    def clip_cells(self, cells: Array, limit: int, *, rows: int, values: Array) -> tuple[Array, Saturation]:
+        """Return the cells of a sketch of this grid's integers, clipped to +-limit, and what that lost.
+
+        cells: flat, of all `rows`, each of which holds the energy of what was sketched. values: the gradient.
+        """
+        kept = np.clip(cells, -limit, limit)
+        cut = (cells - kept).astype(np.float64)
+        clipped = int(np.count_nonzero(cut))
+        if not clipped:
+            return cells, Saturation()
+        units = [0.0 if e is None else math.ldexp(1.0, -2 * e) for e in self.exponents]
+        pairs = zip(self._split(values), units, strict=True)
+        whole = sum(float(energy_beyond(part, 0.0)) * unit for part, unit in pairs)
+        share = min(1.0, float(np.vdot(cut, cut)) / rows / whole)
+        return kept, Saturation(clipped, share, -1, share)
 
     def dequantise(self, sums: Array, nodes: int, *, indices: Array | None = None) -> Array:
         """Return `float32(sum / nodes * 2^e)`, the mean, of all values or of those at `indices`."""

@@ -121,7 +121,7 @@ class Lhc(Scheme):
         """See Scheme.messages."""
         corrected = worker.corrected(values)
         grid = yield from self.steps.agree(corrected)
-        mine, worker.clipped = grid.quantise(corrected, self.top)
+        mine, worker.saturation = grid.quantise(corrected, self.top)
         worker.integers = mine
         if self.options.error_feedback:
             worker.pending = corrected - grid.dequantise(mine, 1)

@@ -164,17 +164,19 @@ class OscarSw(_Split):
         grid = yield from self.grid.agree(values)
         ride = grid.ride(values)
         positions = self.chosen.positions
-        dense, worker.clipped = grid.quantise(values, self.limit, indices=positions)
+        dense, worker.saturation = grid.quantise(values, self.limit, indices=positions)
         yield self._dense("dense" if positions is not None else "first", dense, positions, ride)
         if positions is None or not self.options.ratio:
             return
         others = self.once("others", lambda: self.chosen.others)
         limit = lane_limit(self.options.cell_bits, self.nodes)
-        zeros, clipped = grid.coarser(self.options.zero_shift).quantise(values, self.limit, indices=others)
+        coarse = grid.coarser(self.options.zero_shift)
+        zeros, lost = coarse.quantise(values, self.limit, indices=others)
         sketch = self.once("sketch", self._sketch)
         cells = sketch.encode(zeros, indices=others).ravel()
-        worker.clipped += clipped + int(np.count_nonzero(np.abs(cells) > limit))
-        yield Message("cells", np.clip(cells, -limit, limit), bits=self.options.cell_bits)
+        cells, cut = coarse.clip_cells(cells, limit, rows=self.options.rows, values=values)
+        worker.saturation += lost + cut
+        yield Message("cells", cells, bits=self.options.cell_bits)
 
     def finish(self, totals: Sequence[Array]) -> Array:
         """See Scheme.finish."""
@@ -240,7 +242,7 @@ class OscarSwBest(_Split):
         waiting = worker.corrected(values)
         grid = yield from self.grid.agree(waiting)
         ride, positions = grid.ride(waiting), self.chosen.positions
-        dense, worker.clipped = grid.quantise(waiting, self.limit, indices=positions)
+        dense, worker.saturation = grid.quantise(waiting, self.limit, indices=positions)
         pending = waiting.copy() if self.options.feedback else None
         if pending is not None:
             where = np.arange(self.values) if positions is None else positions
@@ -249,8 +251,8 @@ class OscarSwBest(_Split):
             yield self._dense("first", dense, None, ride)
         else:
             due, coarse = self.once("due", self._due), grid.coarser(self.options.zero_shift)
-            zeros, clipped = coarse.quantise(waiting, self.limit, indices=due)
-            worker.clipped += clipped
+            zeros, lost = coarse.quantise(waiting, self.limit, indices=due)
+            worker.saturation += lost
             if pending is not None:
                 pending[due] -= coarse.dequantise(zeros, 1, indices=due)
             yield self._dense("dense", dense, positions, None)

@@ -9,10 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
+from oscar.quantize_kernels import energy_beyond
+from oscar.saturation import Saturation
 from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
 from oscar.schemes.lanes import lane_bits
 
@@ -47,7 +50,7 @@ class _Stochastic(Scheme):
         """See Scheme.messages."""
         corrected = worker.corrected(values)
         kept = self._prepare(corrected)
-        worker.clipped = int(np.count_nonzero(kept != corrected))
+        worker.saturation = self._lost(corrected, kept)
         scales = yield Message("scales", self._scales(kept), "max")
         with np.errstate(over="ignore", invalid="ignore"):  # subnormal scales, whose values become zeros
             inverse = np.float32(self.levels) / np.where(scales > 0, scales, np.float32(np.inf))
@@ -64,6 +67,15 @@ class _Stochastic(Scheme):
     def coded_channels(self) -> dict[str, int]:
         """See Scheme.coded_channels."""
         return {"levels": self.levels.bit_length() + 1} if self.options.coded else {}
+
+    def _lost(self, values: Array, kept: Array) -> Saturation:
+        """Return what `_prepare` cut off."""
+        clipped = int(np.count_nonzero(kept != values))
+        if not clipped:
+            return Saturation()
+        pairs = [slice(first, last) for first, last in pairwise(self.offsets.tolist())]
+        lost = {t: float(energy_beyond(values[s] - kept[s], 0.0)) for t, s in enumerate(pairs)}
+        return Saturation.of(clipped, lost, [values[s] for s in pairs])
 
     def _uniform(self, rank: int) -> Array:
         """Return float32 in [0, 1) for every value of this worker and iteration."""
@@ -105,6 +117,7 @@ class TernGrad(_Stochastic):
 
     name: ClassVar[str] = "terngrad"
     Options: ClassVar[type[Any]] = TernGradOptions
+    clips: ClassVar[bool] = True
     levels = 1
 
     def _starts(self) -> Array:

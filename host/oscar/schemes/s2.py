@@ -61,7 +61,7 @@ class S2Reducer(Scheme):
         o = self.options
         corrected = worker.corrected(values)
         grid = yield from self.steps.agree(corrected)
-        mine, worker.clipped = grid.quantise(corrected, (1 << (o.bits - 1)) - 1)
+        mine, worker.saturation = grid.quantise(corrected, (1 << (o.bits - 1)) - 1)
         if o.error_feedback:
             worker.pending = corrected - grid.dequantise(mine, 1)
         if o.index == "or":
@@ -74,8 +74,9 @@ class S2Reducer(Scheme):
         if keys.size:
             sketch = self.once("sketch", lambda: self._sketch(keys))
             cells = sketch.encode(mine[keys], indices=keys).reshape(-1)
-            worker.clipped += int(np.count_nonzero(np.abs(cells) > limit))
-        data = np.concatenate([grid.ride(corrected), np.clip(cells, -limit, limit)])
+            cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=corrected)
+            worker.saturation += cut
+        data = np.concatenate([grid.ride(corrected), cells])
         yield Message("cells", data, bits=o.cell_bits)
 
     def _keys(self, index: Array) -> Array:

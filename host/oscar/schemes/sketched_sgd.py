@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
-from oscar.schemes.count_sketch import check_bits, check_threshold, clipped_cells, noise_cut
+from oscar.schemes.count_sketch import check_bits, check_threshold, noise_cut
 from oscar.schemes.grid import EXPONENTS, Grid, GridSteps
+from oscar.schemes.lanes import lane_limit
 from oscar.schemes.selection import largest
 from oscar.sketch.count_sketch import CountSketch, columns_for
 from oscar.state import Saved
@@ -90,9 +91,10 @@ class SketchedSgd(Scheme):
         o = self.options
         own = worker.corrected(values)
         grid = yield from self.steps.agree(own)
-        integers, worker.clipped = grid.quantise(own, self.limit)
-        cells, saturated = clipped_cells(self.sketch, integers, o.cell_bits, self.nodes)
-        worker.clipped += saturated
+        integers, lost = grid.quantise(own, self.limit)
+        cells, limit = self.sketch.encode(integers).ravel(), lane_limit(o.cell_bits, self.nodes)
+        cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
+        worker.saturation = lost + cut
         total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))
         if not o.exact:
             worker.pending = own - grid.dequantise(integers, 1)  # what rounding and clipping lost

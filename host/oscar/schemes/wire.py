@@ -30,12 +30,18 @@ NO_CHANNELS: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Traffic:
-    """Frames of one AllReduce, int64 [phase 2, step N-1, sender N, 1], as in Stats; and its modelled time."""
+    """Frames of one AllReduce, int64 [phase 2, step N-1, sender N, 1], as in Stats; and its modelled time.
+
+    plan: how values were dealt to chunks. identical: every node ended with the same bits; of a message that
+    is not coded there is one result, computed once, which cannot differ.
+    """
 
     frame_bytes: Array
     counts: Array
     time_s: float
     boomerang: bool = False
+    plan: str = "equal"
+    identical: bool = True
 
     @property
     def received(self) -> Array:
@@ -182,7 +188,9 @@ class LocalWire:
             node.begin(plan.gather(message.data), classes, layout)
         ring = Ring(nodes, subframes=1, boomerang=True)
         ring.run()
-        total = plan.scatter(nodes[0].result())
+        results = [node.result() for node in nodes]
+        identical = all(np.array_equal(results[0], result) for result in results)
+        total = plan.scatter(results[0])
         if not np.array_equal(total, np.sum([message.data for message in messages], axis=0)):
             raise OscarError(
                 f"channel {first.channel}: expected the direct sum from the coded ring, got another: "
@@ -191,7 +199,8 @@ class LocalWire:
         time_s = (
             ring_time(ring.frame_bytes, ring.counts, self.link, boomerang=True) if self.nodes > 1 else 0.0
         )
-        return total, Traffic(ring.frame_bytes, ring.counts, time_s, boomerang=True)
+        traffic = Traffic(ring.frame_bytes, ring.counts, time_s, True, plan.name, identical)
+        return total, traffic
 
     def _open(self, channel: str) -> list[Node]:
         """Return the ring nodes of a coded channel, made where it is new."""

@@ -12,7 +12,8 @@ from oscar.allreduce.peer import Communicator
 from oscar.codecs.registry import asc_codec
 from oscar.config import Config
 from oscar.quantize import check_tensors
-from oscar.schemes.base import Array, Scheme, Worker
+from oscar.saturation import SaturationNotice
+from oscar.schemes.base import ADVICE, Array, Scheme, Worker
 from oscar.schemes.cluster import scheme_fingerprint
 from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.state import Saved, crc
@@ -24,12 +25,15 @@ from oscar.transports.base import Transport
 class Reducer(ABC):
     """The mean over all ranks of one rank's tensors; collective, one thread, state under a key per bucket.
 
-    `sent_bytes` grows by what this rank sends. A call that raises is the last one. `communicator` is for what
-    ranks have to agree on beside.
+    `sent_bytes` grows by what this rank sends, `clipped` by its values that saturated; `clipped_energy` is
+    the largest share of a bucket's energy that they took so far. A call that raises is the last one.
+    `communicator` is for what ranks have to agree on beside.
     """
 
-    sent_bytes = 0
     communicator: Communicator
+    sent_bytes = 0
+    clipped = 0
+    clipped_energy = 0.0
 
     @abstractmethod
     def allreduce(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
@@ -60,6 +64,8 @@ class CodecReducer(Reducer):
         """See Reducer.allreduce."""
         result = self.communicator.allreduce(tensors, key=key)
         self.sent_bytes += result.stats.sent_bytes
+        self.clipped += result.stats.clipped
+        self.clipped_energy = max(self.clipped_energy, result.stats.clipped_energy)
         return result.mean
 
     def forget(self) -> None:
@@ -89,6 +95,7 @@ class SchemeReducer(Reducer):
         self.config, self.transport = config, transport
         self.codec = asc_codec(config.asc_params())
         self._buckets: dict[Hashable, _Bucket] = {}
+        self.notice = SaturationNotice()
         options = handshake.flatten(config.scheme, "scheme")
         self.communicator = self.party = Party(
             config,
@@ -114,11 +121,16 @@ class SchemeReducer(Reducer):
         self.party.check_state({part: crc(held) for part, held in scheme.state_dict().items()})
         before = wire.sent_bytes
         try:
-            mean = scheme.finish(self._exchange(bucket, np.concatenate(flat)))
+            totals = self._exchange(bucket, np.concatenate(flat))
+            if not scheme.clips:
+                self.notice.tell({worker.rank: worker.unreturned}, ADVICE)
+            mean = scheme.finish(totals)
         finally:
             scheme.forget()
         worker.commit()
         self.sent_bytes += wire.sent_bytes - before
+        self.clipped += worker.saturation.values
+        self.clipped_energy = max(self.clipped_energy, worker.saturation.energy)
         bounds = scheme.offsets
         return [mean[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(shapes)]
 

@@ -123,6 +123,16 @@ class OscarState:
         """Bytes this rank has sent for gradients, uncompressed buckets included (not those only measured)."""
         return self._reducer.sent_bytes + self._plain_bytes
 
+    @property
+    def clipped(self) -> int:
+        """Values of this rank that saturated so far."""
+        return self._reducer.clipped
+
+    @property
+    def clipped_energy(self) -> float:
+        """The largest share of a bucket's energy, 0 .. 1, that saturation took from this rank so far."""
+        return self._reducer.clipped_energy
+
     def reduce(self, bucket: Any) -> Any:
         """Return a Future of `bucket`, averaged; see `oscar_hook`."""
         buffer, key = self._check(bucket)
@@ -304,7 +314,7 @@ def ring_bytes(size: int, nodes: int) -> int:
 
 
 def default_config() -> Config:
-    """Return what a state without a configuration takes: ASC, 8s, error feedback."""
+    """Return what a state without a configuration takes: ASC, 12s, error feedback."""
     return Config.model_validate({"quantiser": {"error_feedback": True}})
 
 

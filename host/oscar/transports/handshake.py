@@ -34,6 +34,7 @@ def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
     }
     for section in SECTIONS:
         pairs.update(flatten(whole[section], section))
+    pairs["quantiser.bits"] = config.quantiser_params(nodes).bits  # what auto means here
     return pairs
 
 

@@ -101,6 +101,7 @@ def host_run(
     config = Config.model_validate(
         {
             "nodes": nodes,
+            "quantiser": {"bits": 8},  # as the published clocks were measured
             "ring": {"gather": gather},
             "plan": {"name": "splitter", "granule": granule},
             "asc": {"block_log2": asc.block_log2, "interval_log2": asc.interval_log2, "map": "fixed"},

@@ -123,7 +123,7 @@ class RingRun:
             gather=options.gather, workload=options.workload, granule=options.granule,
         )  # fmt: skip
         self.clk, self.rst = bit(), bit(1)
-        width = self.config.quantiser_params().sum_width
+        width = self.config.quantiser_params(options.nodes).sum_width
         pairs = [(a, (a + d) % options.nodes) for a in range(options.nodes) for d in (1, options.nodes - 1)]
         wires = {pair: Wire(options.latency) for pair in pairs}
         self.signals = [nic_signals() for _ in range(options.nodes)]
