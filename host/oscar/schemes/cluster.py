@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,11 +20,19 @@ from oscar.schemes.base import Array, Messages, Scheme, Worker
 from oscar.schemes.registry import make_scheme
 from oscar.schemes.wire import LocalWire, Traffic
 
+LOG = logging.getLogger("oscar.schemes")
+
 
 def scheme_fingerprint(config: Config) -> str:
     """Return what has to be equal for a saved state of a scheme to fit, in process or between processes."""
     c = config
     return f"{c.codec} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+
+
+def say_caution(scheme: Scheme) -> None:
+    """Log what the scheme would have its user know before training begins."""
+    if said := scheme.caution():
+        LOG.warning("scheme %s: %s (docs/results/convergence.md)", scheme.name, said)
 
 
 class SchemeCluster:
@@ -48,6 +57,7 @@ class SchemeCluster:
             plan=c.plan.name,
             granule=c.plan.granule,
         )
+        say_caution(scheme)
         self.scheme, self.workers = scheme, [Worker(rank) for rank in range(nodes)]
 
     def allreduce(

@@ -138,7 +138,7 @@ class Grid:
         out = np.empty(indices.size, np.int32)
         return out, int(_quantise_at(values, indices, self.offsets, factors, most, out))
 
-    def dequantise(self, sums: Array, nodes: int, *, indices: Array | None = None) -> Array:
+    def dequantise(self, sums: Array, nodes: float, *, indices: Array | None = None) -> Array:
         """Return `float32(sum / nodes * 2^e)`, the mean, of all values or of those at `indices`."""
         out = np.empty(sums.size, np.float32)
         if indices is None:

@@ -103,6 +103,13 @@ class TernGrad(_Stochastic):
     Options: ClassVar[type[Any]] = TernGradOptions
     levels = 1
 
+    def caution(self) -> str | None:
+        """See Scheme.caution."""
+        return (
+            "three values carry about as much noise as gradient, and what is cut off is lost: training may "
+            "diverge, or end worse than uncompressed; qsgd is finer"
+        )
+
     def _starts(self) -> Array:
         return self.offsets[:-1]
 

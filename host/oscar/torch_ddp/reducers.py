@@ -14,7 +14,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
 from oscar.quantize import check_tensors
 from oscar.schemes.base import Array, Scheme, Worker
-from oscar.schemes.cluster import scheme_fingerprint
+from oscar.schemes.cluster import say_caution, scheme_fingerprint
 from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.torch_ddp.remote_wire import Party, RemoteWire
 from oscar.transports import handshake
@@ -145,6 +145,8 @@ class SchemeReducer(Reducer):
         c, nodes = self.config, self.transport.nodes
         wire = RemoteWire(self.group, self.party, codec=self.codec, plan=c.plan.name, granule=c.plan.granule)
         scheme = make_scheme(c.codec, c.scheme, shapes=shapes, nodes=nodes, seed=c.seed)
+        if self.transport.rank == 0 and not self._buckets:
+            say_caution(scheme)
         return _Bucket(scheme, Worker(self.transport.rank), wire)
 
     def forget(self) -> None:
