@@ -42,7 +42,7 @@ class SketchedSgdOptions:
     coarseness: float = 1 / 4
     bits: int = 10
     exact: bool = True
-    candidates: int = 3
+    candidates: int = 2
     momentum: float = 0.0
     threshold: float = 2.0
 
