@@ -181,6 +181,36 @@ def test_the_sweep_loses_nothing(spread: bool) -> None:
     assert (error <= np.abs(unsaid) + 1e-4 * np.abs(given).max()).all()
 
 
+@pytest.mark.parametrize(("rows", "cell_bits"), [(1, 16), (3, 8)])
+def test_what_a_sketch_leaves_out_waits_and_stays_bounded(rows: int, cell_bits: int) -> None:
+    """Ten zeros share a cell, so that undamped feedback would grow without end; narrow cells saturate."""
+    share, ratio, nodes = 0.1, 0.09, 2
+    options = {"share": share, "ratio": ratio, "rows": rows, "cell_bits": cell_bits}
+    cluster = SchemeCluster(config("oscar-sw", nodes, **options))
+    noise = (1 - share) / ratio
+    given, applied = np.zeros(3000), np.zeros(3000)
+    for iteration in range(150):
+        theirs = gradients(nodes, iteration % 5, shapes=[(3000,)])
+        given += np.mean([node[0] for node in theirs], axis=0)
+        applied += cluster.allreduce(theirs).mean[0]
+    residuals = [worker.residual for worker in cluster.workers]
+    for residual, mine in zip(residuals, theirs, strict=True):
+        assert np.linalg.norm(residual) < 2 * (1 + noise) * np.linalg.norm(mine[0])
+    waiting = np.mean(residuals, axis=0)
+    assert np.linalg.norm(given - applied - waiting) < 1e-5 * np.linalg.norm(given)
+    assert np.linalg.norm(waiting) > 1e-2 * np.linalg.norm(given)
+
+
+def test_a_scheme_says_once_that_training_may_diverge(caplog: pytest.LogCaptureFixture) -> None:
+    loud, safe = SchemeCluster(config("oscar-sw", paper=True, ratio=0.1)), SchemeCluster(config("oscar-sw"))
+    for iteration in range(2):
+        for cluster in (loud, safe):
+            cluster.allreduce(gradients(4, iteration))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "scheme oscar-sw: estimates carry about" in caplog.text
+    assert "may diverge" in caplog.text
+
+
 def test_without_feedback_a_period_of_equal_gradients_has_their_mean() -> None:
     """Each probable zero comes once a period and stands for all of it: nothing waits, nothing is biased."""
     period, nodes = 4, 3

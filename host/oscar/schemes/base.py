@@ -129,6 +129,10 @@ class Scheme(ABC):
     def finish(self, totals: Sequence[Array]) -> Array:
         """Return the mean gradient, float32, flat, from the combined messages; move the state on."""
 
+    def caution(self) -> str | None:
+        """Return what to know before training with these options, or None; said when training begins."""
+        return None
+
     def once(self, key: str, compute: Callable[[], T]) -> T:
         """Return `compute()`, computed once per iteration: what all workers of a process derive alike."""
         if key not in self._memory:

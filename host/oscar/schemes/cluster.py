@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from oscar.schemes.registry import make_scheme
 from oscar.schemes.wire import LocalWire, Traffic
 from oscar.state import Saved
 
+LOG = logging.getLogger("oscar.schemes")
+
 
 def scheme_fingerprint(config: Config) -> str:
     """Return what has to be equal for a saved state of a scheme to fit, in process or between processes."""
@@ -34,6 +37,12 @@ def _plans(traffic: Sequence[Traffic]) -> str:
     for one in traffic:
         moved[one.plan] = moved.get(one.plan, 0) + int(one.frame_bytes.sum())
     return "+".join(sorted(moved, key=lambda name: -moved[name])) or "equal"
+
+
+def say_caution(scheme: Scheme) -> None:
+    """Log what the scheme would have its user know before training begins."""
+    if said := scheme.caution():
+        LOG.warning("scheme %s: %s (docs/results/convergence.md)", scheme.name, said)
 
 
 class SchemeCluster:
@@ -60,6 +69,7 @@ class SchemeCluster:
             granule=c.plan.granule,
             channels=scheme.coded_channels(),
         )
+        say_caution(scheme)
         self.scheme, self.workers = scheme, [Worker(rank, scheme.values) for rank in range(nodes)]
 
     def allreduce(

@@ -22,6 +22,8 @@ from oscar.sketch.count_sketch import Combine, CountSketch, columns_for
 from oscar.state import Saved
 
 COMBINE: dict[str, Combine] = {"median": "median", "mean": "sum"}
+MEDIAN_OF = {1: 1.0, 2: 0.5, 3: 0.449, 4: 0.298, 5: 0.287}  # variance of the median of so many normal values
+LOUD = 1.0  # noise from which on a caution is due
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ class CountSketchScheme(Scheme):
         self.iteration += 1
         return mean
 
+    def caution(self) -> str | None:
+        """See Scheme.caution."""
+        rows, mean = self.options.rows, self.options.estimate == "mean"
+        return noise_caution(self.values, self.columns, 1 / rows if mean else MEDIAN_OF[rows])
+
     def _sketch(self) -> CountSketch:
         draw = self.iteration if self.options.fresh_hash else 0
         return CountSketch(self.options.rows, self.columns, self.values, self.seed, draw=draw)
@@ -128,6 +135,17 @@ class CountSketchScheme(Scheme):
     def _load(self, saved: Saved) -> None:
         super()._load(saved)
         self.steps.load_state_dict(saved["steps"])
+
+
+def noise_caution(values: int, columns: int, share: float) -> str | None:
+    """Return what to say of estimates that nothing corrects, of `share` times the variance of one row's."""
+    noise = share * values / columns
+    if noise < LOUD:
+        return None
+    return (
+        f"estimates carry about {noise:.1f} times the energy of what is sketched as noise, and nothing takes "
+        "it out again: training may diverge, or end worse than uncompressed"
+    )
 
 
 def noise_cut(cells: Array, threshold: float) -> int:

@@ -185,7 +185,7 @@ class Grid:
         share = min(1.0, float(np.vdot(cut, cut)) / rows / whole)
         return kept, Saturation(clipped, share, -1, share)
 
-    def dequantise(self, sums: Array, nodes: int, *, indices: Array | None = None) -> Array:
+    def dequantise(self, sums: Array, nodes: float, *, indices: Array | None = None) -> Array:
         """Return `float32(sum / nodes * 2^e)`, the mean, of all values or of those at `indices`."""
         out = np.empty(sums.size, np.float32)
         if indices is None:

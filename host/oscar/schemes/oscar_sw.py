@@ -1,9 +1,10 @@
 """OSCAR-SW: probable zeros and non-zeros split apart, in buffers that plain AllReduce sums (HPCA 2026).
 
 Which values are probably not zero follows from the running mean of the aggregated gradient, which every node
-has: no index is ever sent. `oscar-sw` is the paper's form: non-zeros dense, zeros count-sketched, everything
-linear. `oscar-sw-best` replaces the sketch by a sweep: each zero is sent exactly once in a while, and error
-feedback keeps what waits. docs/schemes.md, "OSCAR-SW".
+has: no index is ever sent. `oscar-sw` is the paper's: non-zeros dense, zeros count-sketched, everything
+linear; damped estimates and error feedback are ours, and `paper` leaves them out. `oscar-sw-best` replaces
+the sketch by a sweep: each zero is sent exactly once in a while, and error feedback keeps what waits.
+docs/schemes.md, "OSCAR-SW".
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
+from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_bits, lane_limit
 from oscar.schemes.selection import ProbableNonZeros
@@ -38,7 +40,7 @@ class SplitOptions:
     (ProbableNonZeros). relative: choose by magnitude in steps of the tensor instead of in absolute size.
     """
 
-    share: float = 0.1
+    share: float = 0.5
     lane_bits: int = 8
     coded: bool = False
     coarseness: float = 0.5
@@ -132,13 +134,15 @@ class OscarSwOptions(SplitOptions):
     """ratio: cells / all values, all rows together; 0 sends no zeros at all. cell_bits: of a cell's lane.
 
     zero_shift: zeros are quantised 2^zero_shift times coarser (finer, below 0) than non-zeros: cells add many
-    small values, narrow lanes hold one large one.
+    small values, narrow lanes hold one large one. paper: the published form, medians applied as they are and
+    nothing kept; three rows are what it takes. Its noise makes SGD with momentum diverge.
     """
 
-    rows: int = 3
-    ratio: float = 0.1
+    rows: int = 1
+    ratio: float = 0.5
     cell_bits: int = 8
     zero_shift: int = 0
+    paper: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -148,35 +152,68 @@ class OscarSwOptions(SplitOptions):
 
 
 class OscarSw(_Split):
-    """The paper's form: probable non-zeros dense, probable zeros count-sketched; all of it linear."""
+    """Probable non-zeros dense, probable zeros count-sketched; all of it linear."""
 
     name: ClassVar[str] = "oscar-sw"
     Options = OscarSwOptions
 
+    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+        if options.ratio:
+            self.columns = columns_for(options.ratio, self.values, options.rows)
+
+    def caution(self) -> str | None:
+        """See Scheme.caution."""
+        if not self.options.paper or not self.options.ratio:
+            return None
+        zeros = self.values - self.chosen.count
+        said = noise_caution(zeros, self.columns, MEDIAN_OF[self.options.rows])
+        return said and f"{said}; without the option paper it converges"
+
     def _sketch(self) -> CountSketch:
         """Return this iteration's sketch: other hashes each time, so that no two values collide for ever."""
-        o = self.options
-        columns = columns_for(o.ratio, self.values, o.rows)
-        return CountSketch(o.rows, columns, self.values, self.seed, draw=self.iteration)
+        return CountSketch(self.options.rows, self.columns, self.values, self.seed, draw=self.iteration)
+
+    def _zeros(self, cells: Array, grid: Grid, nodes: int) -> Array:
+        """Return the mean of the probable zeros that the summed cells of `nodes` workers give, float32.
+
+        Damped by 1 + noise it is linear, but for the last rounding: what each worker decodes of its own cells
+        adds up, so that each can keep what is missing (docs/schemes.md, "Noise, and what waits").
+        """
+        others, sketch = self.once("others", lambda: self.chosen.others), self.once("sketch", self._sketch)
+        paper, rows = self.options.paper, self.options.rows
+        estimates = sketch.estimate(cells, indices=others, combine="median" if paper else "sum")
+        damping = 1.0 if paper else rows + others.size / sketch.columns
+        coarse = grid.coarser(self.options.zero_shift)
+        return coarse.dequantise(estimates, nodes * damping, indices=others)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         """See Scheme.messages."""
-        grid = yield from self.grid.agree(values)
-        ride = grid.ride(values)
+        o = self.options
+        own = worker.corrected(values)
+        grid = yield from self.grid.agree(own)
+        ride = grid.ride(own)
         positions = self.chosen.positions
-        dense, worker.saturation = grid.quantise(values, self.limit, indices=positions)
+        dense, worker.saturation = grid.quantise(own, self.limit, indices=positions)
+        where = np.arange(self.values) if positions is None else positions
+        pending = None if o.paper else own.copy()
+        if pending is not None:
+            pending[where] -= grid.dequantise(dense, 1, indices=where)
         yield self._dense("dense" if positions is not None else "first", dense, positions, ride)
-        if positions is None or not self.options.ratio:
-            return
-        others = self.once("others", lambda: self.chosen.others)
-        limit = lane_limit(self.options.cell_bits, self.nodes)
-        coarse = grid.coarser(self.options.zero_shift)
-        zeros, lost = coarse.quantise(values, self.limit, indices=others)
-        sketch = self.once("sketch", self._sketch)
-        cells = sketch.encode(zeros, indices=others).ravel()
-        cells, cut = coarse.clip_cells(cells, limit, rows=self.options.rows, values=values)
-        worker.saturation += lost + cut
-        yield Message("cells", cells, bits=self.options.cell_bits)
+        if positions is not None:
+            others = self.once("others", lambda: self.chosen.others)
+            if o.ratio:
+                coarse, limit = grid.coarser(o.zero_shift), lane_limit(o.cell_bits, self.nodes)
+                zeros, lost = coarse.quantise(own, self.limit, indices=others)
+                cells = self.once("sketch", self._sketch).encode(zeros, indices=others).ravel()
+                cells, cut = coarse.clip_cells(cells, limit, rows=o.rows, values=own)
+                worker.saturation += lost + cut
+                if pending is not None:
+                    pending[others] -= self._zeros(cells, grid, 1)
+                yield Message("cells", cells, bits=o.cell_bits)
+            elif pending is not None:
+                pending[others] = 0  # for what is never sent, nothing waits
+        worker.pending = pending
 
     def finish(self, totals: Sequence[Array]) -> Array:
         """See Scheme.finish."""
@@ -187,10 +224,7 @@ class OscarSw(_Split):
         where = np.arange(self.values) if positions is None else positions
         mean[where] = grid.dequantise(dense, self.nodes, indices=where)
         if len(totals) > 1:
-            others, o = self.once("others", lambda: self.chosen.others), self.options
-            sketch = self.once("sketch", self._sketch)
-            estimates = sketch.estimate(totals[1].reshape(o.rows, -1), indices=others)
-            mean[others] = grid.coarser(o.zero_shift).dequantise(estimates, self.nodes, indices=others)
+            mean[self.once("others", lambda: self.chosen.others)] = self._zeros(totals[1], grid, self.nodes)
         self.grid.observe(grid, ride)
         self._see(mean, grid)
         self.iteration += 1
@@ -207,7 +241,8 @@ class OscarSwBestOptions(SplitOptions):
     at once, which suits momentum.
     """
 
-    period: int = 20
+    share: float = 0.3
+    period: int = 2
     zero_shift: int = 1
     spread: bool = False
     feedback: bool = True

@@ -68,7 +68,7 @@ def product(p: Any, q: Any, out: Any) -> None:
 class PowerSgdOptions:
     """rank: of the factors. warm_start: begin with the last iteration's Q instead of a random one."""
 
-    rank: int = 2
+    rank: int = 8
     warm_start: bool = True
     error_feedback: bool = True
 

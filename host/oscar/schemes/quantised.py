@@ -120,6 +120,13 @@ class TernGrad(_Stochastic):
     clips: ClassVar[bool] = True
     levels = 1
 
+    def caution(self) -> str | None:
+        """See Scheme.caution."""
+        return (
+            "three values carry about as much noise as gradient, and what is cut off is lost: training may "
+            "diverge, or end worse than uncompressed; qsgd is finer"
+        )
+
     def _starts(self) -> Array:
         return self.offsets[:-1]
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
 from oscar.schemes.grid import GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.sketch.count_sketch import CountSketch, columns_for
@@ -55,6 +56,11 @@ class S2Reducer(Scheme):
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
         super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
         self.steps = GridSteps(self.sizes, nodes, options.coarseness, options.cell_bits)
+
+    def caution(self) -> str | None:
+        """See Scheme.caution."""
+        columns = columns_for(self.options.ratio, self.values, self.options.rows)
+        return noise_caution(self.values, columns, MEDIAN_OF[self.options.rows])
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         """See Scheme.messages."""

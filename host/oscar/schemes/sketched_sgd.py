@@ -37,9 +37,9 @@ class SketchedSgdOptions:
     where noise is applied the sketch grows without end.
     """
 
-    share: float = 0.1
+    share: float = 0.3
     rows: int = 3
-    ratio: float = 0.1
+    ratio: float = 0.3
     cell_bits: int = 12
     coarseness: float = 1 / 4
     bits: int = 10

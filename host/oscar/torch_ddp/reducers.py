@@ -14,7 +14,7 @@ from oscar.config import Config
 from oscar.quantize import check_tensors
 from oscar.saturation import SaturationNotice
 from oscar.schemes.base import ADVICE, Array, Scheme, Worker
-from oscar.schemes.cluster import scheme_fingerprint
+from oscar.schemes.cluster import say_caution, scheme_fingerprint
 from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.state import Saved, crc
 from oscar.torch_ddp.remote_wire import Party, RemoteWire
@@ -165,6 +165,8 @@ class SchemeReducer(Reducer):
             granule=c.plan.granule,
             channels=scheme.coded_channels(),
         )
+        if self.transport.rank == 0 and not self._buckets:
+            say_caution(scheme)
         return _Bucket(scheme, Worker(self.transport.rank, scheme.values), wire)
 
     def forget(self) -> None:
