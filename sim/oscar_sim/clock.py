@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 
-from oscar import __version__
 from oscar.errors import ConfigError, OscarError
+from oscar.provenance import revision
 from oscar.timing.nic import NicFile, load_nic
 from oscar_hdl.params import LaneParams
 from oscar_sim.lane import Lane
@@ -58,16 +57,6 @@ def measure(lane: Lane, params: LaneParams, *, engines: int, mhz: float, mhz_fro
     )
 
 
-def revision() -> str:
-    """Return the commit that is checked out, or the package's version outside a clone."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        found = ""
-    return found or f"version {__version__}"
-
-
 def main(argv: list[str] | None = None) -> int:
     """Measure and write; return 1 when the lane does what it must not, 2 if it cannot run."""
     parser = argparse.ArgumentParser(prog="python -m oscar_sim.clock", description=__doc__.split("\n")[0])
@@ -79,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         prepared(args.json)
         engines, mhz, mhz_from = placed(args.fpga)
-        lane = VerilatedLane()
+        lane = VerilatedLane(LaneParams())
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

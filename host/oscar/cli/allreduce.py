@@ -61,9 +61,11 @@ def _compare(config: Config, args: argparse.Namespace, folder: Path) -> int:
     from oscar.experiment.files import results_text, write_results, write_timeline
     from oscar.experiment.run import run_experiment
     from oscar.experiment.table import text_table
+    from oscar.provenance import provenance
 
     with Show() as show:
         results, training = run_experiment(config, workers=args.workers, progress=show)
+    results["provenance"] = provenance()
     print(text_table(results))
     paths = write_results(results, folder)
     if args.json is not None:

@@ -66,6 +66,7 @@ def _compare(config: Config, args: argparse.Namespace, tasks: list[Task], folder
     from oscar import __version__
     from oscar.cli.progress import Show
     from oscar.errors import ConfigError
+    from oscar.provenance import provenance
     from oscar.training.compare import run_all, summarise
     from oscar.training.compare_report import CLOCK, draw, text_report
 
@@ -86,6 +87,7 @@ def _compare(config: Config, args: argparse.Namespace, tasks: list[Task], folder
         "clock": config.link.clock_text(),  # of communication_s and iteration_s
         "large_clock": CLOCK,
         "rows": summarise(config, tasks, runs),
+        "provenance": provenance(),
     }
     text = text_report(results)
     print(text)

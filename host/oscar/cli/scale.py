@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callable[[], Any]) -> int:
     from oscar.experiment.scaling import draw_scale, scale_results, scale_table
+    from oscar.provenance import provenance
 
     out, figure = args.json or folder / "scale.json", args.figure or folder / "scale.png"
     check_outputs([out, figure], [source])
@@ -70,6 +71,7 @@ def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callab
     scaled = scale_results(
         results, sorted(set(args.nodes)), values=args.values, seed=results["config"]["seed"]
     )
+    scaled["provenance"] = provenance()
     print(scale_table(scaled))
     points = ",\n  ".join(json.dumps(point) for point in scaled.pop("points"))
     head = json.dumps(scaled)[:-1]

@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(config: Config, args: argparse.Namespace, folder: Path, others: list[dict[str, Any]]) -> int:
     from oscar.cli.progress import Show
+    from oscar.provenance import provenance
     from oscar.training.checkpoint import load
     from oscar.training.figures import draw
     from oscar.training.loop import checkpoint_path, train_seeds
@@ -77,7 +78,7 @@ def _train(config: Config, args: argparse.Namespace, folder: Path, others: list[
             print(f"# seed {seed} {what}", flush=True)
     with Show() as show:
         runs = train_seeds(config, seeds, path=path, resume=args.resume, workers=args.workers, progress=show)
-    results = make_results(config, runs)
+    results = make_results(config, runs) | {"provenance": provenance()}
     print(text_table(results))
     written = [write_results(results, folder), folder / "train.png"]
     draw([*others, results], written[1])

@@ -143,7 +143,7 @@ def _provenance(kind: Kind, results: Results, path: Path) -> str:
         "SHA-256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "Written by": f"oscar {results.get('oscar', 'of an unnamed release')}",
         "Page by": f"oscar {__version__}",
-        **results.get("provenance", {}),
+        **{key.capitalize(): value for key, value in results.get("provenance", {}).items()},
         **{f"Machine, {key}": value for key, value in results.get("machine", {}).items()},
     }
     cells = "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in rows.items())

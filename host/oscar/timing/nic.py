@@ -7,7 +7,6 @@ host's is measured at first use and kept in the user's cache.
 from __future__ import annotations
 
 import os
-import platform
 import time
 from functools import cache
 from importlib import resources
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from oscar import __version__
 from oscar.errors import ConfigError
 from oscar.files import write_json
+from oscar.provenance import processor
 from oscar.timing.link import Cost, Engines
 
 SHIPPED = "asc_lane.json"
@@ -115,7 +115,7 @@ def _parsed(text: str, place: str) -> NicFile:
 def host_nic() -> NicFile:
     """Return this host's compiled coder as one engine: measured once, then read from the user's cache."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oscar"
-    path, machine = folder / "host_codec.json", f"{_processor()}, oscar {__version__}"
+    path, machine = folder / "host_codec.json", f"{processor()}, oscar {__version__}"
     try:
         found = _parsed(path.read_text(encoding="utf-8"), str(path))
         if found.revision == machine:
@@ -129,15 +129,6 @@ def host_nic() -> NicFile:
     except (OSError, ConfigError):
         pass  # no home to write to: every process measures for itself
     return measured
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def _measure_host(machine: str) -> NicFile:

@@ -1,0 +1,46 @@
+"""Where results come from: revision, machine, time; written into each of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+
+from oscar import __version__
+
+
+def provenance() -> dict[str, str]:
+    """Return what a reader of results may want to know of the run, as texts by name."""
+    return {
+        "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "arguments": " ".join(sys.argv[1:]),
+        "revision": revision(),
+        "processor": f"{processor()}, {os.cpu_count()} cores",
+        "system": platform.platform(),
+        "python": f"{platform.python_version()}, numpy {np.__version__}",
+    }
+
+
+def revision() -> str:
+    """Return the commit that is checked out, or the package's version outside a clone."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        found = ""
+    return found or f"version {__version__}"
+
+
+def processor() -> str:
+    """Return the name of this machine's processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
