@@ -41,7 +41,12 @@ def add_command(commands: Any) -> None:
         "--reference", action="store_true", help="check ASC against its plain-integer reference"
     )
     asc = parser.add_argument_group("coding")
-    asc.add_argument("--context", default="both", choices=["none", "position", "neighbour", "both"])
+    asc.add_argument(
+        "--context",
+        default="both",
+        choices=["none", "position", "neighbour", "both"],
+        help="what chooses among ASC's tables (%(default)s)",
+    )
     asc.add_argument("--classes", type=Path, metavar="FILE.npy", help="position class 0..15 of each value")
     asc.add_argument(
         "--step", type=int, default=0, metavar="S", help="AllReduce step in the header (%(default)s)"
@@ -50,11 +55,20 @@ def add_command(commands: Any) -> None:
         "--nodes", type=int, metavar="N", help="values are sums over N nodes: sets the raw width"
     )
     floats = parser.add_argument_group("quantising floats")
-    floats.add_argument("--scale", default="sigma", choices=["sigma", "max"])
+    floats.add_argument(
+        "--scale", default="sigma", choices=["sigma", "max"], help="what the step follows (%(default)s)"
+    )
     floats.add_argument(
         "--coarseness", type=float, default=0.125, metavar="C", help="step / sigma (%(default)s)"
     )
-    floats.add_argument("--bits", type=int, default=12, choices=range(8, 17))
+    floats.add_argument(
+        "--bits",
+        type=int,
+        default=12,
+        choices=range(8, 17),
+        metavar="B",
+        help="of an integer, 8 to 16 (%(default)s); larger values saturate",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """What a NIC's lanes, or this host's coder, take for a frame: measured, and kept in a JSON file.
 
-`make rtl` writes such a file of the converted RTL; the one of this revision comes with the package. The
+`make rtl` writes such a file of the converted RTL; one comes with the package and names its revision. The
 host's is measured at first use and kept in the user's cache.
 """
 
