@@ -96,7 +96,7 @@ curves = {
 for name, (losses, megabytes) in curves.items():
     print(f"{name:20} loss {np.mean(losses[-10:]):.3f}, {megabytes[-1]:8.2f} MB")
 
-# %% 9. Would it pay on your links? An ideal codec keeps up with the line; a codec on the host pays on slow ones.
+# %% 9. Would it pay on your links? An ideal codec keeps up with the line; one on the host pays on slow ones.
 for gbps, codec_gvalues in ((10.0, None), (10.0, 0.05), (0.1, 0.05)):
     link = LinkModel.of(gbps=gbps, codec_gvalues=codec_gvalues)
     found = predict(25_000_000, 8, link, 4.0)
