@@ -42,10 +42,15 @@ $(STAMP): pyproject.toml
 
 torch: $(VENV)/.torch ## add torch and scikit-learn, for the CNN, transformer and embedding
 
+# cocotb takes Python as a shared library, which Debian keeps apart.
+libpython = $(BIN)/python -m find_libpython 2>/dev/null | grep -q . || { $(call apt,libpython,$(LIBPYTHON)); }
+LIBPYTHON = libpython$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_python_version())')
+
 everything: $(STAMP) ## add every extra and tool that tests can use (apt as root; otherwise say the command)
 	@$(call apt,ip tc nft ghdl iverilog verilator g++,iproute2 nftables ghdl-mcode iverilog verilator g++)
 	@echo "installing the extras $(EXTRAS)"
 	@$(PIP) -e '.[dev$(EXTRAS:%=,%)]'
+	@$(libpython)
 	@touch $(EXTRAS:%=$(VENV)/.%)
 
 allreduce: setup ## compare all methods on real gradients (CONFIG=configs/default.yaml)
@@ -91,6 +96,7 @@ vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## convert all blocks 
 	@$(BIN)/python -m oscar_hdl.convert --out build/hdl $(ARGS)
 
 cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the host's coder (cocotb)
+	@$(libpython)
 	@$(BIN)/python -m oscar_sim.cosim --out build/cosim $(ARGS)
 
 fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sysconfig
 
 import pytest
 
@@ -17,6 +18,7 @@ PROGRAMS = {  # and the Debian package that each is in
     "verilator": "verilator",
     "g++": "g++",
     "make": "make",
+    "libpython": f"libpython{sysconfig.get_python_version()}",  # no program: a library, which cocotb loads
 }
 EXTRAS = {  # of this package that `dev` does not hold, and a module of each
     "torch": "torch",
@@ -42,6 +44,10 @@ def _found(tool: str) -> bool:
         return bool(torch.cuda.is_available())
     if tool in EXTRAS:
         return importlib.util.find_spec(EXTRAS[tool]) is not None
+    if tool == "libpython":
+        from find_libpython import find_libpython  # of the extra cosim
+
+        return find_libpython() is not None
     return shutil.which(tool) is not None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,8 +87,8 @@ def test_ghdl_accepts_a_block_and_refuses_a_broken_one(tmp_path: Path) -> None:
 
 @pytest.fixture
 def _find_tops_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let conversion processes import this file."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    """Let conversion processes import this file, and what it imports."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
 
 
 @pytest.mark.usefixtures("_find_tops_here")

@@ -46,12 +46,16 @@ def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert cosim.main(["--block", "rans_encoder"]) == 1
     assert "apt-get install ghdl-mcode iverilog" in capsys.readouterr().err
+    monkeypatch.setattr(cosim, "_importable", lambda module: True)
+    monkeypatch.setattr(cosim, "_libpython", lambda: False)
+    assert cosim.main(["--block", "rans_encoder"]) == 1
+    assert "apt-get install ghdl-mcode iverilog libpython3." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("language", ["vhdl", "verilog"])
 def test_a_short_run(language: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The converted encoder equals the reference on the first frame."""
-    needs("cosim", cosim.PROGRAM[language])
+    needs("cosim", "libpython", cosim.PROGRAM[language])
     arguments = ["--block", "rans_encoder", "--language", language, "--frames", "1", "--out", str(tmp_path)]
     assert cosim.main(arguments) == 0
     assert "2 tests, equal to the reference" in capsys.readouterr().out
@@ -59,7 +63,7 @@ def test_a_short_run(language: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_a_wrong_block_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that does something else does not pass."""
-    needs("cosim", "iverilog")
+    needs("cosim", "libpython", "iverilog")
 
     def convert_wrong(names: list[str], out: Path, params: object, **_: object) -> None:
         convert_all(names, out, params, languages=["verilog"])

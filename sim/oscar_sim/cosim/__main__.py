@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import shutil
 import sys
+import sysconfig
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,16 @@ def missing(languages: Sequence[str]) -> list[str]:
     lacking = [pip for module, pip in PACKAGES.items() if not _importable(module)]
     commands = [f"pip install {' '.join(lacking)}"] if lacking else []
     tools = [SIMULATORS[language][1] for language in languages if not shutil.which(PROGRAM[language])]
+    if not lacking and not _libpython():
+        tools.append(f"libpython{sysconfig.get_python_version()}")
     return commands + ([f"apt-get install {' '.join(tools)}"] if tools else [])
+
+
+def _libpython() -> bool:
+    """Whether there is Python as a shared library, which cocotb loads into a simulator."""
+    from find_libpython import find_libpython  # comes with cocotb
+
+    return find_libpython() is not None
 
 
 def _importable(module: str) -> bool:
