@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from oscar.allreduce.make import make_cluster
 from oscar.bench import mutate_states
 from oscar.config import Config
 from oscar.errors import ConfigError
+from oscar.training import checkpoint
 from oscar.training.checkpoint import digest
+from oscar.training.loop import Trainer
 
 FEEDBACK = {"error_feedback": True}
 CONFIGS = {
@@ -134,6 +137,36 @@ def test_a_scheme_that_refuses_a_part_keeps_the_others() -> None:
     with pytest.raises(ConfigError, match=r"state\.chosen\.age: expected an integer of 0"):
         cluster.scheme.load_state_dict(damaged)
     assert digest(cluster.scheme.state_dict()) == digest(state["scheme"])
+
+
+def test_a_checkpoint_of_something_else_is_refused_and_nothing_is_taken_over(tmp_path: Path) -> None:
+    config = Config.model_validate(
+        {"iterations": 3, "workload": {"name": "numpy-digits"}, "train": {"compute_ms": 1.0}}
+    )
+    trainer, path = Trainer(config), tmp_path / "state"
+    trainer.step()
+    trainer.save(path)
+    tree, before = checkpoint.load(path), digest(trainer.workload.state_dict())
+    changes: list[tuple[Callable[[Any], Any], str]] = [
+        (lambda tree: {"a": 1}, r"state\.fingerprint: expected a value, got none"),
+        (lambda tree: {**tree, "done": -1}, r"state\.done: expected an integer"),
+        (lambda tree: {**tree, "losses": tree["losses"][:0]}, r"state\.losses: expected float64 \(1,\)"),
+        (lambda tree: {**tree, "cluster": {"shapes": 3}}, r"cluster\.fingerprint: expected a value"),
+        (
+            lambda tree: {**tree, "workload": {**tree["workload"], "generators": []}},
+            "generators: expected 8 items",
+        ),
+    ]
+    for change, message in changes:
+        checkpoint.save(path, change(tree))
+        fresh = Trainer(config)
+        began = digest(fresh.workload.state_dict())
+        with pytest.raises(ConfigError, match=message):
+            fresh.resume(path)
+        assert digest(fresh.workload.state_dict()) == began
+    checkpoint.save(path, tree)
+    fresh.resume(path)
+    assert digest(fresh.workload.state_dict()) == before
 
 
 def test_mutated_states_are_refused_whole_or_can_be_worked_with() -> None:

@@ -396,10 +396,7 @@ class Communicator:
         }
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none.
-
-        Each rank has its own.
-        """
+        """Take over what `state_dict` returned on this rank; raises ConfigError, with nothing changed."""
         saved = Saved.of(state)
         saved.fits("fingerprint", fingerprint(self.config, self.codec))
         saved.fits("rank", self.rank)
