@@ -116,13 +116,13 @@ def text_table(results: Results) -> str:
 
 
 def clipped_lines(results: Results) -> list[str]:
-    """Return a line for every row in which values saturated."""
-    return [
-        f"# {row['name']} {row['plan']}: {row['clipped']:.4g} values an AllReduce were cut off, "
-        f"{row['clipped_energy']:.2g} of the gradient's energy"
-        for row in results["methods"]
-        if row["clipped"] and "clipped_energy" in row
-    ]
+    """Return a line for all rows in which as many values saturated."""
+    rows: dict[str, list[str]] = {}
+    for row in results["methods"]:
+        if row["clipped"] and "clipped_energy" in row:
+            lost = f"{row['clipped']:.4g} values an AllReduce, {row['clipped_energy']:.2g} of the energy"
+            rows.setdefault(lost, []).append(f"{row['name']} {row['plan']}")
+    return [f"# cut off {lost}: {', '.join(names)}" for lost, names in rows.items()]
 
 
 def clock_lines(results: Results) -> list[str]:
