@@ -90,7 +90,7 @@ CASES: list[tuple[str, Callable[[Any], None], str]] = [
     (
         "asc",
         put("steps", "exponents", to=lambda _: [4000]),
-        r"exponents\[0\]: expected an integer of -140 to 120",
+        r"exponents\[0\]: expected an integer of -140 to 116",
     ),
     ("asc", put("shapes", to=lambda _: [(1 << 50,)]), "shapes: expected shapes of 1099511627776 values"),
     (

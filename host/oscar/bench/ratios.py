@@ -35,7 +35,7 @@ from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
 LARGE = 64_000_000
 LINK = LinkModel()
 CLOCK = f"codec: ideal (line rate, {LINK.codec_latency_s * 1e6:g} us deep)"
-NO_WIRE = LinkModel(bandwidth_bps=1e21)  # what is left of the time is latency
+NO_WIRE = LinkModel(bandwidth_bps=1e18)  # what is left of the time is latency
 
 # What goes over the links, and how the all-gather runs.
 METHODS: dict[str, tuple[str, str]] = {
