@@ -47,7 +47,9 @@ def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
         ({"mhz": 0}, "mhz: Input should be greater than 0"),
         ({"lanes": 3}, "lanes: Extra inputs"),
         ({"clocks": {"encode": [1, 2]}}, "expected encode, hop and decode, got encode"),
-        ({"clocks": {"encode": [1, 2], "hop": [-1, 2], "decode": [1, 2]}}, "per_value_s: expected seconds"),
+        ({"clocks": {"encode": [1, 2], "hop": [-1, 2], "decode": [1, 2]}}, "hop: expected more than 0"),
+        ({"clocks": {"encode": [1, 2], "hop": [0, 2], "decode": [1, 2]}}, "hop: expected more than 0"),
+        ({"clocks": {"encode": [1, 2], "hop": [1, -2], "decode": [1, 2]}}, "once_s: expected seconds"),
     ],
 )
 def test_a_file_that_is_no_nic_is_refused_in_one_line(
@@ -97,6 +99,18 @@ def test_the_host_is_measured_once_and_again_by_another_version(
         assert len(measured) == runs
         assert found.revision.endswith(f"oscar {version}")
         assert 1e-4 < found.gvalues < 10
+    nic.host_nic.cache_clear()
+
+
+def test_a_user_without_a_home_has_the_host_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(nic, "_measure_host", lambda machine: load_nic())
+    nic.host_nic.cache_clear()
+    assert LinkSection(codec="host").nic() == load_nic()
     nic.host_nic.cache_clear()
 
 
