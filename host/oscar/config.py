@@ -443,8 +443,6 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
             from oscar.lab.settings import read_settings
 
             read_settings(config)
-    except FileNotFoundError:
-        raise ConfigError(f"{source}: no such file; the shipped ones are in configs/") from None
     except ConfigError as error:
         raise ConfigError(one_line(f"{source}: {error}")) from None
     return config
