@@ -49,7 +49,8 @@ def read_results(path: Path, command: str, needed: Sequence[str], schema: object
             f"{path}: written as schema {results.get('schema')!r}, this version reads {schema}; "
             f"run `{command}` again"
         )
-    missing = [key for key in ("schema", *needed) if not isinstance(results, dict) or key not in results]
+    wanted = needed if schema is None else [*needed, "schema"]
+    missing = [key for key in wanted if not isinstance(results, dict) or key not in results]
     if missing:
         raise ConfigError(f"{path}: expected results of `{command}`, {', '.join(missing)} is missing")
     return dict(results)
