@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import logging
 import statistics
 import time
@@ -26,6 +25,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 import oscar
+from oscar.files import write_json
 from oscar.torch_ddp import OscarState, oscar_hook
 from oscar.torch_ddp.state import default_config
 from oscar.workloads.text import character_ids, windows
@@ -178,7 +178,7 @@ def main() -> None:
     if rank == 0:
         show(reports, runs[0].values, nodes)
         if args.json is not None:
-            args.json.write_text(json.dumps({"ranks": nodes, "values": runs[0].values, "runs": reports}))
+            write_json(args.json, {"ranks": nodes, "values": runs[0].values, "runs": reports})
     for run in runs:
         if run.state is not None:
             run.state.close()

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oscar import __version__
+from oscar.files import write_text
 from oscar_hdl.params import LaneParams
 from oscar_hdl.tops import TOP_HELP, TOPS, find
 
@@ -157,7 +158,7 @@ def convert_top(name: str, language: str, out: Path, params: LaneParams) -> Path
             )
             text = "\n".join(line.rstrip() for line in made.read_text().strip().split("\n"))
             text = first + "\n" + text + "\n"
-            (folder / made.name).write_text(rename(text, language))
+            write_text(folder / made.name, rename(text, language))
     if not target.exists():
         raise ConvertError(f"{name} was converted to {language} without {target.name}")
     return target
@@ -175,7 +176,7 @@ def run_tool(command: Sequence[str | Path], what: str, *, stdout: Path | None = 
         message = "\n".join((done.stdout + done.stderr).strip().split("\n")[-40:])
         raise ConvertError(f"{what}: {Path(command[0]).name} failed ({done.returncode}):\n{message}")
     if stdout is not None:
-        stdout.write_text(done.stdout)
+        write_text(stdout, done.stdout)
     return done.stdout
 
 
@@ -241,8 +242,8 @@ def convert_all(
             files.append(convert_top(name, language, out, params))
     listed = sorted({*files, *((out / "vhdl" / PACKAGE,) if "vhdl" in languages else ())})
     listed.sort(key=lambda file: file.name != PACKAGE)  # the package is compiled first
-    (out / "files.txt").write_text("".join(f"{file.relative_to(out)}\n" for file in listed))
-    (out / "oscar.core").write_text(core_file(names))
+    write_text(out / "files.txt", "".join(f"{file.relative_to(out)}\n" for file in listed))
+    write_text(out / "oscar.core", core_file(names))
     return files
 
 

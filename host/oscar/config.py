@@ -14,6 +14,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     field_validator,
     model_validator,
@@ -133,6 +134,7 @@ class LinkSection(_Section):
     codec_gvalues: float | None = Field(default=None, ge=LEAST_RATE, le=MOST)
     codec_latency_us: float = Field(default=0.5, ge=0, le=MOST)
     encode_latency_us: float | None = Field(default=None, ge=0, le=MOST)
+    _kept: NicFile | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -178,7 +180,16 @@ class LinkSection(_Section):
 
     def nic(self) -> NicFile:
         """Return the NIC, or the host's coder, whose clock it is; with an ideal one the NIC it is held to."""
+        if self._kept is not None:
+            return self._kept
         return host_nic() if self.codec == "host" else load_nic(self.nic_file)
+
+    @classmethod
+    def as_kept(cls, section: dict[str, Any], nic: NicFile) -> LinkSection:
+        """Return the link that results keep, with the clock of `nic`, whatever files say by now."""
+        link = cls.model_validate(section | {"nic_file": None})
+        link._kept = nic
+        return link
 
     def rtl(self) -> LinkSection:
         """Return the same link with the clock of the RTL."""
@@ -443,8 +454,6 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
             from oscar.lab.settings import read_settings
 
             read_settings(config)
-    except FileNotFoundError:
-        raise ConfigError(f"{source}: no such file; the shipped ones are in configs/") from None
     except ConfigError as error:
         raise ConfigError(one_line(f"{source}: {error}")) from None
     return config

@@ -7,10 +7,13 @@ import errno
 import fcntl
 import json
 import os
+import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from io import BufferedWriter, FileIO, UnsupportedOperation
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,29 +28,75 @@ Name = str | os.PathLike[str]
 def replacing(path: Name) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends without an error.
 
-    Until then, and for ever after an error, `path` is what it was. Links are followed; a device or a pipe
-    is written to as it is. Raises ConfigError, with the reason, when the file cannot be written.
+    Until then, and for ever after an error, `path` is what it was. Links are followed; a device, a pipe or
+    a name of an open file, as /dev/stdout is, is written to as it is. Raises ConfigError, with the reason,
+    when the file cannot be written; what else the block raises is left alone.
     """
     target = Path(os.path.realpath(path))
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    said = partial(_said, path)
+    number = _descriptor(path)
+    if number is not None or _is_device(target):
+        with said():
+            sys.stdout.flush()  # what was printed comes first
+            number = os.open(target, os.O_WRONLY) if number is None else os.dup(number)
+        with BufferedWriter(_Raw(number, said)) as file:
+            yield file
+        return
     try:
-        if _is_device(target):
-            with open(target, "wb") as file:
-                yield file
-            return
-        with open(part, "wb") as file:
-            if target.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+        with said():
+            number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        with BufferedWriter(_Raw(number, said)) as file:
+            with said():
+                if target.exists():
+                    os.fchmod(number, stat.S_IMODE(target.stat().st_mode))
             yield file
             file.flush()
-            os.fsync(file.fileno())  # the data before the name
-        os.replace(part, target)
-    except OSError as error:
-        remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose another place"
-        raise ConfigError(f"{path}: cannot write there ({error.strerror or error}); {remedy}") from error
+            with said():
+                os.fsync(number)  # the data before the name
+        with said():
+            os.replace(part, target)
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
+
+
+@contextmanager
+def _said(path: Name) -> Iterator[None]:
+    """Raise ConfigError, with the reason and what to do, for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose another place"
+        raise ConfigError(f"{path}: cannot write there ({error.strerror or error}); {remedy}") from error
+
+
+class _Raw(FileIO):
+    """A file to write to whose own errors go through `said`; libraries cannot write past it."""
+
+    def __init__(self, number: int, said: Callable[[], AbstractContextManager[None]]) -> None:
+        super().__init__(number, "wb")
+        self._said = said
+
+    def fileno(self) -> int:
+        raise UnsupportedOperation("fileno")  # numpy and Pillow would write there by themselves
+
+    def write(self, data: Any) -> int:
+        with self._said():
+            return super().write(data)
+
+    def close(self) -> None:
+        with self._said():
+            super().close()
+
+
+def _descriptor(path: Name) -> int | None:
+    """Return the number of the open file that `path` is a name of, such as /dev/stdout; else None."""
+    named = os.path.abspath(path)
+    if named in ("/dev/stdin", "/dev/stdout", "/dev/stderr"):
+        return ("/dev/stdin", "/dev/stdout", "/dev/stderr").index(named)
+    found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", named)
+    return int(found[1]) if found else None
 
 
 def write_text(path: Name, text: str) -> None:
@@ -85,6 +134,11 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] 
 
 def check_writable(path: Path) -> None:
     """Raise ConfigError unless a file can be written at `path`."""
+    number = _descriptor(path)
+    if number is not None:
+        with _said(path):
+            os.fstat(number)
+        return
     if path.is_dir():
         raise ConfigError(f"{path}: expected the name of a file to write, this is a folder")
     parent = Path(os.path.realpath(path)).parent
@@ -102,7 +156,7 @@ def _is_device(path: Path) -> bool:
 
 def _same_file(one: Path, other: Path) -> bool:
     """Whether two names mean one file, through links of any kind; a device is never in the way."""
-    if _is_device(one):
+    if _is_device(one) or _descriptor(one) is not None:
         return False
     with contextlib.suppress(OSError):
         return os.path.samefile(one, other)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -13,12 +15,15 @@ import numpy as np
 
 from oscar import __version__
 
+CHECKOUT = Path(__file__).parents[2]  # where this file is one of a clone
+SECRET = re.compile(r"(\bkey\s*[=:]\s*)\S.*", re.DOTALL)
+
 
 def provenance() -> dict[str, str]:
     """Return what a reader of results may want to know of the run, as texts by name."""
     return {
         "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "arguments": " ".join(sys.argv[1:]),
+        "arguments": arguments(sys.argv[1:]),
         "revision": revision(),
         "processor": f"{processor()}, {os.cpu_count()} cores",
         "system": platform.platform(),
@@ -26,10 +31,20 @@ def provenance() -> dict[str, str]:
     }
 
 
+def arguments(words: Sequence[str]) -> str:
+    """Return a command's arguments as one text, without the values of keys."""
+    return " ".join(SECRET.sub(r"\1...", word) for word in words)
+
+
 def revision() -> str:
-    """Return the commit that is checked out, or the package's version outside a clone."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    """Return the commit that is checked out, or the package's version outside a clone of ours.
+
+    An installed package may lie in a repository of its user's, whose commits say nothing of it.
+    """
+    command = ["git", "-C", str(CHECKOUT), "describe", "--always", "--dirty"]
     try:
+        if 'name = "oscar-allreduce"' not in (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"):
+            return f"version {__version__}"
         found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         found = ""

@@ -143,15 +143,13 @@ def parse(text: str) -> Any:
 
 
 def read(path: Path) -> Any:
-    """Return what the file holds, {} for an empty one; raises FileNotFoundError, and ConfigError else."""
+    """Return what the file holds, {} for an empty one; raises ConfigError."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(MAX_SIZE + 1)
         if len(text) > MAX_SIZE:
             raise ValueError(f"it is longer than {MAX_SIZE:,} characters")
         found = parse(text)
-    except FileNotFoundError:
-        raise
     except (OSError, ValueError) as error:
         raise ConfigError(f"not a readable YAML file: {error}") from None
     return {} if found is None else found

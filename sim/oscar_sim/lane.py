@@ -80,7 +80,9 @@ def check_width(params: LaneParams, encoder: LinkTables | None, enc_width: int) 
 
 
 class Lane(Protocol):
-    """A simulated nic_lane."""
+    """A simulated nic_lane of `params`."""
+
+    params: LaneParams
 
     def run(
         self,

@@ -46,9 +46,10 @@ class RtlCoder:
         state.advance(self.params, count, False)
 
     def _order(self, count: int, width: int) -> np.ndarray:
-        if width > 16:
+        most = self.lane.params.width_max
+        if width > most:
             raise ConfigError(
-                f"a lane has values of up to 16 bits, this frame has {width}: lower quantiser.bits"
+                f"a lane has values of up to {most} bits, this frame has {width}: lower quantiser.bits"
             )
         if count > MAX_COUNT:
             raise ConfigError(
@@ -133,7 +134,7 @@ def rtl_codec(params: AscParams, lane: Lane) -> Codec:
         make_decoder=lambda: Decoder(params, coder=RtlCoder(params, lane)),
         max_frame=lambda count, width: max_frame(params, count, width),
         uses_context=params.uses_position,
-        max_bits=16,
+        max_bits=lane.params.width_max,
         clocks=clocks,
     )
 

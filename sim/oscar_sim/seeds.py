@@ -27,8 +27,8 @@ def told() -> int:
     return int(text)
 
 
-def dice(stream: int) -> random.Random:
-    """Return one of the run's streams of random numbers, the same for the same seed and number."""
+def dice(stream: int | str) -> random.Random:
+    """Return one of the run's streams of random numbers, the same for the same seed and name."""
     return random.Random(f"{told()} {stream}")
 
 

@@ -308,6 +308,13 @@ def test_trace_record_and_replay(tiny: Path, tmp_path: Path, capsys: pytest.Capt
     assert results["model"]["name"] == "trace:numpy-lm"
 
 
+def test_a_command_that_compiles_nothing_does_not_load_the_compiler(tmp_path: Path) -> None:
+    code = "import sys; from oscar.cli import main; main(); sys.exit('numba' in sys.modules)"
+    words = [sys.executable, "-c", code, "init", str(tmp_path / "own.yaml")]
+    assert subprocess.run(words, stdout=subprocess.DEVNULL, check=False).returncode == 0
+    assert (tmp_path / "own.yaml").exists()
+
+
 def test_compiling_is_said_once_by_all_processes(capfd: pytest.CaptureFixture[str]) -> None:
     def compile_one() -> None:
         numba.njit(lambda x: x + 1)(1)

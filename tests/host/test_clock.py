@@ -47,7 +47,9 @@ def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
         ({"mhz": 0}, "mhz: Input should be greater than 0"),
         ({"lanes": 3}, "lanes: Extra inputs"),
         ({"clocks": {"encode": [1, 2]}}, "expected encode, hop and decode, got encode"),
-        ({"clocks": {"encode": [1, 2], "hop": [-1, 2], "decode": [1, 2]}}, "per_value_s: expected seconds"),
+        ({"clocks": {"encode": [1, 2], "hop": [-1, 2], "decode": [1, 2]}}, "hop: expected more than 0"),
+        ({"clocks": {"encode": [1, 2], "hop": [0, 2], "decode": [1, 2]}}, "hop: expected more than 0"),
+        ({"clocks": {"encode": [1, 2], "hop": [1, -2], "decode": [1, 2]}}, "once_s: expected seconds"),
     ],
 )
 def test_a_file_that_is_no_nic_is_refused_in_one_line(
@@ -100,6 +102,18 @@ def test_the_host_is_measured_once_and_again_by_another_version(
     nic.host_nic.cache_clear()
 
 
+def test_a_user_without_a_home_has_the_host_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(nic, "_measure_host", lambda machine: load_nic())
+    nic.host_nic.cache_clear()
+    assert LinkSection(codec="host").nic() == load_nic()
+    nic.host_nic.cache_clear()
+
+
 def test_every_table_names_its_clock_and_has_the_rtl_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,3 +150,29 @@ def test_a_nic_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     again = load_nic(str(tmp_path / "nic.json"))
     assert again.model() == load_nic().model()
     assert isinstance(again, NicFile)
+
+
+@pytest.mark.parametrize("clock", ["rtl", "host"])
+def test_a_report_has_the_clock_that_was_measured_with(
+    clock: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The NIC's file is gone, and this host is another: results hold what they were modelled with."""
+    (tmp_path / "small.yaml").write_text(SMALL)
+    monkeypatch.chdir(tmp_path)
+    slow = load_nic().model_copy(update={"mhz": 40.0, "name": "slow lane"})
+    slow.write(Path("nic.json"))
+    monkeypatch.setattr("oscar.config.host_nic", lambda: slow)
+    settings = {"link.codec": clock, "output": "out"} | (
+        {"link.nic_file": "nic.json"} if clock == "rtl" else {}
+    )
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    assert main(["allreduce", "small.yaml", *words, "--workers", "1"]) == 0
+    Path("nic.json").unlink()
+    monkeypatch.setattr("oscar.config.host_nic", load_nic)
+    results = json.loads(Path("out/results.json").read_text())
+    assert main(["report", "out/results.json", "--html", "page.html"]) == 0
+    assert f"codec: {clock} (12 x slow lane at 40 MHz" in Path("page.html").read_text()
+    assert main(["report", "out/results.json", "--markdown"]) == 0
+    assert main(["scale", "--results", "out/results.json", "--nodes", "8"]) == 0
+    assert capsys.readouterr().out.count(f"codec: {clock} (12 x slow lane at 40 MHz") >= 3
+    assert json.loads(Path("out/scale.json").read_text())["link"] == results["config"]["link"]

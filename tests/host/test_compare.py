@@ -68,9 +68,20 @@ def test_runs_are_kept_and_not_repeated(tmp_path: Path, capsys: pytest.CaptureFi
     assert bits["fp32", 0] > 32  # headers count
     assert bits["sketch", 0] > 8  # half a cell of 16 bits a value, and what is sent once
     assert bits["asc", 1] < bits["asc", 0] < 12
+    for file, revision in zip(files, ("theirs", None), strict=False):  # as copied from elsewhere, and old
+        run = json.loads(file.read_text())
+        there = run.pop("provenance")
+        assert there["revision"] == results["provenance"][0]["revision"]
+        kept = {} if revision is None else {"provenance": there | {"revision": revision}}
+        file.write_text(json.dumps(run | kept))
+    assert main(["compare", str(path), "--report"]) == 0
+    results = json.loads((tmp_path / "out" / "compare.json").read_text())
+    found = {one["revision"] for one in results["provenance"]}
+    assert found == {"theirs", "not kept by some runs", there["revision"]}
     page = tmp_path / "page.html"
     assert main(["report", str(tmp_path / "out" / "compare.json"), "--html", str(page)]) == 0
     assert "equal accuracy" in page.read_text()
+    assert "theirs" in page.read_text()
     assert (tmp_path / "out" / "compare.png").stat().st_size > 10_000
 
 

@@ -160,3 +160,36 @@ def test_a_second_run_into_a_folder_is_refused_with_who_holds_it(tmp_path: Path)
     with output_folder(tmp_path):  # one that was killed holds nothing
         pass
     assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_a_name_of_an_open_file_is_written_through(name: str, tmp_path: Path) -> None:
+    """As `--json /dev/stdout > out.txt` does: what was printed stays, before and after."""
+    if not Path(name).exists():
+        pytest.skip(f"there is no {name}")
+    out = tmp_path / "out.txt"
+    code = (
+        "from pathlib import Path\nfrom oscar.files import check_outputs, write_text\n"
+        f"print('before')\ncheck_outputs([Path({name!r})])\nwrite_text({name!r}, 'text')\nprint('after')"
+    )
+    with open(out, "wb") as file:
+        inode = os.fstat(file.fileno()).st_ino
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert out.read_text() == "before\ntextafter\n"
+    assert out.stat().st_ino == inode
+    with pytest.raises(ConfigError, match="/dev/fd/987: cannot write there"):
+        check_outputs([Path("/dev/fd/987")])
+
+
+def test_an_error_of_something_else_is_not_said_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="other"), replacing(tmp_path / "a") as file:
+        file.write((tmp_path / "other").read_bytes())
+    assert names(tmp_path) == set()
+
+
+def test_a_library_does_not_write_past_the_check() -> None:
+    """numpy and Pillow take the descriptor of a file where they get one, and say less when that is full."""
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    with pytest.raises(ConfigError, match="No space left on device"), replacing("/dev/full") as file:
+        np.save(file, np.zeros(1 << 20))

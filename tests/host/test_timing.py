@@ -65,7 +65,8 @@ def test_recurrence_equals_replay_of_the_schedule(nodes, subs, gather, adopt, co
     else:
         assert gather["boomerang"]
         assert nodes > 2
-        assert finish.max() <= oracle.total_s <= finish.max() + oracle.met_s
+        latest = (finish.max() + oracle.met_s) * (1 + 1e-12)  # a sum is rounded
+        assert finish.max() <= oracle.total_s <= latest
 
 
 @pytest.mark.parametrize("gather", GATHERS)
@@ -92,6 +93,18 @@ def test_frames_of_two_senders_take_turns_at_one_port():
     assert found.finish_s == pytest.approx([short, long, short + long + WIRE.latency_s], rel=1e-12)
     assert found.received.tolist() == [0, 0, 5000]
     assert found.met_s == pytest.approx(short)  # both begin at once, so that the second waits for the first
+
+
+def test_room_made_late_does_not_move_the_port_back():
+    """Rank 0 makes room, sends, makes room again and sends: its second frame waits for all of these."""
+    link = replace(WIRE, message_s=1e-6)
+    sizes = np.array([[1000, 0], [2000, 0]]).reshape(2, 1, 2, 1)
+    sends = [[Action(op, phase, 0, 0, 0, 1) for op in (Op.ENCODE, Op.SEND)] for phase in Phase]
+    rooms = [Action(Op.POST_RECV, phase, 0, 0, 0, 0) for phase in Phase]  # for a frame as rank 0 sends them
+    receives = [Action(Op.WAIT, phase, 0, 0, 0, 0) for phase in Phase]
+    programs = [[rooms[0], *sends[0], rooms[1], *sends[1]], receives]
+    found = replay_actions(programs, sizes, sizes, link, coded=False)
+    assert found.finish_s[0] == pytest.approx(2e-6 + 3000 * 8e-9, rel=1e-12)
 
 
 def test_engines_by_hand():

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from oscar import files
+from oscar.plotting import figure
 from oscar_hdl.fpga.flow import CELLS, LEAST_SHARED, Placed
 
 HEADER = (
@@ -95,26 +96,17 @@ def chart(results: Sequence[Result], path: Path) -> bool:
     lanes = [r for r in results if r.placed.top in CHARTED]
     if not lanes:
         return False
-    from matplotlib import style
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     ours = [(f"OSCAR {r.placed.name}: decode, add, encode", r.mb_per_lut, OURS, "#1f9e89") for r in lanes]
     bars = sorted([*ours, *((*anchor, "#b8bec4") for anchor in ANCHORS)], key=lambda bar: bar[1])
     names, rates, bits, colours = zip(*bars, strict=True)
-    with style.context("oscar.figure"):
-        figure = Figure(figsize=(9, 1.1 + 0.33 * len(bars)))
-        FigureCanvasAgg(figure)
-        axes = figure.subplots()
+    title = "Uncompressed Mb/s for each LUT (8 bits a value),\nand what each makes of our sums of 4 workers"
+    with figure(path, size=(9, 1.1 + 0.33 * len(bars)), title=title) as whole:
+        axes = whole.subplots()
         drawn = axes.barh(names, rates, color=colours)
         notes = [
             f"{rate:.2f}" + (f"   {b:.2f} bits/value" if b else "")
             for rate, b in zip(rates, bits, strict=True)
         ]
         axes.bar_label(drawn, labels=notes, padding=4)
-        axes.set_title(
-            "Uncompressed Mb/s for each LUT (8 bits a value),\nand what each makes of our sums of 4 workers"
-        )
         axes.margins(x=0.2)
-        files.save_figure(figure, path)
     return True

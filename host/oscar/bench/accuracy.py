@@ -150,7 +150,6 @@ def _train_all(args: argparse.Namespace) -> list[dict[str, Any]]:
                 flush=True,
             )
             if args.json is not None:
-                args.json.parent.mkdir(parents=True, exist_ok=True)
                 write_json(args.json, {"runs": runs})
     return runs
 

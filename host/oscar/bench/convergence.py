@@ -70,7 +70,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     band = _band(cases, args)
     with _quiet():
         methods = {name: _method(name, cases, band, args) for name in args.methods}
-    bad = [name for name, row in methods.items() if row["holds"] < len(cases) and not row["caution"]]
+    bad = [
+        f"{name} in {case}"
+        for name, method in methods.items()
+        for case, row in method["cases"].items()
+        if not row["holds"] and not row["caution"]
+    ]
     print(f"# outside the band without a caution: {', '.join(bad) or 'none'}")
     return {
         "arguments": {key: value for key, value in vars(args).items() if key != "json"},
@@ -116,7 +121,7 @@ def _method(
     name: str, cases: Sequence[tuple[str, str]], band: dict[tuple[str, str], Any], args: argparse.Namespace
 ) -> dict[str, Any]:
     """Train one method in all cases, print its line and return what it holds."""
-    begin, cells, rows, bits, caution = time.perf_counter(), "", {}, [], None
+    begin, cells, rows, bits = time.perf_counter(), "", {}, []
     for case in cases:
         runs = [
             train(*case, METHODS[name], nodes=args.nodes, seed=s, iterations=args.iterations)
@@ -124,20 +129,24 @@ def _method(
         ]
         worse = statistics.fmean(r["loss"] - f for r, f in zip(runs, band[case]["losses"], strict=False))
         holds = worse <= band[case]["limit"]
-        rows[_name(case)] = {"losses": [r["loss"] for r in runs], "worse_by": worse, "holds": holds}
+        rows[_name(case)] = {
+            "losses": [r["loss"] for r in runs],
+            "worse_by": worse,
+            "holds": holds,
+            "caution": next((r["caution"] for r in runs if r["caution"]), None),
+        }
         sigmas = f"{worse / band[case]['spread']:.1f}{' ' if holds else '!'}"
         cells += f"{sigmas:>13}"
         bits += [r["bits"] for r in runs]
-        caution = caution or runs[0]["caution"]
+    cautions = sum(row["caution"] is not None for row in rows.values())
     held = sum(row["holds"] for row in rows.values())
     seconds, mean_bits = time.perf_counter() - begin, statistics.fmean(bits)
-    verdict = f"{f'{held}/{len(cases)}':>7}  {'yes' if caution else 'no'}  ({seconds:.0f} s)"
+    verdict = f"{f'{held}/{len(cases)}':>7}  {cautions or 'no'}  ({seconds:.0f} s)"
     print(f"{name:18}{mean_bits:6.2f}{cells}{verdict}", flush=True)
     return {
         "bits": mean_bits,
         "cases": rows,
         "holds": held,
-        "caution": caution,
         "seconds": seconds,
     }
 

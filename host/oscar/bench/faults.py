@@ -78,7 +78,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         print(f"# wrong: {line}")
     result = {"ok": not wrong, "rows": rows, "cases": cases, "wrong": wrong}
     if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(args.json, result)
     return result
 

@@ -166,7 +166,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         print(line)
     result = {"rows": [asdict(row) for row in rows], "figures": figures}
     if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(args.json, result)
     return result
 

@@ -30,6 +30,8 @@ COMMANDS = (
     "bench",
 )
 
+COMPILE_NOTHING = "init", "report"
+
 NO_CACHE = (
     "compiled kernels can be kept neither beside the code nor in your home: "
     "set NUMBA_CACHE_DIR to a folder you can write to"
@@ -78,7 +80,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 a check failed, 2 error, 3 `predict` finds that compression does not pay, 4 a training diverged,
     141 the reader of standard output has gone; 128 and a signal's number where one ended the command.
     """
-    from oscar.cli.progress import compiling_said
     from oscar.signals import SAID, stops_raise
 
     parser = build_parser()
@@ -94,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with stops as came:
         try:
             _check_machine()
-            with compiling_said():
+            with _compiling_said(args.command_name):
                 return int(args.command(args))
         except BaseException as error:
             if came or isinstance(error, KeyboardInterrupt):
@@ -111,6 +112,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2
         finally:
             warnings.formatwarning = default
+
+
+def _compiling_said(command: str) -> AbstractContextManager[Any]:
+    """Say when a command compiles; to hear of it takes numba, and a second where nothing else wants it."""
+    from oscar.cli.progress import compiling_said
+
+    return nullcontext() if command in COMPILE_NOTHING else compiling_said()
 
 
 def _one_line(default: Any, message: Any, category: Any, *place: Any, **more: Any) -> str:

@@ -10,6 +10,8 @@ from oscar.cli.common import declare
 from oscar.files import check_outputs, replacing
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from oscar.asc import AscParams
     from oscar.codecs.base import Codec
 
@@ -82,16 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _code(args: argparse.Namespace) -> int:
-    from oscar.codecs.registry import CODECS
-    from oscar.experiment.array_file import ArrayFile
-    from oscar.experiment.arrays import (
-        as_float32,
-        code,
-        load_array,
-        load_classes,
-        quantise,
-        same_as_reference,
-    )
+    from oscar.experiment.arrays import as_float32, load_array, load_classes, quantise, same_as_reference
 
     if args.all and args.output is not None:
         raise ValueError("--output keeps the frame of one codec; give --codec NAME instead of --all")
@@ -109,45 +102,61 @@ def _code(args: argparse.Namespace) -> int:
             print(f"# {how}")
     classes = load_classes(args.classes)
     width = None if args.nodes is None else args.bits + (args.nodes - 1).bit_length()
+    given = {"step": args.step, "context": classes, "width": width, "stored": array.nbytes}
+    codec, frame, failed = _table(args, floats, integers, given)
+    if args.reference:
+        same, text = same_as_reference(_params(args.context), integers, classes, step=args.step, width=width)
+        failed = failed or not same
+        print(f"# {text}")
+    if args.output is not None:
+        coded = classes is not None and codec.uses_context
+        _write(args, array, frame, classes=coded, exponent=None if codec.domain == "float" else exponent)
+    return 1 if failed else 0
+
+
+def _table(
+    args: argparse.Namespace, floats: np.ndarray, integers: np.ndarray, given: dict[str, Any]
+) -> tuple[Codec, bytes, bool]:
+    """Print a line per codec; return the last one, the last frame, and whether one was not lossless."""
+    from oscar.codecs.registry import CODECS
+    from oscar.experiment.arrays import code
+
     print(f"#{'codec':15} {'bytes':>10} {'bits/val':>9} {'ratio':>8} {'enc MB/s':>9} {'dec MB/s':>9}  exact")
     failed, frame = False, b""
     for name in CODECS if args.all else (args.codec,):
         codec = _codec(name, args.context)
-        if codec.domain == "float" and flat.dtype.kind != "f":
+        if codec.domain == "float" and floats.dtype.kind != "f":
             if args.all:
                 continue
-            raise ValueError(f"{name} codes floats, {args.file} holds {flat.dtype}")
+            raise ValueError(f"{name} codes floats, {args.file} holds {floats.dtype}")
         values = floats if codec.domain == "float" else integers
-        given: dict[str, Any] = {
-            "step": args.step,
-            "context": classes,
-            "width": width,
-            "stored": array.nbytes,
-        }
         result = code(name, codec, values, **given, lenient=args.all)
         failed |= not result.missing and codec.lossless and not result.exact
         frame = result.frame or frame
         print(result.line())
     if not frame:
         raise ValueError(f"{args.file}: no codec takes it, for the reasons above")
-    if args.reference:
-        same, text = same_as_reference(_params(args.context), integers, classes, step=args.step, width=width)
-        failed = failed or not same
-        print(f"# {text}")
-    if args.output is not None:
-        about = ArrayFile(
-            codec=args.codec,
-            context=args.context,
-            step=args.step,
-            shape=list(array.shape),
-            dtype=array.dtype.str,
-            classes=classes is not None and codec.uses_context,
-            exponent=None if codec.domain == "float" else exponent,
-        )
-        with replacing(args.output) as file:
-            file.write(about.pack(frame))
-        print(f"# wrote {args.output}")
-    return 1 if failed else 0
+    return codec, frame, failed
+
+
+def _write(
+    args: argparse.Namespace, array: np.ndarray, frame: bytes, *, classes: bool, exponent: int | None
+) -> None:
+    """Write the frame of `array`, and what it takes to have the array back."""
+    from oscar.experiment.array_file import ArrayFile
+
+    about = ArrayFile(
+        codec=args.codec,
+        context=args.context,
+        step=args.step,
+        shape=list(array.shape),
+        dtype=array.dtype.str,
+        classes=classes,
+        exponent=exponent,
+    )
+    with replacing(args.output) as file:
+        file.write(about.pack(frame))
+    print(f"# wrote {args.output}")
 
 
 def _decode(args: argparse.Namespace) -> int:

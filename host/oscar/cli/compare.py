@@ -67,9 +67,8 @@ def _compare(config: Config, args: argparse.Namespace, tasks: list[Task], folder
     from oscar import __version__
     from oscar.cli.progress import Show
     from oscar.errors import ConfigError
-    from oscar.provenance import provenance
-    from oscar.training.compare import run_all, summarise
-    from oscar.training.compare_report import CLOCK, draw, text_report
+    from oscar.training.compare import provenances, run_all, summarise
+    from oscar.training.compare_report import draw, text_report
 
     runs_folder = folder / "runs"
     if args.report:
@@ -86,9 +85,8 @@ def _compare(config: Config, args: argparse.Namespace, tasks: list[Task], folder
         "seeds": sorted({task.config.seed for task in tasks}),
         "config": config.model_dump(mode="json"),
         "clock": config.link.clock_text(),  # of communication_s and iteration_s
-        "large_clock": CLOCK,
         "rows": summarise(config, tasks, runs),
-        "provenance": provenance(),
+        "provenance": provenances(runs),
     }
     text = text_report(results)
     print(text)

@@ -53,12 +53,17 @@ def run(args: argparse.Namespace) -> int:
         from oscar.experiment.files import load_results
 
         return _scale(args, args.results.parent, args.results, lambda: load_results(args.results))
-    from oscar.cli.progress import Show
-    from oscar.experiment.run import run_experiment
-
     config = read_config(args)
-    with output_folder(config.output) as folder, Show() as show:
-        return _scale(args, folder, Path(args.config), lambda: run_experiment(config, progress=show)[0])
+
+    def measure() -> dict[str, Any]:
+        from oscar.cli.progress import Show
+        from oscar.experiment.run import run_experiment
+
+        with Show() as show:
+            return run_experiment(config, progress=show)[0]
+
+    with output_folder(config.output) as folder:
+        return _scale(args, folder, Path(args.config), measure)
 
 
 def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callable[[], Any]) -> int:

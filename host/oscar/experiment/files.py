@@ -16,7 +16,7 @@ from oscar.files import write_text
 from oscar.timing.perfetto import write_trace
 from oscar.timing.replay import replay
 
-NEEDED = ("config", "quantiser", "model", "nodes", "methods", "loss")
+NEEDED = ("config", "quantiser", "model", "nodes", "methods", "loss", "nic")
 
 
 def results_text(results: Mapping[str, Any]) -> str:
@@ -44,14 +44,15 @@ def read_results(path: Path, command: str, needed: Sequence[str], schema: object
         raise ConfigError(f"{path}: no such file; `{command} CONFIG` writes one") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ConfigError(f"{path}: expected results of `{command}`, got {error}") from None
-    missing = [key for key in needed if not isinstance(results, dict) or key not in results]
-    if missing:
-        raise ConfigError(f"{path}: expected results of `{command}`, {', '.join(missing)} is missing")
-    if results.get("schema") != schema:
+    if isinstance(results, dict) and results.get("schema", schema) != schema:
         raise ConfigError(
             f"{path}: written as schema {results.get('schema')!r}, this version reads {schema}; "
             f"run `{command}` again"
         )
+    wanted = needed if schema is None else [*needed, "schema"]
+    missing = [key for key in wanted if not isinstance(results, dict) or key not in results]
+    if missing:
+        raise ConfigError(f"{path}: expected results of `{command}`, {', '.join(missing)} is missing")
     return dict(results)
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import yaml
 
 from oscar import __version__
-from oscar.config import LinkSection
 from oscar.experiment.kinds import Kind
+from oscar.experiment.table import kept_link
 from oscar.plotting import GRID, PALETTE, figure
 from oscar.timing.replay import replay
 from oscar.timing.spans import STAGES
@@ -91,7 +91,7 @@ def _timeline(results: Results) -> str:
     """Return the last AllReduce of the fastest coded method: what every node did when, in the time model."""
     rows = [row for row in results["methods"] if row["coded"]] or results["methods"]
     row = min(rows, key=lambda row: row["time_s"])
-    link = LinkSection(**results["config"]["link"])
+    link = kept_link(results)
     replayed = replay(
         np.asarray(row["frames"]["bytes"]),
         np.asarray(row["frames"]["counts"]),
@@ -137,13 +137,19 @@ def _draw_timeline(spans: Any, title: str, path: Path) -> None:
 
 def _provenance(kind: Kind, results: Results, path: Path) -> str:
     """Return a table: what wrote the results, on what, and their digest."""
+    kept = results.get("provenance", [])
+    several = kept if isinstance(kept, list) else [kept]
     rows = {
         "Command": f"oscar {kind.command}",
         "Results": path.name,
         "SHA-256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "Written by": f"oscar {results.get('oscar', 'of an unnamed release')}",
         "Page by": f"oscar {__version__}",
-        **{key.capitalize(): value for key, value in results.get("provenance", {}).items()},
+        **{
+            f"{key.capitalize()}{f' ({number} of {len(several)})' if len(several) > 1 else ''}": value
+            for number, one in enumerate(several, 1)
+            for key, value in one.items()
+        },
         **{f"Machine, {key}": value for key, value in results.get("machine", {}).items()},
     }
     cells = "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in rows.items())

@@ -18,7 +18,7 @@ from oscar.frame import HEADER_BYTES
 from oscar.timing.recurrence import equal_ring_time, ring_time
 
 WARM_UP = 2  # iterations that do not count: tables, steps and plans come from what was seen before
-SCHEMA = 2
+SCHEMA = 3
 
 
 def run_experiment(
@@ -48,6 +48,10 @@ def run_experiment(
         "quantiser": quantiser.name,
         "clock": config.link.clock_text(),
         "rtl_clock": config.link.rtl().clock_text(),
+        "nic": {
+            "clock": config.link.nic().model_dump(mode="json"),
+            "rtl": config.link.rtl().nic().model_dump(mode="json"),
+        },
         "quantiser_bits": quantiser.bits,
         "model": {
             "name": training.workload,

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from oscar.config import Config, LinkSection
+from oscar.config import LinkSection
 from oscar.errors import ConfigError
-from oscar.experiment.table import Results, best_rows
+from oscar.experiment.table import Results, best_rows, kept_link
 from oscar.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.timing.link import algbw, busbw
 from oscar.timing.recurrence import equal_ring_time
@@ -30,7 +30,7 @@ def scale_results(
     range.
     """
     check_nodes(nodes)
-    link = Config().variant(link=results["config"]["link"]).link
+    link = kept_link(results)
     total = results["model"]["values"] if values is None else values
     if total < 1:
         raise ValueError(f"expected a model of at least 1 value, got {total}")
@@ -53,7 +53,7 @@ def scale_results(
         "model": {**results["model"], "values": total},
         "quantiser": results["quantiser"],
         "measured_nodes": results["nodes"],
-        "link": link.model_dump(),
+        "link": results["config"]["link"],
         "clock": link.clock_text(),
         "points": points,
     }

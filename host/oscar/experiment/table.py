@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oscar.config import LinkSection
 from oscar.timing.link import algbw, busbw
+from oscar.timing.nic import NicFile, parse_nic
 
 Results = Mapping[str, Any]
 
@@ -31,6 +33,16 @@ _COLUMNS = (  # heading, width, alignment
     ("rtl x", 6, ">"),
     ("exact", 5, ">"),
 )
+
+
+def kept_nic(results: Results, which: str) -> NicFile:
+    """Return the NIC whose clock results have: of the link ("clock"), or the "rtl"; raises ConfigError."""
+    return parse_nic(json.dumps(results["nic"].get(which)), f"nic.{which} of the results")
+
+
+def kept_link(results: Results) -> LinkSection:
+    """Return the link of results with the clock that they were modelled with; raises ConfigError."""
+    return LinkSection.as_kept(results["config"]["link"], kept_nic(results, "clock"))
 
 
 def heading(results: Results) -> list[str]:
@@ -131,7 +143,7 @@ def clock_lines(results: Results) -> list[str]:
     for row in results["methods"]:
         if not row.get("clocks"):
             continue
-        nic = LinkSection(**config["link"]).nic()
+        nic = kept_nic(results, "rtl")
         lines.append(
             f"# {row['name']} {row['plan']} on nic {config['nic']} at {nic.mhz:g} MHz, slowest node, "
             "us (model):"
@@ -166,7 +178,7 @@ _EXPLAINED = {
 def markdown_table(results: Results) -> str:
     """Return the heading as a list and the main columns as a Markdown table."""
     lines = [f"- {line}" for line in heading(results)[:_SAID]]
-    clock = LinkSection(**results["config"]["link"]).clock
+    clock = kept_link(results).clock
     names = (_EXPLAINED.get(name, name).format(clock=clock) for name in _MARKDOWN)
     lines += ["", "| " + " | ".join(names) + " |"]
     lines.append("|" + "|".join("---" if name in ("method", "plan") else "--:" for name in _MARKDOWN) + "|")

@@ -85,7 +85,7 @@ def load_nic(path: str | None = None) -> NicFile:
     """Return the NIC in the file at `path`, or the one that comes with the package; raises ConfigError."""
     place: Any = resources.files("oscar.timing") / "nics" / SHIPPED if path is None else Path(path)
     try:
-        return _parsed(place.read_text(encoding="utf-8"), str(place))
+        return parse_nic(place.read_text(encoding="utf-8"), str(place))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{place}: expected a NIC's file, as `make rtl` writes it to build/rtl/nic.json: {error}"
@@ -93,12 +93,18 @@ def load_nic(path: str | None = None) -> NicFile:
 
 
 @cache
-def _parsed(text: str, place: str) -> NicFile:
+def parse_nic(text: str, place: str) -> NicFile:
+    """Return the NIC that `text` describes in JSON; raises ConfigError that names `place`."""
     try:
         nic = NicFile.model_validate_json(text)
         missing = {"encode", "hop", "decode"} ^ set(nic.clocks)
         if missing:
             raise ValueError(f"clocks: expected encode, hop and decode, got {', '.join(sorted(nic.clocks))}")
+        nothing = [name for name, (each, _) in nic.clocks.items() if not each > 0]
+        if nothing:
+            raise ValueError(
+                f"clocks.{nothing[0]}: expected more than 0 for a value, got {nic.clocks[nothing[0]][0]:g}"
+            )
         nic.model()
     except ValidationError as error:
         first = error.errors()[0]
@@ -114,10 +120,14 @@ def _parsed(text: str, place: str) -> NicFile:
 @cache
 def host_nic() -> NicFile:
     """Return this host's compiled coder as one engine: measured once, then read from the user's cache."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oscar"
-    path, machine = folder / "host_codec.json", f"{processor()}, oscar {__version__}"
+    machine = f"{processor()}, oscar {__version__}"
     try:
-        found = _parsed(path.read_text(encoding="utf-8"), str(path))
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oscar"
+    except RuntimeError:  # a user without HOME or an entry in passwd, as containers have them
+        return _measure_host(machine)
+    path = folder / "host_codec.json"
+    try:
+        found = parse_nic(path.read_text(encoding="utf-8"), str(path))
         if found.revision == machine:
             return found
     except (OSError, UnicodeDecodeError, ConfigError):

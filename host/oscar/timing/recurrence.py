@@ -112,8 +112,8 @@ def _finish(sizes: Any, counts: Any, boomerang: bool, duplex: bool, adopt: bool,
         for step in range(steps):
             for rank in range(ranks):
                 receiver = (rank - 1 if back else rank + 1) % ranks
-                clocks[2][receiver] += np.count_nonzero(counts[phase, step, rank])
-    clocks[2][:] *= message
+                for _ in range(np.count_nonzero(counts[phase, step, rank])):
+                    clocks[2][receiver] += message
     ready = np.zeros((ranks, subs))
     arrive, following = np.zeros((2, ranks, subs)), np.zeros((2, ranks, subs))
     if steps > 0 and duplex:

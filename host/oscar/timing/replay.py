@@ -52,7 +52,6 @@ class _Node:
     actions: Iterator[Action]
     engines: list[_Engine]
     next: Action | None = None
-    rooms: int = 0  # made for frames to come
     link_free: float = 0.0
     ingress_free: float = 0.0
     waited_until: float = 0.0
@@ -100,8 +99,7 @@ class _Network:
             at = (action.chunk, action.sub)
             if self.counts[key] > 0:
                 if action.op is Op.POST_RECV:
-                    node.rooms += 1
-                    node.link_free = node.rooms * self.link.message_s
+                    node.link_free += self.link.message_s
                 elif action.op in (Op.SEND, Op.FORWARD):
                     ready = node.frame_ready[at] if action.op is Op.SEND else node.arrived[at]
                     heappush(self.sending, (max(ready, node.link_free), node.rank))

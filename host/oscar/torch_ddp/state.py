@@ -314,7 +314,7 @@ def ring_bytes(size: int, nodes: int) -> int:
 
 
 def default_config() -> Config:
-    """Return what a state without a configuration takes: ASC, 12s, error feedback."""
+    """Return what a state without a configuration takes: ASC, the quantiser `auto`, error feedback."""
     return Config.model_validate({"quantiser": {"error_feedback": True}})
 
 

@@ -19,6 +19,7 @@ from oscar.errors import ConfigError, OscarError
 from oscar.experiment.parallel import Tick, run_tasks
 from oscar.experiment.training import Progress
 from oscar.files import write_json
+from oscar.provenance import provenance
 from oscar.schemes.registry import SCHEMES
 from oscar.timing.link import LinkModel
 from oscar.training.loop import check_ring, train
@@ -108,6 +109,7 @@ def _run(task: Task, path: Path, tick: Tick) -> None:
         )
     kept |= {name: statistics.fmean(values) for name, values in series.items() if name != "loss"}
     kept |= {"contender": task.contender, "label": task.label, "iterations": task.config.iterations}
+    kept["provenance"] = provenance()
     write_json(path, kept, indent=None)
 
 
@@ -118,6 +120,13 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{path}: expected what one run left ({error!r}); remove the file") from error
     return found
+
+
+def provenances(runs: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return where `runs` come from: of each revision and processor the first run's, all in order."""
+    unknown = dict.fromkeys(("revision", "processor"), "not kept by some runs")
+    kept = [run.get("provenance", unknown) for run in runs]
+    return list({(one["revision"], one["processor"]): one for one in reversed(kept)}.values())[::-1]
 
 
 def summarise(config: Config, tasks: Sequence[Task], runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
