@@ -377,16 +377,19 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _crashed(seed: int, left: dict[int, int], tally: Counter[str]) -> list[str]:
-    """Find the chunk that ends its process, one after the other in processes of their own; drop it."""
+    """Find the chunk that ends its process, one after the other in processes of their own; drop it.
+
+    Returns the faults of the chunks before it, and of itself.
+    """
+    faults: list[str] = []
     for index in sorted(left):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             try:
                 found, why = pool.submit(_chunk, seed, index, left[index]).result()
             except BrokenProcessPool:
                 del left[index]
-                return [f"chunk {index} of seed {seed} ended its process"]
+                return [*faults, f"chunk {index} of seed {seed} ended its process"]
         del left[index]
         tally += found
-        if why:
-            return why
-    return []
+        faults += why
+    return faults
