@@ -292,6 +292,9 @@ def test_the_command_writes_and_shows_one_run_beside_another(
     assert main([*words, "--workers", "0"]) == 2
     assert main(["train", str(file), "--beside", str(file)]) == 2
     assert "expected results of `oscar train`" in capsys.readouterr().err
+    (tmp_path / "nested.json").write_text("[" * 100_000)
+    with pytest.raises(ConfigError, match="expected results of `oscar train`, got"):
+        load_results(tmp_path / "nested.json")
 
 
 def test_the_running_mean_starts_with_the_first_loss() -> None:
