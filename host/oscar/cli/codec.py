@@ -92,6 +92,7 @@ def _code(args: argparse.Namespace) -> int:
         quantise,
         same_as_reference,
     )
+    from oscar.quantize import sum_width
 
     if args.all and args.output is not None:
         raise ValueError("--output keeps the frame of one codec; give --codec NAME instead of --all")
@@ -108,7 +109,7 @@ def _code(args: argparse.Namespace) -> int:
         if how:
             print(f"# {how}")
     classes = load_classes(args.classes)
-    width = None if args.nodes is None else args.bits + (args.nodes - 1).bit_length()
+    width = None if args.nodes is None else sum_width(args.bits, args.nodes)
     print(f"#{'codec':15} {'bytes':>10} {'bits/val':>9} {'ratio':>8} {'enc MB/s':>9} {'dec MB/s':>9}  exact")
     failed, frame = False, b""
     for name in CODECS if args.all else (args.codec,):
