@@ -54,7 +54,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.SaturationWarning")  # narrow lanes and cells clip
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # narrow lanes and cells clip
 @pytest.mark.parametrize(("name", "cut"), [*((name, 7) for name in METHODS), ("asc", 1), ("oscar-sw", 1)])
 def test_a_run_resumed_from_any_iteration_ends_bit_for_bit_the_same(
     tmp_path: Path, name: str, cut: int

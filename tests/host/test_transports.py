@@ -96,6 +96,7 @@ def test_a_notice_goes_before_the_death_of_its_sender() -> None:
 @pytest.mark.parametrize(
     "message",
     [
+        b"\xff not json",
         b"[" * 4000,
         b"[]",
         b"{}",
@@ -104,7 +105,7 @@ def test_a_notice_goes_before_the_death_of_its_sender() -> None:
         b'{"abort": {"rank": 1, "peer": 0, "step": 0, "chunk": 0, "reason": null}}',
         b'{"abort": {"rank": 1, "peer": 0, "step": 0, "chunk": 0, "reason": "", "more": 1}}',
     ],
-    ids=lambda message: message[:60].decode(),
+    ids=lambda message: repr(message[:60]),
 )
 def test_a_control_message_that_is_none_is_told_as_that(message: bytes) -> None:
     one, two = local_transports(2)
