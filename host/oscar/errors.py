@@ -46,6 +46,10 @@ class SaturationWarning(OscarWarning):
     """Values beyond the quantiser's range were cut off, and nothing carries over what they lost."""
 
 
+class CautionWarning(OscarWarning):
+    """A training by a scheme with these options may diverge, or end at a loss that is not wanted."""
+
+
 class MissingExtraError(OscarError, ImportError):
     """An optional package is needed; the text names the extra to install."""
 

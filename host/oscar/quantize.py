@@ -91,7 +91,7 @@ class QuantiserParams:
 
     def sum_width(self, terms: int) -> int:
         """Signed bits that hold the sum of `terms` workers' integers."""
-        return self.bits + _carry_bits(terms)
+        return sum_width(self.bits, terms)
 
     def sum_dtype(self, nodes: int) -> np.dtype[Any]:
         """int16 where the sum over `nodes` fits (12 bits: up to 16 nodes, 8 bits: 256), else int32.
@@ -106,9 +106,9 @@ class QuantiserParams:
         return np.dtype(np.int16 if width <= 16 else np.int32)
 
 
-def _carry_bits(terms: int) -> int:
-    """By how many bits a sum of `terms` is wider than one of them."""
-    return max(0, terms - 1).bit_length()
+def sum_width(bits: int, terms: int) -> int:
+    """Return the signed bits that hold the sum of `terms` integers of `bits`."""
+    return bits + max(0, terms - 1).bit_length()
 
 
 def default_bits(nodes: int) -> int:
@@ -116,7 +116,7 @@ def default_bits(nodes: int) -> int:
 
     An entropy coder pays for the values that occur, not for the width, so there is no reason to clip early.
     """
-    return max(MIN_BITS, min(DEFAULT_BITS, SUM_BITS - _carry_bits(nodes)))
+    return max(MIN_BITS, min(DEFAULT_BITS, SUM_BITS - sum_width(0, nodes)))
 
 
 def check_tensors(

@@ -12,6 +12,7 @@ from oscar.errors import SaturationWarning
 from oscar.quantize_kernels import energy_beyond
 
 ADVICE = "raise quantiser.bits (to 16) or quantiser.coarseness, or set quantiser.error_feedback"
+CODEC_ADVICE = "take a codec that holds the sums: asc or int16 instead of int8, bf16 or fp32 instead of fp16"
 WARN_SHARE = 1e-4  # of a tensor's energy, from which on a loss is told
 
 
@@ -51,10 +52,10 @@ class Saturation:
 
 
 class SaturationNotice:
-    """Warns of a loss once in its life."""
+    """Warns of a loss once in its life: of one in the quantiser or a scheme, and of one in the codec."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.told = self.told_of_codec = False
 
     def tell(self, losses: Mapping[int, Saturation], advice: str) -> None:
         """Warn where a rank's tensor lost more than WARN_SHARE; `advice`: what to set.
@@ -75,3 +76,15 @@ class SaturationNotice:
             stacklevel=4,
         )
         self.told = True
+
+    def tell_codec(self, name: str, share: float) -> None:
+        """Warn where the codec's frames lost more than WARN_SHARE of their energy; `share`: how much."""
+        if self.told_of_codec or share <= WARN_SHARE:
+            return
+        warnings.warn(
+            f"codec {name}: saturation cut off {share:.2%} of the energy of what was sent, which no error "
+            f"feedback gives back: {CODEC_ADVICE}. Told once; stats.clipped_energy has every call's share",
+            SaturationWarning,
+            stacklevel=4,
+        )
+        self.told_of_codec = True

@@ -251,6 +251,32 @@ def test_what_saturates_is_told_once_unless_error_feedback_keeps_it():
         assert strict.iteration == 0
 
 
+@pytest.mark.parametrize(("codec", "dtype"), [("asc", np.int32), ("fp32", np.float32)])
+def test_a_cluster_knows_its_integers_before_the_first_call(codec, dtype):
+    config = Config.model_validate(
+        {"codec": codec, "nodes": 5, "quantiser": {"bits": 16}, "ring": {"gather": "forward"}}
+    )
+    run = LocalCluster(config)
+    assert (run.params, run.dtype, run.position) == (config.quantiser_params(5), dtype, None)
+    run.allreduce([[np.ones(5, np.float32)]] * 2)
+    assert (run.params, run.dtype) == (config.quantiser_params(2), dtype)
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+def test_a_codec_that_clips_is_told_once_for_no_feedback_gives_that_back(feedback):
+    quantiser = {"error_feedback": feedback, "bits": 8, "coarseness": 0.03125}
+    run = LocalCluster(
+        Config.model_validate({"codec": "int8", "ring": {"gather": "forward"}, "quantiser": quantiser})
+    )
+    given = [[np.tile(np.float32([2, -1, 0.5, 0]), 50)] for _ in range(4)]
+    with pytest.warns(SaturationWarning) as told:
+        shares = [run.allreduce(given).stats.clipped_energy for _ in range(2)]
+    assert min(shares) > 1e-3
+    (said,) = [str(warning.message) for warning in told]
+    assert "codec int8: saturation cut off" in said
+    assert "asc or int16 instead of int8" in said
+
+
 def test_clipped_values_of_a_codec_are_counted_per_call():
     run = cluster("int8")
     given = [[np.full(100, 1.0, np.float32)] for _ in range(4)]

@@ -144,6 +144,7 @@ def test_results_of_something_else_are_not_drawn(tmp_path: Path, capsys: pytest.
     for text, said in (
         (None, "no such file; `oscar lab CONFIG` writes one"),
         ("{", "expected results of `oscar lab`, got "),
+        ("[" * 100_000, "expected results of `oscar lab`, got "),
         ('{"schema": 1, "values": 9}', "expected results of `oscar lab`, source, machine, cases is missing"),
         (json.dumps({**RESULTS, "schema": 0}), "written as schema 0, this version reads 1"),
     ):

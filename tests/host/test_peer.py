@@ -16,7 +16,7 @@ from oscar.allreduce.local import damaged
 from oscar.allreduce.peer import Communicator, PeerResult
 from oscar.codecs.registry import make_codec
 from oscar.config import Config
-from oscar.errors import ConfigError, GradientError, OscarError, PeerError
+from oscar.errors import ConfigError, GradientError, OscarError, PeerError, SaturationWarning
 from oscar.training.checkpoint import digest
 from oscar.transports import handshake
 from oscar.transports.base import CONTROL_CAP, Notice, Transport, TransportError
@@ -284,11 +284,27 @@ def test_a_notice_fits_its_message_whatever_the_reason() -> None:
         assert len(Notice(1, 2, 3, 4, reason).pack()) <= CONTROL_CAP
 
 
-def test_a_control_message_that_is_none_is_an_error() -> None:
-    one, two = local_transports(2)
-    one.post_send(1, 32767, b"\xff not json")
-    with pytest.raises(TransportError, match="sent a control message that is none"):
-        two.wait(0, 5, time.monotonic() + 5)
+def test_a_warning_that_is_an_error_comes_when_the_call_has_happened_on_all_ranks() -> None:
+    given = [[np.zeros(900, np.float32), np.ones(9, np.float32)] for _ in range(2)]
+    given[1][0][5] = 30.0
+    chosen = config(quantiser={"bits": 8})
+
+    def work(transport: ThreadTransport) -> tuple[bool, PeerResult]:
+        communicator, told = Communicator(chosen, transport, timeout_s=TIMEOUT_S), False
+        try:
+            communicator.allreduce(given[transport.rank])
+        except SaturationWarning:
+            communicator.notice.told = told = True
+        return told, communicator.allreduce(given[transport.rank])
+
+    cluster = LocalCluster(chosen)
+    with pytest.warns(SaturationWarning):
+        expected = [cluster.allreduce(given) for _ in range(2)][1]
+    (first, one), (second, two) = on_ranks(local_transports(2), work)
+    assert (first, second) == (False, True)
+    for result in (one, two):
+        assert result.stats.iteration == 1
+        assert all(np.array_equal(a, b) for a, b in zip(result.mean, expected.mean, strict=True))
 
 
 def test_no_rank_leaves_a_comparison_before_all_have_what_they_compare() -> None:

@@ -23,7 +23,7 @@ from needs import needs
 from oscar.allreduce.cluster import LocalCluster
 from oscar.codecs.registry import asc_codec
 from oscar.config import Config
-from oscar.errors import ConfigError, PeerError
+from oscar.errors import CautionWarning, ConfigError, PeerError
 from oscar.schemes.base import Message
 from oscar.schemes.cluster import SchemeCluster
 from oscar.schemes.registry import SCHEMES
@@ -593,7 +593,8 @@ def test_a_state_that_does_not_fit_changes_nothing_of_the_hook() -> None:
             parameters = [torch.empty(0) for _ in SHAPES]
             for iteration in range(3):
                 reduce(state, iteration, parameters, 0)
-            saved = state.state_dict()
+            saved, measured = state.state_dict(), (dict(state.bypass._calls), dict(state.bypass._times))
+            assert all(measured)  # what decides in which iteration all ranks measure
             short = {dtype: array[:-1] for dtype, array in saved["arrays"].items()}
             for change in (
                 {"arrays": short},
@@ -607,6 +608,7 @@ def test_a_state_that_does_not_fit_changes_nothing_of_the_hook() -> None:
                     state.load_state_dict({**saved, **change})
                 now = state.state_dict()
                 assert now["tree"] == saved["tree"]
+                assert (state.bypass._calls, state.bypass._times) == measured
                 assert all(torch.equal(now["arrays"][key], array) for key, array in saved["arrays"].items())
             state.load_state_dict(saved)
     finally:
@@ -626,6 +628,29 @@ def test_an_error_of_this_rank_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(RuntimeError, match=r"^mine$") as caught:
         reducer.allreduce([np.ones(3, np.float32)], 0)
     assert caught.value.__cause__ is None
+
+
+def test_a_caution_is_told_once_by_rank_0_when_the_call_has_happened_and_not_by_a_load() -> None:
+    from oscar.torch_ddp.reducers import SchemeReducer
+
+    def work(transport: ThreadTransport) -> list[Any]:
+        reducer = SchemeReducer(Config(codec="terngrad"), transport, {})
+        seen: list[Any] = []
+        for key in range(2):
+            try:
+                seen.append(len(reducer.allreduce([np.ones(3, np.float32)], key)))
+            except CautionWarning:  # warnings are errors here
+                seen.append(CautionWarning)
+                reducer.caution.told = True
+        state = reducer.state_dict()
+        reducer.caution.told = False
+        reducer.load_state_dict(state)
+        return [*seen, [bucket["scheme"]["iteration"] for bucket in state["buckets"].values()]]
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(work, local_transports(2))
+    assert first == [CautionWarning, 1, [1, 1]]
+    assert second == [1, 1, [1, 1]]
 
 
 if __name__ == "__main__":

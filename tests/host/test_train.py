@@ -54,7 +54,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.SaturationWarning")  # narrow lanes and cells clip
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # narrow lanes and cells clip
 @pytest.mark.parametrize(("name", "cut"), [*((name, 7) for name in METHODS), ("asc", 1), ("oscar-sw", 1)])
 def test_a_run_resumed_from_any_iteration_ends_bit_for_bit_the_same(
     tmp_path: Path, name: str, cut: int
@@ -292,6 +292,9 @@ def test_the_command_writes_and_shows_one_run_beside_another(
     assert main([*words, "--workers", "0"]) == 2
     assert main(["train", str(file), "--beside", str(file)]) == 2
     assert "expected results of `oscar train`" in capsys.readouterr().err
+    (tmp_path / "nested.json").write_text("[" * 100_000)
+    with pytest.raises(ConfigError, match="expected results of `oscar train`, got"):
+        load_results(tmp_path / "nested.json")
 
 
 def test_the_running_mean_starts_with_the_first_loss() -> None:

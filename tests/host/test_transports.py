@@ -93,6 +93,27 @@ def test_a_notice_goes_before_the_death_of_its_sender() -> None:
         one.wait(1, 5, time.monotonic() + 5)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\xff not json",
+        b"[" * 4000,
+        b"[]",
+        b"{}",
+        b'{"abort": []}',
+        b'{"abort": {"rank": 1, "peer": [0], "step": 0, "chunk": 0, "reason": ""}}',
+        b'{"abort": {"rank": 1, "peer": 0, "step": 0, "chunk": 0, "reason": null}}',
+        b'{"abort": {"rank": 1, "peer": 0, "step": 0, "chunk": 0, "reason": "", "more": 1}}',
+    ],
+    ids=lambda message: repr(message[:60]),
+)
+def test_a_control_message_that_is_none_is_told_as_that(message: bytes) -> None:
+    one, two = local_transports(2)
+    two.post_send(0, CONTROL_TAG, message)
+    with pytest.raises(TransportError, match="rank 1 sent a control message that is none"):
+        one.wait(1, 5, time.monotonic() + 5)
+
+
 @pytest.mark.parametrize(("transport", "module"), [("mpi", "mpi4py"), ("gloo", "torch")])
 def test_a_missing_package_is_named_with_its_extra(
     transport: str, module: str, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,7 @@ from oscar.allreduce.replica import (
     gather_of,
     join,
     make_nic_codec,
+    sums_dtype,
 )
 from oscar.allreduce.ring import Ring
 from oscar.allreduce.stats import AllReduceResult, Stats
@@ -58,18 +59,20 @@ class LocalCluster:
 
     @property
     def params(self) -> QuantiserParams:
-        """Of the quantiser, for as many nodes as there are."""
-        return self.replica.params
+        """Of the quantiser, for as many nodes as there are; before the first call, for `config.nodes`."""
+        return self.config.quantiser_params(self.config.nodes) if self.shapes is None else self.replica.params
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the sums."""
-        return self.replica.dtype
+        """Of the sums; before the first call, those of `config.nodes`."""
+        return sums_dtype(
+            self.codec, self.params, self.config.nodes if self.shapes is None else len(self.nodes)
+        )
 
     @property
     def position(self) -> PositionState | None:
-        """Of the codec, where it uses one."""
-        return self.replica.position
+        """Of the codec, where it uses one; None before the first call."""
+        return None if self.shapes is None else self.replica.position
 
     @property
     def iteration(self) -> int:
@@ -126,9 +129,11 @@ class LocalCluster:
         before = clipped_by(self.codec, self.nodes)  # counted since the links were made
         ring, sums, identical = self._reduce(flat, plan, faults)
         exact = identical and self._is_sum(plan, flat, sums)
-        losses = [worker.saturation for worker in self.workers]
+        losses, sent = [worker.saturation for worker in self.workers], int(ring.counts.sum())
+        clipped = clipped_by(self.codec, self.nodes) - before
         if not self.params.error_feedback:
             self.notice.tell(dict(enumerate(losses)), ADVICE)
+        self.notice.tell_codec(self.codec.name, clipped[1] / max(1, sent))
         mean = self._finish(sums)
         stats = Stats(
             nodes=len(self.nodes),
@@ -137,7 +142,7 @@ class LocalCluster:
             iteration=iteration,
             exact=exact,
             identical=identical,
-            **clipped_share(losses, clipped_by(self.codec, self.nodes) - before, int(ring.counts.sum())),
+            **clipped_share(losses, clipped, sent),
             reset=reset,
             exchange_bytes=exchange,
             time_s=self._time(ring),

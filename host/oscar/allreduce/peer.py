@@ -155,12 +155,13 @@ class Communicator:
         the same order. Collective. `tensors` are never written to. Raises PeerError when a peer fails,
         ConfigError for unequal shapes, GradientError (NaN, Inf) and TypeError for this rank's own; all ranks
         raise something within the timeout, their state is as before, and the communicator serves no more.
+        A SaturationWarning comes after all that: where it is an error the call has happened, as elsewhere.
         """
         self._check_alive()
         member = self._members.get(key)
         token = None if member is None else member.snapshot()
         try:
-            return self._attempt(tensors, key)
+            result, cut = self._attempt(tensors, key)
         except BaseException as error:  # whatever it was, the call never happened
             if member is None:
                 self._members.pop(key, None)
@@ -169,6 +170,14 @@ class Communicator:
                 self._members[key] = member
             self.give_up(error)
             raise
+        self._warn(self._members[key].worker, cut)
+        return result
+
+    def _warn(self, worker: WorkerQuantiser, cut: float) -> None:
+        """Tell what the quantiser lost, and the codec; `cut`: its share of the energy in frames."""
+        if not worker.params.error_feedback:
+            self.notice.tell({worker.rank: worker.saturation}, ADVICE)
+        self.notice.tell_codec(self.codec.name, cut)
 
     def gather(self, mine: bytes, cap: int) -> list[bytes]:
         """Return every rank's `mine`, by rank; collective, `cap` bytes at most.
@@ -190,7 +199,8 @@ class Communicator:
         """Drop the state of all keys, as after buckets were made anew; to be done on all ranks."""
         self._members.clear()
 
-    def _attempt(self, tensors: Sequence[np.ndarray], key: Hashable) -> PeerResult:
+    def _attempt(self, tensors: Sequence[np.ndarray], key: Hashable) -> tuple[PeerResult, float]:
+        """Return the result, and the share of the energy in this rank's frames that the codec cut off."""
         flat = check_tensors(tensors, self.rank)
         member, reset = self._member(key, [np.shape(tensor) for tensor in tensors])
         replica, node, worker = member.replica, member.node, member.worker
@@ -211,19 +221,16 @@ class Communicator:
         node.begin(plan.gather(local.astype(replica.dtype, copy=False), node.local), classes, layout)
         self._run(member, call, same)
         sums = plan.scatter(node.result())
-        if not replica.params.error_feedback:
-            self.notice.tell({worker.rank: worker.saturation}, ADVICE)
         mean = replica.finish(sums)
         worker.commit()
+        clipped, sent = clipped_by(self.codec, [node]) - before, int(call.counts.sum())
         stats = PeerStats(
             rank=self.rank,
             nodes=self.nodes,
             values=sums.size,
             plan=plan.name,
             iteration=iteration,
-            **clipped_share(
-                [worker.saturation], clipped_by(self.codec, [node]) - before, int(call.counts.sum())
-            ),
+            **clipped_share([worker.saturation], clipped, sent),
             reset=reset,
             exchange_bytes=exchange,
             seconds=time.perf_counter() - call.begin,
@@ -231,7 +238,7 @@ class Communicator:
             frame_bytes=call.frame_bytes,
             counts=call.counts,
         )
-        return PeerResult(mean, sums, stats)
+        return PeerResult(mean, sums, stats), clipped[1] / max(1, sent)
 
     def _member(self, key: Hashable, shapes: list[tuple[int, ...]]) -> tuple[_Member, bool]:
         """Return the state of `key`, made anew unless it is of `shapes`, and whether it replaces another."""

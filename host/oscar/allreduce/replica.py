@@ -14,7 +14,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.position import PositionState
-from oscar.quantize import StepTracker
+from oscar.quantize import QuantiserParams, StepTracker
 from oscar.saturation import Saturation
 from oscar.state import Saved, crc
 
@@ -37,7 +37,7 @@ class Replica:
         self.params = config.quantiser_params(nodes)
         config.check_width(codec, nodes)
         self.floating = codec.domain == "float"
-        self.dtype = np.dtype(np.float32) if self.floating else self.params.sum_dtype(nodes)
+        self.dtype = sums_dtype(codec, self.params, nodes)
         self.width: Callable[[int], int] = (lambda terms: 32) if self.floating else self.params.sum_width
         sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
         self.steps = StepTracker(self.params, sizes, nodes)
@@ -144,6 +144,11 @@ class Replica:
         granule = self.config.plan.granule
         blocks = -(-int(self.steps.offsets[-1]) // granule)
         return saved.array(np.int64, (blocks,), 0, MOST_COST * granule << 8)
+
+
+def sums_dtype(codec: Codec, params: QuantiserParams, nodes: int) -> np.dtype[Any]:
+    """Return what the sums over `nodes` are kept in: float32 for a codec of floats."""
+    return np.dtype(np.float32) if codec.domain == "float" else params.sum_dtype(nodes)
 
 
 def gather_of(config: Config, codec: Codec) -> tuple[bool, bool]:

@@ -85,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _code(args: argparse.Namespace) -> int:
     from oscar.experiment.arrays import as_float32, load_array, load_classes, quantise, same_as_reference
+    from oscar.quantize import sum_width
 
     if args.all and args.output is not None:
         raise ValueError("--output keeps the frame of one codec; give --codec NAME instead of --all")
@@ -101,7 +102,7 @@ def _code(args: argparse.Namespace) -> int:
         if how:
             print(f"# {how}")
     classes = load_classes(args.classes)
-    width = None if args.nodes is None else args.bits + (args.nodes - 1).bit_length()
+    width = None if args.nodes is None else sum_width(args.bits, args.nodes)
     given = {"step": args.step, "context": classes, "width": width, "stored": array.nbytes}
     codec, frame, failed = _table(args, floats, integers, given)
     if args.reference:

@@ -42,7 +42,7 @@ def read_results(path: Path, command: str, needed: Sequence[str], schema: object
         results = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; `{command} CONFIG` writes one") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: expected results of `{command}`, got {error}") from None
     if isinstance(results, dict) and results.get("schema", schema) != schema:
         raise ConfigError(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oscar.saturation import Saturation
-from oscar.state import Saved
+from oscar.state import Saved, Trusted
 
 Array = npt.NDArray[Any]
 Op = Literal["sum", "or", "max", "gather"]
@@ -130,7 +130,7 @@ class Scheme(ABC):
         """Return the mean gradient, float32, flat, from the combined messages; move the state on."""
 
     def caution(self) -> str | None:
-        """Return what to know before training with these options, or None; said when training begins."""
+        """Return what to know before training with these options, or None: a CautionWarning."""
         return None
 
     def once(self, key: str, compute: Callable[[], T]) -> T:
@@ -158,13 +158,21 @@ class Scheme(ABC):
 
     def load_state_dict(self, state: Any) -> None:
         """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        before = self.state_dict()
+        before = self.snapshot()
         saved = Saved.of(state).only(*before)
         try:
             self._load(saved)
         except BaseException:
-            self._load(Saved(before))
+            self.restore(before)
             raise
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a token of the replicated state for `restore`."""
+        return self.state_dict()
+
+    def restore(self, token: dict[str, Any]) -> None:
+        """Go back to the state of `snapshot`, whatever it holds."""
+        self._load(Trusted(token))
 
     def _load(self, saved: Saved) -> None:
         """Take over a state, or a part of one that is refused; subclasses add theirs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,15 +14,13 @@ from oscar.allreduce.replica import clipped_share, join
 from oscar.allreduce.stats import AllReduceResult, Stats
 from oscar.codecs.registry import asc_codec
 from oscar.config import Config
-from oscar.errors import ConfigError, OscarError
+from oscar.errors import CautionWarning, ConfigError, OscarError
 from oscar.quantize import check_tensors
 from oscar.saturation import SaturationNotice
 from oscar.schemes.base import ADVICE, Array, Messages, Scheme, Worker
 from oscar.schemes.registry import make_scheme
 from oscar.schemes.wire import LocalWire, Traffic
 from oscar.state import Saved
-
-LOG = logging.getLogger("oscar.schemes")
 
 
 def scheme_fingerprint(config: Config) -> str:
@@ -39,10 +37,18 @@ def _plans(traffic: Sequence[Traffic]) -> str:
     return "+".join(sorted(moved, key=lambda name: -moved[name])) or "equal"
 
 
-def say_caution(scheme: Scheme) -> None:
-    """Log what the scheme would have its user know before training begins."""
-    if said := scheme.caution():
-        LOG.warning("scheme %s: %s (docs/results/convergence.md)", scheme.name, said)
+class CautionNotice:
+    """Warns once in its life of what a scheme would have its user know when training begins."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def tell(self, scheme: Scheme) -> None:
+        """Warn, if there is a caution and it has not been told."""
+        if not self.told and (said := scheme.caution()):
+            text = f"scheme {scheme.name}: {said} (docs/results/convergence.md)"
+            warnings.warn(text, CautionWarning, stacklevel=3)
+            self.told = True
 
 
 class SchemeCluster:
@@ -56,7 +62,7 @@ class SchemeCluster:
         self.config = config
         self.scheme: Scheme | None = None
         self.workers: list[Worker] = []
-        self.notice = SaturationNotice()
+        self.notice, self.caution = SaturationNotice(), CautionNotice()
 
     def _start(self, nodes: int, shapes: list[tuple[int, ...]]) -> None:
         c = self.config
@@ -69,7 +75,6 @@ class SchemeCluster:
             granule=c.plan.granule,
             channels=scheme.coded_channels(),
         )
-        say_caution(scheme)
         self.scheme, self.workers = scheme, [Worker(rank, scheme.values) for rank in range(nodes)]
 
     def allreduce(
@@ -90,26 +95,28 @@ class SchemeCluster:
         flat = [join(check_tensors(node, rank)) for rank, node in enumerate(gradients)]
         before, old = dict(vars(self)), self.scheme
         fits = old is not None and old.shapes == shapes and old.nodes == len(gradients)
-        if not fits:
-            self._start(len(gradients), shapes)
-        scheme = self.scheme
-        assert scheme is not None
-        links, state = self.wire.snapshot(), scheme.state_dict()
+        token = (self.wire.snapshot(), old.snapshot()) if fits and old is not None else None
         try:
+            if token is None:
+                self._start(len(gradients), shapes)
+            scheme = self.scheme
+            assert scheme is not None
+            self.caution.tell(scheme)
             totals, traffic = self._exchange(scheme, flat)
             if not scheme.clips:
                 self.notice.tell({worker.rank: worker.unreturned for worker in self.workers}, ADVICE)
             mean = scheme.finish(totals)
         except BaseException:  # bad input, Ctrl-C: whatever it was, the call never happened
-            self.wire.restore(links)
-            scheme.load_state_dict(state)
-            for worker in self.workers:
-                worker.pending = None
             vars(self).clear()
             vars(self).update(before)
+            for worker in self.workers:
+                worker.pending = None
+            if token is not None and old is not None:
+                old.forget()
+                self.wire.restore(token[0])
+                old.restore(token[1])
             raise
-        finally:
-            scheme.forget()
+        scheme.forget()
         for worker in self.workers:
             worker.commit()
         stats = self._stats(scheme, traffic, reset=old is not None and not fits)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from oscar.quantize import sum_width
 from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import check_bits, check_threshold, noise_cut
 from oscar.schemes.grid import EXPONENTS, Grid, GridSteps
@@ -100,7 +101,7 @@ class SketchedSgd(Scheme):
             worker.pending = own - grid.dequantise(integers, 1)  # what rounding and clipping lost
             return
         candidates = self.once("candidates", lambda: self._candidates(total))
-        sums = yield Message("exact", integers[candidates], bits=o.bits + (self.nodes - 1).bit_length())
+        sums = yield Message("exact", integers[candidates], bits=sum_width(o.bits, self.nodes))
         chosen = candidates[self.once("chosen", lambda: self._chosen(sums))]
         worker.pending = own.copy()
         worker.pending[chosen] -= grid.dequantise(integers[chosen], 1, indices=chosen)

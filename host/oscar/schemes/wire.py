@@ -17,6 +17,7 @@ from oscar.codecs.base import Codec
 from oscar.errors import GradientError, OscarError
 from oscar.frame import HEADER_BYTES
 from oscar.plans import make_plan
+from oscar.quantize import sum_width
 from oscar.schemes.base import RIDE_BITS, Array, Message
 from oscar.schemes.lanes import WORD_BITS, lane_limit, lanes_per_word, pack_lanes, unpack_lanes
 from oscar.state import Saved
@@ -240,11 +241,6 @@ class LocalWire:
         for channel, saved in token.items():
             for node, state in zip(self.links[channel], saved, strict=True):
                 node.restore(state)
-
-
-def sum_width(bits: int, terms: int) -> int:
-    """Return the bits of a sum of `terms` integers of `bits`."""
-    return bits + max(0, terms - 1).bit_length()
 
 
 def _check_alike(messages: Sequence[Message]) -> None:

@@ -85,15 +85,15 @@ class Bypass:
         """Return what has been decided."""
         return dict(self.decided)
 
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; a mode other than "auto" has nothing to decide.
-
-        Raises ConfigError, and changes nothing, where it is none.
-        """
-        saved = Saved.of(state)
-        decided = {key: saved[key].flag() for key in saved.keys(_is_key, "(index, values) of buckets")}
+    def resume(self, decided: dict[Key, bool]) -> None:
+        """Go on from what `read_decided` returned; a mode other than "auto" has nothing to decide."""
         self.forget_times()
         self.decided = decided if self.mode == "auto" else {}
+
+
+def read_decided(saved: Saved) -> dict[Key, bool]:
+    """Return what `Bypass.state_dict` returned; raises ConfigError where it is none."""
+    return {key: saved[key].flag() for key in saved.keys(_is_key, "(index, values) of buckets")}
 
 
 def _is_key(key: Any) -> bool:

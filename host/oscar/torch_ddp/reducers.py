@@ -12,9 +12,9 @@ from oscar.allreduce.peer import Communicator
 from oscar.codecs.registry import asc_codec
 from oscar.config import Config
 from oscar.quantize import check_tensors
-from oscar.saturation import SaturationNotice
+from oscar.saturation import Saturation, SaturationNotice
 from oscar.schemes.base import ADVICE, Array, Scheme, Worker
-from oscar.schemes.cluster import say_caution, scheme_fingerprint
+from oscar.schemes.cluster import CautionNotice, scheme_fingerprint
 from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.state import Saved, crc
 from oscar.torch_ddp.remote_wire import Party, RemoteWire
@@ -82,10 +82,11 @@ class CodecReducer(Reducer):
 
 
 class _Bucket:
-    """One bucket's scheme, its worker and its coded links."""
+    """One bucket's scheme, its worker, its coded links, and what its last call lost for good."""
 
     def __init__(self, scheme: Scheme, worker: Worker, wire: RemoteWire) -> None:
         self.scheme, self.worker, self.wire = scheme, worker, wire
+        self.lost = Saturation()
 
 
 class SchemeReducer(Reducer):
@@ -95,7 +96,7 @@ class SchemeReducer(Reducer):
         self.config, self.transport = config, transport
         self.codec = asc_codec(config.asc_params())
         self._buckets: dict[Hashable, _Bucket] = {}
-        self.notice = SaturationNotice()
+        self.notice, self.caution = SaturationNotice(), CautionNotice()
         options = handshake.flatten(config.scheme, "scheme")
         self.communicator = self.party = Party(
             config,
@@ -108,10 +109,18 @@ class SchemeReducer(Reducer):
     def allreduce(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
         """See Reducer.allreduce."""
         try:
-            return self._attempt(tensors, key)
+            mean = self._attempt(tensors, key)
         except BaseException as error:
             self.party.give_up(error)
             raise
+        self._warn(self._buckets[key])  # where that is an error the call has happened, as on other ranks
+        return mean
+
+    def _warn(self, bucket: _Bucket) -> None:
+        if self.transport.rank == 0:
+            self.caution.tell(bucket.scheme)
+        if not bucket.scheme.clips:
+            self.notice.tell({bucket.worker.rank: bucket.lost}, ADVICE)
 
     def _attempt(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
         flat = check_tensors(tensors, self.transport.rank)
@@ -122,11 +131,10 @@ class SchemeReducer(Reducer):
         before = wire.sent_bytes
         try:
             totals = self._exchange(bucket, np.concatenate(flat))
-            if not scheme.clips:
-                self.notice.tell({worker.rank: worker.unreturned}, ADVICE)
             mean = scheme.finish(totals)
         finally:
             scheme.forget()
+        bucket.lost = worker.unreturned
         worker.commit()
         self.sent_bytes += wire.sent_bytes - before
         self.clipped += worker.saturation.values
@@ -165,8 +173,6 @@ class SchemeReducer(Reducer):
             granule=c.plan.granule,
             channels=scheme.coded_channels(),
         )
-        if self.transport.rank == 0 and not self._buckets:
-            say_caution(scheme)
         return _Bucket(scheme, Worker(self.transport.rank, scheme.values), wire)
 
     def forget(self) -> None:

@@ -19,9 +19,10 @@ from oscar.allreduce.peer import Communicator
 from oscar.allreduce.schedule import Action, Op, ring_actions
 from oscar.codecs.base import Codec
 from oscar.plans import make_plan
+from oscar.quantize import sum_width
 from oscar.schemes.base import RIDE_BITS, Array, Message
 from oscar.schemes.lanes import pack_lanes, unpack_lanes
-from oscar.schemes.wire import NO_CHANNELS, sum_width
+from oscar.schemes.wire import NO_CHANNELS
 from oscar.state import Saved
 from oscar.transports import handshake
 from oscar.transports.base import TransportError

@@ -17,7 +17,7 @@ import numpy as np
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.state import Saved
-from oscar.torch_ddp.bypass import Bypass, Key, Mode, check_mode
+from oscar.torch_ddp.bypass import Bypass, Key, Mode, check_mode, read_decided
 from oscar.torch_ddp.model import Model
 from oscar.torch_ddp.reducers import make_reducer
 from oscar.training.checkpoint import flatten, rebuild
@@ -275,17 +275,13 @@ class OscarState:
                 "resume with the release and configuration of the run that saved it"
             )
         tree = Saved(self._rebuilt(saved))
-        layouts, decided = tree["layouts"], self.bypass.decided
+        layouts, decided = tree["layouts"], read_decided(tree["bypass"])
         fresh = {
             index: _Layout(layouts[index].shapes(), None)
             for index in layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
         }
-        self.bypass.load_state_dict(tree["bypass"])
-        try:
-            self._reducer.load_state_dict(tree["reducer"])
-        except BaseException:
-            self.bypass.decided = decided
-            raise
+        self._reducer.load_state_dict(tree["reducer"])  # the last that can be refused
+        self.bypass.resume(decided)
         self._layouts = fresh
 
     def _rebuilt(self, saved: Saved) -> Any:

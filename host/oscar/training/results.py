@@ -170,7 +170,7 @@ def load_results(path: str | Path) -> dict[str, Any]:
     source = Path(path)
     try:
         results = json.loads(source.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ConfigError(f"{source}: expected results of `oscar train`, got {error}") from None
     if not isinstance(results, dict) or "runs" not in results or results.get("schema") != SCHEMA:
         raise ConfigError(

@@ -55,6 +55,14 @@ class Notice:
                 break
         return message
 
+    @classmethod
+    def unpack(cls, fields: Any) -> Notice:
+        """Return the notice of which `pack` wrote these fields; raises TypeError or KeyError for others."""
+        kinds = {"rank": int, "peer": int, "step": int, "chunk": int, "reason": str}
+        if any(type(fields[name]) is not kind for name, kind in kinds.items()):
+            raise TypeError("expected four integers and a text")
+        return cls(**fields)
+
 
 class TransportError(OscarError):
     """A peer is dead, silent past the deadline, or gave up; `notice` is what the latter said.
@@ -271,11 +279,11 @@ class Transport(ABC):
         try:
             content: dict[str, Any] = json.loads(message)
             if "abort" in content:
-                notice = Notice(**content["abort"])
+                notice = Notice.unpack(content["abort"])
             else:
                 self._signs[peer] = (time.monotonic(), str(content["waiting"]))
                 return
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             text = f"rank {peer} sent a control message that is none; run one release everywhere"
             raise TransportError(text, peer=peer, kind="aborted") from None
         self.was_told = True
