@@ -31,7 +31,7 @@ def test_speed_times_every_coder_on_the_same_values(capsys: pytest.CaptureFixtur
     assert all(row["best"] >= row["median"] > 0 for row in result["rows"])
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("asc encode")]
-    assert sum(line.startswith("#") for line in lines) == 2 + len(result["bars"])
+    assert sum(line.startswith("#") for line in lines) == 3 + len(result["bars"])
 
 
 def test_speed_names_the_extra_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ def run(*words: str) -> dict[str, Any]:
     return convergence.run(parser.parse_args(words))
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.SaturationWarning")
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")
 def test_the_default_converges_with_momentum_and_the_papers_form_says_that_it_may_not() -> None:
     """The case of the report: a small perceptron, SGD at .1 with momentum .9, 120 steps, two ranks."""
     words = ["--models", "mlp", "--optimisers", "sgd", "--iterations", "120", "--seeds", "2"]
