@@ -15,7 +15,7 @@ from oscar.cli import main
 def test_every_fault_is_told_or_harmless(tmp_path, capsys):
     parser = argparse.ArgumentParser()
     faults.add_arguments(parser)
-    report = tmp_path / "new" / "faults.json"
+    report = tmp_path / "faults.json"
     result = faults.run(parser.parse_args(["--nodes", "2", "--json", str(report)]))
     assert result["ok"]
     assert result["wrong"] == []

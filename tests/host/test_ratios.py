@@ -19,7 +19,7 @@ def arguments(bench, *texts: str) -> argparse.Namespace:
 
 
 def test_rows_of_a_small_model_and_their_figures(tmp_path, capsys):
-    report = tmp_path / "new" / "rows.json"
+    report = tmp_path / "rows.json"
     small = ["--models", "numpy-digits", "--nodes", "2", "3", "--warmup-training", "2"]
     short = ["--learning", "1", "--iterations", "1", "--plans", "equal", "splitter:64", "--json", str(report)]
     result = ratios.run(arguments(ratios, *small, *short, "--methods", "atalanta", "asc-paper", "asc"))
