@@ -208,7 +208,7 @@ def test_lhc_sends_no_index_where_nothing_is_zero_and_no_values_where_all_is() -
         iterate(scheme, workers, values)
         return [message.channel for message in iterate(scheme, workers, values)[1]]
 
-    assert channels(np.full((2, 500), 4, np.float32))[1:] == ["lanes0.3"]
+    assert channels(np.full((2, 500), 4, np.float32))[1:] == ["lanes0.4"]  # two workers, two steps each
     assert channels(np.eye(2, 500, dtype=np.float32))[1:] == ["index0", "largest", "cells"]
 
 

@@ -42,7 +42,7 @@ class LhcOptions:
     which needs no more than the combined index.
     """
 
-    coarseness: float = 1.0
+    coarseness: float = 0.5
     bits: int = 8
     error_feedback: bool = True
     cells: str = "sketch"
