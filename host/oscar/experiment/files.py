@@ -36,14 +36,19 @@ def load_results(path: str | Path) -> dict[str, Any]:
     return read_results(Path(path), "oscar allreduce", NEEDED, SCHEMA)
 
 
+def read_json(path: Path, source: str, *, writer: str) -> Any:
+    """Return the JSON in a file of results of `source`; raises ConfigError, which names the `writer`."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; `{writer} CONFIG` writes one") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: expected results of {source}, got {error}") from None
+
+
 def read_results(path: Path, command: str, needed: Sequence[str], schema: object) -> dict[str, Any]:
     """Return the results that `command` wrote; raises ConfigError without `needed` keys or `schema`."""
-    try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; `{command} CONFIG` writes one") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: expected results of `{command}`, got {error}") from None
+    results = read_json(path, f"`{command}`", writer=command)
     if isinstance(results, dict) and results.get("schema", schema) != schema:
         raise ConfigError(
             f"{path}: written as schema {results.get('schema')!r}, this version reads {schema}; "

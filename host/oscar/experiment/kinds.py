@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oscar.errors import ConfigError
+from oscar.experiment.files import read_json
 
 Results = Mapping[str, Any]
 
@@ -27,12 +27,7 @@ class Kind:
 
 def kind_of(path: Path) -> Kind:
     """Return the kind of results in a file; raises ConfigError where it is none of them."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; `oscar allreduce CONFIG` writes one") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: expected results of {_commands()}, got {error}") from None
+    content = read_json(path, _commands(), writer="oscar allreduce")
     for kind in kinds():
         if isinstance(content, dict) and kind.keys <= content.keys():
             return kind
