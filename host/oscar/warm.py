@@ -20,6 +20,7 @@ def main() -> None:
         ("atalanta", "forward"),
         ("atalanta-dp", "forward"),
         ("rans0", "forward"),
+        ("zstd", "forward"),
     ):
         cluster = LocalCluster(config.variant(codec=codec, ring={"gather": gather}, plan={"name": "snake"}))
         for _ in range(2):

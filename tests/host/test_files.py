@@ -46,23 +46,34 @@ def test_a_full_disk_leaves_the_old_file_or_none_and_is_named(before: bytes | No
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
-    words = [
-        sys.executable,
-        "-m",
-        "oscar",
-        "codec",
-        str(tmp_path / "g.npy"),
-        "--codec",
-        "zstd",
-        "-o",
-        str(out),
-    ]
+    words = [sys.executable, "-m", "oscar", "codec", str(tmp_path / "g.npy"), "--codec", "zstd"]
+    subprocess.run(words, check=True)  # its kernels are in the cache then, where they are not yet
+    words += ["-o", str(out)]
     done = subprocess.run(words, capture_output=True, text=True, preexec_fn=small_disk, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith(f"oscar codec: error: {out}: cannot write there (File too large)")
     assert done.stderr.count("\n") == 1
     assert (out.read_bytes() if out.exists() else None) == before
     assert names(tmp_path) - {"g.frame"} == {"g.npy"}
+
+
+def test_no_room_for_compiled_kernels_is_said(tmp_path: Path) -> None:
+    np.save(tmp_path / "g.npy", np.arange(100))
+
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "oscar", "codec", str(tmp_path / "g.npy"), "--codec", "zstd"],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        preexec_fn=small_disk,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "error: no room for the compiled kernels (File too large); make room, or set" in done.stderr
 
 
 def test_no_room_says_what_to_do(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import signal
@@ -32,10 +33,9 @@ COMMANDS = (
 
 COMPILE_NOTHING = "init", "report"
 
-NO_CACHE = (
-    "compiled kernels can be kept neither beside the code nor in your home: "
-    "set NUMBA_CACHE_DIR to a folder you can write to"
-)
+CACHE_ELSEWHERE = "set NUMBA_CACHE_DIR to a folder you can write to"
+NO_CACHE = f"compiled kernels can be kept neither beside the code nor in your home: {CACHE_ELSEWHERE}"
+NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # our own writes name their file
 
 NO_JIT = "compiled kernels cannot run while NUMBA_DISABLE_JIT is set; unset it"
 SMALLER = "lower nodes, iterations or the workload's sizes (batch, hidden, ...)"
@@ -139,6 +139,8 @@ def _said(error: BaseException) -> str | None:
         return NO_CACHE
     if isinstance(error, NotImplementedError) and "not usable in pure-python" in str(error):  # numba's too
         return NO_JIT
+    if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:  # numba's cache
+        return f"no room for the compiled kernels ({error.strerror}); make room, or {CACHE_ELSEWHERE}"
     expected = isinstance(error, (OscarError, ValueError, TypeError, OSError))
     return one_line(str(error)) if expected else None
 
