@@ -104,7 +104,7 @@ fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fp
 
 # Times, owners, order and modes in the files come from the last commit, or from here: equal trees, equal bytes.
 dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
-dist: VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' host/oscar/__init__.py)
+dist: VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' host/oscar/version.py)
 dist: HDL = oscar-hdl-$(VERSION)
 dist: $(VENV)/.dist ## wheel, sdist and an archive of the VHDL, Verilog and .core files in dist/, reproducible
 	@changed=$$(git status --porcelain) && test -z "$$changed" || { \

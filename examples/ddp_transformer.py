@@ -25,9 +25,9 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 import oscar
+from oscar.adapters.torch.state import default_config
 from oscar.files import write_json
 from oscar.torch_ddp import OscarState, oscar_hook
-from oscar.torch_ddp.state import default_config
 from oscar.workloads.text import character_ids, windows
 
 CHARACTERS = 128

@@ -11,11 +11,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import oscar
-from oscar.allreduce.stats import AllReduceResult
 from oscar.asc import Decoder, Encoder
+from oscar.collective.stats import AllReduceResult
 from oscar.errors import FrameError
-from oscar.timing.link import LinkModel
-from oscar.timing.predict import predict
+from oscar.planning.predict import predict
+from oscar.timeline.link import LinkModel
 from oscar.workloads import make_workload
 
 random = np.random.default_rng(0)

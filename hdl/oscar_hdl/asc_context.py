@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, block, concat, modbv
 
-from oscar.asc.params import WEIGHT
+from oscar.coding.asc.params import WEIGHT
 from oscar_hdl.streams import bit, word
 
 DEPTH = 16  # of a distributed RAM: 12 lanes and 4 rows that nobody uses

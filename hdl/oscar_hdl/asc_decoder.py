@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar.asc.params import LANES
+from oscar.coding.asc.params import LANES
 from oscar_hdl.asc_tables import DROP, LOAD, MERGE, MERGE_ONLY, PRIOR, SAVE
 from oscar_hdl.params import LaneParams
 from oscar_hdl.payload_reader import BAD_END, BAD_RAW, BAD_WORDS, TOO_WIDE, payload_reader

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar.asc.params import LANES
+from oscar.coding.asc.params import LANES
 from oscar_hdl.asc_context import asc_context
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import bit, word

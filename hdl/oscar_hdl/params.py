@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oscar.asc.params import AscParams
+from oscar.coding.asc.params import AscParams
 
 COUNT_BITS = 19  # a frame has at most 2^18 values
 

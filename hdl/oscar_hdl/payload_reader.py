@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar.asc.params import CODED, CONSTANT, LANES, RAW
+from oscar.coding.asc.params import CODED, CONSTANT, LANES, RAW
 from oscar_hdl.params import COUNT_BITS, LaneParams
 from oscar_hdl.streams import bit, word
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, modbv
 
-from oscar.asc.params import LANES, STATE_LOW
+from oscar.coding.asc.params import LANES, STATE_LOW
 from oscar_hdl.asc_context import asc_context
 from oscar_hdl.streams import bit, word
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, block
 
-from oscar.asc.params import WEIGHT
+from oscar.coding.asc.params import WEIGHT
 from oscar_hdl.streams import bit, word
 
 COUNT_BITS = 18  # at most 2^17 symbols of a frame are counted

@@ -15,7 +15,7 @@ def splitter(
     finish: Any, m_axis: Stream, equal: Any, done: Any, *, granule_log2: int = 8,
 ) -> Any:  # fmt: skip
     """Estimate what each block of 2^granule_log2 values costs to code, and cut the gradient into chunks of
-    equal cost (docs/protocol.md, "Chunk plans"); bit for bit as oscar.plans.splitter.
+    equal cost (docs/protocol.md, "Chunk plans"); bit for bit as oscar.numerics.plans.splitter.
 
     clear_smoothing: strobe between iterations: forget all costs; also before the first.
     s_axis: Stream u16 of sums, two's complement, in segments that end with tlast; seg_start: index of a

@@ -6,8 +6,8 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar.asc.params import CONTEXTS, HIST_BITS, SYMBOLS, initial_map
-from oscar.asc.state import TableState
+from oscar.coding.asc.params import CONTEXTS, HIST_BITS, SYMBOLS, initial_map
+from oscar.coding.asc.state import TableState
 from oscar_hdl.crc32 import ONES, crc32, unstep
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import bit, word

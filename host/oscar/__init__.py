@@ -8,18 +8,19 @@ result.mean[0], result.stats.bits_per_value
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+from oscar.version import __version__
+
 __all__ = ["Config", "LocalCluster", "__version__", "load_config"]
 
 if TYPE_CHECKING:
-    from oscar.allreduce.cluster import LocalCluster
     from oscar.config import Config, load_config
+    from oscar.reducers.cluster import LocalCluster
 
-_HOME = {"LocalCluster": "oscar.allreduce.cluster", "Config": "oscar.config", "load_config": "oscar.config"}
+_HOME = {"LocalCluster": "oscar.reducers.cluster", "Config": "oscar.config", "load_config": "oscar.config"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that `oscar --help` and `oscar.asc` stay quick."""
+    """Import on first use, so that `oscar --help` and `oscar.coding.asc` stay quick."""
     if name not in _HOME:
         raise AttributeError(f"module 'oscar' has no attribute {name!r}")
     from importlib import import_module

@@ -21,16 +21,16 @@ from pydantic import (
 )
 
 from oscar import yaml_core
-from oscar.asc.params import AscParams, ContextMode, MapMode, TableMode
+from oscar.coding.asc.params import AscParams, ContextMode, MapMode, TableMode
 from oscar.errors import ConfigError, one_line
-from oscar.plans import PLANS
-from oscar.quantize import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
+from oscar.numerics.plans import PLANS
+from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
 from oscar.shipped import find
-from oscar.timing.link import LinkModel
-from oscar.timing.nic import NicFile, host_nic, load_nic
+from oscar.timeline.link import LinkModel
+from oscar.timeline.nic import NicFile, host_nic, load_nic
 
 if TYPE_CHECKING:
-    from oscar.codecs.base import Codec
+    from oscar.coding.codec import Codec
 
 LEAST_RATE, MOST = 1e-6, 1e9  # of the time model: beyond them times are no longer finite or of any use
 BURST = 4  # consecutive iterations with the ring: the link tables catch up, the last one is measured
@@ -58,7 +58,7 @@ class WorkloadSection(_Section):
 
 
 class QuantiserSection(_Section):
-    """See oscar.quantize.QuantiserParams."""
+    """See oscar.numerics.quantiser.QuantiserParams."""
 
     scale: Scale = "sigma"
     coarseness: float = 0.125
@@ -85,7 +85,7 @@ class QuantiserSection(_Section):
 
 
 class AscSection(_Section):
-    """See oscar.asc.AscParams."""
+    """See oscar.coding.asc.AscParams."""
 
     block_log2: int = 16
     interval_log2: int = 12
@@ -365,7 +365,7 @@ class Config(_Section):
 
     @model_validator(mode="after")
     def _widths(self) -> Config:
-        from oscar.codecs.registry import CODECS, make_codec
+        from oscar.coding.registry import CODECS, make_codec
 
         if self.codec in CODECS:
             self.check_width(make_codec(self.codec), self.nodes)
@@ -478,7 +478,7 @@ def _one_of(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def _codecs() -> Iterable[str]:
-    from oscar.codecs.registry import CODECS
+    from oscar.coding.registry import CODECS
     from oscar.schemes.registry import SCHEMES
 
     return [*CODECS, *SCHEMES]

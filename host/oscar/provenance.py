@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oscar import __version__
+from oscar.version import __version__
 
 CHECKOUT = Path(__file__).parents[2]  # where this file is one of a clone
 SECRET = re.compile(r"(\bkey\s*[=:]\s*)\S.*", re.DOTALL)

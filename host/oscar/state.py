@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from oscar.array import Array
 from oscar.errors import ConfigError
 
-Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 MOST_VALUES = 1 << 40  # of a gradient

@@ -7,8 +7,8 @@ import numpy as np
 
 def main() -> None:
     """Run one small AllReduce with each compiled codec, both ways round, and the time model over it."""
-    from oscar.allreduce.cluster import LocalCluster
     from oscar.config import Config
+    from oscar.reducers.cluster import LocalCluster
 
     random = np.random.default_rng(0)
     gradients = [[random.laplace(size=5000).astype(np.float32)] for _ in range(2)]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from oscar.errors import ConfigError, OscarError
 from oscar.provenance import revision
-from oscar.timing.nic import NicFile, load_nic
+from oscar.timeline.nic import NicFile, load_nic
 from oscar_hdl.params import LaneParams
 from oscar_sim.lane import Lane
 from oscar_sim.results_file import prepared

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from oscar.asc.state import TableState
+from oscar.coding.asc.state import TableState
 from oscar.errors import OscarError
 from oscar_hdl.params import LaneParams
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from oscar.asc.params import LANES
+from oscar.coding.asc.params import LANES
 
 
 def block_order(n: int) -> np.ndarray:

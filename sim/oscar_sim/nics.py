@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from oscar.asc import AscParams, Decoder, Encoder, max_frame
-from oscar.asc.state import TableState
-from oscar.codecs.base import Codec
+from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
+from oscar.coding.asc.state import TableState
+from oscar.coding.codec import Codec
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
 from oscar_hdl import payload_reader as errors

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from oscar.asc.compiled import CompiledCoder
-from oscar.asc.state import TableState
+from oscar.coding.asc.compiled import CompiledCoder
+from oscar.coding.asc.state import TableState
 from oscar.errors import FrameError, OscarError
 from oscar.files import write_json
 from oscar_hdl.params import LaneParams

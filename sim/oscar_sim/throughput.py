@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from oscar.asc.compiled import CompiledCoder
-from oscar.asc.state import TableState
 from oscar.bench._integers import Iteration, default_model, integers
+from oscar.coding.asc.compiled import CompiledCoder
+from oscar.coding.asc.state import TableState
 from oscar.errors import OscarError
 from oscar.files import write_json
 from oscar.workloads import make_workload

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from oscar.asc.params import CODED, LANES, AscParams
-from oscar.asc.reference import ReferenceCoder, order, push_all
-from oscar.asc.state import TableState
 from oscar.bench._integers import integers
+from oscar.coding.asc.params import CODED, LANES, AscParams
+from oscar.coding.asc.reference import ReferenceCoder, order, push_all
+from oscar.coding.asc.state import TableState
 from oscar.errors import FrameError
-from oscar.plans import block_costs, splitter
+from oscar.numerics.plans import block_costs, splitter
 from oscar.workloads import make_workload
 from oscar_sim.lane_order import lane_order
 from oscar_sim.seeds import dice, numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from myhdl import block, instance
 
-from oscar.asc.params import LANES, NEIGHBOUR_SHIFT, WEIGHT, AscParams, initial_map
+from oscar.coding.asc.params import LANES, NEIGHBOUR_SHIFT, WEIGHT, AscParams, initial_map
 from oscar_hdl.asc_context import asc_context
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import clock, simulate

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.asc.reference import ReferenceCoder, order
-from oscar.asc.state import TableState
+from oscar.coding.asc.reference import ReferenceCoder, order
+from oscar.coding.asc.state import TableState
 from oscar.errors import FrameError
 from oscar_hdl.asc_decoder import asc_decoder
 from oscar_hdl.asc_tables import asc_tables

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.asc.reference import ReferenceCoder
-from oscar.asc.state import TableState
+from oscar.coding.asc.reference import ReferenceCoder
+from oscar.coding.asc.state import TableState
 from oscar_hdl.asc_encoder import asc_encoder
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import Stream, bit, word

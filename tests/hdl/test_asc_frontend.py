@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.asc.params import BASE, EXTRA, LANES, WEIGHT, cut_row, is_counted
-from oscar.asc.reference import symbol
+from oscar.coding.asc.params import BASE, EXTRA, LANES, WEIGHT, cut_row, is_counted
+from oscar.coding.asc.reference import symbol
 from oscar_hdl.asc_frontend import asc_frontend
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import Stream, bit, word

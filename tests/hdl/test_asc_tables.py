@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from myhdl import block, instance
 
-from oscar.asc.params import COUNT_STEP
-from oscar.asc.reference import frequencies, update
+from oscar.coding.asc.params import COUNT_STEP
+from oscar.coding.asc.reference import frequencies, update
 from oscar_hdl.asc_tables import DROP, LOAD, MERGE, MERGE_ONLY, PRIOR, SAVE, asc_tables
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from myhdl import block, instance
 
-from oscar.asc.params import max_words, raw_bytes
+from oscar.coding.asc.params import max_words, raw_bytes
 from oscar_hdl.bit_packer import bit_packer
 from oscar_hdl.block_writer import block_writer
 from oscar_hdl.size_test import size_test

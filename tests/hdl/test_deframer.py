@@ -1,4 +1,4 @@
-"""deframer against oscar.frame.pack_frame: what is intact and expected gets in, nothing else."""
+"""deframer against oscar.coding.frame.pack_frame: what is intact and expected gets in, nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from myhdl import always, block, instance
 
-from oscar.frame import Header, pack_frame
+from oscar.coding.frame import Header, pack_frame
 from oscar_hdl.deframer import REASONS, deframer
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import clock, never, randomly, simulate, source

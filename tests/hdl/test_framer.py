@@ -1,4 +1,4 @@
-"""framer against oscar.frame.pack_frame."""
+"""framer against oscar.coding.frame.pack_frame."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from myhdl import always, block, instance
 
-from oscar.frame import Header, pack_frame
+from oscar.coding.frame import Header, pack_frame
 from oscar_hdl.crc32 import ONES, crc32, step, unstep
 from oscar_hdl.framer import framer
 from oscar_hdl.streams import Stream, bit, word

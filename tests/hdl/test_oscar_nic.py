@@ -1,4 +1,4 @@
-"""oscar_nic end to end, driven through its registers, against oscar.asc.link.
+"""oscar_nic end to end, driven through its registers, against oscar.coding.asc.link.
 
 The coders of a lane take thousands of clocks a frame, and MyHDL some hundred clocks a second. So all but one
 test put stand-ins in their place, which send values as they are and change the tables by a rule of their own;
@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from myhdl import always, block, instance
 
-from oscar.asc.link import Encoder
-from oscar.asc.reference import order
-from oscar.asc.state import TableState
-from oscar.frame import pack_frame, peek
+from oscar.coding.asc.link import Encoder
+from oscar.coding.asc.reference import order
+from oscar.coding.asc.state import TableState
+from oscar.coding.frame import pack_frame, peek
 from oscar_hdl.asc_tables import LOAD, SAVE
 from oscar_hdl.oscar_nic import LanePorts, oscar_nic
 from oscar_hdl.params import LaneParams

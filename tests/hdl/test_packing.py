@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from needs import needs
-from oscar.asc.reference import frequencies
+from oscar.coding.asc.reference import frequencies
 from oscar_hdl.convert import SMALL, convert_top
 from oscar_hdl.fpga import tools
 from oscar_hdl.fpga.array import ports_of

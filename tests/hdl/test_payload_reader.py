@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.asc.params import CODED, CONSTANT, RAW, max_words, raw_bytes
-from oscar.asc.reference import ReferenceCoder
-from oscar.asc.state import TableState
+from oscar.coding.asc.params import CODED, CONSTANT, RAW, max_words, raw_bytes
+from oscar.coding.asc.reference import ReferenceCoder
+from oscar.coding.asc.state import TableState
 from oscar_hdl import payload_reader as reader
 from oscar_hdl.params import LaneParams
 from oscar_hdl.payload_reader import payload_reader

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 from myhdl import block, instance
 
-from oscar.asc.params import LANES, NEIGHBOUR_SHIFT, STATE_LOW, WEIGHT, AscParams, initial_map
-from oscar.asc.reference import push_all
+from oscar.coding.asc.params import LANES, NEIGHBOUR_SHIFT, STATE_LOW, WEIGHT, AscParams, initial_map
+from oscar.coding.asc.reference import push_all
 from oscar_hdl.rans_decoder import rans_decoder
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate

@@ -7,8 +7,8 @@ import random
 import pytest
 from myhdl import block, instance
 
-from oscar.asc.params import WEIGHT, AscParams
-from oscar.asc.state import TableState
+from oscar.coding.asc.params import WEIGHT, AscParams
+from oscar.coding.asc.state import TableState
 from oscar_hdl.shift_tracker import shift_tracker
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import clock, simulate

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.plans import block_costs
-from oscar.plans import splitter as planned
+from oscar.numerics.plans import block_costs
+from oscar.numerics.plans import splitter as planned
 from oscar_hdl.splitter import splitter
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink

@@ -1,4 +1,4 @@
-"""state_store against oscar.asc.state.TableState: what is saved is loaded, with the host's checksum."""
+"""state_store against the host's TableState: what is saved is loaded, with the host's checksum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.asc.state import TableState
+from oscar.coding.asc.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_hdl.state_store import fresh_checksum, state_store
 from oscar_hdl.streams import Stream, bit, word

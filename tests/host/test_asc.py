@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oscar.asc import AscParams, Decoder, Encoder, make_coder, max_frame
-from oscar.asc import reference as ref
-from oscar.asc import table_kernels as tk
-from oscar.asc.params import (
+from oscar.coding.asc import AscParams, Decoder, Encoder, make_coder, max_frame
+from oscar.coding.asc import reference as ref
+from oscar.coding.asc import table_kernels as tk
+from oscar.coding.asc.params import (
     BASE,
     COUNT_STEP,
     EXTRA,
@@ -35,10 +35,10 @@ from oscar.asc.params import (
     max_words,
     raw_bytes,
 )  # fmt: skip
-from oscar.asc.state import TableState
-from oscar.bench import mutate
+from oscar.coding.asc.state import TableState
+from oscar.coding.frame import HEADER_BYTES, unpack_frame
 from oscar.errors import FrameError
-from oscar.frame import HEADER_BYTES, unpack_frame
+from oscar.trials import mutate
 
 SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 SMALL = AscParams(block_log2=10, interval_log2=10)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from oscar.asc import lanes
-from oscar.asc.decode_kernels import count_below
+from oscar.coding.asc.decode_kernels import count_below
+from oscar.numerics import simd as lanes
 
 
 @njit

@@ -13,18 +13,18 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oscar.asc import Encoder
-from oscar.asc.compiled import CompiledCoder
-from oscar.asc.reference import ReferenceCoder
-from oscar.codecs.atalanta import MAX_GROUPS, Atalanta, AtalantaDp
-from oscar.codecs.atalanta_kernels import optimal_search, released_search
-from oscar.codecs.base import FramedEncoder
-from oscar.codecs.baselines import BASELINES
-from oscar.codecs.blocks import histogram, quantise
-from oscar.codecs.registry import CODECS, make_codec
-from oscar.codecs.zstd import Zstd
+from oscar.coding.asc import Encoder
+from oscar.coding.asc.compiled import CompiledCoder
+from oscar.coding.asc.reference import ReferenceCoder
+from oscar.coding.baselines.atalanta import MAX_GROUPS, Atalanta, AtalantaDp
+from oscar.coding.baselines.atalanta_kernels import optimal_search, released_search
+from oscar.coding.baselines.blocks import histogram, quantise
+from oscar.coding.baselines.registry import BASELINES
+from oscar.coding.baselines.zstd import Zstd
+from oscar.coding.codec import FramedEncoder
+from oscar.coding.frame import MAX_COUNT
+from oscar.coding.registry import CODECS, make_codec
 from oscar.errors import FrameError, MissingExtraError
-from oscar.frame import MAX_COUNT
 
 LOSSLESS = ["int32", "atalanta", "atalanta-dp", "rans0", "zstd", "constriction"]
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.bench import mutate, rate, speed
+from oscar.bench import rate, speed
 from oscar.bench._integers import integers
 from oscar.cli import main
 from oscar.errors import MissingExtraError, OscarError
+from oscar.trials import mutate
 from oscar.workloads import make_workload
 
 
@@ -85,7 +86,7 @@ def test_a_crash_found_by_mutate_is_exit_status_1(
     found = dict.fromkeys((*counts, "slowest_ms", "per_second"), 0) | {"crashes": crashes, "faults": []}
     monkeypatch.setattr(mutate._Gathering, "run", lambda _: found)
     out = tmp_path / "mutate.json"
-    assert main(["bench", "mutate", "--count", "1", "--json", str(out)]) == status
+    assert main(["trial", "mutate", "--count", "1", "--json", str(out)]) == status
     assert json.loads(out.read_text())["ok"] is (crashes == 0)
 
 
@@ -93,14 +94,14 @@ def test_mutated_configurations_are_read_or_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configs = Path(__file__).parents[2] / "configs"
-    assert main(["bench", "mutate_yaml", "--count", "120", "--configs", str(configs)]) == 0
+    assert main(["trial", "mutate_yaml", "--count", "120", "--configs", str(configs)]) == 0
     print(capsys.readouterr().out)  # with the seed, a new one each time
 
 
 def test_boundscheck_covers_accesses_to_several_items() -> None:
     from numba import njit
 
-    from oscar.asc.kernels import load64
+    from oscar.coding.asc.kernels import load64
 
     checked = mutate._checked(load64, 8, takes_value=False)
 

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from needs import needs
-from oscar import trace
-from oscar.allreduce.cluster import LocalCluster
+from oscar import checkpoint
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.training import checkpoint
-from oscar.workloads import Workload, exact_mean, make_workload
+from oscar.reducers.cluster import LocalCluster
+from oscar.workloads import Workload, exact_mean, make_workload, trace
 
 
 class Colour(IntEnum):

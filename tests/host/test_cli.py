@@ -23,7 +23,7 @@ from oscar.cli import COMMANDS, build_parser, main
 from oscar.cli.common import read_config
 from oscar.cli.progress import COMPILING, compiling_said
 from oscar.config import load_config
-from oscar.plotting import spread_labels
+from oscar.studies.plotting import spread_labels
 
 ROOT = Path(__file__).parents[2]
 TINY = """
@@ -222,7 +222,7 @@ def test_seed_changes_results_and_is_recorded(tiny: Path, tmp_path: Path) -> Non
 def test_wrong_sum_is_exit_status_1(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from oscar.allreduce.cluster import LocalCluster
+    from oscar.reducers.cluster import LocalCluster
 
     monkeypatch.setattr(LocalCluster, "_is_sum", lambda *_: False)
     arguments = ["allreduce", tiny / "c.yaml", "--workers", "1", "--set", f"output={tmp_path}"]
@@ -269,8 +269,8 @@ def test_page_of_a_comparison_and_of_its_scaling(tiny: Path, capsys: pytest.Capt
 
 def test_names_are_no_formulas_and_no_columns(tiny: Path, tmp_path: Path) -> None:
     """A method may have any name that can be printed."""
-    from oscar.experiment.scaling import draw_scale, scale_results
-    from oscar.experiment.table import markdown_table
+    from oscar.studies.scaling import draw_scale, scale_results
+    from oscar.studies.table import markdown_table
 
     results = json.loads((tiny / "out" / "results.json").read_text().replace('"both"', r'"$\\frac$ a|b $_x"'))
     assert results["methods"][-1]["name"] == r"$\frac$ a|b $_x"
@@ -567,10 +567,10 @@ def test_nowhere_to_keep_kernels_is_one_line(
     from numba import njit
     from numba.core.caching import CacheImpl
 
-    import oscar.experiment.files
+    import oscar.studies.files
 
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
-    monkeypatch.setattr(oscar.experiment.files, "load_results", lambda path: njit(cache=True)(run))
+    monkeypatch.setattr(oscar.studies.files, "load_results", lambda path: njit(cache=True)(run))
     assert run(["report", tiny / "out" / "results.json"]) == 2
     error = capsys.readouterr().err
     assert "set NUMBA_CACHE_DIR to a folder you can write to" in error
@@ -590,12 +590,12 @@ def test_results_of_another_schema_are_refused(tiny: Path, capsys: pytest.Captur
 
 
 def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
-    import oscar.experiment.files
+    import oscar.studies.files
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(oscar.experiment.files, "load_results", interrupt)
+    monkeypatch.setattr(oscar.studies.files, "load_results", interrupt)
     assert run(["report", tiny / "out" / "results.json"]) == 130
 
 

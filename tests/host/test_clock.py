@@ -10,8 +10,8 @@ import pytest
 from oscar.cli import main
 from oscar.config import Config, LinkSection
 from oscar.errors import ConfigError
-from oscar.timing import nic
-from oscar.timing.nic import NicFile, load_nic
+from oscar.timeline import nic
+from oscar.timeline.nic import NicFile, load_nic
 
 SMALL = """
 nodes: 3

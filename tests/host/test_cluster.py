@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.allreduce.cluster import LocalCluster
-from oscar.allreduce.local import Fault
-from oscar.codecs.registry import CODECS, make_codec
+from oscar.coding.registry import CODECS, make_codec
+from oscar.collective.local import Fault
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, PeerError, SaturationWarning
-from oscar.plans import PLANS
+from oscar.numerics.plans import PLANS
+from oscar.reducers.cluster import LocalCluster
 
 SHAPES: list[tuple[int, ...]] = [(3, 5, 7), (), (0,), (129,), (2, 0, 3), (1, 1), (300,)]
 ALL = {name: make_codec(name) for name in CODECS}

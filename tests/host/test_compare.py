@@ -12,9 +12,9 @@ import yaml
 from oscar.cli import main
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError
-from oscar.timing.link import LinkModel
-from oscar.training.compare import fewest_bits, large_time, metric_at, speedups, summarise, tasks_of
-from oscar.training.compare_report import answers, draw, table
+from oscar.studies.contest import fewest_bits, large_time, metric_at, speedups, summarise, tasks_of
+from oscar.studies.contest_report import answers, draw, table
+from oscar.timeline.link import LinkModel
 
 SMALL: dict[str, Any] = {
     "nodes": 2,

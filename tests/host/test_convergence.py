@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from needs import needs
-from oscar.bench import convergence
 from oscar.errors import ConfigError
+from oscar.trials import convergence
 
 needs("torch")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oscar.allreduce.cluster import LocalCluster
-from oscar.allreduce.local import Fault
-from oscar.allreduce.schedule import Op, Phase, ring_actions
+from oscar.collective.local import Fault
+from oscar.collective.ring import Op, Phase, ring_actions
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
+from oscar.reducers.cluster import LocalCluster
 
 ODD = [(3,), (0,), (7, 11), (1, 1), (129, 3)]
 LONG = [(20_001,), (173, 311)]

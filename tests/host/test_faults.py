@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from oscar.allreduce.local import Fault
-from oscar.bench import faults
 from oscar.cli import main
+from oscar.collective.local import Fault
+from oscar.trials import faults
 
 
 def test_every_fault_is_told_or_harmless(tmp_path, capsys):
@@ -36,7 +36,7 @@ def test_a_fault_that_is_not_handled_is_exit_status_1(monkeypatch, tmp_path, cap
     monkeypatch.setattr(faults._Bench, "strike", lambda self, fault: ("wrong", "sums differ"))
     report = tmp_path / "faults.json"
     words = ["--nodes", "2", "--kinds", "delay", "--gathers", "forward", "--json", str(report)]
-    assert main(["bench", "faults", *words]) == 1
+    assert main(["trial", "faults", *words]) == 1
     assert "# wrong: forward Fault(kind='delay'" in capsys.readouterr().out
     assert json.loads(report.read_text())["ok"] is False
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oscar.codecs.base import check_header, fit_width
+from oscar.coding.codec import check_header, fit_width
+from oscar.coding.frame import HEADER_BYTES, MAX_COUNT, Header, pack_frame, unpack_frame
 from oscar.errors import FrameError
-from oscar.frame import HEADER_BYTES, MAX_COUNT, Header, pack_frame, unpack_frame
 
 HEAD = Header(codec=16, step=0x0203, count=5, chunk=0x0405, sub=6, width=24, sequence=0x0708, checksum=0x090A)
 GOLDEN = "a1100302050406180807" + "0a0905000000" + "03000000" + "dc16cf78" + "616263"

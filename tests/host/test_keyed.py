@@ -15,10 +15,10 @@ import pytest
 from pydantic import ValidationError
 
 from needs import needs
-from oscar.allreduce.cluster import LocalCluster
-from oscar.allreduce.peer import Communicator
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
+from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.communicator import Communicator
 from oscar.transports.base import CONTROL_TAGS, GATHER_TAGS, Notice, TransportError
 from oscar.transports.keyed import TAG_BYTES, KeyedTransport, read_key, secured
 from oscar.transports.threads import ThreadTransport, local_transports
@@ -251,7 +251,7 @@ def test_the_ddp_hook_refuses_a_key_before_it_makes_groups() -> None:
     needs("torch")
     import torch
 
-    from oscar.torch_ddp import OscarState
+    from oscar.adapters.torch import OscarState
 
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from needs import TRANSPORTS, needs
-from oscar.bench import transport_faults
+from oscar.lab.launch import Ended, launch
 from oscar.lab.network import Network
-from oscar.transports.launch import Ended, launch
+from oscar.trials import transport_faults
 
 
 def arguments(*words: str) -> argparse.Namespace:

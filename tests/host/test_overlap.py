@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oscar.allreduce.cluster import LocalCluster
 from oscar.config import Config
-from oscar.training.overlap import FORWARD, bucket_shares, bucket_times, iteration_time
+from oscar.reducers.cluster import LocalCluster
+from oscar.timeline.overlap import FORWARD, bucket_shares, bucket_times, iteration_time
 
 seconds = st.floats(0, 1e3, allow_subnormal=False)
 sizes = st.lists(st.integers(0, 10**7), max_size=40)

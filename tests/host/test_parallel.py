@@ -10,7 +10,7 @@ import pytest
 
 from oscar.config import Config
 from oscar.errors import PeerError
-from oscar.experiment.parallel import Job, run_jobs
+from oscar.studies.parallel import Job, run_jobs
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")

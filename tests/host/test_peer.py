@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.allreduce.cluster import LocalCluster
-from oscar.allreduce.local import damaged
-from oscar.allreduce.peer import Communicator, PeerResult
-from oscar.codecs.registry import make_codec
+from oscar.checkpoint import digest
+from oscar.coding.registry import make_codec
+from oscar.collective.local import damaged
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError, PeerError, SaturationWarning
-from oscar.training.checkpoint import digest
+from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.communicator import Communicator, PeerResult
 from oscar.transports import handshake
 from oscar.transports.base import CONTROL_CAP, Notice, Transport, TransportError
 from oscar.transports.handshake import first_difference

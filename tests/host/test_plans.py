@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscar.plans import PLANS, USES_COSTS, ChunkPlan, block_costs, make_plan
+from oscar.numerics.plans import PLANS, USES_COSTS, ChunkPlan, block_costs, make_plan
 
 
 @st.composite

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscar.bench.quantiser import BAR, HOSTILE, STRUCK, errors, hostile
 from oscar.errors import GradientError, SaturationWarning
-from oscar.quantize import (
+from oscar.numerics.quantiser import (
     QuantiserParams,
     StepTracker,
     WorkerQuantiser,
@@ -23,7 +22,8 @@ from oscar.quantize import (
     sum_of_squares,
     summarise,
 )
-from oscar.saturation import WARN_SHARE, Saturation, SaturationNotice
+from oscar.numerics.saturation import WARN_SHARE, Saturation, SaturationNotice
+from oscar.trials.quantiser import BAR, HOSTILE, STRUCK, errors, hostile
 
 floats = np.float32
 

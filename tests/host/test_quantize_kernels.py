@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from oscar import quantize
-from oscar.quantize import QuantiserParams, StepTracker, WorkerQuantiser
-from oscar.quantize_kernels import FLOAT32_MAX, add_bounded, all_finite, squares_of_changes
+from oscar.numerics import quantiser as quantize
+from oscar.numerics.quantiser import QuantiserParams, StepTracker, WorkerQuantiser
+from oscar.numerics.quantiser_kernels import FLOAT32_MAX, add_bounded, all_finite, squares_of_changes
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from oscar.allreduce.local import LocalTransport
-from oscar.allreduce.schedule import MAX_SUBFRAMES, Action, Op, Phase, ring_actions
+from oscar.collective.local import LocalTransport
+from oscar.collective.ring import MAX_SUBFRAMES, Action, Op, Phase, ring_actions
 
 GATHERS = {
     "forward": {},

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscar.allreduce.make import make_cluster
-from oscar.allreduce.node import Node
-from oscar.codecs.registry import asc_codec
+from oscar.coding.frame import HEADER_BYTES
+from oscar.coding.registry import asc_codec
+from oscar.collective.node import Node
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, GradientError
-from oscar.frame import HEADER_BYTES
+from oscar.reducers.local_wire import LocalWire
+from oscar.reducers.make import make_cluster
+from oscar.reducers.scheme_cluster import SchemeCluster
 from oscar.schemes.base import Message, Scheme, Worker
-from oscar.schemes.cluster import SchemeCluster
 from oscar.schemes.lanes import lane_bits, lane_limit, pack_lanes, packed_bytes, unpack_lanes
 from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.schemes.selection import ProbableNonZeros, largest
-from oscar.schemes.wire import LocalWire
 from oscar.state import crc
-from oscar.timing.link import LinkModel
+from oscar.timeline.link import LinkModel
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::oscar.errors.OscarWarning"

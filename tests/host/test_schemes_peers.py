@@ -9,8 +9,8 @@ import pytest
 
 from oscar.config import Config
 from oscar.errors import ConfigError
+from oscar.reducers.scheme_cluster import SchemeCluster
 from oscar.schemes.base import Message, Scheme, Worker
-from oscar.schemes.cluster import SchemeCluster
 from oscar.schemes.lanes import lane_limit, pack_lanes, packed_bytes, unpack_lanes
 from oscar.schemes.powersgd import orthonormalise
 from oscar.schemes.registry import make_scheme

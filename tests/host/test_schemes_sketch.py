@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from oscar.errors import ConfigError
+from oscar.numerics.sketch import CountSketch
 from oscar.schemes.base import Scheme, Worker
 from oscar.schemes.count_sketch import CountSketchOptions, CountSketchScheme
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.schemes.sketched_sgd import SketchedSgd, SketchedSgdOptions
-from oscar.sketch import CountSketch
 
 F32 = np.float32
 

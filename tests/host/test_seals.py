@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.allreduce.peer import Communicator
-from oscar.bench import flips
 from oscar.config import Config
 from oscar.errors import PeerError
+from oscar.reducers.communicator import Communicator
 from oscar.transports.base import GATHER_TAGS, STATE_TAG, TransportError
 from oscar.transports.threads import ThreadTransport, local_transports
+from oscar.trials import flips
 
 LIMIT_S = 60.0
 CONFIG = Config.model_validate({"plan": {"name": "splitter", "granule": 64}})
@@ -131,7 +131,7 @@ def test_a_message_that_is_damaged_or_cut_short_is_refused(size: int) -> None:
 
 def test_a_judge_finds_what_nobody_noticed() -> None:
     """The benchmark's verdict: silence is wrong, even where another rank raises."""
-    from oscar.bench._flips import judge
+    from oscar.trials._flips import judge
 
     calm = [("done", "a"), ("done", "a")]
     told, other = ("told", "rank 1 sent a bad frame"), ("done", "b")

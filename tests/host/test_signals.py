@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from oscar.errors import OscarError
-from oscar.experiment.parallel import run_tasks
 from oscar.signals import Stopped, stops_raise
+from oscar.studies.parallel import run_tasks
 
 AIM_S = 2.0  # until a command that was asked to end has ended
 SLACK = 3  # and as many times what Python takes to start here and now: machines of tests are shared
@@ -132,7 +132,7 @@ FAILING = """
 import os, signal, sys, threading, time
 from oscar.cli import train
 from oscar.cli import main
-from oscar.experiment.parallel import run_tasks
+from oscar.studies.parallel import run_tasks
 
 def fail(tick):
     threading.Timer({delay}, os.kill, (os.getppid(), signal.SIGINT)).start()

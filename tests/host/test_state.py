@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.allreduce.make import make_cluster
-from oscar.bench import mutate_states
+from oscar import checkpoint
+from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.training import checkpoint
-from oscar.training.checkpoint import digest
-from oscar.training.loop import Trainer
+from oscar.reducers.make import make_cluster
+from oscar.studies.training import Trainer
+from oscar.trials import mutate_states
 
 FEEDBACK = {"error_feedback": True}
 CONFIGS = {

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscar.allreduce.schedule import Action, Op, Phase, ring_actions, ring_chunk_sent
-from oscar.timing.link import Cost, Engines, LinkModel, algbw, busbw
-from oscar.timing.perfetto import write_trace
-from oscar.timing.predict import predict
-from oscar.timing.recurrence import equal_ring_time, ring_finish, ring_time
-from oscar.timing.replay import replay, replay_actions
-from oscar.timing.scale import Measured, draw_sizes, scale
-from oscar.timing.sizes import chunk_sent, cut_for, equal_counts, received_bytes, spread
-from oscar.timing.spans import Span
+from oscar.collective.ring import Action, Op, Phase, ring_actions, ring_chunk_sent
+from oscar.planning.predict import predict
+from oscar.timeline.link import Cost, Engines, LinkModel, algbw, busbw
+from oscar.timeline.perfetto import write_trace
+from oscar.timeline.recurrence import equal_ring_time, ring_finish, ring_time
+from oscar.timeline.replay import replay, replay_actions
+from oscar.timeline.scale import Measured, draw_sizes, scale
+from oscar.timeline.sizes import chunk_sent, cut_for, equal_counts, received_bytes, spread
+from oscar.timeline.spans import Span
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
 GATHERS = [

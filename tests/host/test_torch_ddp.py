@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 
 from needs import needs
-from oscar.allreduce.cluster import LocalCluster
-from oscar.codecs.registry import asc_codec
+from oscar.coding.registry import asc_codec
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, PeerError
+from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.scheme_cluster import SchemeCluster
 from oscar.schemes.base import Message
-from oscar.schemes.cluster import SchemeCluster
 from oscar.schemes.registry import SCHEMES
 from oscar.transports.threads import ThreadTransport, local_transports
 
@@ -84,13 +84,13 @@ def gradients(rank: int, iteration: int) -> list[np.ndarray]:
 
 
 def reduce(state: Any, iteration: int, parameters: list[Any], rank: int) -> np.ndarray:
-    from oscar.torch_ddp import oscar_hook
+    from oscar.adapters.torch import oscar_hook
 
     return oscar_hook(state, Bucket(gradients(rank, iteration), parameters)).wait().numpy().copy()
 
 
 def make_state(config: Config, bypass: str = "never", timeout_s: float = TIMEOUT_S) -> Any:
-    from oscar.torch_ddp import OscarState
+    from oscar.adapters.torch import OscarState
 
     limit = {"timeout_s": timeout_s, "survive": False}
     return OscarState(config.variant(transport=limit), bypass=bypass)
@@ -100,7 +100,7 @@ class Training:
     """A small model under DDP, in some buckets, whose gradients `seen` has before and after the hook."""
 
     def __init__(self, state: Any, rank: int) -> None:
-        from oscar.torch_ddp import oscar_hook
+        from oscar.adapters.torch import oscar_hook
 
         torch.manual_seed(0)
         layers = [torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 4)]
@@ -460,7 +460,7 @@ def test_the_rank_that_died_is_named_not_the_one_that_noticed(tmp_path: Path) ->
 
 
 def test_a_frame_that_is_lost_is_named_with_step_and_chunk() -> None:
-    from oscar.torch_ddp.remote_wire import Party, RemoteWire
+    from oscar.reducers.remote_wire import Party, RemoteWire
 
     def work(transport: ThreadTransport) -> PeerError | None:
         party = Party(Config(), transport, timeout_s=20.0, codec=asc_codec())
@@ -500,9 +500,9 @@ MESSAGES = {
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int) -> None:
     """Sums of floats, too: they are added in the order of the ring."""
-    from oscar.schemes.wire import LocalWire
-    from oscar.timing.link import LinkModel
-    from oscar.torch_ddp.remote_wire import Party, RemoteWire
+    from oscar.reducers.local_wire import LocalWire
+    from oscar.reducers.remote_wire import Party, RemoteWire
+    from oscar.timeline.link import LinkModel
 
     messages = [MESSAGES[kind](np.random.default_rng(rank)) for rank in range(nodes)]
     how: dict[str, Any] = {"plan": "equal", "granule": 1, "channels": {"x": 8}}
@@ -520,7 +520,7 @@ def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int
 
 
 def test_a_state_of_a_scheme_that_drifted_is_named() -> None:
-    from oscar.torch_ddp.reducers import SchemeReducer
+    from oscar.reducers.scheme_reducer import SchemeReducer
 
     def work(transport: ThreadTransport) -> PeerError:
         reducer = SchemeReducer(Config(codec="oscar-sw"), transport, {})
@@ -537,7 +537,7 @@ def test_a_state_of_a_scheme_that_drifted_is_named() -> None:
 
 
 def test_a_state_is_of_one_model_whose_buckets_may_change() -> None:
-    from oscar.torch_ddp.model import Model
+    from oscar.adapters.torch.model import Model
 
     one, other = ([torch.nn.Parameter(torch.zeros(2)) for _ in range(4)] for _ in range(2))
     model = Model()
@@ -560,7 +560,7 @@ def test_a_state_is_of_one_model_whose_buckets_may_change() -> None:
 
 
 def test_a_second_model_is_refused_and_the_first_goes_on() -> None:
-    from oscar.torch_ddp import OscarState, oscar_hook
+    from oscar.adapters.torch import OscarState, oscar_hook
 
     def wrapped() -> Any:
         layer = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(9, 5))
@@ -585,7 +585,7 @@ def test_a_second_model_is_refused_and_the_first_goes_on() -> None:
 
 
 def test_a_state_that_does_not_fit_changes_nothing_of_the_hook() -> None:
-    from oscar.torch_ddp import OscarState
+    from oscar.adapters.torch import OscarState
 
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
@@ -617,7 +617,7 @@ def test_a_state_that_does_not_fit_changes_nothing_of_the_hook() -> None:
 
 
 def test_an_error_of_this_rank_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from oscar.torch_ddp.reducers import SchemeReducer
+    from oscar.reducers.scheme_reducer import SchemeReducer
 
     (transport,) = local_transports(1)
     reducer = SchemeReducer(Config(codec="oscar-sw"), transport, {})
@@ -625,14 +625,14 @@ def test_an_error_of_this_rank_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatc
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("mine")
 
-    monkeypatch.setattr("oscar.torch_ddp.reducers.make_scheme", fail)
+    monkeypatch.setattr("oscar.reducers.scheme_reducer.make_scheme", fail)
     with pytest.raises(RuntimeError, match=r"^mine$") as caught:
         reducer.allreduce([np.ones(3, np.float32)], 0)
     assert caught.value.__cause__ is None
 
 
 def test_a_caution_is_told_once_by_rank_0_when_the_call_has_happened_and_not_by_a_load() -> None:
-    from oscar.torch_ddp.reducers import SchemeReducer
+    from oscar.reducers.scheme_reducer import SchemeReducer
 
     def work(transport: ThreadTransport) -> list[Any]:
         reducer = SchemeReducer(Config(codec="terngrad"), transport, {})

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from oscar.array import Array
 from oscar.errors import ConfigError, GradientError
-from oscar.trace import TraceInfo, load, record
 from oscar.workloads import exact_mean, make_workload
-
-Array = npt.NDArray[Any]
+from oscar.workloads.trace import TraceInfo, load, record
 
 OPTIONS = {"vocabulary": 50, "dimension": 4, "hidden": 6, "outputs": 20, "batch": 4, "text_bytes": 50_000}
 

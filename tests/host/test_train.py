@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.allreduce.cluster import LocalCluster
+from oscar import checkpoint
 from oscar.cli import main
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
+from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.registry import SCHEMES
-from oscar.training import checkpoint
-from oscar.training.figures import smoothed
-from oscar.training.loop import Run, Trainer, checkpoint_path, train, train_seeds
-from oscar.training.results import load_results, make_results, text_table
+from oscar.studies.contest_figures import smoothed
+from oscar.studies.training import Run, Trainer, checkpoint_path, train, train_seeds
+from oscar.studies.training_results import load_results, make_results, text_table
 from oscar.workloads import make_workload
 
 SMALL = {"vocabulary": 300, "dimension": 8, "hidden": 16, "outputs": 100, "batch": 16, "text_bytes": 200_000}

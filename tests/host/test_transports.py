@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from needs import TRANSPORTS, needs
-from oscar.bench import transport_faults
 from oscar.errors import MissingExtraError
+from oscar.lab import launch as launching
+from oscar.lab.launch import Ended, launch
 from oscar.signals import stops_raise
-from oscar.transports import launch as launching
 from oscar.transports.base import CONTROL_TAG, Notice, TransportError
-from oscar.transports.launch import Ended, launch
 from oscar.transports.threads import local_transports
+from oscar.trials import transport_faults
 
 TRAINING = """
 iterations: 6
@@ -150,7 +150,7 @@ INTERRUPT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
 from oscar.cli import main
-from oscar.experiment.ranks import RankRun
+from oscar.studies.ranks import RankRun
 gradients, calls = RankRun._gradients, []
 def struck(self):
     calls.append(0)
@@ -188,7 +188,7 @@ def test_what_cannot_be_survived_is_said_at_the_start(tmp_path: Path) -> None:
 
 DEATH = """
 import os, signal, sys
-from oscar.allreduce.peer import Communicator
+from oscar.reducers.communicator import Communicator
 from oscar.cli import main
 allreduce, calls = Communicator.allreduce, []
 def struck(self, tensors, **how):
@@ -401,7 +401,7 @@ def test_ranks_that_were_started_before_one_could_not_be_are_ended(monkeypatch: 
 
 def test_sigterm_takes_a_benchmark_down_with_its_ranks() -> None:
     needs("torch")
-    words = ["bench", "transport_faults", "--transport", "gloo", "--kinds", "stop", "--points", "1"]
+    words = ["trial", "transport_faults", "--transport", "gloo", "--kinds", "stop", "--points", "1"]
     bench = subprocess.Popen(
         [sys.executable, "-m", "oscar", *words, "--ranks", "2", "--timeout-s", "100"],
         stdout=subprocess.DEVNULL,
@@ -410,11 +410,11 @@ def test_sigterm_takes_a_benchmark_down_with_its_ranks() -> None:
     stop = time.monotonic() + LIMIT_S
     while len(ranks) < 2 and time.monotonic() < stop:
         time.sleep(0.1)
-        ranks = {pid for pid in launching._named("oscar.bench._struck_rank") if parent(pid) == bench.pid}
+        ranks = {pid for pid in launching._named("oscar.trials._struck_rank") if parent(pid) == bench.pid}
     bench.send_signal(signal.SIGTERM)
     assert bench.wait(30) == 128 + signal.SIGTERM
     assert len(ranks) == 2
-    assert not ranks & launching._named("oscar.bench._struck_rank")
+    assert not ranks & launching._named("oscar.trials._struck_rank")
 
 
 def parent(pid: int) -> int:

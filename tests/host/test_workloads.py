@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from needs import needs
+from oscar.array import Array
 from oscar.errors import ConfigError, GradientError, MissingExtraError, OscarError
 from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload, numpy_digits, numpy_lm
 from oscar.workloads.numpy_training import Adam
 from oscar.workloads.options import NumpyDigitsOptions, NumpyLmOptions
 from oscar.workloads.text import source_text, windows, word_ids
-
-Array = npt.NDArray[Any]
 
 SMALL_LM = {
     "vocabulary": 300,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from needs import needs
-from oscar.asc.params import CODED, CONSTANT, RAW
+from oscar.coding.asc.params import CODED, CONSTANT, RAW
 from oscar_hdl.convert import SMALL
 from oscar_sim.cosim import __main__ as cosim
 from oscar_sim.vectors import blocks, damaged, frames

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from needs import needs
-from oscar.allreduce.cluster import LocalCluster
-from oscar.asc import Encoder
-from oscar.asc.compiled import CompiledCoder
-from oscar.asc.params import CODED
-from oscar.asc.state import TableState
+from oscar.coding.asc import Encoder
+from oscar.coding.asc.compiled import CompiledCoder
+from oscar.coding.asc.params import CODED
+from oscar.coding.asc.state import TableState
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
+from oscar.reducers.cluster import LocalCluster
 from oscar_hdl.params import LaneParams
 from oscar_sim import stress
 from oscar_sim.lane import LinkTables, Stress, check_width
@@ -92,7 +92,7 @@ def test_a_refused_payload_changes_nothing(verilated_lane) -> None:
     encoder, decoder = Encoder(params), codec.make_decoder()
     values = np.arange(-700, 700) // 9
     first, second = (encoder.encode(values, step=0) for _ in range(2))
-    from oscar.frame import pack_frame, unpack_frame
+    from oscar.coding.frame import pack_frame, unpack_frame
 
     head, payload = unpack_frame(first)
     with pytest.raises(FrameError, match="frame damaged"):

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from oscar import files
-from oscar.plotting import figure
+from oscar.studies.plotting import figure
 from oscar_hdl.fpga.flow import CELLS, LEAST_SHARED, Placed
 
 HEADER = (

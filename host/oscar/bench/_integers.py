@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from oscar.position import PositionState
-from oscar.quantize import QuantiserParams, StepTracker, WorkerQuantiser, check_tensors, summarise
-from oscar.trace import load
+from oscar.numerics.position import PositionState
+from oscar.numerics.quantiser import QuantiserParams, StepTracker, WorkerQuantiser, check_tensors, summarise
 from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
+from oscar.workloads.trace import load
 
 
 @dataclass(frozen=True)

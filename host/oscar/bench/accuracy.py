@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from oscar.allreduce.cluster import LocalCluster
-from oscar.allreduce.sampled import SparseRing
-from oscar.allreduce.stats import Stats
 from oscar.bench.ratios import CLOCK, LARGE, modelled_times
+from oscar.collective.stats import Stats
 from oscar.config import BURST, Config
 from oscar.errors import ConfigError, OscarError
 from oscar.files import write_json
+from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.sampled import SparseRing
 from oscar.workloads import Workload, exact_mean, make_workload
 
 TAIL = 5  # evaluations that are averaged at the end of a run, `TAIL_GAP` iterations apart

@@ -17,8 +17,8 @@ import numpy as np
 from oscar.bench._integers import add_source, default_model, model_names, open_source
 from oscar.config import Config
 from oscar.errors import OscarError
+from oscar.reducers.scheme_cluster import SchemeCluster
 from oscar.schemes.base import Message
-from oscar.schemes.cluster import SchemeCluster
 from oscar.schemes.widths import Ladder
 from oscar.workloads import Workload, exact_mean
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from oscar.asc import AscParams, Decoder, Encoder
-from oscar.asc.encode_kernels import raw_field
-from oscar.asc.kernels import PRIORS, WEIGHTS, bit_length, lane_start
-from oscar.asc.state import TableState
 from oscar.bench._integers import Iteration, add_source, default_model, integers, model_names, open_source
+from oscar.coding.asc import AscParams, Decoder, Encoder
+from oscar.coding.asc.encode_kernels import raw_field
+from oscar.coding.asc.kernels import PRIORS, WEIGHTS, bit_length, lane_start
+from oscar.coding.asc.state import TableState
 from oscar.errors import OscarError
 from oscar.workloads import Workload
 

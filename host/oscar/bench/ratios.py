@@ -4,7 +4,7 @@ All methods are lossless after one and the same quantiser, so they compute the s
 The workload trains with the exact float mean: no method steers what the others are measured on. Time comes
 from the link model with a codec at line rate, once for the model as it is and once for a model of
 `LARGE` values whose frames have the measured bits per value and the measured imbalance between chunks
-(`oscar.timing.scale`), since the shipped models are so small that latency hides most of what coding saves.
+(`oscar.timeline.scale`), since the shipped models are so small that latency hides most of what coding saves.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Any
 import numpy as np
 
 from oscar import yaml_core
-from oscar.allreduce.cluster import LocalCluster
-from oscar.allreduce.stats import Stats
+from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.files import write_json
-from oscar.timing.link import LinkModel
-from oscar.timing.recurrence import equal_ring_time, ring_time
-from oscar.timing.scale import Measured, scale
-from oscar.trace import load
+from oscar.reducers.cluster import LocalCluster
+from oscar.timeline.link import LinkModel
+from oscar.timeline.recurrence import equal_ring_time, ring_time
+from oscar.timeline.scale import Measured, scale
 from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
+from oscar.workloads.trace import load
 
 LARGE = 64_000_000
 LINK = LinkModel()

@@ -20,7 +20,7 @@ import numpy as np
 
 from oscar.bench.speed import Operation, take_turns
 from oscar.errors import MissingExtraError
-from oscar.sketch.count_sketch import CountSketch, columns_for
+from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 
 BAR = 5.0  # times the speed of torch
 

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from oscar.asc import AscParams, Decoder, Encoder
 from oscar.bench._integers import add_source, default_model, integers, model_names, open_source
+from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.errors import MissingExtraError, OscarError
 from oscar.workloads import Workload
 

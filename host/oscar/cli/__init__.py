@@ -29,6 +29,7 @@ COMMANDS = (
     "trace",
     "report",
     "bench",
+    "trial",
 )
 
 COMPILE_NOTHING = "init", "report"
@@ -55,7 +56,7 @@ completion in the shell (bash here; zsh, fish and others likewise):
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser with every command; each command's module sets `command` to its function."""
-    from oscar import __version__
+    from oscar.version import __version__
 
     parser = argparse.ArgumentParser(
         prog="oscar",

@@ -58,10 +58,10 @@ def compare(config: Config, args: argparse.Namespace, *inputs: Path) -> int:
 
 def _compare(config: Config, args: argparse.Namespace, folder: Path) -> int:
     from oscar.cli.progress import Show
-    from oscar.experiment.files import results_text, write_results, write_timeline
-    from oscar.experiment.run import run_experiment
-    from oscar.experiment.table import text_table
     from oscar.provenance import provenance
+    from oscar.studies.comparison import run_experiment
+    from oscar.studies.files import results_text, write_results, write_timeline
+    from oscar.studies.table import text_table
 
     with Show() as show:
         results, training = run_experiment(config, workers=args.workers, progress=show)

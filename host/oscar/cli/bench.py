@@ -1,4 +1,4 @@
-"""`oscar bench`: the measurements of oscar.bench, found by their files and imported when asked for."""
+"""`oscar bench` and `oscar trial`: modules of two packages, found by their files, imported when asked for."""
 
 from __future__ import annotations
 
@@ -8,33 +8,38 @@ import contextlib
 import importlib
 import importlib.util
 import pkgutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import declare
 from oscar.files import check_writable, write_json
 
-PACKAGE = "oscar.bench"
+PACKAGES = {"bench": "oscar.bench", "trial": "oscar.trials"}
 
 
 def add_command(commands: Any) -> None:
-    """Declare the command; what follows the name belongs to the benchmark."""
-    parser = declare(
+    """Declare the command."""
+    add_runner(
         commands,
         "bench",
-        run,
         short="run one of the measurements behind the figures",
         example="  oscar bench                  list them\n"
         "  oscar bench ratios --help    options of one\n"
         "  oscar bench ratios --nodes 4 8 --json ratios.json",
     )
+
+
+def add_runner(commands: Any, command: str, *, short: str, example: str) -> None:
+    """Declare `command`, of PACKAGES; what follows the module's name belongs to the module."""
+    parser = declare(commands, command, partial(run, command), short=short, example=example)
     parser.add_argument("name", metavar="NAME", nargs="?", help="without it, list all")
-    parser.add_argument("rest", metavar="...", nargs=argparse.REMAINDER, help="options of that benchmark")
+    parser.add_argument("rest", metavar="...", nargs=argparse.REMAINDER, help="options of NAME")
 
 
-def benchmarks() -> dict[str, str]:
-    """Return names and first lines of the benchmarks, without importing them."""
-    spec = importlib.util.find_spec(PACKAGE)
+def modules(command: str) -> dict[str, str]:
+    """Return names and first lines of what `command` can run, without importing it."""
+    spec = importlib.util.find_spec(PACKAGES[command])
     folders = list(spec.submodule_search_locations or []) if spec else []
     found = {}
     for module in pkgutil.iter_modules(folders):
@@ -47,18 +52,18 @@ def benchmarks() -> dict[str, str]:
     return found
 
 
-def run(args: argparse.Namespace) -> int:
-    """List the benchmarks, or run one; status 1 where its result says ok: false."""
-    known = benchmarks()
+def run(command: str, args: argparse.Namespace) -> int:
+    """List what there is, or run one; status 1 where its result says ok: false."""
+    known = modules(command)
     if args.name is None:
         for name, summary in known.items():
-            print(f"{name:10} {summary}")
+            print(f"{name:16} {summary}")
         return 0
     if args.name not in known:
-        raise ValueError(f"unknown benchmark {args.name!r}; there are {', '.join(known) or 'none'}")
-    module = importlib.import_module(f"{PACKAGE}.{args.name}")
+        raise ValueError(f"unknown {command} {args.name!r}; {_elsewhere(args.name, known)}")
+    module = importlib.import_module(f"{PACKAGES[command]}.{args.name}")
     parser = argparse.ArgumentParser(
-        prog=f"oscar bench {args.name}",
+        prog=f"oscar {command} {args.name}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -77,3 +82,11 @@ def run(args: argparse.Namespace) -> int:
     if not own_json and out is not None:
         write_json(out, result)
     return 1 if result.get("ok") is False else 0
+
+
+def _elsewhere(name: str, known: dict[str, str]) -> str:
+    """Return the command that `name` belongs to, or what there is."""
+    for command in PACKAGES:
+        if name in modules(command):
+            return f"run `oscar {command} {name}`"
+    return f"there are {', '.join(known) or 'none'}"

@@ -12,8 +12,8 @@ from oscar.files import check_outputs, replacing
 if TYPE_CHECKING:
     import numpy as np
 
-    from oscar.asc import AscParams
-    from oscar.codecs.base import Codec
+    from oscar.coding.asc import AscParams
+    from oscar.coding.codec import Codec
 
 EXAMPLE = """\
   oscar codec gradients.npy                       ASC on a float or integer array
@@ -84,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _code(args: argparse.Namespace) -> int:
-    from oscar.experiment.arrays import as_float32, load_array, load_classes, quantise, same_as_reference
-    from oscar.quantize import sum_width
+    from oscar.numerics.quantiser import sum_width
+    from oscar.studies.arrays import as_float32, load_array, load_classes, quantise, same_as_reference
 
     if args.all and args.output is not None:
         raise ValueError("--output keeps the frame of one codec; give --codec NAME instead of --all")
@@ -119,8 +119,8 @@ def _table(
     args: argparse.Namespace, floats: np.ndarray, integers: np.ndarray, given: dict[str, Any]
 ) -> tuple[Codec, bytes, bool]:
     """Print a line per codec; return the last one, the last frame, and whether one was not lossless."""
-    from oscar.codecs.registry import CODECS
-    from oscar.experiment.arrays import code
+    from oscar.coding.registry import CODECS
+    from oscar.studies.arrays import code
 
     print(f"#{'codec':15} {'bytes':>10} {'bits/val':>9} {'ratio':>8} {'enc MB/s':>9} {'dec MB/s':>9}  exact")
     failed, frame = False, b""
@@ -144,7 +144,7 @@ def _write(
     args: argparse.Namespace, array: np.ndarray, frame: bytes, *, classes: bool, exponent: int | None
 ) -> None:
     """Write the frame of `array`, and what it takes to have the array back."""
-    from oscar.experiment.array_file import ArrayFile
+    from oscar.studies.array_file import ArrayFile
 
     about = ArrayFile(
         codec=args.codec,
@@ -161,8 +161,8 @@ def _write(
 
 
 def _decode(args: argparse.Namespace) -> int:
-    from oscar.experiment.array_file import read_array_file
-    from oscar.experiment.arrays import load_classes, save_array
+    from oscar.studies.array_file import read_array_file
+    from oscar.studies.arrays import load_classes, save_array
 
     if args.output is None or args.file is not None:
         raise ValueError("--decode FILE takes -o OUT.npy, and no FILE.npy")
@@ -180,12 +180,12 @@ def _decode(args: argparse.Namespace) -> int:
 
 
 def _params(context: Any) -> AscParams:
-    from oscar.asc import AscParams
+    from oscar.coding.asc import AscParams
 
     return AscParams(context=context)
 
 
 def _codec(name: str, context: str) -> Codec:
-    from oscar.codecs.registry import make_codec
+    from oscar.coding.registry import make_codec
 
     return make_codec(name, asc=_params(context))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -54,16 +53,6 @@ def read_config(args: argparse.Namespace, *extra: str) -> Config:
     if args.seed is not None:
         overrides.append(f"seed={args.seed}")
     return load_config(args.config, overrides)
-
-
-def one_blas_thread() -> None:
-    """Keep NumPy's matrix products on one thread; only before NumPy is loaded, so first in a command.
-
-    Small matrices gain nothing from a second thread, processes side by side lose tenfold by it, and the order
-    of float sums, hence every gradient, then does not depend on the machine's core count.
-    """
-    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
 
 
 def amount(text: str) -> int:

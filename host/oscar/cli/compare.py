@@ -7,12 +7,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscar.cli.common import add_config, declare, one_blas_thread, read_config
+from oscar.blas import one_blas_thread
+from oscar.cli.common import add_config, declare, read_config
 from oscar.files import output_folder, write_json, write_text
 
 if TYPE_CHECKING:
     from oscar.config import Config
-    from oscar.training.compare import Task
+    from oscar.studies.contest import Task
 
 EXAMPLE = """\
   oscar compare                          a first look, NumPy alone, some minutes
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Train what is missing; write compare.json, compare.txt and compare.png."""
     one_blas_thread()
     from oscar.errors import ConfigError
-    from oscar.training.compare import tasks_of
+    from oscar.studies.contest import tasks_of
 
     seeds = [] if args.seed is None else [f"compare.seeds=[{args.seed}]"]
     config = read_config(args, *seeds)
@@ -64,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(config: Config, args: argparse.Namespace, tasks: list[Task], folder: Path) -> int:
-    from oscar import __version__
     from oscar.cli.progress import Show
     from oscar.errors import ConfigError
-    from oscar.training.compare import provenances, run_all, summarise
-    from oscar.training.compare_report import draw, text_report
+    from oscar.studies.contest import provenances, run_all, summarise
+    from oscar.studies.contest_report import draw, text_report
+    from oscar.version import __version__
 
     runs_folder = folder / "runs"
     if args.report:

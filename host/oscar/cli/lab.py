@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oscar.cli.common import add_config, declare, one_blas_thread, read_config
+from oscar.blas import one_blas_thread
+from oscar.cli.common import add_config, declare, read_config
 from oscar.files import output_folder
 
 EXAMPLE = """\

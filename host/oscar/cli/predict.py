@@ -47,7 +47,7 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Predict; return 0 when compression pays and 3 when it does not."""
     from oscar.config import Config
-    from oscar.timing.predict import predict
+    from oscar.planning.predict import predict
 
     check_outputs([args.json])
     keys = ("gbps", "latency_us", "codec", "nic_file", "codec_gvalues", "codec_latency_us")

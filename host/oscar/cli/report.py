@@ -41,9 +41,9 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print and draw; nothing is run again."""
-    from oscar.experiment.html import page
-    from oscar.experiment.kinds import kind_of
-    from oscar.experiment.table import markdown_table
+    from oscar.cli.html import page
+    from oscar.cli.kinds import kind_of
+    from oscar.studies.table import markdown_table
 
     for name, path in (("--figure", args.figure), ("--html", args.html)):
         if path is not None and len(args.results) > 1:

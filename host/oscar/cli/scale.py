@@ -44,20 +44,20 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Scale measured frames; print, write and draw the result."""
-    from oscar.timing.scale import check_nodes
+    from oscar.timeline.scale import check_nodes
 
     if (args.config is None) == (args.results is None):
         raise ValueError("give a CONFIG to run, or --results of an earlier comparison")
     check_nodes(args.nodes)
     if args.results is not None:
-        from oscar.experiment.files import load_results
+        from oscar.studies.files import load_results
 
         return _scale(args, args.results.parent, args.results, lambda: load_results(args.results))
     config = read_config(args)
 
     def measure() -> dict[str, Any]:
         from oscar.cli.progress import Show
-        from oscar.experiment.run import run_experiment
+        from oscar.studies.comparison import run_experiment
 
         with Show() as show:
             return run_experiment(config, progress=show)[0]
@@ -67,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callable[[], Any]) -> int:
-    from oscar.experiment.scaling import draw_scale, scale_results, scale_table
     from oscar.provenance import provenance
+    from oscar.studies.scaling import draw_scale, scale_results, scale_table
 
     out, figure = args.json or folder / "scale.json", args.figure or folder / "scale.png"
     check_outputs([out, figure], [source])

@@ -48,9 +48,8 @@ def add_command(commands: Any) -> None:
 
 def record(args: argparse.Namespace) -> int:
     """Record a trace."""
-    from oscar import trace
     from oscar.cli.progress import Show
-    from oscar.workloads import make_workload
+    from oscar.workloads import make_workload, trace
 
     check_outputs([args.output], [Path(args.config)])
     config = read_config(args)
@@ -79,7 +78,7 @@ def record(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace) -> int:
     """Compare methods on a trace."""
-    from oscar.trace import load
+    from oscar.workloads.trace import load
 
     info = load(args.file).info
     config = read_config(args)

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscar.cli.common import add_config, declare, one_blas_thread, read_config
+from oscar.blas import one_blas_thread
+from oscar.cli.common import add_config, declare, read_config
 from oscar.files import check_outputs, output_folder
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, print, write; return the exit status."""
     one_blas_thread()
-    from oscar.training.results import load_results
+    from oscar.studies.training_results import load_results
 
     config = read_config(args)
     if args.workers is not None and args.workers < 1:
@@ -59,12 +60,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(config: Config, args: argparse.Namespace, folder: Path, others: list[dict[str, Any]]) -> int:
+    from oscar.checkpoint import load
     from oscar.cli.progress import Show
     from oscar.provenance import provenance
-    from oscar.training.checkpoint import load
-    from oscar.training.figures import draw
-    from oscar.training.loop import checkpoint_path, train_seeds
-    from oscar.training.results import make_results, text_table, write_results
+    from oscar.studies.contest_figures import draw
+    from oscar.studies.training import checkpoint_path, train_seeds
+    from oscar.studies.training_results import make_results, text_table, write_results
 
     seeds, path = args.seeds or [config.seed], args.checkpoint or folder / "checkpoint"
     outputs = [folder / "train.json", folder / "train.png", path]

@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
     from oscar.errors import ConfigError, MissingExtraError, PeerError
-    from oscar.experiment.ranks import RankRun
-    from oscar.experiment.training import open_workload
+    from oscar.studies.ranks import RankRun
+    from oscar.studies.rounds import open_workload
     from oscar.transports.keyed import KeyedTransport, read_key
 
     rank, wire, running, comparing = transport.rank, config.transport, None, False
@@ -114,7 +114,7 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
 
 def _report(args: argparse.Namespace, config: Any, running: Any) -> int:
     """Train, let rank 0 print rows and a summary, and return the exit status."""
-    from oscar.experiment.ranks import HEADING, summarise, text_row, text_summary
+    from oscar.studies.ranks import HEADING, summarise, text_row, text_summary
 
     rank = running.communicator.rank
     early = not config.transport.survive  # else a death might leave some with an iteration's row, some not

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from oscar import trace
 from oscar.config import Config
 from oscar.errors import ConfigError, MissingExtraError, OscarError
-from oscar.experiment.training import open_workload
 from oscar.lab.calibrate import (
     Flow,
     calibrate,
@@ -32,9 +30,11 @@ from oscar.lab.hosts import Hosts, write_gradients
 from oscar.lab.network import GOODPUT, Network, require_root
 from oscar.lab.report import SCHEMA
 from oscar.lab.settings import LATE_S, Case, MethodSpec, Settings, method_config, parse_settings
-from oscar.timing.link import LinkModel
-from oscar.timing.recurrence import ring_time
+from oscar.studies.rounds import open_workload
+from oscar.timeline.link import LinkModel
+from oscar.timeline.recurrence import ring_time
 from oscar.transports.gloo import load_torch
+from oscar.workloads import trace
 
 LEAD_S = 0.03  # from the command to the start that all ranks have in common
 Say = Callable[[str], None]

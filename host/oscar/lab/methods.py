@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from oscar.allreduce.peer import SENDS, Communicator, PeerResult
-from oscar.allreduce.schedule import Action, Op, ring_actions
+from oscar.array import Array
+from oscar.collective.ring import Action, Op, ring_actions
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.lab.settings import MethodSpec, method_config
+from oscar.reducers.communicator import SENDS, Communicator, PeerResult
 from oscar.transports.base import Transport
 from oscar.transports.gloo import load_torch
 from oscar.transports.keyed import secured
 
 TIMEOUT_S = 60.0
-Array = np.ndarray
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from oscar.config import Config
-from oscar.experiment.ranks import digest
 from oscar.lab.calibrate import MESSAGES
 from oscar.lab.methods import METHODS, Method, OscarMethod, ReplayMethod, Seat
 from oscar.lab.settings import MethodSpec
+from oscar.studies.ranks import digest
 
 PINGS = 50
 ROUNDS = 9

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oscar.experiment.files import read_results
 from oscar.files import write_json, write_text
 from oscar.lab.settings import LATE_S
-from oscar.plotting import End, figure, label_ends, logarithmic, look
-from oscar.timing.link import algbw, busbw
+from oscar.studies.files import read_results
+from oscar.studies.plotting import End, figure, label_ends, logarithmic, look
+from oscar.timeline.link import algbw, busbw
 
 SCHEMA = 1
 NEEDED = ("source", "values", "machine", "cases")

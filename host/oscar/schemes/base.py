@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from oscar.saturation import Saturation
+from oscar.array import Array
+from oscar.numerics.saturation import Saturation
 from oscar.state import Saved, Trusted
 
-Array = npt.NDArray[Any]
 Op = Literal["sum", "or", "max", "gather"]
 T = TypeVar("T")
 

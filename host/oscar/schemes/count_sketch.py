@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.quantize import sum_of_squares
-from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
+from oscar.array import Array
+from oscar.numerics.quantiser import sum_of_squares
+from oscar.numerics.sketch.count_sketch import Combine, CountSketch, columns_for
+from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.grid import GridSteps
 from oscar.schemes.lanes import lane_limit
-from oscar.sketch.count_sketch import Combine, CountSketch, columns_for
 from oscar.state import Saved
 
 COMBINE: dict[str, Combine] = {"median": "median", "mean": "sum"}

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from oscar.quantize import floor_log2
-from oscar.quantize_kernels import energy_beyond
-from oscar.saturation import Saturation
-from oscar.schemes.base import Array, Message
+from oscar.array import Array
+from oscar.numerics.quantiser import floor_log2
+from oscar.numerics.quantiser_kernels import energy_beyond
+from oscar.numerics.saturation import Saturation
+from oscar.schemes.base import Message
 from oscar.schemes.lanes import lane_limit
 from oscar.state import Saved, optional_integers
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oscar.schemes.base import Array
+from oscar.array import Array
 
 WORD_BITS = 64
 

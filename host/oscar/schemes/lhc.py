@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.frame import HEADER_BYTES
-from oscar.position import PositionState
-from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.array import Array
+from oscar.coding.frame import HEADER_BYTES
+from oscar.numerics.position import PositionState
+from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_bits
 from oscar.schemes.peeling import Peeling, Table

@@ -17,12 +17,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import njit
 
-from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
+from oscar.array import Array
+from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
+from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_bits, lane_limit
 from oscar.schemes.selection import ProbableNonZeros
-from oscar.sketch.count_sketch import CountSketch, columns_for
 from oscar.state import Saved
 
 CODED_BITS = 8  # of a worker's integer where ASC codes the sums

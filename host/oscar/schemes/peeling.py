@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from oscar.schemes.base import Array
+from oscar.array import Array
 
 u64 = np.uint64
 MAX_HASHES = 8

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import njit
 
-from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.array import Array
+from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.state import Saved
 
 TAG = 0x9053

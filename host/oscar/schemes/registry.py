@@ -33,8 +33,8 @@ SCHEMES: dict[str, Entry] = {
     "sketched-sgd": Entry("oscar.schemes.sketched_sgd:SketchedSgd", "top-k of a sketch with error feedback"),
     "lhc": Entry("oscar.schemes.lhc:Lhc", "index of non-zeros, sketch, peeling", lossless=True),
     "s2-reducer": Entry("oscar.schemes.s2:S2Reducer", "bitmap, count sketch of non-zeros"),
-    "terngrad": Entry("oscar.schemes.quantised:TernGrad", "stochastic ternary values"),
-    "qsgd": Entry("oscar.schemes.quantised:Qsgd", "stochastic levels by bucket norm"),
+    "terngrad": Entry("oscar.schemes.stochastic:TernGrad", "stochastic ternary values"),
+    "qsgd": Entry("oscar.schemes.stochastic:Qsgd", "stochastic levels by bucket norm"),
     "powersgd": Entry("oscar.schemes.powersgd:PowerSgd", "low-rank factors with error feedback"),
 }
 

@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.array import Array
+from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
+from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
 from oscar.schemes.grid import GridSteps
 from oscar.schemes.lanes import lane_limit
-from oscar.sketch.count_sketch import CountSketch, columns_for
 from oscar.state import Saved
 
 INDICES = "or", "gather"

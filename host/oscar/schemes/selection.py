@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from oscar.schemes.base import Array
+from oscar.array import Array
 from oscar.state import Saved
 
 

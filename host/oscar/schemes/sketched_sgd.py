@@ -14,13 +14,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.quantize import sum_width
-from oscar.schemes.base import RIDE_BITS, Array, Message, Messages, Scheme, Worker
+from oscar.array import Array
+from oscar.numerics.quantiser import sum_width
+from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
+from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import check_bits, check_threshold, noise_cut
 from oscar.schemes.grid import EXPONENTS, Grid, GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.schemes.selection import largest
-from oscar.sketch.count_sketch import CountSketch, columns_for
 from oscar.state import Saved
 
 MOST = 1 << 24  # of a cell that waits, in steps

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oscar.schemes.base import Array
+from oscar.array import Array
 from oscar.schemes.lanes import WORD_BITS, lane_limit, lanes_per_word
 
 COUNTER_BITS = 32

@@ -9,33 +9,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oscar import __version__
-from oscar.codecs.base import Codec
-from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.frame import VERSION
 from oscar.transports.base import STATE_TAG, Transport
 
 MAGIC = b"OSCAR greeting 1\n"  # of this module's messages, whatever the release
 CAP = 1 << 16  # bytes of a greeting
 MAX_TEXT = 1 << 22  # characters that a greeting may unpack to
-SECTIONS = ("quantiser", "asc", "plan", "ring")  # what else changes bytes or values
-
-
-def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
-    """Return what must be equal on all ranks for frames to be understood, flat, with dotted keys."""
-    whole = config.model_dump(mode="json")
-    pairs: dict[str, Any] = {
-        "oscar": __version__,
-        "frame version": VERSION,
-        "nodes": nodes,
-        "seed": config.seed,
-        "codec": codec.name,
-    }
-    for section in SECTIONS:
-        pairs.update(flatten(whole[section], section))
-    pairs["quantiser.bits"] = config.quantiser_params(nodes).bits  # what auto means here
-    return pairs
 
 
 def flatten(section: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from oscar.array import Array
 from oscar.errors import ConfigError, GradientError
 from oscar.state import Saved
-
-Array = npt.NDArray[Any]
 
 # Separate random streams. A node's batches depend on (seed, node) alone, so node 3 of 8 draws what node 3 of
 # 64 draws. No tag is zero, because SeedSequence pads with zeros: (seed, 0) would be (seed,).

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oscar.array import Array
 from oscar.errors import MissingExtraError
 from oscar.workloads.base import held_out_generator
-
-Array = npt.NDArray[Any]
 
 _TRAINING = 1297  # of 1797; the other 500 are held out
 _REPEATS = 4  # noisy versions of every held-out image

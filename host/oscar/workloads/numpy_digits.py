@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oscar.array import Array
 from oscar.workloads.base import weight_generator
 from oscar.workloads.digits import load_digits
 from oscar.workloads.numpy_training import Momentum, NumpyWorkload, glorot, softmax_cross_entropy
 from oscar.workloads.options import NumpyDigitsOptions
-
-Array = npt.NDArray[Any]
 
 _PIXELS, _CLASSES = 64, 10
 

@@ -8,17 +8,14 @@ embedding rows beside dense layers, and statistics that drift as it learns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oscar.array import Array
 from oscar.workloads.base import held_out_generator, weight_generator
 from oscar.workloads.numpy_training import Adam, NumpyWorkload, glorot, softmax_cross_entropy
 from oscar.workloads.options import NumpyLmOptions
 from oscar.workloads.text import fold_targets, windows, word_ids
-
-Array = npt.NDArray[Any]
 
 _HELD_OUT_WINDOWS = 2000
 

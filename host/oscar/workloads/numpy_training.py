@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from oscar.array import Array
 from oscar.state import Saved
 from oscar.workloads.base import DataParallel
-
-Array = npt.NDArray[Any]
 
 
 def softmax_cross_entropy(logits: Array, targets: Array) -> tuple[float, Array]:

@@ -8,14 +8,11 @@ import sysconfig
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oscar.array import Array
 from oscar.errors import OscarError
-
-Array = npt.NDArray[Any]
 
 # Not the standard library, or text of another kind: installed packages, tests, caches.
 _SKIPPED_FOLDERS = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"})

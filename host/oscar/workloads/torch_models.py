@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oscar.array import Array
 from oscar.errors import ConfigError, MissingExtraError
 from oscar.state import Saved
 
@@ -32,8 +32,6 @@ from oscar.workloads.base import DataParallel, held_out_generator
 from oscar.workloads.digits import load_digits
 from oscar.workloads.options import CnnOptions, EmbeddingOptions, TransformerOptions
 from oscar.workloads.text import character_ids, fold_targets, windows, word_ids
-
-Array = npt.NDArray[Any]
 
 _CHARACTERS = 128
 _HEAD_WIDTH = 32

@@ -8,8 +8,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge
 
-from oscar.asc.reference import ReferenceCoder
-from oscar.asc.state import TableState
+from oscar.coding.asc.reference import ReferenceCoder
+from oscar.coding.asc.state import TableState
 from oscar_sim.cosim.agents import PayloadMemory, sink, source, words
 from oscar_sim.cosim.bench_asc_tables import States
 from oscar_sim.cosim.common import LANE, PARAMS, high, link, start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oscar.allreduce.schedule import Action, Op, Phase, ring_actions
+from oscar.collective.ring import Action, Op, Phase, ring_actions
 
 ENCODE, HOP, LAST_HOP, ADOPT = 0b0100, 0b1111, 0b1011, 0b1001  # decode, add, encode, keep from bit 0
 

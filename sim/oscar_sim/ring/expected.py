@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from oscar.allreduce.cluster import LocalCluster
-from oscar.allreduce.ring import Ring
-from oscar.codecs.base import Array, LinkEncoder
-from oscar.codecs.registry import asc_codec
+from oscar.array import Array
+from oscar.coding.codec import LinkEncoder
+from oscar.coding.frame import peek
+from oscar.coding.registry import asc_codec
+from oscar.collective.executor import Ring
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.frame import peek
-from oscar.plans import ChunkPlan
+from oscar.numerics.plans import ChunkPlan
+from oscar.reducers.cluster import LocalCluster
 from oscar.workloads import exact_mean, make_workload
 from oscar_hdl.params import LaneParams
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from oscar.allreduce.schedule import Action, Phase
-from oscar.asc.params import AscParams
-from oscar.plans import ChunkPlan
+from oscar.coding.asc.params import AscParams
+from oscar.collective.ring import Action, Phase
+from oscar.numerics.plans import ChunkPlan
 from oscar_hdl.registers import BY_NAME, COUNTERS, REGISTERS
 from oscar_hdl.streams import AxiLite, Stream
 from oscar_sim.ends import Collector, Feeder

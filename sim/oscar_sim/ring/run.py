@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from myhdl import StopSimulation, always, block
 
-from oscar.plans import ChunkPlan, make_plan
+from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar_hdl.oscar_nic import LanePorts, oscar_nic
 from oscar_hdl.params import LaneParams
 from oscar_hdl.splitter import splitter

@@ -70,13 +70,13 @@ def verilog_of(top: str, params: LaneParams, folder: Path) -> Path:
 
 
 def source_key() -> bytes:
-    """Return a digest of everything a conversion depends on: all sources of oscar_hdl and oscar.asc."""
+    """Return a digest of all that a conversion depends on: the sources of oscar_hdl and oscar.coding.asc."""
     import myhdl
 
-    import oscar.asc.params
+    import oscar.coding.asc.params
     import oscar_hdl
 
-    files = [*sorted(Path(oscar_hdl.__file__).parent.rglob("*.py")), Path(oscar.asc.params.__file__)]
+    files = [*sorted(Path(oscar_hdl.__file__).parent.rglob("*.py")), Path(oscar.coding.asc.params.__file__)]
     return _key([myhdl.__version__.encode(), *(f.read_bytes() for f in files)]).encode()
 
 

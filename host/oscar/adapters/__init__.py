@@ -1,0 +1,1 @@
+"""OSCAR inside other frameworks; each is an extra, imported here alone."""

@@ -1,0 +1,123 @@
+"""Whether compression pays: measured against the plain AllReduce, decided alike on all ranks."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+
+from oscar.reducers.communicator import Communicator
+from oscar.state import Saved
+from oscar.transports.gloo import load_torch
+
+Mode = Literal["auto", "never", "always"]
+Key = tuple[int, int]  # index and values of a bucket
+T = TypeVar("T")
+
+ROUNDS = 3  # measured calls of each bucket; the medians count
+LOG = logging.getLogger("oscar.ddp")
+
+
+class Bypass:
+    """Which buckets go uncompressed.
+
+    mode: "auto" measures each bucket's first calls (the first of all, which compiles and settles steps, does
+    not count), "never" and "always" do not. group: of torch.distributed, for the measured AllReduces, whose
+    results nobody uses. communicator: what ranks decide by goes over it, under its checksums.
+    """
+
+    def __init__(self, mode: Mode, group: Any, communicator: Communicator) -> None:
+        check_mode(mode)
+        self._torch, self._dist = load_torch()
+        self.mode, self.group, self.communicator = mode, group, communicator
+        self.decided: dict[Key, bool] = {}  # whether the bucket goes uncompressed
+        self._calls: dict[Key, int] = defaultdict(int)
+        self._times: dict[Key, list[tuple[float, float]]] = defaultdict(list)
+
+    def skips(self, key: Key) -> bool:
+        """Whether this bucket goes uncompressed."""
+        return self.mode == "always" or self.decided.get(key, False)
+
+    def measures(self, key: Key) -> bool:
+        """Whether this bucket's coming call has to be a `measured` one."""
+        return self.mode == "auto" and key not in self.decided
+
+    def measured(self, key: Key, buffer: Any, compressed: Callable[[], T]) -> T:
+        """Return `compressed()`, timed beside the AllReduce of a copy of `buffer`; collective."""
+        self._calls[key] += 1
+        if self._calls[key] == 1:
+            return compressed()
+        scratch = buffer.clone()
+        self._dist.all_reduce(self._torch.zeros(1), group=self.group)  # ranks that come late are not our cost
+        begin = time.perf_counter()
+        self._dist.all_reduce(scratch, group=self.group)
+        middle = time.perf_counter()
+        result = compressed()
+        self._times[key].append((middle - begin, time.perf_counter() - middle))
+        return result
+
+    def settle(self) -> None:
+        """Decide once all buckets of an iteration, which has ended, are measured; collective."""
+        if not self._times or any(len(times) < ROUNDS for times in self._times.values()):
+            return
+        keys = sorted(self._times)
+        medians = [[statistics.median(t) for t in zip(*self._times[key], strict=True)] for key in keys]
+        mine = np.array(medians, "<f8").tobytes()
+        every = [np.frombuffer(theirs, "<f8") for theirs in self.communicator.gather(mine, len(mine))]
+        agreed = np.maximum.reduce(every).reshape(-1, 2)
+        rows = dict(zip(keys, agreed.tolist(), strict=True))
+        self.decided.update({key: ours >= plain for key, (plain, ours) in rows.items()})
+        self._times.clear()
+        if self.communicator.rank == 0:
+            _say({key: row for key, row in rows.items() if self.decided[key]}, len(rows))
+
+    def forget_times(self) -> None:
+        """Begin to measure anew, for buckets that are."""
+        self._calls.clear()
+        self._times.clear()
+
+    def state_dict(self) -> dict[Key, bool]:
+        """Return what has been decided."""
+        return dict(self.decided)
+
+    def resume(self, decided: dict[Key, bool]) -> None:
+        """Go on from what `read_decided` returned; a mode other than "auto" has nothing to decide."""
+        self.forget_times()
+        self.decided = decided if self.mode == "auto" else {}
+
+
+def read_decided(saved: Saved) -> dict[Key, bool]:
+    """Return what `Bypass.state_dict` returned; raises ConfigError where it is none."""
+    return {key: saved[key].flag() for key in saved.keys(_is_key, "(index, values) of buckets")}
+
+
+def _is_key(key: Any) -> bool:
+    return type(key) is tuple and len(key) == 2 and all(type(part) is int and part >= 0 for part in key)
+
+
+def check_mode(mode: str) -> None:
+    """Raise ValueError unless `mode` is one."""
+    if mode not in get_args(Mode):
+        raise ValueError(f'bypass is "auto", "never" or "always", got {mode!r}')
+
+
+def _say(bypassed: dict[Key, list[float]], buckets: int) -> None:
+    if not bypassed:
+        LOG.info("compression pays for all %d buckets", buckets)
+        return
+    each = "; ".join(
+        f"bucket {index} ({values:,} values): {plain * 1e3:.1f} ms plain, {ours * 1e3:.1f} ms compressed"
+        for (index, values), (plain, ours) in sorted(bypassed.items())
+    )
+    LOG.warning(
+        "compression does not pay on this network for %d of %d buckets, which go uncompressed from now on "
+        '(%s); bypass="never" compresses them all the same',
+        len(bypassed),
+        buckets,
+        each,
+    )

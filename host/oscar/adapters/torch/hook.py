@@ -1,0 +1,23 @@
+"""The hook itself, a pure function; all that it keeps is in its state."""
+# No `from __future__ import annotations`: DDP compares the annotations below with torch's classes.
+
+from oscar.errors import MissingExtraError
+
+try:
+    import torch
+    from torch import distributed as dist
+except ImportError as error:
+    raise MissingExtraError(
+        f'the DDP hook needs torch: pip install "oscar-allreduce[torch]" ({error})'
+    ) from error
+
+from oscar.adapters.torch.state import OscarState
+
+
+def oscar_hook(state: OscarState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Return a Future of the bucket averaged over all ranks of `state`: for DDP's register_comm_hook.
+
+    Replicas end with the same bits. Returns at once; a thread of the state encodes and sends while backward
+    goes on. Raises what is wrong with the bucket (TypeError), and OscarError after a bucket before failed.
+    """
+    return state.reduce(bucket)

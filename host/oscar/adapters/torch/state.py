@@ -1,0 +1,344 @@
+"""What the DDP hook keeps: groups, a thread, and the state of every bucket."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import re
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, read_decided
+from oscar.adapters.torch.model import Model
+from oscar.checkpoint import flatten, rebuild
+from oscar.config import Config
+from oscar.errors import ConfigError, OscarError
+from oscar.reducers.scheme_reducer import make_reducer
+from oscar.state import Saved
+from oscar.transports.base import Transport
+from oscar.transports.gloo import GlooTransport, leave_group, load_torch
+
+FORMAT = 1  # of state_dict
+JOIN_S = 5.0
+ADVICE = "end the process and start again from a checkpoint"
+FOREIGN = re.compile(r"; skip this iteration.*|, or go on without it")  # advice to callers who can do that
+LOG = logging.getLogger("oscar.ddp")
+
+Shapes = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The tensors of a bucket; parameters: their identities in this process, None after a load."""
+
+    shapes: Shapes
+    parameters: tuple[int, ...] | None
+
+    def fits(self, other: _Layout) -> bool:
+        known = self.parameters is not None and other.parameters is not None
+        return self.shapes == other.shapes and (not known or self.parameters == other.parameters)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A bucket to reduce; measure: beside a plain AllReduce; forget: drop all state before, because the
+    buckets were made anew."""
+
+    future: Any
+    buffer: Any
+    key: Key
+    shapes: Shapes
+    last: bool
+    measure: bool
+    forget: bool
+
+
+class OscarState:
+    """State of `oscar_hook`: `model.register_comm_hook(OscarState(), oscar_hook)`.
+
+    config: codec or scheme and its options; None takes ASC with error feedback. `nodes`, workload and link
+    have no meaning here; `transport.timeout_s` bounds how far ranks may run apart.
+    process_group: DDP's; None is the default group. Two private Gloo groups are made of its ranks, so that
+    making a state is collective, like dist.new_group over all ranks of the default group.
+    bypass: "auto" measures the first iterations against the plain AllReduce and sends buckets uncompressed
+    where compression does not pay; "never" and "always" mean what they say and measure nothing.
+
+    The first backward of a process goes uncompressed, because DDP makes its buckets anew after it. All state
+    is dropped when that happens later. What goes uncompressed is sent as DDP would send it, unchecked: NaN
+    and Inf are errors in a bucket that is compressed, and pass in others, as loss scalers expect.
+
+    A state is of one model: the hook raises ConfigError for the buckets of another one.
+
+    Raises ConfigError where ranks differ or frames should be keyed, MissingExtraError without torch,
+    OscarError where torch.distributed is not initialised.
+    """
+
+    def __init__(
+        self, config: Config | None = None, process_group: Any = None, *, bypass: Mode = "auto"
+    ) -> None:
+        self._torch, self._dist = load_torch()
+        if not self._dist.is_initialized():
+            raise OscarError("expected torch.distributed to be initialised; call init_process_group first")
+        check_mode(bypass)
+        self.process_group = process_group
+        chosen = default_config() if config is None else config
+        if chosen.transport.security != "none":
+            raise ConfigError(
+                f"transport.security is {chosen.transport.security}, but torch itself sends for the hook "
+                "(the first backward, the bypass) and has no key: set it to none, "
+                "and use a network that encrypts"
+            )
+        group = self._dist.group.WORLD if process_group is None else process_group
+        ranks = self._dist.get_process_group_ranks(group)
+        self.config = chosen.variant(nodes=len(ranks))
+        timeout = timedelta(seconds=self.config.transport.timeout_s)
+        self._group = self._dist.new_group(ranks, timeout=timeout, backend="gloo")
+        self.rank, self.nodes = self._dist.get_rank(group), len(ranks)
+        self._transport = GlooTransport(group)
+        try:
+            self._reducer = make_reducer(self.config, self._transport, {"bypass": bypass})
+        except BaseException:
+            self._transport.close()
+            leave_group(self._group)
+            raise
+        self.bypass = Bypass(bypass, self._group, self._reducer.communicator)
+        self.error: Exception | None = None
+        self._model = Model()
+        self.backwards = 0  # of this process
+        self.values = 0  # that were reduced
+        self._plain_bytes = 0
+        self._layouts: dict[int, _Layout] = {}
+        self._jobs: queue.Queue[_Job | None] = queue.Queue()
+        self._thread: threading.Thread | None = None
+        self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, self._group, [])
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes this rank has sent for gradients, uncompressed buckets included (not those only measured)."""
+        return self._reducer.sent_bytes + self._plain_bytes
+
+    @property
+    def clipped(self) -> int:
+        """Values of this rank that saturated so far."""
+        return self._reducer.clipped
+
+    @property
+    def clipped_energy(self) -> float:
+        """The largest share of a bucket's energy, 0 .. 1, that saturation took from this rank so far."""
+        return self._reducer.clipped_energy
+
+    def reduce(self, bucket: Any) -> Any:
+        """Return a Future of `bucket`, averaged; see `oscar_hook`."""
+        buffer, key = self._check(bucket)
+        self._model.check(key[0], bucket.parameters(), last=bucket.is_last())
+        first = self.backwards == 0
+        forget = not first and self._see(bucket, key)
+        if forget:
+            self.bypass.decided.clear()
+        self.values += key[1]
+        if bucket.is_last():
+            self.backwards += 1
+        if first or self.bypass.skips(key):
+            return self._plain(buffer)
+        job = _Job(
+            self._torch.futures.Future(),
+            buffer,
+            key,
+            self._layouts[key[0]].shapes,
+            last=bucket.is_last(),
+            measure=self.bypass.measures(key),
+            forget=forget,
+        )
+        self._start()
+        self._jobs.put(job)
+        return job.future
+
+    def _check_whole(self) -> None:
+        if self.error is not None:
+            raise OscarError(f"the hook failed before ({self.error}); {ADVICE}")
+
+    def _check(self, bucket: Any) -> tuple[Any, Key]:
+        self._check_whole()
+        buffer = bucket.buffer()
+        if buffer.device.type != "cpu" or not buffer.dtype.is_floating_point:
+            raise TypeError(
+                f"expected floating-point gradients on the CPU, got {buffer.dtype} on {buffer.device}; "
+                "take the hook off for this model"
+            )
+        return buffer, (bucket.index(), buffer.numel())
+
+    def _see(self, bucket: Any, key: Key) -> bool:
+        """Note the bucket's tensors; return whether all state has to go because buckets were made anew."""
+        index = key[0]
+        shapes = [tuple(gradient.shape) for gradient in bucket.gradients()]
+        layout = _Layout(shapes, tuple(id(parameter) for parameter in bucket.parameters()))
+        known = self._layouts.get(index)
+        changed = known is not None and not known.fits(layout)
+        if changed:
+            LOG.log(
+                logging.WARNING if known is not None and known.parameters is None else logging.DEBUG,
+                "bucket %d has other tensors than %s; compression starts anew",
+                index,
+                "the state that was loaded" if known is not None and known.parameters is None else "before",
+            )
+            self._layouts.clear()
+        self._layouts[index] = layout
+        return changed
+
+    def _plain(self, buffer: Any) -> Any:
+        """Return the Future of the AllReduce that DDP does without a hook."""
+        self._plain_bytes += ring_bytes(buffer.numel() * buffer.element_size(), self.nodes)
+        buffer.div_(self.nodes)
+        work = self._dist.all_reduce(buffer, group=self.process_group, async_op=True)
+        return work.get_future().then(lambda future: future.value()[0])
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=_work, args=(weakref.ref(self), self._jobs), name="oscar-ddp", daemon=True
+            )
+            self._thread.start()
+            self._finaliser.detach()
+            threads = [self._thread]
+            self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, self._group, threads)
+
+    def perform(self, job: _Job) -> None:
+        """Reduce one bucket and set its Future; for the state's own thread."""
+        if self.error is not None:
+            job.future.set_exception(self.error)
+            return
+        try:
+            if job.forget:
+                self._reducer.forget()
+                self.bypass.forget_times()
+            job.buffer.copy_(self._torch.from_numpy(self._mean(job)))
+            if job.last:
+                self.bypass.settle()
+        except Exception as error:
+            if isinstance(error, OscarError):
+                error.args = (FOREIGN.sub("", str(error)),)
+            self.error = error
+            LOG.error(
+                "rank %d: bucket %d could not be reduced: %s: %s. What backward() raises now is torch's way "
+                "of saying so; weights are as they were: %s.",
+                self.rank,
+                job.key[0],
+                type(error).__name__,
+                error,
+                ADVICE,
+            )
+            job.future.set_exception(error)
+        else:
+            job.future.set_result(job.buffer)
+
+    def _mean(self, job: _Job) -> np.ndarray:
+        tensors = split(job.buffer.detach().float().numpy(), job.shapes)
+
+        def compressed() -> list[np.ndarray]:
+            return self._reducer.allreduce(tensors, job.key)
+
+        mean = self.bypass.measured(job.key, job.buffer, compressed) if job.measure else compressed()
+        return np.concatenate([tensor.reshape(-1) for tensor in mean])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of this rank's state, for torch.save between iterations; every rank has its own.
+
+        Holds text, numbers and tensors only, so that torch.load reads it with weights_only. Raises OscarError
+        after a bucket failed: others of its backward have moved on, so that the state is of no iteration.
+        """
+        self._check_whole()
+        layouts = {index: list(layout.shapes) for index, layout in self._layouts.items()}
+        tree = {"layouts": layouts, "bypass": self.bypass.state_dict(), "reducer": self._reducer.state_dict()}
+        text, arrays = flatten(tree)
+        tensors = {dtype: self._torch.from_numpy(array) for dtype, array in arrays.items()}
+        return {"format": FORMAT, "codec": self.config.codec, "tree": text, "arrays": tensors}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; on all ranks, each its own.
+
+        A run goes on bit for bit where the process begins with a backward whose gradients are thrown away,
+        before or after this call: DDP then has the buckets of the run that was saved. Raises ConfigError
+        where the state is of another configuration, rank or number of ranks, or is none; nothing has changed
+        then.
+        """
+        saved = Saved.of(state)
+        came = (saved["format"].value, saved["codec"].value)
+        if came != (FORMAT, self.config.codec):
+            raise ConfigError(
+                f"expected a state of (format, codec) {(FORMAT, self.config.codec)}, got {came}; "
+                "resume with the release and configuration of the run that saved it"
+            )
+        tree = Saved(self._rebuilt(saved))
+        layouts, decided = tree["layouts"], read_decided(tree["bypass"])
+        fresh = {
+            index: _Layout(layouts[index].shapes(), None)
+            for index in layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
+        }
+        self._reducer.load_state_dict(tree["reducer"])  # the last that can be refused
+        self.bypass.resume(decided)
+        self._layouts = fresh
+
+    def _rebuilt(self, saved: Saved) -> Any:
+        """Return the tree that was flattened; raises ConfigError where text and tensors do not fit."""
+        text, held = saved["tree"].text(), saved["arrays"]
+        keys = held.keys(lambda key: type(key) is str, "dtypes")
+        try:
+            return rebuild(text, {key: held[key].value.numpy() for key in keys})
+        except Exception as error:  # what JSON, NumPy and torch raise for foreign content is wide
+            raise saved["tree"].refuse("what state_dict wrote", f"what cannot be read ({error!r})") from error
+
+    def close(self) -> None:
+        """End the thread, destroy the private groups; before dist.destroy_process_group. May be repeated."""
+        self._finaliser()
+
+    def __enter__(self) -> OscarState:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def ring_bytes(size: int, nodes: int) -> int:
+    """Return the bytes that one of `nodes` ranks sends in a ring AllReduce of `size` bytes."""
+    return 2 * size * (nodes - 1) // nodes
+
+
+def default_config() -> Config:
+    """Return what a state without a configuration takes: ASC, the quantiser `auto`, error feedback."""
+    return Config.model_validate({"quantiser": {"error_feedback": True}})
+
+
+def split(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """Return views [tensor] of `flat` in `shapes`; raises ValueError unless they fill it."""
+    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+    if sum(sizes) != flat.size:
+        raise ValueError(f"expected tensors of {flat.size} values in all, got {sum(sizes)} in {len(sizes)}")
+    bounds = np.cumsum([0, *sizes])
+    return [flat[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(shapes)]
+
+
+def _work(state: weakref.ref[OscarState], jobs: queue.Queue[_Job | None]) -> None:
+    """Reduce buckets in the order of the hook's calls, until the state is closed or gone."""
+    while (job := jobs.get()) is not None:
+        here = state()
+        if here is None:
+            return
+        here.perform(job)
+        del here, job
+
+
+def _end(
+    jobs: queue.Queue[_Job | None], transport: Transport, group: Any, threads: list[threading.Thread]
+) -> None:
+    jobs.put(None)
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(JOIN_S)
+    transport.close()
+    leave_group(group)

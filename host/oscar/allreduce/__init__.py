@@ -1,1 +1,0 @@
-"""AllReduce: the schedule, the nodes that perform it, and the in-process cluster."""

@@ -1,6 +1,0 @@
-"""Adaptive stepwise coding (docs/asc.md): `Encoder` and `Decoder`, one pair per link direction."""
-
-from oscar.asc.link import ASC_CODE, Decoder, Encoder, make_coder, max_frame
-from oscar.asc.params import AscParams
-
-__all__ = ["ASC_CODE", "AscParams", "Decoder", "Encoder", "make_coder", "max_frame"]

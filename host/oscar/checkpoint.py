@@ -1,0 +1,169 @@
+"""State in one file: a tree of plain values and arrays, without pickle, written whole or not at all.
+
+The file: 8 bytes MAGIC, u32 version (little-endian), 32 bytes SHA-256 of the rest; the rest is an .npz of
+`tree` (JSON) and one flat array per dtype, in which all arrays of that dtype follow each other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.errors import ConfigError
+from oscar.files import replacing
+
+MAGIC = b"OSCARCKP"
+VERSION = 1
+_HEAD = len(MAGIC) + 4 + 32
+_KINDS = "biuf"  # of dtypes that may be saved: no objects, no text
+
+
+def _pack(value: Any, arrays: dict[str, list[Array]]) -> Any:
+    """Return `value` as JSON would have it; arrays go to `arrays` by dtype, in the order of the tree."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)  # an IntEnum too: it equals its number, also as a key
+    if isinstance(value, float) and not isinstance(value, np.generic):
+        return value  # JSON keeps every bit of a float64
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [_pack(item, arrays) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[_pack(key, arrays), _pack(item, arrays)] for key, item in value.items()]}
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in _KINDS:
+        array = np.asarray(value)
+        plain = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        arrays[plain.dtype.str].append(plain.reshape(-1))
+        what = "scalar" if isinstance(value, np.generic) else "array"
+        return {what: [plain.dtype.str, list(array.shape)]}
+    raise TypeError(
+        f"expected a tree of dict, list, tuple, str, int, float, bool, None, bytes and numeric arrays, got "
+        f"{type(value).__name__}; convert it in state_dict()"
+    )
+
+
+def _unpack(node: Any, take: Callable[[str, tuple[int, ...]], Array]) -> Any:
+    """Return what `_pack` was given; `take(dtype, shape)` hands out the arrays in order."""
+    if not isinstance(node, dict):
+        return node
+    ((kind, content),) = node.items()
+    if kind == "bytes":
+        return base64.b64decode(content, validate=True)
+    if kind == "list":
+        return [_unpack(item, take) for item in content]
+    if kind == "tuple":
+        return tuple(_unpack(item, take) for item in content)
+    if kind == "dict":
+        return {_unpack(key, take): _unpack(item, take) for key, item in content}
+    dtype, shape = content
+    array = take(dtype, tuple(shape))
+    return {"array": array, "scalar": array[()]}[kind]
+
+
+def flatten(tree: Any) -> tuple[str, dict[str, Array]]:
+    """Return the JSON of `tree` and its arrays, one flat one per dtype; raises TypeError as `save` does."""
+    arrays: dict[str, list[Array]] = defaultdict(list)
+    text = json.dumps(_pack(tree, arrays))
+    return text, {dtype: np.concatenate(parts) for dtype, parts in sorted(arrays.items())}
+
+
+def rebuild(text: str, arrays: dict[str, Array]) -> Any:
+    """Return the tree that `flatten` was given; its arrays are copies."""
+    return _unpack(json.loads(text), _Cursor(arrays))
+
+
+def digest(tree: Any) -> str:
+    """Return SHA-256 over every bit of `tree`, in hexadecimal; raises TypeError as `save` does."""
+    text, arrays = flatten(tree)
+    total = hashlib.sha256(text.encode())
+    for dtype, array in arrays.items():
+        total.update(dtype.encode())
+        total.update(array.tobytes())
+    return total.hexdigest()
+
+
+def save(path: str | os.PathLike[str], tree: Any) -> int:
+    """Write `tree` to `path` and return the bytes written; whoever dies in between, the old file stays whole.
+
+    tree: dict (any keys of these), list, tuple, str, int, float, bool, None, bytes and arrays of numbers;
+    an IntEnum comes back as its number. Raises TypeError for anything else and ConfigError when
+    `path` cannot be written.
+    """
+    text, arrays = flatten(tree)
+    payload = io.BytesIO()
+    np.savez(payload, **{"tree": np.frombuffer(text.encode(), np.uint8), **arrays})  # type: ignore[arg-type]
+    body = payload.getbuffer()
+    with replacing(path) as file:
+        file.write(MAGIC + VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest())
+        file.write(body)
+    return _HEAD + len(body)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return the tree in the file; raises ConfigError for one that is damaged, cut short or foreign."""
+    target = Path(path)
+    try:
+        data = target.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{target}: expected a checkpoint that can be read, got {error}") from error
+    if data[: len(MAGIC)] != MAGIC:
+        raise _refuse(target, "a file of another kind")
+    version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "little")
+    if len(data) < _HEAD or version != VERSION:
+        raise _refuse(target, f"version {version} with {len(data)} bytes instead of version {VERSION}")
+    body = memoryview(data)[_HEAD:]
+    if hashlib.sha256(body).digest() != data[_HEAD - 32 : _HEAD]:
+        raise _refuse(target, "a checksum that does not fit: damaged or cut short")
+    try:
+        with np.load(io.BytesIO(body), allow_pickle=False) as archive:
+            held = {name: archive[name] for name in archive.files}
+        return rebuild(held.pop("tree").tobytes().decode(), held)
+    except Exception as error:  # what NumPy raises for a file it cannot read is wide and undocumented
+        raise _refuse(target, f"content that cannot be read ({error!r})") from error
+
+
+class _Cursor:
+    """Hands out pieces of flat arrays, each array from its start to its end."""
+
+    def __init__(self, held: dict[str, Array]) -> None:
+        self.held, self.at = held, dict.fromkeys(held, 0)
+
+    def __call__(self, dtype: str, shape: tuple[int, ...]) -> Array:
+        size = int(np.prod(shape, dtype=np.int64))
+        low = self.at[dtype]
+        self.at[dtype] = low + size
+        native = np.dtype(dtype).newbyteorder("=")
+        return self.held[dtype][low : low + size].reshape(shape).astype(native)  # a copy
+
+
+def _refuse(target: Path, came: str) -> ConfigError:
+    return ConfigError(
+        f"{target}: expected a checkpoint of `oscar train`, got {came}; remove it, or resume from another"
+    )
+
+
+def first_difference(saved: Any, present: Any, path: str = "") -> tuple[str, Any, Any] | None:
+    """Return (dotted key, saved, present) where two trees of dicts differ first, or None."""
+    if isinstance(saved, dict) and isinstance(present, dict):
+        return next(_differences(saved, present, path), None)
+    return None if saved == present else (path, saved, present)
+
+
+def _differences(saved: dict[str, Any], present: dict[str, Any], path: str) -> Iterator[tuple[str, Any, Any]]:
+    for key in dict.fromkeys([*saved, *present]):
+        name = f"{path}.{key}" if path else str(key)
+        found = first_difference(saved.get(key), present.get(key), name)
+        if found is not None:
+            yield found

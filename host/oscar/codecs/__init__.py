@@ -1,1 +1,0 @@
-"""Codecs: what goes over one link. The registry is oscar.codecs.registry."""

@@ -1,0 +1,1 @@
+"""What goes over one link: frames, codecs, their registry; `asc` is our own, `baselines` are its rivals."""

@@ -1,0 +1,202 @@
+"""The two ends of a link direction: frames, sequence, checksums and per-step state around a coder."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.asc.params import BLOCK_HEADER_BYTES, AscParams
+from oscar.coding.asc.state import TableState
+from oscar.coding.codec import as_values, check_header, fit_width
+from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
+from oscar.errors import ConfigError, FrameError, OscarError
+from oscar.state import Saved
+
+ASC_CODE = 16  # codec byte of ASC frames
+MAX_STEP = 0xFFFF
+
+Implementation = Literal["compiled", "reference"]
+
+
+class Coder(Protocol):
+    """What codes payloads: the plain-integer reference or its compiled twin."""
+
+    def encode(self, values: np.ndarray, classes: np.ndarray, width: int, state: TableState) -> bytes: ...
+
+    def decode(
+        self, payload: memoryview, count: int, classes: np.ndarray, width: int, state: TableState
+    ) -> np.ndarray: ...
+
+
+def make_coder(params: AscParams, implementation: Implementation = "compiled") -> Coder:
+    """Return a coder; the compiled one loads numba, the reference nothing."""
+    if implementation == "reference":
+        from oscar.coding.asc.reference import ReferenceCoder
+
+        return ReferenceCoder(params)
+    if implementation == "compiled":
+        if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+            raise OscarError("the compiled coder cannot run while NUMBA_DISABLE_JIT is set; unset it")
+        from oscar.coding.asc.compiled import CompiledCoder
+
+        return CompiledCoder(params)
+    raise ValueError(f'implementation must be "compiled" or "reference", got {implementation!r}')
+
+
+class _Link:
+    """State per step (or one for all, when pooled) of one link direction."""
+
+    def __init__(
+        self,
+        params: AscParams | None = None,
+        *,
+        implementation: Implementation = "compiled",
+        coder: Coder | None = None,
+    ) -> None:
+        self.params = params or AscParams()
+        self.states: dict[int, TableState] = {}
+        self._implementation: Implementation = implementation
+        self._coder = coder
+
+    @property
+    def coder(self) -> Coder:
+        """The coder, made when first used; links of one thread may share one."""
+        if self._coder is None:
+            self._coder = make_coder(self.params, self._implementation)
+        return self._coder
+
+    def _key(self, step: int) -> int:
+        if not 0 <= step <= MAX_STEP:
+            raise ValueError(f"step is 0 to {MAX_STEP}, got {step}")
+        return step if self.params.tables == "step" else 0
+
+    def _state(self, key: int) -> TableState:
+        if key in self.states:
+            return self.states[key].copy()
+        nearest = max((k for k in self.states if k < key), default=None)
+        if nearest is None:
+            return TableState.initial(self.params)
+        state = self.states[nearest].copy()  # sums of one worker more spread a little wider, no more
+        state.sequence = state.seen = 0  # so that it soon learns a context map of its own
+        return state
+
+    def _classes(self, context: Array | None, count: int) -> np.ndarray:
+        if context is None or not self.params.uses_position:
+            return np.zeros(count, np.uint8)
+        classes = np.asarray(context)
+        if classes.shape != (count,) or classes.dtype.kind not in "iu":
+            raise ValueError(
+                f"context is one integer class 0..15 for each of {count} values, "
+                f"got {classes.dtype} of shape {classes.shape}"
+            )
+        negative = classes.dtype.kind == "i" and bool((classes < 0).any())
+        if count and (negative or int(classes.max()) > 15):
+            raise ValueError(f"context classes are 0..15, got {classes.min()}..{classes.max()}")
+        return np.multiply(classes, 16, dtype=np.uint8, casting="unsafe")
+
+    def checksum(self, step: int) -> int:
+        """Return the 16-bit checksum of the tables the next frame of `step` is coded with."""
+        return self._state(self._key(step)).checksum(self.params)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of all state: parameters' fingerprint and a table set per step."""
+        return {
+            "fingerprint": self.params.fingerprint,
+            "states": {key: state.to_dict() for key, state in self.states.items()},
+        }
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none.
+
+        So it does when the parameters differ.
+        """
+        saved = Saved.of(state).only("fingerprint", "states")
+        if saved["fingerprint"].integer(0, 0xFFFFFFFF) != self.params.fingerprint:
+            raise ConfigError(
+                f"{saved.path}: state was saved under other parameters than {self.params}; "
+                "load it with the same"
+            )
+        states, last = saved["states"], MAX_STEP if self.params.tables == "step" else 0
+        keys = states.keys(lambda key: type(key) is int and 0 <= key <= last, f"steps of 0 to {last}")
+        self.states = {key: TableState.read(states[key]) for key in keys}
+
+    def snapshot(self) -> dict[int, TableState]:
+        """Return a cheap token of the present state for `restore`: frames replace table sets."""
+        return dict(self.states)
+
+    def restore(self, token: dict[int, TableState]) -> None:
+        """Go back to the state of `snapshot`."""
+        self.states = dict(token)
+
+
+class Encoder(_Link):
+    """The sending end: `Encoder(AscParams()).encode(values, step=2, context=classes_or_None)` -> bytes.
+
+    params: coding parameters, equal on both ends; implementation: "compiled" or "reference".
+    """
+
+    def encode(
+        self,
+        values: Array,
+        *,
+        step: int,
+        context: Array | None = None,
+        width: int | None = None,
+        chunk: int = 0,
+        sub: int = 0,
+    ) -> bytes:
+        """Return the frame of 1-D integer `values` that the next `decode` of the same step expects.
+
+        step: AllReduce step, which selects the tables; context: position class 0..15 of each value, known
+        to the receiver; width: bits of a raw value, 1..32, by default the smallest of 8, 16, 24, 32.
+        Raises TypeError or ValueError on values that are not 1-D integers of that width.
+        """
+        # Kernels are compiled for aligned, writable arrays; others would be compiled anew, for seconds.
+        array = np.require(as_values(values, "int"), requirements=("A", "W"))
+        bits = fit_width(array, width)
+        classes = self._classes(context, array.size)
+        key = self._key(step)
+        state = self._state(key)
+        head = Header(
+            ASC_CODE, step, array.size, chunk, sub, bits, state.sequence, state.checksum(self.params)
+        )
+        frame = pack_frame(head, self.coder.encode(array, classes, bits, state))
+        self.states[key] = state
+        return frame
+
+
+class Decoder(_Link):
+    """The receiving end; a frame that raises leaves its state as it was."""
+
+    def decode(self, frame: bytes, *, step: int, context: Array | None = None) -> np.ndarray:
+        """Return the int32 values of `frame`, 1-D; raises FrameError on anything but the expected frame.
+
+        A `context` that is not one class for each value of the frame raises FrameError too, one that is no
+        integer array of 0..15 ValueError.
+        """
+        head, payload = unpack_frame(frame)
+        key = self._key(step)
+        state = self._state(key)
+        check_header(head, codec=ASC_CODE, step=step, sequence=state.sequence)
+        if head.checksum != state.checksum(self.params):
+            raise FrameError(
+                f"tables of step {step} have checksum 0x{state.checksum(self.params):04x} here and "
+                f"0x{head.checksum:04x} at the sender: parameters differ or the ends drifted apart; "
+                "reset both"
+            )
+        blocks = -(-head.count // self.params.block)
+        if blocks * BLOCK_HEADER_BYTES > len(payload):
+            raise FrameError(f"{len(payload)} bytes cannot hold the {head.count} values announced")
+        if context is not None and len(context) != head.count:
+            raise FrameError(f"frame carries {head.count} values, {len(context)} were expected here")
+        values = self.coder.decode(payload, head.count, self._classes(context, head.count), head.width, state)
+        self.states[key] = state
+        return values
+
+
+def max_frame(params: AscParams, count: int, width: int) -> int:
+    """Bytes that a frame never exceeds, the same on all nodes: what a receiver makes room for."""
+    return HEADER_BYTES + params.max_payload(count, width)

@@ -1,0 +1,124 @@
+"""What both ends of a link direction learn: histograms, context map, shift (docs/asc.md, "State")."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oscar.coding.asc.params import (
+    CONTEXTS,
+    HIST_BITS,
+    LEARN_FIRST,
+    LEARN_WINDOW,
+    PRIOR,
+    SYMBOLS,
+    WEIGHT,
+    AscParams,
+    initial_map,
+)  # fmt: skip
+from oscar.state import Saved
+
+MAX_SHIFT = 15
+MOST_OBSERVED = 1 << 40  # of a cell: what is learnt from them fits int64
+
+
+@dataclass
+class TableState:
+    """One table set. Arrays are replaced, never shared: `copy` is what makes a failed frame harmless.
+
+    hist: int64 [16][16]; cmap: uint8 [256]; shift: int64 [1]; sums, counts: int64 [256], what the next
+    context map is learnt from; seen: values coded so far; sequence: frames coded so far modulo 2^16.
+    """
+
+    hist: np.ndarray
+    cmap: np.ndarray
+    shift: np.ndarray
+    sums: np.ndarray
+    counts: np.ndarray
+    seen: int = 0
+    sequence: int = 0
+
+    @classmethod
+    def initial(cls, params: AscParams) -> TableState:
+        """Return the state before the first frame."""
+        return cls(
+            hist=np.tile(np.array(PRIOR, np.int64), (CONTEXTS, 1)),
+            cmap=np.array(initial_map(params), np.uint8),
+            shift=np.zeros(1, np.int64),
+            sums=np.zeros(256, np.int64),
+            counts=np.zeros(256, np.int64),
+        )
+
+    def copy(self) -> TableState:
+        """Return an independent copy."""
+        return TableState(
+            self.hist.copy(), self.cmap.copy(), self.shift.copy(), self.sums.copy(), self.counts.copy(),
+            self.seen, self.sequence,
+        )  # fmt: skip
+
+    def checksum(self, params: AscParams) -> int:
+        """Return 16 bits over everything the next frame is coded with."""
+        crc = zlib.crc32(self.hist.astype("<u2").tobytes(), params.fingerprint)
+        crc = zlib.crc32(bytes([int(self.shift[0])]), zlib.crc32(self.cmap.tobytes(), crc))
+        return (crc ^ (crc >> 16)) & 0xFFFF
+
+    def _next_map(self) -> int:
+        return max(LEARN_FIRST, 1 << self.seen.bit_length())
+
+    def learning(self, params: AscParams, count: int) -> bool:
+        """Whether a frame of `count` values is observed for the next context map."""
+        return params.learns and self._next_map() - self.seen <= max(LEARN_WINDOW, count)
+
+    def advance(self, params: AscParams, count: int, learning: bool) -> bool:
+        """Count a finished frame; return whether the context map is to be learnt now."""
+        due = self._next_map()
+        self.seen += count
+        self.sequence = (self.sequence + 1) & 0xFFFF
+        return learning and self.seen >= due
+
+    def adapt_shift(self, nonzero: int, weight: int) -> None:
+        """Keep the mean non-zero magnitude in symbols within 16..63; a new shift restarts the tables.
+
+        nonzero, weight: how many symbols of the frame were not 0, and the sum of their WEIGHTs.
+        """
+        if nonzero == 0:
+            return
+        size, shift = (weight // (16 * nonzero)).bit_length(), int(self.shift[0])
+        if size > 6:
+            target = min(15, shift + size - 6)
+        elif size < 5:
+            target = max(0, shift + size - 5)
+        else:
+            return
+        if target != shift:
+            self.shift[0] = target
+            self.hist[:] = PRIOR
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a copy as plain arrays and integers."""
+        state = self.copy()
+        return {name: getattr(state, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def read(cls, saved: Saved) -> TableState:
+        """Return the state that `to_dict` described; raises ConfigError for what kernels cannot work on.
+
+        A row of frequencies is made of a row of `hist` whose sum has HIST_BITS bits, as after every update.
+        """
+        saved.only(*cls.__dataclass_fields__)
+        most = (1 << HIST_BITS) - 1
+        hist = saved["hist"].array(np.int64, (CONTEXTS, SYMBOLS), 0, most)
+        if int(hist.sum(axis=1).max()) > most:
+            raise saved["hist"].refuse(f"rows that sum to at most {most}", str(int(hist.sum(axis=1).max())))
+        return cls(
+            hist=hist,
+            cmap=saved["cmap"].array(np.uint8, (256,), 0, CONTEXTS - 1),
+            shift=saved["shift"].array(np.int64, (1,), 0, MAX_SHIFT),
+            sums=saved["sums"].array(np.int64, (256,), 0, MOST_OBSERVED * max(WEIGHT)),
+            counts=saved["counts"].array(np.int64, (256,), 0, MOST_OBSERVED),
+            seen=saved["seen"].integer(),
+            sequence=saved["sequence"].integer(0, 0xFFFF),
+        )

@@ -1,0 +1,1 @@
+"""Codecs that ASC is compared with."""

@@ -1,0 +1,200 @@
+"""What the baseline codecs share: bit fields, the raw block they escape to, and the density bound.
+
+A compressing codec's payload starts with one mode byte; mode 0 is the raw block, `width` bits per value. No
+values, no payload. A legal payload carries at most `VALUES_PER_BYTE` values per byte (a constant chunk costs
+no bits at all in a static code), so a forged count cannot make a few bytes allocate gigabytes; encoders pad
+with zero bytes to keep within the bound, and the padding counts like any other byte.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from oscar.array import Array
+from oscar.errors import FrameError
+
+RAW = 0  # mode byte of the raw block
+VALUES_PER_BYTE = 4096
+
+
+def damaged(what: str) -> FrameError:
+    """Return the error for a payload that no encoder here wrote."""
+    return FrameError(f"{what}: damaged or forged on the way; resend")
+
+
+def raw_bytes(count: int, width: int) -> int:
+    """Return the bytes of the raw block, which no compressing codec here exceeds."""
+    return 1 + (count * width + 7) // 8 if count else 0
+
+
+def raw_block(values: Array, width: int) -> bytes:
+    """Return int32 `values` that fit `width` bits as a raw block."""
+    out = np.zeros(raw_bytes(values.size, width), np.uint8)
+    pack_fields(values, 1 << (width - 1), width, out[1:])
+    return out.tobytes()
+
+
+def open_raw(payload: memoryview, count: int, width: int) -> Array:
+    """Return the int32 values of a raw block; raises FrameError unless its length fits exactly."""
+    if len(payload) != raw_bytes(count, width):
+        raise damaged(
+            f"raw block of {count} values of {width} bits has {raw_bytes(count, width)} bytes, "
+            f"payload has {len(payload)}"
+        )
+    out = np.empty(count, np.int32)
+    unpack_fields(frozen(payload)[1:], 1 << (width - 1), width, out)
+    return out
+
+
+def frozen(payload: bytes | memoryview) -> Array:
+    """Return the bytes as a read-only uint8 array, so that every kernel is compiled for one type only."""
+    array = np.frombuffer(payload, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+def padded(payload: bytes, count: int) -> bytes:
+    """Return the payload, with zero bytes added where it would break the density bound."""
+    return payload.ljust(-(-count // VALUES_PER_BYTE), b"\0")
+
+
+def check_length(payload: memoryview, count: int, used: int) -> None:
+    """Raise FrameError unless `used` bytes, padded to the density bound, are the whole payload."""
+    expected = max(used, -(-count // VALUES_PER_BYTE))
+    if len(payload) != expected:
+        raise damaged(f"{count} values end at byte {expected}, payload has {len(payload)}")
+
+
+def check_density(payload: memoryview, count: int) -> None:
+    """Raise FrameError when `count` is more than the payload can carry, before anything is allocated."""
+    if count > VALUES_PER_BYTE * len(payload):
+        raise damaged(
+            f"{len(payload)} payload bytes carry at most {VALUES_PER_BYTE * len(payload)} values, "
+            f"header announces {count}"
+        )
+
+
+def check_range(values: Array, width: int) -> Array:
+    """Return decoded integer values; raises FrameError when one of them does not fit `width` bits."""
+    if values.size and width < 8 * values.dtype.itemsize:
+        low, high = int(values.min()), int(values.max())
+        if low < -(1 << (width - 1)) or high >= 1 << (width - 1):
+            raise damaged(f"frame of {width}-bit values decodes to {low} ... {high}")
+    return values
+
+
+def signed_bits(values: Array) -> int:
+    """Return the fewest bits, at least 1, that hold every value of a non-empty array in two's complement."""
+    low, high = int(values.min()), int(values.max())
+    return 1 + max(high, -1 - low, 0).bit_length()
+
+
+def histogram(values: Array) -> tuple[Array, Array]:
+    """Return the distinct values of a non-empty int32 array, ascending, and their counts (both int64)."""
+    low, high = int(values.min()), int(values.max())
+    if high - low < 1 << 20:  # counting beats sorting as long as the counters stay in the cache
+        counts = np.zeros(high - low + 1, np.int64)
+        count_values(values, low, counts)
+        distinct = np.flatnonzero(counts)
+        return distinct + low, counts[distinct]
+    distinct, counts = np.unique(values, return_counts=True)
+    return distinct.astype(np.int64), counts.astype(np.int64)
+
+
+@nb.njit(cache=True, nogil=True)
+def count_values(values: Array, low: int, counts: Array) -> None:
+    """Add the histogram of `values` - `low` to `counts`, which covers their range."""
+    for i in range(values.size):
+        counts[values[i] - low] += 1
+
+
+@nb.njit(cache=True, nogil=True)
+def bit_length(value: int) -> int:
+    """Return the number of bits of a non-negative value; 0 has none."""
+    bits = 0
+    while value > 0:
+        bits += 1
+        value >>= 1
+    return bits
+
+
+@nb.njit(cache=True, nogil=True)
+def put(out: Array, pos: int, value: int, bits: int) -> int:
+    """Write a field at bit `pos` of zeroed bytes, low bits first; return the bit after it, or -1 if full.
+
+    A `pos` of -1 stays -1, so that a caller may check once, after the last field.
+    """
+    if pos < 0 or pos + bits > 8 * out.size:
+        return -1
+    while bits > 0:
+        shift = pos & 7
+        take = min(8 - shift, bits)
+        out[pos >> 3] |= (value & ((1 << take) - 1)) << shift
+        value >>= take
+        pos += take
+        bits -= take
+    return pos
+
+
+@nb.njit(cache=True, nogil=True)
+def get(data: Array, pos: int, bits: int) -> int:
+    """Return the field at bit `pos`; bits beyond the end read as zero, the caller checks where it came to."""
+    value = 0
+    done = 0
+    while done < bits and 0 <= pos < 8 * data.size:
+        shift = pos & 7
+        take = min(8 - shift, bits - done)
+        value |= ((np.int64(data[pos >> 3]) >> shift) & ((1 << take) - 1)) << done
+        pos += take
+        done += take
+    return value
+
+
+@nb.njit(cache=True, nogil=True)
+def pack_fields(values: Array, bias: int, width: int, out: Array) -> None:
+    """Write value + bias of each value in `width` bits."""
+    pos = 0
+    for i in range(values.size):
+        pos = put(out, pos, np.int64(values[i]) + bias, width)
+
+
+@nb.njit(cache=True, nogil=True)
+def unpack_fields(data: Array, bias: int, width: int, out: Array) -> None:
+    """Read what `pack_fields` wrote."""
+    for i in range(out.size):
+        out[i] = get(data, i * width, width) - bias
+
+
+@nb.njit(cache=True, nogil=True)
+def quantise(counts: Array, total: int, frequencies: Array) -> None:
+    """Share `total` among the counts for the least code length; non-zero counts get at least 1.
+
+    The best share solves round(count / step) summing to `total` for one common step, found by bisection;
+    symbols tied at the last step get the remainder in order. There must be a non-zero count, and at most
+    `total`.
+    """
+    size = counts.sum()
+    fine, coarse = size / (2.0 * total), 2.0 * size  # steps whose shares sum to at least / at most `total`
+    for _ in range(60):
+        step = 0.5 * (fine + coarse)
+        shares = 0
+        for c in counts:
+            if c > 0:
+                shares += max(1, int(c / step + 0.5))
+        if shares > total:
+            fine = step
+        else:
+            coarse = step
+            if shares == total:
+                break
+    left = total
+    for i in range(counts.size):
+        frequencies[i] = max(1, int(counts[i] / coarse + 0.5)) if counts[i] > 0 else 0
+        left -= frequencies[i]
+    for i in range(counts.size):
+        more = min(left, max(1, int(counts[i] / fine + 0.5)) - frequencies[i]) if counts[i] > 0 else 0
+        if more > 0:
+            frequencies[i] += more
+            left -= more
+    frequencies[np.argmax(counts)] += left  # none, unless 60 bisections did not part two steps

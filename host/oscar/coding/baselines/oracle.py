@@ -1,0 +1,141 @@
+"""Oracle for the rate: constriction's ANS coder and a 24-bit model of the frame's exact histogram.
+
+An independent coder at the order-0 entropy: it says what any static order-0 coder can reach, and checks our
+own. It is not meant to be fast. Its table is counted too (every count exactly, in the code of
+order0.py); compare `table_bytes` to see the coded values alone. Needs the extra `peers` (Bamler, arXiv
+2201.01741).
+
+Payload: u8 mode (0: raw block; 1); the table: lowest value and number of values - 1 (32 bits each), the
+counts; the 32-bit words of the coder. A constant frame costs no words; `VALUES_PER_BYTE` bounds it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.baselines.blocks import (
+    RAW,
+    check_density,
+    check_length,
+    check_range,
+    count_values,
+    damaged,
+    frozen,
+    get,
+    open_raw,
+    padded,
+    put,
+    raw_block,
+    raw_bytes,
+)
+from oscar.coding.baselines.order0_kernels import get_table, put_table
+from oscar.coding.codec import Domain
+from oscar.errors import MissingExtraError
+
+MAX_SPAN = 1 << 16  # beyond that, a table of all counts cannot pay
+BIAS = 1 << 31
+
+
+def _constriction() -> Any:
+    """Return constriction's stream module; raises MissingExtraError where it is not installed."""
+    try:
+        from constriction import stream
+    except ImportError:
+        raise MissingExtraError(
+            "the rate oracle needs the package constriction, which is not installed; "
+            "install it with: pip install -e '.[peers]' in the checkout"
+        ) from None
+    return stream
+
+
+class Oracle:
+    """The order-0 rate of a frame; `table_bytes` says how much of the last payload was its table."""
+
+    code = 11
+    domain: Domain = "int"
+
+    def __init__(self) -> None:
+        self.table_bytes = 0
+
+    def pack(self, values: Array, width: int) -> bytes:
+        """See PayloadCodec.pack; raises MissingExtraError without constriction."""
+        stream = _constriction()
+        self.table_bytes = 0
+        if not values.size:
+            return b""
+        low, high = int(values.min()), int(values.max())
+        if high - low >= MAX_SPAN:
+            return raw_block(values, width)
+        counts = np.zeros(high - low + 1, np.int64)
+        count_values(values, low, counts)
+        table = _write_table(low, counts)
+        coder = stream.stack.AnsCoder()
+        symbols, model = _model(stream, counts)
+        if symbols.size > 1:
+            places = np.zeros(counts.size, np.int32)
+            places[symbols] = np.arange(symbols.size)
+            coder.encode_reverse(places[values - low], model)
+        words = coder.get_compressed().astype("<u4").tobytes()
+        payload = padded(table + words, values.size)
+        if len(payload) >= raw_bytes(values.size, width):
+            return raw_block(values, width)
+        self.table_bytes = len(table)
+        return payload
+
+    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
+        """See PayloadCodec.unpack; raises MissingExtraError without constriction."""
+        stream = _constriction()
+        check_density(payload, count)
+        if not count or payload[0] == RAW:
+            return open_raw(payload, count, width)
+        at, low, counts = _read_table(frozen(payload), count)
+        symbols, model = _model(stream, counts)
+        if symbols.size == 1:
+            return check_range(np.full(count, low + symbols[0], np.int64), width).astype(np.int32)
+        tail = bytes(payload[at:])
+        words = np.frombuffer(tail[: len(tail) // 4 * 4], "<u4").astype(np.uint32)
+        end = (
+            int(np.flatnonzero(words)[-1]) + 1 if words.any() else 0
+        )  # the coder's last word is never 0: padding
+        coder = stream.stack.AnsCoder(words[:end])
+        values = low + symbols[coder.decode(model, count)]
+        if not coder.is_empty():
+            raise damaged(f"coded words do not end with the {count} values")
+        check_length(payload, count, at + 4 * end)
+        return check_range(values, width).astype(np.int32)
+
+    def max_payload(self, count: int, width: int) -> int:
+        """See PayloadCodec.max_payload."""
+        return raw_bytes(count, width)
+
+
+def _model(stream: Any, counts: Array) -> tuple[Array, Any]:
+    """Return the occupied places and their model (None for a single one, which needs none)."""
+    symbols = np.flatnonzero(counts)
+    if symbols.size == 1:
+        return symbols, None
+    probabilities = counts[symbols] / counts.sum()
+    return symbols, stream.model.Categorical(probabilities, perfect=False)
+
+
+def _write_table(low: int, counts: Array) -> bytes:
+    """Return mode byte and table, padded to a whole byte."""
+    out = np.zeros(16 + 9 * counts.size, np.uint8)  # a difference takes at most 64 bits
+    pos = put(out, 0, 1, 8)
+    pos = put(out, pos, low + BIAS, 32)
+    pos = put(out, pos, counts.size - 1, 16)
+    pos = put_table(out, pos, counts)
+    return out[: (pos + 7) // 8].tobytes()
+
+
+def _read_table(data: Array, count: int) -> tuple[int, int, Array]:
+    """Return the byte after the table, the lowest value and the counts; raises FrameError."""
+    low = get(data, 8, 32) - BIAS
+    counts = np.zeros(get(data, 40, 16) + 1, np.int64)
+    pos = get_table(data, 56, counts, count)
+    if data[0] != 1 or pos < 0 or counts.sum() != count:
+        raise damaged(f"table of {counts.size} counts does not add up to {count} values")
+    return (pos + 7) // 8, low, counts

@@ -1,0 +1,149 @@
+"""Baseline: order-0 rANS with the frame's own static table, which is sent along.
+
+Small values are tokens of their own; larger ones share a token per sign, exponent and top `mantissa` bits,
+the rest follow raw. `mantissa` is chosen per frame by the true size of each table and of what it codes (so
+also "every value its own token", where that pays). Frequencies have 12 bits; four interleaved states of 32
+bits (one in frames below 4,096 values, where 12 bytes count) take in 16-bit words (Duda 2013; Giesen,
+"Interleaved entropy coders", 2014).
+
+Payload: u8 mantissa + 1 (0: raw block); the table, a bit stream, low bits first: lowest token (zigzag) and
+number of tokens - 1 in exponential Golomb code, then the differences of their frequencies in one fitted to
+those before; the rANS states and words; the raw bits. A constant frame costs no bits; `VALUES_PER_BYTE`
+bounds it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.baselines.blocks import (
+    RAW,
+    check_density,
+    check_length,
+    damaged,
+    frozen,
+    histogram,
+    open_raw,
+    padded,
+    put,
+    quantise,
+    raw_block,
+    raw_bytes,
+)
+from oscar.coding.baselines.order0_kernels import (
+    LANES,
+    SCALE,
+    decode,
+    encode,
+    extra_of,
+    get_count,
+    get_table,
+    ideal_bits,
+    put_count,
+    put_table,
+    tally,
+    token_of,
+)
+from oscar.coding.codec import Domain
+
+MAX_MANTISSA = 30
+MAX_TOKENS = SCALE // 2  # with more, the least frequency of 1 distorts the table
+MIN_INTERLEAVED = 4096
+RANGE_ORDER = 5  # of the exponential Golomb codes of lowest token and number of tokens
+
+
+class Rans0:
+    """Order-0 rANS with a transmitted table; lossless for any int32 values."""
+
+    code = 9
+    domain: Domain = "int"
+
+    def pack(self, values: Array, width: int) -> bytes:
+        """See PayloadCodec.pack."""
+        if not values.size:
+            return b""
+        limit = raw_bytes(values.size, width)
+        model = _choose(*histogram(values), limit)
+        if model is None:
+            return raw_block(values, width)
+        mantissa, lowest, frequencies, table = model
+        out = np.zeros(limit, np.uint8)
+        out[: len(table)] = np.frombuffer(table, np.uint8)
+        end = encode(values, mantissa, lowest, frequencies, _lanes(values.size), out, len(table))
+        return raw_block(values, width) if end < 0 else padded(out[:end].tobytes(), values.size)
+
+    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
+        """See PayloadCodec.unpack."""
+        check_density(payload, count)
+        if not count or payload[0] == RAW:
+            return open_raw(payload, count, width)
+        mantissa = payload[0] - 1
+        if mantissa > MAX_MANTISSA:
+            raise damaged(f"payload mode is {payload[0]}, expected 0 to {MAX_MANTISSA + 1}")
+        data = frozen(payload)
+        at, lowest, frequencies = _read_table(data, mantissa)
+        values = np.empty(count, np.int32)
+        end = decode(data, at, mantissa, lowest, frequencies, _lanes(count), 1 << (width - 1), values)
+        if end < 0:
+            raise damaged(f"payload of {len(payload)} bytes does not hold {count} values of {width} bits")
+        check_length(payload, count, end)
+        return values
+
+    def max_payload(self, count: int, width: int) -> int:
+        """See PayloadCodec.max_payload."""
+        return raw_bytes(count, width)
+
+
+def _lanes(count: int) -> int:
+    return LANES if count >= MIN_INTERLEAVED else 1
+
+
+def _choose(distinct: Array, counts: Array, limit: int) -> tuple[int, int, Array, bytes] | None:
+    """Return mantissa, lowest token, frequencies and table of least size; None if none beats `limit`."""
+    best, least = None, 8.0 * limit
+    for mantissa in range(MAX_MANTISSA + 1):
+        lowest = int(token_of(int(distinct[0]), mantissa))
+        highest = int(token_of(int(distinct[-1]), mantissa))
+        if highest - lowest >= MAX_TOKENS:
+            break  # the next one has more
+        tokens = np.zeros(highest - lowest + 1, np.int64)
+        extra = tally(distinct, counts, mantissa, lowest, tokens)
+        frequencies = np.zeros_like(tokens)
+        quantise(tokens, SCALE, frequencies)
+        table = _write_table(mantissa, lowest, frequencies)
+        bits = ideal_bits(tokens, frequencies) + extra + 8.0 * len(table)
+        if bits < least:
+            best, least = (mantissa, lowest, frequencies, table), bits
+        if extra == 0:
+            break  # all values are tokens already
+    return best
+
+
+def _write_table(mantissa: int, lowest: int, frequencies: Array) -> bytes:
+    """Return mode byte and table, padded to a whole byte; the last frequency is what is left of SCALE."""
+    out = np.zeros(16 + 5 * frequencies.size, np.uint8)  # a difference takes at most 32 bits
+    pos = put(out, 0, mantissa + 1, 8)
+    pos = put_count(out, pos, 2 * lowest if lowest >= 0 else -2 * lowest - 1, RANGE_ORDER)
+    pos = put_count(out, pos, frequencies.size - 1, RANGE_ORDER)
+    pos = put_table(out, pos, frequencies[:-1])
+    return out[: (pos + 7) // 8].tobytes()
+
+
+def _read_table(data: Array, mantissa: int) -> tuple[int, int, Array]:
+    """Return the byte after the table, the lowest token and the frequencies; raises FrameError."""
+    fold, pos = get_count(data, 8, RANGE_ORDER)
+    lowest = (fold >> 1) ^ -(fold & 1)
+    rest, pos = get_count(data, pos, RANGE_ORDER) if pos > 0 else (0, -1)
+    if (
+        pos < 0
+        or rest >= MAX_TOKENS
+        or max(extra_of(lowest, mantissa), extra_of(lowest + rest, mantissa)) > 31
+    ):
+        raise damaged(f"token table starts at {lowest} and has {rest + 1} of at most {MAX_TOKENS} tokens")
+    frequencies = np.zeros(rest + 1, np.int64)
+    pos = get_table(data, pos, frequencies[:-1], SCALE)
+    frequencies[-1] = SCALE - frequencies.sum()
+    if pos < 0 or frequencies[-1] <= 0:
+        raise damaged(f"frequencies of the token table do not add up to {SCALE}")
+    return (pos + 7) // 8, lowest, frequencies

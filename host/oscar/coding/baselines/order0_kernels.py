@@ -1,0 +1,197 @@
+"""The compiled parts of the order-0 rANS baseline: tokens, table, coder (see order0.py)."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.baselines.blocks import bit_length, get, put
+
+SCALE_BITS = 12
+SCALE = 1 << SCALE_BITS
+LOWEST = 1 << 16  # rANS states stay in LOWEST .. LOWEST * 2**16 - 1; words of 16 bits move in and out
+LANES = 4
+PREFIX = 32  # longest unary part of a table entry; differences of counts up to 2**28 take 30
+
+
+@nb.njit(cache=True, nogil=True)
+def token_of(value: int, mantissa: int) -> int:
+    """Return the token: sign, exponent and the top `mantissa` bits below the leading one of |value|."""
+    size = abs(value)
+    extra = max(0, bit_length(size) - mantissa - 1)
+    token = (extra << mantissa) + (size >> extra)
+    return token if value >= 0 else -token
+
+
+@nb.njit(cache=True, nogil=True)
+def extra_of(token: int, mantissa: int) -> int:
+    """Return how many raw bits follow a token."""
+    return max(0, (abs(token) >> mantissa) - 1)
+
+
+@nb.njit(cache=True, nogil=True)
+def put_count(out: Array, pos: int, value: int, order: int) -> int:
+    """Write a count in exponential Golomb code of that order: a unary length, then the bits."""
+    value += 1 << order
+    bits = bit_length(value) - 1
+    pos = put(out, pos, (1 << (bits - order)) - 1, bits - order + 1)
+    return put(out, pos, value - (1 << bits), bits)
+
+
+@nb.njit(cache=True, nogil=True)
+def get_count(data: Array, pos: int, order: int) -> tuple[int, int]:
+    """Return a count and the bit after it; the bit is -1 if there is none."""
+    bits = order
+    while get(data, pos, 1) == 1:
+        bits += 1
+        pos += 1
+        if bits - order > PREFIX:
+            return 0, -1
+    return (1 << bits) + get(data, pos + 1, bits) - (1 << order), pos + 1 + bits
+
+
+@nb.njit(cache=True, nogil=True)
+def put_table(out: Array, pos: int, counts: Array) -> int:
+    """Write counts that vary smoothly: zigzag differences, each in a code fitted to those before it."""
+    last = mean = 0
+    for i in range(counts.size):
+        step = counts[i] - last
+        fold = 2 * step if step >= 0 else -2 * step - 1
+        pos = put_count(out, pos, fold, bit_length(mean >> 3))
+        mean += ((fold << 3) - mean) >> 2
+        last = counts[i]
+    return pos
+
+
+@nb.njit(cache=True, nogil=True)
+def get_table(data: Array, pos: int, counts: Array, total: int) -> int:
+    """Read what `put_table` wrote, counts of 0 .. total; return the bit after it, or -1 if it is none."""
+    last = mean = 0
+    for i in range(counts.size):
+        fold, pos = get_count(data, pos, bit_length(mean >> 3))
+        if pos < 0 or pos > 8 * data.size:
+            return -1
+        last += (fold >> 1) ^ -(fold & 1)
+        if last < 0 or last > total:
+            return -1
+        mean += ((fold << 3) - mean) >> 2
+        counts[i] = last
+    return pos
+
+
+@nb.njit(cache=True, nogil=True)
+def tally(distinct: Array, counts: Array, mantissa: int, lowest: int, tokens: Array) -> int:
+    """Add the masses of all tokens, less `lowest`, to `tokens`; return how many raw bits follow in all."""
+    extra = 0
+    for j in range(distinct.size):
+        token = token_of(distinct[j], mantissa)
+        tokens[token - lowest] += counts[j]
+        extra += counts[j] * extra_of(token, mantissa)
+    return extra
+
+
+@nb.njit(cache=True, nogil=True)
+def ideal_bits(counts: Array, frequencies: Array) -> float:
+    """Return the bits of all counts at the probabilities frequency / SCALE."""
+    bits = 0.0
+    for i in range(counts.size):
+        if counts[i] > 0:
+            bits += counts[i] * (SCALE_BITS - np.log2(frequencies[i]))
+    return bits
+
+
+@nb.njit(cache=True, nogil=True)
+def encode(
+    values: Array, mantissa: int, lowest: int, frequencies: Array, lanes: int, out: Array, at: int
+) -> int:
+    """Code the tokens from byte `at`, then the raw bits; return the byte after them, or -1 if `out` is full.
+
+    rANS is last in, first out: values go in backwards, words are stacked from the end of `out` down, and the
+    stack is moved to its place at last. Value i belongs to state i mod `lanes`.
+    """
+    below = np.zeros(frequencies.size, np.int64)
+    for t in range(1, frequencies.size):
+        below[t] = below[t - 1] + frequencies[t - 1]
+    state = np.full(LANES, LOWEST, np.int64)
+    top = out.size
+    if at + 4 * lanes > top:
+        return -1
+    for i in range(values.size - 1, -1, -1):
+        t = token_of(np.int64(values[i]), mantissa) - lowest
+        f = frequencies[t]
+        x = state[i % lanes]
+        if x >= f << (32 - SCALE_BITS):
+            top -= 2
+            if top < at + 4 * lanes:
+                return -1
+            out[top] = x & 0xFF
+            out[top + 1] = (x >> 8) & 0xFF
+            x >>= 16
+        quotient = x // f
+        state[i % lanes] = (quotient << SCALE_BITS) + (x - quotient * f) + below[t]
+    for lane in range(lanes):
+        for byte in range(4):
+            out[at + 4 * lane + byte] = (state[lane] >> (8 * byte)) & 0xFF
+    at += 4 * lanes
+    words = out.size - top
+    for i in range(words):
+        out[at + i] = out[top + i]
+    out[at + words :] = 0
+    pos = 8 * (at + words)
+    for i in range(values.size):
+        value = np.int64(values[i])
+        extra = max(0, bit_length(abs(value)) - mantissa - 1)
+        pos = put(out, pos, abs(value) & ((1 << extra) - 1), extra)
+    return (pos + 7) >> 3 if pos >= 0 else -1
+
+
+@nb.njit(cache=True, nogil=True)
+def decode(
+    data: Array, at: int, mantissa: int, lowest: int, frequencies: Array, lanes: int, bound: int, out: Array
+) -> int:
+    """Fill int32 `out` with the values coded at byte `at`; return the byte after them.
+
+    Returns -1 when the data ends before them, the states do not end where the encoder began, or a value is
+    not in -bound .. bound - 1.
+    """
+    lookup = np.zeros(SCALE, np.uint16)
+    below = np.zeros(frequencies.size, np.int64)
+    reach = 0
+    for t in range(frequencies.size):
+        below[t] = reach
+        lookup[reach : reach + frequencies[t]] = t
+        reach += frequencies[t]
+    if at + 4 * lanes > data.size:
+        return -1
+    state = np.zeros(LANES, np.int64)
+    for lane in range(lanes):
+        for byte in range(4):
+            state[lane] |= np.int64(data[at + 4 * lane + byte]) << (8 * byte)
+    at += 4 * lanes
+    for i in range(out.size):
+        x = state[i % lanes]
+        slot = x & (SCALE - 1)
+        t = lookup[slot]
+        out[i] = t + lowest
+        x = frequencies[t] * (x >> SCALE_BITS) + slot - below[t]
+        if x < LOWEST:
+            if at + 2 > data.size:
+                return -1
+            x = (x << 16) | (np.int64(data[at + 1]) << 8) | np.int64(data[at])
+            at += 2
+        state[i % lanes] = x
+    for lane in range(lanes):  # the encoder began here: anything else is damage
+        if state[lane] != LOWEST:
+            return -1
+    pos = 8 * at
+    for i in range(out.size):
+        token = np.int64(out[i])  # as int32, the lowest has no absolute value
+        extra = extra_of(token, mantissa)
+        size = ((abs(token) - (extra << mantissa)) << extra) + get(data, pos, extra)
+        pos += extra
+        value = size if token >= 0 else -size
+        if pos > 8 * data.size or value < -bound or value >= bound:
+            return -1
+        out[i] = value
+    return (pos + 7) >> 3

@@ -1,0 +1,180 @@
+"""Uncompressed links: what "no compression" means in each of its forms.
+
+fp32 is the reference, bf16 and fp16 are what mixed-precision training sends, int16 and int32 are the
+quantised sums as they are, and int8 shows what the naive narrowing costs: partial sums of int8 gradients do
+not fit int8, so it clips, counts what it clipped, and the sums are wrong by that much.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.baselines.blocks import check_range, damaged
+from oscar.coding.codec import Domain
+
+
+def _open(payload: memoryview, count: int, dtype: str) -> Array:
+    """Return `count` items of the payload; raises FrameError unless they are the whole of it."""
+    item = np.dtype(dtype).itemsize
+    if len(payload) != count * item:
+        raise damaged(f"{count} values of {item} bytes take {count * item} bytes, payload has {len(payload)}")
+    return np.frombuffer(payload, dtype)
+
+
+class Fp32:
+    """float32, little-endian, bit for bit."""
+
+    code = 1
+    domain: Domain = "float"
+
+    def pack(self, values: Array, width: int) -> bytes:
+        """See PayloadCodec.pack."""
+        return values.astype("<f4").tobytes()
+
+    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
+        """See PayloadCodec.unpack."""
+        return _open(payload, count, "<f4").astype(np.float32)
+
+    def max_payload(self, count: int, width: int) -> int:
+        """See PayloadCodec.max_payload."""
+        return 4 * count
+
+
+class _Clipping:
+    """Counts what one encoder clips: so give each encoder an instance of its own.
+
+    saturated: values so far; lost: the shares of energy that frames lost, each times the frame's values.
+    """
+
+    def __init__(self) -> None:
+        self.saturated, self.lost = 0, 0.0
+
+    def _count(self, values: Array, clipped: Array, limit: float) -> None:
+        """Count the `clipped` (bool) of `values`, whose magnitudes beyond `limit` are cut to it."""
+        beyond = int(np.count_nonzero(clipped))
+        if not beyond:
+            return
+        self.saturated += beyond
+        wide = np.abs(values[np.isfinite(values)].astype(np.float64))
+        cut = np.maximum(wide - limit, 0)
+        self.lost += values.size * float(np.vdot(cut, cut) / np.vdot(wide, wide))
+
+
+class Bf16(_Clipping):
+    """bfloat16: the upper half of a float32, rounded to nearest even by integer arithmetic on the bits.
+
+    A finite value above the largest bfloat16 becomes that one, not Inf, and is counted in `saturated`; Inf
+    and NaN stay what they are.
+    """
+
+    code = 2
+    domain: Domain = "float"
+    limit = float.fromhex("0x1.fep127")
+
+    def pack(self, values: Array, width: int) -> bytes:
+        """See PayloadCodec.pack."""
+        bits = values.view(np.uint32)
+        magnitude = bits & np.uint32(0x7FFFFFFF)
+        finite = magnitude < 0x7F800000
+        clipped = finite & (magnitude > 0x7F7F7FFF)  # these would round up to Inf
+        self._count(values, clipped, self.limit)
+        rounded = (
+            magnitude + np.uint32(0x7FFF) + ((magnitude >> np.uint32(16)) & np.uint32(1))
+        ) >> np.uint32(16)
+        rounded[clipped] = 0x7F7F
+        special = (magnitude >> np.uint32(16)) | ((magnitude > 0x7F800000).astype(np.uint32) << np.uint32(6))
+        halves = np.where(finite, rounded, special) | ((bits >> np.uint32(16)) & np.uint32(0x8000))
+        return halves.astype("<u2").tobytes()
+
+    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
+        """See PayloadCodec.unpack."""
+        halves = _open(payload, count, "<u2").astype(np.uint32)
+        return (halves << np.uint32(16)).view(np.float32)
+
+    def max_payload(self, count: int, width: int) -> int:
+        """See PayloadCodec.max_payload."""
+        return 2 * count
+
+
+class Fp16(_Clipping):
+    """IEEE half precision, rounded to nearest even.
+
+    A finite value beyond 65,504 is clipped and counted in `saturated` (gradients do reach there without loss
+    scaling); below 6e-8 it becomes 0. Inf and NaN stay.
+    """
+
+    code = 3
+    domain: Domain = "float"
+    limit = np.float32(65504)
+
+    def pack(self, values: Array, width: int) -> bytes:
+        """See PayloadCodec.pack."""
+        with np.errstate(
+            under="ignore", invalid="ignore"
+        ):  # small ones vanish and NaN stays NaN, as they should
+            clipped = (np.abs(values) > self.limit) & np.isfinite(values)
+            self._count(values, clipped, float(self.limit))
+            return np.where(clipped, np.copysign(self.limit, values), values).astype("<f2").tobytes()
+
+    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
+        """See PayloadCodec.unpack."""
+        with np.errstate(invalid="ignore"):  # a signalling NaN in a forged payload is a value like any other
+            return _open(payload, count, "<f2").astype(np.float32)
+
+    def max_payload(self, count: int, width: int) -> int:
+        """See PayloadCodec.max_payload."""
+        return 2 * count
+
+
+class Int16:
+    """Two bytes per value; raises ValueError on frames of more than 16 bits, whatever is in them."""
+
+    code = 4
+    domain: Domain = "int"
+    bits = 16
+
+    def pack(self, values: Array, width: int) -> bytes:
+        """See PayloadCodec.pack."""
+        if width > self.bits:
+            raise ValueError(
+                f"int{self.bits} carries up to {self.bits} bits, this chunk needs {width}; use int32"
+            )
+        return values.astype(f"<i{self.bits // 8}").tobytes()
+
+    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
+        """See PayloadCodec.unpack."""
+        if width > self.bits:
+            raise damaged(f"int{self.bits} carries up to {self.bits} bits, header announces {width}")
+        return check_range(_open(payload, count, f"<i{self.bits // 8}").astype(np.int32), width)
+
+    def max_payload(self, count: int, width: int) -> int:
+        """See PayloadCodec.max_payload."""
+        return self.bits // 8 * count
+
+
+class Int32(Int16):
+    """Four bytes per value: every sum this system can make."""
+
+    code = 5
+    bits = 32
+
+
+class Int8(_Clipping):
+    """One byte per value, SATURATING at +-127: a clipped partial sum stays wrong on all nodes."""
+
+    code = 6
+    domain: Domain = "int"
+
+    def pack(self, values: Array, width: int) -> bytes:
+        """See PayloadCodec.pack."""
+        self._count(values, (values > 127) | (values < -127), 127.0)
+        return np.clip(values, -127, 127).astype(np.int8).tobytes()
+
+    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
+        """See PayloadCodec.unpack."""
+        return check_range(_open(payload, count, "<i1").astype(np.int32), width)
+
+    def max_payload(self, count: int, width: int) -> int:
+        """See PayloadCodec.max_payload."""
+        return count

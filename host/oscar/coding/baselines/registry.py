@@ -1,0 +1,45 @@
+"""All baseline codecs by name, as registry entries.
+
+Each value makes the entry when called, so that importing this module compiles nothing and needs no extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+from oscar.coding.baselines.atalanta import Atalanta, AtalantaDp
+from oscar.coding.baselines.oracle import Oracle
+from oscar.coding.baselines.order0 import Rans0
+from oscar.coding.baselines.raw import Bf16, Fp16, Fp32, Int8, Int16, Int32
+from oscar.coding.baselines.zstd import Zstd
+from oscar.coding.codec import Codec, FramedEncoder, LinkEncoder, framed
+
+
+def _saturated(encoder: LinkEncoder) -> tuple[int, float]:
+    """Return Codec.saturated of an encoder of a clipping codec."""
+    codec = cast("Bf16 | Fp16 | Int8", cast(FramedEncoder, encoder).codec)
+    return codec.saturated, codec.lost
+
+
+def _clipping(name: str, payload: type[Bf16] | type[Fp16] | type[Int8]) -> Codec:
+    """Make the entry of a codec that counts what it clips: each encoder gets a counter of its own."""
+    entry = framed(name, payload(), lossless=False, coded=False)
+    return replace(entry, make_encoder=lambda: FramedEncoder(payload()), saturated=_saturated)
+
+
+BASELINES: dict[str, Callable[[], Codec]] = {
+    "fp32": partial(framed, "fp32", Fp32(), lossless=True, coded=False),
+    "bf16": partial(_clipping, "bf16", Bf16),
+    "fp16": partial(_clipping, "fp16", Fp16),
+    "int16": partial(framed, "int16", Int16(), lossless=True, coded=False, max_bits=Int16.bits),
+    "int32": partial(framed, "int32", Int32(), lossless=True, coded=False),
+    "int8": partial(_clipping, "int8", Int8),
+    "atalanta": partial(framed, "atalanta", Atalanta(), lossless=True),
+    "atalanta-dp": partial(framed, "atalanta-dp", AtalantaDp(), lossless=True),
+    "rans0": partial(framed, "rans0", Rans0(), lossless=True),
+    "zstd": partial(framed, "zstd", Zstd(), lossless=True),
+    "constriction": partial(framed, "constriction", Oracle(), lossless=True),
+}

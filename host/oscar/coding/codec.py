@@ -1,0 +1,223 @@
+"""What goes over one link: the codec seam, and the framing that stateless codecs share.
+
+An adaptive codec (ASC) implements `LinkEncoder` / `LinkDecoder` itself. A stateless one implements
+`PayloadCodec`, three methods, and is framed by `FramedEncoder` / `FramedDecoder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
+from oscar.errors import FrameError
+from oscar.state import Saved
+
+Domain = Literal["int", "float"]
+
+
+class LinkEncoder(Protocol):
+    """One end of one link direction: values in, frames out, in order."""
+
+    def encode(
+        self,
+        values: Array,
+        *,
+        step: int,
+        context: Array | None = None,
+        width: int | None = None,
+        chunk: int = 0,
+        sub: int = 0,
+    ) -> bytes:
+        """Return the frame for `values` (1-D). `context`: uint8 position classes 0..15, or None."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+    def snapshot(self) -> Any:
+        """Return a cheap token of the state for `restore`; frames replace state, never write to it."""
+
+    def restore(self, token: Any) -> None: ...
+
+
+class LinkDecoder(Protocol):
+    """The other end: frames in, values out; a frame that raises leaves the state as it was."""
+
+    def decode(self, frame: bytes, *, step: int, context: Array | None = None) -> Array:
+        """Return the values (int32 or float32, 1-D) of `frame`; raises FrameError, nothing else."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+    def snapshot(self) -> Any:
+        """Return a cheap token of the state for `restore`; frames replace state, never write to it."""
+
+    def restore(self, token: Any) -> None: ...
+
+
+class PayloadCodec(Protocol):
+    """A stateless codec: bytes of a payload from values, and back."""
+
+    code: int  # codec byte of the frame header, unique in the registry
+    domain: Domain
+
+    def pack(self, values: Array, width: int) -> bytes:
+        """Code 1-D `values` (int32 that fit `width` bits, or float32); never above `max_payload`."""
+
+    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
+        """Return exactly `count` values (int32 or float32), or raise FrameError; any bytes may come."""
+
+    def max_payload(self, count: int, width: int) -> int:
+        """Bytes that `pack` never exceeds, the same on all nodes: receivers allocate by it."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A registry entry. `lossless` is about the values on the wire, after quantisation.
+
+    `coded`: an entropy coder works on the values; False where they go out at a fixed width, which costs no
+    time in a model. saturated: of a codec that clips, the values it has clipped so far, and the shares of
+    energy that its frames lost so far, each times the frame's values. clocks: what a link end's device took
+    for its last frame, where there is a device that counts clocks (a simulated NIC).
+    """
+
+    name: str
+    domain: Domain
+    lossless: bool
+    make_encoder: Callable[[], LinkEncoder]
+    make_decoder: Callable[[], LinkDecoder]
+    max_frame: Callable[[int, int], int]  # (count, width) -> bytes, header included
+    uses_context: bool = False
+    coded: bool = True
+    max_bits: int = 32  # widest integers that frames carry
+    saturated: Callable[[LinkEncoder], tuple[int, float]] | None = None
+    clocks: Callable[[LinkEncoder | LinkDecoder], int] | None = None
+
+
+def fit_width(values: Array, width: int | None) -> int:
+    """Return the raw width in bits for integer `values`: the one asked for, or 8, 16, 24 or 32.
+
+    Raises ValueError when they do not fit the width asked for, or that is not 1 to 32.
+    """
+    if width is not None and not 1 <= width <= 32:
+        raise ValueError(f"width is 1 to 32 bits, got {width}")
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    for candidate in (8, 16, 24, 32) if width is None else (width,):
+        if -(1 << (candidate - 1)) <= low and high < 1 << (candidate - 1):
+            return candidate
+    raise ValueError(f"values reach from {low} to {high}: they need more than {width or 32} signed bits")
+
+
+def as_values(values: Array, domain: Domain) -> Array:
+    """Return `values` as contiguous 1-D int32 or float32; raises TypeError or ValueError if they are not."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"a link carries 1-D arrays, got shape {array.shape}; use .ravel()")
+    if domain == "float":
+        if array.dtype.kind != "f":
+            raise TypeError(f"this codec carries float32 values, got {array.dtype}")
+        return np.ascontiguousarray(array, dtype=np.float32)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"this codec carries integers, got {array.dtype}; quantise the tensor first")
+    if array.dtype.itemsize > 4 or array.dtype == np.uint32:
+        fit_width(array, None)
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+class _Framed:
+    """What both ends of a stateless link keep: how many frames each step has seen."""
+
+    def __init__(self, codec: PayloadCodec) -> None:
+        self.codec = codec
+        self.sequences: dict[int, int] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state: the sequence number per step."""
+        return {"sequences": dict(self.sequences)}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved = Saved.of(state).only("sequences")["sequences"]
+        keys = saved.keys(lambda key: type(key) is int and 0 <= key <= 0xFFFF, "steps of 0 to 65535")
+        self.sequences = {key: saved[key].integer(0, 0xFFFF) for key in keys}
+
+    def snapshot(self) -> Any:
+        """See LinkEncoder.snapshot."""
+        return dict(self.sequences)
+
+    def restore(self, token: Any) -> None:
+        """Go back to the state of `snapshot`."""
+        self.sequences = dict(token)
+
+
+class FramedEncoder(_Framed):
+    """Frames the payloads of a stateless codec."""
+
+    def encode(
+        self,
+        values: Array,
+        *,
+        step: int,
+        context: Array | None = None,
+        width: int | None = None,
+        chunk: int = 0,
+        sub: int = 0,
+    ) -> bytes:
+        """See LinkEncoder.encode; `context` is ignored."""
+        array = as_values(values, self.codec.domain)
+        bits = fit_width(array, width) if self.codec.domain == "int" else 32
+        sequence = self.sequences.get(step, 0)
+        head = Header(self.codec.code, step, array.size, chunk, sub, bits, sequence)
+        frame = pack_frame(head, self.codec.pack(array, bits))
+        self.sequences[step] = (sequence + 1) & 0xFFFF
+        return frame
+
+
+class FramedDecoder(_Framed):
+    """Checks and opens the frames of a `FramedEncoder`."""
+
+    def decode(self, frame: bytes, *, step: int, context: Array | None = None) -> Array:
+        """See LinkDecoder.decode; `context` is ignored."""
+        head, payload = unpack_frame(frame)
+        sequence = self.sequences.get(step, 0)
+        check_header(head, codec=self.codec.code, step=step, sequence=sequence)
+        values = self.codec.unpack(payload, head.count, head.width)
+        self.sequences[step] = (sequence + 1) & 0xFFFF
+        return values
+
+
+def check_header(head: Header, *, codec: int, step: int, sequence: int) -> None:
+    """Raise FrameError unless the frame is of this codec, step and place in the sequence."""
+    for what, came, expected in (
+        ("codec", head.codec, codec),
+        ("step", head.step, step),
+        ("sequence", head.sequence, sequence),
+    ):
+        if came != expected:
+            raise FrameError(
+                f"frame has {what} {came}, expected {expected}: lost, repeated or sent to the wrong place"
+            )
+    if not 1 <= head.width <= 32:
+        raise FrameError(f"frame has values of {head.width} bits, expected 1 to 32")
+
+
+def framed(
+    name: str, payload: PayloadCodec, *, lossless: bool, coded: bool = True, max_bits: int = 32
+) -> Codec:
+    """Make a registry entry of a stateless codec."""
+    return Codec(
+        name=name,
+        domain=payload.domain,
+        lossless=lossless,
+        make_encoder=lambda: FramedEncoder(payload),
+        make_decoder=lambda: FramedDecoder(payload),
+        max_frame=lambda count, width: HEADER_BYTES + payload.max_payload(count, width),
+        coded=coded,
+        max_bits=max_bits,
+    )

@@ -1,0 +1,55 @@
+"""The codec registry: everything that can go over a link, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from oscar.coding.asc import AscParams, Decoder, Encoder, make_coder, max_frame
+from oscar.coding.asc.link import Implementation
+from oscar.coding.baselines.registry import BASELINES
+from oscar.coding.codec import Codec, LinkDecoder, LinkEncoder
+
+__all__ = ["CODECS", "Codec", "LinkDecoder", "LinkEncoder", "asc_codec", "make_codec"]
+
+
+def asc_codec(
+    params: AscParams | None = None, *, implementation: Implementation = "compiled", name: str = "asc"
+) -> Codec:
+    """Return ASC as a codec; its links share one coder's scratch memory, so they serve one thread."""
+    chosen = params or AscParams()
+    coder = make_coder(chosen, implementation)
+    return Codec(
+        name=name,
+        domain="int",
+        lossless=True,
+        make_encoder=lambda: Encoder(chosen, coder=coder),
+        make_decoder=lambda: Decoder(chosen, coder=coder),
+        max_frame=lambda count, width: max_frame(chosen, count, width),
+        uses_context=chosen.uses_position,
+    )
+
+
+# The paper's ASC, read literally: a table for each step, no context; updated as often as pays.
+PAPER = AscParams(context="none", interval_log2=10)
+ASC = {"asc": AscParams(), "asc-paper": PAPER}
+
+CODECS: dict[str, Callable[[], Codec]] = {
+    **BASELINES,
+    **{name: partial(asc_codec, params, name=name) for name, params in ASC.items()},
+}
+
+
+def make_codec(
+    name: str, *, asc: AscParams | None = None, implementation: Implementation = "compiled"
+) -> Codec:
+    """Return the codec called `name`; `asc` replaces the parameters of "asc".
+
+    implementation: of either ASC; the other codecs have one. Raises ValueError on an unknown name.
+    """
+    if name not in CODECS:
+        raise ValueError(f"codec must be one of {', '.join(CODECS)}, got {name!r}")
+    if name not in ASC:
+        return CODECS[name]()
+    params = asc if name == "asc" and asc is not None else ASC[name]
+    return asc_codec(params, implementation=implementation, name=name)

@@ -1,0 +1,1 @@
+"""AllReduce as actions: a schedule yields them, a node performs them, an executor runs them."""

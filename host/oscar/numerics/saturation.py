@@ -1,0 +1,90 @@
+"""What saturation takes from a gradient: counted, weighed, and told once where nothing gives it back."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscar.errors import SaturationWarning
+from oscar.numerics.quantiser_kernels import energy_beyond
+
+ADVICE = "raise quantiser.bits (to 16) or quantiser.coarseness, or set quantiser.error_feedback"
+CODEC_ADVICE = "take a codec that holds the sums: asc or int16 instead of int8, bf16 or fp32 instead of fp16"
+WARN_SHARE = 1e-4  # of a tensor's energy, from which on a loss is told
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """What one worker lost in one call; energies are sums of squares.
+
+    values: how many saturated; energy: the share of the whole gradient's energy that was cut off, 0 .. 1;
+    tensor, worst: the tensor that lost the largest share of its own energy, and that share; -1: no one
+    tensor, as in a sketch of all. Losses of one gradient's parts add up.
+    """
+
+    values: int = 0
+    energy: float = 0.0
+    tensor: int = -1
+    worst: float = 0.0
+
+    @classmethod
+    def of(cls, values: int, lost: Mapping[int, float], tensors: Sequence[np.ndarray]) -> Saturation:
+        """Return the loss of a gradient [tensor], flat float32, from the energies that its tensors lost.
+
+        The gradient is read for this only where something was lost.
+        """
+        if not any(lost.values()):
+            return cls(values)
+        energies = [float(energy_beyond(tensor, 0.0)) for tensor in tensors]
+        shares = {t: min(1.0, cut / energies[t]) if energies[t] else 1.0 for t, cut in lost.items()}
+        tensor = max(shares, key=lambda t: shares[t])
+        whole = sum(energies)
+        return cls(values, min(1.0, sum(lost.values()) / whole) if whole else 1.0, tensor, shares[tensor])
+
+    def __add__(self, other: Saturation) -> Saturation:
+        low, high = sorted((self, other), key=lambda loss: loss.worst)
+        worst = high.worst + (low.worst if low.tensor == high.tensor else 0.0)
+        energy = min(1.0, self.energy + other.energy)
+        return Saturation(self.values + other.values, energy, high.tensor, min(1.0, worst))
+
+
+class SaturationNotice:
+    """Warns of a loss once in its life: of one in the quantiser or a scheme, and of one in the codec."""
+
+    def __init__(self) -> None:
+        self.told = self.told_of_codec = False
+
+    def tell(self, losses: Mapping[int, Saturation], advice: str) -> None:
+        """Warn where a rank's tensor lost more than WARN_SHARE; `advice`: what to set.
+
+        losses: by rank, of workers without error feedback.
+        """
+        if self.told or not losses:
+            return
+        rank = max(losses, key=lambda rank: losses[rank].worst)
+        loss = losses[rank]
+        if loss.worst <= WARN_SHARE:
+            return
+        what = "its sketch" if loss.tensor < 0 else f"tensor {loss.tensor}"
+        warnings.warn(
+            f"rank {rank}, {what}: saturation cut off {loss.worst:.2%} of the energy, and without error "
+            f"feedback that is lost: {advice}. Told once; stats.clipped_energy has every call's share",
+            SaturationWarning,
+            stacklevel=4,
+        )
+        self.told = True
+
+    def tell_codec(self, name: str, share: float) -> None:
+        """Warn where the codec's frames lost more than WARN_SHARE of their energy; `share`: how much."""
+        if self.told_of_codec or share <= WARN_SHARE:
+            return
+        warnings.warn(
+            f"codec {name}: saturation cut off {share:.2%} of the energy of what was sent, which no error "
+            f"feedback gives back: {CODEC_ADVICE}. Told once; stats.clipped_energy has every call's share",
+            SaturationWarning,
+            stacklevel=4,
+        )
+        self.told_of_codec = True

@@ -1,0 +1,6 @@
+"""Count sketches of integers, linear to the bit, with hashes that need no tables (docs/schemes.md)."""
+
+from oscar.numerics.sketch.count_sketch import CountSketch
+from oscar.numerics.sketch.hashing import RUN, SketchHashes
+
+__all__ = ["RUN", "CountSketch", "SketchHashes"]

@@ -1,0 +1,1 @@
+"""Whether compression pays, before or while it runs."""

@@ -1,0 +1,29 @@
+"""What ranks tell each other before they reduce: all that must be equal for frames to be understood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oscar.coding.codec import Codec
+from oscar.coding.frame import VERSION
+from oscar.config import Config
+from oscar.transports.handshake import flatten
+from oscar.version import __version__
+
+SECTIONS = ("quantiser", "asc", "plan", "ring")  # what else changes bytes or values
+
+
+def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
+    """Return what must be equal on all ranks for frames to be understood, flat, with dotted keys."""
+    whole = config.model_dump(mode="json")
+    pairs: dict[str, Any] = {
+        "oscar": __version__,
+        "frame version": VERSION,
+        "nodes": nodes,
+        "seed": config.seed,
+        "codec": codec.name,
+    }
+    for section in SECTIONS:
+        pairs.update(flatten(whole[section], section))
+    pairs["quantiser.bits"] = config.quantiser_params(nodes).bits  # what auto means here
+    return pairs

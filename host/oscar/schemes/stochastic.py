@@ -1,0 +1,205 @@
+"""Stochastic quantisers whose integers sum: TernGrad (arXiv 1705.07878) and QSGD (arXiv 1610.02132).
+
+Both draw each integer so that its expected value is the gradient's. Scales are agreed on first, by a max over
+the workers, so that integers of equal meaning are added, in lanes that hold their sums, or coded.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.numerics.quantiser_kernels import energy_beyond
+from oscar.numerics.saturation import Saturation
+from oscar.schemes.base import Message, Messages, Scheme, Worker
+from oscar.schemes.lanes import lane_bits
+
+TAG = 0x7E29  # keeps these draws apart from those of other users of (seed, rank)
+NORMS = "max", "l2"
+
+
+class _Stochastic(Scheme):
+    """Scales by max, then stochastically rounded integers of magnitudes up to `levels`."""
+
+    levels: int
+
+    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+        self.bits = lane_bits(self.levels, nodes)  # 24 at most
+        self.starts = self._starts()
+        self.lengths = np.diff(np.append(self.starts, self.values))
+
+    @abstractmethod
+    def _starts(self) -> Array:
+        """Return where the runs of values that share a scale begin, int64."""
+
+    @abstractmethod
+    def _prepare(self, values: Array) -> Array:
+        """Return what is quantised of one worker's values, float32."""
+
+    @abstractmethod
+    def _scales(self, values: Array) -> Array:
+        """Return one worker's scale of every run, float32; no magnitude is above its own."""
+
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        """See Scheme.messages."""
+        corrected = worker.corrected(values)
+        kept = self._prepare(corrected)
+        worker.saturation = self._lost(corrected, kept)
+        scales = yield Message("scales", self._scales(kept), "max")
+        with np.errstate(over="ignore", invalid="ignore"):  # subnormal scales, whose values become zeros
+            inverse = np.float32(self.levels) / np.where(scales > 0, scales, np.float32(np.inf))
+            levels = np.nan_to_num(np.abs(kept) * np.repeat(inverse, self.lengths), nan=0.0, posinf=0.0)
+        drawn = np.minimum(np.floor(levels + self._uniform(worker.rank)), self.levels).astype(np.int32)
+        integers = np.where(kept < 0, -drawn, drawn)
+        if self.options.error_feedback:
+            worker.pending = corrected - self._decode(integers, scales, 1)
+        if self.options.coded:
+            yield Message("levels", integers, bits=self.coded_channels()["levels"], coded=True)
+        else:
+            yield Message("levels", integers, bits=self.bits)
+
+    def coded_channels(self) -> dict[str, int]:
+        """See Scheme.coded_channels."""
+        return {"levels": self.levels.bit_length() + 1} if self.options.coded else {}
+
+    def _lost(self, values: Array, kept: Array) -> Saturation:
+        """Return what `_prepare` cut off."""
+        clipped = int(np.count_nonzero(kept != values))
+        if not clipped:
+            return Saturation()
+        pairs = [slice(first, last) for first, last in pairwise(self.offsets.tolist())]
+        lost = {t: float(energy_beyond(values[s] - kept[s], 0.0)) for t, s in enumerate(pairs)}
+        return Saturation.of(clipped, lost, [values[s] for s in pairs])
+
+    def _uniform(self, rank: int) -> Array:
+        """Return float32 in [0, 1) for every value of this worker and iteration."""
+        bits = np.random.Philox(key=[self.seed ^ TAG << 32, rank], counter=[0, 0, 0, self.iteration])
+        return np.random.Generator(bits).random(self.values, dtype=np.float32)
+
+    def _decode(self, sums: Array, scales: Array, nodes: int) -> Array:
+        """Return float32 `sum * (scale / (levels * nodes))`."""
+        units: Array = scales / np.float32(self.levels * nodes)
+        out: Array = sums.astype(np.float32) * np.repeat(units, self.lengths)
+        return out
+
+    def finish(self, totals: Sequence[Array]) -> Array:
+        """See Scheme.finish."""
+        scales, sums = totals
+        self.iteration += 1
+        return self._decode(sums, scales, self.nodes)
+
+
+@dataclass(frozen=True)
+class TernGradOptions:
+    """clip: magnitudes beyond so many standard deviations of their tensor are cut to that; 0 cuts nothing.
+
+    Deviations are from zero, not from the mean, so that a tensor of equal values, or of one, is not cut to
+    nothing. coded: ASC instead of lanes for 2 N + 1 values. error_feedback: not part of the published method.
+    """
+
+    clip: float = 2.5
+    coded: bool = False
+    error_feedback: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.clip <= 1e6:
+            raise ValueError(f"clip is a number of standard deviations, 0 for none, got {self.clip}")
+
+
+class TernGrad(_Stochastic):
+    """Every value is minus, zero or plus its tensor's scale."""
+
+    name: ClassVar[str] = "terngrad"
+    Options: ClassVar[type[Any]] = TernGradOptions
+    clips: ClassVar[bool] = True
+    levels = 1
+
+    def caution(self) -> str | None:
+        """See Scheme.caution."""
+        return (
+            "three values carry about as much noise as gradient, and what is cut off is lost: training may "
+            "diverge, or end worse than uncompressed; qsgd is finer"
+        )
+
+    def _starts(self) -> Array:
+        return self.offsets[:-1]
+
+    def _prepare(self, values: Array) -> Array:
+        if not self.options.clip:
+            return values
+        kept = values.copy()
+        for first, size in zip(self.offsets[:-1], self.sizes, strict=True):
+            part = kept[first : first + size]
+            if size:
+                most = np.float32(self.options.clip * np.sqrt(np.mean(np.square(part, dtype=np.float64))))
+                np.clip(part, -most, most, out=part)
+        return kept
+
+    def _scales(self, values: Array) -> Array:
+        return np.array(
+            [
+                np.abs(values[first : first + size]).max(initial=0)
+                for first, size in zip(self.offsets[:-1], self.sizes, strict=True)
+            ],
+            np.float32,
+        )
+
+
+@dataclass(frozen=True)
+class QsgdOptions:
+    """levels: of magnitude besides 0; bucket: values that share a scale, of one tensor.
+
+    norm: "max" scales by the largest magnitude of a bucket, "l2" by its norm as in the analysis. coded: ASC
+    instead of lanes. error_feedback: not part of the published method.
+    """
+
+    levels: int = 7
+    bucket: int = 512
+    norm: str = "max"
+    coded: bool = False
+    error_feedback: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.levels < 1 << 15:
+            raise ValueError(f"there are 1 to {(1 << 15) - 1} levels, got {self.levels}")
+        if self.bucket < 1:
+            raise ValueError(f"a bucket has at least one value, got {self.bucket}")
+        if self.norm not in NORMS:
+            raise ValueError(f"norm is one of {', '.join(NORMS)}, got {self.norm!r}")
+
+
+class Qsgd(_Stochastic):
+    """Every value is a stochastically rounded multiple of its bucket's scale / levels."""
+
+    name: ClassVar[str] = "qsgd"
+    Options: ClassVar[type[Any]] = QsgdOptions
+
+    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+        self.levels = options.levels
+        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+
+    def _starts(self) -> Array:
+        runs = [
+            np.arange(first, first + size, self.options.bucket)
+            for first, size in zip(self.offsets[:-1].tolist(), self.sizes, strict=True)
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *runs])
+
+    def _prepare(self, values: Array) -> Array:
+        return values
+
+    def _scales(self, values: Array) -> Array:
+        if not self.starts.size:
+            return np.zeros(0, np.float32)
+        if self.options.norm == "max":
+            return np.maximum.reduceat(np.abs(values), self.starts)
+        energy = np.add.reduceat(np.square(values, dtype=np.float64), self.starts)
+        # Rounded up, so that no magnitude is above its norm.
+        return np.nextafter(np.sqrt(energy).astype(np.float32), np.float32(np.inf)) * (energy > 0)

@@ -1,0 +1,164 @@
+"""One array through one codec: load, quantise, code, check, time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar.coding.asc import AscParams, Encoder
+from oscar.coding.codec import Codec
+from oscar.errors import ConfigError, MissingExtraError
+from oscar.files import replacing
+from oscar.numerics.quantiser import QuantiserParams, StepTracker, WorkerQuantiser, check_tensors, summarise
+
+REFERENCE_LIMIT = 1 << 17  # values; the plain-integer reference codes some 10^5 a second
+ROUNDS = 3  # the best of which is the time
+
+
+def load_array(path: Path) -> np.ndarray:
+    """Return the array in an .npy file; raises ConfigError on anything but one of numbers."""
+    try:
+        with open(path, "rb") as file:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; np.save('{path}', array) writes one") from None
+    except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
+        raise ConfigError(f"{path}: expected an array written by np.save, got {error}") from None
+    if array.dtype.kind not in "iuf":
+        raise ConfigError(f"{path}: expected integers or floats, got {array.dtype}; convert it first")
+    return array
+
+
+def load_classes(path: Path | None) -> np.ndarray | None:
+    """Return position classes as both ends of a link take them: flat, uint8; None without a file.
+
+    Raises ConfigError on anything but integers from 0 to 15.
+    """
+    if path is None:
+        return None
+    array = load_array(path)
+    if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= 15):
+        raise ConfigError(f"{path}: expected position classes, integers from 0 to 15; got others")
+    return array.reshape(-1).astype(np.uint8)
+
+
+def as_float32(flat: np.ndarray) -> tuple[np.ndarray, str]:
+    """Return floats as a link carries them, and in words what changed: nothing for float32."""
+    values = flat.astype(np.float32, copy=False)
+    how = "" if flat.dtype == np.float32 else f"float codecs take float32: converted from {flat.dtype}"
+    return values, how
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write `array` to exactly `path`."""
+    with replacing(path) as file:
+        np.save(file, array)
+
+
+def quantise(
+    flat: np.ndarray, scale: Any, coarseness: float, bits: Any
+) -> tuple[np.ndarray, int | None, str]:
+    """Return `flat` quantised as the one tensor of one node, log2 of its step, and in words how.
+
+    The step is None where all values are zero. Raises GradientError.
+    """
+    params = QuantiserParams(scale=scale, coarseness=coarseness, bits=bits)
+    tensors = check_tensors([flat], 0, remedy="replace them before coding")
+    tracker, worker = StepTracker(params, [flat.size], 1), WorkerQuantiser(params, 0)
+    tracker.agree([summarise(tensors, params)])
+    values = worker.quantise(tensors, tracker.exponents)
+    exponent = tracker.exponents[0]
+    step = "no step: all zeros" if exponent is None else f"step 2^{exponent}"
+    lost = worker.saturation
+    text = f"quantised as one tensor: {params.name}, {step}, {lost.values} of {flat.size} values clipped"
+    if lost.energy:
+        text += f", {lost.energy:.2g} of the energy"
+    return values, exponent, text
+
+
+@dataclass(frozen=True)
+class Coded:
+    """What a codec made of an array. exact: decoding gave the values back; missing: why it did not."""
+
+    name: str
+    lossless: bool
+    frame: bytes
+    values: int
+    stored: int
+    encode_s: float
+    decode_s: float
+    exact: bool
+    missing: str = ""
+
+    def line(self) -> str:
+        """Return the row of the table."""
+        if self.missing:
+            return f"{self.name:16} {self.missing}"
+        count = max(1, self.values)
+        said = "yes" if self.exact else "NO" if self.lossless else "lossy"
+        return (
+            f"{self.name:16} {len(self.frame):10} {8 * len(self.frame) / count:9.3f} "
+            f"{self.stored / len(self.frame):8.2f} {self.stored / self.encode_s / 1e6:9.1f} "
+            f"{self.stored / self.decode_s / 1e6:9.1f}  {said}"
+        )
+
+
+def code(
+    name: str,
+    codec: Codec,
+    values: np.ndarray,
+    *,
+    step: int,
+    context: np.ndarray | None,
+    width: int | None,
+    stored: int,
+    lenient: bool = False,
+) -> Coded:
+    """Encode and decode `values` on a fresh link; times are the best of a few rounds, compilation excluded.
+
+    stored: bytes of the array as it was given. lenient: a codec that cannot take these values says so in its
+    line, as does one whose package is missing.
+    """
+    used = context if codec.uses_context else None
+
+    def encode() -> bytes:
+        return codec.make_encoder().encode(values, step=step, context=used, width=width)
+
+    try:
+        frame, encode_s = _timed(encode)
+    except (MissingExtraError, ValueError) as error:
+        if not (lenient or isinstance(error, MissingExtraError)):
+            raise
+        return Coded(name, codec.lossless, b"", values.size, stored, 0.0, 0.0, not codec.lossless, str(error))
+    back, decode_s = _timed(lambda: codec.make_decoder().decode(frame, step=step, context=used))
+    exact = bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))
+    return Coded(name, codec.lossless, frame, values.size, stored, encode_s, decode_s, exact)
+
+
+def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    result, best = call(), np.inf
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        result = call()
+        best = min(best, time.perf_counter() - began)
+    return result, best
+
+
+def same_as_reference(
+    params: AscParams, values: np.ndarray, context: np.ndarray | None, *, step: int, width: int | None
+) -> tuple[bool, str]:
+    """Compare ASC's compiled coder with the plain-integer reference, on the first values; say the outcome."""
+    part = values[:REFERENCE_LIMIT]
+    classes = None if context is None or not params.uses_position else context[:REFERENCE_LIMIT]
+    frames = [
+        Encoder(params, implementation=kind).encode(part, step=step, context=classes, width=width)
+        for kind in ("compiled", "reference")
+    ]
+    same = frames[0] == frames[1]
+    said = "the same bytes as" if same else "OTHER BYTES THAN"
+    return same, f"on {part.size} of {values.size} values asc makes {said} its plain-integer reference"

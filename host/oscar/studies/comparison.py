@@ -1,0 +1,168 @@
+"""One experiment, from configuration to results: train once, put every method through the same gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oscar.coding.frame import HEADER_BYTES
+from oscar.coding.registry import ASC, make_codec
+from oscar.collective.stats import Stats
+from oscar.config import Config, Method
+from oscar.studies.parallel import Job, run_jobs
+from oscar.studies.rounds import Progress, Training, train
+from oscar.timeline.recurrence import equal_ring_time, ring_time
+from oscar.version import __version__
+
+WARM_UP = 2  # iterations that do not count: tables, steps and plans come from what was seen before
+SCHEMA = 3
+
+
+def run_experiment(
+    config: Config, *, workers: int | None = None, progress: Progress | None = None
+) -> tuple[dict[str, Any], Training]:
+    """Return what results.json holds, and the training run it comes from.
+
+    workers: processes that share the methods (default: one per core; 1: none but this one).
+    Every AllReduce is checked: `ok` tells whether all lossless methods were exact and all nodes identical.
+    """
+    training = train(config, progress=progress)
+    compared = list(config.compared())
+    own = config.variant(methods=())
+    others = [variant for _, _, variant in compared if variant != own]  # training has measured its own
+    jobs = [Job(variant, training.gradients) for variant in others]
+    measured = iter(run_jobs(jobs, workers=workers, progress=progress))
+    rows = [
+        _row(method, plan, training.stats if variant == own else next(measured), config)
+        for method, plan, variant in compared
+    ]
+    _relate(rows, config, training.values)
+    quantiser = config.quantiser_params(config.nodes)
+    results = {
+        "oscar": __version__,
+        "schema": SCHEMA,
+        "config": config.model_dump(mode="json"),
+        "quantiser": quantiser.name,
+        "clock": config.link.clock_text(),
+        "rtl_clock": config.link.rtl().clock_text(),
+        "nic": {
+            "clock": config.link.nic().model_dump(mode="json"),
+            "rtl": config.link.rtl().nic().model_dump(mode="json"),
+        },
+        "quantiser_bits": quantiser.bits,
+        "model": {
+            "name": training.workload,
+            "values": training.values,
+            "tensors": len(training.shapes),
+        },
+        "nodes": config.nodes,
+        "iterations": config.iterations,
+        "warm_up": _skipped(config.iterations),
+        "loss": [None if math.isnan(loss) else loss for loss in training.losses],
+        "evaluation": training.evaluation,
+        "ok": all(row["wrong"] == 0 for row in rows),
+        "methods": rows,
+    }
+    return results, training
+
+
+def _skipped(iterations: int) -> int:
+    return min(WARM_UP, iterations - 1)
+
+
+def _row(method: Method, plan: str, stats: Sequence[Stats], config: Config) -> dict[str, Any]:
+    """Return one row: means over the AllReduces after the warm-up; checks are over all of them."""
+    counted = stats[_skipped(len(stats)) :]
+    codec = make_codec(method.codec)
+    identical = all(s.identical for s in stats)
+    wrong = sum(not (s.exact if codec.lossless else s.identical) for s in stats)
+
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(s, name) for s in counted]))
+
+    last = stats[-1]
+    return {
+        "name": method.name,
+        "plan": plan,
+        "codec": method.codec,
+        "gather": method.gather,
+        "lossless": codec.lossless,
+        "coded": codec.coded,
+        "bits_per_value": mean("bits_per_value"),
+        "step_sync_bits": mean("step_sync_bits"),
+        "step_sync_bytes": mean("step_sync_bytes"),
+        "wire_bytes": mean("wire_bytes"),
+        "time_s": mean("time_s"),
+        "rtl_time_s": _rtl_time(method, counted, config),
+        "busiest_egress": mean("busiest_egress"),
+        "busiest_ingress": mean("busiest_ingress"),
+        "efficiency": mean("efficiency"),
+        "clipped": mean("clipped"),
+        "clipped_energy": mean("clipped_energy"),
+        "exact": codec.lossless and wrong == 0,
+        "identical": identical,
+        "wrong": wrong,
+        "step_bits": _step_bits(counted, config.nodes),
+        "clocks": _clocks(counted),
+        "frames": {"bytes": last.frame_bytes.tolist(), "counts": last.counts.tolist()},
+    }
+
+
+def _rtl_time(method: Method, stats: Sequence[Stats], config: Config) -> float | None:
+    """Return the mean time with the clock of the RTL; None for a codec that no RTL codes."""
+    codec = make_codec(method.codec)
+    if not codec.coded or config.nodes == 1:
+        return float(np.mean([s.time_s for s in stats]))
+    if method.codec not in ASC:
+        return None
+    gather = {"boomerang": method.gather != "forward", "duplex": method.gather == "duplex"}
+    link = config.link.rtl().model()
+    return float(np.mean([ring_time(s.frame_bytes, s.counts, link, **gather) for s in stats]))
+
+
+def _clocks(stats: Sequence[Stats]) -> dict[str, list[float]] | None:
+    """Clocks that the slowest node's simulated NIC took in each ring step, and its values; else None.
+
+    Frames that a forward all-gather passes on are not encoded: their steps have 0 encoding clocks.
+    """
+    if any(s.clocks is None for s in stats) or not stats[0].values or stats[0].nodes == 1:
+        return None
+    every = np.array([s.clocks for s in stats])  # [iteration, encode or decode, phase, step, rank]
+    slowest = every.max(axis=4).mean(axis=0).reshape(2, -1)
+    values = np.array([s.counts.sum(axis=3).max(axis=2).reshape(-1) for s in stats]).mean(axis=0)
+    return {"encode": slowest[0].tolist(), "decode": slowest[1].tolist(), "values": values.tolist()}
+
+
+def _step_bits(stats: Sequence[Stats], nodes: int) -> list[float]:
+    """Mean bits per value in each of the 2 (N-1) ring steps, headers included."""
+    if nodes == 1 or not stats[0].values:
+        return []
+    sent = np.mean([s.frame_bytes.sum(axis=(2, 3)) for s in stats], axis=0).reshape(-1)
+    return [float(bits) for bits in 8 * sent / stats[0].values]
+
+
+def _relate(rows: Sequence[dict[str, Any]], config: Config, values: int) -> None:
+    """Add what needs more than one row: gains over fp32, and the best plan of each method."""
+    reference = next((row for row in rows if row["codec"] == "fp32" and row["plan"] == "equal"), None)
+    if reference is not None:
+        time_s, sync = reference["time_s"], reference["step_sync_bytes"]
+    else:
+        time_s = equal_ring_time(
+            values,
+            config.nodes,
+            config.link.model(),
+            subframes=config.ring.subframes,
+            header_bytes=HEADER_BYTES,
+        )
+        largest = -(-values // config.nodes)
+        sync = 2 * (config.nodes - 1) * (4 * largest + HEADER_BYTES * config.ring.subframes)
+    for row in rows:
+        rivals = [other for other in rows if other["name"] == row["name"]]
+        row["speedup_vs_fp32"] = time_s / row["time_s"] if row["time_s"] else 1.0
+        rtl = row["rtl_time_s"]
+        row["rtl_speedup_vs_fp32"] = None if rtl is None else time_s / rtl if rtl else 1.0
+        row["ratio_vs_fp32"] = sync / row["step_sync_bytes"] if row["step_sync_bytes"] else 1.0
+        row["best"] = row is min(rivals, key=lambda other: (other["time_s"], other["step_sync_bytes"]))

@@ -1,0 +1,225 @@
+"""The configured training with a process per rank: what `oscar worker` does, and what rank 0 reports."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from oscar.config import Config
+from oscar.errors import PeerError
+from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.communicator import Communicator, PeerResult
+from oscar.studies.rounds import open_workload
+from oscar.transports.base import Transport, TransportError
+from oscar.transports.handshake import flatten
+from oscar.workloads import Workload
+from oscar.workloads.base import DataParallel
+
+REPORT_BYTES = 300  # of one iteration in a rank's report, at most
+HEADING = (
+    f"{'iteration':>9} {'loss':>8} {'bytes':>10} {'bits/value':>10} {'ms':>8} {'waited ms':>9}  identical"
+)
+_DONE = struct.Struct("<Q")
+
+
+def digest(mean: Sequence[np.ndarray]) -> str:
+    """Return 16 hexadecimal digits of the bits of `mean` [tensor]."""
+    whole = hashlib.sha256()
+    for tensor in mean:
+        whole.update(np.ascontiguousarray(tensor).data)
+    return whole.hexdigest()[:16]
+
+
+class RankRun:
+    """One rank's training: gradients of its own worker, the mean of all applied, and a log of both.
+
+    A communicator is made here: collective. Where `config.transport.survive`, a rank's death is survived by
+    those that are left, as far as the transport can; `transport` is then theirs. workload: that of `config`,
+    where it is open already.
+    """
+
+    def __init__(self, config: Config, transport: Transport, workload: Workload | None = None) -> None:
+        self.config = config
+        self.worker = transport.rank  # whose batches these are; stays when ranks are renumbered
+        self.workload = open_workload(config) if workload is None else workload
+        self.values = sum(int(np.prod(shape, dtype=np.int64)) for shape in self.workload.tensor_shapes)
+        self.log: list[dict[str, Any]] = []
+        self.last: list[np.ndarray] = []
+        self.lost = 0
+        self.communicator = self._communicator(transport)
+
+    def _communicator(self, transport: Transport) -> Communicator:
+        self.transport = transport
+        whole = self.config.model_dump(mode="json")
+        extra = {**flatten(whole["workload"], "workload"), "iterations": self.config.iterations}
+        extra["transport.survive"] = self.config.transport.survive
+        return Communicator(self.config, transport, timeout_s=self.config.transport.timeout_s, extra=extra)
+
+    def run(self, hear: Callable[[dict[str, Any]], None] | None = None) -> None:
+        """Train for the configured iterations; raises PeerError when a peer fails and is not survived.
+
+        hear: is given the row of each iteration, of all ranks, as soon as there is one; on all ranks or none.
+        """
+        while len(self.log) < self.config.iterations:
+            tensors, loss = self._gradients()
+            result = self._reduce(tensors)
+            if result is not None:
+                stats = result.stats
+                self._apply(result.mean, loss, stats.sent_bytes, stats.seconds, stats.waited_s)
+            else:  # the others had this iteration's mean already
+                self._apply(self.last, loss, 0, math.nan, math.nan)
+            if hear is not None:
+                every = self.communicator.gather(json.dumps(self.log[-1]).encode(), REPORT_BYTES)
+                hear(make_row(len(self.log) - 1, [json.loads(text) for text in every], self.values))
+
+    def _gradients(self) -> tuple[list[np.ndarray], float]:
+        if isinstance(self.workload, DataParallel):
+            return self.workload.node_gradients(self.worker)
+        return self.workload.gradients()[self.worker], float(self.workload.loss)  # a recorded trace
+
+    def _apply(self, mean: list[np.ndarray], loss: float, sent: int, seconds: float, waited_s: float) -> None:
+        self.workload.apply(mean)
+        self.last = mean
+        entry = {"loss": loss, "sent": sent, "seconds": seconds, "waited_s": waited_s, "mean": digest(mean)}
+        self.log.append(entry)
+
+    def _reduce(self, tensors: list[np.ndarray]) -> PeerResult | None:
+        """Return the AllReduce of `tensors`, or None where survivors had it already: `last` then holds it."""
+        while True:
+            try:
+                return self.communicator.allreduce(tensors)
+            except PeerError as error:
+                if not self.config.transport.survive:
+                    raise
+                if self._regroup(error):
+                    return None
+
+    def _regroup(self, error: PeerError) -> bool:
+        """Go on with those that are left; return whether they have this iteration's mean, put into `last`.
+
+        A rank may die after some have all they need of it. Those are one iteration ahead, and the mean of
+        all is theirs; the others take it from them, so that weights stay equal.
+        """
+        before = self.communicator.nodes
+        try:
+            transport = self.communicator.transport.survivors(self.config.transport.timeout_s)
+        except TransportError as why:
+            raise PeerError(
+                f"{error}; {why}", rank=error.rank, peer=error.peer, step=error.step, chunk=error.chunk
+            ) from error
+        self.communicator.transport.close()
+        self.communicator = self._communicator(transport)
+        self.lost += before - transport.nodes
+        mine = len(self.log)
+        counts = [_DONE.unpack(c)[0] for c in self.communicator.gather(_DONE.pack(mine), _DONE.size)]
+        ahead = max(counts)
+        if min(counts) == ahead:
+            return False
+        source = counts.index(ahead)
+        packed = b"".join(t.tobytes() for t in self.last) if source == transport.rank else b""
+        flat = np.frombuffer(self.communicator.gather(packed, 4 * self.values)[source], np.float32)
+        if mine == ahead:
+            return False
+        self.last, at = [], 0
+        for shape in self.workload.tensor_shapes:
+            size = int(np.prod(shape, dtype=np.int64))
+            self.last.append(flat[at : at + size].reshape(shape).copy())
+            at += size
+        return True
+
+    def reports(self) -> list[list[dict[str, Any]]]:
+        """Return every rank's log, by rank; collective."""
+        cap = REPORT_BYTES * self.config.iterations
+        return [json.loads(text) for text in self.communicator.gather(json.dumps(self.log).encode(), cap)]
+
+
+def summarise(
+    config: Config, run: RankRun, logs: list[list[dict[str, Any]]], *, check: int
+) -> dict[str, Any]:
+    """Return what rank 0 reports of all ranks' logs; the first `check` iterations are compared in-process.
+
+    "ok": all ranks had the same means; the checked ones, losses and bytes are those of a LocalCluster.
+    """
+    entries = zip(*logs, strict=True)
+    iterations = [make_row(number, list(every), run.values) for number, every in enumerate(entries)]
+    wrong = [] if run.lost else _differences(config, iterations[:check])
+    wrong += [f"iteration {i['iteration']}: replicas differ" for i in iterations if not i["identical"]]
+    return {
+        "model": run.workload.name,
+        "ranks": len(logs),
+        "lost": run.lost,
+        "values": run.values,
+        "iterations": iterations,
+        "checked": 0 if run.lost else min(check, len(iterations)),
+        "wrong": wrong,
+        "ok": not wrong,
+    }
+
+
+def make_row(number: int, entries: Sequence[dict[str, Any]], values: int) -> dict[str, Any]:
+    """Return the report of one iteration; entries: what each rank logged of it; values: of a gradient."""
+    ranks = len(entries)
+    sent = sum(entry["sent"] for entry in entries)
+    crossed = 2 * (ranks - 1) * values
+    return {
+        "iteration": number,
+        "loss": math.fsum(entry["loss"] for entry in entries) / ranks,
+        "sent_bytes": sent,
+        "bits_per_value": 8 * sent / crossed if crossed else 0.0,
+        "seconds": max(entry["seconds"] for entry in entries),
+        "waited_s": max(entry["waited_s"] for entry in entries),
+        "identical": len({entry["mean"] for entry in entries}) == 1,
+        "mean": entries[0]["mean"],
+    }
+
+
+def _differences(config: Config, iterations: Sequence[dict[str, Any]]) -> list[str]:
+    """Say where ranks differ from the same training in one process."""
+    workload, cluster, wrong = open_workload(config), LocalCluster(config), []
+    for came in iterations:
+        result = cluster.allreduce(workload.gradients())
+        workload.apply(result.mean)
+        for what, here, there in (
+            ("mean", digest(result.mean), came["mean"]),
+            ("loss", float(workload.loss), came["loss"]),
+            ("bytes", result.stats.wire_bytes, came["sent_bytes"]),
+        ):
+            if here != there and not (here != here and there != there):
+                wrong.append(f"iteration {came['iteration']}: {what} is {there}, in one process {here}")
+    return wrong
+
+
+def text_row(row: dict[str, Any]) -> str:
+    """Return a row as a line under `HEADING`."""
+    return (
+        f"{row['iteration']:>9} {row['loss']:>8.4f} {row['sent_bytes']:>10,} "
+        f"{row['bits_per_value']:>10.3f} {row['seconds'] * 1e3:>8.2f} {row['waited_s'] * 1e3:>9.2f}  "
+        f"{'yes' if row['identical'] else 'NO'}"
+    )
+
+
+def text_summary(report: dict[str, Any]) -> str:
+    """Return the lines that rank 0 prints under the rows."""
+    settled = report["iterations"][2:] or report["iterations"]
+    mean_bits = sum(row["bits_per_value"] for row in settled) / len(settled)
+    times = sorted(row["seconds"] for row in settled if row["seconds"] == row["seconds"])
+    median = times[len(times) // 2] * 1e3 if times else math.nan
+    total = sum(row["sent_bytes"] for row in report["iterations"])
+    lines = [
+        f"# {report['ranks']} ranks sent {total:,} bytes; after 2 iterations {mean_bits:.3f} bits/value, "
+        f"median {median:.2f} ms per AllReduce (slowest rank)"
+    ]
+    if report["lost"]:
+        lines.append(f"# {report['lost']} ranks died and were survived; not compared with one process")
+    elif not report["wrong"]:
+        lines.append(
+            f"# means, losses and bytes of the first {report['checked']} iterations are those of one process"
+        )
+    lines += [f"# WRONG: {text}" for text in report["wrong"]]
+    return "\n".join(lines)

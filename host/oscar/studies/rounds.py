@@ -1,0 +1,93 @@
+"""Train with the configured AllReduce and keep every iteration's gradients for the comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscar.collective.stats import Stats
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.reducers.cluster import LocalCluster
+from oscar.workloads import Workload, make_workload
+from oscar.workloads.trace import TraceWorkload, load
+
+Gradients = list[list[np.ndarray]]  # [node][tensor] float32
+Progress = Callable[[str, int, int], None]  # (stage, done, total)
+
+MEMORY_LIMIT = 2 << 30  # bytes of gradients kept in memory
+
+
+@dataclass(frozen=True)
+class Training:
+    """What one training run left: gradients[iteration][node][tensor], losses (nats; NaN where unknown), the
+    statistics of its AllReduces, and what `evaluate` said at the end."""
+
+    workload: str
+    shapes: tuple[tuple[int, ...], ...]
+    gradients: list[Gradients]
+    losses: list[float]
+    stats: list[Stats]
+    evaluation: dict[str, float]
+
+    @property
+    def values(self) -> int:
+        """Values in one node's gradient."""
+        return sum(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+
+
+def open_workload(config: Config) -> Workload:
+    """Return the configured workload, or its recorded trace.
+
+    Raises ConfigError, also where the trace has other nodes or fewer iterations than asked for.
+    """
+    section = config.workload
+    if section.trace is None:
+        return make_workload(section.name, nodes=config.nodes, seed=config.seed, **section.options)
+    trace: TraceWorkload = load(section.trace)
+    for what, asked, has in (
+        ("nodes", config.nodes, trace.nodes == config.nodes),
+        ("iterations", config.iterations, trace.iterations >= config.iterations),
+    ):
+        if not has:
+            held = trace.nodes if what == "nodes" else trace.iterations
+            raise ConfigError(
+                f"{section.trace}: the trace holds {held} {what}, the configuration asks for {asked}; "
+                f"use --set {what}={held} or record another"
+            )
+    return trace
+
+
+def check_memory(workload: Workload, iterations: int) -> None:
+    """Raise ConfigError where the gradients of all iterations would not fit the limit."""
+    values = sum(int(np.prod(shape, dtype=np.int64)) for shape in workload.tensor_shapes)
+    one = 4 * values * workload.nodes
+    if one * iterations > MEMORY_LIMIT:
+        most = MEMORY_LIMIT // one
+        advice = f"lower iterations to {most} (--set iterations={most})" if most else "lower nodes"
+        raise ConfigError(
+            f"gradients of {iterations} iterations take {one * iterations / 2**30:.1f} GiB, at most "
+            f"{MEMORY_LIMIT >> 30} GiB are kept in memory; {advice}, or take a smaller workload"
+        )
+
+
+def train(config: Config, *, progress: Progress | None = None) -> Training:
+    """Train `config.workload` for `config.iterations` with the mean that the configured cluster computes."""
+    workload = open_workload(config)
+    check_memory(workload, config.iterations)
+    cluster = LocalCluster(config)
+    kept: list[Gradients] = []
+    losses: list[float] = []
+    stats: list[Stats] = []
+    for done in range(config.iterations):
+        gradients = workload.gradients()
+        result = cluster.allreduce(gradients)
+        workload.apply(result.mean)
+        kept.append(gradients)
+        losses.append(float(workload.loss))
+        stats.append(result.stats)
+        if progress is not None:
+            progress("training", done + 1, config.iterations)
+    return Training(workload.name, workload.tensor_shapes, kept, losses, stats, workload.evaluate())

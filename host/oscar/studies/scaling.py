@@ -1,0 +1,152 @@
+"""AllReduce time at up to 1,024 nodes from the frames of a comparison (see oscar.timeline.scale)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from oscar.config import LinkSection
+from oscar.errors import ConfigError
+from oscar.studies.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
+from oscar.studies.table import Results, best_rows, kept_link
+from oscar.timeline.link import algbw, busbw
+from oscar.timeline.recurrence import equal_ring_time
+from oscar.timeline.scale import Measured, check_nodes, scale
+
+RAW = {"fp32": 32, "bf16": 16}  # bits per value, the same at every size
+
+
+def scale_results(
+    results: Results, nodes: Sequence[int], *, values: int | None = None, seed: int = 0
+) -> dict[str, Any]:
+    """Model every coded method, with its best plan, at each of `nodes`; fp32 and bf16 beside them.
+
+    values: of the model (default: as measured). `model_ms` of a point is what modelling this one AllReduce
+    took, compilation excluded: drawing its frames, the recurrence, and fp32 to compare with. Raises
+    ConfigError where the results hold no frames of two nodes or more, ValueError for nodes or values out of
+    range.
+    """
+    check_nodes(nodes)
+    link = kept_link(results)
+    total = results["model"]["values"] if values is None else values
+    if total < 1:
+        raise ValueError(f"expected a model of at least 1 value, got {total}")
+    if results["nodes"] < 2:
+        raise ConfigError("results of one node have no frames to scale; run with nodes of 2 or more")
+    points = []
+    for count in nodes:
+        for name, bits in RAW.items():
+            points.append(_timed(_raw_point, name, bits, total, count, link))
+    for row in best_rows(results):
+        if not row["coded"]:
+            continue
+        gather, frames = row["gather"], row["frames"]
+        measured = Measured(frames["bytes"], frames["counts"], boomerang=gather != "forward")
+        how = {"link": link.model(), "values": total, "seed": seed, "duplex": gather == "duplex"}
+        for count in nodes:
+            point = _timed(_coded_point, measured, count, **how)
+            points.append({"name": row["name"], "plan": row["plan"], **point})
+    return {
+        "model": {**results["model"], "values": total},
+        "quantiser": results["quantiser"],
+        "measured_nodes": results["nodes"],
+        "link": results["config"]["link"],
+        "clock": link.clock_text(),
+        "points": points,
+    }
+
+
+def _timed(model: Callable[..., dict[str, Any]], *args: Any, **how: Any) -> dict[str, Any]:
+    """Return a point with the milliseconds that modelling it took, the best of seven after a first."""
+    point, took = model(*args, **how), []
+    for _ in range(7):
+        began = time.perf_counter()
+        model(*args, **how)
+        took.append(time.perf_counter() - began)
+    return point | {"model_ms": 1e3 * min(took)}
+
+
+def _coded_point(measured: Measured, nodes: int, **how: Any) -> dict[str, Any]:
+    (point,) = scale(measured, [nodes], **how)
+    return asdict(point)
+
+
+def _raw_point(name: str, bits: int, values: int, nodes: int, link: LinkSection) -> dict[str, Any]:
+    fp32 = equal_ring_time(values, nodes, link.model())
+    time_s = equal_ring_time(values, nodes, link.model(), bits_per_value=bits)
+    rate = algbw(values, time_s)
+    return {
+        "name": name,
+        "plan": "equal",
+        "nodes": nodes,
+        "values": values,
+        "time_s": time_s,
+        "fp32_time_s": fp32,
+        "speedup": fp32 / time_s,
+        "bits_per_value": float(bits),
+        "algbw": rate,
+        "busbw": busbw(rate, nodes),
+    }
+
+
+def scale_table(scaled: Mapping[str, Any]) -> str:
+    """Return the points as text."""
+    link, model = scaled["link"], scaled["model"]
+    lines = [
+        f"# {model['name']}, {model['values']:,} values, quantiser {scaled['quantiser']}; frames measured at "
+        f"{scaled['measured_nodes']} nodes, larger rings modelled",
+        f"# link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; {scaled['clock']}",
+        f"#{'method':15} {'plan':10} {'nodes':>6} {'time(us)':>11} {'algbw':>8} {'busbw':>8} "
+        f"{'bits/val':>8} {'speedup':>8} {'model ms':>9}",
+    ]
+    for p in scaled["points"]:
+        lines.append(
+            f"{p['name']:16} {p['plan']:10} {p['nodes']:6} {p['time_s'] * 1e6:11.2f} {p['algbw'] / 1e9:8.2f} "
+            f"{p['busbw'] / 1e9:8.2f} {p['bits_per_value']:8.3f} {p['speedup']:8.2f} "
+            f"{p['model_ms']:9.3f}"
+        )
+    return "\n".join(lines)
+
+
+def draw_scale(scaled: Mapping[str, Any], path: Path) -> None:
+    """Draw time and gain over fp32 against the number of nodes into a PNG at `path`."""
+    model, link = scaled["model"], scaled["link"]
+    title = (
+        f"{model['name']}, {model['values']:,} values, {link['gbps']:g} Gb/s, "
+        f"{link['latency_us']:g} us a hop; frames measured at {scaled['measured_nodes']} nodes"
+    )
+    with figure(path, size=(12.5, 4.8), title=title) as drawn:
+        times, gains = drawn.subplots(1, 2)
+        _panel(times, scaled, "time_s", 1e3)
+        times.set_title("AllReduce time in ms")
+        _panel(gains, scaled, "speedup", 1.0)
+        gains.set_title("Gain over fp32")
+        drawn.supxlabel(scaled["clock"], x=0.988, ha="right", fontsize=9.5, color=SOFT)
+
+
+def _panel(axes: Any, scaled: Mapping[str, Any], key: str, factor: float) -> None:
+    """Draw one line per method against the nodes, its name at its end."""
+    ends = []
+    names = [*RAW, *dict.fromkeys(p["name"] for p in scaled["points"] if p["name"] not in RAW)]
+    for i, name in enumerate(names):
+        line = [p for p in scaled["points"] if p["name"] == name]
+        colour = SOFT if name in RAW else PALETTE[(i - len(RAW)) % len(PALETTE)]
+        style = (0, (4, 2)) if name in RAW else "-"
+        x, y = [p["nodes"] for p in line], [p[key] * factor for p in line]
+        axes.plot(x, y, color=colour, linestyle=style, linewidth=2, marker="o", markersize=3.5)
+        ends.append(End(x[-1], y[-1], name, colour))
+    nodes = sorted({p["nodes"] for p in scaled["points"]})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(nodes, [str(n) for n in nodes])
+    axes.minorticks_off()
+    axes.set_xlim(nodes[0] * 0.9, nodes[-1] * (nodes[-1] / nodes[0]) ** 0.4 * 1.1)
+    axes.set_xlabel("nodes")
+    axes.grid(axis="y")
+    if key == "time_s":
+        logarithmic(axes.yaxis)
+    else:
+        axes.set_ylim(bottom=0)
+    label_ends(axes, ends)

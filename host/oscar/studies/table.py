@@ -1,0 +1,196 @@
+"""The one table of an AllReduce comparison, for terminals (after nccl-tests) and as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oscar.config import LinkSection
+from oscar.timeline.link import algbw, busbw
+from oscar.timeline.nic import NicFile, parse_nic
+
+Results = Mapping[str, Any]
+
+_COLUMNS = (  # heading, width, alignment
+    ("size(B)", 9, ">"),
+    ("count", 8, ">"),
+    ("type", 5, ">"),
+    ("redop", 5, ">"),
+    ("root", 4, ">"),
+    ("method", 16, "<"),
+    ("plan", 11, "<"),
+    ("time(us)", 9, ">"),
+    ("algbw", 7, ">"),
+    ("busbw", 7, ">"),
+    ("#wrong", 6, ">"),
+    ("wire_B", 10, ">"),
+    ("bits/val", 8, ">"),
+    ("sync", 7, ">"),
+    ("ratio", 6, ">"),
+    ("speedup", 7, ">"),
+    ("rtl(us)", 9, ">"),
+    ("rtl x", 6, ">"),
+    ("exact", 5, ">"),
+)
+
+
+def kept_nic(results: Results, which: str) -> NicFile:
+    """Return the NIC whose clock results have: of the link ("clock"), or the "rtl"; raises ConfigError."""
+    return parse_nic(json.dumps(results["nic"].get(which)), f"nic.{which} of the results")
+
+
+def kept_link(results: Results) -> LinkSection:
+    """Return the link of results with the clock that they were modelled with; raises ConfigError."""
+    return LinkSection.as_kept(results["config"]["link"], kept_nic(results, "clock"))
+
+
+def heading(results: Results) -> list[str]:
+    """Return the lines above the table, without marks: what was run and what the columns mean."""
+    config, model = results["config"], results["model"]
+    link, quantiser = config["link"], config["quantiser"]
+    sigma = quantiser["scale"] == "sigma"
+    step = f"step {quantiser['coarseness']:g} sigma" if sigma else "one step for all tensors"
+    feedback = ", error feedback" if quantiser["error_feedback"] else ""
+    bits = results.get("quantiser_bits", quantiser["bits"])
+    losses = [loss for loss in results["loss"] if loss is not None]
+    lines = [
+        f"oscar {results['oscar']} allreduce: {model['name']}, {model['values']:,} values in "
+        f"{model['tensors']} tensors, {results['nodes']} nodes, seed {config['seed']}",
+        f"{results['iterations']} iterations, means over all but the first {results['warm_up']}, "
+        "in which tables, steps and plans warm up",
+        f"quantiser {results['quantiser']} ({bits} bits, {step}, {quantiser['rounding']}"
+        f"{feedback}); fp32 and bf16 send floats",
+        f"link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; times are modelled, bytes are real",
+        f"time(us), speedup, algbw, busbw with {results['clock']}",
+        f"rtl(us), rtl x (its speedup) with {results['rtl_clock']}; -: no RTL of it",
+    ]
+    if losses:
+        known = ", ".join(f"{name} {value:.4g}" for name, value in results["evaluation"].items())
+        held_out = f"; held out: {known}" if known else ""
+        lines.append(f"training loss {losses[0]:.4f} -> {losses[-1]:.4f}{held_out}")
+    return [
+        *lines,
+        "bits/val: bytes sent, headers too, over values that crossed a link; sync: as if every link sent",
+        "what the busiest one does, which is what a ring waits for; ratio, speedup: fp32's sync bytes and",
+        "time over these; algbw, busbw = algbw 2(N-1)/N: GB/s of fp32 bytes, so both may exceed the line",
+        "rate; #wrong: AllReduces in which a node differed or a lossless sum was not exact; * best plan",
+    ]
+
+
+def _cells(row: Mapping[str, Any], results: Results) -> list[str]:
+    values, nodes, time_s = results["model"]["values"], results["nodes"], row["time_s"]
+    rate = algbw(values, time_s) if time_s else 0.0
+    star = "*" if row["best"] and _rivals(row, results) > 1 else ""
+    return [
+        str(4 * values),
+        str(values),
+        "float",
+        "sum",
+        "-1",
+        row["name"],
+        row["plan"] + star,
+        f"{time_s * 1e6:.2f}",
+        f"{rate / 1e9:.2f}",
+        f"{busbw(rate, nodes) / 1e9:.2f}",
+        str(row["wrong"]),
+        f"{row['wire_bytes']:.0f}",
+        f"{row['bits_per_value']:.3f}",
+        f"{row['step_sync_bits']:.3f}",
+        f"{row['ratio_vs_fp32']:.2f}",
+        f"{row['speedup_vs_fp32']:.2f}",
+        "-" if row["rtl_time_s"] is None else f"{row['rtl_time_s'] * 1e6:.2f}",
+        "-" if row["rtl_time_s"] is None else f"{row['rtl_speedup_vs_fp32']:.2f}",
+        verdict(row),
+    ]
+
+
+def _rivals(row: Mapping[str, Any], results: Results) -> int:
+    return sum(other["name"] == row["name"] for other in results["methods"])
+
+
+def verdict(row: Mapping[str, Any]) -> str:
+    """Return "yes" (sums exact, nodes identical), "lossy" (identical, by design not exact) or "NO"."""
+    if row["wrong"]:
+        return "NO"
+    return "yes" if row["lossless"] else "lossy"
+
+
+def text_table(results: Results) -> str:
+    """Return heading and table as text; every line that is no row of the table starts with #."""
+    lines = [f"# {line}" for line in heading(results)]
+    names = " ".join(f"{name:{side}{width}}" for name, width, side in _COLUMNS)
+    lines.append("#" + names[1:] if names.startswith(" ") else "# " + names)
+    for row in results["methods"]:
+        cells = zip(_cells(row, results), _COLUMNS, strict=True)
+        lines.append(" ".join(f"{cell:{side}{width}}" for cell, (_, width, side) in cells).rstrip())
+    return "\n".join([*lines, *clipped_lines(results), *clock_lines(results)])
+
+
+def clipped_lines(results: Results) -> list[str]:
+    """Return a line for all rows in which as many values saturated."""
+    rows: dict[str, list[str]] = {}
+    for row in results["methods"]:
+        if row["clipped"] and "clipped_energy" in row:
+            lost = f"{row['clipped']:.4g} values an AllReduce, {row['clipped_energy']:.2g} of the energy"
+            rows.setdefault(lost, []).append(f"{row['name']} {row['plan']}")
+    return [f"# cut off {lost}: {', '.join(names)}" for lost, names in rows.items()]
+
+
+def clock_lines(results: Results) -> list[str]:
+    """Return what a simulated NIC's clock said of each ring step, beside the time model; [] without one."""
+    config, lines = results["config"], []
+    for row in results["methods"]:
+        if not row.get("clocks"):
+            continue
+        nic = kept_nic(results, "rtl")
+        lines.append(
+            f"# {row['name']} {row['plan']} on nic {config['nic']} at {nic.mhz:g} MHz, slowest node, "
+            "us (model):"
+        )
+        measured, modelled = 0.0, 0.0
+        for step, values in enumerate(row["clocks"]["values"]):
+            parts = []
+            for kind in ("encode", "decode"):
+                clocks = row["clocks"][kind][step]
+                if clocks:
+                    took, expected = clocks / nic.mhz, nic.seconds(kind, values) * 1e6
+                    measured, modelled = measured + took, modelled + expected
+                    parts.append(f"{kind} {clocks:.0f} clocks {took:.2f} ({expected:.2f})")
+            lines.append(f"#   step {step}: {values:.0f} values, {', '.join(parts)}")
+        lines.append(f"#   all steps {measured:.2f} ({modelled:.2f}): model {modelled / measured - 1:+.2%}")
+    return lines
+
+
+_MARKDOWN = (
+    "method", "plan", "sync", "bits/val", "ratio", "time(us)", "speedup", "rtl(us)", "rtl x", "exact",
+)  # fmt: skip
+_SAID = 6  # lines of the heading that say what was run; the others explain columns
+_EXPLAINED = {
+    "sync": "sync bits/value",
+    "bits/val": "bits/value",
+    "time(us)": "time (us), codec: {clock}",
+    "rtl(us)": "time (us), codec: rtl",
+    "rtl x": "speedup, codec: rtl",
+}
+
+
+def markdown_table(results: Results) -> str:
+    """Return the heading as a list and the main columns as a Markdown table."""
+    lines = [f"- {line}" for line in heading(results)[:_SAID]]
+    clock = kept_link(results).clock
+    names = (_EXPLAINED.get(name, name).format(clock=clock) for name in _MARKDOWN)
+    lines += ["", "| " + " | ".join(names) + " |"]
+    lines.append("|" + "|".join("---" if name in ("method", "plan") else "--:" for name in _MARKDOWN) + "|")
+    at = [[name for name, _, _ in _COLUMNS].index(name) for name in _MARKDOWN]
+    for row in results["methods"]:
+        cells = _cells(row, results)
+        picked = [cells[i].replace("*", " (best)").replace("|", r"\|") for i in at]
+        lines.append("| " + " | ".join(picked) + " |")
+    cut = [f"- {line.removeprefix('# ')}" for line in clipped_lines(results)]
+    return "\n".join([*lines, "", *cut] if cut else lines) + "\n"
+
+
+def best_rows(results: Results) -> Sequence[Mapping[str, Any]]:
+    """Return the row with the best plan of every method, in the order of the methods."""
+    return [row for row in results["methods"] if row["best"]]

@@ -1,0 +1,191 @@
+"""What `oscar train` prints and keeps: train.json, and the table made of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar.coding.registry import make_codec
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.files import write_json
+from oscar.schemes.registry import SCHEMES
+from oscar.studies.training import TAIL, TAIL_GAP, Run
+from oscar.version import __version__
+
+SCHEMA = 2
+Results = Mapping[str, Any]
+
+
+def make_results(config: Config, runs: Sequence[Run]) -> dict[str, Any]:
+    """Return what train.json holds: configuration, every run's series, and mean and spread over the seeds."""
+    rows = [_row(run) for run in runs]
+    return {
+        "oscar": __version__,
+        "schema": SCHEMA,
+        "method": method_name(config),
+        "config": config.model_dump(mode="json"),
+        "clock": config.link.clock_text(),
+        "model": {"values": runs[0].values, "tensors": runs[0].tensors},
+        "rows": rows,
+        "mean": {key: float(np.mean(_column(rows, key))) for key in _NUMBERS},
+        "spread": {key: _spread(_column(rows, key)) for key in _NUMBERS},
+        "runs": [_finite(asdict(run)) for run in runs],
+    }
+
+
+_NUMBERS = (
+    "loss",
+    "accuracy",
+    "bits_per_value",
+    "step_sync_bits",
+    "sent_mb",
+    "simulated_s",
+    "exposed",
+)
+
+
+def _row(run: Run) -> dict[str, Any]:
+    """Return one seed's line: held-out loss and accuracy, or the training loss where nothing is held out."""
+    series = run.series
+    recent = series["loss"][-TAIL * TAIL_GAP :]
+    held_out = run.final or {"loss": math.nan if run.diverged else statistics.fmean(recent)}
+    compute = run.compute_s * len(series["loss"])
+    return {
+        "seed": run.seed,
+        **held_out,
+        "bits_per_value": statistics.fmean(series["bits_per_value"] or [math.nan]),
+        "step_sync_bits": statistics.fmean(series["step_sync_bits"] or [math.nan]),
+        "sent_mb": run.sent_bytes / 1e6,
+        "simulated_s": run.simulated_s,
+        "exposed": 1 - compute / run.simulated_s if run.simulated_s else 0.0,
+        "exact": run.exact,
+        "diverged": run.diverged,
+        "state": run.state_sha256,
+    }
+
+
+def _column(rows: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    """Return one number per seed; NaN for a seed that diverged, or where nothing is held out."""
+    return [row.get(key, math.nan) for row in rows]
+
+
+def _spread(numbers: Sequence[float]) -> float:
+    return float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
+
+
+def _finite(tree: Any) -> Any:
+    """Return `tree` with null for NaN (a trace may have no losses): JSON has none."""
+    if isinstance(tree, dict):
+        return {key: _finite(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_finite(value) for value in tree]
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
+
+
+def method_name(config: Config) -> str:
+    """Return the name of the run's method: codec, gather, step and what else is not the default."""
+    if config.scheme or config.codec in SCHEMES:
+        return " ".join([config.codec, *(f"{key}={value}" for key, value in sorted(config.scheme.items()))])
+    parts = [config.codec]
+    if config.ring.gather != "forward":
+        parts[0] += f"+{config.ring.gather}"
+    if make_codec(config.codec).domain == "int":
+        quantiser = config.quantiser
+        parts.append(f"step {quantiser.coarseness:g} sigma" if quantiser.scale == "sigma" else "one step")
+        parts += ["feedback"] if quantiser.error_feedback else []
+    return " ".join(parts)
+
+
+def heading(results: Results) -> list[str]:
+    """Return the lines above the table, without marks."""
+    config, model = results["config"], results["model"]
+    link, train = config["link"], config["train"]
+    compute = statistics.fmean(run["compute_s"] for run in results["runs"]) * 1e3
+    source = "measured here" if train["compute_ms"] is None else "as given"
+    ring = "" if train["ring_every"] == 1 else f"; ring in bursts, once in {train['ring_every']} iterations"
+    name = config["workload"]["trace"] or config["workload"]["name"]
+    return [
+        f"oscar {results['oscar']} train: {name}, {model['values']:,} values in {model['tensors']} tensors, "
+        f"{config['nodes']} nodes, {config['iterations']} iterations{ring}",
+        f"method {results['method']}; plan {config['plan']['name']}",
+        f"time model: {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop, {results['clock']}; compute "
+        f"{compute:.3g} ms ({source}), {train['buckets']} buckets overlap the backward pass",
+        f"loss, accuracy: held out, mean of the last {TAIL} looks, {TAIL_GAP} iterations apart; MB: sent by",
+        "all nodes together; exposed: the part of the time in which compute waits for the AllReduce; state:",
+        "start of the SHA-256 over weights, optimiser and batch generators at the end",
+    ]
+
+
+_COLUMNS = (  # heading, key, width, digits
+    ("loss", "loss", 8, 4),
+    ("accuracy", "accuracy", 8, 4),
+    ("bits/val", "bits_per_value", 8, 3),
+    ("sync", "step_sync_bits", 7, 3),
+    ("MB sent", "sent_mb", 10, 2),
+    ("simul. s", "simulated_s", 9, 4),
+    ("exposed", "exposed", 7, 3),
+)
+
+
+def text_table(results: Results) -> str:
+    """Return heading and table as text; every line that is no row of the table starts with #."""
+    lines = [f"# {line}" for line in heading(results)]
+    names = " ".join(f"{name:>{width}}" for name, _, width, _ in _COLUMNS)
+    lines.append(f"# seed {names} exact state")
+    for row in results["rows"]:
+        exact = "yes" if row["exact"] else "no"
+        end = "diverged" if row["diverged"] else row["state"][:12]
+        lines.append(f"{row['seed']:>6} {_cells(row)} {exact:>5} {end}")
+    if len(results["rows"]) > 1:
+        lines.append(f"{'mean':>6} {_cells(results['mean'])}")
+        lines.append(f"{'spread':>6} {_cells(results['spread'])}")
+    return "\n".join(lines)
+
+
+def _cells(row: Mapping[str, Any]) -> str:
+    cells = []
+    for _, key, width, digits in _COLUMNS:
+        known = row.get(key) is not None and math.isfinite(row[key])
+        cells.append(f"{row[key]:>{width}.{digits}f}" if known else f"{'-':>{width}}")
+    return " ".join(cells)
+
+
+def write_results(results: Results, folder: Path) -> Path:
+    """Write train.json to `folder` and return its path."""
+    path = folder / "train.json"
+    write_json(path, _finite(dict(results)), indent=None, allow_nan=False)
+    return path
+
+
+def load_results(path: str | Path) -> dict[str, Any]:
+    """Return what train.json holds; raises ConfigError on anything else."""
+    source = Path(path)
+    try:
+        results = json.loads(source.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ConfigError(f"{source}: expected results of `oscar train`, got {error}") from None
+    if not isinstance(results, dict) or "runs" not in results or results.get("schema") != SCHEMA:
+        raise ConfigError(
+            f"{source}: expected results of `oscar train` of schema {SCHEMA}, got something else; train again"
+        )
+    return results
+
+
+def mean_series(results: Results, name: str) -> np.ndarray:
+    """Return a series averaged over the seeds, float64 [iteration]; see `seed_series`."""
+    return np.asarray(seed_series(results, name).mean(axis=0))
+
+
+def seed_series(results: Results, name: str) -> np.ndarray:
+    """Return a series of every seed, float64 [seed, iteration], as long as the shortest; NaN if not known."""
+    every = [run["series"][name] for run in results["runs"]]
+    shortest = min(map(len, every))
+    return np.array([[math.nan if x is None else x for x in one[:shortest]] for one in every], float)

@@ -1,0 +1,178 @@
+"""What a NIC's lanes, or this host's coder, take for a frame: measured, and kept in a JSON file.
+
+`make rtl` writes such a file of the converted RTL; one comes with the package and names its revision. The
+host's is measured at first use and kept in the user's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from oscar.errors import ConfigError
+from oscar.files import write_json
+from oscar.provenance import processor
+from oscar.timeline.link import Cost, Engines
+from oscar.version import __version__
+
+SHIPPED = "asc_lane.json"
+HOST_SIZES = 1 << 14, 1 << 18  # values of the two frames through which a host's line goes
+HOST_TURNS = 9
+NANOSECOND = "a clock here is a nanosecond"
+
+
+class NicFile(BaseModel):
+    """A NIC: so many engines (lanes, or a core) at a clock rate, and what a frame costs one of them.
+
+    clocks: of `encode`, `hop` (decoded, added to, coded again) and `decode` those for each value and those
+    for the frame. revision, measured_by, mhz_from: where the figures come from. `derived` is what they make,
+    for readers; it is not read back.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    revision: str
+    measured_by: str
+    engines: int = Field(ge=1, le=1024)
+    mhz: float = Field(gt=0, allow_inf_nan=False)
+    mhz_from: str
+    clocks: dict[str, tuple[float, float]]
+    derived: dict[str, float] = Field(default_factory=dict)
+
+    def seconds(self, command: str, values: float) -> float:
+        """Return what one engine takes for a frame of `values`."""
+        each, once = self.clocks[command]
+        return (values * each + once) / self.mhz * 1e-6
+
+    def model(self) -> Engines:
+        """Return the engines for the time model."""
+        costs = {
+            name: Cost(self.seconds(name, 1) - self.seconds(name, 0), self.seconds(name, 0))
+            for name in ("encode", "hop", "decode")
+        }
+        return Engines(**costs, count=self.engines)
+
+    def text(self) -> str:
+        """Return the line that names the clock beside modelled times."""
+        rate = "" if self.mhz_from == NANOSECOND else f" at {self.mhz:g} MHz"
+        return (
+            f"{self.engines} x {self.name}{rate}: {self.gvalues:.3g} G values/s, and a frame "
+            f"costs {self.seconds('hop', 0) * 1e6:.3g} us beside its values"
+        )
+
+    @property
+    def gvalues(self) -> float:
+        """10^9 values/s of all engines at the hops of a ring."""
+        return self.engines * self.mhz / self.clocks["hop"][0] / 1e3
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all, with the derived figures."""
+        derived = {"gvalues_per_s": self.gvalues, "values_per_clock_and_engine": 1 / self.clocks["hop"][0]}
+        derived |= {f"{name}_us_a_frame": self.seconds(name, 0) * 1e6 for name in self.clocks}
+        tree = self.model_dump(mode="json") | {"derived": {k: round(v, 4) for k, v in derived.items()}}
+        write_json(path, tree)
+
+
+def load_nic(path: str | None = None) -> NicFile:
+    """Return the NIC in the file at `path`, or the one that comes with the package; raises ConfigError."""
+    place: Any = resources.files("oscar.timeline") / "nics" / SHIPPED if path is None else Path(path)
+    try:
+        return parse_nic(place.read_text(encoding="utf-8"), str(place))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{place}: expected a NIC's file, as `make rtl` writes it to build/rtl/nic.json: {error}"
+        ) from None
+
+
+@cache
+def parse_nic(text: str, place: str) -> NicFile:
+    """Return the NIC that `text` describes in JSON; raises ConfigError that names `place`."""
+    try:
+        nic = NicFile.model_validate_json(text)
+        missing = {"encode", "hop", "decode"} ^ set(nic.clocks)
+        if missing:
+            raise ValueError(f"clocks: expected encode, hop and decode, got {', '.join(sorted(nic.clocks))}")
+        nothing = [name for name, (each, _) in nic.clocks.items() if not each > 0]
+        if nothing:
+            raise ValueError(
+                f"clocks.{nothing[0]}: expected more than 0 for a value, got {nic.clocks[nothing[0]][0]:g}"
+            )
+        nic.model()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise ConfigError(
+            f"{place}: expected a NIC's file, as `make rtl` writes it; {where}: {first['msg']}"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"{place}: expected a NIC's file, as `make rtl` writes it; {error}") from None
+    return nic
+
+
+@cache
+def host_nic() -> NicFile:
+    """Return this host's compiled coder as one engine: measured once, then read from the user's cache."""
+    machine = f"{processor()}, oscar {__version__}"
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oscar"
+    except RuntimeError:  # a user without HOME or an entry in passwd, as containers have them
+        return _measure_host(machine)
+    path = folder / "host_codec.json"
+    try:
+        found = parse_nic(path.read_text(encoding="utf-8"), str(path))
+        if found.revision == machine:
+            return found
+    except (OSError, UnicodeDecodeError, ConfigError):
+        pass  # none there, or not of this format: measured anew
+    measured = _measure_host(machine)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        measured.write(path)
+    except (OSError, ConfigError):
+        pass  # no home to write to: every process measures for itself
+    return measured
+
+
+def _measure_host(machine: str) -> NicFile:
+    """Time ASC on Laplace values of sigma 8 steps, whole calls on arrays, the best of some turns."""
+    rng = np.random.default_rng(0)
+    values = np.clip(np.rint(rng.laplace(0, 8 / np.sqrt(2), HOST_SIZES[1])), -127, 127).astype(np.int32)
+    short, long = (_host_seconds(values[:size]) for size in HOST_SIZES)
+    clocks = {}
+    for name in short:
+        each = (long[name] - short[name]) / (HOST_SIZES[1] - HOST_SIZES[0])
+        clocks[name] = (each * 1e9, max(0.0, short[name] - each * HOST_SIZES[0]) * 1e9)
+    (encode, encoded), (decode, decoded) = clocks["encode"], clocks["decode"]
+    return NicFile(
+        name="compiled coder on a core",
+        revision=machine,
+        measured_by=f"at first use, the best of {HOST_TURNS - 1} calls on {HOST_SIZES} values",
+        engines=1,
+        mhz=1000,
+        mhz_from=NANOSECOND,
+        clocks={**clocks, "hop": (encode + decode, encoded + decoded)},
+    )
+
+
+def _host_seconds(values: np.ndarray) -> dict[str, float]:
+    """Return the least seconds that encoding and decoding take, when tables have been learnt."""
+    from oscar.coding.asc import AscParams, Decoder, Encoder
+
+    sender, receiver, classes = Encoder(AscParams()), Decoder(AscParams()), np.zeros(values.size, np.uint8)
+    took = []
+    for _ in range(HOST_TURNS):
+        began = time.perf_counter()
+        frame = sender.encode(values, step=0, context=classes)
+        middle = time.perf_counter()
+        receiver.decode(frame, step=0, context=classes)
+        took.append((middle - began, time.perf_counter() - middle))
+    encode, decode = zip(*took[1:], strict=True)
+    return {"encode": min(encode), "decode": min(decode)}

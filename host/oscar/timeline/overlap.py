@@ -1,0 +1,77 @@
+"""Time of one training iteration, in which gradients are reduced while the backward pass still runs.
+
+The backward pass delivers tensors from the last to the first. They are cut into buckets, each with an
+AllReduce of its own as soon as it is complete, as in torch's DistributedDataParallel (Li et al., 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.stats import Stats
+from oscar.timeline.link import LinkModel
+from oscar.timeline.recurrence import finish_unchecked
+
+Floats = npt.NDArray[np.float64]
+
+FORWARD = 1 / 3  # of compute; the backward pass works out two gradients, by inputs and by weights: 2/3
+
+
+def bucket_shares(sizes: Sequence[int], buckets: int) -> Floats:
+    """Return each bucket's share of all values, float64 [at most `buckets`], in the order they are ready.
+
+    sizes: values per tensor, first to last. Buckets are consecutive tensors from the last on, cut where the
+    values before the cut are nearest to an equal part; tensors are not split, so there may be fewer.
+    """
+    if buckets < 1:
+        raise ValueError(f"expected 1 bucket or more, got {buckets}")
+    ends = np.cumsum(np.asarray(sizes, np.int64)[::-1])
+    if not ends.size or not ends[-1]:
+        return np.ones(1)
+    wanted = ends[-1] * np.arange(1, buckets) / buckets
+    cuts = ends[np.abs(ends[:, None] - wanted).argmin(axis=0)]
+    bounds = np.unique(np.concatenate([[0], cuts, ends[-1:]]))
+    return np.diff(bounds) / ends[-1]
+
+
+def iteration_time(compute_s: npt.ArrayLike, shares: Floats, communication_s: npt.ArrayLike) -> Floats:
+    """Return the seconds until the last bucket is reduced, float64 [...]; above `compute_s` is exposed.
+
+    compute_s: forward and backward of one node [...]; communication_s: of each bucket's AllReduce alone
+    [..., buckets]. A bucket is ready when the backward pass has made its share and those before it, and
+    starts when it is ready and the bucket before it has ended.
+    """
+    compute, communication = np.asarray(compute_s, float), np.asarray(communication_s, float)
+    if communication.shape[-1:] != shares.shape:
+        raise ValueError(f"expected {shares.size} buckets, got communication of {communication.shape}")
+    done = np.cumsum(shares)
+    done[-1] = 1.0  # whatever the shares were rounded to
+    ready = compute[..., None] * (FORWARD + (1 - FORWARD) * done)
+    ready[..., -1] = compute
+    left = np.cumsum(communication[..., ::-1], axis=-1)[..., ::-1]  # from this bucket to the last
+    # Some bucket is the last one that did not wait for the one before it: from there all follow at once.
+    return np.asarray((ready + left).max(axis=-1))
+
+
+def bucket_times(stats: Stats, link: LinkModel, shares: Floats, **how: Any) -> Floats:
+    """Return the modelled seconds of every bucket's AllReduce, float64 [buckets].
+
+    stats: of one AllReduce of everything; how: boomerang, duplex, adopt, coded of `ring_time`. Bytes and
+    values of every frame are scaled by the bucket's share; headers and the latency of every hop stay.
+    What `stats.time_s` has beyond one ring (a scheme sends several messages in turn) counts for every bucket.
+    """
+    how = {"boomerang": False, "duplex": False, "adopt": False, "coded": False} | how
+
+    def ring(share: float) -> float:
+        payload = np.maximum(stats.frame_bytes - HEADER_BYTES, 0)
+        sizes = np.where(stats.frame_bytes > 0, HEADER_BYTES + np.ceil(payload * share), 0).astype(np.int64)
+        counts = np.ceil(stats.counts * share).astype(np.int64)
+        return float(finish_unchecked(sizes, counts, link, **how).max(initial=0.0))
+
+    beyond = stats.time_s - ring(1.0)
+    return np.array([stats.time_s if share == 1 else max(0.0, ring(share) + beyond) for share in shares])

@@ -1,0 +1,199 @@
+"""Time of one ring AllReduce as a compiled recurrence: `replay` without actions, for up to 1,024 nodes.
+
+It leaves out one thing: what comes from both sides of a node, as a boomerang does at its turn and duplex all
+along, may meet at its port, where `replay` lets one frame wait. Without such a wait the two are equal to the
+bit; with it the replay takes longer (tests/host/test_timing.py has the bound).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from oscar.collective.ring import check_gather
+from oscar.timeline.link import FP32_BITS, LinkModel
+from oscar.timeline.sizes import Sizes, checked_sizes, cut_for, divide
+
+
+@njit(cache=True, nogil=True)
+def _hop_and_sum(
+    sizes: Any, counts: Any, first: int, costs: Any, clocks: Any, ready: Any, arrive: Any, following: Any
+) -> None:
+    """Run the phases of [phases, steps, ranks, K] tables in which every hop decodes, adds, encodes, sends.
+
+    Two phases (`first` 0: both, duplex) take turns by sub-frame on the same engines and port.
+    `costs`: s/byte, latency, s/message, and the fields of `link.Codec`. `clocks`: when encoder and decoder
+    [ranks, engines] (busy engines: the first is both) and link [ranks] are free, and the last result [ranks].
+    `ready` [ranks, K]: when the values to send first are ready; returns when the last sums are (of the
+    last phase). `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
+    """
+    per_byte, latency, _, busy, engines, encode, encoded, hop, hopped, decode, decoded = costs
+    encoder, decoder, link, last = clocks
+    phases, steps, ranks, subs = counts.shape
+    for step in range(steps + 1):
+        for rank in range(ranks):
+            left, right = rank - 1 if rank else ranks - 1, rank + 1 if rank + 1 < ranks else 0
+            for sub in range(subs):
+                engine = sub % engines if engines > 1 else 0  # a division costs as much as all the rest
+                for phase in range(phases):
+                    peer = left if first + phase == 0 else right
+                    values, start = ready[rank, sub] if step == 0 else 0.0, -1.0
+                    if step > 0 and counts[phase, step - 1, peer, sub] > 0:
+                        count = counts[phase, step - 1, peer, sub]
+                        free = encoder[rank, engine] if busy else decoder[rank, engine]
+                        start = max(arrive[phase, peer, sub], free)
+                        values = start + count * decode + decoded
+                        if busy:
+                            encoder[rank, engine] = values
+                        else:
+                            decoder[rank, engine] = start + count * decode
+                        last[rank] = max(last[rank], values)
+                    if step == steps:
+                        ready[rank, sub] = values
+                    elif counts[phase, step, rank, sub] > 0:
+                        count = counts[phase, step, rank, sub]
+                        begin = max(values, encoder[rank, engine])
+                        frame = begin + count * encode + encoded
+                        if busy and start >= 0:  # decoded, added and coded again in one go
+                            frame = start + count * hop + hopped
+                        encoder[rank, engine] = frame if busy else begin + count * encode
+                        cost = sizes[phase, step, rank, sub] * per_byte
+                        link[rank] = max(frame, link[rank]) + cost
+                        following[phase, rank, sub] = link[rank] + latency
+        arrive, following = following, arrive
+
+
+@njit(cache=True, nogil=True)
+def _hop_and_forward(
+    sizes: Any, counts: Any, adopt: bool, costs: Any, clocks: Any, ready: Any, arrive: Any, following: Any
+) -> None:
+    """Run the phase in which owners encode once and every hop forwards the frame, then decodes it."""
+    per_byte, latency, _, busy, engines, encode, encoded, _, _, decode, decoded = costs
+    encoder, decoder, link, last = clocks
+    if busy:
+        decoder = encoder
+    steps, ranks, subs = counts.shape
+    for step in range(steps + 1):
+        for rank in range(ranks):
+            peer = rank - 1 if rank else ranks - 1
+            for sub in range(subs):
+                engine = sub % engines if engines > 1 else 0  # a division costs as much as all the rest
+                count = counts[0, rank, sub] if step == 0 else counts[step - 1, peer, sub]
+                if count == 0:
+                    continue
+                if step == 0:
+                    begin = max(ready[rank, sub], encoder[rank, engine])
+                    frame = begin + count * encode + encoded
+                    encoder[rank, engine] = frame if busy else begin + count * encode
+                else:
+                    frame = arrive[peer, sub]
+                if step < steps:
+                    link[rank] = max(frame, link[rank]) + sizes[step, rank, sub] * per_byte
+                    following[rank, sub] = link[rank] + latency
+                if step > 0 or adopt:
+                    begin = max(frame, decoder[rank, engine])
+                    done = begin + count * decode + decoded
+                    decoder[rank, engine] = done if busy else begin + count * decode
+                    last[rank] = max(last[rank], done)
+        arrive, following = following, arrive
+
+
+@njit(cache=True, nogil=True)
+def _finish(sizes: Any, counts: Any, boomerang: bool, duplex: bool, adopt: bool, costs: Any) -> Any:
+    """Return when every rank finishes; a table with one rank stands for a ring of equals, its own peer."""
+    _, steps, ranks, subs = counts.shape
+    message, engines = costs[2], costs[4]
+    clocks = (np.zeros((ranks, engines)), np.zeros((ranks, engines)), np.zeros(ranks), np.zeros(ranks))
+    for phase in range(2 if message > 0 else 0):  # room for all frames is made before the first one leaves
+        back = phase == 1 and boomerang
+        for step in range(steps):
+            for rank in range(ranks):
+                receiver = (rank - 1 if back else rank + 1) % ranks
+                for _ in range(np.count_nonzero(counts[phase, step, rank])):
+                    clocks[2][receiver] += message
+    ready = np.zeros((ranks, subs))
+    arrive, following = np.zeros((2, ranks, subs)), np.zeros((2, ranks, subs))
+    if steps > 0 and duplex:
+        _hop_and_sum(sizes, counts, 0, costs, clocks, ready, arrive, following)
+    elif steps > 0:
+        _hop_and_sum(sizes[:1], counts[:1], 0, costs, clocks, ready, arrive, following)
+        if boomerang:
+            _hop_and_sum(sizes[1:], counts[1:], 1, costs, clocks, ready, arrive, following)
+        else:
+            _hop_and_forward(sizes[1], counts[1], adopt, costs, clocks, ready, arrive[0], following[0])
+    return np.maximum(clocks[2], clocks[3])
+
+
+def finish_unchecked(
+    sizes: Sizes, counts: Sizes, link: LinkModel, *, boomerang: bool, duplex: bool, adopt: bool, coded: bool
+) -> NDArray[np.float64]:
+    """Return `ring_finish` of tables known to be contiguous, int64 and consistent."""
+    check_gather(boomerang=boomerang, duplex=duplex)
+    codec = link.codec(coded)
+    sizes, counts = cut_for(sizes, counts, codec.engines)
+    costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec)
+    return np.asarray(_finish(sizes, counts, boomerang, duplex, adopt, costs))
+
+
+def ring_finish(
+    frame_bytes: ArrayLike,
+    counts: ArrayLike,
+    link: LinkModel,
+    *,
+    boomerang: bool = False,
+    duplex: bool = False,
+    adopt: bool = False,
+    coded: bool = True,
+) -> NDArray[np.float64]:
+    """Return when every rank finishes, float64 [N] in seconds; arguments and errors as for `replay`."""
+    sizes, values = checked_sizes(frame_bytes, counts, boomerang=boomerang)
+    return finish_unchecked(sizes, values, link, boomerang=boomerang, duplex=duplex, adopt=adopt, coded=coded)
+
+
+def ring_time(
+    frame_bytes: ArrayLike,
+    counts: ArrayLike,
+    link: LinkModel,
+    *,
+    boomerang: bool = False,
+    duplex: bool = False,
+    adopt: bool = False,
+    coded: bool = True,
+) -> float:
+    """Return the seconds until the last rank finishes; arguments and errors as for `replay`."""
+    how = {"boomerang": boomerang, "duplex": duplex, "adopt": adopt, "coded": coded}
+    return float(ring_finish(frame_bytes, counts, link, **how).max())
+
+
+def equal_ring_time(
+    values: int,
+    nodes: int,
+    link: LinkModel,
+    *,
+    bits_per_value: float = FP32_BITS,
+    subframes: int = 1,
+    header_bytes: int = 0,
+    boomerang: bool = False,
+    duplex: bool = False,
+    adopt: bool = False,
+    coded: bool = False,
+) -> float:
+    """Return the time when all chunks are as large as the largest of an even cut; raw fp32 by default.
+
+    All ranks then do the same at the same time, so one that is its own peer stands for all: the cost is
+    O(N K) instead of O(N^2 K).
+    """
+    if nodes < 1 or values < 0 or subframes < 1 or not bits_per_value > 0 or header_bytes < 0:
+        raise ValueError(
+            "expected nodes and subframes of 1 or more, bits_per_value above 0, values and header_bytes of 0 "
+            f"or more, got {nodes}, {subframes}, {bits_per_value}, {values}, {header_bytes}"
+        )
+    count = divide(-(-values // nodes), subframes)
+    size = header_bytes + np.ceil(count * (bits_per_value / 8)).astype(np.int64)
+    shape = (2, nodes - 1, 1, subframes)
+    sizes, counts = (np.broadcast_to(row, shape).copy() for row in (size, count))
+    how = {"boomerang": boomerang, "duplex": duplex, "adopt": adopt, "coded": coded}
+    return float(finish_unchecked(sizes, counts, link, **how)[0])

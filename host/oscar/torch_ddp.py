@@ -1,0 +1,8 @@
+"""A communication hook for PyTorch's DistributedDataParallel: `register_comm_hook(OscarState(), oscar_hook)`.
+
+docs/ddp.md. The extra `torch` is needed. The names live in oscar.adapters.torch.
+"""
+
+from oscar.adapters.torch import OscarState, oscar_hook
+
+__all__ = ["OscarState", "oscar_hook"]

@@ -1,9 +1,0 @@
-"""A communication hook for PyTorch's DistributedDataParallel: `register_comm_hook(OscarState(), oscar_hook)`.
-
-docs/ddp.md. The extra `torch` is needed.
-"""
-
-from oscar.torch_ddp.hook import oscar_hook
-from oscar.torch_ddp.state import OscarState
-
-__all__ = ["OscarState", "oscar_hook"]

@@ -1,0 +1,147 @@
+"""One rank of a run that something happens to: transport_faults starts it and reads its JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from oscar.checkpoint import digest
+from oscar.collective.local import damaged
+from oscar.collective.ring import Op, ring_actions
+from oscar.config import Config
+from oscar.errors import ConfigError, PeerError
+from oscar.lab import network
+from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.communicator import Communicator
+from oscar.transports.base import PEER_FAILED, STATE_TAG, Transport
+from oscar.transports.registry import TRANSPORTS
+
+ITERATIONS = 5  # the last ones only find what happened in the ones before
+LINGER_S = 0.5
+
+
+def config_of(gather: str, *, seed: int = 0) -> Config:
+    """Return what ranks run."""
+    return Config.model_validate(
+        {
+            "seed": seed,
+            "ring": {"gather": gather, "subframes": 2},
+            "quantiser": {"error_feedback": True},
+            "plan": {"name": "splitter"},
+        }
+    )
+
+
+def load_kernels(config: Config) -> None:
+    """Use all kernels once, so that deadlines are not for loading, let alone compiling, them."""
+    cluster = LocalCluster(config)
+    for _ in range(2):  # the second one has a residual
+        cluster.allreduce([[np.linspace(-1, 1, 300, dtype=np.float32)]] * 2)
+
+
+def main() -> None:
+    """Run the rank that the first argument (JSON) describes and exit with its status."""
+    case = json.loads(sys.argv[1])
+    transport = TRANSPORTS[case["transport"]]()
+    struck = transport.rank == case["victim"]
+    config = config_of(case["gather"], seed=1 if struck and case["kind"] == "config" else 0)
+    load_kernels(config)
+    other = {"oscar": "0.0"} if struck and case["kind"] == "version" else {}
+    acting: Any = Striker(transport, case) if struck else transport
+    try:
+        communicator = Communicator(config, acting, timeout_s=case["timeout_s"], extra=other)
+    except ConfigError as error:
+        _tell(transport, case, error)
+        time.sleep(LINGER_S)  # mpirun ends the others at the first status that is not 0
+        transport.close()
+        sys.exit(2)
+    _reduce(communicator, transport, case)
+
+
+def _reduce(communicator: Communicator, transport: Transport, case: dict[str, Any]) -> None:
+    for iteration in range(ITERATIONS):
+        random = np.random.default_rng([transport.rank, iteration])
+        given = [random.laplace(0, 0.02, case["values"]).astype(np.float32)]
+        before, state = given[0].tobytes(), digest(communicator.state_dict())
+        try:
+            communicator.allreduce(given)
+        except Exception as error:
+            untouched = given[0].tobytes() == before and digest(communicator.state_dict()) == state
+            _tell(transport, case, error, iteration=iteration, untouched=untouched)
+            time.sleep(LINGER_S)
+            transport.leave(PEER_FAILED if isinstance(error, PeerError) else 1)
+    transport.close()
+
+
+def _tell(transport: Transport, case: dict[str, Any], error: Exception, **more: Any) -> None:
+    where = {name: getattr(error, name, None) for name in ("peer", "step", "chunk")}
+    line = {"rank": transport.rank, "type": type(error).__name__, "text": str(error), "at": time.monotonic()}
+    _say(case, {**line, **where, **more})
+
+
+def _say(case: dict[str, Any], line: dict[str, Any]) -> None:
+    """Write a line to the file "said" of the case, or else to standard output, which may not cross a cut."""
+    text = "\n" + json.dumps(line) + "\n"
+    if "said" in case:
+        with open(case["said"], "a", encoding="utf-8") as said:
+            said.write(text)
+    else:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+class Striker:
+    """A transport that does something bad at one point of one AllReduce, and is the given one otherwise.
+
+    case: "kind" (kill, stop, corrupt, raise or cut), "iteration", and "point" in 0 .. 1 of its frames.
+    """
+
+    def __init__(self, transport: Transport, case: dict[str, Any]) -> None:
+        self.transport, self.case, self.kind = transport, case, case["kind"]
+        gathers = {"boomerang": case["gather"] != "forward", "duplex": case["gather"] == "duplex"}
+        actions = list(ring_actions(transport.rank, transport.nodes, subframes=2, **gathers))
+        moves = sum(action.op in (Op.POST_RECV, Op.WAIT, Op.SEND, Op.FORWARD) for action in actions)
+        self.left = case["iteration"] * moves + int(case["point"] * moves)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+    def post_recv(self, peer: int, tag: int, cap: int) -> None:
+        """See Transport.post_recv."""
+        self._strike(tag)
+        self.transport.post_recv(peer, tag, cap)
+
+    def wait(self, peer: int, tag: int, *args: Any) -> memoryview:
+        """See Transport.wait."""
+        self._strike(tag)
+        return self.transport.wait(peer, tag, *args)
+
+    def post_send(self, peer: int, tag: int, frame: bytes) -> None:
+        """See Transport.post_send."""
+        self._strike(tag)
+        if self.left < 0 and self.kind == "corrupt" and tag != STATE_TAG:
+            self.kind, frame = "done", damaged(frame, tag + 1)
+        self.transport.post_send(peer, tag, frame)
+
+    def _strike(self, tag: int) -> None:
+        self.left -= tag != STATE_TAG  # points are those of frames
+        if self.left >= 0 or self.kind not in ("kill", "stop", "raise", "cut"):
+            return
+        kind, self.kind = self.kind, "done"
+        _say(self.case, {"struck": time.monotonic()})
+        if kind == "cut":
+            network.cut(self.transport.rank)  # rank r is on host r
+            return
+        if kind == "raise":
+            raise RuntimeError("this rank's own mistake")
+        os.kill(os.getpid(), signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+
+
+if __name__ == "__main__":
+    main()

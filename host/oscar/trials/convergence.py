@@ -1,0 +1,186 @@
+"""Whether every scheme's defaults converge where fp32 does: five small models, two optimisers, several seeds.
+
+The band is that of fp32 over its seeds. A scheme holds a case when it is not worse than fp32, under the same
+seeds, by more than fp32's worst seed is worse than fp32's mean. One that does not has to say so itself, by
+the caution that training warns of (Scheme.caution).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from oscar.blas import one_blas_thread
+from oscar.config import Config
+from oscar.errors import CautionWarning, ConfigError, GradientError
+from oscar.reducers.make import make_cluster
+from oscar.reducers.scheme_cluster import SchemeCluster
+from oscar.schemes.registry import SCHEMES
+from oscar.workloads import exact_mean
+
+TAIL, TAIL_GAP = 5, 5  # evaluations that are averaged at the end of a run, and iterations between them
+MODELS = "mlp", "cnn", "lstm", "transformer", "embedding"
+OPTIMISERS = "sgd", "adamw"
+
+# Every scheme at its defaults, the codec that `Config()` takes, and what OSCAR-SW is without its safeguards.
+METHODS: dict[str, dict[str, Any] | None] = {
+    "fp32": None,
+    "asc": {},
+    **{name: {"codec": name} for name in SCHEMES},
+    "oscar-sw, paper": {
+        "codec": "oscar-sw",
+        "scheme": {"paper": True, "share": 0.1, "rows": 3, "ratio": 0.1},
+    },
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--optimisers", nargs="+", choices=OPTIMISERS, default=list(OPTIMISERS))
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS)[1:], default=list(METHODS)[1:])
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--iterations", type=int, default=200, help="of training, 25 at least")
+    parser.add_argument("--seeds", type=int, default=3, help="of every method: weights and batches")
+    parser.add_argument("--band-seeds", type=int, default=8, help="of fp32, whose spread is the band")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Train all cases, print a line per method, and return runs, band and verdicts."""
+    if args.iterations < TAIL * TAIL_GAP or args.seeds < 1 or args.band_seeds < max(2, args.seeds):
+        raise ConfigError(
+            f"expected at least {TAIL * TAIL_GAP} iterations, 1 seed, and for the band as many seeds and 2, "
+            f"got {args.iterations}, {args.seeds} and {args.band_seeds}"
+        )
+    one_blas_thread()
+    cases = [(model, optimiser) for model in args.models for optimiser in args.optimisers]
+    print(
+        f"# {args.nodes} nodes, {args.iterations} iterations, {args.seeds} seeds, fp32 {args.band_seeds}; "
+        "held-out loss at the end"
+    )
+    print("# columns: worse than fp32 under the same seeds, in standard deviations of fp32 over its seeds;")
+    print("# !: by more than fp32's worst seed is worse than its mean; bits: sent, per value and link")
+    print(f"{'':18}{'bits':>6}" + "".join(f"{_short(case):>13}" for case in cases) + f"{'holds':>7}  caution")
+    band = _band(cases, args)
+    methods = {name: _method(name, cases, band, args) for name in args.methods}
+    bad = [
+        f"{name} in {case}"
+        for name, method in methods.items()
+        for case, row in method["cases"].items()
+        if not row["holds"] and not row["caution"]
+    ]
+    print(f"# outside the band without a caution: {', '.join(bad) or 'none'}")
+    return {
+        "arguments": {key: value for key, value in vars(args).items() if key != "json"},
+        "band": {_name(case): row for case, row in band.items()},
+        "methods": methods,
+        "ok": not bad,
+    }
+
+
+def _band(cases: Sequence[tuple[str, str]], args: argparse.Namespace) -> dict[tuple[str, str], Any]:
+    """Train fp32 and return, for each case, its losses, mean, spread, and the worst one's distance."""
+    band = {}
+    for case in cases:
+        losses = [
+            train(*case, None, nodes=args.nodes, seed=s, iterations=args.iterations)["loss"]
+            for s in range(args.band_seeds)
+        ]
+        mean = statistics.fmean(losses)
+        band[case] = {
+            "losses": losses,
+            "mean": mean,
+            "spread": statistics.stdev(losses),
+            "limit": max(losses) - mean,
+        }
+    for what in ("mean", "spread", "limit"):
+        figures = "".join(f"{band[case][what]:12.4f} " for case in cases)
+        print(f"{f'fp32 {what}':18}{32.0 if what == 'mean' else '':>6}{figures}", flush=True)
+    return band
+
+
+def _method(
+    name: str, cases: Sequence[tuple[str, str]], band: dict[tuple[str, str], Any], args: argparse.Namespace
+) -> dict[str, Any]:
+    """Train one method in all cases, print its line and return what it holds."""
+    begin, cells, rows, bits = time.perf_counter(), "", {}, []
+    for case in cases:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CautionWarning)  # the table says so
+            runs = [
+                train(*case, METHODS[name], nodes=args.nodes, seed=s, iterations=args.iterations)
+                for s in range(args.seeds)
+            ]
+        worse = statistics.fmean(r["loss"] - f for r, f in zip(runs, band[case]["losses"], strict=False))
+        holds = worse <= band[case]["limit"]
+        rows[_name(case)] = {
+            "losses": [r["loss"] for r in runs],
+            "worse_by": worse,
+            "holds": holds,
+            "caution": next((r["caution"] for r in runs if r["caution"]), None),
+        }
+        sigmas = f"{worse / band[case]['spread']:.1f}{' ' if holds else '!'}"
+        cells += f"{sigmas:>13}"
+        bits += [r["bits"] for r in runs]
+    cautions = sum(row["caution"] is not None for row in rows.values())
+    held = sum(row["holds"] for row in rows.values())
+    seconds, mean_bits = time.perf_counter() - begin, statistics.fmean(bits)
+    verdict = f"{f'{held}/{len(cases)}':>7}  {cautions or 'no'}  ({seconds:.0f} s)"
+    print(f"{name:18}{mean_bits:6.2f}{cells}{verdict}", flush=True)
+    return {
+        "bits": mean_bits,
+        "cases": rows,
+        "holds": held,
+        "seconds": seconds,
+    }
+
+
+def train(
+    model: str, optimiser: str, method: dict[str, Any] | None, *, nodes: int, seed: int, iterations: int
+) -> dict[str, Any]:
+    """Train with the exact mean (method None) or that of a configuration.
+
+    Returns "loss", held out, the mean of the last evaluations, infinite where training diverged; "bits" per
+    value; "caution", what the scheme said of itself, or None.
+    """
+    from oscar.trials._small_models import SmallWorkload  # imports torch
+
+    workload = SmallWorkload(model, optimiser, nodes=nodes, seed=seed)
+    cluster = None
+    if method is not None:
+        cluster = make_cluster(Config.model_validate({"nodes": nodes, "seed": seed} | method))
+    losses, bits = [], []
+    for left in reversed(range(iterations)):
+        gradients = workload.gradients()
+        if cluster is None:
+            workload.apply(exact_mean(gradients))
+        else:
+            try:
+                result = cluster.allreduce(gradients)
+            except GradientError:  # NaN or Inf: weights have left what floats hold
+                losses = [math.inf]
+                break
+            workload.apply(result.mean)
+            bits.append(result.stats.bits_per_value)
+        if left % TAIL_GAP == 0 and left < TAIL * TAIL_GAP:
+            losses.append(workload.evaluate()["loss"])
+    scheme = cluster.scheme if isinstance(cluster, SchemeCluster) else None
+    loss = statistics.fmean(losses)
+    return {
+        "loss": loss if math.isfinite(loss) else math.inf,
+        "bits": statistics.fmean(bits) if bits else 32.0,
+        "caution": None if scheme is None else scheme.caution(),
+    }
+
+
+def _name(case: tuple[str, str]) -> str:
+    return " ".join(case)
+
+
+def _short(case: tuple[str, str]) -> str:
+    return f"{case[0][:5]} {case[1]}"

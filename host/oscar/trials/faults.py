@@ -1,0 +1,165 @@
+"""A fault at every action of every rank: it is told or it does no harm, and nothing hangs (figure i)."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar.collective.local import Fault, FaultKind
+from oscar.collective.ring import ring_actions
+from oscar.collective.stats import AllReduceResult
+from oscar.config import Config
+from oscar.errors import PeerError
+from oscar.files import write_json
+from oscar.reducers.cluster import LocalCluster
+
+KINDS: tuple[FaultKind, ...] = ("kill", "stall", "corrupt", "delay")
+GATHERS = ("forward", "boomerang", "duplex")
+OUTCOMES = ("error", "exact", "wrong")
+SHAPES = ((211, 97), (3001,), (), (640,))
+SHOWN = 10  # wrong outcomes that are printed; the JSON holds all
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--subframes", type=int, default=2)
+    parser.add_argument("--gathers", nargs="+", choices=GATHERS, default=list(GATHERS))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--codec", default="asc", help="codec on the links")
+    parser.add_argument("--bound", type=float, default=5.0, help="seconds in which every call must return")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, default=None, help="write the counts here")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Inject every fault and print how each kind ended; "ok" tells whether every one was handled."""
+    print(f"# {args.nodes} nodes, {args.subframes} sub-frames, codec {args.codec}")
+    print("# a fault of each kind at every action of every rank, one at a time")
+    print("# error: PeerError that names rank, peer, step and chunk; exact: the sum is right on every node")
+    print("# after each: inputs are untouched, and the next call sends what an undisturbed cluster sends")
+    print(
+        f"{'gather':<10} {'fault':<8} {'cases':>6} " + " ".join(f"{o:>6}" for o in OUTCOMES) + "  slowest ms"
+    )
+    rows, wrong = [], []
+    for gather in args.gathers:
+        bench = _Bench(args, gather)
+        for kind in args.kinds:
+            counts: Counter[str] = Counter()
+            slowest = 0.0
+            for fault in _faults(args, gather, kind):
+                started = time.perf_counter()
+                outcome, why = bench.strike(fault)
+                seconds = time.perf_counter() - started
+                if seconds > args.bound:
+                    outcome, why = "wrong", f"took {seconds:.1f} s"
+                if outcome == "wrong":
+                    wrong.append(f"{gather} {fault}: {why}")
+                counts[outcome] += 1
+                slowest = max(slowest, seconds)
+            row = {"gather": gather, "fault": kind, "cases": counts.total(), "slowest_s": slowest}
+            rows.append(row | {outcome: counts[outcome] for outcome in OUTCOMES})
+            print(
+                f"{gather:<10} {kind:<8} {counts.total():>6} "
+                + " ".join(f"{counts[o]:>6}" for o in OUTCOMES)
+                + f"  {slowest * 1e3:10.0f}",
+                flush=True,
+            )
+    cases = sum(row["cases"] for row in rows)
+    longest = max((row["slowest_s"] for row in rows), default=0.0)
+    print(f"# (i) {cases} faults, {len(wrong)} wrong, none hung: the slowest took {longest:.2f} s")
+    for line in wrong[:SHOWN]:
+        print(f"# wrong: {line}")
+    result = {"ok": not wrong, "rows": rows, "cases": cases, "wrong": wrong}
+    if args.json is not None:
+        write_json(args.json, result)
+    return result
+
+
+def _faults(args: argparse.Namespace, gather: str, kind: FaultKind) -> Iterable[Fault]:
+    how = {"boomerang": gather != "forward", "duplex": gather == "duplex"}
+    for rank in range(args.nodes):
+        for action, _ in enumerate(ring_actions(rank, args.nodes, subframes=args.subframes, **how)):
+            yield Fault(kind, rank, action, rounds=3 * args.nodes)
+
+
+class _Bench:
+    """One warm cluster that is struck again and again, and what an undisturbed one does."""
+
+    def __init__(self, args: argparse.Namespace, gather: str) -> None:
+        config = Config.model_validate(
+            {
+                "codec": args.codec,
+                "ring": {"gather": gather, "subframes": args.subframes},
+                "quantiser": {"error_feedback": True, "rounding": "stochastic"},
+                "plan": {"name": "splitter", "granule": 64},
+            }
+        )
+        self.nodes, self.seed = args.nodes, args.seed
+        self.struck, calm = LocalCluster(config), LocalCluster(config)
+        first = self._gradients(0)
+        self.struck.allreduce(first)
+        calm.allreduce(first)
+        self.state = calm.state_dict()
+        self.second = self._gradients(1)
+        self.before = _bytes(self.second)
+        self.expected = calm.allreduce(self.second)
+
+    def _gradients(self, iteration: int) -> list[list[np.ndarray]]:
+        random = np.random.default_rng([self.seed, iteration])
+        return [
+            [np.asarray(random.laplace(0, 0.02, shape), np.float32) for shape in SHAPES]
+            for _ in range(self.nodes)
+        ]
+
+    def strike(self, fault: Fault) -> tuple[str, str]:
+        """Return the outcome of a call with `fault`, and what was wrong with it or with the call after."""
+        outcome = "exact"
+        self.struck.load_state_dict(self.state)
+        try:
+            result = self.struck.allreduce(self.second, faults=[fault])
+            if why := self._differs(result):
+                return "wrong", why
+            self.struck.load_state_dict(self.state)
+        except PeerError as error:
+            outcome = "error"
+            if why := self._misnames(error, fault):
+                return "wrong", why
+        except Exception as error:
+            return "wrong", f"raised {error!r}"
+        if _bytes(self.second) != self.before:
+            return "wrong", "inputs were written to"
+        if why := self._differs(self.struck.allreduce(self.second)):
+            return "wrong", f"next call: {why}"
+        return outcome, ""
+
+    def _differs(self, result: AllReduceResult) -> str:
+        """Say what differs from the undisturbed call, or nothing."""
+        if not (result.stats.exact and result.stats.identical):
+            return "sums are not exact on every node"
+        if not np.array_equal(result.sums, self.expected.sums):
+            return "sums differ"
+        if not np.array_equal(result.stats.frame_bytes, self.expected.stats.frame_bytes):
+            return "frames differ"
+        return ""
+
+    def _misnames(self, error: PeerError, fault: Fault) -> str:
+        if fault.kind == "delay":
+            return f"a delay is no fault: {error}"
+        if error.peer != fault.rank:
+            return f"blames rank {error.peer}: {error}"
+        neighbours = {(fault.rank + 1) % self.nodes, (fault.rank - 1) % self.nodes}
+        steps, chunks = 2 * (self.nodes - 1), self.nodes
+        if error.rank not in neighbours or not (0 <= error.step < steps and 0 <= error.chunk < chunks):
+            return f"names no action: {error}"
+        return ""
+
+
+def _bytes(gradients: list[list[np.ndarray]]) -> list[bytes]:
+    return [tensor.tobytes() for node in gradients for tensor in node]

@@ -1,0 +1,121 @@
+"""One bit flipped on the wire, at every byte of every message of small runs: all told, or without effect.
+
+Ranks are threads, plain and keyed, and, for a number of cases, processes over MPI and Gloo. In each case one
+bit of one message is flipped where it leaves; told is an error that names a rank, harmless a run with the
+results of an undisturbed one. Wrong are all others, and first of all what nobody notices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import random
+import secrets
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as Late
+from pathlib import Path
+from typing import Any
+
+from oscar.lab.launch import launch
+from oscar.transports.registry import TRANSPORTS
+from oscar.trials._flips import PLAYS, RANKS, Case, exchange, judge, undisturbed
+
+WHERE = ("threads", "keyed", *TRANSPORTS)
+COLUMNS = ("flips", "told", "harmless", "wrong", "hung")
+CASE_S = 4.0  # and on average this long, between processes
+KEPT = 20  # of what is wrong
+START_S = 120.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    parser.add_argument("--transport", nargs="+", choices=WHERE, default=list(WHERE))
+    parser.add_argument("--plays", nargs="+", choices=tuple(PLAYS), default=list(PLAYS))
+    parser.add_argument(
+        "--every", type=int, default=1, help="flip a bit of every n-th byte only, from a random one (threads)"
+    )
+    parser.add_argument("--cases", type=int, default=300, help="of each transport between processes")
+    parser.add_argument("--seed", type=int, default=None, help="default: a new one, which is printed")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Flip, print a table by transport and kind of message; "ok" tells whether nothing was wrong."""
+    if importlib.util.find_spec("torch") is None:
+        args.plays = [name for name in args.plays if not PLAYS[name].scheme]
+        args.transport = [name for name in args.transport if name != "gloo"]
+        print("# without the extra torch: no schemes, no gloo")
+    seed = secrets.randbelow(1 << 31) if args.seed is None else args.seed
+    print(f"# {RANKS} ranks, plays {', '.join(args.plays)}, every {args.every}, seed {seed}")
+    print(f"{'transport':<10} {'message':<24} " + " ".join(f"{name:>8}" for name in COLUMNS))
+    rows: list[dict[str, Any]] = []
+    wrong: list[dict[str, Any]] = []
+    for where in args.transport:
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        flip = _processes if where in TRANSPORTS else _threads
+        for case, verdict, came in flip(args, where, seed):
+            counts[case[2]][verdict] += 1
+            if verdict in ("wrong", "hung"):
+                wrong.append({"transport": where, "case": case, "came": came})
+        for kind in sorted(counts):
+            row = {"flips": counts[kind].total(), **{name: counts[kind][name] for name in COLUMNS[1:]}}
+            rows.append({"transport": where, "message": kind, **row})
+            columns = " ".join(f"{row[name]:>8}" for name in COLUMNS)
+            print(f"{where:<10} {kind[:24]:<24} {columns}", flush=True)
+    total = {name: sum(row[name] for row in rows) for name in COLUMNS}
+    print(f"{'all':<35} " + " ".join(f"{total[name]:>8}" for name in COLUMNS))
+    for fault in wrong[:KEPT]:
+        print(f"# wrong: {json.dumps(fault)[:1000]}")
+    return {"ok": not wrong, "seed": seed, "rows": rows, **total, "faults": wrong[:KEPT]}
+
+
+def _threads(
+    args: argparse.Namespace, where: str, seed: int
+) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
+    """Flip a bit in every `every`-th byte of every message of every play, between threads."""
+    dice = random.Random(f"{seed} {where}")
+    with ThreadPoolExecutor(RANKS) as pool:
+        for name in args.plays:
+            play = PLAYS[name]
+            calm, taps = undisturbed(pool, play, where)
+            at = dice.randrange(args.every)
+            for rank, tap in enumerate(taps):
+                for number, (kind, size) in enumerate(tap.messages):
+                    while at < size:
+                        case = name, rank, kind, (number, at, dice.randrange(8))
+                        try:
+                            came, _ = exchange(pool, play, where, case)
+                        except Late:
+                            yield case, "hung", []
+                            return  # its threads are still at work
+                        yield case, judge(calm, came), came
+                        at += args.every
+                    at -= size
+
+
+def _processes(
+    args: argparse.Namespace, where: str, seed: int
+) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
+    """Flip bits at random places, between processes, all in one job; every rank writes what it did."""
+    with tempfile.TemporaryDirectory(prefix="oscar-flips-") as folder:
+        task = {"transport": where, "plays": args.plays, "cases": args.cases, "seed": seed, "folder": folder}
+        token = f"oscar-flips-{time.monotonic_ns()}"
+        limit_s = START_S + CASE_S * args.cases
+        program = ["-m", "oscar.trials._flipped_rank", json.dumps(task), token]
+        ended = launch(where, RANKS, program, limit_s=limit_s, token=token)
+        said = [Path(folder, f"{rank}.json") for rank in range(RANKS)]
+        if ended.status != 0 or not all(path.exists() for path in said):
+            came = [("raised", f"exit status {ended.statuses}: {ended.output[-2000:]}")]
+            yield ("the job", -1, "the job", (0, 0, 0)), "hung" if ended.hung else "wrong", came
+            return
+        lines = [json.loads(path.read_text(encoding="utf-8")) for path in said]
+        for each in zip(*lines, strict=True):
+            case = next((line["case"] for line in each if line["case"] is not None), None)
+            if case is None:
+                continue
+            calm, came = ([tuple(line[key]) for line in each] for key in ("calm", "came"))
+            yield tuple(case), judge(calm, came), came

@@ -1,0 +1,231 @@
+"""Thousands of AllReduces between real processes, all drawn from one seed: every bit is checked, memory too.
+
+A run is cut into segments. Each makes a new communicator over the same transport, with another codec, plan,
+granule, all-gather, number of sub-frames, quantiser and coder. Within a segment shapes (no values to some
+10,000's, fewer values than ranks, several tensors) and keys change, and gradients are Laplace, sparse,
+constant, zero, huge or denormal, on all ranks or on some.
+
+After each AllReduce the ranks exchange digests of means, sums and the sizes of the frames they sent, and
+rank 0 compares them with a LocalCluster that it runs alongside over all ranks' gradients. Every rank also
+looks whether its inputs were written to, and how much memory is resident: what it had after the first fifth
+of the iterations may grow by --memory-mib until the end. In 2,000 iterations 8 MiB are 5 KiB for each, where
+a mean takes 16 KiB and the frames that a rank sends 7 KiB: what is kept of every iteration shows.
+
+  oscar trial soak                                   2,000 iterations, four processes, MPI
+  oscar trial soak --transport gloo --seed 7 --iterations 200
+  oscar trial soak --iterations 1000000 --seconds-limit 3600       an hour of it
+  oscar trial soak --iterations 40 --spoil 30        does it find a flipped bit? (exit status 1)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from oscar.lab.launch import Ended, launch
+
+START_S = 120.0  # to start processes on a busy machine
+WARM = 0.2  # of the iterations: buffers and kernels have had time to become as large as they get
+QUIET_S = 15.0  # between two lines of progress where there is no terminal
+CASE = ("transport", "iterations", "segment", "values", "seed", "timeout_s", "seconds_limit", "spoil")
+SHOWN = 5  # mismatches that are printed; the JSON has more
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    parser.add_argument("--transport", choices=("mpi", "gloo"), default="mpi", help="default: mpi")
+    parser.add_argument("--ranks", type=int, default=4, help="processes (default: 4)")
+    parser.add_argument("--iterations", type=int, default=2000, help="AllReduces (default: 2000)")
+    parser.add_argument(
+        "--segment", type=int, default=25, help="AllReduces of one configuration (default: 25)"
+    )
+    parser.add_argument(
+        "--values", type=int, default=40_000, help="most values of one AllReduce (default: 40000)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="decides everything that is drawn (default: 0)")
+    parser.add_argument("--timeout-s", type=float, default=60.0, help="for one wait of a rank (default: 60)")
+    parser.add_argument(
+        "--seconds-limit",
+        type=float,
+        default=3600.0,
+        help="stop in good order after this time (default: 3600)",
+    )
+    parser.add_argument(
+        "--memory-mib",
+        type=float,
+        default=8.0,
+        help="by which a rank may grow after the first fifth (default: 8)",
+    )
+    parser.add_argument(
+        "--spoil",
+        type=int,
+        metavar="I",
+        help="flip one bit of the last rank's sums in iteration I: must be found",
+    )
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Soak, and print what was found; "ok" tells whether every bit was right and memory flat."""
+    if min(args.ranks, args.iterations, args.segment, args.values) < 1:
+        raise ValueError("expected at least 1 rank, iteration, value, and iteration of a segment")
+    print(
+        f"# {args.ranks} ranks over {args.transport}, {args.iterations} iterations, a new communicator every "
+        f"{args.segment}, up to {args.values} values, seed {args.seed}"
+    )
+    print("# mismatches: of one rank in one iteration, with an in-process cluster over the same gradients")
+    heard = _Heard(args.iterations)
+    ended = _launch(args, heard)
+    result = judge(args, heard, ended)
+    _print(args, heard, result)
+    return result
+
+
+def _launch(args: argparse.Namespace, heard: _Heard) -> Ended:
+    case = {name: getattr(args, name) for name in CASE}
+    token = f"oscar-{time.monotonic_ns()}"
+    program = ["-m", "oscar.trials._soak_rank", json.dumps(case), token]
+    limit_s = START_S + args.seconds_limit + 2 * args.timeout_s
+    ended = launch(args.transport, args.ranks, program, limit_s=limit_s, token=token, hear=heard.hear)
+    heard.read_all(ended.output)
+    return ended
+
+
+class _Heard:
+    """What rank 0 says, line by line, and how far it is: a bar's worth of progress on stderr."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.rest, self.begin = total, b"", time.monotonic()
+        self.spoke = self.begin
+        self.segments: list[dict[str, Any]] = []
+        self.mismatches: list[dict[str, Any]] = []
+        self.report: dict[str, Any] | None = None
+
+    def hear(self, fresh: bytes) -> None:
+        """Show how far rank 0 is."""
+        lines = (self.rest + fresh).split(b"\n")
+        self.rest = lines.pop()
+        ends = [line for line in lines if line.startswith(b'{"segment": ')]
+        if ends:
+            self._show(json.loads(ends[-1])["done"])
+
+    def _show(self, done: int) -> None:
+        now, terminal = time.monotonic(), sys.stderr.isatty()
+        if terminal:
+            print(f"\r{done} of {self.total}", end="", file=sys.stderr, flush=True)
+        elif now - self.spoke > QUIET_S:
+            self.spoke = now
+            text = f"# soak: {done} of {self.total} AllReduces, {now - self.begin:.0f} s"
+            print(text, file=sys.stderr, flush=True)
+
+    def read_all(self, output: str) -> None:
+        """Take rank 0's lines out of all that was written."""
+        if sys.stderr.isatty():
+            print(file=sys.stderr)
+        for text in output.splitlines():
+            line = json.loads(text) if text.startswith("{") and text.endswith("}") else {}
+            if "segment" in line:
+                self.segments.append(line)
+            elif "mismatch" in line:
+                self.mismatches.append(line)
+            elif "memory" in line:
+                self.report = line
+
+
+def judge(args: argparse.Namespace, heard: _Heard, ended: Ended) -> dict[str, Any]:
+    """Return the result: what was done, the mismatches, the memory of every rank, and why it is not ok."""
+    report = heard.report or {
+        "done": sum(row["iterations"] for row in heard.segments),
+        "mismatches": len(heard.mismatches),
+        "seconds": time.monotonic() - heard.begin,
+        "memory": [],
+    }
+    memory = [memory_of(samples, report["done"]) for samples in report["memory"]]
+    grown = max((row["grown_kib"] for row in memory), default=0)
+    why = []
+    if ended.hung or ended.orphans:
+        why.append(f"hung: {ended.hung}, processes left: {ended.orphans}")
+    elif ended.launcher_hung:
+        why.append("mpirun did not end after its ranks")
+    elif ended.status != 0 or heard.report is None:
+        why.append(f"ended with status {ended.status} before all was done")
+    if report["mismatches"]:
+        why.append(f"mismatches: {report['mismatches']}")
+    if grown > args.memory_mib * 1024:
+        why.append(f"a rank's memory grew by {grown / 1024:.1f} MiB, {args.memory_mib:g} are allowed")
+    return {
+        "ok": not why,
+        "why": why,
+        "ranks": args.ranks,
+        "transport": args.transport,
+        "seed": args.seed,
+        "iterations": report["done"],
+        "asked": args.iterations,
+        "seconds": report["seconds"],
+        "mismatches": report["mismatches"],
+        "kept": heard.mismatches,
+        "segments": heard.segments,
+        "memory": memory,
+        "output": "" if not why or heard.report is not None else ended.output[-8000:],
+    }
+
+
+def memory_of(samples: list[list[int]], done: int) -> dict[str, Any]:
+    """Return what a rank's samples [iterations, KiB] say: after the warm-up, last, growth, slope.
+
+    slope_kib: per 1,000 iterations, by least squares over the second half; 0 with fewer than two samples.
+    """
+    warm = next((kib for at, kib in samples if at >= WARM * done), samples[-1][1])
+    later = np.array([sample for sample in samples if sample[0] >= done / 2], np.float64)
+    slope = float(np.polyfit(later[:, 0], later[:, 1], 1)[0]) if len(later) > 1 else 0.0
+    last = samples[-1][1]
+    return {
+        "warm_kib": warm,
+        "last_kib": last,
+        "most_kib": max(kib for _, kib in samples),
+        "grown_kib": last - warm,
+        "slope_kib": 1000 * slope,
+        "samples": samples,
+    }
+
+
+def _print(args: argparse.Namespace, heard: _Heard, result: dict[str, Any]) -> None:
+    _print_segments(heard)
+    print(f"rank  KiB at {WARM:.0%}  at the end  grown  slope per 1,000 iterations")
+    for rank, row in enumerate(result["memory"]):
+        print(
+            f"{rank:>4} {row['warm_kib']:>11} {row['last_kib']:>11} {row['grown_kib']:>6} "
+            f"{row['slope_kib']:>27.0f}"
+        )
+    for line in result["kept"][:SHOWN]:
+        print(f"# wrong: {json.dumps(line)}")
+    if result["output"]:
+        print(result["output"], file=sys.stderr)
+    if result["iterations"] < args.iterations and not result["why"]:
+        print(f"# stopped after {result['iterations']} iterations: --seconds-limit {args.seconds_limit:g}")
+    grown = max((row["grown_kib"] for row in result["memory"]), default=0)
+    print(
+        f"# {result['iterations']} iterations in {result['seconds']:.0f} s, "
+        f"{result['mismatches']} mismatches, most grown {grown / 1024:.1f} MiB of {args.memory_mib:g}: "
+        f"{'; '.join(result['why']) or 'ok'}"
+    )
+
+
+def _print_segments(heard: _Heard) -> None:
+    totals: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for row in heard.segments:
+        total = totals[row["codec"], row["gather"]]
+        total["segments"] += 1
+        for name in ("iterations", "resets", "values", "sent_bytes", "mismatches"):
+            total[name] += row[name]
+    print(f"{'codec':<10} {'gather':<10} segments iterations  resets     values  bytes sent  mismatches")
+    for (codec, gather), total in sorted(totals.items()):
+        print(
+            f"{codec:<10} {gather:<10} {total['segments']:>8} {total['iterations']:>10} {total['resets']:>7} "
+            f"{total['values']:>10} {total['sent_bytes']:>11} {total['mismatches']:>11}"
+        )

@@ -1,0 +1,197 @@
+"""Real processes, killed, stopped, cut off, damaged or misconfigured at random points: all say so in time.
+
+Each case starts a job of its own, strikes one rank somewhere in the first three of five AllReduces, and looks
+at what the others say, when, and how all end. Faults and exit statuses: docs/transports.md.
+
+  oscar trial transport_faults                       every fault, 20 times, over MPI and Gloo
+  oscar trial transport_faults --transport mpi --kinds kill stop --points 5
+  oscar trial transport_faults --kinds kill --ranks 2 --timeout-s 10
+  sudo .venv/bin/oscar trial transport_faults --kinds cut            links of the lab's network
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from oscar.errors import OscarError
+from oscar.lab.launch import Ended, launch
+from oscar.lab.network import Network
+from oscar.transports.base import PEER_FAILED
+from oscar.transports.registry import TRANSPORTS
+from oscar.trials._struck_rank import config_of, load_kernels
+
+KINDS = ("kill", "stop", "corrupt", "raise", "config", "version", "cut")
+GATHERS = ("forward", "boomerang", "duplex")
+COUNTS = ("told", "wrong", "hung", "mpirun")
+START_S = 120.0  # to start processes on a busy machine
+SLACK_S = 1.0  # of a deadline, for the same reason
+NAMED = {"config": "seed", "version": "oscar"}  # the key that differs
+RATE_BPS = 10e6  # of links that are cut: frames are under way for milliseconds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    parser.add_argument(
+        "--transport",
+        nargs="+",
+        choices=tuple(TRANSPORTS),
+        default=list(TRANSPORTS),
+        help=f"default: {' '.join(TRANSPORTS)}",
+    )
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=KINDS,
+        default=list(KINDS),
+        help="faults (default: all; cut needs root and iproute2, and is left out without)",
+    )
+    parser.add_argument(
+        "--points", type=int, default=20, help="random points for each kind and transport (default: 20)"
+    )
+    parser.add_argument("--ranks", type=int, default=4, help="processes of a job (default: 4)")
+    parser.add_argument("--values", type=int, default=50_000, help="of an AllReduce (default: 50000)")
+    parser.add_argument(
+        "--timeout-s", type=float, default=4.0, help="of a wait; survivors must meet it (default: 4)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Run every case and print how each kind ended; "ok" tells whether all ended as they must."""
+    print(f"# {args.ranks} ranks, {args.values} values, timeout {args.timeout_s:g} s, seed {args.seed}")
+    print("# told: every survivor raised an error that names rank, step and chunk (or key), in time,")
+    print("#       with its gradients and state as before; right exit status; no process left")
+    print("# mpirun: told, and no rank left, but mpirun had to be killed (docs/transports.md)")
+    for gather in GATHERS:
+        load_kernels(config_of(gather))  # compiled here, once, where this is a fresh installation
+    titles = " ".join(f"{name:>6}" for name in COUNTS)
+    print(f"{'transport':<10} {'fault':<8} {'cases':>6} {titles}  slowest s")
+    rows: list[dict[str, Any]] = []
+    wrong: list[dict[str, Any]] = []
+    left_out: list[dict[str, str]] = []
+    for transport in args.transport:
+        for kind in args.kinds:
+            with ExitStack() as stack:
+                try:
+                    network = stack.enter_context(Network(args.ranks + 1)) if kind == "cut" else None
+                except OscarError as error:
+                    left_out.append({"transport": transport, "fault": kind, "why": str(error)})
+                    print(f"# {transport}, {kind}: not run: {error}", flush=True)
+                    continue
+                rows.append(_row(args, transport, kind, network, wrong))
+    result = {"ok": not wrong, "ranks": args.ranks, "timeout_s": args.timeout_s, "rows": rows, "wrong": wrong}
+    return {**result, "left_out": left_out}
+
+
+def _row(
+    args: argparse.Namespace, transport: str, kind: str, network: Network | None, wrong: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Run all points of one kind and return the counts; what is wrong is appended to `wrong`."""
+    dice, counts, slowest = random.Random(f"{args.seed} {kind}"), Counter[str](), 0.0
+    for _ in range(args.points):
+        case = _case(args, dice, transport, kind)
+        ended = _launch(case, args) if network is None else _launch_across(case, args, network)
+        seconds, why = judge(case, ended, ranks=args.ranks)
+        counts[_outcome(ended, why)] += 1
+        slowest = max(slowest, seconds)
+        if why:
+            wrong.append({"case": case, "why": why, "output": ended.output[-4000:]})
+            print(f"# wrong: {json.dumps(case)}: {why}", flush=True)
+    columns = " ".join(f"{counts[name]:>6}" for name in COUNTS)
+    print(f"{transport:<10} {kind:<8} {args.points:>6} {columns}  {slowest:9.2f}", flush=True)
+    row = {"transport": transport, "fault": kind, "cases": args.points, "slowest_s": slowest}
+    return {**row, **{name: counts[name] for name in COUNTS}}
+
+
+def _outcome(ended: Ended, why: str) -> str:
+    """Return which of COUNTS a case is one of."""
+    if ended.hung:
+        return "hung"
+    return "wrong" if why else "mpirun" if ended.launcher_hung else "told"
+
+
+def _case(args: argparse.Namespace, dice: random.Random, transport: str, kind: str) -> dict[str, Any]:
+    return {
+        "transport": transport,
+        "kind": kind,
+        "gather": dice.choice(GATHERS),
+        "victim": dice.randrange(args.ranks) if kind not in NAMED else dice.randrange(1, args.ranks),
+        "iteration": dice.randrange(3),
+        "point": dice.random(),
+        "values": args.values,
+        "timeout_s": args.timeout_s,
+    }
+
+
+def _launch(case: dict[str, Any], args: argparse.Namespace, network: Network | None = None) -> Ended:
+    """Launch the ranks; what they say comes by way of a file: mpirun may lose it, and a cut does."""
+    token = f"oscar-{time.monotonic_ns()}"
+    limit_s = START_S + 2 * args.timeout_s
+    with tempfile.TemporaryDirectory(prefix="oscar-faults-") as folder:
+        said = Path(folder) / "said"
+        said.touch()
+        program = ["-m", "oscar.trials._struck_rank", json.dumps({**case, "said": str(said)}), token]
+        ended = launch(case["transport"], args.ranks, program, limit_s=limit_s, token=token, network=network)
+        return replace(ended, output=f"{ended.output}\n{said.read_text(encoding='utf-8')}")
+
+
+def _launch_across(case: dict[str, Any], args: argparse.Namespace, network: Network) -> Ended:
+    """Launch on hosts of a network that nothing has happened to."""
+    network.renew()
+    network.shape(RATE_BPS)
+    return _launch(case, args, network)
+
+
+def judge(case: dict[str, Any], ended: Ended, *, ranks: int) -> tuple[float, str]:
+    """Return the seconds from the fault to the last survivor's error, and what is wrong ("" if nothing)."""
+    lines = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
+    said = {line["rank"]: line for line in lines if "rank" in line}
+    struck = next((line["struck"] for line in lines if "struck" in line), None)
+    if ended.hung or ended.orphans:
+        return 0.0, f"hung: {ended.hung}, processes left: {ended.orphans}"
+    kind, victim = case["kind"], case["victim"]
+    tellers = set(range(ranks)) - ({victim} if kind in ("kill", "stop") else set())
+    if missing := tellers - set(said):
+        return 0.0, f"ranks {sorted(missing)} said nothing"
+    expected = {"config": (2,), "version": (2,), "raise": (1, PEER_FAILED)}.get(kind, (PEER_FAILED,))
+    statuses = [
+        status for rank, status in enumerate(ended.statuses) if len(ended.statuses) == 1 or rank in tellers
+    ]
+    if not ended.launcher_hung and any(status not in expected for status in statuses):
+        return 0.0, f"exit status {statuses}, expected {expected}"
+    seconds = max(said[rank]["at"] for rank in tellers) - struck if struck else 0.0
+    if seconds > case["timeout_s"] + SLACK_S:
+        return seconds, f"the last error came {seconds:.1f} s after the fault"
+    for rank in tellers:
+        if why := _misses(case, said[rank], own=rank == victim, ranks=ranks):
+            return seconds, f"rank {rank}: {why}: {said[rank]['text']}"
+    return seconds, ""
+
+
+def _misses(case: dict[str, Any], line: dict[str, Any], *, own: bool, ranks: int) -> str:
+    """Say what a rank's error does not name, or nothing."""
+    kind, victim, text = case["kind"], case["victim"], line["text"]
+    if kind in NAMED:
+        good = line["type"] == "ConfigError" and f"rank {victim} has {NAMED[kind]} = " in text
+        return "" if good else "does not name rank and key"
+    if not line["untouched"]:
+        return "gradients or state were changed"
+    if kind == "raise":
+        good = "this rank's own mistake" in text and (own or f"rank {victim} gave up" in text)
+        return "" if good else "does not name the mistake"
+    across = {(victim - 1) % ranks, (victim + 1) % ranks} if kind == "cut" and own else {victim}
+    if line["type"] != "PeerError" or line["peer"] not in across:
+        return f"{line['type']} blames rank {line['peer']}"
+    names = f"step {line['step']}, chunk {line['chunk']}"
+    if not (0 <= line["step"] < 2 * (ranks - 1) and 0 <= line["chunk"] < ranks and names in text):
+        return "names no step and chunk"
+    return ""
