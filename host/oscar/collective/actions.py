@@ -1,0 +1,70 @@
+"""What a node does in an AllReduce, one action at a time (docs/protocol.md, "Schedule").
+
+A schedule yields actions, a node performs them, an executor drives both. An action knows ranks, steps, chunks
+and sub-frames; it never sees a value, a byte or a clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+MAX_SUBFRAMES = 64
+
+
+class Phase(IntEnum):
+    """Half of an AllReduce."""
+
+    REDUCE_SCATTER = 0
+    ALL_GATHER = 1
+
+
+class Op(IntEnum):
+    """What a node does; ENCODE, DECODE_ADD and DECODE occupy the NIC's codec, SEND and FORWARD the link."""
+
+    POST_RECV = 0  # make room for the frame of this key from `peer`
+    ENCODE = 1  # code this sub-frame of the partial sum (or residual) into a frame
+    SEND = 2  # give the frame just encoded to the link towards `peer`
+    WAIT = 3  # until the frame of this key has arrived from `peer`
+    DECODE_ADD = 4  # decode it and add it to the partial sum (or keep the residual)
+    DECODE = 5  # decode it and adopt the values as final (forward all-gather)
+    FORWARD = 6  # pass a received frame on to `peer`, its bytes unchanged
+    ADOPT = 7  # owner decodes its own final frame, so that lossy codecs leave all nodes identical
+
+
+SENDS = (Op.SEND, Op.FORWARD)
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing a node does with one frame.
+
+    step: within the phase, 0 .. nodes-2. peer: the rank at the other end of the wire, -1 without one.
+    source: the rank that encoded the frame; it differs from the peer that a forwarded frame came from.
+    table: number of the coding tables, which the frame's header carries. terms: bit r is set where the frame
+    sums rank r's values.
+    """
+
+    op: Op
+    phase: Phase
+    step: int
+    chunk: int
+    sub: int
+    peer: int = -1
+    source: int = -1
+    table: int = 0
+    terms: int = 0
+
+    @property
+    def workers(self) -> int:
+        """How many workers' values the frame sums."""
+        return self.terms.bit_count()
+
+    def ring_step(self, nodes: int) -> int:
+        """Step counted over the whole AllReduce, 0 .. 2 * nodes - 3."""
+        return self.phase * (nodes - 1) + self.step
+
+    @property
+    def tag(self) -> int:
+        """Message tag, unique per (phase, step, sub) on one directed link; fits 16 bits up to 256 nodes."""
+        return ((self.step << 1) | self.phase) * MAX_SUBFRAMES + self.sub
