@@ -84,10 +84,12 @@ class _Rank:
 
     def _terms(self, phase: Phase, step: int, chunk: int) -> int:
         """Return the ranks whose values a frame sums: as many, from one end of the ring on, as steps were."""
+        every = (1 << self.nodes) - 1
         if phase is Phase.ALL_GATHER and not self.gather.boomerang:
-            return (1 << self.nodes) - 1
-        first = chunk if phase is Phase.REDUCE_SCATTER else chunk - 1 - step
-        return sum(1 << (first + hop) % self.nodes for hop in range(step + 1))
+            return every
+        first = (chunk if phase is Phase.REDUCE_SCATTER else chunk - 1 - step) % self.nodes
+        run = ((1 << step + 1) - 1) << first
+        return (run | run >> self.nodes) & every
 
     def _posts(self) -> Iterator[Action]:
         """Post every receive up front: a frame never arrives where nobody made room for it."""
