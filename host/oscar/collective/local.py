@@ -1,10 +1,17 @@
-"""The in-process transport: mailboxes instead of wires, no threads, and faults at any chosen action."""
+"""All ranks of one process: mailboxes for wires, turns for threads, and faults where they are asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from oscar.array import Array
+from oscar.collective.actions import Action, Op
+from oscar.collective.executor import FrameLog, execute
+from oscar.collective.node import Node
 from oscar.errors import PeerError
 
 FaultKind = Literal["kill", "stall", "corrupt", "delay"]
@@ -30,35 +37,127 @@ class Fault:
             raise ValueError(f"rank, action and rounds of a fault are 0 or more, got {self}")
 
 
-class LocalTransport:
-    """Frames between the nodes of one process; a send without a posted receive of that cap is refused."""
+class _Rank:
+    """One rank's way through its actions, its mailbox, and what is wrong with it."""
 
-    def __init__(self, nodes: int) -> None:
-        self.nodes = nodes
-        self._caps: dict[tuple[int, int, int], int] = {}
-        self._frames: dict[tuple[int, int, int], bytes] = {}
+    def __init__(self, run: LocalRun, node: Node, actions: Iterable[Action], faults: Sequence[Fault]) -> None:
+        self.run, self.node = run, node
+        self.faults = {fault.action: fault for fault in faults if fault.rank == node.rank}
+        self.index = -1
+        self.dead = self.stalled = self.corrupting = False
+        self.paused = 0
+        self._caps: dict[tuple[int, int], int] = {}
+        self._frames: dict[tuple[int, int], bytes] = {}
+        self._program = execute(node, self._struck(actions), self, run.log, sender=node.rank)
+        self.current: Action | None = next(self._program, None)
 
-    def post_recv(self, rank: int, peer: int, tag: int, cap: int) -> None:
-        """Make room on `rank` for a frame of up to `cap` bytes from `peer`."""
-        self._caps[(peer, rank, tag)] = cap
-
-    def post_send(self, rank: int, peer: int, tag: int, frame: bytes) -> None:
-        """Deliver `frame` from `rank` to `peer`; raises ValueError where nobody made room for it."""
-        key = (rank, peer, tag)
-        cap = self._caps.get(key)
-        if cap is None or len(frame) > cap:
-            room = "no receive was posted" if cap is None else f"at most {cap} bytes fit"
-            raise ValueError(f"rank {rank} sent {len(frame)} bytes to rank {peer} (tag {tag}), {room}")
-        self._frames[key] = frame
-
-    def take(self, rank: int, peer: int, tag: int) -> bytes | None:
-        """Return the frame from `peer` if it has arrived."""
-        return self._frames.pop((peer, rank, tag), None)
+    def _struck(self, actions: Iterable[Action]) -> Iterator[Action]:
+        """Yield `actions`; a fault strikes when its action comes up."""
+        for self.index, action in enumerate(actions):
+            fault = self.faults.get(self.index)
+            if fault is not None:
+                self.dead = fault.kind == "kill"
+                self.stalled = fault.kind == "stall"
+                self.corrupting = self.corrupting or fault.kind == "corrupt"
+                self.paused = fault.rounds if fault.kind == "delay" else 0
+            yield action
 
     @property
-    def pending(self) -> int:
-        """Frames delivered and not taken."""
-        return len(self._frames)
+    def faulty(self) -> bool:
+        """Whether this rank does nothing more."""
+        return self.dead or self.stalled
+
+    def post_recv(self, peer: int, tag: int, cap: int) -> None:
+        """Make room for a frame of up to `cap` bytes from `peer`."""
+        self._caps[peer, tag] = cap
+
+    def post_send(self, peer: int, tag: int, frame: bytes) -> None:
+        """Deliver `frame` to `peer`, unless a fault is in the way."""
+        if self.corrupting:
+            frame, self.corrupting = damaged(frame, self.index), False
+        if not self.run.ranks[peer].faulty:
+            self.run.ranks[peer].deliver(self.node.rank, tag, frame)
+
+    def deliver(self, sender: int, tag: int, frame: bytes) -> None:
+        """Take a frame in; raises ValueError where nobody made room for it."""
+        cap = self._caps.get((sender, tag))
+        if cap is None or len(frame) > cap:
+            room = "no receive was posted" if cap is None else f"at most {cap} bytes fit"
+            raise ValueError(
+                f"rank {sender} sent {len(frame)} bytes to rank {self.node.rank} (tag {tag}), {room}"
+            )
+        self._frames[sender, tag] = frame
+
+    def advance(self, *, only: Op | None = None) -> bool:
+        """Perform actions until this rank has to wait; return whether anything happened."""
+        moved = False
+        while self.current is not None and not self.faulty and only in (None, self.current.op):
+            if self.paused:
+                self.paused -= 1
+                return True
+            frame = None
+            if self.current.op is Op.WAIT:
+                frame = self._frames.pop((self.current.peer, self.current.tag), None)
+                if frame is None:
+                    break
+            try:
+                self.current = self._program.send(frame)
+            except StopIteration:
+                self.current = None
+            moved = True
+        return moved
+
+
+class LocalRun:
+    """One AllReduce between the nodes of one process: deterministic, without threads.
+
+    programs: every rank's actions. steps, subframes: of a phase, for the `log` of frames.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        programs: Sequence[Iterable[Action]],
+        *,
+        steps: int,
+        subframes: int,
+        faults: Sequence[Fault] = (),
+    ) -> None:
+        self.log = FrameLog(steps, len(nodes), subframes)
+        self.ranks: list[_Rank] = []
+        for node, actions in zip(nodes, programs, strict=True):
+            self.ranks.append(_Rank(self, node, actions, faults))
+
+    def run(self) -> None:
+        """Perform all actions of all nodes; raises PeerError as soon as one cannot go on."""
+        while any(rank.advance(only=Op.POST_RECV) for rank in self.ranks):
+            pass  # receives first, those of late ranks too: a frame finds room wherever it arrives
+        while any(rank.current is not None for rank in self.ranks):
+            moved = [rank.advance() for rank in self.ranks]
+            if not any(moved):
+                self._deadline()
+
+    def clocks(self) -> Array | None:
+        """Return what the nodes' devices took, [encode or decode, phase, step, rank], or None without any."""
+        if not self.ranks or self.ranks[0].node.codec.clocks is None:
+            return None
+        total = np.zeros((2, *self.log.counts.shape[:3]), np.int64)
+        for rank in self.ranks:
+            for action, clocks in rank.node.clocks:
+                total[int(action.op is not Op.ENCODE), action.phase, action.step, rank.node.rank] += clocks
+        return total
+
+    def _deadline(self) -> None:
+        """Nobody can move any more: the first healthy rank that waits for a faulty one says so."""
+        size = len(self.ranks)
+        broken = {rank.node.rank: rank for rank in self.ranks if rank.faulty}
+        waiting = [(r.node.rank, r.current) for r in self.ranks if r.current is not None and not r.faulty]
+        for number, action in sorted(waiting, key=lambda pair: pair[1].peer not in broken):
+            dead = action.peer in broken and broken[action.peer].dead
+            raise silent(number, action.peer, action.ring_step(size), action.chunk, dead=dead)
+        number, rank = next(iter(broken.items()))
+        at = (rank.current.ring_step(size), rank.current.chunk) if rank.current else (0, 0)
+        raise silent((number + 1) % size, number, *at, dead=rank.dead)
 
 
 def damaged(frame: bytes, seed: int) -> bytes:

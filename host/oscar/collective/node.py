@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from oscar.array import Array
 from oscar.coding.codec import Codec, LinkDecoder, LinkEncoder
 from oscar.coding.frame import peek
-from oscar.collective.ring import MAX_SUBFRAMES, Action, Op, Phase
+from oscar.collective.actions import MAX_SUBFRAMES, Action, Op, Phase
 from oscar.errors import FrameError, PeerError
 from oscar.state import Saved
 
 MIN_SUBFRAME = 4096  # values; smaller sub-frames cost more in flushes and headers than overlap gains
+
+End = tuple[str, Phase, int]  # "encode" or "decode", phase, and the rank that encodes: -1 for this one
 
 
 @dataclass(frozen=True)
@@ -32,44 +35,44 @@ class Layout:
 
 
 class Node:
-    """Values, partial sums and link tables of one rank; `perform` does one action.
+    """Values, partial sums and link ends of one rank; `perform` does one action.
 
-    The links outlive an AllReduce, `begin` hands in the values of one and `result` returns its sums.
-    With `boomerang` (duplex or not) residuals are kept apart from partial sums: neither is ever sent as
-    part of the other, so the two may arrive in either order. `width(terms)` is the raw width in bits of a sum
-    of that many workers' values.
+    A link end outlives an AllReduce: there is one to encode in each phase, and one to decode for each phase
+    and rank that encodes. It holds a set of tables for each number that actions name. `begin` hands in the
+    values of one AllReduce and `result` returns its sums. apart: what the second phase brings is kept apart
+    from partial sums; neither is ever sent as part of the other, so the two may arrive in either order.
+    width(workers): raw width in bits of a sum of so many workers' values.
     """
 
     def __init__(
-        self, rank: int, nodes: int, codec: Codec, *, boomerang: bool, width: Callable[[int], int]
+        self, rank: int, nodes: int, codec: Codec, *, apart: bool, width: Callable[[int], int]
     ) -> None:
         self.rank, self.nodes, self.codec = rank, nodes, codec
-        self.boomerang, self.width = boomerang, width
-        self.encoders: dict[Phase, LinkEncoder] = {phase: codec.make_encoder() for phase in Phase}
-        self.decoders: dict[tuple[Phase, int], LinkDecoder] = {}
+        self.apart, self.width = apart, width
+        self.ends: dict[End, Any] = {}
         self._frames: dict[tuple[Phase, int], bytes] = {}
         self.clocks: list[tuple[Action, int]] = []  # of a device that counts them, since `begin`
         self.local = self.work = np.zeros(0, np.int32)
-        self.suffix: np.ndarray | None = None
+        self.suffix: Array | None = None
 
-    def begin(self, local: np.ndarray, classes: np.ndarray | None, layout: Layout) -> None:
+    def begin(self, local: Array, classes: Array | None, layout: Layout) -> None:
         """Start an AllReduce over `local` (plan order; kept, and unchanged) with position `classes`."""
         self.local, self.classes, self.layout = local, classes, layout
         if self.work.shape != local.shape or self.work.dtype != local.dtype:
             self.work = np.empty_like(local)  # kept from call to call, so that pages stay mapped
-            self.suffix = np.empty_like(local) if self.boomerang else None
+            self.suffix = np.empty_like(local) if self.apart else None
         self.work[:] = local
         if self.suffix is not None:
             self.suffix[:] = 0
         self._frames.clear()
         self.clocks = []
 
-    def result(self) -> np.ndarray:
+    def result(self) -> Array:
         """Return the sums in plan order and the dtype of `begin`; final once all actions are performed.
 
-        With boomerang, the prefix summed here plus the suffix received. The split differs from node to
-        node, so the sums are bit-identical only because integers are exact in any association. Without it,
-        an array that the next `begin` writes to.
+        What was kept apart is added here: the prefix summed on this node plus the suffix received. The split
+        differs from node to node, so the sums are bit-identical only because integers are exact in any
+        association. With nothing kept apart, an array that the next `begin` writes to.
         """
         return self.work if self.suffix is None else self.work + self.suffix
 
@@ -78,31 +81,9 @@ class Node:
         low, high = self.layout.span(action.chunk, action.sub)
         return high - low
 
-    def table_step(self, action: Action) -> int:
-        """Return the step number that selects tables: the whole AllReduce's, one for all forwarded frames."""
-        if action.phase is Phase.REDUCE_SCATTER:
-            return action.step
-        return self.nodes - 1 + (action.step if self.boomerang else 0)
-
-    def terms(self, action: Action) -> int:
-        """Return how many workers' values are summed in the action's frame."""
-        if action.phase is Phase.ALL_GATHER and not self.boomerang:
-            return self.nodes
-        return action.step + 1
-
     def cap(self, action: Action) -> int:
         """Return the bytes that the action's frame never exceeds, on any node."""
-        return self.codec.max_frame(self.count(action), self.width(self.terms(action)))
-
-    def _decoder(self, action: Action) -> LinkDecoder:
-        forwarded = action.phase is Phase.ALL_GATHER and not self.boomerang
-        key = (action.phase, action.chunk if forwarded else -1)
-        if key not in self.decoders:
-            self.decoders[key] = self.codec.make_decoder()
-        return self.decoders[key]
-
-    def _context(self, low: int, high: int) -> np.ndarray | None:
-        return None if self.classes is None else self.classes[low:high]
+        return self.codec.max_frame(self.count(action), self.width(action.workers))
 
     def receive(self, action: Action, frame: bytes) -> None:
         """Keep the frame that a WAIT waited for."""
@@ -118,20 +99,38 @@ class Node:
     def _key(self, action: Action, back: int = 0) -> tuple[Phase, int]:
         return action.phase, (action.step - back) * MAX_SUBFRAMES + action.sub
 
+    def _context(self, low: int, high: int) -> Array | None:
+        return None if self.classes is None else self.classes[low:high]
+
+    def _apart(self, action: Action) -> Array | None:
+        """Return where the action's phase keeps what came, where that is apart from the partial sums."""
+        return self.suffix if action.phase is Phase.ALL_GATHER else None
+
+    def _end(self, kind: str, phase: Phase, source: int) -> Any:
+        """Return a link end, made when it is first used."""
+        key = (kind, phase, source)
+        if key not in self.ends:
+            self.ends[key] = self._make(kind)
+        return self.ends[key]
+
+    def _make(self, kind: str) -> LinkEncoder | LinkDecoder:
+        return self.codec.make_encoder() if kind == "encode" else self.codec.make_decoder()
+
     def _encode(self, action: Action) -> None:
         low, high = self.layout.span(action.chunk, action.sub)
-        values = self.work[low:high]
-        if action.phase is Phase.ALL_GATHER and self.suffix is not None:
-            values = self.suffix[low:high] + self.local[low:high]  # the owner has received nothing: 0
-        self._out = self.encoders[action.phase].encode(
+        values, apart = self.work[low:high], self._apart(action)
+        if apart is not None:
+            values = apart[low:high] + self.local[low:high]  # who starts has received nothing: 0
+        end: LinkEncoder = self._end("encode", action.phase, -1)
+        self._out = end.encode(
             values,
-            step=self.table_step(action),
+            step=action.table,
             context=self._context(low, high),
-            width=self.width(self.terms(action)),
+            width=self.width(action.workers),
             chunk=action.chunk,
             sub=action.sub,
         )
-        self._count_clocks(action, self.encoders[action.phase])
+        self._count_clocks(action, end)
 
     def _count_clocks(self, action: Action, link: LinkEncoder | LinkDecoder) -> None:
         if self.codec.clocks is not None:
@@ -143,14 +142,14 @@ class Node:
     def _forward(self, action: Action) -> bytes:
         return self._frames[self._key(action, back=1)]
 
-    def _decode(self, action: Action, frame: bytes) -> np.ndarray:
+    def _decode(self, action: Action, frame: bytes) -> Array:
         low, high = self.layout.span(action.chunk, action.sub)
-        step, at = self.table_step(action), action.ring_step(self.nodes)
-        decoder = self._decoder(action)
+        end: LinkDecoder = self._end("decode", action.phase, action.source)
         try:
-            values = decoder.decode(frame, step=step, context=self._context(low, high))
+            values = end.decode(frame, step=action.table, context=self._context(low, high))
             self._check_place(action, frame, high - low)
         except FrameError as error:
+            at = action.ring_step(self.nodes)
             raise PeerError(
                 f"rank {self.rank}: frame from rank {action.peer} at step {at}, chunk {action.chunk}, "
                 f"sub-frame {action.sub} is bad: {error}",
@@ -159,14 +158,14 @@ class Node:
                 step=at,
                 chunk=action.chunk,
             ) from error
-        self._count_clocks(action, decoder)
+        self._count_clocks(action, end)
         return values
 
     def _check_place(self, action: Action, frame: bytes, count: int) -> None:
         """Raise FrameError unless an intact frame is the one that this action is about."""
         head = peek(frame)
         came = (head.count, head.width, head.chunk, head.sub)
-        expected = (count, self.width(self.terms(action)), action.chunk, action.sub)
+        expected = (count, self.width(action.workers), action.chunk, action.sub)
         if came != expected:
             raise FrameError(
                 f"frame has (count, width, chunk, sub-frame) {came}, expected {expected}: "
@@ -175,9 +174,9 @@ class Node:
 
     def _decode_add(self, action: Action) -> None:
         low, high = self.layout.span(action.chunk, action.sub)
-        values = self._decode(action, self._frames.pop(self._key(action)))
-        if action.phase is Phase.ALL_GATHER and self.suffix is not None:
-            self.suffix[low:high] = values
+        values, apart = self._decode(action, self._frames.pop(self._key(action))), self._apart(action)
+        if apart is not None:
+            apart[low:high] = values
         else:
             self.work[low:high] += values.astype(self.work.dtype, copy=False)
 
@@ -203,13 +202,17 @@ class Node:
         Op.ADOPT: _adopt,
     }
 
-    def links(self) -> dict[Any, Any]:
-        """Return every link end by a key that names it."""
-        return {**{("encode", phase): e for phase, e in self.encoders.items()}, **self.decoders}
+    def saturated(self) -> Array:
+        """Return the sums of Codec.saturated, float64 [2], since the link ends were made."""
+        total = np.zeros(2)
+        if self.codec.saturated is not None:
+            encoders = [end for (kind, *_), end in self.ends.items() if kind == "encode"]
+            total += np.sum([self.codec.saturated(end) for end in encoders] or [(0, 0)], axis=0)
+        return total
 
     def state_dict(self) -> dict[Any, Any]:
         """Return a copy of the state of all link ends."""
-        return {key: link.state_dict() for key, link in self.links().items()}
+        return {key: end.state_dict() for key, end in self.ends.items()}
 
     def load_state_dict(self, state: Any) -> None:
         """Take over what `state_dict` returned; link ends made since then are dropped.
@@ -217,27 +220,24 @@ class Node:
         Raises ConfigError, and changes nothing, where it is none.
         """
         saved = Saved.of(state)
-        encoders = {phase: self.codec.make_encoder() for phase in Phase}
-        ends: dict[Any, Any] = {("encode", phase): end for phase, end in encoders.items()}
-        keys = saved.keys(lambda key: key in ends or key in self._possible(), "ends of links")
-        decoders = {key: self.codec.make_decoder() for key in keys if key not in ends}
-        for key, end in (ends | decoders).items():
+        ends = {key: self._make(key[0]) for key in saved.keys(self._is_end, "ends of links")}
+        for key, end in ends.items():
             end.load_state_dict(saved[key])
-        self.encoders = encoders
-        self.decoders = {(Phase(phase), at): end for (phase, at), end in decoders.items()}
+        self.ends = {(kind, Phase(phase), source): end for (kind, phase, source), end in ends.items()}
 
-    def _possible(self) -> set[tuple[Phase, int]]:
-        """Return the keys that decoders may have: see `_decoder`."""
-        forwarded = [] if self.boomerang else [(Phase.ALL_GATHER, chunk) for chunk in range(self.nodes)]
-        back = [(Phase.ALL_GATHER, -1)] if self.boomerang else []
-        return {(Phase.REDUCE_SCATTER, -1), *forwarded, *back}
+    def _is_end(self, key: Any) -> bool:
+        """Whether `key` names a link end that this node may have."""
+        if type(key) is not tuple or len(key) != 3 or key[1] not in tuple(Phase):
+            return False
+        sources = range(self.nodes) if key[0] == "decode" else (-1,) if key[0] == "encode" else ()
+        return isinstance(key[2], int) and key[2] in sources
 
     def snapshot(self) -> dict[Any, Any]:
         """Return a cheap token of all link ends for `restore`."""
-        return {key: link.snapshot() for key, link in self.links().items()}
+        return {key: end.snapshot() for key, end in self.ends.items()}
 
     def restore(self, token: dict[Any, Any]) -> None:
         """Go back to the link ends of `snapshot`; those made since then are dropped."""
-        self.decoders = {key: d for key, d in self.decoders.items() if key in token}
-        for key, link in self.links().items():
-            link.restore(token[key])
+        self.ends = {key: end for key, end in self.ends.items() if key in token}
+        for key, end in self.ends.items():
+            end.restore(token[key])

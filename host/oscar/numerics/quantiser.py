@@ -337,14 +337,13 @@ class StepTracker:
         self.variances[t] = self.variances[t] >> (2 * rise) if rise > 0 else self.variances[t] << (-2 * rise)
         self.exponents[t] = new
 
-    def dequantise(self, sums: np.ndarray) -> list[np.ndarray]:
-        """Return each tensor's mean over the nodes, flat float32, correctly rounded from the integer sum."""
-        means = []
+    def dequantise(self, sums: np.ndarray) -> np.ndarray:
+        """Return the mean over the nodes, flat float32, correctly rounded from the integer sums."""
+        mean = np.empty(sums.size, np.float32)
         for t, exponent in enumerate(self.exponents):
-            part = sums[self.offsets[t] : self.offsets[t + 1]]
-            means.append(np.empty(part.size, np.float32))
-            to_means(part, float(self.nodes), 2.0 ** (exponent or 0), means[-1])
-        return means
+            here = slice(self.offsets[t], self.offsets[t + 1])
+            to_means(sums[here], float(self.nodes), 2.0 ** (exponent or 0), mean[here])
+        return mean
 
     def digest(self) -> int:
         """Return 32 bits of what the next integers depend on: exponents and variances."""
@@ -514,6 +513,19 @@ class WorkerQuantiser:
         """The AllReduce succeeded: keep the residual and move on to the next iteration."""
         self._spare, self.residual, self._pending = self.residual, self._pending, None
         self.iteration += 1
+
+    @property
+    def unreturned(self) -> Saturation:
+        """What the last call's clipping lost for good: nothing where error feedback keeps it."""
+        return Saturation() if self.params.error_feedback else self.saturation
+
+    def snapshot(self) -> tuple[int, np.ndarray | None]:
+        """Return a cheap token of the state for `restore`: residuals are replaced, not written to."""
+        return self.iteration, self.residual
+
+    def restore(self, token: tuple[int, np.ndarray | None]) -> None:
+        """Go back to the state of `snapshot`."""
+        self.iteration, self.residual = token
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the state."""

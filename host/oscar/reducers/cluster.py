@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from oscar.coding.codec import Codec
-from oscar.collective.executor import Ring
 from oscar.collective.local import Fault
 from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import Config
-from oscar.numerics.plans import ChunkPlan
-from oscar.numerics.position import PositionState
-from oscar.numerics.quantiser import SUMMARY_BYTES, QuantiserParams, WorkerQuantiser, check_tensors, summarise
-from oscar.numerics.saturation import ADVICE, SaturationNotice
+from oscar.errors import ConfigError
+from oscar.numerics.quantiser import QuantiserParams, check_tensors
 from oscar.reducers.gradients import MAX_NODES, check_gradients
-from oscar.reducers.replica import (
-    Replica,
-    clipped_by,
-    clipped_share,
-    fingerprint,
-    gather_of,
-    join,
-    make_nic_codec,
-    sums_dtype,
-)
+from oscar.reducers.local_wire import LocalWire
+from oscar.reducers.method import gather_of
+from oscar.reducers.reducer import Call, Reducer, Shapes, State
+from oscar.schemes.base import Channel, Scheme
+from oscar.schemes.exact import Exact, sums_dtype
 from oscar.state import Saved
-from oscar.timeline.recurrence import ring_time
-from oscar.timeline.sizes import received_bytes
+
+KEY = 0  # of the one state
 
 
-class LocalCluster:
-    """AllReduce between the nodes of this process.
+class LocalCluster(Reducer):
+    """AllReduce between the nodes of this process, by the configured method.
 
     `allreduce(gradients)` takes gradients[node][tensor] (float32) and returns the mean and statistics. The
     gradients say how many nodes there are (`config.nodes` is for workloads; `stats.nodes` is what ran). The
@@ -44,40 +36,46 @@ class LocalCluster:
     """
 
     def __init__(self, config: Config, *, codec: Codec | None = None) -> None:
-        self.config = config
-        self.codec = codec or make_nic_codec(config)
-        self.boomerang, self.duplex = gather_of(config, self.codec)
-        self.shapes: list[tuple[int, ...]] | None = None
-        self.notice = SaturationNotice()
+        super().__init__(config, codec=codec)
+        self.gather = gather_of(config, self.codec)  # refuses what does not go together
 
-    def _start(self, nodes: int, shapes: list[tuple[int, ...]]) -> None:
-        self.replica = Replica(self.config, self.codec, nodes=nodes, shapes=shapes)
-        self.nodes = [self.replica.make_node(rank) for rank in range(nodes)]
-        values = int(self.replica.steps.offsets[-1])
-        self.workers = [WorkerQuantiser(self.params, rank, values) for rank in range(nodes)]
-        self.shapes = shapes
+    def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> LocalWire:
+        return LocalWire(nodes, channels, link=self.config.link.model())
+
+    @property
+    def state(self) -> State | None:
+        """Of all nodes; None before the first call."""
+        return self.states.get(KEY)
+
+    @property
+    def scheme(self) -> Scheme | None:
+        """The method's scheme; None before the first call."""
+        return None if self.state is None else self.state.scheme
+
+    @property
+    def workers(self) -> list[Any]:
+        """What each node alone has; none before the first call."""
+        return [] if self.state is None else self.state.workers
+
+    @property
+    def nodes(self) -> int:
+        """Of the last call; before the first, those that are configured."""
+        return self.config.nodes if self.state is None else self.state.wire.nodes
 
     @property
     def params(self) -> QuantiserParams:
-        """Of the quantiser, for as many nodes as there are; before the first call, for `config.nodes`."""
-        return self.config.quantiser_params(self.config.nodes) if self.shapes is None else self.replica.params
+        """Of the quantiser, for as many nodes as there are."""
+        return self.config.quantiser_params(self.nodes)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the sums; before the first call, those of `config.nodes`."""
-        return sums_dtype(
-            self.codec, self.params, self.config.nodes if self.shapes is None else len(self.nodes)
-        )
-
-    @property
-    def position(self) -> PositionState | None:
-        """Of the codec, where it uses one; None before the first call."""
-        return None if self.shapes is None else self.replica.position
+        """Of the sums."""
+        return sums_dtype(self.codec, self.params, self.nodes)
 
     @property
     def iteration(self) -> int:
         """AllReduces done since state was made."""
-        return 0 if self.shapes is None else self.replica.iteration
+        return 0 if self.state is None else self.state.scheme.iteration
 
     def allreduce(
         self, gradients: Sequence[Sequence[np.ndarray]], *, faults: Sequence[Fault] = ()
@@ -85,198 +83,79 @@ class LocalCluster:
         """Return the mean of gradients[node][tensor] over the nodes, as every node computed it.
 
         gradients: float32 arrays of equal shapes on all nodes, 1 to 256 nodes; never written to.
-        Raises GradientError (NaN, Inf, unequal shapes), TypeError (not floating point) and PeerError
-        (a fault injected through `faults`, or a frame that does not decode).
+        Raises GradientError (NaN, Inf, unequal shapes), TypeError (not floating point), PeerError (a fault
+        injected through `faults`, or a frame that does not decode) and ConfigError (an option that does not
+        go with so many nodes; faults for a scheme, which has none).
         """
-        token = self._snapshot()
-        try:
+        with self._kept(KEY):
             return self._attempt(gradients, faults)
-        except BaseException:  # a fault, bad input, Ctrl-C: whatever it was, the call never happened
-            self._restore(token)
-            raise
-
-    def _snapshot(self) -> tuple[dict[str, Any], tuple[Any, ...] | None]:
-        """Return what `_restore` needs; links and residuals are replaced, not written to: cheap."""
-        if self.shapes is None:
-            return dict(vars(self)), None
-        return dict(vars(self)), (
-            [node.snapshot() for node in self.nodes],
-            [(worker.iteration, worker.residual) for worker in self.workers],
-            self.replica.snapshot(),
-        )
-
-    def _restore(self, token: tuple[dict[str, Any], tuple[Any, ...] | None]) -> None:
-        attributes, inner = token
-        vars(self).clear()
-        vars(self).update(attributes)
-        if inner is None:
-            return
-        nodes, workers, replica = inner
-        for node, saved in zip(self.nodes, nodes, strict=True):
-            node.restore(saved)
-        for worker, (iteration, residual) in zip(self.workers, workers, strict=True):
-            worker.iteration, worker.residual = iteration, residual
-        self.replica.restore(replica)
 
     def _attempt(self, gradients: Sequence[Sequence[np.ndarray]], faults: Sequence[Fault]) -> AllReduceResult:
-        reset = self._fit(gradients)
+        shapes = check_gradients(gradients)
+        state, reset = self._fit(len(gradients), shapes)
+        self._strike(state, faults)
         tensors = [check_tensors(node, rank) for rank, node in enumerate(gradients)]
-        if self.codec.domain == "float":
-            flat, exchange = [join(node) for node in tensors], 0
-        else:
-            flat, exchange = self._quantise(tensors)
-        plan, iteration = self.replica.make_plan(), self.replica.iteration
-        before = clipped_by(self.codec, self.nodes)  # counted since the links were made
-        ring, sums, identical = self._reduce(flat, plan, faults)
-        exact = identical and self._is_sum(plan, flat, sums)
-        losses, sent = [worker.saturation for worker in self.workers], int(ring.counts.sum())
-        clipped = clipped_by(self.codec, self.nodes) - before
-        if not self.params.error_feedback:
-            self.notice.tell(dict(enumerate(losses)), ADVICE)
-        self.notice.tell_codec(self.codec.name, clipped[1] / max(1, sent))
-        mean = self._finish(sums)
-        stats = Stats(
-            nodes=len(self.nodes),
-            values=sums.size,
-            plan=plan.name,
-            iteration=iteration,
+        self.caution.tell(state.scheme)
+        totals, call = self._exchange(state, tensors)
+        self._tell(state, call)
+        mean = self._finish(state, totals)
+        return AllReduceResult(mean, self._sums(state), self._stats(state, call, reset=reset))
+
+    def _fit(self, nodes: int, shapes: Shapes) -> tuple[State, bool]:
+        """Return the state, new where nodes or shapes differ from the last call's, and whether one was lost."""
+        state = self.state
+        if state is not None and state.scheme.shapes == shapes and state.wire.nodes == nodes:
+            return state, False
+        self.states[KEY] = self._make_state(nodes, shapes)
+        return self.states[KEY], state is not None
+
+    def _strike(self, state: State, faults: Sequence[Fault]) -> None:
+        """Hand `faults` to the wire; raises ConfigError for a scheme that is no ring of frames."""
+        if faults and not isinstance(state.scheme, Exact):
+            raise ConfigError(
+                f"expected no faults with the scheme {self.config.codec}, got {len(faults)}: "
+                "they are injected into rings of codecs"
+            )
+        if isinstance(state.wire, LocalWire):
+            state.wire.faults = faults
+
+    def _stats(self, state: State, call: Call, *, reset: bool) -> Stats:
+        scheme, identical = state.scheme, all(moved.identical for moved in call.traffic)
+        exact = identical and all(moved.exact for moved in call.traffic) and scheme.is_exact(state.workers)
+        return Stats(
+            nodes=scheme.nodes,
+            values=scheme.values,
+            plan=call.plan,
+            iteration=scheme.iteration - 1,
             exact=exact,
             identical=identical,
-            **clipped_share(losses, clipped, sent),
+            **call.clipped(),
             reset=reset,
-            exchange_bytes=exchange,
-            time_s=self._time(ring),
-            frame_bytes=ring.frame_bytes,
-            counts=ring.counts,
-            received=received_bytes(ring.frame_bytes, boomerang=self.boomerang),
-            clocks=ring.clocks(),
-        )
-        return AllReduceResult(mean, sums, stats)
-
-    def _fit(self, gradients: Sequence[Sequence[np.ndarray]]) -> bool:
-        """Start (anew) when nodes or shapes differ from the last call's; return whether there was a state."""
-        shapes = check_gradients(gradients)
-        if self.shapes == shapes and len(self.nodes) == len(gradients):
-            return False
-        restarted = self.shapes is not None
-        self._start(len(gradients), shapes)
-        return restarted
-
-    def _quantise(self, tensors: list[list[np.ndarray]]) -> tuple[list[np.ndarray], int]:
-        """Return every node's integers, and the bytes it took to agree on steps."""
-        steps = self.replica.steps
-        unset, exchange = steps.unset, 0
-        if unset:
-            corrected = [w.corrected(t, unset) for w, t in zip(self.workers, tensors, strict=True)]
-            summaries = [summarise(node, self.params) for node in corrected]
-            steps.agree(summaries)
-            exchange = SUMMARY_BYTES * len(unset) * len(self.nodes) * (len(self.nodes) - 1)
-        flat = [
-            w.quantise(t, steps.exponents, self.replica.dtype)
-            for w, t in zip(self.workers, tensors, strict=True)
-        ]
-        return flat, exchange
-
-    def _reduce(
-        self, flat: list[np.ndarray], plan: ChunkPlan, faults: Sequence[Fault]
-    ) -> tuple[Ring, np.ndarray, bool]:
-        """Run the ring; return it, the sums in natural order, and whether all nodes agree on them."""
-        layout, classes = self.replica.place(plan)
-        for node, local in zip(self.nodes, flat, strict=True):
-            node.begin(plan.gather(local.astype(self.replica.dtype, copy=False), node.local), classes, layout)
-        ring = Ring(
-            self.nodes,
-            subframes=layout.subframes,
-            boomerang=self.boomerang,
-            duplex=self.duplex,
-            faults=faults,
-        )
-        ring.run()
-        first = self.nodes[0].result()
-        bits = first.view(np.uint8)
-        identical = all(np.array_equal(bits, node.result().view(np.uint8)) for node in self.nodes)
-        return ring, plan.scatter(first), identical
-
-    def _is_sum(self, plan: ChunkPlan, flat: list[np.ndarray], sums: np.ndarray) -> bool:
-        """Whether `sums` is the sum computed directly: in integers, or in ring order for fp32."""
-        if not self.codec.lossless:
-            return False
-        if self.codec.domain == "int":
-            total = np.zeros(sums.size, np.int64)
-            for local in flat:
-                total += local
-            return bool(np.array_equal(total, sums))
-        ordered = [plan.gather(local) for local in flat]
-        nodes = len(ordered)
-        for chunk in range(nodes):
-            low, high = plan.bounds[chunk], plan.bounds[chunk + 1]
-            total = ordered[chunk][low:high].copy()
-            for hop in range(1, nodes):
-                total = ordered[(chunk + hop) % nodes][low:high] + total
-            if not np.array_equal(total, plan.gather(sums)[low:high]):
-                return False
-        return True
-
-    def _finish(self, sums: np.ndarray) -> list[np.ndarray]:
-        """Dequantise, then let every state see that it is done."""
-        means = self.replica.finish(sums)
-        for worker in self.workers:
-            worker.commit()
-        return means
-
-    def _time(self, ring: Ring) -> float:
-        if len(self.nodes) == 1:
-            return 0.0
-        return ring_time(
-            ring.frame_bytes,
-            ring.counts,
-            self.config.link.model(),
-            boomerang=self.boomerang,
-            duplex=self.duplex,
-            adopt=not self.codec.lossless,
-            coded=self.codec.coded,
+            exchange_bytes=call.exchange_bytes * scheme.nodes,
+            time_s=sum(moved.time_s for moved in call.traffic),
+            frame_bytes=call.table("frame_bytes"),
+            counts=call.table("counts"),
+            received=call.table("received"),
+            clocks=call.table("clocks"),
         )
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all state, so that a run can be resumed bit for bit."""
-        if self.shapes is None:
+        if self.state is None:
             return {"shapes": None}
-        return {
-            "fingerprint": self.fingerprint,
-            "shapes": list(self.shapes),
-            "nodes": [node.state_dict() for node in self.nodes],
-            "workers": [worker.state_dict() for worker in self.workers],
-            **self.replica.state_dict(),
-        }
+        return {"fingerprint": self.fingerprint, **self.state.state_dict()}
 
     def load_state_dict(self, state: Any) -> None:
         """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
         saved = Saved.of(state)
         if saved["shapes"].missing:
-            self.shapes = None
+            self.states.clear()
             return
         saved.fits("fingerprint", self.fingerprint)
-        token = self._snapshot()
-        try:
-            self._load(saved)
-        except BaseException:
-            self._restore(token)
-            raise
-
-    @property
-    def fingerprint(self) -> str:
-        """What has to be equal for a saved state to fit."""
-        return fingerprint(self.config, self.codec)
-
-    def _load(self, saved: Saved) -> None:
-        nodes = saved["nodes"].items()
-        if not 1 <= len(nodes) <= MAX_NODES:
-            raise saved["nodes"].refuse(f"1 to {MAX_NODES} nodes", str(len(nodes)))
-        workers = saved["workers"].items(len(nodes))
+        workers = len(saved["workers"].items())
+        if not 1 <= workers <= MAX_NODES:
+            raise saved["workers"].refuse(f"1 to {MAX_NODES} workers", str(workers))
         with saved["shapes"].fitting():
-            self._start(len(nodes), saved["shapes"].shapes())
-        for node, own in zip(self.nodes, nodes, strict=True):
-            node.load_state_dict(own)
-        for worker, own in zip(self.workers, workers, strict=True):
-            worker.load_state_dict(own)
-        self.replica.load_state_dict(saved)
+            fresh = self._make_state(workers, saved["shapes"].shapes())
+        fresh.load_state_dict(saved)
+        self.states[KEY] = fresh

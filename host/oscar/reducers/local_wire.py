@@ -1,89 +1,51 @@
-"""Plain AllReduces between the workers of one process, their frames counted as a ring would send them."""
+"""All workers of one process: plain AllReduces counted as a ring would send them, coded rings run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.codec import Codec
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.executor import Ring
-from oscar.collective.node import Layout, Node
-from oscar.collective.ring import Phase, ring_chunk_sent
+from oscar.collective.actions import Action, Phase
+from oscar.collective.gather import FORWARD, RAW, Gather
+from oscar.collective.local import Fault, LocalRun
+from oscar.collective.ring import ring_actions, ring_chunk_sent
 from oscar.errors import GradientError, OscarError
-from oscar.numerics.plans import make_plan
-from oscar.numerics.quantiser import sum_width
-from oscar.schemes.base import RIDE_BITS, Message
+from oscar.numerics.plans import ChunkPlan
+from oscar.reducers.wire import Traffic, Wire
+from oscar.schemes.base import RIDE_BITS, Channel, Message
 from oscar.schemes.lanes import WORD_BITS, lane_limit, lanes_per_word, pack_lanes, unpack_lanes
-from oscar.state import Saved
 from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import ring_time
 from oscar.timeline.sizes import received_bytes
 
 BITMAP_BITS = 8  # of the bytes in which an index travels
-NO_CHANNELS: Mapping[str, int] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """Frames of one AllReduce, int64 [phase 2, step N-1, sender N, 1], as in Stats; and its modelled time.
-
-    plan: how values were dealt to chunks. identical: every node ended with the same bits; of a message that
-    is not coded there is one result, computed once, which cannot differ.
-    """
-
-    frame_bytes: Array
-    counts: Array
-    time_s: float
-    boomerang: bool = False
-    plan: str = "equal"
-    identical: bool = True
-
-    @property
-    def received(self) -> Array:
-        """Bytes that came into each node, int64 [N]."""
-        return received_bytes(self.frame_bytes, boomerang=self.boomerang)
-
-
-class LocalWire:
-    """Combines the messages of all workers of this process; the links of coded channels live here.
+class LocalWire(Wire):
+    """Combines the messages of all workers of this process.
 
     A message that is not coded goes round a ring in equal chunks of whole items (words, floats, bytes). Its
     frames' sizes follow from that alone, so they are computed. Integers must fit their lanes; the first
     message of each channel and width is also packed, added and unpacked as a real AllReduce of words would,
-    and compared. channels: Scheme.coded_channels.
+    and compared. A coded message runs its ring, and every node's result is compared. `faults` strike the next
+    coded ring.
     """
 
-    def __init__(
-        self,
-        nodes: int,
-        *,
-        codec: Codec,
-        link: LinkModel,
-        plan: str,
-        granule: int,
-        channels: Mapping[str, int] = NO_CHANNELS,
-    ) -> None:
-        self.nodes, self.codec, self.link = nodes, codec, link
-        self.plan, self.granule, self.channels = plan, granule, channels
-        self.links: dict[str, list[Node]] = {}
+    def __init__(self, nodes: int, channels: Mapping[str, Channel], *, link: LinkModel) -> None:
+        super().__init__(nodes, range(nodes), channels)
+        self.link = link
+        self.faults: Sequence[Fault] = ()
         self._proved: set[tuple[str, int]] = set()
 
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
-        """Return the combined buffer, which is new, and what it moved.
-
-        Integers are followed by the sums of their riders. Raises GradientError where workers disagree, and
-        ValueError where one of them has an integer that its lane does not hold.
-        """
+        """See Wire.combine."""
         first = messages[0]
         _check_alike(messages)
-        if first.op == "gather":
+        if first.op in ("gather", "agree"):
             return self._gather(messages)
         if first.coded:
             return self._coded(messages)
@@ -95,7 +57,8 @@ class LocalWire:
         if first.op == "max":
             return np.maximum.reduce(buffers), self._ring(count, 4, 1)
         if first.data.dtype == np.float32:
-            return self._ring_order(buffers), self._ring(count, 4, 1)
+            bounds = self._bounds(count)
+            return ring_order(buffers, bounds), self._ring(count, 4, 1)
         total = self._sum_lanes(first.channel, first.bits, buffers)
         words = -(-count // lanes_per_word(first.bits))
         if first.ride is not None:
@@ -136,32 +99,40 @@ class LocalWire:
         lengths = np.diff(self._bounds(items))
         for phase in Phase:
             for step in range(self.nodes - 1):
-                sent = [
-                    ring_chunk_sent(rank, self.nodes, phase, step, boomerang=False)
-                    for rank in range(self.nodes)
-                ]
+                sent = [ring_chunk_sent(rank, self.nodes, phase, step) for rank in range(self.nodes)]
                 length = lengths[sent]
                 counts[phase, step, :, 0] = length * per_item
                 sizes[phase, step, :, 0] = np.where(length > 0, length * item_bytes + HEADER_BYTES, 0)
-        return Traffic(sizes, counts, self._time(sizes, counts))
+        return self._traffic(sizes, counts, "equal", RAW)
 
-    def _time(self, sizes: Array, counts: Array) -> float:
-        return ring_time(sizes, counts, self.link, coded=False) if self.nodes > 1 else 0.0
-
-    def _ring_order(self, buffers: Sequence[Array]) -> Array:
-        """Return the sum of floats in the order in which a ring adds them."""
-        total = np.empty_like(buffers[0])
-        bounds = self._bounds(total.size)
-        for chunk in range(self.nodes):
-            here = slice(bounds[chunk], bounds[chunk + 1])
-            partial = buffers[chunk][here].copy()
-            for hop in range(1, self.nodes):
-                partial = buffers[(chunk + hop) % self.nodes][here] + partial
-            total[here] = partial
-        return total
+    def _traffic(
+        self,
+        sizes: Array,
+        counts: Array,
+        plan: str,
+        gather: Gather,
+        *,
+        time_s: float | None = None,
+        **more: Any,
+    ) -> Traffic:
+        """Return what frames of these sizes moved; time_s: None for that of a ring."""
+        if time_s is None:
+            time_s = ring_time(sizes, counts, self.link, gather) if self.nodes > 1 else 0.0
+        return Traffic(
+            frame_bytes=sizes,
+            counts=counts,
+            received=received_bytes(sizes, gather),
+            sent_bytes=int(sizes.sum()),
+            time_s=time_s,
+            plan=plan,
+            **more,
+        )
 
     def _gather(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         """Return all buffers, one after the other by rank; each is passed on N - 1 times."""
+        total = np.concatenate([message.data for message in messages])
+        if messages[0].op == "agree":
+            return total, Traffic(exchange_bytes=total.size * (self.nodes - 1))
         shape = (2, max(0, self.nodes - 1), self.nodes, 1)
         sizes, counts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         lengths = np.array([message.data.size for message in messages])
@@ -171,77 +142,62 @@ class LocalWire:
             sizes[Phase.ALL_GATHER, step, :, 0] = np.where(length > 0, length + HEADER_BYTES, 0)
         busiest = sizes[Phase.ALL_GATHER].max(axis=(1, 2), initial=0)
         time_s = float(np.sum(busiest * self.link.seconds_per_byte + self.link.latency_s))
-        return np.concatenate([message.data for message in messages]), Traffic(sizes, counts, time_s)
+        return total, self._traffic(sizes, counts, "equal", FORWARD, time_s=time_s)
 
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
-        """Run ASC over a boomerang ring; its tables go on from the channel's last message."""
-        first = messages[0]
-        nodes = self._open(first.channel)
-        if first.ride is not None:
-            raise ValueError(
-                f"channel {first.channel}: a coded message has no riders; append them to its data"
-            )
-        plan = make_plan(self.plan, first.data.size, self.nodes, granule=self.granule, costs=None)
-        classes = None if first.context is None else plan.gather(first.context)
-        if classes is None and self.codec.uses_context:
-            classes = np.zeros(first.data.size, np.uint8)
-        layout = Layout(plan.bounds, 1)
-        for node, message in zip(nodes, messages, strict=True):
-            node.begin(plan.gather(message.data), classes, layout)
-        ring = Ring(nodes, subframes=1, boomerang=True)
-        ring.run()
-        results = [node.result() for node in nodes]
-        identical = all(np.array_equal(results[0], result) for result in results)
-        total = plan.scatter(results[0])
-        if not np.array_equal(total, np.sum([message.data for message in messages], axis=0)):
-            raise OscarError(
-                f"channel {first.channel}: expected the direct sum from the coded ring, got another: "
-                "this is a bug; please report it with the configuration"
-            )
-        time_s = (
-            ring_time(ring.frame_bytes, ring.counts, self.link, boomerang=True) if self.nodes > 1 else 0.0
+        """Run a ring of coded frames; its tables go on from the channel's last message."""
+        plan, channel, nodes = self._begin(messages)
+        before = np.sum([node.saturated() for node in nodes], axis=0)  # counted since the links were made
+        run = LocalRun(
+            nodes,
+            [self._actions(rank, channel) for rank in self.ranks],
+            steps=self.nodes - 1,
+            subframes=channel.subframes,
+            faults=self.faults,
         )
-        traffic = Traffic(ring.frame_bytes, ring.counts, time_s, True, plan.name, identical)
+        run.run()
+        first = nodes[0].result()
+        bits = first.view(np.uint8)
+        identical = all(np.array_equal(bits, node.result().view(np.uint8)) for node in nodes)
+        total = plan.scatter(first)
+        traffic = self._traffic(
+            run.log.frame_bytes,
+            run.log.counts,
+            plan.name,
+            channel.gather,
+            identical=identical,
+            exact=identical and self._is_sum(plan, channel, messages, total),
+            clipped=np.sum([node.saturated() for node in nodes], axis=0) - before,
+            clocks=run.clocks(),
+        )
         return total, traffic
 
-    def _open(self, channel: str) -> list[Node]:
-        """Return the ring nodes of a coded channel, made where it is new."""
-        if channel not in self.links:
-            self.links[channel] = [self._make(rank, self.channels[channel]) for rank in range(self.nodes)]
-        return self.links[channel]
+    def _actions(self, rank: int, channel: Channel) -> Iterator[Action]:
+        return ring_actions(rank, self.nodes, subframes=channel.subframes, gather=channel.gather)
 
-    def _make(self, rank: int, bits: int) -> Node:
-        return Node(rank, self.nodes, self.codec, boomerang=True, width=partial(sum_width, bits))
+    def _is_sum(self, plan: ChunkPlan, channel: Channel, messages: Sequence[Message], sums: Array) -> bool:
+        """Whether `sums` is the sum computed directly: in integers, or in ring order for floats."""
+        if not channel.codec.lossless:
+            return False
+        if channel.codec.domain == "int":
+            total = np.zeros(sums.size, np.int64)
+            for message in messages:
+                total += message.data
+            return np.array_equal(total, sums)
+        ordered = ring_order([plan.gather(message.data) for message in messages], plan.bounds)
+        return np.array_equal(ordered, plan.gather(sums))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state of all coded links."""
-        return {
-            channel: {"bits": self.channels[channel], "nodes": [node.state_dict() for node in nodes]}
-            for channel, nodes in self.links.items()
-        }
 
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        saved, known = Saved.of(state), ", ".join(self.channels) or "none: nothing is coded"
-        fresh = {}
-        for channel in saved.keys(self.channels.__contains__, known):
-            own = saved[channel].only("bits", "nodes")
-            own.fits("bits", self.channels[channel])
-            fresh[channel] = [self._make(rank, self.channels[channel]) for rank in range(self.nodes)]
-            for node, end in zip(fresh[channel], own["nodes"].items(self.nodes), strict=True):
-                node.load_state_dict(end)
-        self.links = fresh
-
-    def snapshot(self) -> dict[str, list[Any]]:
-        """Return a cheap token of all coded links for `restore`."""
-        return {channel: [node.snapshot() for node in nodes] for channel, nodes in self.links.items()}
-
-    def restore(self, token: dict[str, list[Any]]) -> None:
-        """Go back to the links of `snapshot`; those made since then are dropped."""
-        self.links = {channel: nodes for channel, nodes in self.links.items() if channel in token}
-        for channel, saved in token.items():
-            for node, state in zip(self.links[channel], saved, strict=True):
-                node.restore(state)
+def ring_order(buffers: Sequence[Array], bounds: Sequence[int]) -> Array:
+    """Return the sum of floats in the order in which a ring adds them, chunk by chunk."""
+    total, nodes = np.empty_like(buffers[0]), len(buffers)
+    for chunk in range(nodes):
+        here = slice(bounds[chunk], bounds[chunk + 1])
+        partial = buffers[chunk][here].copy()
+        for hop in range(1, nodes):
+            partial = buffers[(chunk + hop) % nodes][here] + partial
+        total[here] = partial
+    return total
 
 
 def _check_alike(messages: Sequence[Message]) -> None:

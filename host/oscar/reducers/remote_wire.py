@@ -6,84 +6,62 @@ added in the order of the ring.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NoReturn
 
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.codec import Codec
-from oscar.collective.node import Layout, Node
-from oscar.collective.ring import Action, Op, ring_actions
-from oscar.numerics.plans import make_plan
-from oscar.numerics.quantiser import sum_width
-from oscar.reducers.communicator import Communicator
-from oscar.reducers.local_wire import NO_CHANNELS
-from oscar.schemes.base import RIDE_BITS, Message
+from oscar.collective.actions import SENDS, Action, Op
+from oscar.collective.executor import execute
+from oscar.collective.ring import ring_actions
+from oscar.reducers.party import Party
+from oscar.reducers.wire import Traffic, Wire
+from oscar.schemes.base import RIDE_BITS, Channel, Message
 from oscar.schemes.lanes import pack_lanes, unpack_lanes
-from oscar.state import Saved
-from oscar.transports import handshake
 from oscar.transports.base import TransportError
 
 Combine = Callable[[Array, Array], Array]
 LENGTH_BYTES = 8  # of a buffer that is gathered
 
 
-class Party(Communicator):
-    """What a communicator does beside its own AllReduce: ranks compare, and tell each other who failed."""
-
-    def agree(self, pairs: Mapping[str, Any], what: str, *, advice: str) -> None:
-        """Raise the same ConfigError on all ranks unless `pairs` are equal on all of them; collective."""
-        self._compare(pairs, what, advice=advice)
-
-    def blame(self, error: TransportError, where: str, action: Action | None) -> NoReturn:
-        """Raise the PeerError that `error` means."""
-        self._blame(error, where, action)
-
-    def collect(self, mine: bytes, cap: int) -> list[bytes]:
-        """Return every rank's `mine`, by rank; collective, `cap` bytes at most. Raises PeerError."""
-        return self._gather(mine, cap, "a collective")
-
-    def check_state(self, parts: Mapping[str, int]) -> None:
-        """Raise PeerError unless the rank before has the same digests of its replicated state; collective."""
-        self._check_state(handshake.StateCheck(self.transport, parts), None)
-
-
-class RemoteWire:
+class RemoteWire(Wire):
     """Combines this rank's message with those of all others: collective, in the same order on all ranks.
 
-    party: has the transport, and says who failed. codec, plan, granule: for coded messages, which go around a
-    boomerang ring; their links live here. channels: Scheme.coded_channels. `sent_bytes` counts the buffers of
-    plain messages, without seals and the library's headers, and whole frames of coded ones.
+    party: has the transport, and says who failed. Traffic counts the buffers of plain messages, without seals
+    and the library's headers, and whole frames of coded ones.
     """
 
-    def __init__(
-        self,
-        party: Party,
-        *,
-        codec: Codec,
-        plan: str,
-        granule: int,
-        channels: Mapping[str, int] = NO_CHANNELS,
-    ) -> None:
-        self.party, self.codec, self.channels = party, codec, channels
-        self.transport, self.nodes, self.rank = party.transport, party.nodes, party.rank
-        self.plan, self.granule, self.timeout_s = plan, granule, party.timeout_s
-        self.links: dict[str, Node] = {}
-        self.sent_bytes = 0
+    def __init__(self, party: Party, channels: Mapping[str, Channel]) -> None:
+        super().__init__(party.nodes, (party.rank,), channels)
+        self.party, self.transport, self.rank = party, party.transport, party.rank
+        self._sent = 0  # bytes, of the present message
 
-    def combine(self, message: Message) -> Array:
-        """Return the combined buffer; for "gather" all buffers by rank, one after the other.
+    def announce(self, digests: Mapping[str, int]) -> None:
+        """See Wire.announce."""
+        self.party.announce(digests)
 
-        Raises PeerError when a peer fails.
-        """
-        if message.op == "gather":
-            return self._gather(message.data)
+    def settle(self) -> None:
+        """See Wire.settle."""
+        self.party.settle()
+
+    def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
+        """See Wire.combine; `messages` is this rank's one."""
+        (message,) = messages
         if message.coded:
             return self._coded(message)
+        self.settle()
+        self._sent = 0
+        if message.op == "agree":
+            every = self.party.gather(message.data.tobytes(), message.data.nbytes, message.channel)
+            total = np.frombuffer(b"".join(every), np.uint8)
+            return total, Traffic(exchange_bytes=message.data.nbytes * (self.nodes - 1))
+        total = self._plain(message)
+        return total, Traffic(sent_bytes=self._sent, plan="equal")
+
+    def _plain(self, message: Message) -> Array:
+        if message.op == "gather":
+            return self._gather(message.data)
         if message.op == "or":
             packed = self._all_reduce(np.packbits(message.data), np.bitwise_or)
             return np.unpackbits(packed, count=message.data.size).astype(np.bool_)
@@ -115,7 +93,7 @@ class RemoteWire:
 
         def give(hop: int) -> bytes | memoryview:
             chunk = chunks[(rank - hop) % nodes]
-            self.sent_bytes += chunk.nbytes
+            self._sent += chunk.nbytes
             return chunk.data.cast("B") if chunk.size else b""
 
         def keep(hop: int, came: memoryview) -> None:
@@ -126,13 +104,13 @@ class RemoteWire:
 
         most = max(chunk.nbytes for chunk in chunks)
         try:
-            self.transport.circulate(2 * (nodes - 1), most, self._deadline(), "a collective", give, keep)
+            self.transport.circulate(2 * (nodes - 1), most, self.party.deadline, "a collective", give, keep)
         except TransportError as error:
             self.party.blame(error, "during a collective", None)
         return buffer
 
     def _gather(self, mine: Array) -> Array:
-        """Lengths first: a receiver makes room for the longest."""
+        """Return every rank's bytes; lengths go first, so that a receiver makes room for the longest."""
         if self.nodes == 1:
             return mine.copy()
         packed = mine.size.to_bytes(LENGTH_BYTES, "little")
@@ -142,8 +120,8 @@ class RemoteWire:
         return np.concatenate([np.frombuffer(part, np.uint8) for part in every])
 
     def _gather_bytes(self, mine: bytes, cap: int) -> list[bytes]:
-        every = self.party.collect(mine, cap)
-        self.sent_bytes += sum(map(len, every)) - len(every[(self.rank + 1) % self.nodes])
+        every = self.party.gather(mine, cap, "a collective")
+        self._sent += sum(map(len, every)) - len(every[(self.rank + 1) % self.nodes])
         return every
 
     def _check_size(self, came: memoryview, expected: int) -> None:
@@ -153,71 +131,29 @@ class RemoteWire:
             text = f"rank {left} sent {len(came)} bytes where {expected} are due: it is at another message"
             raise TransportError(text, peer=left, kind="aborted")
 
-    def _coded(self, message: Message) -> Array:
-        """Run this rank's part of a boomerang ring of ASC frames, as LocalWire does for all ranks."""
-        if message.ride is not None:
-            raise ValueError(
-                f"channel {message.channel}: a coded message has no riders; append them to its data"
-            )
-        node = self._open(message.channel)
-        plan = make_plan(self.plan, message.data.size, self.nodes, granule=self.granule, costs=None)
-        classes = None if message.context is None else plan.gather(message.context)
-        if classes is None and self.codec.uses_context:
-            classes = np.zeros(message.data.size, np.uint8)
-        node.begin(plan.gather(message.data), classes, Layout(plan.bounds, 1))
+    def _coded(self, message: Message) -> tuple[Array, Traffic]:
+        """Run this rank's part of a ring of coded frames, as LocalWire does for all ranks."""
+        plan, channel, (node,) = self._begin([message])
+        before, log = node.saturated(), self._log(channel)
+        actions = ring_actions(self.rank, self.nodes, subframes=channel.subframes, gather=channel.gather)
+        program = execute(node, actions, self.transport, log)
         sent: dict[tuple[int, int], Action] = {}
-        for action in ring_actions(self.rank, self.nodes, subframes=1, boomerang=True):
-            if node.count(action) == 0:
-                continue  # an empty chunk is never sent
-            if action.op is Op.POST_RECV:
-                self.transport.post_recv(action.peer, action.tag, node.cap(action))
-            elif action.op is Op.WAIT:
-                node.receive(action, self._wait(action))
-            else:
-                frame = node.perform(action)
-                if frame is not None and action.op in (Op.SEND, Op.FORWARD):
-                    sent[action.peer, action.tag] = action
-                    self.transport.post_send(action.peer, action.tag, frame)
-                    self.sent_bytes += len(frame)
-        try:
-            self.transport.flush(self._deadline())
-        except TransportError as error:
-            self.party.blame(error, "while it was sent its frames", sent.get((error.peer, error.tag)))
-        return plan.scatter(node.result())
-
-    def _wait(self, action: Action) -> bytes:
-        which = f"frame of step {action.ring_step(self.nodes)}, chunk {action.chunk}"
-        try:
-            return bytes(self.transport.wait(action.peer, action.tag, self._deadline(), f"the {which}"))
-        except TransportError as error:
-            self.party.blame(error, f"while its {which} was due", action)
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self.timeout_s
-
-    def _open(self, channel: str) -> Node:
-        """Return this rank's ring node of a coded channel, made where it is new."""
-        if channel not in self.links:
-            self.links[channel] = self._make(self.channels[channel])
-        return self.links[channel]
-
-    def _make(self, bits: int) -> Node:
-        return Node(self.rank, self.nodes, self.codec, boomerang=True, width=partial(sum_width, bits))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state of this rank's ends of all coded links."""
-        return {
-            channel: {"bits": self.channels[channel], "node": node.state_dict()}
-            for channel, node in self.links.items()
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        saved, known = Saved.of(state), ", ".join(self.channels) or "none: nothing is coded"
-        fresh = {}
-        for channel in saved.keys(self.channels.__contains__, known):
-            own = saved[channel].only("bits", "node")
-            own.fits("bits", self.channels[channel])
-            fresh[channel] = self._make(self.channels[channel])
-            fresh[channel].load_state_dict(own["node"])
-        self.links = fresh
+        action = next(program, None)
+        while action is not None:
+            if action.op in SENDS:
+                sent[action.peer, action.tag] = action
+            frame = self.party.wait(action) if action.op is Op.WAIT else None
+            try:
+                action = program.send(frame)
+            except StopIteration:
+                action = None
+        self.settle()  # where this rank has waited for nothing
+        self.party.flush(sent)
+        traffic = Traffic(
+            frame_bytes=log.frame_bytes,
+            counts=log.counts,
+            sent_bytes=int(log.frame_bytes.sum()),
+            plan=plan.name,
+            clipped=node.saturated() - before,
+        )
+        return plan.scatter(node.result()), traffic

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from oscar.array import Array
 from oscar.config import BURST, Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.local_wire import LocalWire
+from oscar.reducers.wire import Traffic
+from oscar.schemes.base import Channel, Message
 
 
-class SparseRing(LocalCluster):
+class SampledCluster(LocalCluster):
     """A LocalCluster that sums directly, except in the last `BURST` of every `every` iterations.
 
     Sums of integers are exact, so leaving the ring out changes no weight; quantiser, error feedback and
@@ -35,18 +38,28 @@ class SparseRing(LocalCluster):
         """Whether the frames of this iteration stand for the whole period."""
         return iteration % self.every == self.every - 1
 
-    def _has_ring(self) -> bool:
+    def has_ring(self) -> bool:
+        """Whether the coming iteration runs its ring."""
         return self.iteration % self.every >= self.every - BURST
 
-    def _reduce(self, flat: list[np.ndarray], plan: Any, faults: Any) -> Any:
-        if self._has_ring():
-            return super()._reduce(flat, plan, faults)
-        nodes = len(flat)
-        none = np.zeros((2, max(0, nodes - 1), nodes, 1), np.int64)
-        total = np.zeros(flat[0].size, self.params.sum_dtype(nodes))
-        for local in flat:
-            total += local.astype(total.dtype, copy=False)
-        return SimpleNamespace(frame_bytes=none, counts=none, clocks=lambda: None), total, True
+    def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> LocalWire:
+        return _SampledWire(self, nodes, channels)
 
-    def _is_sum(self, plan: Any, flat: list[np.ndarray], sums: np.ndarray) -> bool:
-        return not self._has_ring() or super()._is_sum(plan, flat, sums)
+
+class _SampledWire(LocalWire):
+    """Adds coded messages directly where the cluster says so."""
+
+    def __init__(self, cluster: SampledCluster, nodes: int, channels: Mapping[str, Channel]) -> None:
+        super().__init__(nodes, channels, link=cluster.config.link.model())
+        self.cluster = cluster
+
+    def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
+        if self.cluster.has_ring():
+            return super()._coded(messages)
+        total = np.zeros_like(messages[0].data)
+        for message in messages:
+            total += message.data
+        none = np.zeros((2, max(0, self.nodes - 1), self.nodes, 1), np.int64)
+        plan = messages[0].plan
+        name = "equal" if plan is None else plan.name
+        return total, Traffic(none, none, np.zeros(self.nodes, np.int64), plan=name)

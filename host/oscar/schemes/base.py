@@ -1,25 +1,30 @@
 """The scheme seam: what workers hand to plain AllReduces, and what every node makes of the results.
 
-A codec (oscar.codecs) changes how integers look on one link. A scheme changes *what* is reduced: it turns a
+A codec (oscar.coding) changes how integers look on one link. A scheme changes *what* is reduced: it turns a
 gradient into a few buffers that AllReduce combines (sum, or, max) without knowing what they mean, and turns
-the combined buffers into a mean gradient. The same scheme runs in process and over torch.distributed.
-docs/schemes.md has the contract.
+the combined buffers into a mean gradient. The coded ring is a scheme too: `exact`. The same scheme runs over
+any wire. docs/schemes.md has the contract.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from oscar.array import Array
+from oscar.coding.codec import Codec
+from oscar.collective.gather import Gather
+from oscar.numerics.plans import ChunkPlan
+from oscar.numerics.quantiser import sum_width
 from oscar.numerics.saturation import Saturation
-from oscar.state import Saved, Trusted
+from oscar.state import Saved, Trusted, crc
 
-Op = Literal["sum", "or", "max", "gather"]
+Op = Literal["sum", "or", "max", "gather", "agree"]
 T = TypeVar("T")
 
 RIDE_BITS = 16
@@ -33,11 +38,13 @@ class Message:
     channel: a name that is unique in the iteration; what a link learns is kept under it.
     data: 1-D; int32 for "sum" of integers in lanes of `bits` (docs/schemes.md, "Lanes"), float32 for "sum"
     and "max" of floats (`bits` is 32), bool for "or" (`bits` is 1), uint8 for "gather", which hands every
-    worker's buffer to all and combines nothing.
+    worker's buffer to all and combines nothing. "agree" is a gather of a few bytes, counted apart from frames:
+    what workers must know of each other before they can quantise.
     ride: int32, appended to a sum of integers in lanes of RIDE_BITS, whatever `bits` is: few, small, and not
     worth a message of their own.
-    coded: a sum of integers goes through ASC instead of lanes; `context` is then the position class 0 .. 15
-    of every value, uint8, the same on all workers.
+    coded: a sum goes around a ring of coded frames, as `Scheme.channels` says; `context` is then the position
+    class 0 .. 15 of every value, uint8, and `plan` how values are dealt to chunks (None: the configured plan,
+    without costs), both the same on all workers.
     """
 
     channel: str
@@ -47,6 +54,49 @@ class Message:
     ride: Array | None = field(default=None, repr=False)
     coded: bool = False
     context: Array | None = field(default=None, repr=False)
+    plan: ChunkPlan | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Channel:
+    """How the coded messages of one name travel, around which ring.
+
+    width(workers): bits of a raw sum of so many workers' values. plan, granule: for messages without a plan.
+    """
+
+    codec: Codec
+    gather: Gather
+    width: Callable[[int], int]
+    subframes: int = 1
+    plan: str = "equal"
+    granule: int = 256
+
+
+class Member(Protocol):
+    """What one rank alone has: see `Worker`, or the quantiser's side of a rank."""
+
+    rank: int
+    residual: Array | None
+    saturation: Saturation
+
+    @property
+    def unreturned(self) -> Saturation:
+        """What this iteration's clipping lost for good: nothing where error feedback keeps it."""
+
+    def commit(self) -> None:
+        """Keep what the iteration left over."""
+
+    def snapshot(self) -> Any:
+        """Return a cheap token of the state for `restore`: arrays are replaced, not written to."""
+
+    def restore(self, token: Any) -> None:
+        """Go back to the state of `snapshot`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state."""
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
 
 
 class Worker:
@@ -77,6 +127,14 @@ class Worker:
         """Keep what the iteration left over."""
         self.residual, self.pending = self.pending, None
 
+    def snapshot(self) -> Array | None:
+        """See Member.snapshot."""
+        return self.residual
+
+    def restore(self, token: Array | None) -> None:
+        """See Member.restore."""
+        self.residual, self.pending = token, None
+
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the state."""
         return {"residual": None if self.residual is None else self.residual.copy()}
@@ -104,6 +162,7 @@ class Scheme(ABC):
     name: ClassVar[str]
     Options: ClassVar[type[Any]]  # a frozen dataclass with a default for every option
     clips: ClassVar[bool] = False  # as a part of the method, of which nobody has to be warned
+    advice: ClassVar[str] = ADVICE  # against what saturation takes
     lossless: ClassVar[bool] = False  # after quantisation: the integers summed are those of a plain AllReduce
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
@@ -115,6 +174,14 @@ class Scheme(ABC):
         self.nodes, self.seed = nodes, seed
         self.iteration = 0
         self._memory: dict[str, Any] = {}
+
+    def make_worker(self, rank: int) -> Any:
+        """Return the Member of `rank`."""
+        return Worker(rank, self.values)
+
+    def start(self, worker: Any, tensors: Sequence[Array]) -> Messages:
+        """Return `messages` of flat `tensors`."""
+        return self.messages(worker, join(tensors))
 
     @abstractmethod
     def messages(self, worker: Worker, values: Array) -> Messages:
@@ -147,6 +214,24 @@ class Scheme(ABC):
         """Return the bits of a worker's integers by channel, for channels that may be coded."""
         return {}
 
+    def channels(self, default: Channel) -> dict[str, Channel]:
+        """Return how coded messages travel, by channel; `default`: ASC as it is configured."""
+        return {
+            name: replace(default, width=partial(sum_width, bits))
+            for name, bits in self.coded_channels().items()
+        }
+
+    def digests(self) -> dict[str, int]:
+        """Return 32 bits of each part of the replicated state, which must be equal on all nodes."""
+        return {part: crc(held) for part, held in self.state_dict().items()}
+
+    def is_exact(self, workers: Sequence[Any]) -> bool:
+        """Whether the last iteration's sums are those of the integers that `workers`, all of them, had."""
+        sums, own = self.reference_sums(), [worker.integers for worker in workers]
+        if not self.lossless or sums is None or any(integers is None for integers in own):
+            return False
+        return bool(np.array_equal(np.sum(own, axis=0, dtype=np.int64), sums))
+
     def reference_sums(self) -> Array | None:
         """Return the last iteration's sums as integers, for schemes that are lossless; else None."""
         return None
@@ -176,3 +261,8 @@ class Scheme(ABC):
     def _load(self, saved: Saved) -> None:
         """Take over a state, or a part of one that is refused; subclasses add theirs."""
         self.iteration = saved["iteration"].integer()
+
+
+def join(tensors: Sequence[Array]) -> Array:
+    """Return flat tensors as one float32 array."""
+    return np.concatenate(list(tensors)) if tensors else np.zeros(0, np.float32)

@@ -1,0 +1,67 @@
+"""What a configuration's method means: its codec, its scheme, and how its coded messages travel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from oscar.coding.codec import Codec
+from oscar.coding.registry import asc_codec, make_codec
+from oscar.collective.gather import BOOMERANG, Gather
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.schemes.base import Channel, Scheme
+from oscar.schemes.exact import Exact, ExactOptions
+from oscar.schemes.registry import SCHEMES, make_scheme
+
+
+def make_codec_of(config: Config) -> Codec:
+    """Return the codec of the method's frames, on the configured NIC; a scheme's coded messages take ASC."""
+    if config.codec in SCHEMES:
+        return asc_codec(config.asc_params())
+    if config.nic in ("compiled", "reference"):
+        implementation: Any = config.nic
+        return make_codec(config.codec, asc=config.asc_params(), implementation=implementation)
+    if config.codec != "asc":
+        raise ConfigError(f"nic {config.nic!r} codes ASC only, the configuration asks for {config.codec!r}")
+    (entry,) = entry_points(group="oscar.nic", name=config.nic)
+    codec: Codec = entry.load()(config)
+    return codec
+
+
+def gather_of(config: Config, codec: Codec) -> Gather:
+    """Return how sums come back; raises ConfigError where the codec's sums depend on their order."""
+    name = config.ring.gather
+    if name != "forward" and not (codec.lossless and codec.domain == "int"):
+        raise ConfigError(
+            f"the {name} all-gather needs a lossless integer codec, "
+            f"{codec.name} is not one; set ring.gather to forward"
+        )
+    return Gather(name, adopt=not codec.lossless, coded=codec.coded)
+
+
+def make_scheme_of(
+    config: Config, codec: Codec, *, nodes: int, shapes: Sequence[tuple[int, ...]]
+) -> tuple[Scheme, Channel]:
+    """Return the method's scheme for `nodes`, and how coded messages travel that say nothing themselves.
+
+    codec: of `make_codec_of`, or one in its place. Raises ConfigError for options that do not go together.
+    """
+    plan, params = config.plan, config.quantiser_params(nodes)
+    default = Channel(codec, BOOMERANG, params.sum_width, plan=plan.name, granule=plan.granule)
+    if config.codec in SCHEMES:
+        scheme = make_scheme(config.codec, config.scheme, shapes=shapes, nodes=nodes, seed=config.seed)
+        return scheme, default
+    config.check_width(codec, nodes)
+    gather = gather_of(config, codec)
+    options = ExactOptions(codec, params, gather, config.ring.subframes, plan.name, plan.granule)
+    return Exact(options, shapes=shapes, nodes=nodes, seed=config.seed), default
+
+
+def method_fingerprint(config: Config, codec: Codec) -> str:
+    """Return what has to be equal for a saved state to fit, beside the number of nodes."""
+    c = config
+    if c.codec in SCHEMES:
+        return f"{c.codec} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+    return f"{c.quantiser}, seed={c.seed}, {codec.name}, {c.asc}, {c.ring.gather}, {c.plan}"

@@ -1,0 +1,143 @@
+"""What ranks of a group do beside reducing: compare, agree, wait for each other, and tell who failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from oscar.collective.actions import Action
+from oscar.errors import ConfigError, PeerError
+from oscar.transports import handshake
+from oscar.transports.base import Notice, Transport, TransportError
+
+UNTOUCHED = "gradients are untouched: start all ranks again from one checkpoint"
+
+
+class Party:
+    """This rank among those of `transport`; errors of the transport become PeerErrors that name a rank.
+
+    timeout_s: how long a peer may keep this rank waiting. `waited_s` grows by the seconds spent in waits.
+    """
+
+    def __init__(self, transport: Transport, timeout_s: float) -> None:
+        self.transport, self.timeout_s = transport, timeout_s
+        self.rank, self.nodes = transport.rank, transport.nodes
+        self.failed: str | None = None
+        self.waited_s = 0.0
+        self._state: handshake.StateCheck | None = None
+
+    @property
+    def deadline(self) -> float:
+        """Of a wait that begins now."""
+        return time.monotonic() + self.timeout_s
+
+    def check_alive(self) -> None:
+        """Raise PeerError after a failure: the ranks are no longer in step."""
+        if self.failed is not None:
+            raise self._error(f"this communicator failed before ({self.failed}); make a new one", peer=-1)
+
+    def compare(self, pairs: Mapping[str, Any], what: str, *, advice: str) -> None:
+        """Raise the same ConfigError on all ranks unless `pairs` are equal on all of them; collective."""
+        try:
+            handshake.compare(self.transport, pairs, self.deadline, what, advice=advice)
+        except TransportError as error:
+            try:
+                self.blame(error, f"during the {what}", None)
+            except PeerError as blame:
+                self.give_up(blame)
+                raise
+
+    def gather(self, mine: bytes, cap: int, what: str) -> list[bytes]:
+        """Return every rank's `mine`, by rank; collective, `cap` bytes at most. Raises PeerError."""
+        try:
+            return self.transport.gather(mine, cap, self.deadline, what)
+        except TransportError as error:
+            self.blame(error, f"while {what} were due", None)
+
+    def announce(self, digests: Mapping[str, int]) -> None:
+        """Send the digests of the replicated state to the rank after this one."""
+        self._state = handshake.StateCheck(self.transport, digests)
+
+    def settle(self, action: Action | None = None) -> None:
+        """Raise PeerError where the rank before has announced another state, from which all else follows.
+
+        action: what it is waited for with.
+        """
+        if self._state is None:
+            return
+        try:
+            found = self._state.difference(self.deadline)
+        except TransportError as error:
+            self.blame(error, f"while {self._due(action)} was due", action)
+        if found is not None:
+            text = f"{self._state.describe(found)}; {UNTOUCHED}"
+            raise self._error(text, peer=self._state.left, action=action)
+
+    def wait(self, action: Action) -> bytes:
+        """Return the frame that a WAIT is for; raises PeerError."""
+        self.settle(action)
+        begin = time.perf_counter()
+        what = (
+            f"the frame of step {action.ring_step(self.nodes)}, chunk {action.chunk}, sub-frame {action.sub}"
+        )
+        try:
+            return bytes(self.transport.wait(action.peer, action.tag, self.deadline, what))
+        except TransportError as error:
+            self.blame(error, f"while {self._due(action)} was due", action)
+        finally:
+            self.waited_s += time.perf_counter() - begin
+
+    def flush(self, sent: Mapping[tuple[int, int], Action]) -> None:
+        """Wait until all that was sent has left; sent: actions by (peer, tag). Raises PeerError."""
+        begin = time.perf_counter()
+        try:
+            self.transport.flush(self.deadline)
+        except TransportError as error:
+            action = sent.get((error.peer, error.tag))
+            which = "its last frames" if action is None else f"the frame of {self._at(action)}"
+            self.blame(error, f"while this rank was sending it {which}", action)
+        finally:
+            self.waited_s += time.perf_counter() - begin
+
+    def _due(self, action: Action | None) -> str:
+        return "the digest of its state" if action is None else f"its frame of {self._at(action)}"
+
+    def _at(self, action: Action) -> str:
+        return f"step {action.ring_step(self.nodes)}, chunk {action.chunk}"
+
+    def blame(self, error: TransportError, where: str, action: Action | None) -> NoReturn:
+        """Raise the PeerError that `error` means; one that comes from elsewhere keeps its step and chunk."""
+        notice = error.notice
+        if notice is not None:
+            raise PeerError(
+                f"rank {self.rank}: {error}",
+                rank=self.rank,
+                peer=notice.peer if notice.peer >= 0 else notice.rank,
+                step=notice.step,
+                chunk=notice.chunk,
+            ) from error
+        text = f"{error} {where}; gradients are untouched: start again, or go on without it"
+        raise self._error(text, peer=error.peer, action=action) from error
+
+    def _error(self, text: str, *, peer: int, action: Action | None = None) -> PeerError:
+        step, chunk = (-1, -1) if action is None else (action.ring_step(self.nodes), action.chunk)
+        return PeerError(f"rank {self.rank}: {text}", rank=self.rank, peer=peer, step=step, chunk=chunk)
+
+    def give_up(self, error: BaseException) -> None:
+        """Tell the neighbours, who tell theirs; a notice that came from one is passed on as it is."""
+        self.failed = f"{type(error).__name__}: {error}"
+        if isinstance(error, ConfigError):
+            return  # from a comparison: every rank has found the same
+        cause = error.__cause__
+        notice = cause.notice if isinstance(cause, TransportError) else None
+        if notice is None:
+            peer = isinstance(error, PeerError)
+            notice = Notice(
+                rank=self.rank,
+                peer=error.peer if isinstance(error, PeerError) else -1,
+                step=error.step if isinstance(error, PeerError) else -1,
+                chunk=error.chunk if isinstance(error, PeerError) else -1,
+                reason=str(error) if peer else self.failed,
+            )
+        self.transport.abort(notice)

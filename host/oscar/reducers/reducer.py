@@ -1,0 +1,224 @@
+"""What reduces: a method's scheme over a wire, with state that moves only when a call has succeeded."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.codec import Codec
+from oscar.config import Config
+from oscar.errors import CautionWarning, OscarError
+from oscar.numerics.saturation import Saturation, SaturationNotice
+from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
+from oscar.reducers.wire import Traffic, Wire
+from oscar.schemes.base import Channel, Messages, Scheme
+from oscar.state import Saved
+
+Shapes = list[tuple[int, ...]]
+
+
+@dataclass
+class State:
+    """What is kept for one list of tensors: replicated state, the own workers', and the links'."""
+
+    scheme: Scheme
+    workers: list[Any]
+    wire: Wire
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """Return a cheap token for `restore`: arrays and links are replaced, not written to."""
+        return self.scheme.snapshot(), [worker.snapshot() for worker in self.workers], self.wire.snapshot()
+
+    def restore(self, token: tuple[Any, ...]) -> None:
+        """Go back to the state of `snapshot`."""
+        scheme, workers, wire = token
+        self.scheme.restore(scheme)
+        for worker, saved in zip(self.workers, workers, strict=True):
+            worker.restore(saved)
+        self.wire.restore(wire)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of all of it."""
+        return {
+            "shapes": list(self.scheme.shapes),
+            "scheme": self.scheme.state_dict(),
+            "workers": [worker.state_dict() for worker in self.workers],
+            "links": self.wire.state_dict(),
+        }
+
+    def load_state_dict(self, saved: Saved) -> None:
+        """Take over what `state_dict` returned, but for the shapes; raises ConfigError."""
+        self.scheme.load_state_dict(saved["scheme"])
+        for worker, own in zip(self.workers, saved["workers"].items(len(self.workers)), strict=True):
+            worker.load_state_dict(own)
+        self.wire.load_state_dict(saved["links"])
+
+
+@dataclass
+class Call:
+    """What one call moved, and what it lost: losses by rank."""
+
+    traffic: list[Traffic] = field(default_factory=list)
+    losses: dict[int, Saturation] = field(default_factory=dict)
+    unreturned: dict[int, Saturation] = field(default_factory=dict)
+
+    @property
+    def exchange_bytes(self) -> int:
+        """Bytes to agree on steps."""
+        return sum(moved.exchange_bytes for moved in self.traffic)
+
+    @property
+    def plan(self) -> str:
+        """The plans of the messages, those that moved more bytes first."""
+        moved: dict[str, int] = {}
+        for one in self.traffic:
+            if one.plan:
+                moved[one.plan] = moved.get(one.plan, 0) + one.sent_bytes
+        return "+".join(sorted(moved, key=lambda name: -moved[name])) or "equal"
+
+    def table(self, name: str) -> Array | None:
+        """Return the sum over the messages of a table of Traffic; None where no frames are counted."""
+        tables = [table for one in self.traffic if (table := getattr(one, name)) is not None]
+        return np.sum(tables, axis=0) if tables else None
+
+    def clipped(self) -> dict[str, Any]:
+        """Return `clipped` and `clipped_energy` of the statistics: what quantiser and codec cut off."""
+        codec, counts = self.codec_loss, self.table("counts")
+        sent = max(1, 0 if counts is None else int(counts.sum()))
+        values = sum(loss.values for loss in self.losses.values()) + int(codec[0])
+        energy = sum(loss.energy for loss in self.losses.values()) / max(1, len(self.losses))
+        return {"clipped": values, "clipped_energy": min(1.0, energy + float(codec[1]) / sent)}
+
+    @property
+    def codec_loss(self) -> Array:
+        """Values that the codec saturated, and the shares of its frames' energy, as Codec.saturated."""
+        return np.sum([moved.clipped for moved in self.traffic] or [np.zeros(2)], axis=0)
+
+
+class CautionNotice:
+    """Warns once in its life of what a scheme would have its user know when training begins."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def tell(self, scheme: Scheme) -> None:
+        """Warn, if there is a caution and it has not been told."""
+        if not self.told and (said := scheme.caution()):
+            text = f"scheme {scheme.name}: {said} (docs/results/convergence.md)"
+            warnings.warn(text, CautionWarning, stacklevel=5)
+            self.told = True
+
+
+class Reducer(ABC):
+    """The method of `config` over a wire; a subclass says which, and what a call takes and returns.
+
+    State is kept by key: a training that reduces in buckets gives each a key. codec: of the method's frames,
+    None for the configured one.
+    """
+
+    def __init__(self, config: Config, *, codec: Codec | None = None) -> None:
+        self.config = config
+        self.codec = make_codec_of(config) if codec is None else codec
+        self.states: dict[Hashable, State] = {}
+        self.notice, self.caution = SaturationNotice(), CautionNotice()
+
+    @property
+    def fingerprint(self) -> str:
+        """What has to be equal for a saved state to fit, beside the number of nodes."""
+        return method_fingerprint(self.config, self.codec)
+
+    @abstractmethod
+    def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> Wire:
+        """Return a new wire between `nodes`."""
+
+    def _make_state(self, nodes: int, shapes: Shapes) -> State:
+        scheme, default = make_scheme_of(self.config, self.codec, nodes=nodes, shapes=shapes)
+        wire = self._make_wire(nodes, scheme.channels(default))
+        return State(scheme, [scheme.make_worker(rank) for rank in wire.ranks], wire)
+
+    @contextmanager
+    def _kept(self, key: Hashable) -> Iterator[None]:
+        """Let a call happen as a whole or not at all; whatever is raised, the state of `key` is as before."""
+        before = self.states.get(key)
+        token = None if before is None else before.snapshot()
+        try:
+            yield
+        except BaseException:  # a fault, bad input, Ctrl-C
+            if before is None or token is None:
+                self.states.pop(key, None)
+            else:
+                before.scheme.forget()
+                before.restore(token)
+                self.states[key] = before
+            raise
+
+    def _exchange(self, state: State, tensors: Sequence[Sequence[Array]]) -> tuple[list[Array], Call]:
+        """Run the workers' generators in lockstep; return every combined message, and what moved.
+
+        tensors: flat float32 [worker][tensor].
+        """
+        scheme, wire, call = state.scheme, state.wire, Call()
+        running: list[Messages] = [
+            scheme.start(worker, mine) for worker, mine in zip(state.workers, tensors, strict=True)
+        ]
+        totals: list[Array] = []
+        answer: Any = None
+        announced = False
+        while messages := [message for one in running if (message := _advance(one, answer)) is not None]:
+            if len(messages) != len(running):
+                raise OscarError(
+                    f"scheme {scheme.name}: expected message {len(totals)} from all {len(running)} workers, "
+                    f"got {len(messages)}: this is a bug; please report it with the configuration"
+                )
+            if not announced:
+                wire.announce(scheme.digests())
+            announced = messages[0].op != "agree"  # which moves replicated state: its digests come next
+            answer, moved = wire.combine(messages)
+            if not moved.exact and messages[0].coded and scheme.name != "exact":
+                raise OscarError(
+                    f"channel {messages[0].channel}: expected the direct sum from the coded ring, got "
+                    "another: this is a bug; please report it with the configuration"
+                )
+            totals.append(answer)
+            call.traffic.append(moved)
+        wire.settle()
+        call.losses = {worker.rank: worker.saturation for worker in state.workers}
+        call.unreturned = {worker.rank: worker.unreturned for worker in state.workers}
+        return totals, call
+
+    def _finish(self, state: State, totals: list[Array]) -> list[Array]:
+        """Return the mean [tensor], float32 in its shape; all state moves on."""
+        scheme = state.scheme
+        mean, bounds = scheme.finish(totals), scheme.offsets
+        scheme.forget()
+        for worker in state.workers:
+            worker.commit()
+        return [mean[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(scheme.shapes)]
+
+    def _sums(self, state: State) -> Array:
+        """Return the integers, or floats, behind the last mean; none where the scheme has none."""
+        sums = state.scheme.reference_sums()
+        return np.zeros(0, np.int32) if sums is None else sums
+
+    def _tell(self, state: State, call: Call) -> None:
+        """Warn of what saturation took for good."""
+        if not state.scheme.clips:
+            self.notice.tell(call.unreturned, state.scheme.advice)
+        counts = call.table("counts")
+        sent = max(1, 0 if counts is None else int(counts.sum()))
+        self.notice.tell_codec(self.codec.name, float(call.codec_loss[1]) / sent)
+
+
+def _advance(running: Messages, answer: Any) -> Any:
+    """Return the generator's next message, or None at its end."""
+    try:
+        return next(running) if answer is None else running.send(answer)
+    except StopIteration:
+        return None

@@ -1,0 +1,181 @@
+"""The coded ring as a scheme: quantised gradients, or floats as they are, summed by frames of one codec.
+
+What every node derives from the sums (steps, position classes, block costs, the chunk plan) is replicated
+state: equal everywhere, never sent. docs/protocol.md has the rules.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.codec import Codec
+from oscar.collective.gather import Gather
+from oscar.numerics import saturation
+from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
+from oscar.numerics.position import PositionState
+from oscar.numerics.quantiser import QuantiserParams, StepTracker, WorkerQuantiser, summarise
+from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
+from oscar.state import Saved, crc
+
+COST_SMOOTHING = 1  # block costs move by half of the difference
+MOST_COST = 65  # of a value: 2 * 32 bits, and 1
+_SUMMARY = struct.Struct("<Ihxx")
+
+
+@dataclass(frozen=True)
+class ExactOptions:
+    """codec: of the frames; gather, subframes: of the ring; plan, granule: how values are dealt to chunks."""
+
+    codec: Codec
+    quantiser: QuantiserParams
+    gather: Gather
+    subframes: int
+    plan: str
+    granule: int
+
+
+class Exact(Scheme):
+    """Sums of quantised gradients, exact in integers; a codec of floats gets the gradients themselves."""
+
+    name: ClassVar[str] = "exact"
+    Options: ClassVar[type[Any]] = ExactOptions
+    advice: ClassVar[str] = saturation.ADVICE
+
+    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
+        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+        self.codec, self.params = options.codec, options.quantiser
+        self.floating = self.codec.domain == "float"
+        self.dtype = sums_dtype(self.codec, self.params, nodes)
+        self.steps = StepTracker(self.params, self.sizes, nodes)
+        self.position = PositionState(self.values) if self.codec.uses_context else None
+        self.costs: Array | None = None
+        self.plan: ChunkPlan | None = None
+        self._sums: Array | None = None
+
+    def make_worker(self, rank: int) -> WorkerQuantiser:
+        """See Scheme.make_worker."""
+        return WorkerQuantiser(self.params, rank, self.values)
+
+    def channels(self, default: Channel) -> dict[str, Channel]:
+        """See Scheme.channels: one, and nothing of it is the default."""
+        width: Callable[[int], int] = (lambda workers: 32) if self.floating else self.params.sum_width
+        return {"sums": Channel(self.codec, self.options.gather, width, self.options.subframes)}
+
+    def start(self, worker: WorkerQuantiser, tensors: Sequence[Array]) -> Messages:
+        """Yield a summary of the tensors without a step, where there are any, and the integers, or floats."""
+        if self.floating:
+            local = join(tensors)
+        else:
+            if self.steps.unset:  # on all workers alike
+                summaries = summarise(worker.corrected(tensors, self.steps.unset), self.params)
+                packed = b"".join(_SUMMARY.pack(*summary) for summary in summaries)
+                every = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
+                self.once("steps", lambda: self._agree(every))
+            local = worker.quantise(tensors, self.steps.exponents, self.dtype)
+        classes = None if self.position is None else self.position.classes
+        yield Message("sums", local, coded=True, context=classes, plan=self.once("plan", self._make_plan))
+
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        """Not used: tensors are quantised where they lie, see `start`."""
+        raise NotImplementedError("the exact scheme starts from tensors")
+
+    def _agree(self, every: Array) -> None:
+        """Set the steps from all workers' summaries, by rank; `Reducer` takes them back if the call fails."""
+        self.steps.agree([list(_SUMMARY.iter_unpack(mine)) for mine in every.reshape(self.nodes, -1)])
+
+    def _make_plan(self) -> ChunkPlan:
+        o = self.options
+        if self.plan is None or o.plan in USES_COSTS:
+            self.plan = make_plan(o.plan, self.values, self.nodes, granule=o.granule, costs=self.costs)
+        return self.plan
+
+    def finish(self, totals: Sequence[Array]) -> Array:
+        """See Scheme.finish."""
+        sums = self._sums = totals[-1]
+        if self.floating:
+            mean: Array = sums / np.float32(self.nodes)
+        else:
+            mean = self.steps.dequantise(sums)
+            rises = self.steps.observe(sums)
+            if self.position is not None:
+                self.position.observe(sums)
+                self.position.rescale(self.offsets, rises)
+            if self.options.plan in USES_COSTS:
+                fresh = block_costs(sums, self.options.granule) << 8
+                old = self.costs
+                self.costs = fresh if old is None else old + ((fresh - old) >> COST_SMOOTHING)
+        self.iteration += 1
+        return mean
+
+    def is_exact(self, workers: Sequence[Any]) -> bool:
+        """Whether the codec keeps every bit; the wire has compared the sums."""
+        return self.codec.lossless
+
+    def reference_sums(self) -> Array | None:
+        """See Scheme.reference_sums."""
+        return self._sums
+
+    def digests(self) -> dict[str, int]:
+        """See Scheme.digests."""
+        return {
+            "iterations": self.iteration & 0xFFFFFFFF,
+            "steps": self.steps.digest(),
+            "classes": crc(None if self.position is None else self.position.classes),
+            "costs": crc(self.costs),
+        }
+
+    def snapshot(self) -> Any:
+        """See Scheme.snapshot; arrays are replaced, not written to."""
+        mean = None if self.position is None else self.position.mean
+        return self.costs, self.plan, self.iteration, self.steps.snapshot(), mean
+
+    def restore(self, token: Any) -> None:
+        """See Scheme.restore."""
+        self.costs, self.plan, self.iteration, steps, mean = token
+        self.steps.restore(steps)
+        if self.position is not None:
+            self.position.load_state_dict({"mean": mean})
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Scheme.state_dict."""
+        return {
+            "iteration": self.iteration,
+            "steps": self.steps.state_dict(),
+            "position": None if self.position is None else self.position.state_dict(),
+            "costs": None if self.costs is None else self.costs.copy(),
+        }
+
+    def load_state_dict(self, state: Any) -> None:
+        """See Scheme.load_state_dict."""
+        saved = Saved.of(state).only("iteration", "steps", "position", "costs")
+        iteration, costs = saved["iteration"].integer(), self._read_costs(saved["costs"])
+        before = self.steps.snapshot()
+        self.steps.load_state_dict(saved["steps"])
+        try:
+            if self.position is not None:
+                self.position.load_state_dict(saved["position"])
+            elif not saved["position"].missing:
+                raise saved["position"].refuse("None for a codec without position classes", "one")
+        except BaseException:
+            self.steps.restore(before)
+            raise
+        self.iteration, self.costs, self.plan = iteration, costs, None
+
+    def _read_costs(self, saved: Saved) -> Array | None:
+        if saved.missing:
+            return None
+        if self.options.plan not in USES_COSTS or self.floating:
+            raise saved.refuse("None for a plan without costs", "costs")
+        granule = self.options.granule
+        return saved.array(np.int64, (-(-self.values // granule),), 0, MOST_COST * granule << 8)
+
+
+def sums_dtype(codec: Codec, params: QuantiserParams, nodes: int) -> np.dtype[Any]:
+    """Return what the sums over `nodes` are kept in: float32 for a codec of floats."""
+    return np.dtype(np.float32) if codec.domain == "float" else params.sum_dtype(nodes)
