@@ -102,7 +102,7 @@ class LocalCluster(Reducer):
         return AllReduceResult(mean, self._sums(state), self._stats(state, call, reset=reset))
 
     def _fit(self, nodes: int, shapes: Shapes) -> tuple[State, bool]:
-        """Return the state, new where nodes or shapes differ from the last call's, and whether one was lost."""
+        """Return the state, and whether it replaces one of other nodes or shapes."""
         state = self.state
         if state is not None and state.scheme.shapes == shapes and state.wire.nodes == nodes:
             return state, False
@@ -131,7 +131,7 @@ class LocalCluster(Reducer):
             identical=identical,
             **call.clipped(),
             reset=reset,
-            exchange_bytes=call.exchange_bytes * scheme.nodes,
+            exchange_bytes=call.exchange_bytes,
             time_s=sum(moved.time_s for moved in call.traffic),
             frame_bytes=call.table("frame_bytes"),
             counts=call.table("counts"),

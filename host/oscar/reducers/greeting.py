@@ -21,7 +21,9 @@ def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
         "frame version": VERSION,
         "nodes": nodes,
         "seed": config.seed,
+        "method": config.codec,
         "codec": codec.name,
+        **flatten(config.scheme, "scheme"),
     }
     for section in SECTIONS:
         pairs.update(flatten(whole[section], section))

@@ -61,10 +61,10 @@ class Wire(ABC):
         ValueError for an integer that its lane does not hold.
         """
 
-    def announce(self, digests: Mapping[str, int]) -> None:
-        """Tell the peers what the replicated state is; they raise before they use anything of another one."""
+    def announce(self, digests: Mapping[str, int]) -> None:  # noqa: B027 - in process there is one state
+        """Tell the peers what the replicated state is; they raise before they use anything of another."""
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027
         """Raise PeerError where a peer has announced another state."""
 
     def _begin(self, messages: Sequence[Message]) -> tuple[Any, Channel, list[Node]]:

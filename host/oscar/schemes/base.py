@@ -38,8 +38,8 @@ class Message:
     channel: a name that is unique in the iteration; what a link learns is kept under it.
     data: 1-D; int32 for "sum" of integers in lanes of `bits` (docs/schemes.md, "Lanes"), float32 for "sum"
     and "max" of floats (`bits` is 32), bool for "or" (`bits` is 1), uint8 for "gather", which hands every
-    worker's buffer to all and combines nothing. "agree" is a gather of a few bytes, counted apart from frames:
-    what workers must know of each other before they can quantise.
+    worker's buffer to all and combines nothing. "agree" is a gather of a few bytes, counted apart from
+    frames: what workers must know of each other before they can quantise.
     ride: int32, appended to a sum of integers in lanes of RIDE_BITS, whatever `bits` is: few, small, and not
     worth a message of their own.
     coded: a sum goes around a ring of coded frames, as `Scheme.channels` says; `context` is then the position

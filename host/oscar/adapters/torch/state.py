@@ -19,7 +19,7 @@ from oscar.adapters.torch.model import Model
 from oscar.checkpoint import flatten, rebuild
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
-from oscar.reducers.scheme_reducer import make_reducer
+from oscar.reducers.communicator import Communicator
 from oscar.state import Saved
 from oscar.transports.base import Transport
 from oscar.transports.gloo import GlooTransport, leave_group, load_torch
@@ -102,17 +102,24 @@ class OscarState:
         self.rank, self.nodes = self._dist.get_rank(group), len(ranks)
         self._transport = GlooTransport(group)
         try:
-            self._reducer = make_reducer(self.config, self._transport, {"bypass": bypass})
+            self._communicator = Communicator(
+                self.config,
+                self._transport,
+                timeout_s=self.config.transport.timeout_s,
+                extra={"bypass": bypass},
+            )
         except BaseException:
             self._transport.close()
             leave_group(self._group)
             raise
-        self.bypass = Bypass(bypass, self._group, self._reducer.communicator)
+        self.bypass = Bypass(bypass, self._group, self._communicator)
         self.error: Exception | None = None
         self._model = Model()
         self.backwards = 0  # of this process
         self.values = 0  # that were reduced
-        self._plain_bytes = 0
+        self._sent_bytes = 0
+        self.clipped = 0  # values of this rank that saturated so far
+        self.clipped_energy = 0.0  # the largest share of a bucket's energy that this took so far, 0 .. 1
         self._layouts: dict[int, _Layout] = {}
         self._jobs: queue.Queue[_Job | None] = queue.Queue()
         self._thread: threading.Thread | None = None
@@ -121,17 +128,7 @@ class OscarState:
     @property
     def sent_bytes(self) -> int:
         """Bytes this rank has sent for gradients, uncompressed buckets included (not those only measured)."""
-        return self._reducer.sent_bytes + self._plain_bytes
-
-    @property
-    def clipped(self) -> int:
-        """Values of this rank that saturated so far."""
-        return self._reducer.clipped
-
-    @property
-    def clipped_energy(self) -> float:
-        """The largest share of a bucket's energy, 0 .. 1, that saturation took from this rank so far."""
-        return self._reducer.clipped_energy
+        return self._sent_bytes
 
     def reduce(self, bucket: Any) -> Any:
         """Return a Future of `bucket`, averaged; see `oscar_hook`."""
@@ -193,7 +190,7 @@ class OscarState:
 
     def _plain(self, buffer: Any) -> Any:
         """Return the Future of the AllReduce that DDP does without a hook."""
-        self._plain_bytes += ring_bytes(buffer.numel() * buffer.element_size(), self.nodes)
+        self._sent_bytes += ring_bytes(buffer.numel() * buffer.element_size(), self.nodes)
         buffer.div_(self.nodes)
         work = self._dist.all_reduce(buffer, group=self.process_group, async_op=True)
         return work.get_future().then(lambda future: future.value()[0])
@@ -215,7 +212,7 @@ class OscarState:
             return
         try:
             if job.forget:
-                self._reducer.forget()
+                self._communicator.forget()
                 self.bypass.forget_times()
             job.buffer.copy_(self._torch.from_numpy(self._mean(job)))
             if job.last:
@@ -241,7 +238,11 @@ class OscarState:
         tensors = split(job.buffer.detach().float().numpy(), job.shapes)
 
         def compressed() -> list[np.ndarray]:
-            return self._reducer.allreduce(tensors, job.key)
+            result = self._communicator.allreduce(tensors, key=job.key)
+            self._sent_bytes += result.stats.sent_bytes
+            self.clipped += result.stats.clipped
+            self.clipped_energy = max(self.clipped_energy, result.stats.clipped_energy)
+            return result.mean
 
         mean = self.bypass.measured(job.key, job.buffer, compressed) if job.measure else compressed()
         return np.concatenate([tensor.reshape(-1) for tensor in mean])
@@ -254,7 +255,11 @@ class OscarState:
         """
         self._check_whole()
         layouts = {index: list(layout.shapes) for index, layout in self._layouts.items()}
-        tree = {"layouts": layouts, "bypass": self.bypass.state_dict(), "reducer": self._reducer.state_dict()}
+        tree = {
+            "layouts": layouts,
+            "bypass": self.bypass.state_dict(),
+            "reducer": self._communicator.state_dict(),
+        }
         text, arrays = flatten(tree)
         tensors = {dtype: self._torch.from_numpy(array) for dtype, array in arrays.items()}
         return {"format": FORMAT, "codec": self.config.codec, "tree": text, "arrays": tensors}
@@ -280,7 +285,7 @@ class OscarState:
             index: _Layout(layouts[index].shapes(), None)
             for index in layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
         }
-        self._reducer.load_state_dict(tree["reducer"])  # the last that can be refused
+        self._communicator.load_state_dict(tree["reducer"])  # the last that can be refused
         self.bypass.resume(decided)
         self._layouts = fresh
 
