@@ -171,7 +171,7 @@ def test_half_the_bits_where_all_is_communication_is_twice_the_speed() -> None:
 
 
 def test_a_point_of_an_unknown_section_is_refused(tmp_path: Path) -> None:
-    bad = {"compare": {"contenders": [{"name": "x", "codec": "asc", "points": [{"quantizer": {}}]}]}}
+    bad = {"compare": {"contenders": [{"name": "x", "codec": "asc", "points": [{"quantisr": {}}]}]}}
     path = tmp_path / "bad.yaml"
     path.write_text(yaml.safe_dump(bad))
     with pytest.raises(ConfigError, match="did you mean 'quantiser'"):

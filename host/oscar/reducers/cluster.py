@@ -14,8 +14,10 @@ from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import Config
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.position import PositionState
-from oscar.numerics.quantiser import SUMMARY_BYTES, QuantiserParams, WorkerQuantiser, check_tensors, summarise
+from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.saturation import ADVICE, SaturationNotice
+from oscar.numerics.steps import SUMMARY_BYTES, summarise
+from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES, check_gradients
 from oscar.reducers.replica import (
     Replica,

@@ -14,8 +14,10 @@ from oscar.coding.codec import Codec
 from oscar.collective.ring import Action, Op, ring_actions
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
-from oscar.numerics.quantiser import SUMMARY_BYTES, WorkerQuantiser, check_tensors, summarise
+from oscar.numerics.quantiser import WorkerQuantiser
 from oscar.numerics.saturation import ADVICE, SaturationNotice
+from oscar.numerics.steps import SUMMARY_BYTES, summarise
+from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
 from oscar.reducers.replica import (

@@ -14,8 +14,9 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.numerics.position import PositionState
-from oscar.numerics.quantiser import QuantiserParams, StepTracker
+from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.saturation import Saturation
+from oscar.numerics.steps import StepTracker
 from oscar.state import Saved, crc
 
 COST_SMOOTHING = 1  # block costs move by half of the difference

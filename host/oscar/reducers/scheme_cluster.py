@@ -14,8 +14,8 @@ from oscar.collective.local import Fault
 from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, OscarError
-from oscar.numerics.quantiser import check_tensors
 from oscar.numerics.saturation import SaturationNotice
+from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES, check_gradients
 from oscar.reducers.local_wire import LocalWire, Traffic
 from oscar.reducers.replica import clipped_share, join

@@ -11,8 +11,8 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.registry import asc_codec
 from oscar.config import Config
-from oscar.numerics.quantiser import check_tensors
 from oscar.numerics.saturation import Saturation, SaturationNotice
+from oscar.numerics.tensors import check_tensors
 from oscar.reducers.communicator import Communicator
 from oscar.reducers.remote_wire import Party, RemoteWire
 from oscar.reducers.scheme_cluster import CautionNotice, scheme_fingerprint
