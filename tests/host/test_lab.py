@@ -17,6 +17,7 @@ import pytest
 from needs import needs
 from oscar.cli import main
 from oscar.config import Config, load_config
+from oscar.config.lab import parse_settings
 from oscar.errors import ConfigError, OscarError
 from oscar.lab import hold
 from oscar.lab import measure as measuring
@@ -26,7 +27,6 @@ from oscar.lab.hold import PREFIX
 from oscar.lab.hosts import Hosts
 from oscar.lab.network import Network, Wire
 from oscar.lab.report import text_report, write_results
-from oscar.lab.settings import parse_settings
 
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
