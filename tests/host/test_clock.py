@@ -18,11 +18,11 @@ nodes: 3
 iterations: 3
 workload: {name: numpy-lm, options: {vocabulary: 200, hidden: 8}}
 methods:
-  - {name: fp32, codec: fp32}
-  - {name: int16, codec: int16}
-  - {name: zstd, codec: zstd}
-  - {name: asc, codec: asc}
-  - {name: asc+duplex, codec: asc, gather: duplex}
+  - {name: fp32, method: fp32}
+  - {name: int16, method: int16}
+  - {name: zstd, method: zstd}
+  - {name: asc, method: asc}
+  - {name: asc+duplex, method: asc, gather: duplex}
 """
 
 

@@ -11,10 +11,9 @@ from pydantic import Field, field_validator, model_validator
 from oscar.coding.asc.params import AscParams
 from oscar.coding.codec import Codec
 from oscar.coding.registry import CODECS, make_codec
-from oscar.config.base import Section, one_of
 from oscar.config.explain import validated
 from oscar.config.link import LinkSection
-from oscar.config.methods import POINT_SECTIONS, CompareSection, Contender, Method, known_codecs
+from oscar.config.methods import POINT_SECTIONS, Choice, CompareSection, Contender, Method
 from oscar.config.sections import (
     AscSection,
     PlanSection,
@@ -29,7 +28,7 @@ from oscar.numerics.quantiser import QuantiserParams
 from oscar.schemes.registry import SCHEMES, parse, scheme_class
 
 
-class Config(Section):
+class Config(Choice):
     """A whole experiment. Sections are explained in configs/default.yaml, which sets every default."""
 
     nodes: int = Field(default=8, ge=1, le=256)
@@ -37,7 +36,7 @@ class Config(Section):
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     workload: WorkloadSection = WorkloadSection()
     quantiser: QuantiserSection = QuantiserSection()
-    codec: str = "asc"
+    method: str = "asc"
     scheme: dict[str, Any] = Field(default_factory=dict)
     asc: AscSection = AscSection()
     plan: PlanSection = PlanSection()
@@ -50,11 +49,6 @@ class Config(Section):
     compare: CompareSection = CompareSection()
     lab: dict[str, Any] = Field(default_factory=dict)  # see oscar.config.lab
     output: str = "build/allreduce"
-
-    @field_validator("codec")
-    @classmethod
-    def _codec(cls, name: str) -> str:
-        return one_of("codec", name, known_codecs())
 
     @field_validator("nic")
     @classmethod
@@ -75,16 +69,16 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _scheme_options(self) -> Config:
-        if self.codec in SCHEMES:
-            parse(self.codec, scheme_class(self.codec), self.scheme)
+        if self.method in SCHEMES:
+            parse(self.method, scheme_class(self.method), self.scheme)
         elif self.scheme:
-            raise ValueError(f"codec {self.codec} is no scheme: the section scheme must be empty")
+            raise ValueError(f"method {self.method} is no scheme: the section scheme must be empty")
         return self
 
     @model_validator(mode="after")
     def _widths(self) -> Config:
-        if self.codec in CODECS:
-            self.check_width(make_codec(self.codec), self.nodes)
+        if self.method in CODECS:
+            self.check_width(make_codec(self.method), self.nodes)
         return self
 
     def check_width(self, codec: Codec, nodes: int) -> None:
@@ -104,16 +98,16 @@ class Config(Section):
 
         Without methods the configuration itself is compared with fp32.
         """
-        own = Method(name=self.codec, codec=self.codec, gather=self.ring.gather, plans=(self.plan.name,))
-        for method in self.methods or (Method(name="fp32", codec="fp32"), own):
+        own = Method(name=self.method, method=self.method, gather=self.ring.gather, plans=(self.plan.name,))
+        for method in self.methods or (Method(name="fp32", method="fp32"), own):
             for plan in method.plans:
                 changes = {
-                    "codec": method.codec,
+                    "method": method.method,
                     "ring": {**self.ring.model_dump(), "gather": method.gather},
                     "plan": {**self.plan.model_dump(), "name": plan},
                     "asc": {**self.asc.model_dump(), **method.asc},
-                    "scheme": method.scheme or (self.scheme if method.codec == self.codec else {}),
-                    "nic": self.nic if method.codec == "asc" else "compiled",
+                    "scheme": method.scheme or (self.scheme if method.method == self.method else {}),
+                    "nic": self.nic if method.method == "asc" else "compiled",
                     "methods": (),
                 }
                 yield method, plan, self._changed(changes, f"method {method.name!r}")
@@ -124,7 +118,7 @@ class Config(Section):
             for point in contender.points:
                 own = {key: {**getattr(contender, key), **point.get(key, {})} for key in POINT_SECTIONS}
                 changes = {
-                    "codec": contender.codec,
+                    "method": contender.method,
                     "ring": {**self.ring.model_dump(), "gather": contender.gather},
                     "plan": {**self.plan.model_dump(), "name": contender.plan},
                     "scheme": own["scheme"],
@@ -146,7 +140,7 @@ class Config(Section):
 
     def variant(self, **changes: Any) -> Config:
         """Return a copy with some top-level fields replaced, validated again; raises ConfigError."""
-        return self._changed(changes, "configuration")
+        return self._changed(changes, "")
 
     def _changed(self, changes: dict[str, Any], where: str) -> Config:
         return validated(Config, {**self.model_dump(), **changes}, where)

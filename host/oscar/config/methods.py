@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.registry import CODECS
 from oscar.config.base import Name, Section, one_of
@@ -15,28 +14,44 @@ from oscar.schemes.registry import SCHEMES
 POINT_SECTIONS = ("scheme", "quantiser", "asc")  # what a point of a contender may change
 
 
-def known_codecs() -> Iterable[str]:
-    """Return the names of all codecs and schemes."""
+def known_methods() -> list[str]:
+    """Return the names of all methods: a codec, which goes around the ring, or a scheme."""
     return [*CODECS, *SCHEMES]
 
 
-class Method(Section):
-    """One line of the comparison and what differs from the rest of the configuration; a row per plan.
+class Choice(Section):
+    """A section whose key `method` names the codec or the scheme to reduce with."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "codec" in data:
+            given = data["codec"]
+            value = given if given in known_methods() else "NAME"
+            raise ValueError(
+                "the key codec is called method now (the codec or scheme to reduce with); "
+                f"write method: {value}"
+            )
+        return data
+
+    @field_validator("method", check_fields=False)
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return one_of("method", name, known_methods())
+
+
+class Method(Choice):
+    """One entry of the comparison, and what differs from the rest of the configuration; a row per plan.
 
     asc: replaces single keys of the section `asc`; scheme: the options of a scheme.
     """
 
     name: Name
-    codec: str
+    method: str
     gather: Literal["forward", "boomerang", "duplex"] = "forward"
     plans: tuple[str, ...] = Field(default=("equal",), strict=False)
     asc: dict[str, Any] = Field(default_factory=dict)
     scheme: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("codec")
-    @classmethod
-    def _codec(cls, name: str) -> str:
-        return one_of("codec", name, known_codecs())
 
     @field_validator("plans")
     @classmethod
@@ -46,15 +61,16 @@ class Method(Section):
         return tuple(one_of("plan", name, PLANS) for name in names)
 
 
-class Contender(Section):
+class Contender(Choice):
     """One method of `oscar compare`, trained once per point and seed.
 
-    points: how far it compresses, from its finest to its coarsest setting; each replaces keys of the sections
-    scheme, quantiser and asc. `sections` of the contender itself hold for all its points.
+    scheme, quantiser, asc: keys that differ from the rest of the configuration, at all points.
+    points: how far the method compresses, from its finest to its coarsest setting. Each point replaces
+    keys of scheme, quantiser and asc.
     """
 
     name: Name
-    codec: str
+    method: str
     gather: Literal["forward", "boomerang", "duplex"] = "forward"
     plan: str = "equal"
     scheme: dict[str, Any] = Field(default_factory=dict)

@@ -25,5 +25,5 @@ class Cluster(Protocol):
 
 
 def make_cluster(config: Config) -> Cluster:
-    """Return the cluster of `config.codec`, be it a codec or a scheme."""
-    return SchemeCluster(config) if config.codec in SCHEMES else LocalCluster(config)
+    """Return the cluster of `config.method`, be it a codec or a scheme."""
+    return SchemeCluster(config) if config.method in SCHEMES else LocalCluster(config)

@@ -193,11 +193,11 @@ def make_nic_codec(config: Config) -> Codec:
     """Return the configured codec on the configured NIC."""
     if config.nic in ("compiled", "reference"):
         implementation: Any = config.nic
-        return make_codec(config.codec, asc=config.asc_params(), implementation=implementation)
+        return make_codec(config.method, asc=config.asc_params(), implementation=implementation)
     from importlib.metadata import entry_points
 
-    if config.codec != "asc":
-        raise ConfigError(f"nic {config.nic!r} codes ASC only, the configuration asks for {config.codec!r}")
+    if config.method != "asc":
+        raise ConfigError(f"nic {config.nic!r} codes ASC only, the configuration asks for {config.method!r}")
     (entry,) = entry_points(group="oscar.nic", name=config.nic)
     codec: Codec = entry.load()(config)
     return codec

@@ -27,7 +27,7 @@ from oscar.state import Saved
 def scheme_fingerprint(config: Config) -> str:
     """Return what has to be equal for a saved state of a scheme to fit, in process or between processes."""
     c = config
-    return f"{c.codec} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+    return f"{c.method} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
 
 
 def _plans(traffic: Sequence[Traffic]) -> str:
@@ -53,7 +53,7 @@ class CautionNotice:
 
 
 class SchemeCluster:
-    """AllReduce between the workers of this process by the scheme that `config.codec` names.
+    """AllReduce between the workers of this process by the scheme that `config.method` names.
 
     `allreduce`, `state_dict` and `load_state_dict` are LocalCluster's. A call that raises leaves the
     gradients untouched and all state as it was before.
@@ -67,7 +67,7 @@ class SchemeCluster:
 
     def _start(self, nodes: int, shapes: list[tuple[int, ...]]) -> None:
         c = self.config
-        scheme = make_scheme(c.codec, c.scheme, shapes=shapes, nodes=nodes, seed=c.seed)
+        scheme = make_scheme(c.method, c.scheme, shapes=shapes, nodes=nodes, seed=c.seed)
         self.wire = LocalWire(
             nodes,
             codec=asc_codec(c.asc_params()),
@@ -89,7 +89,7 @@ class SchemeCluster:
         """
         if faults:
             raise ConfigError(
-                f"expected no faults with the scheme {self.config.codec}, got {len(faults)}: "
+                f"expected no faults with the scheme {self.config.method}, got {len(faults)}: "
                 "they are injected into rings of codecs"
             )
         shapes = check_gradients(gradients)

@@ -104,7 +104,7 @@ class SchemeReducer(Reducer):
             transport,
             timeout_s=config.transport.timeout_s,
             codec=self.codec,
-            extra={"codec": config.codec, **options, **extra},
+            extra={"codec": config.method, **options, **extra},
         )
 
     def allreduce(self, tensors: Sequence[Array], key: Hashable) -> list[Array]:
@@ -166,7 +166,7 @@ class SchemeReducer(Reducer):
 
     def _make(self, shapes: list[tuple[int, ...]]) -> _Bucket:
         c, nodes = self.config, self.transport.nodes
-        scheme = make_scheme(c.codec, c.scheme, shapes=shapes, nodes=nodes, seed=c.seed)
+        scheme = make_scheme(c.method, c.scheme, shapes=shapes, nodes=nodes, seed=c.seed)
         wire = RemoteWire(
             self.party,
             codec=self.codec,
@@ -219,7 +219,7 @@ class SchemeReducer(Reducer):
 
 
 def make_reducer(config: Config, transport: Transport, extra: Mapping[str, Any]) -> Reducer:
-    """Return what `config.codec` asks for, over all ranks of `transport`; collective: ranks compare."""
-    if config.codec in SCHEMES:
+    """Return what `config.method` asks for, over all ranks of `transport`; collective: ranks compare."""
+    if config.method in SCHEMES:
         return SchemeReducer(config, transport, extra)
     return CodecReducer(config, transport, extra)
