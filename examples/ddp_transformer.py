@@ -116,7 +116,7 @@ def config_of(name: str, args: argparse.Namespace) -> oscar.Config:
     if args.config is not None:
         return oscar.load_config(args.config, args.set)
     if name != "oscar":
-        return oscar.Config(codec=name)
+        return oscar.Config(method=name)
     coarseness = 0.125 if args.coarseness is None else args.coarseness
     quantiser = {"error_feedback": True, "coarseness": coarseness}
     return default_config().variant(quantiser=quantiser, ring={"gather": args.gather or "boomerang"})
@@ -138,7 +138,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--coarseness", type=float, help="of the hook oscar, default .125")
     gathers = ("forward", "boomerang", "duplex")
     parser.add_argument("--gather", choices=gathers, help="of the hook oscar, default boomerang")
-    parser.add_argument("--config", type=Path, help="a YAML file for the hook oscar, whatever its codec")
+    parser.add_argument("--config", type=Path, help="a YAML file for the hook oscar, whatever its method")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="replace keys of it")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="rank 0 writes its report here as well")

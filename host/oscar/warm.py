@@ -22,7 +22,7 @@ def main() -> None:
         ("rans0", "forward"),
         ("zstd", "forward"),
     ):
-        cluster = LocalCluster(config.variant(codec=codec, ring={"gather": gather}, plan={"name": "snake"}))
+        cluster = LocalCluster(config.variant(method=codec, ring={"gather": gather}, plan={"name": "snake"}))
         for _ in range(2):
             cluster.allreduce(gradients)
 

@@ -32,11 +32,11 @@ iterations: 4
 workload:
   options: {vocabulary: 200, dimension: 8, hidden: 16, outputs: 50, batch: 16, text_bytes: 20000}
 methods:
-  - {name: fp32, codec: fp32}
-  - {name: bf16, codec: bf16}
-  - {name: paper, codec: asc-paper, plans: [equal, splitter]}
-  - {name: asc, codec: asc, gather: boomerang, plans: [interleave]}
-  - {name: both, codec: asc, gather: duplex, plans: [snake]}
+  - {name: fp32, method: fp32}
+  - {name: bf16, method: bf16}
+  - {name: paper, method: asc-paper, plans: [equal, splitter]}
+  - {name: asc, method: asc, gather: boomerang, plans: [interleave]}
+  - {name: both, method: asc, gather: duplex, plans: [snake]}
 """
 ROW_KEYS = {
     "name", "plan", "bits_per_value", "step_sync_bytes", "wire_bytes", "time_s", "speedup_vs_fp32", "exact",

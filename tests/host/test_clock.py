@@ -18,11 +18,11 @@ nodes: 3
 iterations: 3
 workload: {name: numpy-lm, options: {vocabulary: 200, hidden: 8}}
 methods:
-  - {name: fp32, codec: fp32}
-  - {name: int16, codec: int16}
-  - {name: zstd, codec: zstd}
-  - {name: asc, codec: asc}
-  - {name: asc+duplex, codec: asc, gather: duplex}
+  - {name: fp32, method: fp32}
+  - {name: int16, method: int16}
+  - {name: zstd, method: zstd}
+  - {name: asc, method: asc}
+  - {name: asc+duplex, method: asc, gather: duplex}
 """
 
 
@@ -161,14 +161,14 @@ def test_a_report_has_the_clock_that_was_measured_with(
     monkeypatch.chdir(tmp_path)
     slow = load_nic().model_copy(update={"mhz": 40.0, "name": "slow lane"})
     slow.write(Path("nic.json"))
-    monkeypatch.setattr("oscar.config.host_nic", lambda: slow)
+    monkeypatch.setattr("oscar.config.link.host_nic", lambda: slow)
     settings = {"link.codec": clock, "output": "out"} | (
         {"link.nic_file": "nic.json"} if clock == "rtl" else {}
     )
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     assert main(["allreduce", "small.yaml", *words, "--workers", "1"]) == 0
     Path("nic.json").unlink()
-    monkeypatch.setattr("oscar.config.host_nic", load_nic)
+    monkeypatch.setattr("oscar.config.link.host_nic", load_nic)
     results = json.loads(Path("out/results.json").read_text())
     assert main(["report", "out/results.json", "--html", "page.html"]) == 0
     assert f"codec: {clock} (12 x slow lane at 40 MHz" in Path("page.html").read_text()

@@ -37,7 +37,7 @@ def gradients(
 
 
 def cluster(codec: str = "asc", **changes: Any) -> LocalCluster:
-    base: dict[str, Any] = {"codec": codec, "plan": {"name": "interleave", "granule": 16}}
+    base: dict[str, Any] = {"method": codec, "plan": {"name": "interleave", "granule": 16}}
     if "gather" in changes or "subframes" in changes:
         base["ring"] = {k: changes.pop(k) for k in ("gather", "subframes") if k in changes}
     elif not (ALL[codec].lossless and ALL[codec].domain == "int"):
@@ -223,7 +223,7 @@ def test_after_any_failed_call_the_next_is_as_if_it_had_not_been(name, first):
 
 
 def test_a_codec_too_narrow_for_the_nodes_is_refused_at_the_first_call():
-    run = LocalCluster(Config.model_validate({"codec": "int16", "nodes": 2, "quantiser": {"bits": 15}}))
+    run = LocalCluster(Config.model_validate({"method": "int16", "nodes": 2, "quantiser": {"bits": 15}}))
     with pytest.raises(
         ConfigError, match=r"int16 carries up to 16 bits, sums of 3 workers' 15 bits .* have 17"
     ):
@@ -255,7 +255,7 @@ def test_what_saturates_is_told_once_unless_error_feedback_keeps_it():
 @pytest.mark.parametrize(("codec", "dtype"), [("asc", np.int32), ("fp32", np.float32)])
 def test_a_cluster_knows_its_integers_before_the_first_call(codec, dtype):
     config = Config.model_validate(
-        {"codec": codec, "nodes": 5, "quantiser": {"bits": 16}, "ring": {"gather": "forward"}}
+        {"method": codec, "nodes": 5, "quantiser": {"bits": 16}, "ring": {"gather": "forward"}}
     )
     run = LocalCluster(config)
     assert (run.params, run.dtype, run.position) == (config.quantiser_params(5), dtype, None)
@@ -267,7 +267,7 @@ def test_a_cluster_knows_its_integers_before_the_first_call(codec, dtype):
 def test_a_codec_that_clips_is_told_once_for_no_feedback_gives_that_back(feedback):
     quantiser = {"error_feedback": feedback, "bits": 8, "coarseness": 0.03125}
     run = LocalCluster(
-        Config.model_validate({"codec": "int8", "ring": {"gather": "forward"}, "quantiser": quantiser})
+        Config.model_validate({"method": "int8", "ring": {"gather": "forward"}, "quantiser": quantiser})
     )
     given = [[np.tile(np.float32([2, -1, 0.5, 0]), 50)] for _ in range(4)]
     with pytest.warns(SaturationWarning) as told:

@@ -24,11 +24,11 @@ SMALL: dict[str, Any] = {
     "compare": {
         "seeds": [0, 1],
         "contenders": [
-            {"name": "fp32", "codec": "fp32"},
-            {"name": "sketch", "codec": "count-sketch", "points": [{"scheme": {"ratio": 0.5}}]},
+            {"name": "fp32", "method": "fp32"},
+            {"name": "sketch", "method": "count-sketch", "points": [{"scheme": {"ratio": 0.5}}]},
             {
                 "name": "asc",
-                "codec": "asc",
+                "method": "asc",
                 "gather": "boomerang",
                 "points": [
                     {"quantiser": {"coarseness": 0.5}},
@@ -136,8 +136,8 @@ def ran(score: float | None, bits: float) -> dict[str, Any]:
 def test_what_holds_who_is_in_front_and_what_diverged(tmp_path: Path) -> None:
     points = [{"scheme": {"ratio": r}} for r in (0.5, 0.4, 0.3, 0.2)]
     contenders = [
-        {"name": "fp32", "codec": "fp32"},
-        {"name": "sketch", "codec": "count-sketch", "points": points},
+        {"name": "fp32", "method": "fp32"},
+        {"name": "sketch", "method": "count-sketch", "points": points},
     ]
     config = Config.model_validate({"compare": {"seeds": [0, 1], "contenders": contenders}})
     scores = {0: (0.80, 0.84), 1: (0.80, 0.79), 2: (0.78, 0.78), 3: (0.81, 0.80), 4: (0.9, None)}
@@ -158,7 +158,7 @@ def test_what_holds_who_is_in_front_and_what_diverged(tmp_path: Path) -> None:
 
 
 def test_a_metric_that_the_workload_lacks_is_refused() -> None:
-    contenders = [{"name": "fp32", "codec": "fp32"}]
+    contenders = [{"name": "fp32", "method": "fp32"}]
     config = Config.model_validate({"compare": {"metric": "loss", "seeds": [0], "contenders": contenders}})
     with pytest.raises(ConfigError, match=r"one that the workload has \(accuracy\), got loss"):
         summarise(config, tasks_of(config), [ran(0.5, 32.0)])
@@ -171,7 +171,7 @@ def test_half_the_bits_where_all_is_communication_is_twice_the_speed() -> None:
 
 
 def test_a_point_of_an_unknown_section_is_refused(tmp_path: Path) -> None:
-    bad = {"compare": {"contenders": [{"name": "x", "codec": "asc", "points": [{"quantizer": {}}]}]}}
+    bad = {"compare": {"contenders": [{"name": "x", "method": "asc", "points": [{"quantisr": {}}]}]}}
     path = tmp_path / "bad.yaml"
     path.write_text(yaml.safe_dump(bad))
     with pytest.raises(ConfigError, match="did you mean 'quantiser'"):

@@ -28,11 +28,11 @@ def write(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_every_shipped_file_builds(path: Path) -> None:
     config = load_config(path)
-    codecs = Counter(method.codec for method, _, _ in config.compared())
-    assert codecs.keys() >= {"fp32", "asc"}  # what OSCAR gains, and over what
+    methods = Counter(entry.method for entry, _, _ in config.compared())
+    assert methods.keys() >= {"fp32", "asc"}  # what OSCAR gains, and over what
     if config.nic == "compiled" and config.methods:  # a row takes seconds: all codecs side by side
-        assert codecs.keys() >= {"bf16", "int16", "atalanta", "asc-paper"}
-        assert codecs.total() >= 10
+        assert methods.keys() >= {"bf16", "int16", "atalanta", "asc-paper"}
+        assert methods.total() >= 10
     entry = WORKLOADS[config.workload.name]
     parse_options(entry.options, config.workload.options, workload=config.workload.name)
 
@@ -50,28 +50,30 @@ def test_default_file_shows_every_default() -> None:
 REFUSED = {
     "nodez: 4": "unknown key 'nodez'; did you mean 'nodes'?",
     "plan: {granul: 3}": "unknown key 'plan.granul'; did you mean 'granule'?",
-    "methods: [{name: a, codec: fp32, gater: x}]": "unknown key 'methods.0.gater'; did you mean 'gather'?",
-    "methods: [{name: a, codec: asc, asc: {contxt: none}}]": "method 'a': unknown key 'asc.contxt'",
-    "methods: [{name: a, codec: asc, asc: {interval_log2: 17}}]": "method 'a': asc: expected 10 <=",
-    "methods: [{name: a, codec: asd}]": "did you mean 'asc'",
-    "methods: [{name: a, codec: asc, plans: []}]": "at least one plan",
-    "methods: [{name: a, codec: asc, plans: [snakes]}]": "did you mean 'snake'",
-    "methods: [{name: a, codec: asc}, {name: a, codec: fp32}]": "name of its own, 'a'",
+    "methods: [{name: a, method: fp32, gater: x}]": "unknown key 'methods.0.gater'; did you mean 'gather'?",
+    "methods: [{name: a, method: asc, asc: {contxt: none}}]": "method 'a': unknown key 'asc.contxt'",
+    "methods: [{name: a, method: asc, asc: {interval_log2: 17}}]": "method 'a': asc: expected 10 <=",
+    "methods: [{name: a, method: asd}]": "did you mean 'asc'",
+    "methods: [{name: a, method: asc, plans: []}]": "at least one plan",
+    "methods: [{name: a, method: asc, plans: [snakes]}]": "did you mean 'snake'",
+    "methods: [{name: a, method: asc}, {name: a, method: fp32}]": "name of its own, 'a'",
     "nodes: many": "nodes: Input should be a valid integer, got 'many'",
     "nodes: true": "valid integer, got True",
     "nodes: '8'": "valid integer, got '8'",
     "nodes: 257": "less than or equal to 256",
     "quantiser: {bits: 7}": "quantiser.bits: expected auto or a whole number from 8 to 16, got 7",
     "quantiser: {bits: 12.0}": "expected auto or a whole number from 8 to 16, got 12.0",
-    "{codec: int16, quantiser: {bits: 16}, nodes: 2, ring: {gather: forward}}": (
+    "{method: int16, quantiser: {bits: 16}, nodes: 2, ring: {gather: forward}}": (
         "int16 carries up to 16 bits, sums of 2 workers' 16 bits (quantiser.bits) have 17: "
         "set quantiser.bits to auto or 15"
     ),
-    "{quantiser: {bits: 14}, methods: [{name: a, codec: int16}]}": "method 'a': configuration: int16 carries",
+    "{quantiser: {bits: 14}, methods: [{name: a, method: int16}]}": (
+        "method 'a': configuration: int16 carries"
+    ),
     "quantiser: {coarseness: 0}": "coarseness must lie in",
     "asc: {interval_log2: 17}": "10 <= interval_log2 <= block_log2 <= 16",
     "link: {gbps: -1}": "link.gbps",
-    "codec: lzma": "codec must be one of",
+    "method: lzma": "method must be one of",
     "nic: fpga": "nic must be one of compiled, reference",
     "workload: [1]": "workload",
     "[1]": "expected a mapping of keys at the top, got list",
@@ -95,8 +97,31 @@ REFUSED = {
     "lab: {foo: 3}": "unknown key 'lab.foo'; valid keys here: steps",
     "link: {gbps: 1e-308}": "link.gbps: Input should be greater than or equal to",
     "link: {latency_us: 1.0e+308}": "link.latency_us: Input should be less than or equal to",
-    'methods: [{name: "a\\nb", codec: asc}]': "expected characters that can be printed, got 'a\\nb'",
+    'methods: [{name: "a\\nb", method: asc}]': "expected characters that can be printed, got 'a\\nb'",
 }
+
+
+RENAMED = "the key codec is called method now (the codec or scheme to reduce with); write method: "
+REFUSED |= {
+    "codec: zstd": f"configuration: {RENAMED}zstd",
+    "{codec: zstd, method: asc}": f"configuration: {RENAMED}zstd",
+    "codec: [1]": f"configuration: {RENAMED}NAME",
+    "methods: [{name: a, method: asc}, {name: b, codec: fp32}]": f"methods.1: {RENAMED}fp32",
+    "compare: {contenders: [{name: a, codec: qsgd}]}": f"compare.contenders.0: {RENAMED}qsgd",
+    "lab: {cases: [{hosts: 2, mbps: [1.0]}], methods: [{name: a, change: {codec: zstd}}]}": (
+        f"lab: method 'a': configuration: {RENAMED}zstd"
+    ),
+}
+
+
+def test_the_old_key_is_refused_with_the_new_one_outside_files_too(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="write method: fp32"):
+        load_config(write(tmp_path, "method: asc"), ["codec=fp32"])
+    with pytest.raises(ConfigError, match="write method: lhc"):
+        Config().variant(codec="lhc")
+    for make in (lambda: Config(codec="fp32"), lambda: Config.model_validate({"codec": "fp32"})):  # type: ignore[call-arg]
+        with pytest.raises(ValueError, match="write method: fp32"):
+            make()
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:40])
@@ -118,7 +143,7 @@ def test_numbers_are_those_of_yaml_1_2(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("section", ["methods", "contenders"])
 def test_names_stay_in_one_line_whoever_makes_the_configuration(section: str) -> None:
-    named = {section: [{"name": "a\nb", "codec": "asc"}]}
+    named = {section: [{"name": "a\nb", "method": "asc"}]}
     with pytest.raises(ValueError, match="expected characters that can be printed"):
         Config.model_validate(named if section == "methods" else {"compare": named})
 
@@ -173,13 +198,13 @@ def test_empty_file_is_the_default(tmp_path: Path) -> None:
 
 
 def test_without_methods_the_configuration_is_compared_with_fp32() -> None:
-    rows = [(method.codec, plan, config) for method, plan, config in Config().compared()]
+    rows = [(entry.method, plan, config) for entry, plan, config in Config().compared()]
     assert [row[:2] for row in rows] == [("fp32", "equal"), ("asc", "interleave")]
     assert rows[1][2] == Config()
 
 
 def test_rows_change_what_methods_say_and_nothing_else() -> None:
-    method: dict[str, Any] = {"name": "m", "codec": "asc", "asc": {"context": "none"}, "plans": ["equal"]}
+    method: dict[str, Any] = {"name": "m", "method": "asc", "asc": {"context": "none"}, "plans": ["equal"]}
     config = Config.model_validate({"asc": {"interval_log2": 11}, "methods": [method]})
     ((_, _, row),) = config.compared()
     assert (row.asc.context, row.asc.interval_log2, row.ring.gather) == ("none", 11, "forward")

@@ -25,7 +25,7 @@ def gradients(nodes: int, shapes: list[tuple[int, ...]], iteration: int) -> list
 def cluster(gather: str, *, codec: str = "asc", subframes: int = 1, plan: str = "interleave") -> LocalCluster:
     """Return a cluster that differs from the defaults in these alone."""
     ring = {"gather": gather, "subframes": subframes}
-    return LocalCluster(Config.model_validate({"codec": codec, "ring": ring, "plan": {"name": plan}}))
+    return LocalCluster(Config.model_validate({"method": codec, "ring": ring, "plan": {"name": plan}}))
 
 
 @pytest.mark.parametrize("subframes", [1, 3])

@@ -17,6 +17,7 @@ import pytest
 from needs import needs
 from oscar.cli import main
 from oscar.config import Config, load_config
+from oscar.config.lab import parse_settings
 from oscar.errors import ConfigError, OscarError
 from oscar.lab import hold
 from oscar.lab import measure as measuring
@@ -26,7 +27,6 @@ from oscar.lab.hold import PREFIX
 from oscar.lab.hosts import Hosts
 from oscar.lab.network import Network, Wire
 from oscar.lab.report import text_report, write_results
-from oscar.lab.settings import parse_settings
 
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
@@ -44,7 +44,7 @@ SMALL: dict[str, Any] = {
             {"name": "int8", "kind": "gloo", "dtype": "int8"},
             {"name": "bf16", "kind": "gloo", "dtype": "bfloat16"},
             {"name": "asc", "change": {"quantiser": {"error_feedback": True}}},
-            {"name": "forward", "change": {"codec": "zstd", "ring": {"gather": "forward"}}},
+            {"name": "forward", "change": {"method": "zstd", "ring": {"gather": "forward"}}},
             {"name": "sealed", "change": {"transport": {"security": "aes-gcm"}}},
             {"name": "NIC", "kind": "replay", "of": "asc"},
         ],
@@ -98,7 +98,7 @@ def test_the_shipped_configuration_says_what_is_measured() -> None:
 REFUSED: dict[str, dict[str, Any]] = {
     "no section lab": {"lab": {}},
     "a case has 3 hosts": {"cases": [{"hosts": 3, "mbps": [1.0]}]},
-    "method 'asc': configuration: unknown key 'ring.gater'": {
+    "method 'asc': unknown key 'ring.gater'": {
         "methods": [{"name": "asc", "change": {"ring": {"gater": 1}}}]
     },
     "`of` must name a method of kind oscar": {"methods": [{"name": "NIC", "kind": "replay", "of": "fp32"}]},

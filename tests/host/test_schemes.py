@@ -44,8 +44,8 @@ def gradients(
     return out
 
 
-def config(codec: str, nodes: int = 4, **options: object) -> Config:
-    return Config.model_validate({"codec": codec, "nodes": nodes, "scheme": options})
+def config(method: str, nodes: int = 4, **options: object) -> Config:
+    return Config.model_validate({"method": method, "nodes": nodes, "scheme": options})
 
 
 @given(st.integers(1, 40), st.integers(1, 32), st.integers(0, 70), st.integers(0, 2**32))

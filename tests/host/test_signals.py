@@ -30,7 +30,7 @@ LONG: dict[str, Any] = {
     "train": {"evaluate_every": 0, "compute_ms": 1.0, "checkpoint_every": 0},
     "compare": {
         "metric": "loss",
-        "contenders": [{"name": "fp32", "codec": "fp32"}, {"name": "asc", "codec": "asc"}],
+        "contenders": [{"name": "fp32", "method": "fp32"}, {"name": "asc", "method": "asc"}],
     },
 }
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}

@@ -62,7 +62,7 @@ def test_a_verdict_holds_values_frames_and_inputs() -> None:
 def test_what_is_drawn_covers_what_it_should() -> None:
     configs = [draw_config(0, segment) for segment in range(80)]
     for values in (
-        {c.codec for c in configs},
+        {c.method for c in configs},
         {c.plan.name for c in configs},
         {c.ring.gather for c in configs},
     ):

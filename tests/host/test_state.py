@@ -26,9 +26,9 @@ FEEDBACK = {"error_feedback": True}
 CONFIGS = {
     "asc": Config.model_validate({"plan": {"name": "splitter", "granule": 16}, "quantiser": FEEDBACK}),
     "no feedback": Config(),
-    "oscar-sw": Config(codec="oscar-sw", scheme={"coded": True}),
-    "sketched-sgd": Config(codec="sketched-sgd", scheme={"exact": False}),
-    "powersgd": Config(codec="powersgd"),
+    "oscar-sw": Config(method="oscar-sw", scheme={"coded": True}),
+    "sketched-sgd": Config(method="sketched-sgd", scheme={"exact": False}),
+    "powersgd": Config(method="powersgd"),
 }
 
 

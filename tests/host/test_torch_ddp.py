@@ -36,19 +36,19 @@ RANKS, LIMIT_S, TIMEOUT_S = 2, 240, 60.0
 SHAPES: list[tuple[int, ...]] = [(40, 30), (), (0,), (333,)]
 FEEDBACK = {"error_feedback": True}
 TRAINED = {
-    "asc": Config.model_validate({"codec": "asc", "quantiser": FEEDBACK}),
-    "oscar-sw": Config(codec="oscar-sw"),
+    "asc": Config.model_validate({"method": "asc", "quantiser": FEEDBACK}),
+    "oscar-sw": Config(method="oscar-sw"),
 }
 DIRECT = {
     "asc, duplex": Config.model_validate({"ring": {"gather": "duplex"}, "plan": {"name": "splitter"}}),
-    "oscar-sw-best": Config(codec="oscar-sw-best"),
-    "oscar-sw, coded": Config(codec="oscar-sw", scheme={"coded": True}),
-    "lhc": Config(codec="lhc"),
-    "s2-reducer": Config(codec="s2-reducer"),
-    "s2-reducer, gathered": Config(codec="s2-reducer", scheme={"index": "gather"}),
-    "qsgd": Config(codec="qsgd"),
-    "sketched-sgd": Config(codec="sketched-sgd"),
-    "powersgd": Config(codec="powersgd"),  # float sums: of two ranks they have one order only
+    "oscar-sw-best": Config(method="oscar-sw-best"),
+    "oscar-sw, coded": Config(method="oscar-sw", scheme={"coded": True}),
+    "lhc": Config(method="lhc"),
+    "s2-reducer": Config(method="s2-reducer"),
+    "s2-reducer, gathered": Config(method="s2-reducer", scheme={"index": "gather"}),
+    "qsgd": Config(method="qsgd"),
+    "sketched-sgd": Config(method="sketched-sgd"),
+    "powersgd": Config(method="powersgd"),  # float sums: of two ranks they have one order only
 }
 
 
@@ -287,7 +287,7 @@ def everything(rank: int, folder: Path) -> dict[str, Any]:
     results["always"] = bypassed(rank, "nothing", "always")
     results |= {f"failed {name}": failed(config, rank) for name, config in TRAINED.items()}
     results["differing"] = [
-        differing(Config(codec="oscar-sw", scheme={"share": 0.1 + 0.1 * rank})),
+        differing(Config(method="oscar-sw", scheme={"share": 0.1 + 0.1 * rank})),
         differing(Config(seed=rank)),
         differing(Config(), ("auto", "never")[rank]),
     ]
@@ -337,7 +337,7 @@ def start(what: str, folder: Path, statuses: list[int]) -> None:
 
 
 def cluster_of(config: Config) -> Any:
-    return (SchemeCluster if config.codec in SCHEMES else LocalCluster)(config)
+    return (SchemeCluster if config.method in SCHEMES else LocalCluster)(config)
 
 
 def flat(tensors: list[np.ndarray]) -> np.ndarray:
@@ -523,7 +523,7 @@ def test_a_state_of_a_scheme_that_drifted_is_named() -> None:
     from oscar.reducers.scheme_reducer import SchemeReducer
 
     def work(transport: ThreadTransport) -> PeerError:
-        reducer = SchemeReducer(Config(codec="oscar-sw"), transport, {})
+        reducer = SchemeReducer(Config(method="oscar-sw"), transport, {})
         reducer.allreduce([np.ones(30, np.float32)], 0)
         if transport.rank == 1:
             reducer._buckets[0].scheme.chosen.positions[0] += 1
@@ -620,7 +620,7 @@ def test_an_error_of_this_rank_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatc
     from oscar.reducers.scheme_reducer import SchemeReducer
 
     (transport,) = local_transports(1)
-    reducer = SchemeReducer(Config(codec="oscar-sw"), transport, {})
+    reducer = SchemeReducer(Config(method="oscar-sw"), transport, {})
 
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("mine")
@@ -635,7 +635,7 @@ def test_a_caution_is_told_once_by_rank_0_when_the_call_has_happened_and_not_by_
     from oscar.reducers.scheme_reducer import SchemeReducer
 
     def work(transport: ThreadTransport) -> list[Any]:
-        reducer = SchemeReducer(Config(codec="terngrad"), transport, {})
+        reducer = SchemeReducer(Config(method="terngrad"), transport, {})
         seen: list[Any] = []
         for key in range(2):
             try:

@@ -47,10 +47,10 @@ def config(**changes: Any) -> Config:
 
 METHODS: dict[str, dict[str, Any]] = {
     "asc": {},
-    "fp32": {"codec": "fp32", "ring": {"gather": "forward"}},
+    "fp32": {"method": "fp32", "ring": {"gather": "forward"}},
     "bursts": {"train": {"compute_ms": 1.0, "ring_every": 5}},
     "stochastic": {"quantiser": {"rounding": "stochastic"}, "ring": {"gather": "duplex"}},
-    **{name: {"codec": name} for name in SCHEMES},
+    **{name: {"method": name} for name in SCHEMES},
 }
 
 
@@ -174,8 +174,8 @@ def test_leaving_the_ring_out_changes_bytes_alone() -> None:
 
 def test_the_ring_is_left_out_only_where_sums_are_exact() -> None:
     for changes, text in (
-        ({"codec": "fp32", "ring": {"gather": "forward"}}, "fp32 is not one; set train.ring_every to 1"),
-        ({"codec": "oscar-sw"}, "expected 1, as oscar-sw is a scheme"),
+        ({"method": "fp32", "ring": {"gather": "forward"}}, "fp32 is not one; set train.ring_every to 1"),
+        ({"method": "oscar-sw"}, "expected 1, as oscar-sw is a scheme"),
         ({"iterations": 4}, "at most the run's 4 iterations"),
     ):
         with pytest.raises(ConfigError, match=text):

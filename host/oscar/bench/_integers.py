@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from oscar.numerics.position import PositionState
-from oscar.numerics.quantiser import QuantiserParams, StepTracker, WorkerQuantiser, check_tensors, summarise
+from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
+from oscar.numerics.steps import StepTracker, summarise
+from oscar.numerics.tensors import check_tensors
 from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
 from oscar.workloads.trace import load
 

@@ -122,7 +122,7 @@ class _Point:
         options = {"coarseness": coarseness, "bits": BITS, "error_feedback": coarseness >= FEEDBACK}
         self.clusters = {
             label: SchemeCluster(
-                Config.model_validate({"codec": name, "nodes": nodes, "scheme": own | options})
+                Config.model_validate({"method": name, "nodes": nodes, "scheme": own | options})
             )
             for label, (name, own) in VARIANTS.items()
         }

@@ -183,7 +183,7 @@ def _config(method: str, plan: str, args: argparse.Namespace) -> Config:
     name, _, granule = plan.partition(":")
     return Config.model_validate(
         {
-            "codec": codec,
+            "method": codec,
             "asc": yaml_core.parse("\n".join(args.asc).replace("=", ": ")) or {},
             "quantiser": {"scale": "sigma" if args.quantiser == "8s" else "max", "bits": 8},
             "plan": {"name": name, "granule": int(granule or 256)},

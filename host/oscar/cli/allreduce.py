@@ -17,7 +17,7 @@ EXAMPLE = """\
   oscar allreduce coarse --set nodes=4 --set link.gbps=10 --set iterations=8
   oscar allreduce mine.yaml                          your own, from `oscar init mine.yaml`
 
-Trains the configured workload with the configured codec, then puts every method of the configuration
+Trains the configured workload with the configured method, then puts every method of the configuration
 through the same gradients. Prints one table and writes results.json, table.md, allreduce.png and
 trace.json (open it in ui.perfetto.dev) to the folder `output`.
 Exit status 1 when a node differed or a lossless sum was not exact.

@@ -40,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
     if args.redraw is not None:
         return _redraw(args.redraw)
     require_root()  # before the imports below, which compiled code comes with: other users may have no cache
+    from oscar.config.lab import parse_settings
     from oscar.lab.measure import measure
     from oscar.lab.report import text_report, write_report, write_results
-    from oscar.lab.settings import parse_settings
 
     config = read_config(args)
     try:

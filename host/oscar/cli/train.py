@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 EXAMPLE = """\
   oscar train
   oscar train --resume    # after a kill: goes on from the last checkpoint, bit for bit
-  oscar train --seeds 0 1 2 --set codec=fp32 --set ring.gather=forward \\
+  oscar train --seeds 0 1 2 --set method=fp32 --set ring.gather=forward \\
     --set train.ring_every=1 --set output=build/fp32
   oscar train --seeds 0 1 2 --beside build/fp32/train.json
 
-Trains the configured workload with the mean that the configured codec or scheme gives, one method a run.
+Trains the configured workload with the mean that the configured method gives, one method a run.
 Prints a line per seed (held-out loss and accuracy, bits a value, MB sent, modelled time), mean and spread,
 and writes train.json and train.png (loss against iterations, bytes, modelled time) to the folder `output`.
 Exit status 4 when a seed diverged.

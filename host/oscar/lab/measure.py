@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from oscar.config import Config
+from oscar.config.lab import Case, MethodSpec, Settings, method_config, parse_settings
 from oscar.errors import ConfigError, MissingExtraError, OscarError
 from oscar.lab.calibrate import (
     Flow,
@@ -28,8 +29,7 @@ from oscar.lab.calibrate import (
 from oscar.lab.hold import gradient_folder, one_lab
 from oscar.lab.hosts import Hosts, write_gradients
 from oscar.lab.network import GOODPUT, Network, require_root
-from oscar.lab.report import SCHEMA
-from oscar.lab.settings import LATE_S, Case, MethodSpec, Settings, method_config, parse_settings
+from oscar.lab.report import LATE_S, SCHEMA
 from oscar.studies.rounds import open_workload
 from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import ring_time

@@ -12,8 +12,8 @@ import numpy as np
 from oscar.array import Array
 from oscar.collective.ring import Action, Op, ring_actions
 from oscar.config import Config
+from oscar.config.lab import MethodSpec, method_config
 from oscar.errors import OscarError
-from oscar.lab.settings import MethodSpec, method_config
 from oscar.reducers.communicator import SENDS, Communicator, PeerResult
 from oscar.transports.base import Transport
 from oscar.transports.gloo import load_torch

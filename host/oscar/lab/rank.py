@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from oscar.config import Config
+from oscar.config.lab import MethodSpec
 from oscar.lab.calibrate import MESSAGES
 from oscar.lab.methods import METHODS, Method, OscarMethod, ReplayMethod, Seat
-from oscar.lab.settings import MethodSpec
 from oscar.studies.ranks import digest
 
 PINGS = 50

@@ -12,7 +12,8 @@ from oscar.collective.local import Fault
 from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.numerics.quantiser import QuantiserParams, check_tensors
+from oscar.numerics.quantiser import QuantiserParams
+from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES, check_gradients
 from oscar.reducers.local_wire import LocalWire
 from oscar.reducers.method import gather_of
@@ -113,7 +114,7 @@ class LocalCluster(Reducer):
         """Hand `faults` to the wire; raises ConfigError for a scheme that is no ring of frames."""
         if faults and not isinstance(state.scheme, Exact):
             raise ConfigError(
-                f"expected no faults with the scheme {self.config.codec}, got {len(faults)}: "
+                f"expected no faults with the scheme {self.config.method}, got {len(faults)}: "
                 "they are injected into rings of codecs"
             )
         if isinstance(state.wire, LocalWire):

@@ -12,7 +12,7 @@ import numpy as np
 from oscar.coding.codec import Codec
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.numerics.quantiser import check_tensors
+from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
 from oscar.reducers.method import gather_of

@@ -21,7 +21,7 @@ def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
         "frame version": VERSION,
         "nodes": nodes,
         "seed": config.seed,
-        "method": config.codec,
+        "method": config.method,
         "codec": codec.name,
         **flatten(config.scheme, "scheme"),
     }

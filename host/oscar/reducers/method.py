@@ -18,13 +18,13 @@ from oscar.schemes.registry import SCHEMES, make_scheme
 
 def make_codec_of(config: Config) -> Codec:
     """Return the codec of the method's frames, on the configured NIC; a scheme's coded messages take ASC."""
-    if config.codec in SCHEMES:
+    if config.method in SCHEMES:
         return asc_codec(config.asc_params())
     if config.nic in ("compiled", "reference"):
         implementation: Any = config.nic
-        return make_codec(config.codec, asc=config.asc_params(), implementation=implementation)
-    if config.codec != "asc":
-        raise ConfigError(f"nic {config.nic!r} codes ASC only, the configuration asks for {config.codec!r}")
+        return make_codec(config.method, asc=config.asc_params(), implementation=implementation)
+    if config.method != "asc":
+        raise ConfigError(f"nic {config.nic!r} codes ASC only, the configuration asks for {config.method!r}")
     (entry,) = entry_points(group="oscar.nic", name=config.nic)
     codec: Codec = entry.load()(config)
     return codec
@@ -50,8 +50,8 @@ def make_scheme_of(
     """
     plan, params = config.plan, config.quantiser_params(nodes)
     default = Channel(codec, BOOMERANG, params.sum_width, plan=plan.name, granule=plan.granule)
-    if config.codec in SCHEMES:
-        scheme = make_scheme(config.codec, config.scheme, shapes=shapes, nodes=nodes, seed=config.seed)
+    if config.method in SCHEMES:
+        scheme = make_scheme(config.method, config.scheme, shapes=shapes, nodes=nodes, seed=config.seed)
         return scheme, default
     config.check_width(codec, nodes)
     gather = gather_of(config, codec)
@@ -62,6 +62,6 @@ def make_scheme_of(
 def method_fingerprint(config: Config, codec: Codec) -> str:
     """Return what has to be equal for a saved state to fit, beside the number of nodes."""
     c = config
-    if c.codec in SCHEMES:
-        return f"{c.codec} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+    if c.method in SCHEMES:
+        return f"{c.method} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
     return f"{c.quantiser}, seed={c.seed}, {codec.name}, {c.asc}, {c.ring.gather}, {c.plan}"

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.array import Array
-from oscar.numerics.quantiser import sum_of_squares
+from oscar.numerics.integers import sum_of_squares
 from oscar.numerics.sketch.count_sketch import Combine, CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.grid import GridSteps

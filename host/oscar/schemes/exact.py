@@ -19,7 +19,8 @@ from oscar.collective.gather import Gather
 from oscar.numerics import saturation
 from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.numerics.position import PositionState
-from oscar.numerics.quantiser import QuantiserParams, StepTracker, WorkerQuantiser, summarise
+from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
+from oscar.numerics.steps import StepTracker, summarise
 from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
 from oscar.state import Saved, crc
 

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from oscar.array import Array
-from oscar.numerics.quantiser import floor_log2
+from oscar.numerics.integers import floor_log2
 from oscar.numerics.quantiser_kernels import energy_beyond
 from oscar.numerics.saturation import Saturation
 from oscar.schemes.base import Message

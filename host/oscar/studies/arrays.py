@@ -14,7 +14,9 @@ from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.codec import Codec
 from oscar.errors import ConfigError, MissingExtraError
 from oscar.files import replacing
-from oscar.numerics.quantiser import QuantiserParams, StepTracker, WorkerQuantiser, check_tensors, summarise
+from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
+from oscar.numerics.steps import StepTracker, summarise
+from oscar.numerics.tensors import check_tensors
 
 REFERENCE_LIMIT = 1 << 17  # values; the plain-integer reference codes some 10^5 a second
 ROUNDS = 3  # the best of which is the time

@@ -76,7 +76,7 @@ def _skipped(iterations: int) -> int:
 def _row(method: Method, plan: str, stats: Sequence[Stats], config: Config) -> dict[str, Any]:
     """Return one row: means over the AllReduces after the warm-up; checks are over all of them."""
     counted = stats[_skipped(len(stats)) :]
-    codec = make_codec(method.codec)
+    codec = make_codec(method.method)
     identical = all(s.identical for s in stats)
     wrong = sum(not (s.exact if codec.lossless else s.identical) for s in stats)
 
@@ -87,7 +87,7 @@ def _row(method: Method, plan: str, stats: Sequence[Stats], config: Config) -> d
     return {
         "name": method.name,
         "plan": plan,
-        "codec": method.codec,
+        "codec": method.method,
         "gather": method.gather,
         "lossless": codec.lossless,
         "coded": codec.coded,
@@ -113,10 +113,10 @@ def _row(method: Method, plan: str, stats: Sequence[Stats], config: Config) -> d
 
 def _rtl_time(method: Method, stats: Sequence[Stats], config: Config) -> float | None:
     """Return the mean time with the clock of the RTL; None for a codec that no RTL codes."""
-    codec = make_codec(method.codec)
+    codec = make_codec(method.method)
     if not codec.coded or config.nodes == 1:
         return float(np.mean([s.time_s for s in stats]))
-    if method.codec not in ASC:
+    if method.method not in ASC:
         return None
     gather = {"boomerang": method.gather != "forward", "duplex": method.gather == "duplex"}
     link = config.link.rtl().model()

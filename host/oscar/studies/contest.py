@@ -27,7 +27,7 @@ from oscar.timeline.link import LinkModel
 LARGE = 64_000_000  # values of the model that speed-ups are given for: links, not latencies, decide
 # Sections of the configuration that decide what a run leaves; a new section elsewhere must not repeat it.
 DECISIVE = {
-    "nodes", "iterations", "seed", "workload", "quantiser", "codec", "scheme", "asc", "plan", "ring", "link",
+    "nodes", "iterations", "seed", "workload", "quantiser", "method", "scheme", "asc", "plan", "ring", "link",
     "train",
 }  # fmt: skip
 SERIES_STEP = 5  # iterations between two kept losses
@@ -67,8 +67,8 @@ def tasks_of(config: Config) -> list[Task]:
 
 def _ring(config: Config) -> dict[str, int]:
     """Rings may be left out between bursts only where sums do not depend on them."""
-    if config.codec not in SCHEMES:
-        codec = make_codec(config.codec)
+    if config.method not in SCHEMES:
+        codec = make_codec(config.method)
         if codec.lossless and codec.domain == "int":
             return {}
     return {"ring_every": 1}
@@ -153,7 +153,7 @@ def summarise(config: Config, tasks: Sequence[Task], runs: Sequence[dict[str, An
                 "contender": contender,
                 "point": point,
                 "label": label,
-                "codec": own.codec,
+                "codec": own.method,
                 "seeds": len(group),
                 "diverged": sum(not _finished(run, metric) for run in group),
                 "metric": metric,

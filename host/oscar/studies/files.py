@@ -76,7 +76,7 @@ def write_timeline(training: Training, config: Config, path: Path) -> None:
     """Write the timeline of the last AllReduce of the training run, for ui.perfetto.dev."""
     from oscar.coding.registry import make_codec
 
-    stats, codec = training.stats[-1], make_codec(config.codec)
+    stats, codec = training.stats[-1], make_codec(config.method)
     spans = replay(
         stats.frame_bytes,
         stats.counts,

@@ -50,7 +50,7 @@ def run_jobs(
     jobs: Sequence[Job], *, workers: int | None = None, progress: Progress | None = None
 ) -> list[list[Stats]]:
     """Return each job's statistics, in the order of `jobs`; see `run_tasks`."""
-    order = sorted(range(len(jobs)), key=lambda i: _rank(jobs[i].config.codec))
+    order = sorted(range(len(jobs)), key=lambda i: _rank(jobs[i].config.method))
     total = sum(len(job.gradients) for job in jobs)
     tasks = [jobs[i].run for i in order]
     done = run_tasks(tasks, stage="comparing", total=total, workers=workers, progress=progress)

@@ -82,9 +82,9 @@ def check_ring(config: Config) -> None:
     """Raise ConfigError where `train.ring_every` leaves out rings that are needed, or all of them."""
     if config.train.ring_every == 1:
         return
-    if config.codec in SCHEMES:
+    if config.method in SCHEMES:
         raise ConfigError(
-            f"train.ring_every: expected 1, as {config.codec} is a scheme whose rings cannot be left out, "
+            f"train.ring_every: expected 1, as {config.method} is a scheme whose rings cannot be left out, "
             f"got {config.train.ring_every}; add --set train.ring_every=1"
         )
     if config.iterations < config.train.ring_every:
@@ -148,7 +148,7 @@ class Trainer:
         if isinstance(self.cluster, LocalCluster):
             lossless = self.cluster.codec.lossless
         else:
-            lossless = SCHEMES[self.config.codec].lossless
+            lossless = SCHEMES[self.config.method].lossless
         if not stats.identical or (lossless and not stats.exact):
             raise OscarError(
                 f"iteration {self.done}: expected the exact sum on every node, got another: this is a bug; "

@@ -91,13 +91,13 @@ def _finite(tree: Any) -> Any:
 
 
 def method_name(config: Config) -> str:
-    """Return the name of the run's method: codec, gather, step and what else is not the default."""
-    if config.scheme or config.codec in SCHEMES:
-        return " ".join([config.codec, *(f"{key}={value}" for key, value in sorted(config.scheme.items()))])
-    parts = [config.codec]
+    """Return the run's method with its gather, step and what else is not the default."""
+    if config.scheme or config.method in SCHEMES:
+        return " ".join([config.method, *(f"{key}={value}" for key, value in sorted(config.scheme.items()))])
+    parts = [config.method]
     if config.ring.gather != "forward":
         parts[0] += f"+{config.ring.gather}"
-    if make_codec(config.codec).domain == "int":
+    if make_codec(config.method).domain == "int":
         quantiser = config.quantiser
         parts.append(f"step {quantiser.coarseness:g} sigma" if quantiser.scale == "sigma" else "one step")
         parts += ["feedback"] if quantiser.error_feedback else []

@@ -46,7 +46,7 @@ class Play:
     @property
     def scheme(self) -> bool:
         """Whether it is one of a scheme, which needs the extra torch."""
-        return self.config.codec in SCHEMES
+        return self.config.method in SCHEMES
 
     @property
     def control(self) -> bool:
@@ -57,12 +57,12 @@ class Play:
 def _codec(codec: str, gather: str = "forward", plan: str = "equal") -> Config:
     ring = {"gather": gather, "subframes": 2}
     return Config.model_validate(
-        {"codec": codec, "ring": ring, "quantiser": FEEDBACK, "plan": {"name": plan, "granule": 8}}
+        {"method": codec, "ring": ring, "quantiser": FEEDBACK, "plan": {"name": plan, "granule": 8}}
     )
 
 
 def _scheme(name: str, **options: Any) -> Config:
-    return Config(codec=name, scheme=options)
+    return Config(method=name, scheme=options)
 
 
 PLAYS: dict[str, Play] = {

@@ -34,7 +34,7 @@ TOUCHED, STOP = 1, 2  # flags of a verdict
 DIGEST = hashlib.sha256().digest_size
 LOADED = 200  # configurations whose kernels are loaded before the start
 KEPT = 20  # mismatches that are told in full
-DRAWN = {"seed", "codec", "plan", "ring", "quantiser", "asc"}  # of a configuration
+DRAWN = {"seed", "method", "plan", "ring", "quantiser", "asc"}  # of a configuration
 
 # asc more often than all others together: it is the one with state on the links
 CODECS = (*["asc"] * 9, "asc-paper", "atalanta", "rans0", "zstd", "int32", "int8", "bf16", "fp32")
@@ -73,7 +73,7 @@ def draw_config(seed: int, segment: int) -> Config:
     return Config.model_validate(
         {
             "seed": dice.randrange(1 << 31),
-            "codec": name,
+            "method": name,
             "plan": {
                 "name": dice.choice(list(PLANS)),
                 "granule": dice.choice((1, 7, 64, 256, 4096)),
@@ -208,7 +208,8 @@ class Soak:
         self.communicator = Communicator(config, self.transport, timeout_s=self.case["timeout_s"])
         self.clusters = {}
         shapes = draw_shapes(self.seed, segment, nodes=self.nodes, values=self.case["values"])
-        row = {"codec": config.codec, "gather": config.ring.gather, "values": 0, "resets": 0, "sent_bytes": 0}
+        row: dict[str, Any] = {"codec": config.method, "gather": config.ring.gather}
+        row |= {"values": 0, "resets": 0, "sent_bytes": 0}
         wrong, going, done = self.mismatches, True, 0
         while going and done < count:
             going = self._iteration(first + done, *next(shapes), config, row)

@@ -27,13 +27,13 @@ TAIL, TAIL_GAP = 5, 5  # evaluations that are averaged at the end of a run, and 
 MODELS = "mlp", "cnn", "lstm", "transformer", "embedding"
 OPTIMISERS = "sgd", "adamw"
 
-# Every scheme at its defaults, the codec that `Config()` takes, and what OSCAR-SW is without its safeguards.
+# Every scheme at its defaults, the method that `Config()` takes, and what OSCAR-SW is without its safeguards.
 METHODS: dict[str, dict[str, Any] | None] = {
     "fp32": None,
     "asc": {},
-    **{name: {"codec": name} for name in SCHEMES},
+    **{name: {"method": name} for name in SCHEMES},
     "oscar-sw, paper": {
-        "codec": "oscar-sw",
+        "method": "oscar-sw",
         "scheme": {"paper": True, "share": 0.1, "rows": 3, "ratio": 0.1},
     },
 }

@@ -95,7 +95,7 @@ class _Bench:
     def __init__(self, args: argparse.Namespace, gather: str) -> None:
         config = Config.model_validate(
             {
-                "codec": args.codec,
+                "method": args.codec,
                 "ring": {"gather": gather, "subframes": args.subframes},
                 "quantiser": {"error_feedback": True, "rounding": "stochastic"},
                 "plan": {"name": "splitter", "granule": 64},

@@ -92,8 +92,8 @@ def make_subjects() -> list[Subject]:
         },
         "asc pooled": {"asc": {"tables": "pooled"}, "quantiser": {"rounding": "stochastic"}},
         "asc max": {"quantiser": {"scale": "max", "bits": 16, **feedback}},
-        "int16": {"codec": "int16", "quantiser": feedback},
-        "fp32": {"codec": "fp32", "ring": {"gather": "forward"}},
+        "int16": {"method": "int16", "quantiser": feedback},
+        "fp32": {"method": "fp32", "ring": {"gather": "forward"}},
     }
     schemes: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in SCHEMES} | {
         "oscar-sw coded": ("oscar-sw", {"coded": True, "relative": True}),
@@ -103,7 +103,7 @@ def make_subjects() -> list[Subject]:
     }
     found = [_cluster(name, Config.model_validate(changes)) for name, changes in codecs.items()]
     found += [
-        _cluster(name, Config(codec=codec, scheme=options)) for name, (codec, options) in schemes.items()
+        _cluster(name, Config(method=method, scheme=options)) for name, (method, options) in schemes.items()
     ]
     return [*found, _workload("numpy-digits")]
 

@@ -262,7 +262,7 @@ class OscarState:
         }
         text, arrays = flatten(tree)
         tensors = {dtype: self._torch.from_numpy(array) for dtype, array in arrays.items()}
-        return {"format": FORMAT, "codec": self.config.codec, "tree": text, "arrays": tensors}
+        return {"format": FORMAT, "codec": self.config.method, "tree": text, "arrays": tensors}
 
     def load_state_dict(self, state: Any) -> None:
         """Take over what `state_dict` returned; on all ranks, each its own.
@@ -274,9 +274,9 @@ class OscarState:
         """
         saved = Saved.of(state)
         came = (saved["format"].value, saved["codec"].value)
-        if came != (FORMAT, self.config.codec):
+        if came != (FORMAT, self.config.method):
             raise ConfigError(
-                f"expected a state of (format, codec) {(FORMAT, self.config.codec)}, got {came}; "
+                f"expected a state of (format, codec) {(FORMAT, self.config.method)}, got {came}; "
                 "resume with the release and configuration of the run that saved it"
             )
         tree = Saved(self._rebuilt(saved))

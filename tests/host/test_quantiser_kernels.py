@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from oscar.numerics import quantiser as quantize
-from oscar.numerics.quantiser import QuantiserParams, StepTracker, WorkerQuantiser
+from oscar.numerics import quantiser
+from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.quantiser_kernels import FLOAT32_MAX, add_bounded, all_finite, squares_of_changes
+from oscar.numerics.steps import StepTracker
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -29,7 +30,7 @@ def test_the_kernel_equals_numpy(tensor: np.ndarray, exponent: int, bits: int, f
     for given_now in (tensor, tensor[::-1].copy()):  # the second one meets a residual
         came = compiled.quantise([given_now, given_now[:3]], [exponent, None])
         with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-            patch.setattr(quantize, "NORMAL_EXPONENTS", range(0))
+            patch.setattr(quantiser, "NORMAL_EXPONENTS", range(0))
             expected = plain.quantise([given_now, given_now[:3]], [exponent, None])
         assert np.array_equal(came, expected)
         assert compiled.saturation == plain.saturation

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from oscar.config import Config, Name, _explain
+from oscar.config.base import Name, Section
+from oscar.config.experiment import Config
+from oscar.config.explain import explain
 from oscar.errors import ConfigError
 
 SECTIONS = ("quantiser", "asc", "plan", "ring", "transport")  # merged key by key, others replaced
-LATE_S = 0.005  # beyond its method's median, that a host may begin late in a run that counts
 
 
 def _positive(value: float) -> float:
@@ -23,11 +24,7 @@ def _positive(value: float) -> float:
 Rate = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_positive)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class MethodSpec(_Section):
+class MethodSpec(Section):
     """One way to reduce, measured in turn with all others.
 
     kind: gloo (torch.distributed's own all_reduce of `dtype`), oscar (a Communicator under the configuration
@@ -47,7 +44,7 @@ class MethodSpec(_Section):
         return {"gloo": self.dtype, "replay": "frames"}.get(self.kind, "float32")
 
 
-class Case(_Section):
+class Case(Section):
     """Hosts on one switch, each behind a link of each of the rates in turn (Mb/s).
 
     pin: host r runs on core r modulo the cores there are. loss: fraction of packets that the switch drops, at
@@ -62,7 +59,7 @@ class Case(_Section):
     methods: tuple[str, ...] = Field(default=(), strict=False)
 
 
-class Settings(_Section):
+class Settings(Section):
     """What is measured.
 
     steps: recorded iterations that lie side by side in one vector. Repetition i reduces iterations i to
@@ -135,24 +132,14 @@ def parse_settings(config: Config) -> Settings:
 
 
 def _reasons(error: ValidationError) -> list[str]:
-    """Return what is wrong, as oscar.config says it of other sections."""
+    """Return what is wrong, as other sections say it."""
     errors = error.errors()
     places = [e["loc"] for e in errors]
     lines = []
     for e, place in zip(errors, places, strict=True):
         if e["type"] == "too_short" and any(p != place and p[: len(place)] == place for p in places):
             continue  # of a list whose entries are wrong
-        where, keys = ("lab", *place), [part for part in place if isinstance(part, str)]
-        if e["type"] != "extra_forbidden":
-            lines.append(_explain({**e, "loc": where}))
-            continue
-        section: type[BaseModel] = Settings
-        if len(keys) > 1:
-            section = Case if keys[0] == "cases" else MethodSpec
-        valid, name = list(section.model_fields), ".".join(map(str, where))
-        near = difflib.get_close_matches(keys[-1], valid, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        lines.append(f"unknown key {name!r}; {hint}valid keys here: {', '.join(valid)}")
+        lines.append(explain(e, Settings, ["lab"]))
     return lines
 
 

@@ -12,17 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oscar.errors import GradientError, SaturationWarning
-from oscar.numerics.quantiser import (
-    QuantiserParams,
-    StepTracker,
-    WorkerQuantiser,
-    check_tensors,
-    default_bits,
-    floor_log2,
-    sum_of_squares,
-    summarise,
-)
+from oscar.numerics.integers import floor_log2, sum_of_squares
+from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser, default_bits
 from oscar.numerics.saturation import WARN_SHARE, Saturation, SaturationNotice
+from oscar.numerics.steps import StepTracker, summarise
+from oscar.numerics.tensors import check_tensors
 from oscar.trials.quantiser import BAR, HOSTILE, STRUCK, errors, hostile
 
 floats = np.float32

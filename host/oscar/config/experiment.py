@@ -1,0 +1,146 @@
+"""A whole experiment: all sections, the rules between them, and the configurations derived from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from oscar.coding.asc.params import AscParams
+from oscar.coding.codec import Codec
+from oscar.coding.registry import CODECS, make_codec
+from oscar.config.explain import validated
+from oscar.config.link import LinkSection
+from oscar.config.methods import POINT_SECTIONS, Choice, CompareSection, Contender, Method
+from oscar.config.sections import (
+    AscSection,
+    PlanSection,
+    QuantiserSection,
+    RingSection,
+    TrainSection,
+    TransportSection,
+    WorkloadSection,
+)
+from oscar.errors import ConfigError
+from oscar.numerics.quantiser import QuantiserParams
+from oscar.schemes.registry import SCHEMES, parse, scheme_class
+
+
+class Config(Choice):
+    """A whole experiment. Sections are explained in configs/default.yaml, which sets every default."""
+
+    nodes: int = Field(default=8, ge=1, le=256)
+    iterations: int = Field(default=22, ge=1)
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
+    workload: WorkloadSection = WorkloadSection()
+    quantiser: QuantiserSection = QuantiserSection()
+    method: str = "asc"
+    scheme: dict[str, Any] = Field(default_factory=dict)
+    asc: AscSection = AscSection()
+    plan: PlanSection = PlanSection()
+    ring: RingSection = RingSection()
+    nic: str = "compiled"
+    link: LinkSection = LinkSection()
+    transport: TransportSection = TransportSection()
+    train: TrainSection = TrainSection()
+    methods: tuple[Method, ...] = Field(default=(), strict=False)
+    compare: CompareSection = CompareSection()
+    lab: dict[str, Any] = Field(default_factory=dict)  # see oscar.config.lab
+    output: str = "build/allreduce"
+
+    @field_validator("nic")
+    @classmethod
+    def _nic(cls, name: str) -> str:
+        known = ["compiled", "reference", *(e.name for e in entry_points(group="oscar.nic"))]
+        if name not in known:
+            raise ValueError(f"nic must be one of {', '.join(known)}; RTL-backed ones come with oscar_sim")
+        return name
+
+    @field_validator("methods")
+    @classmethod
+    def _distinct(cls, methods: tuple[Method, ...]) -> tuple[Method, ...]:
+        names = [method.name for method in methods]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"every method needs a name of its own, {name!r} is there more than once")
+        return methods
+
+    @model_validator(mode="after")
+    def _scheme_options(self) -> Config:
+        if self.method in SCHEMES:
+            parse(self.method, scheme_class(self.method), self.scheme)
+        elif self.scheme:
+            raise ValueError(f"method {self.method} is no scheme: the section scheme must be empty")
+        return self
+
+    @model_validator(mode="after")
+    def _widths(self) -> Config:
+        if self.method in CODECS:
+            self.check_width(make_codec(self.method), self.nodes)
+        return self
+
+    def check_width(self, codec: Codec, nodes: int) -> None:
+        """Raise ConfigError where a frame of sums between `nodes` may be wider than `codec` carries."""
+        terms = nodes if self.ring.gather == "forward" else max(1, nodes - 1)
+        params = self.quantiser_params(nodes)
+        width = params.sum_width(terms)
+        if codec.domain == "int" and codec.lossless and width > codec.max_bits:
+            raise ConfigError(
+                f"{codec.name} carries up to {codec.max_bits} bits, sums of {terms} workers' {params.bits} "
+                f"bits (quantiser.bits) have {width}: set quantiser.bits to auto or "
+                f"{codec.max_bits - width + params.bits}, or take another codec"
+            )
+
+    def compared(self) -> Iterator[tuple[Method, str, Config]]:
+        """Yield (method, plan, its whole configuration) for every row of the comparison.
+
+        Without methods the configuration itself is compared with fp32.
+        """
+        own = Method(name=self.method, method=self.method, gather=self.ring.gather, plans=(self.plan.name,))
+        for method in self.methods or (Method(name="fp32", method="fp32"), own):
+            for plan in method.plans:
+                changes = {
+                    "method": method.method,
+                    "ring": {**self.ring.model_dump(), "gather": method.gather},
+                    "plan": {**self.plan.model_dump(), "name": plan},
+                    "asc": {**self.asc.model_dump(), **method.asc},
+                    "scheme": method.scheme or (self.scheme if method.method == self.method else {}),
+                    "nic": self.nic if method.method == "asc" else "compiled",
+                    "methods": (),
+                }
+                yield method, plan, self._changed(changes, f"method {method.name!r}")
+
+    def contenders(self) -> Iterator[tuple[Contender, dict[str, dict[str, Any]], Config]]:
+        """Yield (contender, point, its whole configuration) for everything that `oscar compare` trains."""
+        for contender in self.compare.contenders:
+            for point in contender.points:
+                own = {key: {**getattr(contender, key), **point.get(key, {})} for key in POINT_SECTIONS}
+                changes = {
+                    "method": contender.method,
+                    "ring": {**self.ring.model_dump(), "gather": contender.gather},
+                    "plan": {**self.plan.model_dump(), "name": contender.plan},
+                    "scheme": own["scheme"],
+                    "quantiser": {**self.quantiser.model_dump(), **own["quantiser"]},
+                    "asc": {**self.asc.model_dump(), **own["asc"]},
+                    "methods": (),
+                    "compare": CompareSection().model_dump(),
+                }
+                where = f"contender {contender.name!r}, point {point}"
+                yield contender, point, self._changed(changes, where)
+
+    def quantiser_params(self, nodes: int) -> QuantiserParams:
+        """Return the quantiser's parameters for sums over `nodes`, with this experiment's seed."""
+        return self.quantiser.params(nodes=nodes, seed=self.seed)
+
+    def asc_params(self) -> AscParams:
+        """Return the coder's parameters."""
+        return AscParams(**self.asc.model_dump())
+
+    def variant(self, **changes: Any) -> Config:
+        """Return a copy with some top-level fields replaced, validated again; raises ConfigError."""
+        return self._changed(changes, "")
+
+    def _changed(self, changes: dict[str, Any], where: str) -> Config:
+        return validated(Config, {**self.model_dump(), **changes}, where)

@@ -1,0 +1,55 @@
+"""Reading a configuration: YAML, then the overrides of the command line, then every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from oscar import yaml_core
+from oscar.config.experiment import Config
+from oscar.config.explain import validated
+from oscar.config.lab import read_settings
+from oscar.errors import ConfigError, one_line
+from oscar.shipped import find
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a YAML file and return the validated configuration.
+
+    path: of a file, or the name of a shipped configuration, such as `default` (oscar.shipped).
+    overrides: `key=value` texts with dotted keys, values in YAML (`--set link.gbps=25`).
+    Raises ConfigError that names file, key, what was expected and the nearest valid key.
+    """
+    source = find(path)
+    try:
+        data = yaml_core.read(source)
+        if not isinstance(data, dict):
+            raise ConfigError(f"expected a mapping of keys at the top, got {type(data).__name__}")
+        for text in overrides:
+            _override(data, text)
+        config = validated(Config, data)
+        list(config.compared())
+        list(config.contenders())
+        if config.lab:
+            read_settings(config)
+    except ConfigError as error:
+        raise ConfigError(one_line(f"{source}: {error}")) from None
+    return config
+
+
+def _override(data: dict[Any, Any], text: str) -> None:
+    key, sign, value = text.partition("=")
+    if not sign or not key.strip():
+        raise ConfigError(f"--set {text}: expected key=value, for example --set link.gbps=25")
+    try:
+        parsed = yaml_core.parse(value)
+    except ValueError as error:
+        raise ConfigError(f"--set {text}: the value is not YAML: {error}") from None
+    *path, last = key.strip().split(".")
+    for part in path:
+        inner = data.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {text}: {part} is a value, not a section")
+        data = inner
+    data[last] = parsed

@@ -1,0 +1,121 @@
+"""The plain sections: workload, quantiser, coder, plan, ring, transport, training."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from oscar.coding.asc.params import AscParams, ContextMode, MapMode, TableMode
+from oscar.config.base import MOST, Section, one_of
+from oscar.numerics.plans import PLANS
+from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
+
+BURST = 4  # consecutive iterations with the ring: the link tables catch up, the last one is measured
+
+
+class WorkloadSection(Section):
+    """Where gradients come from: a workload by name with its options, or a recorded trace."""
+
+    name: str = "numpy-lm"
+    options: dict[str, Any] = Field(default_factory=dict)
+    trace: str | None = None
+
+
+class QuantiserSection(Section):
+    """See oscar.numerics.quantiser.QuantiserParams."""
+
+    scale: Scale = "sigma"
+    coarseness: float = 0.125
+    bits: int | Literal["auto"] = "auto"
+    rounding: Rounding = "nearest"
+    error_feedback: bool = False
+
+    @field_validator("bits", mode="before")
+    @classmethod
+    def _bits(cls, bits: Any) -> Any:
+        if bits != "auto" and not (type(bits) is int and MIN_BITS <= bits <= MAX_BITS):
+            raise ValueError(f"expected auto or a whole number from {MIN_BITS} to {MAX_BITS}")
+        return bits
+
+    @model_validator(mode="after")
+    def _valid(self) -> QuantiserSection:
+        self.params(nodes=1, seed=0)
+        return self
+
+    def params(self, *, nodes: int, seed: int) -> QuantiserParams:
+        """Return the quantiser's parameters for sums over `nodes`."""
+        bits = default_bits(nodes) if self.bits == "auto" else self.bits
+        return QuantiserParams(**{**self.model_dump(), "bits": bits}, seed=seed)
+
+
+class AscSection(Section):
+    """See oscar.coding.asc.AscParams."""
+
+    block_log2: int = 16
+    interval_log2: int = 12
+    context: ContextMode = "both"
+    tables: TableMode = "step"
+    map: MapMode = "learned"
+
+    @model_validator(mode="after")
+    def _valid(self) -> AscSection:
+        AscParams(**self.model_dump())
+        return self
+
+
+class PlanSection(Section):
+    """Chunk plan and its block size in values."""
+
+    name: str = "interleave"
+    granule: int = Field(default=256, ge=1, le=1 << 20)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return one_of("plan", name, PLANS)
+
+
+class RingSection(Section):
+    """Direction of the all-gather and how many sub-frames a chunk is cut into."""
+
+    gather: Literal["forward", "boomerang", "duplex"] = "boomerang"
+    subframes: int = Field(default=1, ge=1, le=64)
+
+
+class TransportSection(Section):
+    """Ranks in processes of their own: how long one may wait, what a death means; see transports.keyed."""
+
+    timeout_s: float = Field(default=60.0, gt=0, le=1e6)
+    survive: bool = False
+    security: Literal["none", "aes-gcm"] = "none"
+    key: str | None = None
+
+    @model_validator(mode="after")
+    def _valid(self) -> TransportSection:
+        if self.key is not None and self.security == "none":
+            raise ValueError(
+                "a key is named, but transport.security is none and frames would be plain text: "
+                "set transport.security to aes-gcm, or leave the key out"
+            )
+        return self
+
+
+class TrainSection(Section):
+    """How `oscar train` goes through a run; none of it changes a weight.
+
+    compute_ms: of one node's forward and backward pass in the time model; null: as measured here.
+    """
+
+    evaluate_every: int = Field(default=25, ge=0)
+    checkpoint_every: int = Field(default=100, ge=0)
+    ring_every: int = Field(default=1, ge=1)
+    compute_ms: float | None = Field(default=None, ge=0, le=MOST)
+    buckets: int = Field(default=4, ge=1, le=1024)
+
+    @field_validator("ring_every")
+    @classmethod
+    def _bursts(cls, every: int) -> int:
+        if 1 < every < BURST:
+            raise ValueError(f"expected 1 (every iteration has its ring) or {BURST} and more")
+        return every
