@@ -13,7 +13,7 @@ import numpy as np
 from oscar.coding.codec import Codec
 from oscar.collective.ring import Action, Op, ring_actions
 from oscar.config import Config
-from oscar.errors import ConfigError, PeerError
+from oscar.errors import ConfigError, OscarError, PeerError
 from oscar.numerics.quantiser import SUMMARY_BYTES, WorkerQuantiser, check_tensors, summarise
 from oscar.numerics.saturation import ADVICE, SaturationNotice
 from oscar.reducers.gradients import MAX_NODES
@@ -361,8 +361,10 @@ class Communicator:
                 step=notice.step,
                 chunk=notice.chunk,
             ) from error
-        text = f"{error} {where}; gradients are untouched: start again, or go on without it"
-        raise self._error(text, peer=error.peer, action=action) from error
+        text = f"{error} {where}; gradients are untouched: start again"
+        blame = self._error(text, peer=error.peer, action=action)
+        blame.advice = ", or go on without it"
+        raise blame from error
 
     def _error(self, text: str, *, peer: int, action: Action | None = None) -> PeerError:
         step, chunk = (-1, -1) if action is None else (action.ring_step(self.nodes), action.chunk)
@@ -377,12 +379,13 @@ class Communicator:
         notice = cause.notice if isinstance(cause, TransportError) else None
         if notice is None:
             peer = isinstance(error, PeerError)
+            fact = error.fact if isinstance(error, OscarError) else str(error)  # advice is this rank's own
             notice = Notice(
                 rank=self.rank,
                 peer=error.peer if isinstance(error, PeerError) else -1,
                 step=error.step if isinstance(error, PeerError) else -1,
                 chunk=error.chunk if isinstance(error, PeerError) else -1,
-                reason=str(error) if peer else self.failed,
+                reason=fact if peer else f"{type(error).__name__}: {fact}",
             )
         self.transport.abort(notice)
 
