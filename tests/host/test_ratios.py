@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
-from oscar.bench import ratios
-
-
-def arguments(bench, *texts: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    bench.add_arguments(parser)
-    return parser.parse_args(texts)
+from oscar.cli import main
 
 
 def test_rows_of_a_small_model_and_their_figures(tmp_path, capsys):
     report = tmp_path / "rows.json"
     small = ["--models", "numpy-digits", "--nodes", "2", "3", "--warmup-training", "2"]
     short = ["--learning", "1", "--iterations", "1", "--plans", "equal", "splitter:64", "--json", str(report)]
-    result = ratios.run(arguments(ratios, *small, *short, "--methods", "atalanta", "asc-paper", "asc"))
+    assert main(["bench", "ratios", *small, *short, "--methods", "atalanta", "asc-paper", "asc"]) == 0
+    result = json.loads(report.read_text(encoding="utf-8"))
     rows = {(r["nodes"], r["method"], r["plan"]): r for r in result["rows"]}
     assert len(rows) == len(result["rows"]) == 2 * 4 * 2
     for r in rows.values():
@@ -33,5 +27,6 @@ def test_rows_of_a_small_model_and_their_figures(tmp_path, capsys):
     out = capsys.readouterr().out
     for figure in ("(a)", "(b)", "(c)", "(e)"):
         assert f"# {figure} " in out
-    again = ratios.run(arguments(ratios, "--summary", str(report)))
-    assert again == json.loads(report.read_text(encoding="utf-8"))
+    again = tmp_path / "again.json"
+    assert main(["bench", "ratios", "--summary", str(report), "--json", str(again)]) == 0
+    assert again.read_bytes() == report.read_bytes()
