@@ -7,7 +7,23 @@ from typing import Any
 
 
 class OscarError(Exception):
-    """Base of every run-time fault; its text says what was expected, what came and what to do."""
+    """Base of every run-time fault; its text says what was expected, what came and what to do.
+
+    Attributes: ``fact``, the text without the advice, and ``advice``, its end, from the separator on. Whoever
+    passes an error on to callers who cannot follow the advice sets it to "" (the torch hook does).
+    """
+
+    def __init__(self, *fact: object, advice: str = "") -> None:
+        super().__init__(*fact)
+        self.advice = advice
+
+    @property
+    def fact(self) -> str:
+        """What happened, without what to do about it."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return self.fact + self.advice
 
 
 class FrameError(OscarError):
@@ -28,14 +44,16 @@ class PeerError(OscarError):
     Attributes: ``rank`` (who noticed), ``peer``, ``step`` (of the whole AllReduce) and ``chunk``.
     """
 
-    def __init__(self, message: str, *, rank: int, peer: int, step: int, chunk: int) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, rank: int, peer: int, step: int, chunk: int, advice: str = ""
+    ) -> None:
+        super().__init__(message, advice=advice)
         self.rank, self.peer, self.step, self.chunk = rank, peer, step, chunk
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive pickling, keyword arguments included."""
         make = partial(PeerError, rank=self.rank, peer=self.peer, step=self.step, chunk=self.chunk)
-        return make, (str(self),)
+        return partial(make, advice=self.advice), (self.fact,)
 
 
 class OscarWarning(UserWarning):

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from dataclasses import replace
 
 import pytest
 
 from oscar.cli import main
 from oscar.collective.local import Fault
-from oscar.trials import faults
+from oscar.reducers.cluster import LocalCluster
 
 
 def test_every_fault_is_told_or_harmless(tmp_path, capsys):
-    parser = argparse.ArgumentParser()
-    faults.add_arguments(parser)
     report = tmp_path / "faults.json"
-    result = faults.run(parser.parse_args(["--nodes", "2", "--json", str(report)]))
+    assert main(["trial", "faults", "--nodes", "2", "--json", str(report)]) == 0
+    result = json.loads(report.read_text())
     assert result["ok"]
     assert result["wrong"] == []
-    assert report.exists()
     assert result["cases"] == sum(row["error"] + row["exact"] for row in result["rows"])
     for row in result["rows"]:
         assert row["cases"] > 0
@@ -33,11 +31,18 @@ def test_every_fault_is_told_or_harmless(tmp_path, capsys):
 
 
 def test_a_fault_that_is_not_handled_is_exit_status_1(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(faults._Bench, "strike", lambda self, fault: ("wrong", "sums differ"))
+    def inexact(cluster, gradients, faults=()):
+        result = reduce(cluster, gradients, faults=faults)
+        return replace(result, sums=result.sums + 1) if faults else result
+
+    reduce = LocalCluster.allreduce
+    monkeypatch.setattr(LocalCluster, "allreduce", inexact)
     report = tmp_path / "faults.json"
     words = ["--nodes", "2", "--kinds", "delay", "--gathers", "forward", "--json", str(report)]
     assert main(["trial", "faults", *words]) == 1
-    assert "# wrong: forward Fault(kind='delay'" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "# wrong: forward Fault(kind='delay'" in out
+    assert "sums differ" in out
     assert json.loads(report.read_text())["ok"] is False
 
 

@@ -18,6 +18,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError, PeerError, SaturationWarning
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator, PeerResult
+from oscar.reducers.greeting import greeting
 from oscar.transports import handshake
 from oscar.transports.base import CONTROL_CAP, Notice, Transport, TransportError
 from oscar.transports.handshake import first_difference
@@ -94,9 +95,7 @@ def test_ranks_send_and_compute_what_the_cluster_does(name: str, nodes: int) -> 
 def test_ranks_compare_the_width_that_auto_means() -> None:
     codec = make_codec("asc")
     for nodes, bits in ((2, 12), (64, 10)):
-        auto, given = (
-            handshake.greeting(config(quantiser={"bits": width}), codec, nodes) for width in ("auto", bits)
-        )
+        auto, given = (greeting(config(quantiser={"bits": width}), codec, nodes) for width in ("auto", bits))
         assert auto["quantiser.bits"] == bits
         assert auto == given
 

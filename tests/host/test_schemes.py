@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oscar.reducers.make import make_cluster
+from oscar.reducers.scheme_cluster import SchemeCluster
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import asc_codec
@@ -15,8 +17,6 @@ from oscar.collective.node import Node
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, GradientError
 from oscar.reducers.local_wire import LocalWire
-from oscar.reducers.make import make_cluster
-from oscar.reducers.scheme_cluster import SchemeCluster
 from oscar.schemes.base import Message, Scheme, Worker
 from oscar.schemes.lanes import lane_bits, lane_limit, pack_lanes, packed_bytes, unpack_lanes
 from oscar.schemes.registry import SCHEMES, make_scheme

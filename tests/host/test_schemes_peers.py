@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oscar.reducers.scheme_cluster import SchemeCluster
 
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.reducers.scheme_cluster import SchemeCluster
 from oscar.schemes.base import Message, Scheme, Worker
 from oscar.schemes.lanes import lane_limit, pack_lanes, packed_bytes, unpack_lanes
 from oscar.schemes.powersgd import orthonormalise

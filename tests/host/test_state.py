@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oscar.reducers.make import make_cluster
 
 from oscar import checkpoint
 from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.reducers.make import make_cluster
 from oscar.studies.training import Trainer
 from oscar.trials import mutate_states
 

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oscar.reducers.scheme_cluster import SchemeCluster
 
 from needs import needs
 from oscar.coding.registry import asc_codec
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, PeerError
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.scheme_cluster import SchemeCluster
 from oscar.schemes.base import Message
 from oscar.schemes.registry import SCHEMES
 from oscar.transports.threads import ThreadTransport, local_transports

@@ -21,12 +21,17 @@ from typing import Any
 
 from oscar.errors import OscarError
 from oscar.lab.hosts import THREADS
+from oscar.tables import Table
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "ddp_transformer.py"
 BARS = {"none": 5.0, "fp16": 2.5}  # times the speed of a step
 BARS_MBPS = 100.0  # at which they hold
 LAB_PORT = 29578
 TAIL = 3000  # characters of what a rank that failed said last
+TABLE = Table(
+    "hook <14", "median_ms:step ms >8.1f", "quartiles >17", "cpu_ms:CPU ms >7.1f", "sent_mb:MB sent >8.3f",
+    "loss >7.3f", "identical: replicas <10", "times_oscar:oscar is <",
+)  # fmt: skip
 
 Command = Callable[[int, list[str]], list[str]]
 
@@ -157,15 +162,12 @@ def _show(result: dict[str, Any], *, bars: bool) -> None:
     print(
         f"# {result['values']:,} parameters; step: medians, quartiles of the slowest rank; CPU: of one rank"
     )
-    titles = f"{'hook':<14} {'step ms':>8} {'quartiles':>17} {'CPU ms':>7} {'MB sent':>8} {'loss':>7}"
-    print(f"{titles}  replicas  oscar is")
+    print(TABLE.heading)
     for name, row in rows.items():
         low, high = row["quartiles_ms"]
         times = row["median_ms"] / rows["oscar"]["median_ms"] if "oscar" in rows else float("nan")
         row["times_oscar"] = times
         bar = f" (bar: {BARS[name]:g}x)" if bars and name in BARS else ""
-        print(
-            f"{name:<14} {row['median_ms']:>8.1f} {low:>8.1f}-{high:<8.1f} {row['cpu_ms']:>7.1f} "
-            f"{row['sent_bytes'] / 1e6:>8.3f} {row['loss']:>7.3f}  "
-            f"{'identical' if row['identical'] else 'DIFFER':<9} {times:.2f}x{bar}"
-        )
+        shown = {"quartiles": f"{low:.1f}-{high:<8.1f}", "sent_mb": row["sent_bytes"] / 1e6}
+        replicas = "identical" if row["identical"] else "DIFFER"
+        print(TABLE.line(row, **shown, identical=replicas, times_oscar=f"{times:.2f}x{bar}"))

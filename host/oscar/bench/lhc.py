@@ -9,7 +9,6 @@ wide as any integer may need, or as this iteration's largest one does. The model
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from oscar.errors import OscarError
 from oscar.reducers.scheme_cluster import SchemeCluster
 from oscar.schemes.base import Message
 from oscar.schemes.widths import Ladder
+from oscar.tables import Row, Table
 from oscar.workloads import Workload, exact_mean
 
 BAR = 1.1  # times fewer bytes than LHC, with the same integers
@@ -34,25 +34,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """One model at one coarseness; all but `gain` and `gain_values` in bits per value that crosses a link.
-
-    gain: lhc / split; gain_values: lhc_values / split; time_us: modelled, one message after the other, as
-    models of this size are; unpeeled: values that LHC's tables did not give up.
-    """
-
-    model: str
-    nodes: int
-    coarseness: float
-    zeros: float
-    lanes: float
-    lanes_fit: float
-    bits: dict[str, float]
-    time_us: dict[str, float]
-    unpeeled: int
-    gain: float
-    gain_values: float
+TABLE = Table(
+    "model <12", "nodes >5", "coarseness:c >6g", "zeros >6.3f", "lanes >7.3f", "lanes_fit:fitting >7.3f",
+    *(f"{name} >12.3f" for name in VARIANTS), "gain >6.2f", "gain_values:values >6.2f",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,19 +63,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(
         f"# iterations {args.learning}..{args.iterations - 1} counted; gain: lhc / split, lhc_values / split"
     )
-    print(
-        f"{'model':<12} {'nodes':>5} {'c':>6} {'zeros':>6} {'lanes':>7} {'fitting':>7} "
-        + " ".join(f"{name:>12}" for name in VARIANTS)
-        + f" {'gain':>6} {'values':>6}"
-    )
+    print(TABLE.heading)
     rows: list[Row] = []
     for name in ["trace"] if args.trace else models:
         rows += measure(open_source(args, name), args)
-    judged = [row.gain >= BAR for row in rows if row.coarseness >= 1]
+    judged = [row["gain"] >= BAR for row in rows if row["coarseness"] >= 1]
     met = all(judged) if judged else None
     verdict = {True: "met", False: "MISSED", None: "not measured"}[met]
     print(f"# gain over lhc at least {BAR} from coarseness 1 on: {verdict}")
-    return {"rows": [asdict(row) for row in rows], "bar": BAR, "ok": met}
+    return {"rows": rows, "bar": BAR, "ok": met}
 
 
 def measure(workload: Workload, args: argparse.Namespace) -> list[Row]:
@@ -103,13 +84,7 @@ def measure(workload: Workload, args: argparse.Namespace) -> list[Row]:
         workload.apply(exact_mean(gradients))
     rows = [point.row(workload.name) for point in points.values()]
     for row in rows:
-        print(
-            f"{row.model:<12} {row.nodes:>5} {row.coarseness:>6g} {row.zeros:>6.3f} {row.lanes:>7.3f} "
-            f"{row.lanes_fit:>7.3f} "
-            + " ".join(f"{bits:>12.3f}" for bits in row.bits.values())
-            + f" {row.gain:>6.2f} {row.gain_values:>6.2f}",
-            flush=True,
-        )
+        print(TABLE.line(row, **row["bits"]), flush=True)
     return rows
 
 
@@ -157,19 +132,23 @@ class _Point:
         return out[0], out[1], out[2]
 
     def row(self, model: str) -> Row:
-        """Return the means over the counted iterations."""
+        """Return the means over the counted iterations, in bits per value that crosses a link.
+
+        gain: lhc / split; gain_values: lhc_values / split; time_us: modelled, one message after the other,
+        as models of this size are; unpeeled: values that LHC's tables did not give up.
+        """
         bits = {label: float(np.mean(found)) for label, found in self.bits.items()}
         zeros, lanes, fitting = np.mean(self.lanes, axis=0).tolist()
-        return Row(
-            model=model,
-            nodes=self.nodes,
-            coarseness=self.coarseness,
-            zeros=zeros,
-            lanes=lanes,
-            lanes_fit=fitting,
-            bits=bits,
-            time_us={label: float(np.mean(found)) for label, found in self.time_us.items()},
-            unpeeled=self.unpeeled,
-            gain=bits["lhc"] / bits["split"],
-            gain_values=bits["lhc_values"] / bits["split"],
-        )
+        return {
+            "model": model,
+            "nodes": self.nodes,
+            "coarseness": self.coarseness,
+            "zeros": zeros,
+            "lanes": lanes,
+            "lanes_fit": fitting,
+            "bits": bits,
+            "time_us": {label: float(np.mean(found)) for label, found in self.time_us.items()},
+            "unpeeled": self.unpeeled,
+            "gain": bits["lhc"] / bits["split"],
+            "gain_values": bits["lhc_values"] / bits["split"],
+        }

@@ -9,7 +9,6 @@ its links carry them; both sides keep learning over all iterations, and the firs
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,23 +20,17 @@ from oscar.coding.asc.encode_kernels import raw_field
 from oscar.coding.asc.kernels import PRIORS, WEIGHTS, bit_length, lane_start
 from oscar.coding.asc.state import TableState
 from oscar.errors import OscarError
+from oscar.tables import Row, Table
 from oscar.workloads import Workload
 
 BAR = 2.5  # percent
 HALVE = 4096.0  # counts of a context at which the yardstick halves them
 
 
-@dataclass(frozen=True)
-class Row:
-    """One step of one model over its measured frames; bits are per value."""
-
-    model: str
-    step: int
-    frames: int
-    values: int
-    ideal_bits: float
-    coded_bits: float
-    loss_percent: float
+TABLE = Table(
+    "model <22", "step >4", "frames >6", "values >9", "ideal_bits:ideal >8.3f", "coded_bits:coded >8.3f",
+    "loss_percent:loss % >7.2f",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,23 +56,26 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"# {AscParams()}")
     print(f"# quantiser 8s; links {args.links}; iterations {args.learning}..{args.iterations - 1} counted")
     print("# coded: whole frames; ideal: adaptive code length of the same symbols, per-symbol updates")
-    print(f"{'model':<22} {'step':>4} {'frames':>6} {'values':>9} {'ideal':>8} {'coded':>8} {'loss %':>7}")
+    print(TABLE.heading)
     rows: list[Row] = []
     losses: dict[str, float] = {}
     for workload in workloads:
         fresh = measure(workload, args)
         ideal, coded = (
-            sum(getattr(row, name) * row.values for row in fresh) for name in ("ideal_bits", "coded_bits")
+            sum(row[name] * row["values"] for row in fresh) for name in ("ideal_bits", "coded_bits")
         )
         losses[workload.name] = 100 * (coded / ideal - 1)
         rows += fresh
         verdict = "met" if losses[workload.name] <= BAR else "MISSED"
         print(f"# {workload.name}: loss {losses[workload.name]:.2f} %, bar {BAR} %: {verdict}")
-    return {"rows": [asdict(row) for row in rows], "loss_percent": losses, "bar_percent": BAR}
+    return {"rows": rows, "loss_percent": losses, "bar_percent": BAR}
 
 
 def measure(workload: Workload, args: argparse.Namespace) -> list[Row]:
-    """Code the frames of the chosen links and steps over all iterations; return and print a row per step."""
+    """Code the frames of the chosen links and steps over all iterations; return and print a row per step.
+
+    Bits are per value, loss_percent is what coding loses against the ideal.
+    """
     nodes = workload.nodes
     steps = sorted({0, nodes // 2 - 1, nodes - 1} if args.steps is None else set(args.steps))
     if not 0 <= min(steps) <= max(steps) < nodes or not 0 <= min(args.links) <= max(args.links) < nodes:
@@ -93,23 +89,10 @@ def measure(workload: Workload, args: argparse.Namespace) -> list[Row]:
     for step in steps:
         mine = [pair for (_, s), pair in pairs.items() if s == step]
         frames, values, ideal, coded = (sum(p.total[i] for p in mine) for i in range(4))
-        rows.append(
-            Row(
-                model=workload.name,
-                step=step,
-                frames=int(frames),
-                values=int(values),
-                ideal_bits=ideal / values,
-                coded_bits=coded / values,
-                loss_percent=100 * (coded / ideal - 1),
-            )
-        )
-        r = rows[-1]
-        print(
-            f"{r.model:<22} {r.step:>4} {r.frames:>6} {r.values:>9} {r.ideal_bits:>8.3f} "
-            f"{r.coded_bits:>8.3f} {r.loss_percent:>7.2f}",
-            flush=True,
-        )
+        row = {"model": workload.name, "step": step, "frames": int(frames), "values": int(values)}
+        row |= {"ideal_bits": float(ideal / values), "coded_bits": float(coded / values)}
+        rows.append(row | {"loss_percent": float(100 * (coded / ideal - 1))})
+        print(TABLE.line(rows[-1]), flush=True)
     return rows
 
 

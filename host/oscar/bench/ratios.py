@@ -14,7 +14,6 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from oscar import yaml_core
 from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import OscarError
-from oscar.files import write_json
 from oscar.reducers.cluster import LocalCluster
+from oscar.tables import Row, Table
 from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import equal_ring_time, ring_time
 from oscar.timeline.scale import Measured, scale
@@ -66,32 +65,11 @@ DEFAULT_PLANS: dict[str, tuple[str, ...]] = {
 BARS = {"cnn": 1.40, "transformer": 1.20, "embedding": 5.0}  # figure (a), quantiser 8s, 8 nodes
 
 
-@dataclass(frozen=True)
-class Row:
-    """One method and plan on one model, averaged over the measured iterations.
-
-    step_sync_bits: bits per value if every link carried what the busiest one does; bits: mean over the links,
-    headers included; speedup: time of uncompressed fp32 over time; latency_share: part of `time_s` that an
-    endless bandwidth would leave; large_*: the same at LARGE values.
-    """
-
-    model: str
-    nodes: int
-    values: int
-    quantiser: str
-    method: str
-    plan: str
-    iterations: int
-    step_sync_bytes: float
-    step_sync_bits: float
-    bits: float
-    efficiency: float
-    time_s: float
-    speedup: float
-    latency_share: float
-    large_time_s: float
-    large_speedup: float
-    large_latency_share: float
+TABLE = Table(
+    "model <22", "nodes:N >3", "quantiser:q <3", "method <12", "plan <15", "step_sync_bits:sync b/v >8.3f",
+    "bits:mean b/v >8.3f", "efficiency:effic. >6.3f", "time_us:time us >8.1f", "speedup:speed-up >8.2f",
+    "latency_share:lat >5.2f", "large_speedup:at 64 M >8.2f",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +109,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--subframes", type=int, default=1, help="sub-frames per chunk")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, default=None, help="write rows and figures here")
     parser.add_argument(
         "--summary",
         nargs="+",
@@ -147,7 +124,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     rows: list[Row] = []
     if args.summary:
         for path in args.summary:
-            rows += [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+            rows += json.loads(path.read_text(encoding="utf-8"))["rows"]
         _print_rows(rows)
     else:
         print(f"# quantiser {args.quantiser}: every method codes the same integers, losslessly")
@@ -164,10 +141,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     figures = draw_figures(rows)
     for line in figures["lines"]:
         print(line)
-    result = {"rows": [asdict(row) for row in rows], "figures": figures}
-    if args.json is not None:
-        write_json(args.json, result)
-    return result
+    return {"rows": rows, "figures": figures}
 
 
 def _workloads(args: argparse.Namespace) -> Iterable[tuple[Workload, int]]:
@@ -234,75 +208,71 @@ def modelled_times(
 def _row(
     model: str, quantiser: str, case: tuple[str, str], cluster: LocalCluster, runs: Sequence[Stats]
 ) -> Row:
-    nodes, values = runs[0].nodes, runs[0].values
+    """Return one method and plan on one model, averaged over the measured iterations.
+
+    step_sync_bits: bits per value if every link carried what the busiest one does; bits: mean over the links,
+    headers included; speedup: time of uncompressed fp32 over time; latency_share: part of `time_s` that an
+    endless bandwidth would leave; large_*: the same at LARGE values.
+    """
     times, latency = (
         np.mean([modelled_times(s, cluster, link=link, duplex=case[0] == DUPLEX) for s in runs], axis=0)
         for link in (LINK, NO_WIRE)
     )
-    step_sync = sum(s.step_sync_bytes for s in runs)
-    count = len(runs)
-    return Row(
-        model=model,
-        nodes=nodes,
-        values=values,
-        quantiser=quantiser,
-        method=case[0],
-        plan=case[1],
-        iterations=count,
-        step_sync_bytes=step_sync / count,
-        step_sync_bits=sum(s.step_sync_bits for s in runs) / count,
-        bits=sum(s.bits_per_value for s in runs) / count,
-        efficiency=sum(int(s.frame_bytes.sum()) for s in runs) / (step_sync * nodes),
-        time_s=float(times[1]),
-        speedup=float(times[0] / times[1]),
-        latency_share=float(latency[1] / times[1]),
-        large_time_s=float(times[3]),
-        large_speedup=float(times[2] / times[3]),
-        large_latency_share=float(latency[3] / times[3]),
-    )
+    step_sync, count = sum(s.step_sync_bytes for s in runs), len(runs)
+    return {
+        "model": model,
+        "nodes": runs[0].nodes,
+        "values": runs[0].values,
+        "quantiser": quantiser,
+        "method": case[0],
+        "plan": case[1],
+        "iterations": count,
+        "step_sync_bytes": step_sync / count,
+        "step_sync_bits": sum(s.step_sync_bits for s in runs) / count,
+        "bits": sum(s.bits_per_value for s in runs) / count,
+        "efficiency": sum(int(s.frame_bytes.sum()) for s in runs) / (step_sync * runs[0].nodes),
+        "time_s": float(times[1]),
+        "speedup": float(times[0] / times[1]),
+        "latency_share": float(latency[1] / times[1]),
+        "large_time_s": float(times[3]),
+        "large_speedup": float(times[2] / times[3]),
+        "large_latency_share": float(latency[3] / times[3]),
+    }
 
 
 def _print_rows(rows: Sequence[Row], *, header: bool = True) -> None:
     if header:
         print(f"# speed-up against fp32; lat: share of the time that is latency; at {LARGE / 1e6:g} M values")
-        print(
-            f"{'model':<22} {'N':>3} {'q':<3} {'method':<12} {'plan':<15} {'sync b/v':>8} {'mean b/v':>8} "
-            f"{'effic.':>6} {'time us':>8} {'speed-up':>8} {'lat':>5} {'at 64 M':>8}"
-        )
-    for r in rows:
-        print(
-            f"{r.model:<22} {r.nodes:>3} {r.quantiser:<3} {r.method:<12} {r.plan:<15} "
-            f"{r.step_sync_bits:>8.3f} {r.bits:>8.3f} {r.efficiency:>6.3f} {r.time_s * 1e6:>8.1f} "
-            f"{r.speedup:>8.2f} {r.latency_share:>5.2f} {r.large_speedup:>8.2f}",
-            flush=True,
-        )
+        print(TABLE.heading)
+    for row in rows:
+        print(TABLE.line(row, time_us=row["time_s"] * 1e6), flush=True)
 
 
 def draw_figures(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the figures that `rows` allow, each a list of dicts, and `lines` that say them."""
     groups: dict[tuple[str, int, str], dict[tuple[str, str], Row]] = defaultdict(dict)
     for row in rows:
-        groups[row.model, row.nodes, row.quantiser][row.method, row.plan] = row
+        groups[row["model"], row["nodes"], row["quantiser"]][row["method"], row["plan"]] = row
     figures: dict[str, Any] = {"gain": [], "paper": [], "plans": [], "speedup": []}
     for (model, nodes, quantiser), group in sorted(groups.items(), key=lambda item: item[0][1]):
         where = {"model": model, "nodes": nodes, "quantiser": quantiser}
         ours = [row for (method, _), row in group.items() if method == "asc"]
-        best = min(ours, key=lambda row: row.step_sync_bytes, default=None)
+        best = min(ours, key=lambda row: row["step_sync_bytes"], default=None)
         base, paper = group.get(("atalanta", "equal")), group.get(("asc-paper", "equal"))
         if base and best:
-            gain = base.step_sync_bytes / best.step_sync_bytes
+            gain = base["step_sync_bytes"] / best["step_sync_bytes"]
             bar = BARS.get(model) if quantiser == "8s" and nodes == 8 else None
-            figures["gain"].append(where | {"plan": best.plan, "gain": gain, "bar": bar})
+            figures["gain"].append(where | {"plan": best["plan"], "gain": gain, "bar": bar})
         if base and paper:
             figures["paper"].append(
                 where
                 | {
-                    "bytes": base.step_sync_bytes / paper.step_sync_bytes,
-                    "time": base.time_s / paper.time_s,
-                    "large_time": base.large_time_s / paper.large_time_s,
+                    "bytes": base["step_sync_bytes"] / paper["step_sync_bytes"],
+                    "time": base["time_s"] / paper["time_s"],
+                    "large_time": base["large_time_s"] / paper["large_time_s"],
                 }
             )
-        plans = {row.plan: row.step_sync_bytes for row in ours}
+        plans = {row["plan"]: row["step_sync_bytes"] for row in ours}
         if "equal" in plans and len(plans) > 1:
             gains = {plan: plans["equal"] / size for plan, size in plans.items() if plan != "equal"}
             figures["plans"].append(where | {"gains": gains, "winner": max(gains, key=gains.__getitem__)})
@@ -320,17 +290,17 @@ def _speedups(groups: dict[tuple[str, int, str], dict[tuple[str, str], Row]]) ->
             for (_, n, q), group in groups.items():
                 mine = [row for (m, _), row in group.items() if m == method]
                 if n == nodes and q == quantiser and mine:
-                    best.append(min(mine, key=lambda row: row.step_sync_bytes))
+                    best.append(min(mine, key=lambda row: row["step_sync_bytes"]))
             if best:
                 out.append(
                     {
                         "nodes": nodes,
                         "quantiser": quantiser,
                         "method": method,
-                        "models": [row.model for row in best],
-                        "speedup": _mean([row.speedup for row in best]),
-                        "latency_share": max(row.latency_share for row in best),
-                        "large_speedup": _mean([row.large_speedup for row in best]),
+                        "models": [row["model"] for row in best],
+                        "speedup": _mean([row["speedup"] for row in best]),
+                        "latency_share": max(row["latency_share"] for row in best),
+                        "large_speedup": _mean([row["large_speedup"] for row in best]),
                     }
                 )
     return out

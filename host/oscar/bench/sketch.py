@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -21,20 +20,15 @@ import numpy as np
 from oscar.bench.speed import Operation, take_turns
 from oscar.errors import MissingExtraError
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
+from oscar.tables import Row, Table
 
 BAR = 5.0  # times the speed of torch
 
 
-@dataclass(frozen=True)
-class Row:
-    """One way to do one operation at one ratio: its times, and how many times OSCAR's best is in its best."""
-
-    ratio: float
-    operation: str
-    best_ms: float
-    median_ms: float
-    mvalues_per_s: float
-    times_slower: float
+TABLE = Table(
+    "ratio:cells/values >12g", "operation <32", "best_ms:best ms >8.2f", "median_ms:median >8.2f",
+    "mvalues_per_s:Mvalues/s >9.0f", "times_slower:slower >7",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,9 +50,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(
         f"# torch {torch.__version__}: tables of {args.rows * 12} bytes/value, made beforehand; OSCAR: none"
     )
-    print(
-        f"{'cells/values':>12} {'operation':<32} {'best ms':>8} {'median':>8} {'Mvalues/s':>9} {'slower':>7}"
-    )
+    print(TABLE.heading)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -67,9 +59,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         torch.set_num_threads(threads)
     speedups = {
         f"{word}, ratio {ratio:g}": min(
-            r.times_slower
-            for r in rows
-            if r.ratio == ratio and r.operation.startswith("torch") and word in r.operation
+            row["times_slower"]
+            for row in rows
+            if row["ratio"] == ratio and row["operation"].startswith("torch") and word in row["operation"]
         )
         for word in ("encode", "decode")
         for ratio in args.ratios
@@ -81,13 +73,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "values": args.values,
         "rows": args.rows,
         "turns": args.turns,
-        "table": [asdict(row) for row in rows],
+        "table": rows,
         "speedups": speedups,
         "bar": BAR,
     }
 
 
 def _measure(values: np.ndarray, rows: int, ratio: float, turns: int) -> list[Row]:
+    """Return a row per way to do an operation; times_slower: how many times OSCAR's best is in its best."""
     sketch = CountSketch(rows, columns_for(ratio, values.size, rows), values.size, 0)
     cells = sketch.encode(values)
     estimates = sketch.estimate(cells)
@@ -105,14 +98,10 @@ def _measure(values: np.ndarray, rows: int, ratio: float, turns: int) -> list[Ro
     out = []
     for name, seconds in times.items():
         best, own = min(seconds), min(times[f"oscar {name.split()[1]}"])
-        median = statistics.median(seconds)
-        row = Row(ratio, name, 1e3 * best, 1e3 * median, 1e-6 * values.size / best, best / own)
+        row = {"ratio": ratio, "operation": name, "best_ms": 1e3 * best, "times_slower": best / own}
+        row |= {"median_ms": 1e3 * statistics.median(seconds), "mvalues_per_s": 1e-6 * values.size / best}
         out.append(row)
-        print(
-            f"{ratio:>12g} {name:<32} {row.best_ms:>8.2f} {row.median_ms:>8.2f} {row.mvalues_per_s:>9.0f} "
-            f"{row.times_slower:>6.1f}x",
-            flush=True,
-        )
+        print(TABLE.line(row, times_slower=f"{best / own:.1f}x"), flush=True)
     return out
 
 

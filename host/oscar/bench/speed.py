@@ -16,7 +16,7 @@ import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ import zstandard
 from oscar.bench._integers import add_source, default_model, integers, model_names, open_source
 from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.errors import MissingExtraError, OscarError
+from oscar.tables import Row, Table
 from oscar.workloads import Workload
 
 BARS = {"asc encode": 1.5, "asc decode": 5.0, "two threads": 1.8}
@@ -32,15 +33,10 @@ WORKERS = 4  # terms of the sums
 SETTLE = 3  # frames coded before the first turn
 
 
-@dataclass(frozen=True)
-class Row:
-    """One operation: millions of values per second, and the ratio of the best to constriction's best."""
-
-    operation: str
-    best: float
-    median: float
-    ratio: float | None
-    bits: float | None
+TABLE = Table(
+    "operation <26", "best:Mvalues/s >9.1f", "median >7.1f", "ratio:/constriction >13.2f",
+    "bits:bits/value >10.3f",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +61,10 @@ class Operation:
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Time all operations, print a table and the ratios, and return them."""
+    """Time all operations, print a table and the ratios, and return them.
+
+    A row has millions of values per second, and the ratio of the best to constriction's best.
+    """
     if args.turns < 1 or args.iterations < 2:
         raise ValueError(f"expected 1 turn and 2 iterations at least, got {args.turns} and {args.iterations}")
     constriction_stream(), _cramjam()  # fail now where one is missing
@@ -77,15 +76,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     times = take_turns({**asc.operations(), **peers.operations()}, args.turns)
     bits = {"asc encode": asc.bits(), **peers.bits}
     reference = {word: min(times[f"constriction {word}"]) for word in ("encode", "decode")}
-    rows = []
+    rows: list[Row] = []
     for name, seconds in times.items():
         word = name.split()[-1]
         ratio = reference[word] / min(seconds) if len(name.split()) == 2 and word in reference else None
-        best, median = (1e-6 / t for t in (min(seconds), statistics.median(seconds)))
-        rows.append(Row(name, best, median, ratio, bits.get(name)))
-    ratios = {row.operation: row.ratio for row in rows if row.ratio is not None}
+        row = {"operation": name, "best": 1e-6 / min(seconds), "median": 1e-6 / statistics.median(seconds)}
+        rows.append(row | {"ratio": ratio, "bits": bits.get(name)})
+    ratios = {row["operation"]: row["ratio"] for row in rows if row["ratio"] is not None}
     ratios["two threads"] = min(times["asc both ways, 1 thread"]) / min(times["asc both ways, 2 threads"])
-    _print(rows, ratios)
+    print(TABLE.heading, *map(TABLE.line, rows), sep="\n")
+    for name, bar in BARS.items():
+        print(f"# {name}: {ratios[name]:.2f}x, bar {bar}: {'met' if ratios[name] >= bar else 'MISSED'}")
     sizes = peers.sizes()
     print(
         f"# these byte planes, bits/value: {', '.join(f'{name} {size:.2f}' for name, size in sizes.items())}"
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "workload": workload.name,
         "values": int(values.size),
         "turns": args.turns,
-        "rows": [asdict(row) for row in rows],
+        "rows": rows,
         "ratios": ratios,
         "sizes": sizes,
         "bars": BARS,
@@ -263,13 +264,3 @@ def _missing(package: str) -> MissingExtraError:
         f"a peer of this benchmark is the package {package}, which is not installed; "
         "install it with: pip install -e '.[peers]' in the checkout"
     )
-
-
-def _print(rows: list[Row], ratios: dict[str, float]) -> None:
-    print(f"{'operation':<26} {'Mvalues/s':>9} {'median':>7} {'/constriction':>13} {'bits/value':>10}")
-    for r in rows:
-        ratio = "" if r.ratio is None else f"{r.ratio:.2f}"
-        bits = "" if r.bits is None else f"{r.bits:.3f}"
-        print(f"{r.operation:<26} {r.best:>9.1f} {r.median:>7.1f} {ratio:>13} {bits:>10}")
-    for name, bar in BARS.items():
-        print(f"# {name}: {ratios[name]:.2f}x, bar {bar}: {'met' if ratios[name] >= bar else 'MISSED'}")

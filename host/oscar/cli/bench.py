@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import importlib
 import importlib.util
 import pkgutil
@@ -68,19 +67,13 @@ def run(command: str, args: argparse.Namespace) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_arguments(parser)
-    own_json = True
-    with contextlib.suppress(argparse.ArgumentError):
-        parser.add_argument("--json", type=Path, metavar="OUT", help="write the result here")
-        own_json = False
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the result here")
     options = parser.parse_args(args.rest)
-    out = getattr(options, "json", None)
-    if out is not None:
-        if own_json:
-            out.parent.mkdir(parents=True, exist_ok=True)
-        check_writable(out)
+    if options.json is not None:
+        check_writable(options.json)
     result = module.run(options)
-    if not own_json and out is not None:
-        write_json(out, result)
+    if options.json is not None:
+        write_json(options.json, result)
     return 1 if result.get("ok") is False else 0
 
 

@@ -120,9 +120,9 @@ def _table(
 ) -> tuple[Codec, bytes, bool]:
     """Print a line per codec; return the last one, the last frame, and whether one was not lossless."""
     from oscar.coding.registry import CODECS
-    from oscar.studies.arrays import code
+    from oscar.studies.arrays import TABLE, code
 
-    print(f"#{'codec':15} {'bytes':>10} {'bits/val':>9} {'ratio':>8} {'enc MB/s':>9} {'dec MB/s':>9}  exact")
+    print(TABLE.heading)
     failed, frame = False, b""
     for name in CODECS if args.all else (args.codec,):
         codec = _codec(name, args.context)

@@ -114,12 +114,12 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
 
 def _report(args: argparse.Namespace, config: Any, running: Any) -> int:
     """Train, let rank 0 print rows and a summary, and return the exit status."""
-    from oscar.studies.ranks import HEADING, summarise, text_row, text_summary
+    from oscar.studies.ranks import TABLE, summarise, text_row, text_summary
 
     rank = running.communicator.rank
     early = not config.transport.survive  # else a death might leave some with an iteration's row, some not
     if rank == 0 and early:
-        print(HEADING, flush=True)
+        print(TABLE.heading, flush=True)
 
     def show(row: dict[str, Any]) -> None:
         if rank == 0:
@@ -131,7 +131,7 @@ def _report(args: argparse.Namespace, config: Any, running: Any) -> int:
         return 0
     report = summarise(config, running, logs, check=args.check)
     if not early:
-        print(HEADING, *map(text_row, report["iterations"]), sep="\n")
+        print(TABLE.heading, *map(text_row, report["iterations"]), sep="\n")
     print(text_summary(report), flush=True)
     if args.json is not None:
         write_json(args.json, report)

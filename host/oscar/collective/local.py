@@ -173,7 +173,8 @@ def silent(rank: int, peer: int, step: int, chunk: int, *, dead: bool) -> PeerEr
     what = "died" if dead else "was silent past the deadline"
     return PeerError(
         f"rank {rank}: peer {peer} {what} while its frame of step {step}, chunk {chunk} was due; "
-        f"gradients are untouched: restart rank {peer}, or go on without it",
+        f"gradients are untouched: restart rank {peer}",
+        advice=", or go on without it",
         rank=rank,
         peer=peer,
         step=step,

@@ -9,17 +9,18 @@ from typing import Any
 from oscar.files import write_json, write_text
 from oscar.studies.files import read_results
 from oscar.studies.plotting import End, figure, label_ends, logarithmic, look
+from oscar.tables import Table
 from oscar.timeline.link import algbw, busbw
 
 SCHEMA = 1
 LATE_S = 0.005  # how much later than its method's median a host may begin in a run that counts
 NEEDED = ("source", "values", "machine", "cases")
 Results = Mapping[str, Any]
-COLUMNS = (
-    f"{'method':<22} {'size':>10} {'count':>10} {'type':>9} {'redop':>5} {'root':>4} {'time(us)':>9} "
-    f"{'algbw':>7} {'busbw':>7} {'#wrong':>6} {'wire_B':>11} {'bits/val':>8} {'ratio':>6} "
-    f"{'quartiles(us)':>17} {'cpu(ms)':>8} {'model(us)':>9}"
-)
+TABLE = Table(
+    "name:method <22", "size >10", "count >10", "type >9", "redop >5", "root >4", "time(us) >9.0f",
+    "algbw >7.4f", "busbw >7.4f", "wrong:#wrong >6", "wire_bytes:wire_B >11.0f",
+    "bits_per_value:bits/val >8.3f", "ratio >6.2f", "quartiles(us) >17", "cpu(ms) >8.0f", "model(us) >9.0f",
+)  # fmt: skip
 
 
 def text_report(results: Results) -> str:
@@ -47,20 +48,26 @@ def _case(results: Results, case: Mapping[str, Any]) -> list[str]:
         f"# {_conditions(case)}, goodput {goodput[0]:.2f} to {goodput[1]:.2f} "
         f"(expected {case['expected_mbps']:.2f}), latency {case['latency_us']:.0f} us"
         + (f", {case['message_us']:.0f} us a message" if "message_us" in case else ""),
-        COLUMNS,
+        TABLE.heading,
     ]
     first, values = case["methods"][0]["time_s"], results["values"]
     for row in case["methods"]:
         bandwidth = algbw(values, row["time_s"])
         low, high = (1e6 * t for t in row["quartiles_s"])
-        model = f"{row['model_s'] * 1e6:9.0f}" if row["model_s"] is not None else f"{'':>9}"
-        lines.append(
-            f"{row['name']:<22} {4 * values:>10} {values:>10} {row['type']:>9} {'sum':>5} {-1:>4} "
-            f"{row['time_s'] * 1e6:>9.0f} {bandwidth / 1e9:>7.4f} "
-            f"{busbw(bandwidth, case['hosts']) / 1e9:>7.4f} {row['wrong']:>6} {row['wire_bytes']:>11.0f} "
-            f"{row['bits_per_value']:>8.3f} {first / row['time_s']:>6.2f} {f'{low:.0f}-{high:.0f}':>17} "
-            f"{row['cpu_s'] * 1e3:>8.0f} {model}"
-        )
+        cells = {
+            "size": 4 * values,
+            "count": values,
+            "redop": "sum",
+            "root": -1,
+            "time(us)": row["time_s"] * 1e6,
+            "algbw": bandwidth / 1e9,
+            "busbw": busbw(bandwidth, case["hosts"]) / 1e9,
+            "ratio": first / row["time_s"],
+            "quartiles(us)": f"{low:.0f}-{high:.0f}",
+            "cpu(ms)": row["cpu_s"] * 1e3,
+            "model(us)": None if row["model_s"] is None else row["model_s"] * 1e6,
+        }
+        lines.append(TABLE.line(row, **cells))
     return lines + [line for row in case["methods"] for line in _late(row)]
 
 

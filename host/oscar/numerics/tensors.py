@@ -31,7 +31,8 @@ def check_tensors(
             count = int((~np.isfinite(array)).sum())
             raise GradientError(
                 f"node {node}, tensor {index}: {count} of {array.size} values are NaN, Inf or too large, "
-                f"the first at flat index {bad} ({array[bad]}); {remedy}"
+                f"the first at flat index {bad} ({array[bad]})",
+                advice=f"; {remedy}",
             )
         flat.append(array)
     return flat

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from oscar.collective.actions import Action
-from oscar.errors import ConfigError, PeerError
+from oscar.errors import ConfigError, OscarError, PeerError
 from oscar.transports import handshake
 from oscar.transports.base import Notice, Transport, TransportError
 
@@ -117,8 +117,10 @@ class Party:
                 step=notice.step,
                 chunk=notice.chunk,
             ) from error
-        text = f"{error} {where}; gradients are untouched: start again, or go on without it"
-        raise self._error(text, peer=error.peer, action=action) from error
+        text = f"{error} {where}; gradients are untouched: start again"
+        blame = self._error(text, peer=error.peer, action=action)
+        blame.advice = ", or go on without it"
+        raise blame from error
 
     def _error(self, text: str, *, peer: int, action: Action | None = None) -> PeerError:
         step, chunk = (-1, -1) if action is None else (action.ring_step(self.nodes), action.chunk)
@@ -133,11 +135,12 @@ class Party:
         notice = cause.notice if isinstance(cause, TransportError) else None
         if notice is None:
             peer = isinstance(error, PeerError)
+            fact = error.fact if isinstance(error, OscarError) else str(error)  # advice is this rank's own
             notice = Notice(
                 rank=self.rank,
                 peer=error.peer if isinstance(error, PeerError) else -1,
                 step=error.step if isinstance(error, PeerError) else -1,
                 chunk=error.chunk if isinstance(error, PeerError) else -1,
-                reason=str(error) if peer else self.failed,
+                reason=fact if peer else f"{type(error).__name__}: {fact}",
             )
         self.transport.abort(notice)

@@ -17,9 +17,14 @@ from oscar.files import replacing
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.steps import StepTracker, summarise
 from oscar.numerics.tensors import check_tensors
+from oscar.tables import Table
 
 REFERENCE_LIMIT = 1 << 17  # values; the plain-integer reference codes some 10^5 a second
 ROUNDS = 3  # the best of which is the time
+TABLE = Table(
+    "codec:#codec <16", "bytes >10", "bits:bits/val >9.3f", "ratio >8.2f", "encode:enc MB/s >9.1f",
+    "decode:dec MB/s >9.1f", "exact: exact <",
+)  # fmt: skip
 
 
 def load_array(path: Path) -> np.ndarray:
@@ -101,12 +106,17 @@ class Coded:
         """Return the row of the table."""
         if self.missing:
             return f"{self.name:16} {self.missing}"
-        count = max(1, self.values)
-        said = "yes" if self.exact else "NO" if self.lossless else "lossy"
-        return (
-            f"{self.name:16} {len(self.frame):10} {8 * len(self.frame) / count:9.3f} "
-            f"{self.stored / len(self.frame):8.2f} {self.stored / self.encode_s / 1e6:9.1f} "
-            f"{self.stored / self.decode_s / 1e6:9.1f}  {said}"
+        size = len(self.frame)
+        return TABLE.line(
+            {
+                "codec": self.name,
+                "bytes": size,
+                "bits": 8 * size / max(1, self.values),
+                "ratio": self.stored / size,
+                "encode": self.stored / self.encode_s / 1e6,
+                "decode": self.stored / self.decode_s / 1e6,
+                "exact": " yes" if self.exact else " NO" if self.lossless else " lossy",
+            }
         )
 
 

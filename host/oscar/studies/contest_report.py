@@ -8,6 +8,7 @@ from typing import Any
 
 from oscar.studies.contest import LARGE, fewest_bits, metric_at, speedups
 from oscar.studies.plotting import SOFT, figure, logarithmic, look
+from oscar.tables import Table
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of an fp32 iteration spent communicating
 HALF = 0.5
@@ -32,24 +33,17 @@ def text_report(results: Mapping[str, Any]) -> str:
 def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return the table as lines: one per contender and point, the finest first."""
     metric = rows[0]["metric"]
-    lines = [
-        f"{'method':<22} {'setting':<44} {'seeds':>5} {metric:>8} {'spread':>7} {'worse by':>15} holds "
-        f"{'bits/value':>10} {'sync b/v':>9} front"
-    ]
+    shown = Table(
+        "contender:method <22", "setting <44", "seeds >5", f"mean:{metric} >8.4f", "spread >7.4f",
+        "worse_by:worse by >15", "holds <5", "bits:bits/value >10.3f", "sync_bits:sync b/v >9.3f", "front <",
+    )  # fmt: skip
+    lines = [shown.heading]
     for row in rows:
-        worse = "-" if row["worse_by"] is None else f"{row['worse_by']:.4f} ±{row['paired_error']:.4f}"
-        lines.append(
-            f"{row['contender']:<22} {_setting(row):<44} {row['seeds']:>5} {row['mean']:>8.4f} "
-            f"{row['spread']:>7.4f} {worse:>15} {'yes' if row['holds'] else 'no':<5} {row['bits']:>10.3f} "
-            f"{row['sync_bits']:>9.3f} {'*' if row['front'] else ''}"
-        )
-    return [line.rstrip() for line in lines]
-
-
-def _setting(row: Mapping[str, Any]) -> str:
-    """Return the point's label in 44 characters, behind how many of its runs diverged."""
-    lost = f"({row['diverged']} diverged) " if row["diverged"] else ""
-    return f"{lost}{row['label']}"[:44]
+        lost = f"({row['diverged']} diverged) " if row["diverged"] else ""
+        worse = None if row["worse_by"] is None else f"{row['worse_by']:.4f} ±{row['paired_error']:.4f}"
+        cells = {"setting": f"{lost}{row['label']}"[:44], "front": "*" if row["front"] else ""}
+        lines.append(shown.line(row, **cells, worse_by=worse))
+    return lines
 
 
 def answers(results: Mapping[str, Any]) -> list[str]:

@@ -16,15 +16,17 @@ from oscar.errors import PeerError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator, PeerResult
 from oscar.studies.rounds import open_workload
+from oscar.tables import Table
 from oscar.transports.base import Transport, TransportError
 from oscar.transports.handshake import flatten
 from oscar.workloads import Workload
 from oscar.workloads.base import DataParallel
 
 REPORT_BYTES = 300  # of one iteration in a rank's report, at most
-HEADING = (
-    f"{'iteration':>9} {'loss':>8} {'bytes':>10} {'bits/value':>10} {'ms':>8} {'waited ms':>9}  identical"
-)
+TABLE = Table(
+    "iteration >9", "loss >8.4f", "sent_bytes:bytes >10,", "bits_per_value:bits/value >10.3f", "ms >8.2f",
+    "waited_ms:waited ms >9.2f", "identical: identical <",
+)  # fmt: skip
 _DONE = struct.Struct("<Q")
 
 
@@ -196,12 +198,9 @@ def _differences(config: Config, iterations: Sequence[dict[str, Any]]) -> list[s
 
 
 def text_row(row: dict[str, Any]) -> str:
-    """Return a row as a line under `HEADING`."""
-    return (
-        f"{row['iteration']:>9} {row['loss']:>8.4f} {row['sent_bytes']:>10,} "
-        f"{row['bits_per_value']:>10.3f} {row['seconds'] * 1e3:>8.2f} {row['waited_s'] * 1e3:>9.2f}  "
-        f"{'yes' if row['identical'] else 'NO'}"
-    )
+    """Return a row as a line of TABLE."""
+    times = {"ms": row["seconds"] * 1e3, "waited_ms": row["waited_s"] * 1e3}
+    return TABLE.line(row, **times, identical=" yes" if row["identical"] else " NO")
 
 
 def text_summary(report: dict[str, Any]) -> str:

@@ -12,10 +12,15 @@ from oscar.config import LinkSection
 from oscar.errors import ConfigError
 from oscar.studies.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.studies.table import Results, best_rows, kept_link
+from oscar.tables import Table
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.recurrence import equal_ring_time
 from oscar.timeline.scale import Measured, check_nodes, scale
 
+TABLE = Table(
+    "name:#method <16", "plan <10", "nodes >6", "time_us:time(us) >11.2f", "algbw >8.2f", "busbw >8.2f",
+    "bits_per_value:bits/val >8.3f", "speedup >8.2f", "model_ms:model ms >9.3f",
+)  # fmt: skip
 RAW = {"fp32": 32, "bf16": 16}  # bits per value, the same at every size
 
 
@@ -99,15 +104,11 @@ def scale_table(scaled: Mapping[str, Any]) -> str:
         f"# {model['name']}, {model['values']:,} values, quantiser {scaled['quantiser']}; frames measured at "
         f"{scaled['measured_nodes']} nodes, larger rings modelled",
         f"# link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; {scaled['clock']}",
-        f"#{'method':15} {'plan':10} {'nodes':>6} {'time(us)':>11} {'algbw':>8} {'busbw':>8} "
-        f"{'bits/val':>8} {'speedup':>8} {'model ms':>9}",
+        TABLE.heading,
     ]
-    for p in scaled["points"]:
-        lines.append(
-            f"{p['name']:16} {p['plan']:10} {p['nodes']:6} {p['time_s'] * 1e6:11.2f} {p['algbw'] / 1e9:8.2f} "
-            f"{p['busbw'] / 1e9:8.2f} {p['bits_per_value']:8.3f} {p['speedup']:8.2f} "
-            f"{p['model_ms']:9.3f}"
-        )
+    for point in scaled["points"]:
+        units = {"time_us": point["time_s"] * 1e6, **{key: point[key] / 1e9 for key in ("algbw", "busbw")}}
+        lines.append(TABLE.line(point, **units))
     return "\n".join(lines)
 
 

@@ -7,32 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oscar.config import LinkSection
+from oscar.tables import Row, Table
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.nic import NicFile, parse_nic
 
 Results = Mapping[str, Any]
 
-_COLUMNS = (  # heading, width, alignment
-    ("size(B)", 9, ">"),
-    ("count", 8, ">"),
-    ("type", 5, ">"),
-    ("redop", 5, ">"),
-    ("root", 4, ">"),
-    ("method", 16, "<"),
-    ("plan", 11, "<"),
-    ("time(us)", 9, ">"),
-    ("algbw", 7, ">"),
-    ("busbw", 7, ">"),
-    ("#wrong", 6, ">"),
-    ("wire_B", 10, ">"),
-    ("bits/val", 8, ">"),
-    ("sync", 7, ">"),
-    ("ratio", 6, ">"),
-    ("speedup", 7, ">"),
-    ("rtl(us)", 9, ">"),
-    ("rtl x", 6, ">"),
-    ("exact", 5, ">"),
-)
+_TABLE = Table(
+    "size(B) >9", "count >8", "type >5", "redop >5", "root >4", "method <16", "plan <11", "time(us) >9.2f",
+    "algbw >7.2f", "busbw >7.2f", "#wrong >6", "wire_B >10.0f", "bits/val >8.3f", "sync >7.3f", "ratio >6.2f",
+    "speedup >7.2f", "rtl(us) >9.2f", "rtl x >6.2f", "exact >5",
+)  # fmt: skip
 
 
 def kept_nic(results: Results, which: str) -> NicFile:
@@ -78,31 +63,32 @@ def heading(results: Results) -> list[str]:
     ]
 
 
-def _cells(row: Mapping[str, Any], results: Results) -> list[str]:
+def _cells(row: Mapping[str, Any], results: Results) -> Row:
     values, nodes, time_s = results["model"]["values"], results["nodes"], row["time_s"]
     rate = algbw(values, time_s) if time_s else 0.0
     star = "*" if row["best"] and _rivals(row, results) > 1 else ""
-    return [
-        str(4 * values),
-        str(values),
-        "float",
-        "sum",
-        "-1",
-        row["name"],
-        row["plan"] + star,
-        f"{time_s * 1e6:.2f}",
-        f"{rate / 1e9:.2f}",
-        f"{busbw(rate, nodes) / 1e9:.2f}",
-        str(row["wrong"]),
-        f"{row['wire_bytes']:.0f}",
-        f"{row['bits_per_value']:.3f}",
-        f"{row['step_sync_bits']:.3f}",
-        f"{row['ratio_vs_fp32']:.2f}",
-        f"{row['speedup_vs_fp32']:.2f}",
-        "-" if row["rtl_time_s"] is None else f"{row['rtl_time_s'] * 1e6:.2f}",
-        "-" if row["rtl_time_s"] is None else f"{row['rtl_speedup_vs_fp32']:.2f}",
-        verdict(row),
-    ]
+    rtl = row["rtl_time_s"] is not None
+    return {
+        "size(B)": 4 * values,
+        "count": values,
+        "type": "float",
+        "redop": "sum",
+        "root": -1,
+        "method": row["name"],
+        "plan": row["plan"] + star,
+        "time(us)": time_s * 1e6,
+        "algbw": rate / 1e9,
+        "busbw": busbw(rate, nodes) / 1e9,
+        "#wrong": row["wrong"],
+        "wire_B": row["wire_bytes"],
+        "bits/val": row["bits_per_value"],
+        "sync": row["step_sync_bits"],
+        "ratio": row["ratio_vs_fp32"],
+        "speedup": row["speedup_vs_fp32"],
+        "rtl(us)": row["rtl_time_s"] * 1e6 if rtl else None,
+        "rtl x": row["rtl_speedup_vs_fp32"] if rtl else None,
+        "exact": verdict(row),
+    }
 
 
 def _rivals(row: Mapping[str, Any], results: Results) -> int:
@@ -119,11 +105,8 @@ def verdict(row: Mapping[str, Any]) -> str:
 def text_table(results: Results) -> str:
     """Return heading and table as text; every line that is no row of the table starts with #."""
     lines = [f"# {line}" for line in heading(results)]
-    names = " ".join(f"{name:{side}{width}}" for name, width, side in _COLUMNS)
-    lines.append("#" + names[1:] if names.startswith(" ") else "# " + names)
-    for row in results["methods"]:
-        cells = zip(_cells(row, results), _COLUMNS, strict=True)
-        lines.append(" ".join(f"{cell:{side}{width}}" for cell, (_, width, side) in cells).rstrip())
+    lines.append("#" + _TABLE.heading[1:])
+    lines += [_TABLE.line(_cells(row, results)) for row in results["methods"]]
     return "\n".join([*lines, *clipped_lines(results), *clock_lines(results)])
 
 
@@ -162,31 +145,28 @@ def clock_lines(results: Results) -> list[str]:
     return lines
 
 
-_MARKDOWN = (
-    "method", "plan", "sync", "bits/val", "ratio", "time(us)", "speedup", "rtl(us)", "rtl x", "exact",
-)  # fmt: skip
-_SAID = 6  # lines of the heading that say what was run; the others explain columns
-_EXPLAINED = {
+_MARKDOWN = {  # columns of the table, and what they are called where there is room
+    "method": "method",
+    "plan": "plan",
     "sync": "sync bits/value",
     "bits/val": "bits/value",
+    "ratio": "ratio",
     "time(us)": "time (us), codec: {clock}",
+    "speedup": "speedup",
     "rtl(us)": "time (us), codec: rtl",
     "rtl x": "speedup, codec: rtl",
+    "exact": "exact",
 }
+_SAID = 6  # lines of the heading that say what was run; the others explain columns
 
 
 def markdown_table(results: Results) -> str:
     """Return the heading as a list and the main columns as a Markdown table."""
-    lines = [f"- {line}" for line in heading(results)[:_SAID]]
     clock = kept_link(results).clock
-    names = (_EXPLAINED.get(name, name).format(clock=clock) for name in _MARKDOWN)
-    lines += ["", "| " + " | ".join(names) + " |"]
-    lines.append("|" + "|".join("---" if name in ("method", "plan") else "--:" for name in _MARKDOWN) + "|")
-    at = [[name for name, _, _ in _COLUMNS].index(name) for name in _MARKDOWN]
-    for row in results["methods"]:
-        cells = _cells(row, results)
-        picked = [cells[i].replace("*", " (best)").replace("|", r"\|") for i in at]
-        lines.append("| " + " | ".join(picked) + " |")
+    headings = {key: name.format(clock=clock) for key, name in _MARKDOWN.items()}
+    cells = [_cells(row, results) for row in results["methods"]]
+    rows = [{**row, "plan": row["plan"].replace("*", " (best)")} for row in cells]
+    lines = [*(f"- {line}" for line in heading(results)[:_SAID]), "", *_TABLE.markdown(rows, headings)]
     cut = [f"- {line.removeprefix('# ')}" for line in clipped_lines(results)]
     return "\n".join([*lines, "", *cut] if cut else lines) + "\n"
 

@@ -18,6 +18,7 @@ from oscar.errors import ConfigError
 from oscar.files import write_json
 from oscar.schemes.registry import SCHEMES
 from oscar.studies.training import TAIL, TAIL_GAP, Run
+from oscar.tables import Table
 from oscar.version import __version__
 
 SCHEMA = 2
@@ -124,38 +125,23 @@ def heading(results: Results) -> list[str]:
     ]
 
 
-_COLUMNS = (  # heading, key, width, digits
-    ("loss", "loss", 8, 4),
-    ("accuracy", "accuracy", 8, 4),
-    ("bits/val", "bits_per_value", 8, 3),
-    ("sync", "step_sync_bits", 7, 3),
-    ("MB sent", "sent_mb", 10, 2),
-    ("simul. s", "simulated_s", 9, 4),
-    ("exposed", "exposed", 7, 3),
-)
+_TABLE = Table(
+    "seed:# seed >6", "loss >8.4f", "accuracy >8.4f", "bits_per_value:bits/val >8.3f",
+    "step_sync_bits:sync >7.3f", "sent_mb:MB sent >10.2f", "simulated_s:simul. s >9.4f", "exposed >7.3f",
+    "exact >5", "state <",
+)  # fmt: skip
 
 
 def text_table(results: Results) -> str:
     """Return heading and table as text; every line that is no row of the table starts with #."""
-    lines = [f"# {line}" for line in heading(results)]
-    names = " ".join(f"{name:>{width}}" for name, _, width, _ in _COLUMNS)
-    lines.append(f"# seed {names} exact state")
-    for row in results["rows"]:
-        exact = "yes" if row["exact"] else "no"
-        end = "diverged" if row["diverged"] else row["state"][:12]
-        lines.append(f"{row['seed']:>6} {_cells(row)} {exact:>5} {end}")
-    if len(results["rows"]) > 1:
-        lines.append(f"{'mean':>6} {_cells(results['mean'])}")
-        lines.append(f"{'spread':>6} {_cells(results['spread'])}")
-    return "\n".join(lines)
-
-
-def _cells(row: Mapping[str, Any]) -> str:
-    cells = []
-    for _, key, width, digits in _COLUMNS:
-        known = row.get(key) is not None and math.isfinite(row[key])
-        cells.append(f"{row[key]:>{width}.{digits}f}" if known else f"{'-':>{width}}")
-    return " ".join(cells)
+    shown = [
+        {**row, "state": "diverged" if row["diverged"] else row["state"][:12]} for row in results["rows"]
+    ]
+    if len(shown) > 1:
+        shown += [{**results[name], "seed": name, "exact": "", "state": ""} for name in ("mean", "spread")]
+    known = dict.fromkeys(_NUMBERS)  # a workload that holds nothing out has no accuracy
+    rows = [_TABLE.line(known | _finite(row)) for row in shown]
+    return "\n".join([*(f"# {line}" for line in heading(results)), _TABLE.heading, *rows])
 
 
 def write_results(results: Results, folder: Path) -> Path:

@@ -6,7 +6,6 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,17 @@ from oscar.collective.ring import ring_actions
 from oscar.collective.stats import AllReduceResult
 from oscar.config import Config
 from oscar.errors import PeerError
-from oscar.files import write_json
 from oscar.reducers.cluster import LocalCluster
+from oscar.tables import Table
 
 KINDS: tuple[FaultKind, ...] = ("kill", "stall", "corrupt", "delay")
 GATHERS = ("forward", "boomerang", "duplex")
 OUTCOMES = ("error", "exact", "wrong")
 SHAPES = ((211, 97), (3001,), (), (640,))
 SHOWN = 10  # wrong outcomes that are printed; the JSON holds all
+TABLE = Table(
+    "gather <10", "fault <8", "cases >6", *(f"{o} >6" for o in OUTCOMES), "slowest_ms: slowest ms >11.0f"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--codec", default="asc", help="codec on the links")
     parser.add_argument("--bound", type=float, default=5.0, help="seconds in which every call must return")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, default=None, help="write the counts here")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -44,9 +45,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print("# a fault of each kind at every action of every rank, one at a time")
     print("# error: PeerError that names rank, peer, step and chunk; exact: the sum is right on every node")
     print("# after each: inputs are untouched, and the next call sends what an undisturbed cluster sends")
-    print(
-        f"{'gather':<10} {'fault':<8} {'cases':>6} " + " ".join(f"{o:>6}" for o in OUTCOMES) + "  slowest ms"
-    )
+    print(TABLE.heading)
     rows, wrong = [], []
     for gather in args.gathers:
         bench = _Bench(args, gather)
@@ -65,21 +64,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 slowest = max(slowest, seconds)
             row = {"gather": gather, "fault": kind, "cases": counts.total(), "slowest_s": slowest}
             rows.append(row | {outcome: counts[outcome] for outcome in OUTCOMES})
-            print(
-                f"{gather:<10} {kind:<8} {counts.total():>6} "
-                + " ".join(f"{counts[o]:>6}" for o in OUTCOMES)
-                + f"  {slowest * 1e3:10.0f}",
-                flush=True,
-            )
+            print(TABLE.line(rows[-1], slowest_ms=slowest * 1e3), flush=True)
     cases = sum(row["cases"] for row in rows)
     longest = max((row["slowest_s"] for row in rows), default=0.0)
     print(f"# (i) {cases} faults, {len(wrong)} wrong, none hung: the slowest took {longest:.2f} s")
     for line in wrong[:SHOWN]:
         print(f"# wrong: {line}")
-    result = {"ok": not wrong, "rows": rows, "cases": cases, "wrong": wrong}
-    if args.json is not None:
-        write_json(args.json, result)
-    return result
+    return {"ok": not wrong, "rows": rows, "cases": cases, "wrong": wrong}
 
 
 def _faults(args: argparse.Namespace, gather: str, kind: FaultKind) -> Iterable[Fault]:

@@ -22,11 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from oscar.lab.launch import launch
+from oscar.tables import Row, Table
 from oscar.transports.registry import TRANSPORTS
 from oscar.trials._flips import PLAYS, RANKS, Case, exchange, judge, undisturbed
 
 WHERE = ("threads", "keyed", *TRANSPORTS)
 COLUMNS = ("flips", "told", "harmless", "wrong", "hung")
+TABLE = Table("transport <10", "message <24", *(f"{name} >8" for name in COLUMNS))
 CASE_S = 4.0  # and on average this long, between processes
 KEPT = 20  # of what is wrong
 START_S = 120.0
@@ -51,8 +53,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         print("# without the extra torch: no schemes, no gloo")
     seed = secrets.randbelow(1 << 31) if args.seed is None else args.seed
     print(f"# {RANKS} ranks, plays {', '.join(args.plays)}, every {args.every}, seed {seed}")
-    print(f"{'transport':<10} {'message':<24} " + " ".join(f"{name:>8}" for name in COLUMNS))
-    rows: list[dict[str, Any]] = []
+    print(TABLE.heading)
+    rows: list[Row] = []
     wrong: list[dict[str, Any]] = []
     for where in args.transport:
         counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -62,12 +64,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             if verdict in ("wrong", "hung"):
                 wrong.append({"transport": where, "case": case, "came": came})
         for kind in sorted(counts):
-            row = {"flips": counts[kind].total(), **{name: counts[kind][name] for name in COLUMNS[1:]}}
-            rows.append({"transport": where, "message": kind, **row})
-            columns = " ".join(f"{row[name]:>8}" for name in COLUMNS)
-            print(f"{where:<10} {kind[:24]:<24} {columns}", flush=True)
+            row = {"transport": where, "message": kind, "flips": counts[kind].total()}
+            rows.append(row | {name: counts[kind][name] for name in COLUMNS[1:]})
+            print(TABLE.line(rows[-1], message=kind[:24]), flush=True)
     total = {name: sum(row[name] for row in rows) for name in COLUMNS}
-    print(f"{'all':<35} " + " ".join(f"{total[name]:>8}" for name in COLUMNS))
+    print(TABLE.line(total, transport="all", message=""))
     for fault in wrong[:KEPT]:
         print(f"# wrong: {json.dumps(fault)[:1000]}")
     return {"ok": not wrong, "seed": seed, "rows": rows, **total, "faults": wrong[:KEPT]}

@@ -17,12 +17,17 @@ from oscar.bench._integers import add_source, open_source
 from oscar.config import Config
 from oscar.errors import SaturationWarning
 from oscar.reducers.cluster import LocalCluster
+from oscar.tables import Row, Table
 from oscar.workloads import exact_mean
 
 Gradients = list[list[np.ndarray]]  # [node][tensor]
 Random = np.random.Generator
 BAR = 0.03  # sigma, that the mean of a tensor may be off
 SIZE = 20_000
+TABLE = Table(
+    "gradient:#gradient <26", "quantiser <9", "bits_per_value:bits/val >8.3f", "first:error 0 >8.4f",
+    "most:1 on >7.4f", "over >4", "clipped_energy:cut off >8.1e",
+)  # fmt: skip
 STRUCK = 5  # the iteration in which something happens
 
 
@@ -132,20 +137,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"# {args.nodes} nodes, {args.iterations} iterations, seed {args.seed}; codec asc, default plan")
     print("# error of the worst tensor in sigma, in iteration 0 and from 1 on; over: iterations from 1 on in")
     print(f"# which it is over {BAR}; cut off: the largest share of a gradient's energy that saturated")
-    print(
-        f"#{'gradient':<25} {'quantiser':<9} {'bits/val':>8} {'error 0':>8} {'1 on':>7} over {'cut off':>8}"
-    )
-    rows: list[dict[str, Any]] = []
+    print(TABLE.heading)
+    rows: list[Row] = []
     for name, gradients in _sources(args):
         given = list(gradients)
         for bits in args.bits:
             row = measure(given, bits if bits == "auto" else int(bits))
             rows.append({"gradient": name, **row})
-            print(
-                f"{name:<26} {row['quantiser']:<9} {row['bits_per_value']:>8.3f} {row['errors'][0]:>8.4f} "
-                f"{max(row['errors'][1:], default=0.0):>7.4f} "
-                f"{sum(error > BAR for error in row['errors'][1:]):>4} {row['clipped_energy']:>8.1e}"
-            )
+            first, *later = row["errors"]
+            over = sum(error > BAR for error in later)
+            print(TABLE.line(rows[-1], first=first, most=max(later, default=0.0), over=over))
     return {"nodes": args.nodes, "seed": args.seed, "rows": rows}
 
 

@@ -29,12 +29,21 @@ from typing import Any
 import numpy as np
 
 from oscar.lab.launch import Ended, launch
+from oscar.tables import Table
 
 START_S = 120.0  # to start processes on a busy machine
 WARM = 0.2  # of the iterations: buffers and kernels have had time to become as large as they get
 QUIET_S = 15.0  # between two lines of progress where there is no terminal
 CASE = ("transport", "iterations", "segment", "values", "seed", "timeout_s", "seconds_limit", "spoil")
 SHOWN = 5  # mismatches that are printed; the JSON has more
+MEMORY = Table(
+    "rank >4", f"warm_kib:KiB at {WARM:.0%} >11", "last_kib:at the end >11", "grown_kib:grown >6",
+    "slope_kib:slope per 1,000 iterations >27.0f",
+)  # fmt: skip
+SEGMENTS = Table(
+    "codec <10", "gather <10", "segments >8", "iterations >10", "resets >7", "values >10",
+    "sent_bytes:bytes sent >11", "mismatches >11",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -196,12 +205,9 @@ def memory_of(samples: list[list[int]], done: int) -> dict[str, Any]:
 
 def _print(args: argparse.Namespace, heard: _Heard, result: dict[str, Any]) -> None:
     _print_segments(heard)
-    print(f"rank  KiB at {WARM:.0%}  at the end  grown  slope per 1,000 iterations")
+    print(MEMORY.heading)
     for rank, row in enumerate(result["memory"]):
-        print(
-            f"{rank:>4} {row['warm_kib']:>11} {row['last_kib']:>11} {row['grown_kib']:>6} "
-            f"{row['slope_kib']:>27.0f}"
-        )
+        print(MEMORY.line(row, rank=rank))
     for line in result["kept"][:SHOWN]:
         print(f"# wrong: {json.dumps(line)}")
     if result["output"]:
@@ -223,9 +229,6 @@ def _print_segments(heard: _Heard) -> None:
         total["segments"] += 1
         for name in ("iterations", "resets", "values", "sent_bytes", "mismatches"):
             total[name] += row[name]
-    print(f"{'codec':<10} {'gather':<10} segments iterations  resets     values  bytes sent  mismatches")
+    print(SEGMENTS.heading)
     for (codec, gather), total in sorted(totals.items()):
-        print(
-            f"{codec:<10} {gather:<10} {total['segments']:>8} {total['iterations']:>10} {total['resets']:>7} "
-            f"{total['values']:>10} {total['sent_bytes']:>11} {total['mismatches']:>11}"
-        )
+        print(SEGMENTS.line(total, codec=codec, gather=gather))

@@ -25,6 +25,7 @@ from typing import Any
 from oscar.errors import OscarError
 from oscar.lab.launch import Ended, launch
 from oscar.lab.network import Network
+from oscar.tables import Row, Table
 from oscar.transports.base import PEER_FAILED
 from oscar.transports.registry import TRANSPORTS
 from oscar.trials._struck_rank import config_of, load_kernels
@@ -35,6 +36,9 @@ COUNTS = ("told", "wrong", "hung", "mpirun")
 START_S = 120.0  # to start processes on a busy machine
 SLACK_S = 1.0  # of a deadline, for the same reason
 NAMED = {"config": "seed", "version": "oscar"}  # the key that differs
+TABLE = Table(
+    "transport <10", "fault <8", "cases >6", *(f"{name} >6" for name in COUNTS), "slowest_s: slowest s >10.2f"
+)
 RATE_BPS = 10e6  # of links that are cut: frames are under way for milliseconds
 
 
@@ -73,9 +77,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print("# mpirun: told, and no rank left, but mpirun had to be killed (docs/transports.md)")
     for gather in GATHERS:
         load_kernels(config_of(gather))  # compiled here, once, where this is a fresh installation
-    titles = " ".join(f"{name:>6}" for name in COUNTS)
-    print(f"{'transport':<10} {'fault':<8} {'cases':>6} {titles}  slowest s")
-    rows: list[dict[str, Any]] = []
+    print(TABLE.heading)
+    rows: list[Row] = []
     wrong: list[dict[str, Any]] = []
     left_out: list[dict[str, str]] = []
     for transport in args.transport:
@@ -94,7 +97,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def _row(
     args: argparse.Namespace, transport: str, kind: str, network: Network | None, wrong: list[dict[str, Any]]
-) -> dict[str, Any]:
+) -> Row:
     """Run all points of one kind and return the counts; what is wrong is appended to `wrong`."""
     dice, counts, slowest = random.Random(f"{args.seed} {kind}"), Counter[str](), 0.0
     for _ in range(args.points):
@@ -106,10 +109,10 @@ def _row(
         if why:
             wrong.append({"case": case, "why": why, "output": ended.output[-4000:]})
             print(f"# wrong: {json.dumps(case)}: {why}", flush=True)
-    columns = " ".join(f"{counts[name]:>6}" for name in COUNTS)
-    print(f"{transport:<10} {kind:<8} {args.points:>6} {columns}  {slowest:9.2f}", flush=True)
-    row = {"transport": transport, "fault": kind, "cases": args.points, "slowest_s": slowest}
-    return {**row, **{name: counts[name] for name in COUNTS}}
+    row: Row = {"transport": transport, "fault": kind, "cases": args.points, "slowest_s": slowest}
+    row |= {name: counts[name] for name in COUNTS}
+    print(TABLE.line(row), flush=True)
+    return row
 
 
 def _outcome(ended: Ended, why: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import re
 import threading
 import weakref
 from collections.abc import Sequence
@@ -27,7 +26,6 @@ from oscar.transports.gloo import GlooTransport, leave_group, load_torch
 FORMAT = 1  # of state_dict
 JOIN_S = 5.0
 ADVICE = "end the process and start again from a checkpoint"
-FOREIGN = re.compile(r"; skip this iteration.*|, or go on without it")  # advice to callers who can do that
 LOG = logging.getLogger("oscar.ddp")
 
 Shapes = list[tuple[int, ...]]
@@ -219,7 +217,7 @@ class OscarState:
                 self.bypass.settle()
         except Exception as error:
             if isinstance(error, OscarError):
-                error.args = (FOREIGN.sub("", str(error)),)
+                error.advice = ""  # backward() can neither skip nor go on
             self.error = error
             LOG.error(
                 "rank %d: bucket %d could not be reduced: %s: %s. What backward() raises now is torch's way "
