@@ -16,7 +16,7 @@ import numpy as np
 from oscar.bench._integers import add_source, default_model, model_names, open_source
 from oscar.config import Config
 from oscar.errors import OscarError
-from oscar.reducers.scheme_cluster import SchemeCluster
+from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.base import Message
 from oscar.schemes.widths import Ladder
 from oscar.tables import Row, Table
@@ -96,7 +96,7 @@ class _Point:
         self.ladder = Ladder.of(nodes, (1 << (BITS - 1)) - 1)
         options = {"coarseness": coarseness, "bits": BITS, "error_feedback": coarseness >= FEEDBACK}
         self.clusters = {
-            label: SchemeCluster(
+            label: LocalCluster(
                 Config.model_validate({"method": name, "nodes": nodes, "scheme": own | options})
             )
             for label, (name, own) in VARIANTS.items()
@@ -119,16 +119,18 @@ class _Point:
             self.lanes.append(self._lanes(self.clusters["lhc"]))
             self.unpeeled += getattr(self.clusters["lhc"].scheme, "unpeeled", 0)
 
-    def _lanes(self, cluster: SchemeCluster) -> tuple[float, float, float]:
+    def _lanes(self, cluster: LocalCluster) -> tuple[float, float, float]:
         """Return the share of zeros in the sums, and bits per value of wide lanes and of fitting ones."""
         integers = [worker.integers for worker in cluster.workers if worker.integers is not None]
         largest = max(int(np.abs(mine).max(initial=0)) for mine in integers)
         wide, fitting = self.ladder.bits[-1], self.ladder.bits[max(1, self.ladder.level(largest))]
         out = [float(np.mean(np.sum(integers, axis=0) == 0))]
+        assert cluster.state is not None
+        wire = cluster.state.wire
         for bits in (wide, fitting):
-            _, traffic = cluster.wire.combine([Message("bench", mine, bits=bits) for mine in integers])
+            _, traffic = wire.combine([Message("bench", mine, bits=bits) for mine in integers])
             transfers = 2 * (self.nodes - 1) * integers[0].size
-            out.append(8 * int(traffic.frame_bytes.sum()) / transfers)
+            out.append(8 * traffic.sent_bytes / transfers)
         return out[0], out[1], out[2]
 
     def row(self, model: str) -> Row:

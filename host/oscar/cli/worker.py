@@ -72,7 +72,7 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
             transport = KeyedTransport(transport, key, timeout_s=wire.timeout_s)
         running = RankRun(config, transport, workload)
         if rank == 0:
-            agreed = running.communicator.fingerprint
+            agreed = running.communicator.agreed
             keyed = f"keyed: {wire.security}, " if transport.keyed else ""
             print(
                 f"# {transport.nodes} ranks over {args.transport}, {config.method}, {config.ring.gather}, "

@@ -10,7 +10,6 @@ from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.asc.params import AscParams
 from oscar.coding.codec import Codec
-from oscar.coding.registry import CODECS, make_codec
 from oscar.config.explain import validated
 from oscar.config.link import LinkSection
 from oscar.config.methods import POINT_SECTIONS, Choice, CompareSection, Contender, Method
@@ -25,7 +24,7 @@ from oscar.config.sections import (
 )
 from oscar.errors import ConfigError
 from oscar.numerics.quantiser import QuantiserParams
-from oscar.schemes.registry import SCHEMES, parse, scheme_class
+from oscar.schemes.methods import method_info
 
 
 class Config(Choice):
@@ -69,16 +68,14 @@ class Config(Choice):
 
     @model_validator(mode="after")
     def _scheme_options(self) -> Config:
-        if self.method in SCHEMES:
-            parse(self.method, scheme_class(self.method), self.scheme)
-        elif self.scheme:
-            raise ValueError(f"method {self.method} is no scheme: the section scheme must be empty")
+        method_info(self.method).check_options(self.scheme)
         return self
 
     @model_validator(mode="after")
     def _widths(self) -> Config:
-        if self.method in CODECS:
-            self.check_width(make_codec(self.method), self.nodes)
+        codec = method_info(self.method).codec
+        if codec is not None:
+            self.check_width(codec, self.nodes)
         return self
 
     def check_width(self, codec: Codec, nodes: int) -> None:

@@ -6,17 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from oscar.coding.registry import CODECS
 from oscar.config.base import Name, Section, one_of
 from oscar.numerics.plans import PLANS
-from oscar.schemes.registry import SCHEMES
+from oscar.schemes.methods import METHODS
 
 POINT_SECTIONS = ("scheme", "quantiser", "asc")  # what a point of a contender may change
-
-
-def known_methods() -> list[str]:
-    """Return the names of all methods: a codec, which goes around the ring, or a scheme."""
-    return [*CODECS, *SCHEMES]
 
 
 class Choice(Section):
@@ -27,7 +21,7 @@ class Choice(Section):
     def _renamed(cls, data: Any) -> Any:
         if isinstance(data, dict) and "codec" in data:
             given = data["codec"]
-            value = given if given in known_methods() else "NAME"
+            value = given if given in METHODS else "NAME"
             raise ValueError(
                 "the key codec is called method now (the codec or scheme to reduce with); "
                 f"write method: {value}"
@@ -37,7 +31,7 @@ class Choice(Section):
     @field_validator("method", check_fields=False)
     @classmethod
     def _known(cls, name: str) -> str:
-        return one_of("method", name, known_methods())
+        return one_of("method", name, METHODS)
 
 
 class Method(Choice):

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
+from oscar.collective.node import Node
 from oscar.collective.ring import Action, Op, ring_actions
 from oscar.config import Config
 from oscar.config.lab import MethodSpec, method_config
 from oscar.errors import OscarError
-from oscar.reducers.communicator import SENDS, Communicator, PeerResult
+from oscar.reducers.communicator import Communicator, PeerResult
 from oscar.transports.base import Transport
 from oscar.transports.gloo import load_torch
 from oscar.transports.keyed import secured
@@ -140,15 +141,6 @@ def _total(arrays: Any) -> Array:
     return total
 
 
-class _Watched(Communicator):
-    """A communicator that shows the integers of its last call."""
-
-    def local(self) -> tuple[Array, Array]:
-        """Return this rank's own values, and the sums it holds, both in plan order."""
-        node = self._members[0].node
-        return node.local, node.result()
-
-
 class OscarMethod(Method):
     """A Communicator under the configuration with the method's changes; all of a call is timed."""
 
@@ -157,7 +149,7 @@ class OscarMethod(Method):
         self.config = method_config(seat.config, spec, seat.hosts)
         wire = self.config.transport
         transport = secured(seat.transport, wire.security, key=wire.key, timeout_s=TIMEOUT_S)
-        self.communicator = _Watched(self.config, transport, timeout_s=TIMEOUT_S)
+        self.communicator = Communicator(self.config, transport, timeout_s=TIMEOUT_S)
         self._last: PeerResult | None = None
 
     def prepare(self, tensors: Sequence[Array]) -> None:
@@ -173,6 +165,12 @@ class OscarMethod(Method):
             raise OscarError(f"{self.spec.name}: expected a run before its results are asked for")
         return self._last
 
+    @property
+    def _node(self) -> Node:
+        """The ring node, which holds this rank's own values and the sums, both in plan order."""
+        (node,) = self.communicator.states[0].wire.links["sums"]
+        return node
+
     def sent(self) -> Sent:
         """See Method.sent."""
         stats = self._done().stats
@@ -181,11 +179,11 @@ class OscarMethod(Method):
 
     def mine(self) -> Array:
         """See Method.mine."""
-        return self.communicator.local()[0]
+        return self._node.local
 
     def wrong(self, all_of_them: Sequence[Array]) -> int:
         """See Method.wrong; what a lossy codec changes is counted too."""
-        return int(np.count_nonzero(self.communicator.local()[1] != _total(all_of_them)))
+        return int(np.count_nonzero(self._node.result() != _total(all_of_them)))
 
     def result(self) -> Array:
         """Return the mean that the training would apply."""

@@ -8,17 +8,18 @@ from typing import Any
 
 from oscar.coding.codec import Codec
 from oscar.coding.registry import asc_codec, make_codec
-from oscar.collective.gather import BOOMERANG, Gather
+from oscar.collective.gather import BOOMERANG, RAW, Gather
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
-from oscar.schemes.registry import SCHEMES, make_scheme
+from oscar.schemes.methods import method_info
+from oscar.schemes.registry import make_scheme
 
 
 def make_codec_of(config: Config) -> Codec:
     """Return the codec of the method's frames, on the configured NIC; a scheme's coded messages take ASC."""
-    if config.method in SCHEMES:
+    if method_info(config.method).codec is None:
         return asc_codec(config.asc_params())
     if config.nic in ("compiled", "reference"):
         implementation: Any = config.nic
@@ -31,7 +32,12 @@ def make_codec_of(config: Config) -> Codec:
 
 
 def gather_of(config: Config, codec: Codec) -> Gather:
-    """Return how sums come back; raises ConfigError where the codec's sums depend on their order."""
+    """Return how sums come back; raises ConfigError where the codec's sums depend on their order.
+
+    A scheme's messages are plain AllReduces, whatever the section `ring` says.
+    """
+    if method_info(config.method).codec is None:
+        return RAW
     name = config.ring.gather
     if name != "forward" and not (codec.lossless and codec.domain == "int"):
         raise ConfigError(
@@ -50,7 +56,7 @@ def make_scheme_of(
     """
     plan, params = config.plan, config.quantiser_params(nodes)
     default = Channel(codec, BOOMERANG, params.sum_width, plan=plan.name, granule=plan.granule)
-    if config.method in SCHEMES:
+    if method_info(config.method).codec is None:
         scheme = make_scheme(config.method, config.scheme, shapes=shapes, nodes=nodes, seed=config.seed)
         return scheme, default
     config.check_width(codec, nodes)
@@ -62,6 +68,6 @@ def make_scheme_of(
 def method_fingerprint(config: Config, codec: Codec) -> str:
     """Return what has to be equal for a saved state to fit, beside the number of nodes."""
     c = config
-    if c.method in SCHEMES:
+    if method_info(c.method).codec is None:
         return f"{c.method} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
     return f"{c.quantiser}, seed={c.seed}, {codec.name}, {c.asc}, {c.ring.gather}, {c.plan}"

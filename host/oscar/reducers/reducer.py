@@ -83,18 +83,23 @@ class Call:
                 moved[one.plan] = moved.get(one.plan, 0) + one.sent_bytes
         return "+".join(sorted(moved, key=lambda name: -moved[name])) or "equal"
 
-    def table(self, name: str) -> Array | None:
+    def table(self, name: str) -> Any:
         """Return the sum over the messages of a table of Traffic; None where no frames are counted."""
         tables = [table for one in self.traffic if (table := getattr(one, name)) is not None]
         return np.sum(tables, axis=0) if tables else None
 
+    @property
+    def sent(self) -> int:
+        """Values in the frames, 1 at least."""
+        counts = self.table("counts")
+        return 1 if counts is None else max(1, int(counts.sum()))
+
     def clipped(self) -> dict[str, Any]:
         """Return `clipped` and `clipped_energy` of the statistics: what quantiser and codec cut off."""
-        codec, counts = self.codec_loss, self.table("counts")
-        sent = max(1, 0 if counts is None else int(counts.sum()))
+        codec = self.codec_loss
         values = sum(loss.values for loss in self.losses.values()) + int(codec[0])
         energy = sum(loss.energy for loss in self.losses.values()) / max(1, len(self.losses))
-        return {"clipped": values, "clipped_energy": min(1.0, energy + float(codec[1]) / sent)}
+        return {"clipped": values, "clipped_energy": min(1.0, energy + float(codec[1]) / self.sent)}
 
     @property
     def codec_loss(self) -> Array:
@@ -211,9 +216,7 @@ class Reducer(ABC):
         """Warn of what saturation took for good."""
         if not state.scheme.clips:
             self.notice.tell(call.unreturned, state.scheme.advice)
-        counts = call.table("counts")
-        sent = max(1, 0 if counts is None else int(counts.sum()))
-        self.notice.tell_codec(self.codec.name, float(call.codec_loss[1]) / sent)
+        self.notice.tell_codec(self.codec.name, float(call.codec_loss[1]) / call.sent)
 
 
 def _advance(running: Messages, answer: Any) -> Any:

@@ -13,6 +13,7 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
 from oscar.reducers.wire import Traffic
 from oscar.schemes.base import Channel, Message
+from oscar.schemes.methods import method_info
 
 
 class SampledCluster(LocalCluster):
@@ -27,9 +28,9 @@ class SampledCluster(LocalCluster):
         if every < BURST:
             raise ConfigError(f"expected a ring in one of at least {BURST} iterations, got {every}")
         super().__init__(config)
-        if not (self.codec.lossless and self.codec.domain == "int"):
+        if not method_info(config.method).commutes:
             raise ConfigError(
-                f"the ring can be left out for lossless integer codecs only, {self.codec.name} is not one; "
+                f"the ring can be left out for lossless integer codecs only, {config.method} is not one; "
                 "set train.ring_every to 1"
             )
         self.every = every

@@ -88,7 +88,7 @@ class Exact(Scheme):
 
     def _agree(self, every: Array) -> None:
         """Set the steps from all workers' summaries, by rank; `Reducer` takes them back if the call fails."""
-        self.steps.agree([list(_SUMMARY.iter_unpack(mine)) for mine in every.reshape(self.nodes, -1)])
+        self.steps.agree([list(_SUMMARY.iter_unpack(mine.data)) for mine in every.reshape(self.nodes, -1)])
 
     def _make_plan(self) -> ChunkPlan:
         o = self.options

@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oscar.coding.registry import make_codec
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.files import write_json
 from oscar.provenance import provenance
-from oscar.schemes.registry import SCHEMES
+from oscar.schemes.methods import method_info
 from oscar.studies.parallel import Tick, run_tasks
 from oscar.studies.rounds import Progress
 from oscar.studies.training import check_ring, train
@@ -67,11 +66,7 @@ def tasks_of(config: Config) -> list[Task]:
 
 def _ring(config: Config) -> dict[str, int]:
     """Rings may be left out between bursts only where sums do not depend on them."""
-    if config.method not in SCHEMES:
-        codec = make_codec(config.method)
-        if codec.lossless and codec.domain == "int":
-            return {}
-    return {"ring_every": 1}
+    return {} if method_info(config.method).commutes else {"ring_every": 1}
 
 
 def _label(point: dict[str, dict[str, Any]]) -> str:

@@ -19,9 +19,8 @@ from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.make import Cluster, make_cluster
-from oscar.reducers.sampled import SparseRing
-from oscar.schemes.registry import SCHEMES
+from oscar.reducers.sampled import SampledCluster
+from oscar.schemes.methods import method_info
 from oscar.state import Saved
 from oscar.studies.parallel import Tick, run_tasks
 from oscar.studies.rounds import Progress, open_workload
@@ -71,18 +70,18 @@ class Run:
         return sum(self.series["iteration_s"])
 
 
-def open_cluster(config: Config) -> Cluster:
-    """Return the cluster to train with: SparseRing where the ring is to run in bursts only."""
+def open_cluster(config: Config) -> LocalCluster:
+    """Return the cluster to train with: one that samples its rings where they are to run in bursts only."""
     check_ring(config)
     every = config.train.ring_every
-    return make_cluster(config) if every == 1 else SparseRing(config, every=every)
+    return LocalCluster(config) if every == 1 else SampledCluster(config, every=every)
 
 
 def check_ring(config: Config) -> None:
     """Raise ConfigError where `train.ring_every` leaves out rings that are needed, or all of them."""
     if config.train.ring_every == 1:
         return
-    if config.method in SCHEMES:
+    if method_info(config.method).codec is None:
         raise ConfigError(
             f"train.ring_every: expected 1, as {config.method} is a scheme whose rings cannot be left out, "
             f"got {config.train.ring_every}; add --set train.ring_every=1"
@@ -134,7 +133,7 @@ class Trainer:
         self.losses.append(float(self.workload.loss))
         self.workload.apply(result.mean)
         self._check(result.stats)
-        if not isinstance(self.cluster, SparseRing) or self.cluster.measured(self.done):
+        if not isinstance(self.cluster, SampledCluster) or self.cluster.measured(self.done):
             self._measure(result.stats)
         self.done += 1
         every, left = self.config.train.evaluate_every, self.config.iterations - self.done
@@ -145,10 +144,7 @@ class Trainer:
                 self.evaluations.append({"iteration": self.done, **metrics})
 
     def _check(self, stats: Stats) -> None:
-        if isinstance(self.cluster, LocalCluster):
-            lossless = self.cluster.codec.lossless
-        else:
-            lossless = SCHEMES[self.config.method].lossless
+        lossless = method_info(self.config.method).lossless
         if not stats.identical or (lossless and not stats.exact):
             raise OscarError(
                 f"iteration {self.done}: expected the exact sum on every node, got another: this is a bug; "
@@ -157,12 +153,7 @@ class Trainer:
         self.exact &= stats.exact
 
     def _measure(self, stats: Stats) -> None:
-        how: dict[str, bool] = {}
-        if isinstance(self.cluster, LocalCluster):
-            codec = self.cluster.codec
-            how = {"boomerang": self.cluster.boomerang, "duplex": self.cluster.duplex}
-            how |= {"adopt": not codec.lossless, "coded": codec.coded}
-        buckets = bucket_times(stats, self.config.link.model(), self.shares, **how)
+        buckets = bucket_times(stats, self.config.link.model(), self.shares, self.cluster.gather)
         rates = [stats.bits_per_value, stats.step_sync_bits, stats.time_s]
         self.measured.append([self.done, stats.wire_bytes, *rates, *buckets])
 

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from oscar.coding.registry import make_codec
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.files import write_json
-from oscar.schemes.registry import SCHEMES
+from oscar.schemes.methods import method_info
 from oscar.studies.training import TAIL, TAIL_GAP, Run
 from oscar.tables import Table
 from oscar.version import __version__
@@ -93,12 +92,13 @@ def _finite(tree: Any) -> Any:
 
 def method_name(config: Config) -> str:
     """Return the run's method with its gather, step and what else is not the default."""
-    if config.scheme or config.method in SCHEMES:
+    codec = method_info(config.method).codec
+    if codec is None:
         return " ".join([config.method, *(f"{key}={value}" for key, value in sorted(config.scheme.items()))])
     parts = [config.method]
     if config.ring.gather != "forward":
         parts[0] += f"+{config.ring.gather}"
-    if make_codec(config.method).domain == "int":
+    if codec.domain == "int":
         quantiser = config.quantiser
         parts.append(f"step {quantiser.coarseness:g} sigma" if quantiser.scale == "sigma" else "one step")
         parts += ["feedback"] if quantiser.error_feedback else []

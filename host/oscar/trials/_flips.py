@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -87,15 +86,7 @@ def run_play(play: Play, transport: Transport) -> str:
     """Run a play on one rank and return a digest of all that it left; raises what the rank does."""
     timeout_s = SHORT_S if play.late else TIMEOUT_S
     config = play.config.variant(transport={"timeout_s": timeout_s, "survive": False})
-    reduce: Callable[[list[np.ndarray]], list[np.ndarray]]
-    if play.scheme:
-        from oscar.reducers.scheme_reducer import SchemeReducer
-
-        reducer = SchemeReducer(config, transport, {})
-        reduce, communicator, state = lambda g: reducer.allreduce(g, 0), reducer.communicator, reducer
-    else:
-        communicator = state = Communicator(config, transport, timeout_s=timeout_s)  # type: ignore[assignment]
-        reduce = lambda g: communicator.allreduce(g).mean  # noqa: E731
+    communicator = Communicator(config, transport, timeout_s=timeout_s)
     means = []
     for iteration in range(2):
         given = _gradient(transport.rank, iteration)
@@ -103,10 +94,10 @@ def run_play(play: Play, transport: Transport) -> str:
             if play.spoilt:
                 given[0][0, 0] = np.nan
             time.sleep(LATE_S if play.late else 0)
-        means.append(reduce(given))
+        means.append(communicator.allreduce(given).mean)
     told = communicator.gather(f"rank {transport.rank} is done".encode(), 32)
     transport.part(time.monotonic() + timeout_s)
-    return digest({"means": means, "told": told, "state": state.state_dict()})
+    return digest({"means": means, "told": told, "state": communicator.state_dict()})
 
 
 def _gradient(rank: int, iteration: int) -> list[np.ndarray]:

@@ -18,8 +18,7 @@ from typing import Any
 from oscar.blas import one_blas_thread
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, GradientError
-from oscar.reducers.make import make_cluster
-from oscar.reducers.scheme_cluster import SchemeCluster
+from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.registry import SCHEMES
 from oscar.workloads import exact_mean
 
@@ -153,7 +152,7 @@ def train(
     workload = SmallWorkload(model, optimiser, nodes=nodes, seed=seed)
     cluster = None
     if method is not None:
-        cluster = make_cluster(Config.model_validate({"nodes": nodes, "seed": seed} | method))
+        cluster = LocalCluster(Config.model_validate({"nodes": nodes, "seed": seed} | method))
     losses, bits = [], []
     for left in reversed(range(iterations)):
         gradients = workload.gradients()
@@ -169,7 +168,7 @@ def train(
             bits.append(result.stats.bits_per_value)
         if left % TAIL_GAP == 0 and left < TAIL * TAIL_GAP:
             losses.append(workload.evaluate()["loss"])
-    scheme = cluster.scheme if isinstance(cluster, SchemeCluster) else None
+    scheme = None if cluster is None else cluster.scheme
     loss = statistics.fmean(losses)
     return {
         "loss": loss if math.isfinite(loss) else math.inf,

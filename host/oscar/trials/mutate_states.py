@@ -31,7 +31,7 @@ import numpy as np
 from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
-from oscar.reducers.make import make_cluster
+from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.registry import SCHEMES
 from oscar.workloads import make_workload
 
@@ -61,7 +61,7 @@ def _gradients(iteration: int) -> list[list[np.ndarray]]:
 
 def _cluster(name: str, config: Config) -> Subject:
     def make() -> Any:
-        cluster = make_cluster(config)
+        cluster = LocalCluster(config)
         for iteration in range(2):
             cluster.allreduce(_gradients(iteration))
         return cluster
