@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -70,3 +70,14 @@ def execute(
             if frame is not None and action.op in SENDS:
                 log.add(action, sender, len(frame), count)
                 port.post_send(action.peer, action.tag, frame)
+
+
+def drive(program: Generator[Action, bytes | None, None], wait: Callable[[Action], bytes]) -> None:
+    """Perform a whole program of `execute`; wait: returns the frame that a WAIT is for."""
+    action = next(program, None)
+    while action is not None:
+        came = wait(action) if action.op is Op.WAIT else None
+        try:
+            action = program.send(came)
+        except StopIteration:
+            return

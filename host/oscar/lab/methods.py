@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from oscar.array import Array
+from oscar.collective.actions import SENDS, Action, Op
+from oscar.collective.executor import FrameLog, drive, execute
+from oscar.collective.gather import Gather
 from oscar.collective.node import Node
-from oscar.collective.ring import Action, Op, ring_actions
+from oscar.collective.ring import ring_actions
 from oscar.config import Config
 from oscar.config.lab import MethodSpec, method_config
 from oscar.errors import OscarError
@@ -190,6 +194,31 @@ class OscarMethod(Method):
         return np.concatenate([mean.ravel() for mean in self._done().mean])
 
 
+class _Sizes:
+    """Performs actions on frames of which only the sizes are known; the values of no frame."""
+
+    def __init__(self, rank: int, frames: Array) -> None:
+        self.rank, self.frames = rank, frames
+        self._most = int(frames.max())
+        self._room = memoryview(bytes(self._most))
+
+    def count(self, action: Action) -> int:
+        """Return the bytes of the action's frame."""
+        sender = action.peer if action.op in (Op.POST_RECV, Op.WAIT) else self.rank
+        return int(self.frames[action.phase, action.step, sender, action.sub])
+
+    def cap(self, action: Action) -> int:
+        """See Performer.cap."""
+        return self._most
+
+    def receive(self, action: Action, frame: bytes) -> None:
+        """Nothing: there is nothing in it."""
+
+    def perform(self, action: Action) -> memoryview | None:
+        """See Performer.perform."""
+        return self._room[: self.count(action)] if action.op in SENDS else None
+
+
 class ReplayMethod(Method):
     """Frames of given sizes by the schedule that the coded ones had: what a NIC with the codec would send."""
 
@@ -199,41 +228,25 @@ class ReplayMethod(Method):
 
     def load(self, frames: Array, counts: Array, config: Config) -> None:
         """Take int64 [phase, step, rank, sub-frame] bytes and counts, and the method's configuration."""
-        self._frames, self._counts = frames, counts
-        ring = config.ring
-        self._actions: Callable[[], Iterator[Action]] = lambda: ring_actions(
-            self.seat.rank,
-            self.seat.hosts,
-            subframes=ring.subframes,
-            boomerang=ring.gather != "forward",
-            duplex=ring.gather == "duplex",
-        )
-        self._cap = int(frames.max())
-        self._room = memoryview(bytes(self._cap))
+        self._frames, self._counts, self._ring = frames, counts, config.ring
+        self._sizes = _Sizes(self.seat.rank, frames)
 
     def prepare(self, tensors: Sequence[Array]) -> None:
         """Nothing: the sizes are all there is."""
 
     def run(self) -> None:
         """See Method.run."""
-        import time
-
         if self._frames is None:
             raise OscarError(f"{self.spec.name}: expected the frames of {self.spec.of!r}; measure it first")
-        transport, deadline = self.seat.transport, time.monotonic() + TIMEOUT_S
-        for action in self._actions():
-            receives = action.op in (Op.POST_RECV, Op.WAIT)
-            sender = action.peer if receives else self.seat.rank
-            size = int(self._frames[action.phase, action.step, sender, action.sub])
-            if size == 0:
-                continue
-            if action.op is Op.POST_RECV:
-                transport.post_recv(action.peer, action.tag, self._cap)
-            elif action.op is Op.WAIT:
-                transport.wait(action.peer, action.tag, deadline, "a frame of the replay")
-            elif action.op in SENDS:
-                transport.post_send(action.peer, action.tag, self._room[:size])
-        transport.flush(deadline)
+        seat, ring, deadline = self.seat, self._ring, time.monotonic() + TIMEOUT_S
+        actions = ring_actions(seat.rank, seat.hosts, subframes=ring.subframes, gather=Gather(ring.gather))
+        log = FrameLog(seat.hosts - 1, 1, ring.subframes)
+
+        def wait(action: Action) -> bytes:
+            return bytes(seat.transport.wait(action.peer, action.tag, deadline, "a frame of the replay"))
+
+        drive(execute(self._sizes, actions, seat.transport, log), wait)
+        seat.transport.flush(deadline)
 
     def sent(self) -> Sent:
         """See Method.sent."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from oscar.collective.actions import Action
+from oscar.collective.actions import SENDS, Action
 from oscar.errors import ConfigError, OscarError, PeerError
 from oscar.transports import handshake
 from oscar.transports.base import Notice, Transport, TransportError
@@ -88,13 +88,14 @@ class Party:
         finally:
             self.waited_s += time.perf_counter() - begin
 
-    def flush(self, sent: Mapping[tuple[int, int], Action]) -> None:
-        """Wait until all that was sent has left; sent: actions by (peer, tag). Raises PeerError."""
+    def flush(self, actions: Callable[[], Iterable[Action]]) -> None:
+        """Wait until all that `actions` sent has left; raises PeerError."""
         begin = time.perf_counter()
         try:
             self.transport.flush(self.deadline)
         except TransportError as error:
-            action = sent.get((error.peer, error.tag))
+            at = error.peer, error.tag
+            action = next((a for a in actions() if a.op in SENDS and (a.peer, a.tag) == at), None)
             which = "its last frames" if action is None else f"the frame of {self._at(action)}"
             self.blame(error, f"while this rank was sending it {which}", action)
         finally:

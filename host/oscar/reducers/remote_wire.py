@@ -7,13 +7,13 @@ added in the order of the ring.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from oscar.array import Array
-from oscar.collective.actions import SENDS, Action, Op
-from oscar.collective.executor import execute
+from oscar.collective.executor import drive, execute
 from oscar.collective.ring import ring_actions
 from oscar.reducers.party import Party
 from oscar.reducers.wire import Traffic, Wire
@@ -135,20 +135,11 @@ class RemoteWire(Wire):
         """Run this rank's part of a ring of coded frames, as LocalWire does for all ranks."""
         plan, channel, (node,) = self._begin([message])
         before, log = node.saturated(), self._log(channel)
-        actions = ring_actions(self.rank, self.nodes, subframes=channel.subframes, gather=channel.gather)
-        program = execute(node, actions, self.transport, log)
-        sent: dict[tuple[int, int], Action] = {}
-        action = next(program, None)
-        while action is not None:
-            if action.op in SENDS:
-                sent[action.peer, action.tag] = action
-            frame = self.party.wait(action) if action.op is Op.WAIT else None
-            try:
-                action = program.send(frame)
-            except StopIteration:
-                action = None
+        subframes, gather = channel.subframes, channel.gather
+        actions = partial(ring_actions, self.rank, self.nodes, subframes=subframes, gather=gather)
+        drive(execute(node, actions(), self.transport, log), self.party.wait)
         self.settle()  # where this rank has waited for nothing
-        self.party.flush(sent)
+        self.party.flush(actions)
         traffic = Traffic(
             frame_bytes=log.frame_bytes,
             counts=log.counts,

@@ -31,7 +31,7 @@ class MethodInfo:
 
     @property
     def commutes(self) -> bool:
-        """Whether it sums integers around the ring without loss: in any order, or directly, with equal bits."""
+        """Whether it sums integers around the ring without loss: in any order with equal bits."""
         return self.codec is not None and self.codec.lossless and self.codec.domain == "int"
 
     def check_options(self, options: Mapping[str, Any]) -> None:
