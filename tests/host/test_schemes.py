@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oscar.reducers.make import make_cluster
-from oscar.reducers.scheme_cluster import SchemeCluster
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import asc_codec
+from oscar.collective.gather import BOOMERANG
 from oscar.collective.node import Node
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, GradientError
+from oscar.numerics.quantiser import sum_width
+from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
-from oscar.schemes.base import Message, Scheme, Worker
+from oscar.schemes.base import Channel, Message, Scheme, Worker
 from oscar.schemes.lanes import lane_bits, lane_limit, pack_lanes, packed_bytes, unpack_lanes
 from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.schemes.selection import ProbableNonZeros, largest
@@ -72,14 +74,11 @@ def test_a_value_beyond_its_lane_is_refused() -> None:
 
 
 def wire(nodes: int, channels: dict[str, int] | None = None) -> LocalWire:
-    return LocalWire(
-        nodes,
-        codec=asc_codec(),
-        link=LinkModel.of(),
-        plan="equal",
-        granule=256,
-        channels=channels or {},
-    )
+    own = {
+        name: Channel(asc_codec(), BOOMERANG, partial(sum_width, bits))
+        for name, bits in (channels or {}).items()
+    }
+    return LocalWire(nodes, own, link=LinkModel.of())
 
 
 @pytest.mark.parametrize(
@@ -142,7 +141,7 @@ def test_a_chosen_value_stays_until_another_is_larger_by_the_hysteresis() -> Non
 def test_every_replica_makes_the_same_mean(name: str, coded: bool) -> None:
     """Four schemes that share nothing end bit-identical with the one that an in-process cluster shares."""
     nodes, options = 4, {"share": 0.2, "lane_bits": 10, "coded": coded}
-    cluster = make_cluster(config(name, nodes, **options))
+    cluster = LocalCluster(config(name, nodes, **options))
     alone = [make_scheme(name, options, shapes=SHAPES, nodes=nodes, seed=0) for _ in range(nodes)]
     workers, link = [Worker(rank) for rank in range(nodes)], wire(nodes, alone[0].coded_channels())
     for iteration in range(6):
@@ -171,7 +170,7 @@ def test_the_sweep_loses_nothing(spread: bool) -> None:
     """What was given equals what was applied plus what waits, once the parts of `spread` have gone out."""
     period, nodes = 3, 4
     options = {"share": 0.1, "period": period, "lane_bits": 16, "spread": spread}
-    cluster = make_cluster(config("oscar-sw-best", nodes, **options))
+    cluster = LocalCluster(config("oscar-sw-best", nodes, **options))
     given, applied = np.zeros(sum(np.prod(s, dtype=int) for s in SHAPES)), 0.0
     for iteration in range(13):
         theirs = gradients(nodes, iteration) if iteration < 10 else [
@@ -191,7 +190,7 @@ def test_what_a_sketch_leaves_out_waits_and_stays_bounded(rows: int, cell_bits: 
     """Ten zeros share a cell, so that undamped feedback would grow without end; narrow cells saturate."""
     share, ratio, nodes = 0.1, 0.09, 2
     options = {"share": share, "ratio": ratio, "rows": rows, "cell_bits": cell_bits}
-    cluster = SchemeCluster(config("oscar-sw", nodes, **options))
+    cluster = LocalCluster(config("oscar-sw", nodes, **options))
     noise = (1 - share) / ratio
     given, applied = np.zeros(3000), np.zeros(3000)
     for iteration in range(150):
@@ -207,7 +206,7 @@ def test_what_a_sketch_leaves_out_waits_and_stays_bounded(rows: int, cell_bits: 
 
 
 def test_a_scheme_says_once_that_training_may_diverge() -> None:
-    loud, safe = SchemeCluster(config("oscar-sw", paper=True, ratio=0.1)), SchemeCluster(config("oscar-sw"))
+    loud, safe = LocalCluster(config("oscar-sw", paper=True, ratio=0.1)), LocalCluster(config("oscar-sw"))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", CautionWarning)
         for shapes in (SHAPES, SHAPES, [(50,)]):
@@ -217,7 +216,7 @@ def test_a_scheme_says_once_that_training_may_diverge() -> None:
         loud.load_state_dict(state)
         with pytest.raises(ConfigError):
             loud.load_state_dict({**state, "links": None})
-        SchemeCluster(loud.config).load_state_dict(state)
+        LocalCluster(loud.config).load_state_dict(state)
     (said,) = [str(warning.message) for warning in told if warning.category is CautionWarning]
     assert "scheme oscar-sw: estimates carry about" in said
     assert "may diverge" in said
@@ -227,7 +226,7 @@ def test_without_feedback_a_period_of_equal_gradients_has_their_mean() -> None:
     """Each probable zero comes once a period and stands for all of it: nothing waits, nothing is biased."""
     period, nodes = 4, 3
     options = {"share": 0.1, "period": period, "lane_bits": 16, "feedback": False, "zero_shift": 0}
-    cluster = make_cluster(config("oscar-sw-best", nodes, **options))
+    cluster = LocalCluster(config("oscar-sw-best", nodes, **options))
     theirs = gradients(nodes, 0)
     first, *turns = (
         np.concatenate([m.ravel() for m in cluster.allreduce(theirs).mean]) for _ in range(1 + period)
@@ -240,7 +239,7 @@ def test_without_feedback_a_period_of_equal_gradients_has_their_mean() -> None:
 
 @pytest.mark.parametrize("name", OWN)
 def test_a_call_that_fails_never_happened(name: str) -> None:
-    one, two = (make_cluster(config(name, share=0.2, lane_bits=10, coded=True)) for _ in range(2))
+    one, two = (LocalCluster(config(name, share=0.2, lane_bits=10, coded=True)) for _ in range(2))
     for iteration in range(4):
         bad = gradients(4, iteration)
         bad[2][0][3, 3] = np.nan
@@ -254,7 +253,7 @@ def test_a_call_that_fails_never_happened(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(SCHEMES))
 def test_a_failure_at_the_very_end_never_happened(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does one of a call with other shapes, which starts anew, or of a state that does not load."""
-    one, two = SchemeCluster(config(name)), SchemeCluster(config(name))
+    one, two = LocalCluster(config(name)), LocalCluster(config(name))
     for cluster in (one, two):
         cluster.allreduce(gradients(4, 0))
     kind = type(one.scheme)
@@ -285,7 +284,7 @@ def test_a_failure_leaves_even_a_state_with_nan_as_it_was(monkeypatch: pytest.Mo
         scheme.iteration += 1
         raise KeyboardInterrupt
 
-    cluster = SchemeCluster(config("oscar-sw"))
+    cluster = LocalCluster(config("oscar-sw"))
     cluster.allreduce(gradients(4, 0))
     scheme = cluster.scheme
     assert scheme is not None
@@ -304,10 +303,10 @@ def test_a_failure_leaves_even_a_state_with_nan_as_it_was(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", sorted(SCHEMES))
 def test_every_scheme_resumes_bit_for_bit(name: str) -> None:
-    whole = make_cluster(config(name))
+    whole = LocalCluster(config(name))
     for iteration in range(3):
         whole.allreduce(gradients(4, iteration))
-    resumed = make_cluster(config(name))
+    resumed = LocalCluster(config(name))
     resumed.load_state_dict(whole.state_dict())
     for iteration in range(3, 6):
         theirs = gradients(4, iteration)
@@ -317,7 +316,7 @@ def test_every_scheme_resumes_bit_for_bit(name: str) -> None:
 
 def test_statistics_name_the_plan_and_compare_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = gradients(4, 0)
-    plain, coded = (make_cluster(config("oscar-sw-best", coded=on)) for on in (False, True))
+    plain, coded = (LocalCluster(config("oscar-sw-best", coded=on)) for on in (False, True))
     assert plain.allreduce(theirs).stats.plan == "equal"
     stats = coded.allreduce(theirs).stats
     assert stats.plan.split("+") == ["interleave", "equal"]  # the steps are agreed on uncoded
@@ -332,7 +331,7 @@ def test_statistics_name_the_plan_and_compare_the_nodes(monkeypatch: pytest.Monk
 def test_degenerate_gradients_pass(name: str) -> None:
     for shapes in ([(1,)], [(0,), (3,)], [(64, 64)]):
         for nodes in (1, 3):
-            cluster = make_cluster(config(name, nodes))
+            cluster = LocalCluster(config(name, nodes))
             for _ in range(2):
                 zero = [[np.zeros(s, np.float32) for s in shapes] for _ in range(nodes)]
                 result = cluster.allreduce(zero)
@@ -343,7 +342,7 @@ def test_degenerate_gradients_pass(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, entry in SCHEMES.items() if entry.lossless])
 def test_lossless_schemes_sum_exactly(name: str) -> None:
-    cluster = make_cluster(config(name))
+    cluster = LocalCluster(config(name))
     assert all(cluster.allreduce(gradients(4, iteration)).stats.exact for iteration in range(5))
 
 

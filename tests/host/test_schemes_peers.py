@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oscar.reducers.scheme_cluster import SchemeCluster
 
 from oscar.config import Config
 from oscar.errors import ConfigError
+from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.base import Message, Scheme, Worker
 from oscar.schemes.lanes import lane_limit, pack_lanes, packed_bytes, unpack_lanes
 from oscar.schemes.powersgd import orthonormalise
@@ -308,7 +308,7 @@ def test_values_on_a_level_stay_and_workers_draw_apart() -> None:
 def test_coded_integers_are_the_same_in_fewer_bytes(name: str) -> None:
     gradient = [[mine] for mine in gradients(4, 0, 20_000)]
     plain, coded = (
-        SchemeCluster(Config.model_validate({"method": name, "nodes": 4, "scheme": {"coded": on}}))
+        LocalCluster(Config.model_validate({"method": name, "nodes": 4, "scheme": {"coded": on}}))
         for on in (False, True)
     )
     for _ in range(3):

@@ -81,7 +81,7 @@ def test_steps_that_came_to_differ_are_found_in_the_same_call() -> None:
 
 
 def _of(communicator: Communicator) -> Any:
-    return communicator._members[0].replica
+    return communicator.states[0].scheme
 
 
 PARTS = {

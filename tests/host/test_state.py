@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oscar.reducers.make import make_cluster
 
 from oscar import checkpoint
 from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.errors import ConfigError
+from oscar.reducers.cluster import LocalCluster
 from oscar.studies.training import Trainer
 from oscar.trials import mutate_states
 
@@ -39,7 +39,7 @@ def gradients(iteration: int) -> list[list[np.ndarray]]:
 
 def saved(name: str) -> tuple[Any, Any]:
     """Return a cluster that has worked, and its state."""
-    cluster = make_cluster(CONFIGS[name])
+    cluster = LocalCluster(CONFIGS[name])
     for iteration in range(2):
         cluster.allreduce(gradients(iteration))
     return cluster, cluster.state_dict()

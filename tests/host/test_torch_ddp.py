@@ -18,15 +18,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oscar.reducers.scheme_cluster import SchemeCluster
 
 from needs import needs
 from oscar.coding.registry import asc_codec
+from oscar.collective.gather import BOOMERANG
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, PeerError
+from oscar.numerics.quantiser import sum_width
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.base import Message
-from oscar.schemes.registry import SCHEMES
+from oscar.reducers.local_wire import LocalWire
+from oscar.reducers.party import Party
+from oscar.reducers.remote_wire import RemoteWire
+from oscar.schemes.base import Channel, Message
+from oscar.timeline.link import LinkModel
 from oscar.transports.threads import ThreadTransport, local_transports
 
 needs("torch")
@@ -337,7 +341,7 @@ def start(what: str, folder: Path, statuses: list[int]) -> None:
 
 
 def cluster_of(config: Config) -> Any:
-    return (SchemeCluster if config.method in SCHEMES else LocalCluster)(config)
+    return LocalCluster(config)
 
 
 def flat(tensors: list[np.ndarray]) -> np.ndarray:
@@ -459,17 +463,18 @@ def test_the_rank_that_died_is_named_not_the_one_that_noticed(tmp_path: Path) ->
         assert (noticed, peer) == (rank, 2), text
 
 
-def test_a_frame_that_is_lost_is_named_with_step_and_chunk() -> None:
-    from oscar.reducers.remote_wire import Party, RemoteWire
+CODED = Channel(asc_codec(), BOOMERANG, partial(sum_width, 8), granule=1)
 
+
+def test_a_frame_that_is_lost_is_named_with_step_and_chunk() -> None:
     def work(transport: ThreadTransport) -> PeerError | None:
-        party = Party(Config(), transport, timeout_s=20.0, codec=asc_codec())
-        wire = RemoteWire(party, codec=party.codec, plan="equal", granule=1, channels={"dense": 8})
+        party = Party(transport, 20.0)
+        wire = RemoteWire(party, {"dense": CODED})
         if transport.rank == 2:
             transport.close()
             return None
         with pytest.raises(PeerError) as caught:
-            wire.combine(Message("dense", np.arange(300, dtype=np.int32) % 5, bits=8, coded=True))
+            wire.combine([Message("dense", np.arange(300, dtype=np.int32) % 5, bits=8, coded=True)])
         party.give_up(caught.value)
         return caught.value
 
@@ -500,18 +505,13 @@ MESSAGES = {
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int) -> None:
     """Sums of floats, too: they are added in the order of the ring."""
-    from oscar.reducers.local_wire import LocalWire
-    from oscar.reducers.remote_wire import Party, RemoteWire
-    from oscar.timeline.link import LinkModel
-
     messages = [MESSAGES[kind](np.random.default_rng(rank)) for rank in range(nodes)]
-    how: dict[str, Any] = {"plan": "equal", "granule": 1, "channels": {"x": 8}}
-    local = LocalWire(nodes, codec=asc_codec(), link=LinkModel.of(), **how)
+    local = LocalWire(nodes, {"x": CODED}, link=LinkModel.of())
     expected = local.combine(messages)[0]
 
     def work(transport: ThreadTransport) -> np.ndarray:
-        party = Party(Config(), transport, timeout_s=20.0, codec=asc_codec())
-        return RemoteWire(party, codec=party.codec, **how).combine(messages[transport.rank])
+        wire = RemoteWire(Party(transport, 20.0), {"x": CODED})
+        return wire.combine([messages[transport.rank]])[0]
 
     with ThreadPoolExecutor(nodes) as pool:
         for came in pool.map(work, local_transports(nodes)):
@@ -520,15 +520,15 @@ def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int
 
 
 def test_a_state_of_a_scheme_that_drifted_is_named() -> None:
-    from oscar.reducers.scheme_reducer import SchemeReducer
+    from oscar.reducers.communicator import Communicator
 
     def work(transport: ThreadTransport) -> PeerError:
-        reducer = SchemeReducer(Config(method="oscar-sw"), transport, {})
-        reducer.allreduce([np.ones(30, np.float32)], 0)
+        reducer = Communicator(Config(method="oscar-sw"), transport, timeout_s=20)
+        reducer.allreduce([np.ones(30, np.float32)])
         if transport.rank == 1:
-            reducer._buckets[0].scheme.chosen.positions[0] += 1
+            reducer.states[0].scheme.chosen.positions[0] += 1
         with pytest.raises(PeerError) as caught:
-            reducer.allreduce([np.ones(30, np.float32)], 0)
+            reducer.allreduce([np.ones(30, np.float32)])
         return caught.value
 
     with ThreadPoolExecutor(3) as pool:
@@ -617,36 +617,36 @@ def test_a_state_that_does_not_fit_changes_nothing_of_the_hook() -> None:
 
 
 def test_an_error_of_this_rank_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from oscar.reducers.scheme_reducer import SchemeReducer
+    from oscar.reducers.communicator import Communicator
 
     (transport,) = local_transports(1)
-    reducer = SchemeReducer(Config(method="oscar-sw"), transport, {})
+    reducer = Communicator(Config(method="oscar-sw"), transport, timeout_s=20)
 
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("mine")
 
-    monkeypatch.setattr("oscar.reducers.scheme_reducer.make_scheme", fail)
+    monkeypatch.setattr("oscar.reducers.method.make_scheme", fail)
     with pytest.raises(RuntimeError, match=r"^mine$") as caught:
-        reducer.allreduce([np.ones(3, np.float32)], 0)
+        reducer.allreduce([np.ones(3, np.float32)])
     assert caught.value.__cause__ is None
 
 
 def test_a_caution_is_told_once_by_rank_0_when_the_call_has_happened_and_not_by_a_load() -> None:
-    from oscar.reducers.scheme_reducer import SchemeReducer
+    from oscar.reducers.communicator import Communicator
 
     def work(transport: ThreadTransport) -> list[Any]:
-        reducer = SchemeReducer(Config(method="terngrad"), transport, {})
+        reducer = Communicator(Config(method="terngrad"), transport, timeout_s=20)
         seen: list[Any] = []
         for key in range(2):
             try:
-                seen.append(len(reducer.allreduce([np.ones(3, np.float32)], key)))
+                seen.append(len(reducer.allreduce([np.ones(3, np.float32)], key=key).mean))
             except CautionWarning:  # warnings are errors here
                 seen.append(CautionWarning)
                 reducer.caution.told = True
         state = reducer.state_dict()
         reducer.caution.told = False
         reducer.load_state_dict(state)
-        return [*seen, [bucket["scheme"]["iteration"] for bucket in state["buckets"].values()]]
+        return [*seen, [bucket["scheme"]["iteration"] for bucket in state["states"].values()]]
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(work, local_transports(2))

@@ -49,7 +49,7 @@ class FrameLog:
 
 def execute(
     node: Performer, actions: Iterable[Action], port: Port, log: FrameLog, *, sender: int = 0
-) -> Generator[Action, bytes | None, None]:
+) -> Generator[Action, Any, None]:
     """Perform `actions` on `node`, each when the driver resumes after it was yielded.
 
     A WAIT is resumed with the frame that came. Actions on empty sub-frames are left out. sender: this rank's
@@ -72,7 +72,7 @@ def execute(
                 port.post_send(action.peer, action.tag, frame)
 
 
-def drive(program: Generator[Action, bytes | None, None], wait: Callable[[Action], bytes]) -> None:
+def drive(program: Generator[Action, Any, None], wait: Callable[[Action], Any]) -> None:
     """Perform a whole program of `execute`; wait: returns the frame that a WAIT is for."""
     action = next(program, None)
     while action is not None:

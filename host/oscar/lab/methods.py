@@ -242,8 +242,8 @@ class ReplayMethod(Method):
         actions = ring_actions(seat.rank, seat.hosts, subframes=ring.subframes, gather=Gather(ring.gather))
         log = FrameLog(seat.hosts - 1, 1, ring.subframes)
 
-        def wait(action: Action) -> bytes:
-            return bytes(seat.transport.wait(action.peer, action.tag, deadline, "a frame of the replay"))
+        def wait(action: Action) -> memoryview:
+            return seat.transport.wait(action.peer, action.tag, deadline, "a frame of the replay")
 
         drive(execute(self._sizes, actions, seat.transport, log), wait)
         seat.transport.flush(deadline)
