@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from oscar import yaml_core
+from oscar.collective.gather import BOOMERANG, Gather, GatherName
 from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import OscarError
@@ -37,7 +38,7 @@ CLOCK = f"codec: ideal (line rate, {LINK.codec_latency_s * 1e6:g} us deep)"
 NO_WIRE = LinkModel(bandwidth_bps=1e18)  # what is left of the time is latency
 
 # What goes over the links, and how the all-gather runs.
-METHODS: dict[str, tuple[str, str]] = {
+METHODS: dict[str, tuple[str, GatherName]] = {
     "atalanta": ("atalanta", "forward"),
     "atalanta-dp": ("atalanta-dp", "forward"),
     "asc-paper": ("asc-paper", "forward"),
@@ -191,17 +192,17 @@ def measure(workload: Workload, args: argparse.Namespace, *, warmup: int) -> lis
 
 
 def modelled_times(
-    stats: Stats, cluster: LocalCluster, *, link: LinkModel = LINK, duplex: bool = False
+    stats: Stats, cluster: LocalCluster, gather: Gather = BOOMERANG, *, link: LinkModel = LINK
 ) -> tuple[float, float, float, float]:
     """Return seconds of (fp32, this AllReduce), as the model is, then of both at LARGE values."""
     subframes = stats.counts.shape[3]
     raw_bits = cluster.params.sum_width(stats.nodes)
-    measured = Measured(stats.frame_bytes, stats.counts, boomerang=cluster.boomerang, raw_bits=raw_bits)
+    measured = Measured(stats.frame_bytes, stats.counts, gather, raw_bits=raw_bits)
     return (
         equal_ring_time(stats.values, stats.nodes, link, subframes=subframes),
-        ring_time(stats.frame_bytes, stats.counts, link, boomerang=cluster.boomerang, duplex=duplex),
+        ring_time(stats.frame_bytes, stats.counts, link, gather),
         equal_ring_time(LARGE, stats.nodes, link, subframes=subframes),
-        scale(measured, [stats.nodes], link=link, values=LARGE, duplex=duplex)[0].time_s,
+        scale(measured, [stats.nodes], link=link, values=LARGE)[0].time_s,
     )
 
 
@@ -214,8 +215,9 @@ def _row(
     headers included; speedup: time of uncompressed fp32 over time; latency_share: part of `time_s` that an
     endless bandwidth would leave; large_*: the same at LARGE values.
     """
+    gather = Gather("duplex" if case[0] == DUPLEX else METHODS[case[0]][1])
     times, latency = (
-        np.mean([modelled_times(s, cluster, link=link, duplex=case[0] == DUPLEX) for s in runs], axis=0)
+        np.mean([modelled_times(s, cluster, gather, link=link) for s in runs], axis=0)
         for link in (LINK, NO_WIRE)
     )
     step_sync, count = sum(s.step_sync_bytes for s in runs), len(runs)

@@ -14,6 +14,7 @@ import numpy as np
 import yaml
 
 from oscar.cli.kinds import Kind
+from oscar.collective.gather import Gather
 from oscar.studies.plotting import GRID, PALETTE, figure
 from oscar.studies.table import kept_link
 from oscar.timeline.replay import replay
@@ -96,10 +97,7 @@ def _timeline(results: Results) -> str:
         np.asarray(row["frames"]["bytes"]),
         np.asarray(row["frames"]["counts"]),
         link.model(),
-        boomerang=row["gather"] != "forward",
-        duplex=row["gather"] == "duplex",
-        adopt=not row["lossless"],
-        coded=row["coded"],
+        Gather(row["gather"], adopt=not row["lossless"], coded=row["coded"]),
         spans=True,
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from oscar.cli.common import amount, declare
+from oscar.collective.gather import Gather, GatherName
 from oscar.files import check_outputs, write_json
 
 EXAMPLE = """\
@@ -40,7 +41,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: line rate)")
     parser.add_argument("--codec-latency-us", type=float, default=0.5, metavar="US", help="(%(default)s)")
     parser.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
-    parser.add_argument("--gather", choices=["forward", "boomerang", "duplex"], default="forward")
+    parser.add_argument("--gather", choices=get_args(GatherName), default="forward")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
 
 
@@ -53,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
     keys = ("gbps", "latency_us", "codec", "nic_file", "codec_gvalues", "codec_latency_us")
     section = Config().variant(link={key: getattr(args, key) for key in keys}).link
     link = section.model()
-    flags = {"boomerang": args.gather != "forward", "duplex": args.gather == "duplex"}
-    found = predict(args.values, args.nodes, link, args.bits, subframes=args.subframes, **flags)
+    gather = Gather(args.gather)
+    found = predict(args.values, args.nodes, link, args.bits, gather, subframes=args.subframes)
     print(
         f"# {args.values:,} values, {args.nodes} nodes, {args.gbps:g} Gb/s, {args.latency_us:g} us a hop, "
         f"{args.bits:g} bits/value, gather {args.gather}"

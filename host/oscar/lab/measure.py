@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from oscar.collective.gather import Gather
 from oscar.config import Config
 from oscar.config.lab import Case, MethodSpec, Settings, method_config, parse_settings
 from oscar.errors import ConfigError, MissingExtraError, OscarError
@@ -306,11 +307,4 @@ class _Case:
         ring = method_config(self.config, source, self.case.hosts).ring
         frames, counts = self._tables(name)
         link = replace(self.wire, bandwidth_bps=goodput)
-        return ring_time(
-            frames,
-            counts,
-            link,
-            boomerang=ring.gather != "forward",
-            duplex=ring.gather == "duplex",
-            coded=False,
-        )
+        return ring_time(frames, counts, link, Gather(ring.gather, coded=False))

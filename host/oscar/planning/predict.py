@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.gather import FORWARD, RAW, Gather
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.recurrence import equal_ring_time
 
@@ -42,11 +43,9 @@ class _Case:
     nodes: int
     link: LinkModel
     bits_per_value: float
+    gather: Gather
     subframes: int
     header_bytes: int
-    boomerang: bool
-    duplex: bool
-    adopt: bool
     peak: int
 
     @property
@@ -65,26 +64,22 @@ class _Case:
             self.values,
             self.nodes,
             self.link,
+            self.gather,
             bits_per_value=self.bits_per_value,
             subframes=self.subframes,
             header_bytes=self.header_bytes,
-            boomerang=self.boomerang,
-            duplex=self.duplex,
-            adopt=self.adopt,
-            coded=True,
         )
 
     def raw_time(self, name: str) -> float:
         """Return the time of a rival; int8 sums are exact, so it may run duplex where the codec does."""
-        duplex = self.duplex and name == "int8"
+        gather = replace(self.gather, coded=False) if self.gather.duplex and name == "int8" else RAW
         return equal_ring_time(
             self.values,
             self.nodes,
             self.link,
+            gather,
             bits_per_value=self.rivals[name],
             subframes=self.subframes,
-            boomerang=duplex,
-            duplex=duplex,
         )
 
     def pays(self) -> bool:
@@ -96,29 +91,27 @@ def predict(
     nodes: int,
     link: LinkModel,
     bits_per_value: float,
+    gather: Gather = FORWARD,
     *,
     subframes: int = 1,
     header_bytes: int = HEADER_BYTES,
-    boomerang: bool = False,
-    duplex: bool = False,
-    adopt: bool = False,
     peak: int = 127,
 ) -> Prediction:
     """Predict one AllReduce of `values` over `nodes` with equal chunks, and judge it.
 
     `bits_per_value` is the codec's mean payload over all steps; `peak` the largest magnitude that one node
     contributes, so that int8 is a rival while peak nodes <= 127. Compression pays if it is MIN_GAIN faster
-    than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no headers; with
-    `duplex` int8 runs so too, which floats cannot and stay identical on all nodes.
+    than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no headers. With
+    duplex, int8 runs duplex too; floats cannot, since their sums would differ between nodes.
 
-    Raises ValueError for arguments out of range, or for `duplex` without `boomerang`.
+    Raises ValueError for arguments out of range.
     """
     if values < 1 or not 1 <= nodes <= 1024 or not 0 < bits_per_value < 1024 or subframes < 1 or peak < 1:
         raise ValueError(
             "expected values, subframes and peak of 1 or more, 1 to 1024 nodes and bits_per_value above 0, "
             f"got {values}, {subframes}, {peak}, {nodes} and {bits_per_value}"
         )
-    case = _Case(values, nodes, link, bits_per_value, subframes, header_bytes, boomerang, duplex, adopt, peak)
+    case = _Case(values, nodes, link, bits_per_value, gather, subframes, header_bytes, peak)
     times = {name: case.raw_time(name) for name in case.rivals}
     time_s = case.coded_time()
     alone = nodes == 1
@@ -157,7 +150,7 @@ def _refusal(case: _Case, time_s: float) -> str:
         return _codec_bound(case, link.bandwidth_bps / rival_bits)
     still = replace(case, link=link.without_latency())
     share = 1.0 - still.coded_time() / time_s
-    way, count = ("N-1", case.nodes - 1) if case.duplex else ("2(N-1)", 2 * (case.nodes - 1))
+    way, count = ("N-1", case.nodes - 1) if case.gather.duplex else ("2(N-1)", 2 * (case.nodes - 1))
     codec = link.codec(True)
     hops = f"{way} = {count} hops of {link.latency_s * 1e6:.3g} us"
     if codec.hop_once:

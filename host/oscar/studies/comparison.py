@@ -10,6 +10,7 @@ import numpy as np
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import ASC, make_codec
+from oscar.collective.gather import Gather
 from oscar.collective.stats import Stats
 from oscar.config import Config, Method
 from oscar.studies.parallel import Job, run_jobs
@@ -118,9 +119,8 @@ def _rtl_time(method: Method, stats: Sequence[Stats], config: Config) -> float |
         return float(np.mean([s.time_s for s in stats]))
     if method.method not in ASC:
         return None
-    gather = {"boomerang": method.gather != "forward", "duplex": method.gather == "duplex"}
-    link = config.link.rtl().model()
-    return float(np.mean([ring_time(s.frame_bytes, s.counts, link, **gather) for s in stats]))
+    gather, link = Gather(method.gather), config.link.rtl().model()
+    return float(np.mean([ring_time(s.frame_bytes, s.counts, link, gather) for s in stats]))
 
 
 def _clocks(stats: Sequence[Stats]) -> dict[str, list[float]] | None:

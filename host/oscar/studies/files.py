@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from oscar.collective.gather import Gather
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.files import write_text
@@ -81,10 +82,7 @@ def write_timeline(training: Training, config: Config, path: Path) -> None:
         stats.frame_bytes,
         stats.counts,
         config.link.model(),
-        boomerang=config.ring.gather != "forward",
-        duplex=config.ring.gather == "duplex",
-        adopt=not codec.lossless,
-        coded=codec.coded,
+        Gather(config.ring.gather, adopt=not codec.lossless, coded=codec.coded),
         spans=True,
     ).spans
     meta = {"config": config.model_dump(mode="json"), "iteration": stats.iteration, "plan": stats.plan}

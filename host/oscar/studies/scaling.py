@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from oscar.collective.gather import Gather
 from oscar.config import LinkSection
 from oscar.errors import ConfigError
 from oscar.studies.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
@@ -48,9 +49,8 @@ def scale_results(
     for row in best_rows(results):
         if not row["coded"]:
             continue
-        gather, frames = row["gather"], row["frames"]
-        measured = Measured(frames["bytes"], frames["counts"], boomerang=gather != "forward")
-        how = {"link": link.model(), "values": total, "seed": seed, "duplex": gather == "duplex"}
+        measured = Measured(row["frames"]["bytes"], row["frames"]["counts"], Gather(row["gather"]))
+        how = {"link": link.model(), "values": total, "seed": seed}
         for count in nodes:
             point = _timed(_coded_point, measured, count, **how)
             points.append({"name": row["name"], "plan": row["plan"], **point})

@@ -7,12 +7,12 @@ AllReduce of its own as soon as it is complete, as in torch's DistributedDataPar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.gather import RAW, Gather
 from oscar.collective.stats import Stats
 from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import finish_unchecked
@@ -58,20 +58,19 @@ def iteration_time(compute_s: npt.ArrayLike, shares: Floats, communication_s: np
     return np.asarray((ready + left).max(axis=-1))
 
 
-def bucket_times(stats: Stats, link: LinkModel, shares: Floats, **how: Any) -> Floats:
+def bucket_times(stats: Stats, link: LinkModel, shares: Floats, gather: Gather = RAW) -> Floats:
     """Return the modelled seconds of every bucket's AllReduce, float64 [buckets].
 
-    stats: of one AllReduce of everything; how: boomerang, duplex, adopt, coded of `ring_time`. Bytes and
-    values of every frame are scaled by the bucket's share; headers and the latency of every hop stay.
-    What `stats.time_s` has beyond one ring (a scheme sends several messages in turn) counts for every bucket.
+    stats: of one AllReduce of everything. Bytes and values of every frame are scaled by the bucket's share;
+    headers and the latency of every hop stay. What `stats.time_s` has beyond one ring (a scheme sends several
+    messages in turn) counts for every bucket.
     """
-    how = {"boomerang": False, "duplex": False, "adopt": False, "coded": False} | how
 
     def ring(share: float) -> float:
         payload = np.maximum(stats.frame_bytes - HEADER_BYTES, 0)
         sizes = np.where(stats.frame_bytes > 0, HEADER_BYTES + np.ceil(payload * share), 0).astype(np.int64)
         counts = np.ceil(stats.counts * share).astype(np.int64)
-        return float(finish_unchecked(sizes, counts, link, **how).max(initial=0.0))
+        return float(finish_unchecked(sizes, counts, link, gather).max(initial=0.0))
 
     beyond = stats.time_s - ring(1.0)
     return np.array([stats.time_s if share == 1 else max(0.0, ring(share) + beyond) for share in shares])

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from oscar.collective.ring import check_gather
+from oscar.collective.gather import FORWARD, RAW, Gather
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.sizes import Sizes, checked_sizes, cut_for, divide
 
@@ -127,59 +127,35 @@ def _finish(sizes: Any, counts: Any, boomerang: bool, duplex: bool, adopt: bool,
     return np.maximum(clocks[2], clocks[3])
 
 
-def finish_unchecked(
-    sizes: Sizes, counts: Sizes, link: LinkModel, *, boomerang: bool, duplex: bool, adopt: bool, coded: bool
-) -> NDArray[np.float64]:
+def finish_unchecked(sizes: Sizes, counts: Sizes, link: LinkModel, gather: Gather) -> NDArray[np.float64]:
     """Return `ring_finish` of tables known to be contiguous, int64 and consistent."""
-    check_gather(boomerang=boomerang, duplex=duplex)
-    codec = link.codec(coded)
+    codec = link.codec(gather.coded)
     sizes, counts = cut_for(sizes, counts, codec.engines)
     costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec)
-    return np.asarray(_finish(sizes, counts, boomerang, duplex, adopt, costs))
+    return np.asarray(_finish(sizes, counts, gather.boomerang, gather.duplex, gather.adopt, costs))
 
 
 def ring_finish(
-    frame_bytes: ArrayLike,
-    counts: ArrayLike,
-    link: LinkModel,
-    *,
-    boomerang: bool = False,
-    duplex: bool = False,
-    adopt: bool = False,
-    coded: bool = True,
+    frame_bytes: ArrayLike, counts: ArrayLike, link: LinkModel, gather: Gather = FORWARD
 ) -> NDArray[np.float64]:
     """Return when every rank finishes, float64 [N] in seconds; arguments and errors as for `replay`."""
-    sizes, values = checked_sizes(frame_bytes, counts, boomerang=boomerang)
-    return finish_unchecked(sizes, values, link, boomerang=boomerang, duplex=duplex, adopt=adopt, coded=coded)
+    return finish_unchecked(*checked_sizes(frame_bytes, counts, gather), link, gather)
 
 
-def ring_time(
-    frame_bytes: ArrayLike,
-    counts: ArrayLike,
-    link: LinkModel,
-    *,
-    boomerang: bool = False,
-    duplex: bool = False,
-    adopt: bool = False,
-    coded: bool = True,
-) -> float:
+def ring_time(frame_bytes: ArrayLike, counts: ArrayLike, link: LinkModel, gather: Gather = FORWARD) -> float:
     """Return the seconds until the last rank finishes; arguments and errors as for `replay`."""
-    how = {"boomerang": boomerang, "duplex": duplex, "adopt": adopt, "coded": coded}
-    return float(ring_finish(frame_bytes, counts, link, **how).max())
+    return float(ring_finish(frame_bytes, counts, link, gather).max())
 
 
 def equal_ring_time(
     values: int,
     nodes: int,
     link: LinkModel,
+    gather: Gather = RAW,
     *,
     bits_per_value: float = FP32_BITS,
     subframes: int = 1,
     header_bytes: int = 0,
-    boomerang: bool = False,
-    duplex: bool = False,
-    adopt: bool = False,
-    coded: bool = False,
 ) -> float:
     """Return the time when all chunks are as large as the largest of an even cut; raw fp32 by default.
 
@@ -195,5 +171,4 @@ def equal_ring_time(
     size = header_bytes + np.ceil(count * (bits_per_value / 8)).astype(np.int64)
     shape = (2, nodes - 1, 1, subframes)
     sizes, counts = (np.broadcast_to(row, shape).copy() for row in (size, count))
-    how = {"boomerang": boomerang, "duplex": duplex, "adopt": adopt, "coded": coded}
-    return float(finish_unchecked(sizes, counts, link, **how)[0])
+    return float(finish_unchecked(sizes, counts, link, gather)[0])

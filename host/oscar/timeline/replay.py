@@ -9,7 +9,9 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from oscar.collective.ring import Action, Op, ring_actions
+from oscar.collective.actions import SENDS, Action, Op
+from oscar.collective.gather import FORWARD, Gather
+from oscar.collective.ring import ring_actions
 from oscar.errors import OscarError
 from oscar.timeline.link import LinkModel
 from oscar.timeline.sizes import Sizes, checked_sizes, cut_for
@@ -100,7 +102,7 @@ class _Network:
             if self.counts[key] > 0:
                 if action.op is Op.POST_RECV:
                     node.link_free += self.link.message_s
-                elif action.op in (Op.SEND, Op.FORWARD):
+                elif action.op in SENDS:
                     ready = node.frame_ready[at] if action.op is Op.SEND else node.arrived[at]
                     heappush(self.sending, (max(ready, node.link_free), node.rank))
                     return
@@ -218,27 +220,21 @@ def replay(
     frame_bytes: ArrayLike,
     counts: ArrayLike,
     link: LinkModel,
+    gather: Gather = FORWARD,
     *,
-    boomerang: bool = False,
-    duplex: bool = False,
-    adopt: bool = False,
-    coded: bool = True,
     spans: bool = False,
 ) -> Replay:
     """Evaluate when everything happens in one ring AllReduce, from the actions of `ring_actions`.
 
     `frame_bytes`, `counts`: integers [phase 2, step N-1, sender N, sub-frame K]; a frame without values is
-    not sent, and its actions cost nothing. `coded` false: raw floats, no codec. An action starts once
-    its input is ready and its engine or link has done what the program asked of it before; with
-    `duplex` both phases share these. A node finishes when it has its last values and its last frame has
-    left.
+    not sent, and its actions cost nothing. An action starts once its input is ready and its engine or link
+    has done what the program asked of it before; both phases of duplex share these. A node finishes when
+    it has its last values and its last frame has left.
 
-    Raises TypeError or ValueError for tables that describe no ring or `duplex` without `boomerang`,
-    OscarError if the schedule deadlocks.
+    Raises TypeError or ValueError for tables that describe no ring, OscarError if the schedule deadlocks.
     """
-    sizes, values = checked_sizes(frame_bytes, counts, boomerang=boomerang)
-    sizes, values = cut_for(sizes, values, link.codec(coded).engines)
+    sizes, values = checked_sizes(frame_bytes, counts, gather)
+    sizes, values = cut_for(sizes, values, link.codec(gather.coded).engines)
     total, subs = values.shape[2:]
-    how = {"subframes": subs, "boomerang": boomerang, "duplex": duplex, "adopt": adopt}
-    programs = [ring_actions(rank, total, **how) for rank in range(total)]
-    return replay_actions(programs, sizes, values, link, coded=coded, spans=spans)
+    programs = [ring_actions(rank, total, subframes=subs, gather=gather) for rank in range(total)]
+    return replay_actions(programs, sizes, values, link, coded=gather.coded, spans=spans)

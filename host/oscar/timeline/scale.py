@@ -16,7 +16,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.ring import Phase, check_gather, ring_chunk_sent
+from oscar.collective.actions import Phase
+from oscar.collective.gather import FORWARD, Gather
+from oscar.collective.ring import ring_chunk_sent
 from oscar.timeline.link import LinkModel, algbw, busbw
 from oscar.timeline.recurrence import equal_ring_time, finish_unchecked
 from oscar.timeline.sizes import Sizes, checked_sizes, chunk_sent, new_sizes
@@ -31,13 +33,14 @@ Floats = NDArray[np.float64]
 class Measured:
     """Frame sizes of one measured AllReduce, integers [phase 2, step n-1, sender n, sub-frame K].
 
-    `boomerang`: the all-gather they come from. `header_bytes`: part of a frame that does not grow with its
-    values. `raw_bits`: width at which the codec stops coding and sends values as they are. Needs n >= 2.
+    `gather`: the all-gather they come from, or duplex for a boomerang's, whose frames are the same.
+    `header_bytes`: part of a frame that does not grow with its values. `raw_bits`: width at which the codec
+    stops coding and sends values as they are. Needs n >= 2.
     """
 
     frame_bytes: Sizes
     counts: Sizes
-    boomerang: bool = False
+    gather: Gather = FORWARD
     header_bytes: int = HEADER_BYTES
     raw_bits: int = 16
     bits: Floats = field(init=False, repr=False)  # [2, n-1] mean payload bits per value
@@ -45,7 +48,7 @@ class Measured:
     share: Floats = field(init=False, repr=False)  # [n K] part of all values, by chunk and sub-frame
 
     def __post_init__(self) -> None:
-        sizes, counts = checked_sizes(self.frame_bytes, self.counts, boomerang=self.boomerang)
+        sizes, counts = checked_sizes(self.frame_bytes, self.counts, self.gather)
         nodes, subs = counts.shape[2:]
         if nodes < 2 or not counts.any():
             values = int(counts.sum())
@@ -69,8 +72,7 @@ class Measured:
         relative = np.divide(own, mean, out=np.ones(counts.shape), where=(counts > 0) & (mean > 0))
         for phase in Phase:
             for step in range(nodes - 1):
-                ranks = range(nodes)
-                chunks = [ring_chunk_sent(r, nodes, phase, step, boomerang=self.boomerang) for r in ranks]
+                chunks = [ring_chunk_sent(r, nodes, phase, step, self.gather) for r in range(nodes)]
                 relative[phase, step, chunks] = relative[phase, step].copy()
         for name, value in (
             ("frame_bytes", sizes),
@@ -101,7 +103,7 @@ class Measured:
         steps = self.nodes - 1
         if steps < 2:
             return BITS_PER_DOUBLING
-        row = self.bits[phase if self.boomerang else 0]
+        row = self.bits[phase if self.gather.boomerang else 0]
         return float(np.clip(np.polyfit(np.log2(np.arange(1, steps + 1)), row, 1)[0], 0.0, 1.0))
 
     def bits_at(self, nodes: int) -> Floats:
@@ -112,7 +114,7 @@ class Measured:
         for phase in range(2):
             out[phase] = np.interp(want, have, self.bits[phase])
             out[phase] += self.slope(phase) * np.maximum(want - have[-1], 0.0)
-        if not self.boomerang:
+        if not self.gather.boomerang:
             growth = np.log2(nodes) - np.log2(self.nodes)
             out[1] = self.bits[1].mean() + self.slope(1) * growth
         return np.clip(out, 0.0, self.raw_bits)
@@ -182,13 +184,13 @@ def draw_sizes(
     pick = np.arange(nodes - 1) * np.ones((2, 1), np.int64)
     beyond = pick >= known
     pick[beyond] = random.integers(known // 2, known, int(beyond.sum()))
-    if not measured.boomerang:
+    if not measured.gather.boomerang:
         pick[1] = 0  # forwarded: the owner's frame all the way
     deviation = np.stack([measured.deviation[phase, pick[phase]] for phase in range(2)])
     rate = np.minimum(measured.bits_at(nodes)[:, :, None] * deviation, measured.raw_bits) / 8
     sizes, counts = new_sizes(nodes, subs), new_sizes(nodes, subs)
-    origin = source.reshape(nodes, subs)
-    _fill(rate, origin, share, measured.header_bytes, measured.boomerang, sizes, counts)
+    origin, back = source.reshape(nodes, subs), measured.gather.boomerang
+    _fill(rate, origin, share, measured.header_bytes, back, sizes, counts)
     return sizes, counts
 
 
@@ -198,23 +200,18 @@ def scale(
     *,
     link: LinkModel,
     values: int | None = None,
-    duplex: bool = False,
-    adopt: bool = False,
     seed: int = 0,
 ) -> list[ScalePoint]:
     """Model the measured AllReduce at each of `nodes` (2 to 1,024) and compare it with fp32 on that link.
 
     `values` (default: as measured) is the model's size, the same at every N. fp32 gets the same number of
-    sub-frames, no headers and no codec. `duplex` runs a measured boomerang, whose frames are the same, as
-    duplex. Equal seeds give equal results. Raises ValueError.
+    sub-frames, no headers and no codec. Equal seeds give equal results. Raises ValueError.
     """
-    check_gather(boomerang=measured.boomerang, duplex=duplex)
-    how = {"boomerang": measured.boomerang, "duplex": duplex, "adopt": adopt, "coded": True}
     points = []
     for count in nodes:
         sizes, counts = draw_sizes(measured, count, values=values, seed=seed)
         total = int(counts[0, 0].sum())
-        time_s = float(finish_unchecked(sizes, counts, link, **how).max())
+        time_s = float(finish_unchecked(sizes, counts, link, measured.gather).max())
         fp32_s = equal_ring_time(total, count, link, subframes=counts.shape[3])
         rate = algbw(total, time_s)
         wire_bits = 8.0 * float(sizes.sum()) / (2 * (count - 1) * total)

@@ -9,14 +9,15 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.ring import MAX_SUBFRAMES
+from oscar.collective.actions import MAX_SUBFRAMES
+from oscar.collective.gather import FORWARD, Gather
 
 Sizes = NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True, inline="always")
 def chunk_sent(rank: int, nodes: int, phase: int, step: int, boomerang: bool) -> int:
-    """Compiled twin of `schedule.ring_chunk_sent`; compares instead of dividing, as it runs per frame."""
+    """Compiled twin of `ring_chunk_sent`; compares instead of dividing, as it runs per frame."""
     if phase == 0:
         chunk = rank - step
     elif boomerang:
@@ -66,13 +67,13 @@ def new_sizes(nodes: int, subframes: int) -> Sizes:
     return np.empty((2, nodes - 1, nodes, subframes), np.int64)
 
 
-def spread(per_chunk: ArrayLike, *, boomerang: bool = False) -> Sizes:
+def spread(per_chunk: ArrayLike, gather: Gather = FORWARD) -> Sizes:
     """Write per-chunk numbers [N, K] onto every hop: int64 [2, N-1, N, K], indexed by sender."""
     table = np.require(per_chunk, np.int64, ["C", "W"])
     if table.ndim != 2 or table.shape[0] < 1:
         raise ValueError(f"expected one row per chunk, [N, K], got shape {table.shape}")
     out = new_sizes(*table.shape)
-    _spread(table, boomerang, out)
+    _spread(table, gather.boomerang, out)
     return out
 
 
@@ -101,20 +102,20 @@ def cut_for(frame_bytes: Sizes, counts: Sizes, engines: int) -> tuple[Sizes, Siz
     return np.ascontiguousarray(sizes.reshape(shape)), np.ascontiguousarray(own.reshape(shape))
 
 
-def received_bytes(frame_bytes: Sizes, *, boomerang: bool) -> Sizes:
+def received_bytes(frame_bytes: Sizes, gather: Gather) -> Sizes:
     """Return what each node receives in a ring, int64 [N]: in the reduce-scatter what its left peer sends,
     in the all-gather that of the same, or of its right peer in a boomerang."""
-    scatter, gather = frame_bytes.sum(axis=(1, 3))
-    return np.asarray(np.roll(scatter, 1) + np.roll(gather, -1 if boomerang else 1))
+    there, back = frame_bytes.sum(axis=(1, 3))
+    return np.asarray(np.roll(there, 1) + np.roll(back, -1 if gather.boomerang else 1))
 
 
-def equal_counts(values: int, nodes: int, subframes: int = 1, *, boomerang: bool = False) -> Sizes:
+def equal_counts(values: int, nodes: int, subframes: int = 1, gather: Gather = FORWARD) -> Sizes:
     """Return the count of values in every frame when chunks and sub-frames are cut evenly."""
     chunks = divide(values, nodes)
-    return spread([divide(int(chunk), subframes) for chunk in chunks], boomerang=boomerang)
+    return spread([divide(int(chunk), subframes) for chunk in chunks], gather)
 
 
-def checked_sizes(frame_bytes: ArrayLike, counts: ArrayLike, *, boomerang: bool) -> tuple[Sizes, Sizes]:
+def checked_sizes(frame_bytes: ArrayLike, counts: ArrayLike, gather: Gather) -> tuple[Sizes, Sizes]:
     """Return both tables as contiguous int64 [2, N-1, N, K].
 
     A chunk holds the same values on every hop; checking so catches tables indexed by receiver.
@@ -130,7 +131,7 @@ def checked_sizes(frame_bytes: ArrayLike, counts: ArrayLike, *, boomerang: bool)
     if pair[0].shape != pair[1].shape:
         raise ValueError(f"expected frame_bytes shaped like counts, {pair[1].shape}, got {pair[0].shape}")
     sizes, values = (np.require(array, np.int64, ["C", "W"]) for array in pair)
-    rule, index = _misfit(sizes, values, boomerang)
+    rule, index = _misfit(sizes, values, gather.boomerang)
     if rule:
         at = tuple(int(i) for i in np.unravel_index(index, values.shape))
         found = f"at [phase, step, sender, sub] {list(at)} count {values[at]}, bytes {sizes[at]}"
@@ -138,6 +139,6 @@ def checked_sizes(frame_bytes: ArrayLike, counts: ArrayLike, *, boomerang: bool)
             raise ValueError(f"expected counts >= 0 and bytes for every frame that has values, got {found}")
         raise ValueError(
             f"expected a chunk to hold the same values on every hop, got {found}; "
-            f"index by the sender and give the gather's direction (boomerang={boomerang})"
+            f"index by the sender, and give the gather that sent them (now {gather.name})"
         )
     return sizes, values

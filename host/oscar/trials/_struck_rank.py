@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from oscar.checkpoint import digest
+from oscar.collective.actions import SENDS, Op
+from oscar.collective.gather import Gather
 from oscar.collective.local import damaged
-from oscar.collective.ring import Op, ring_actions
+from oscar.collective.ring import ring_actions
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
 from oscar.lab import network
@@ -104,9 +106,9 @@ class Striker:
 
     def __init__(self, transport: Transport, case: dict[str, Any]) -> None:
         self.transport, self.case, self.kind = transport, case, case["kind"]
-        gathers = {"boomerang": case["gather"] != "forward", "duplex": case["gather"] == "duplex"}
-        actions = list(ring_actions(transport.rank, transport.nodes, subframes=2, **gathers))
-        moves = sum(action.op in (Op.POST_RECV, Op.WAIT, Op.SEND, Op.FORWARD) for action in actions)
+        gather = Gather(case["gather"])
+        actions = ring_actions(transport.rank, transport.nodes, subframes=2, gather=gather)
+        moves = sum(action.op in (Op.POST_RECV, Op.WAIT, *SENDS) for action in actions)
         self.left = case["iteration"] * moves + int(case["point"] * moves)
 
     def __getattr__(self, name: str) -> Any:

@@ -6,10 +6,11 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from oscar.collective.gather import Gather, GatherName
 from oscar.collective.local import Fault, FaultKind
 from oscar.collective.ring import ring_actions
 from oscar.collective.stats import AllReduceResult
@@ -19,7 +20,7 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.tables import Table
 
 KINDS: tuple[FaultKind, ...] = ("kill", "stall", "corrupt", "delay")
-GATHERS = ("forward", "boomerang", "duplex")
+GATHERS = get_args(GatherName)
 OUTCOMES = ("error", "exact", "wrong")
 SHAPES = ((211, 97), (3001,), (), (640,))
 SHOWN = 10  # wrong outcomes that are printed; the JSON holds all
@@ -73,10 +74,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {"ok": not wrong, "rows": rows, "cases": cases, "wrong": wrong}
 
 
-def _faults(args: argparse.Namespace, gather: str, kind: FaultKind) -> Iterable[Fault]:
-    how = {"boomerang": gather != "forward", "duplex": gather == "duplex"}
+def _faults(args: argparse.Namespace, gather: GatherName, kind: FaultKind) -> Iterable[Fault]:
     for rank in range(args.nodes):
-        for action, _ in enumerate(ring_actions(rank, args.nodes, subframes=args.subframes, **how)):
+        actions = ring_actions(rank, args.nodes, subframes=args.subframes, gather=Gather(gather))
+        for action, _ in enumerate(actions):
             yield Fault(kind, rank, action, rounds=3 * args.nodes)
 
 
