@@ -258,7 +258,7 @@ def test_a_cluster_knows_its_integers_before_the_first_call(codec, dtype):
         {"method": codec, "nodes": 5, "quantiser": {"bits": 16}, "ring": {"gather": "forward"}}
     )
     run = LocalCluster(config)
-    assert (run.params, run.dtype, run.position) == (config.quantiser_params(5), dtype, None)
+    assert (run.params, run.dtype, run.scheme) == (config.quantiser_params(5), dtype, None)
     run.allreduce([[np.ones(5, np.float32)]] * 2)
     assert (run.params, run.dtype) == (config.quantiser_params(2), dtype)
 
@@ -333,7 +333,7 @@ def test_the_reference_nic_sends_the_frames_of_the_compiled_one(gather):
         same(*(run.allreduce(gradients(2, iteration, shapes)) for run in runs))
 
 
-@pytest.mark.parametrize("stage", ["_is_sum", "_finish", "_time"])
+@pytest.mark.parametrize("stage", ["_tell", "_finish", "_stats"])
 def test_a_call_interrupted_after_the_ring_never_happened(
     stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,8 +351,8 @@ def test_a_call_interrupted_after_the_ring_never_happened(
         struck.allreduce(gradients)
     real = getattr(struck, stage)
 
-    def interrupted(*args: Any) -> Any:
-        real(*args)
+    def interrupted(*args: Any, **how: Any) -> Any:
+        real(*args, **how)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(struck, stage, interrupted)

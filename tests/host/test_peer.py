@@ -142,7 +142,7 @@ def test_a_resumed_rank_sends_the_same_frames() -> None:
     [
         ({"quantiser": {"coarseness": 0.5}}, "rank 2 has quantiser.coarseness = 0.5, rank 0 has 0.125"),
         ({"seed": 3}, "rank 2 has seed = 3, rank 0 has 0"),
-        ({"method": "int16"}, 'rank 2 has codec = "int16", rank 0 has "asc"'),
+        ({"method": "int16"}, 'rank 2 has method = "int16", rank 0 has "asc"'),
     ],
 )
 def test_other_configurations_are_found_by_all_ranks(change: dict[str, Any], text: str) -> None:

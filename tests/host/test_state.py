@@ -56,12 +56,13 @@ def put(*path: Any, to: Callable[[Any], Any]) -> Callable[[Any], None]:
     return change
 
 
-ENCODER = "nodes", 0, ("encode", 0), "states", 0
+NODES = "links", "sums"
+ENCODER = *NODES, 0, ("encode", 0, -1), "states", 0
 CASES: list[tuple[str, Callable[[Any], None], str]] = [
     (
         "asc",
         put(*ENCODER, "hist", to=lambda hist: hist[:15]),
-        r"^state\.nodes\[0\]\['encode', 0\]\.states\[0\]\.hist: expected int64 \(16, 16\), got int64 \(15",
+        r"^state\.links\.sums\[0\]\['encode', 0, -1\]\.states\[0\]\.hist: expected int64 \(16, 16\), got int64 \(15",
     ),
     (
         "asc",
@@ -79,20 +80,24 @@ CASES: list[tuple[str, Callable[[Any], None], str]] = [
     ),
     (
         "asc",
-        put("nodes", 1, to=lambda node: {**node, ("decode", 9): {}}),
-        r"nodes\[1\]: expected keys that are",
+        put(*NODES, 1, to=lambda node: {**node, ("decode", 0, 3): {}}),
+        r"sums\[1\]: expected keys that are",
     ),
-    ("asc", put("nodes", to=lambda nodes: nodes[:2]), "workers: expected 2 items, got 3"),
-    ("asc", put("costs", to=lambda costs: costs[1:]), r"costs: expected int64 \(75,\), got int64 \(74,\)"),
-    ("asc", put("costs", to=lambda costs: -costs), "costs: expected values of 0 to"),
+    ("asc", put(*NODES, to=lambda nodes: nodes[:2]), "sums: expected 3 items, got 2"),
     (
         "asc",
-        put("position", "mean", to=lambda mean: mean.astype(np.int32)),
+        put("scheme", "costs", to=lambda costs: costs[1:]),
+        r"costs: expected int64 \(75,\), got int64 \(74,\)",
+    ),
+    ("asc", put("scheme", "costs", to=lambda costs: -costs), "costs: expected values of 0 to"),
+    (
+        "asc",
+        put("scheme", "position", "mean", to=lambda mean: mean.astype(np.int32)),
         r"mean: expected uint16 \(1200,\)",
     ),
     (
         "asc",
-        put("steps", "exponents", to=lambda _: [4000]),
+        put("scheme", "steps", "exponents", to=lambda _: [4000]),
         r"exponents\[0\]: expected an integer of -140 to 116",
     ),
     ("asc", put("shapes", to=lambda _: [(1 << 50,)]), "shapes: expected shapes of 1099511627776 values"),
@@ -112,7 +117,6 @@ CASES: list[tuple[str, Callable[[Any], None], str]] = [
         "positions: expected values of 0 to",
     ),
     ("oscar-sw", put("scheme", "chosen", "positions", to=lambda p: p[::-1]), "expected positions that rise"),
-    ("oscar-sw", put("links", "dense", "bits", to=lambda _: 9), "saved under 9, this is 8"),
     ("oscar-sw", put("scheme", to=lambda s: {**s, "more": 1}), "scheme: expected keys that are of iteration"),
     ("sketched-sgd", put("scheme", "waiting", to=lambda w: w[1:]), "waiting: expected int32"),
     ("powersgd", put("scheme", "factors", 0, to=lambda q: q.T), r"factors\[0\]: expected float32"),

@@ -203,14 +203,14 @@ def bypassed(rank: int, slow: str, bypass: str = "auto") -> dict[str, Any]:
     parameters, log = [torch.empty(0) for _ in SHAPES], Lines()
     logging.getLogger("oscar.ddp").addHandler(log)
     with make_state(TRAINED["asc"], bypass) as state:
-        compress, plain = state._reducer.allreduce, state.bypass._dist.all_reduce
+        compress, plain = state._communicator.allreduce, state.bypass._dist.all_reduce
 
         def late(call: Any, *args: Any, **options: Any) -> Any:
             time.sleep(0.3)
             return call(*args, **options)
 
         if slow == "compression" and rank == 1:
-            state._reducer.allreduce = partial(late, compress)
+            state._communicator.allreduce = partial(late, compress)
         if slow == "plain":
 
             class Slow:

@@ -166,7 +166,7 @@ class LocalWire(Wire):
             plan.name,
             channel.gather,
             identical=identical,
-            exact=identical and self._is_sum(plan, channel, messages, total),
+            exact=self._is_sum(plan, channel, messages, total),
             clipped=np.sum([node.saturated() for node in nodes], axis=0) - before,
             clocks=run.clocks(),
         )
