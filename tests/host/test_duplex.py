@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from oscar.collective.actions import Op, Phase
+from oscar.collective.gather import BOOMERANG, DUPLEX
 from oscar.collective.local import Fault
-from oscar.collective.ring import Op, Phase, ring_actions
+from oscar.collective.ring import ring_actions
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
 from oscar.reducers.cluster import LocalCluster
@@ -61,13 +63,11 @@ def test_floats_are_refused_since_their_sums_would_differ():
 
 
 def test_phases_take_turns_and_residuals_wait_for_no_partial_sum():
-    actions = [a for a in ring_actions(1, 4, subframes=2, boomerang=True, duplex=True) if a.op is Op.ENCODE]
+    actions = [a for a in ring_actions(1, 4, subframes=2, gather=DUPLEX) if a.op is Op.ENCODE]
     assert [a.phase for a in actions] == [Phase.REDUCE_SCATTER, Phase.ALL_GATHER] * 6
     assert [a.step for a in actions] == [0] * 4 + [1] * 4 + [2] * 4
-    one_by_one = set(ring_actions(1, 4, subframes=2, boomerang=True))
-    assert set(ring_actions(1, 4, subframes=2, boomerang=True, duplex=True)) == one_by_one
-    with pytest.raises(ValueError, match="duplex=True needs boomerang=True"):
-        next(ring_actions(1, 4, subframes=2, duplex=True))
+    one_by_one = set(ring_actions(1, 4, subframes=2, gather=BOOMERANG))
+    assert set(ring_actions(1, 4, subframes=2, gather=DUPLEX)) == one_by_one
 
 
 @pytest.mark.parametrize("kind", ["kill", "stall", "corrupt"])

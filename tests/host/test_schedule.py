@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 
-from oscar.collective.local import LocalTransport
-from oscar.collective.ring import MAX_SUBFRAMES, Action, Op, Phase, ring_actions
+from oscar.coding.registry import make_codec
+from oscar.collective.actions import MAX_SUBFRAMES, SENDS, Action, Op, Phase
+from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, Gather
+from oscar.collective.local import LocalRun
+from oscar.collective.node import Node
+from oscar.collective.ring import ring_actions
 
-GATHERS = {
-    "forward": {},
-    "lossy": {"adopt": True},
-    "boomerang": {"boomerang": True},
-    "duplex": {"boomerang": True, "duplex": True},
-}
-SENDS = (Op.SEND, Op.FORWARD)
+GATHERS = {"forward": FORWARD, "lossy": Gather(adopt=True), "boomerang": BOOMERANG, "duplex": DUPLEX}
 cases = pytest.mark.parametrize(
     ("gather", "nodes", "subs"),
     [(g, n, k) for g in GATHERS for n in range(1, 10) for k in range(1, 5)],
@@ -24,7 +22,7 @@ cases = pytest.mark.parametrize(
 
 
 def schedule(gather: str, nodes: int, subs: int) -> list[list[Action]]:
-    return [list(ring_actions(rank, nodes, subframes=subs, **GATHERS[gather])) for rank in range(nodes)]
+    return [list(ring_actions(rank, nodes, subframes=subs, gather=GATHERS[gather])) for rank in range(nodes)]
 
 
 def run(actions: list[list[Action]], perform) -> None:
@@ -44,16 +42,20 @@ def run(actions: list[list[Action]], perform) -> None:
 def test_every_send_has_its_receive_posted_before_anything_is_sent(gather, nodes, subs):
     actions = schedule(gather, nodes, subs)
     posted, sent, awaited = Counter(), Counter(), Counter()
+
+    def frame(sender: int, receiver: int, a: Action) -> tuple[int, ...]:
+        return sender, receiver, a.tag, a.phase, a.step, a.chunk, a.sub, a.source, a.table, a.terms
+
     for rank, mine in enumerate(actions):
         ops = [a.op for a in mine]
         assert Op.POST_RECV not in ops[ops.count(Op.POST_RECV) :]
         for a in mine:
             if a.op is Op.POST_RECV:
-                posted[a.peer, rank, a.tag, a.phase, a.step, a.chunk, a.sub] += 1
+                posted[frame(a.peer, rank, a)] += 1
             elif a.op is Op.WAIT:
-                awaited[a.peer, rank, a.tag, a.phase, a.step, a.chunk, a.sub] += 1
+                awaited[frame(a.peer, rank, a)] += 1
             elif a.op in SENDS:
-                sent[rank, a.peer, a.tag, a.phase, a.step, a.chunk, a.sub] += 1
+                sent[frame(rank, a.peer, a)] += 1
     assert posted == sent == awaited
     assert set(sent.values()) <= {1}
     assert len({key[:3] for key in sent}) == len(sent) == 2 * nodes * (nodes - 1) * subs
@@ -67,11 +69,15 @@ def test_every_chunk_reaches_every_node_exactly_once(gather, nodes, subs):
     suffix = [{key: Counter() for key in chunks} for _ in range(nodes)]
     wires, received, coded = {}, {}, {}
 
+    def summands(a: Action) -> Counter[int]:
+        return Counter(rank for rank in range(nodes) if a.terms >> rank & 1)
+
     def perform(rank: int, a: Action) -> bool:
         key, slot = (a.chunk, a.sub), (rank, a.phase, a.step, a.sub)
-        back = a.phase is Phase.ALL_GATHER and "boomerang" in GATHERS[gather]
+        back = a.phase is Phase.ALL_GATHER and GATHERS[gather].boomerang
         if a.op is Op.ENCODE:
             coded[rank] = suffix[rank][key] + Counter([rank]) if back else prefix[rank][key].copy()
+            assert coded[rank] == summands(a)
         elif a.op is Op.SEND:
             wires[rank, a.peer, a.tag] = coded[rank]
         elif a.op is Op.FORWARD:
@@ -80,6 +86,7 @@ def test_every_chunk_reaches_every_node_exactly_once(gather, nodes, subs):
             if (a.peer, rank, a.tag) not in wires:
                 return False
             received[slot] = wires.pop((a.peer, rank, a.tag))
+            assert received[slot] == summands(a)
         elif a.op is Op.DECODE_ADD and back:
             assert not suffix[rank][key]
             suffix[rank][key] = received[slot]
@@ -96,6 +103,41 @@ def test_every_chunk_reaches_every_node_exactly_once(gather, nodes, subs):
     everyone = Counter(range(nodes))
     for rank in range(nodes):
         assert all(prefix[rank][key] + suffix[rank][key] == everyone for key in chunks)
+
+
+@cases
+def test_what_a_frame_adds_was_lacking_and_nothing_lacks_in_the_end(gather, nodes, subs):
+    everyone = (1 << nodes) - 1
+    for rank, mine in enumerate(schedule(gather, nodes, subs)):
+        held = {(c, k): 1 << rank for c in range(nodes) for k in range(subs)}
+        for a in mine:
+            if a.op is Op.DECODE_ADD:
+                assert a.workers > 0
+                assert not a.terms & held[a.chunk, a.sub]
+                held[a.chunk, a.sub] |= a.terms
+            elif a.op in (Op.DECODE, Op.ADOPT):
+                assert a.terms == everyone
+                held[a.chunk, a.sub] = a.terms
+            elif a.op is Op.ENCODE:
+                assert a.terms >> rank & 1
+                assert not a.terms & ~held[a.chunk, a.sub]
+        assert set(held.values()) == {everyone}
+
+
+@cases
+def test_a_table_codes_one_sum_and_its_source_is_who_coded_it(gather, nodes, subs):
+    """Otherwise a table would mix different sums, or a decoder would use another than the encoder did."""
+    actions = schedule(gather, nodes, subs)
+    coded = {
+        (a.phase, rank, a.table, a.sub): (a.chunk, a.terms)
+        for rank, mine in enumerate(actions)
+        for a in mine
+        if a.op is Op.ENCODE
+    }
+    assert len(coded) == sum(a.op is Op.ENCODE for mine in actions for a in mine)
+    assert {table for _, _, table, _ in coded} <= set(range(2 * nodes - 2))
+    for a in chain(*actions):
+        assert coded[a.phase, a.source, a.table, a.sub] == (a.chunk, a.terms)
 
 
 @pytest.mark.parametrize("gather", GATHERS)
@@ -124,14 +166,20 @@ def test_what_is_no_ring_is_refused(rank, nodes, subs):
         next(ring_actions(rank, nodes, subframes=subs))
 
 
-def test_the_transport_refuses_frames_that_nobody_made_room_for():
-    transport = LocalTransport(2)
+def test_what_is_no_gather_is_refused():
+    with pytest.raises(ValueError, match="gather must be one of forward, boomerang, duplex, got 'both'"):
+        Gather("both")
+    for name in ("boomerang", "duplex"):
+        with pytest.raises(ValueError, match=f"adopt: the {name} gather sends no final frames"):
+            Gather(name, adopt=True)
+
+
+def test_a_rank_refuses_frames_that_nobody_made_room_for():
+    nodes = [Node(rank, 2, make_codec("asc"), apart=False, width=lambda workers: 16) for rank in range(2)]
+    sender, receiver = LocalRun(nodes, [[], []], steps=1, subframes=1).ranks
     with pytest.raises(ValueError, match="no receive was posted"):
-        transport.post_send(0, 1, 5, b"abc")
-    transport.post_recv(1, 0, 5, 2)
+        sender.post_send(1, 5, b"abc")
+    receiver.post_recv(0, 5, 2)
     with pytest.raises(ValueError, match=r"rank 0 sent 3 bytes to rank 1 .* at most 2 bytes fit"):
-        transport.post_send(0, 1, 5, b"abc")
-    transport.post_send(0, 1, 5, b"ab")
-    assert transport.pending == 1
-    assert transport.take(1, 0, 5) == b"ab"
-    assert transport.take(1, 0, 5) is None
+        sender.post_send(1, 5, b"abc")
+    sender.post_send(1, 5, b"ab")

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscar.collective.ring import Action, Op, Phase, ring_actions, ring_chunk_sent
+from oscar.collective.actions import Action, Op, Phase
+from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, RAW, Gather
+from oscar.collective.ring import ring_chunk_sent
 from oscar.planning.predict import predict
 from oscar.timeline.link import Cost, Engines, LinkModel, algbw, busbw
 from oscar.timeline.perfetto import write_trace
@@ -26,21 +28,17 @@ from oscar.timeline.sizes import chunk_sent, cut_for, equal_counts, received_byt
 from oscar.timeline.spans import Span
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
-GATHERS = [
-    {"boomerang": False, "duplex": False},
-    {"boomerang": True, "duplex": False},
-    {"boomerang": True, "duplex": True},
-]
+GATHERS = [FORWARD, BOOMERANG, DUPLEX]
 SLOW = LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1)
 LANES = LinkModel(engines=Engines(Cost(6e-9, 5e-6), Cost(7e-9, 6e-6), Cost(6e-9, 2e-6), 12))
 ONE_CORE = LinkModel(10e9, message_s=3e-6, engines=Engines(Cost(3e-9, 0), Cost(5e-9, 0), Cost(2e-9, 1e-6)))
 
 
-def random_sizes(nodes: int, subs: int, boomerang: bool, seed: int, empty: float = 0.2):
+def random_sizes(nodes: int, subs: int, gather: Gather, seed: int, empty: float = 0.2):
     """Draw frames of uneven sizes, some chunks empty on all hops."""
     random = np.random.default_rng(seed)
     per_chunk = random.integers(1, 5000, (nodes, subs)) * (random.random((nodes, subs)) >= empty)
-    counts = spread(per_chunk, boomerang=boomerang)
+    counts = spread(per_chunk, gather)
     return 24 + random.integers(0, 4000, counts.shape), counts
 
 
@@ -48,22 +46,21 @@ def random_sizes(nodes: int, subs: int, boomerang: bool, seed: int, empty: float
 @given(
     nodes=st.integers(1, 9),
     subs=st.integers(1, 4),
-    gather=st.sampled_from(GATHERS),
-    adopt=st.booleans(),
+    gather=st.sampled_from([*GATHERS, Gather(adopt=True)]),
     coded=st.booleans(),
     link=st.sampled_from([WIRE, SLOW, LinkModel(40e9, 0.0, 7e8, 0.0), LANES, ONE_CORE]),
     seed=st.integers(0, 2**32),
 )
-def test_recurrence_equals_replay_of_the_schedule(nodes, subs, gather, adopt, coded, link, seed):
+def test_recurrence_equals_replay_of_the_schedule(nodes, subs, gather, coded, link, seed):
     """To the bit, unless frames from both sides met at a port: then the replay has them wait."""
-    sizes, counts = random_sizes(nodes, subs, gather["boomerang"], seed)
-    how = {**gather, "adopt": adopt, "coded": coded}
-    oracle, finish = replay(sizes, counts, link, **how), ring_finish(sizes, counts, link, **how)
+    sizes, counts = random_sizes(nodes, subs, gather, seed)
+    gather = replace(gather, coded=coded)
+    oracle, finish = replay(sizes, counts, link, gather), ring_finish(sizes, counts, link, gather)
     if oracle.met_s == 0:
         assert np.array_equal(finish, oracle.finish_s)
-        assert ring_time(sizes, counts, link, **how) == oracle.total_s
+        assert ring_time(sizes, counts, link, gather) == oracle.total_s
     else:
-        assert gather["boomerang"]
+        assert gather.boomerang
         assert nodes > 2
         latest = (finish.max() + oracle.met_s) * (1 + 1e-12)  # a sum is rounded
         assert finish.max() <= oracle.total_s <= latest
@@ -71,10 +68,10 @@ def test_recurrence_equals_replay_of_the_schedule(nodes, subs, gather, adopt, co
 
 @pytest.mark.parametrize("gather", GATHERS)
 def test_received_bytes_are_those_of_the_replay(gather):
-    sizes, counts = random_sizes(5, 2, gather["boomerang"], 9)
+    sizes, counts = random_sizes(5, 2, gather, 9)
     sizes = np.where(counts > 0, sizes, 0)
-    found = received_bytes(sizes, boomerang=gather["boomerang"])
-    assert found.tolist() == replay(sizes, counts, WIRE, **gather).received.tolist()
+    found = received_bytes(sizes, gather)
+    assert found.tolist() == replay(sizes, counts, WIRE, gather).received.tolist()
     assert found.sum() == sizes.sum()
 
 
@@ -111,17 +108,18 @@ def test_engines_by_hand():
     """N=3 duplex on one engine: encodes, hops and decodes of both directions follow one another on it."""
     engines = Engines(Cost(1e-9, 10e-6), Cost(2e-9, 15e-6), Cost(1e-9, 5e-6))
     link = LinkModel(1e15, 0.0, engines=engines)
-    counts = equal_counts(3000, 3, boomerang=True)
-    how = {"boomerang": True, "duplex": True}
+    counts = equal_counts(3000, 3, gather=DUPLEX)
     encode, hop, decode = 11e-6, 17e-6, 6e-6
-    assert ring_time(counts + 24, counts, link, **how) == pytest.approx(2 * (encode + hop + decode), rel=1e-6)
+    assert ring_time(counts + 24, counts, link, DUPLEX) == pytest.approx(
+        2 * (encode + hop + decode), rel=1e-6
+    )
     two = replace(link, engines=replace(engines, count=2))  # half a chunk on each
     encode, hop, decode = 10.5e-6, 16e-6, 5.5e-6
-    assert ring_time(counts + 24, counts, two, **how) == pytest.approx(2 * (encode + hop + decode), rel=1e-6)
+    assert ring_time(counts + 24, counts, two, DUPLEX) == pytest.approx(2 * (encode + hop + decode), rel=1e-6)
 
 
 def test_chunks_are_cut_for_the_engines():
-    sizes, counts = random_sizes(4, 5, True, 10)
+    sizes, counts = random_sizes(4, 5, BOOMERANG, 10)
     sizes = np.where(counts > 0, sizes, 0)
     more, own = cut_for(sizes, counts, 12)
     assert own.shape == (*counts.shape[:3], 15)
@@ -130,25 +128,27 @@ def test_chunks_are_cut_for_the_engines():
     assert np.array_equal(payload, np.maximum(sizes - 24, 0))
     assert ((more > 0) == (own > 0)).all()
     assert cut_for(sizes, counts, 5)[0] is sizes
-    assert cut_for(*random_sizes(2, 40, False, 1), 64)[0].shape[3] == 40  # a chunk has 64 sub-frames at most
+    assert (
+        cut_for(*random_sizes(2, 40, FORWARD, 1), 64)[0].shape[3] == 40
+    )  # a chunk has 64 sub-frames at most
 
 
 def test_room_is_made_for_every_message_before_the_first_one_leaves():
     slow = replace(WIRE, message_s=1e-3)
     counts = equal_counts(4000, 4)
-    took = [ring_time(4 * counts, counts, link, coded=False) for link in (WIRE, slow)]
+    took = [ring_time(4 * counts, counts, link, RAW) for link in (WIRE, slow)]
     assert took[1] - took[0] == pytest.approx(6e-3)
 
 
-@pytest.mark.parametrize("boomerang", [False, True])
+@pytest.mark.parametrize("gather", [RAW, Gather("boomerang", coded=False)])
 @pytest.mark.parametrize("nodes", [2, 3, 8])
-def test_raw_floats_take_the_closed_form(nodes, boomerang):
+def test_raw_floats_take_the_closed_form(nodes, gather):
     values = 1000 * nodes
-    counts = equal_counts(values, nodes, boomerang=boomerang)
+    counts = equal_counts(values, nodes, gather=gather)
     expected = 2 * (nodes - 1) * (4 * values / nodes * 8 / 1e9 + 5e-6)
     for time_s in (
-        ring_time(4 * counts, counts, WIRE, boomerang=boomerang, coded=False),
-        equal_ring_time(values, nodes, WIRE, boomerang=boomerang),
+        ring_time(4 * counts, counts, WIRE, gather),
+        equal_ring_time(values, nodes, WIRE, gather),
     ):
         assert time_s == pytest.approx(expected, rel=1e-12)
 
@@ -159,7 +159,7 @@ def test_codec_time_by_hand():
     frame = counts + 24
     once = 1000 / 0.5e9 + 1e-6  # one engine, with its pipeline
     expected = 2 * (once + 1024 * 8 / 10e9 + 3e-6 + once)
-    assert ring_time(frame, counts, SLOW, adopt=True) == pytest.approx(expected, rel=1e-12)
+    assert ring_time(frame, counts, SLOW, Gather(adopt=True)) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 8])
@@ -167,11 +167,11 @@ def test_duplex_takes_half_the_hops(nodes):
     """Short frames: N-1 hops of latency. Long ones: the other direction's frame hides all but one."""
     far = LinkModel(1e15, 2e-6, None, 0.5e-6)
     hop = 2e-6 + 2 * 0.5e-6  # encode, link, decode-add
-    short = equal_ring_time(1000 * nodes, nodes, far, boomerang=True, duplex=True, coded=True)
+    short = equal_ring_time(1000 * nodes, nodes, far, DUPLEX)
     assert short == pytest.approx((nodes - 1) * hop, rel=1e-4)
-    assert equal_ring_time(1000 * nodes, nodes, far, boomerang=True, coded=True) > 1.99 * short
+    assert equal_ring_time(1000 * nodes, nodes, far, BOOMERANG) > 1.99 * short
     values, frame = 10_000 * nodes, 40_000 * 8 / 1e9
-    long = equal_ring_time(values, nodes, WIRE, boomerang=True, duplex=True)
+    long = equal_ring_time(values, nodes, WIRE, Gather("duplex", coded=False))
     assert long == pytest.approx(2 * (nodes - 1) * frame + 5e-6, rel=1e-12)
 
 
@@ -181,67 +181,53 @@ def test_duplex_by_hand():
     engine, pipeline, wire, latency = 1000 / 0.5e9, 1e-6, 1024 * 8 / 10e9, 3e-6
     second = 2 * engine + pipeline  # the encoder is slower than the port, and has both frames to make
     expected = second + wire + latency + engine + pipeline
-    how = {"boomerang": True, "duplex": True}
-    table = equal_counts(2000, 2, boomerang=True)
-    assert ring_time(counts + 24, table, SLOW, **how) == pytest.approx(expected, rel=1e-12)
+    table = equal_counts(2000, 2, gather=DUPLEX)
+    assert ring_time(counts + 24, table, SLOW, DUPLEX) == pytest.approx(expected, rel=1e-12)
 
 
-def test_duplex_is_a_way_to_run_a_boomerang():
-    sizes, counts = random_sizes(3, 1, False, 6)
+def test_frames_of_another_gather_are_refused():
+    sizes, counts = random_sizes(3, 1, FORWARD, 6, empty=0)
     for call in (
-        lambda: ring_time(sizes, counts, WIRE, duplex=True),
-        lambda: replay(sizes, counts, WIRE, duplex=True),
-        lambda: list(ring_actions(0, 3, subframes=1, duplex=True)),
-        lambda: predict(1000, 8, WIRE, 4.0, duplex=True),
-        lambda: scale(measured_run(), [8], link=WIRE, duplex=True),
+        lambda: ring_time(sizes, counts, WIRE, DUPLEX),
+        lambda: replay(sizes, counts, WIRE, DUPLEX),
+        lambda: Measured(sizes, counts, DUPLEX),
     ):
-        with pytest.raises(ValueError, match="duplex=True needs boomerang=True"):
+        with pytest.raises(ValueError, match=r"same values on every hop.*\(now duplex\)"):
             call()
 
 
 def test_duplex_scales_and_predicts_with_its_own_hops():
-    run, far = measured_run(boomerang=True), LinkModel.of(gbps=100_000, codec_latency_us=0)
-    once, both = (scale(run, [64], link=far, duplex=duplex)[0] for duplex in (False, True))
+    run, far = measured_run(gather=BOOMERANG), LinkModel.of(gbps=100_000, codec_latency_us=0)
+    once, both = (scale(each, [64], link=far)[0] for each in (run, replace(run, gather=DUPLEX)))
     assert both.time_s == pytest.approx(once.time_s / 2, rel=0.01)
     assert both.bits_per_value == once.bits_per_value
-    fits = predict(10**6, 8, far, 4.0, boomerang=True, duplex=True, peak=15)
+    fits = predict(10**6, 8, far, 4.0, DUPLEX, peak=15)
     assert fits.int8_time_s == pytest.approx(fits.bf16_time_s / 2, rel=0.01)  # exact, so it may as well
-    no = predict(10_000, 64, LinkModel.of(codec_latency_us=0), 7.0, boomerang=True, duplex=True, peak=1)
+    no = predict(10_000, 64, LinkModel.of(codec_latency_us=0), 7.0, DUPLEX, peak=1)
     assert "N-1 = 63 hops of 2 us" in no.reason
 
 
 def test_1024_nodes_take_little_time():
-    counts = equal_counts(10_000_000, 1024, boomerang=True)
-    for how in GATHERS[1:]:
-        ring_time(counts + 24, counts, LinkModel(), **how)  # compiles
+    counts = equal_counts(10_000_000, 1024, gather=BOOMERANG)
+    for gather in (BOOMERANG, DUPLEX):
+        ring_time(counts + 24, counts, LinkModel(), gather)  # compiles
         start = time.perf_counter()
-        ring_time(counts + 24, counts, LinkModel(), **how)
+        ring_time(counts + 24, counts, LinkModel(), gather)
         assert time.perf_counter() - start < 1  # a twentieth of that where nothing else runs
 
 
 def test_a_ring_of_equals_is_one_rank():
     for nodes, subs in ((2, 1), (5, 3), (8, 4)):
-        counts = equal_counts(120 * nodes * subs, nodes, subs)
-        for how in ({"boomerang": True}, {"boomerang": True, "duplex": True}, {"adopt": True}):
-            shortcut = equal_ring_time(
-                120 * nodes * subs,
-                nodes,
-                SLOW,
-                bits_per_value=4,
-                header_bytes=24,
-                subframes=subs,
-                coded=True,
-                **how,
-            )
-            if "boomerang" in how:
-                counts_how = equal_counts(120 * nodes * subs, nodes, subs, boomerang=True)
-            else:
-                counts_how = counts
-            assert shortcut == ring_time(24 + counts_how // 2, counts_how, SLOW, **how)
+        values = 120 * nodes * subs
+        for gather in (BOOMERANG, DUPLEX, Gather(adopt=True)):
+            how = {"bits_per_value": 4, "header_bytes": 24, "subframes": subs}
+            counts = equal_counts(values, nodes, subs, gather)
+            shortcut = equal_ring_time(values, nodes, SLOW, gather, **how)
+            assert shortcut == ring_time(24 + counts // 2, counts, SLOW, gather)
 
 
 def test_more_bytes_never_take_less_time_and_subframes_hide_coding():
-    sizes, counts = random_sizes(5, 2, False, 1, empty=0)
+    sizes, counts = random_sizes(5, 2, FORWARD, 1, empty=0)
     random = np.random.default_rng(2)
     before = ring_time(sizes, counts, SLOW)
     for _ in range(20):
@@ -250,7 +236,7 @@ def test_more_bytes_never_take_less_time_and_subframes_hide_coding():
         assert after >= before
         before = after
     whole, cut = (
-        equal_ring_time(4_000_000, 4, SLOW, bits_per_value=20, coded=True, subframes=k) for k in (1, 8)
+        equal_ring_time(4_000_000, 4, SLOW, FORWARD, bits_per_value=20, subframes=k) for k in (1, 8)
     )
     assert 0.4 * whole < cut < 0.75 * whole  # coding and sending take about as long, and overlap
 
@@ -260,11 +246,11 @@ def test_one_long_frame_delays_less_than_lockstep():
     nodes = 6
     counts = equal_counts(6000, nodes)
     sizes = 4 * counts
-    even = ring_time(sizes, counts, WIRE, coded=False)
+    even = ring_time(sizes, counts, WIRE, RAW)
     sizes[0, 1, 0] += 4000  # rank 0 at step 1; its delay reaches rank r at step 1 + r
-    alone = ring_time(sizes, counts, WIRE, coded=False)
+    alone = ring_time(sizes, counts, WIRE, RAW)
     sizes[0, 2, 4] += 4000  # rank 4 at step 2, where the first delay is not yet
-    both = ring_time(sizes, counts, WIRE, coded=False)
+    both = ring_time(sizes, counts, WIRE, RAW)
     lockstep = (sizes.max(axis=(2, 3)) * 8 / 1e9 + 5e-6).sum()
     assert alone - even == pytest.approx(4000 * 8 / 1e9)
     assert both == pytest.approx(alone, rel=1e-12)
@@ -272,24 +258,24 @@ def test_one_long_frame_delays_less_than_lockstep():
 
 
 def test_empty_frames_cost_nothing():
-    sizes, counts = random_sizes(4, 2, False, 3, empty=1)
+    sizes, counts = random_sizes(4, 2, FORWARD, 3, empty=1)
     assert ring_time(sizes, counts, SLOW) == 0 == replay(sizes, counts, SLOW, spans=True).total_s
 
 
 def test_chunk_map_is_the_schedules():
     for nodes in (2, 5):
         for phase in Phase:
-            for boomerang in (False, True):
+            for gather in GATHERS:
                 for step in range(nodes - 1):
                     for rank in range(nodes):
-                        expected = ring_chunk_sent(rank, nodes, phase, step, boomerang=boomerang)
-                        assert chunk_sent(rank, nodes, int(phase), step, boomerang) == expected
+                        expected = ring_chunk_sent(rank, nodes, phase, step, gather)
+                        assert chunk_sent(rank, nodes, int(phase), step, gather.boomerang) == expected
 
 
 def test_bad_tables_are_refused_with_the_place():
-    sizes, counts = random_sizes(4, 1, False, 4, empty=0)
+    sizes, counts = random_sizes(4, 1, FORWARD, 4, empty=0)
     with pytest.raises(ValueError, match=r"same values on every hop.*index by the sender"):
-        ring_time(sizes, np.roll(counts, 1, axis=2), WIRE, boomerang=True)
+        ring_time(sizes, np.roll(counts, 1, axis=2), WIRE, BOOMERANG)
     with pytest.raises(ValueError, match=r"bytes for every frame.*\[0, 1, 2, 0\]"):
         ring_time(np.where(np.arange(sizes.size).reshape(sizes.shape) == 6, 0, sizes), counts, WIRE)
     with pytest.raises(ValueError, match=r"shape \[2, N-1, N, K\].*\(2, 3, 3, 1\)"):
@@ -309,10 +295,10 @@ def test_link_refuses_what_is_no_rate(bad):
 
 
 @pytest.mark.parametrize("link", [SLOW, LANES])
-@pytest.mark.parametrize("duplex", [False, True])
-def test_trace_holds_every_stage_without_overlap(tmp_path: Path, duplex, link):
-    sizes, counts = random_sizes(4, 3, True, 5)
-    result = replay(sizes, counts, link, boomerang=True, duplex=duplex, spans=True)
+@pytest.mark.parametrize("gather", [BOOMERANG, DUPLEX])
+def test_trace_holds_every_stage_without_overlap(tmp_path: Path, gather, link):
+    sizes, counts = random_sizes(4, 3, gather, 5)
+    result = replay(sizes, counts, link, gather, spans=True)
     write_trace(tmp_path / "trace.json", result.spans, {"nodes": 4, "plan": "equal"})
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert trace["otherData"] == {"nodes": 4, "plan": "equal"}
@@ -335,25 +321,25 @@ def test_trace_holds_every_stage_without_overlap(tmp_path: Path, duplex, link):
         write_trace(tmp_path / "no.json", [Span(0, "think", 0, 1, 0, 0, 0, 0)])
 
 
-def measured_run(nodes: int = 8, values: int = 80_000, boomerang: bool = False) -> Measured:
+def measured_run(nodes: int = 8, values: int = 80_000, gather: Gather = FORWARD) -> Measured:
     """Frames whose bits grow half a bit per doubling, chunk c 2 % x (c mod 3 - 1) off the mean."""
-    counts = equal_counts(values, nodes, 2, boomerang=boomerang)
+    counts = equal_counts(values, nodes, 2, gather)
     bits = np.empty((2, nodes - 1))
     bits[:] = 3 + 0.5 * np.log2(np.arange(1, nodes))
-    if not boomerang:
+    if not gather.boomerang:
         bits[1] = 3 + 0.5 * math.log2(nodes)
-    off = spread([[98, 100] if c % 2 else [100, 102] for c in range(nodes)], boomerang=boomerang)
+    off = spread([[98, 100] if c % 2 else [100, 102] for c in range(nodes)], gather)
     payload = np.ceil(counts * bits[:, :, None, None] * off / 800).astype(np.int64)
-    return Measured(payload + 24, counts, boomerang)
+    return Measured(payload + 24, counts, gather)
 
 
-@pytest.mark.parametrize("boomerang", [False, True])
-def test_scaling_keeps_the_measured_law_deviations_and_headers(boomerang):
-    run = measured_run(boomerang=boomerang)
+@pytest.mark.parametrize("gather", [FORWARD, BOOMERANG])
+def test_scaling_keeps_the_measured_law_deviations_and_headers(gather):
+    run = measured_run(gather=gather)
     assert run.slope(0) == pytest.approx(0.5, abs=0.01)
     want = 3 + 0.5 * np.log2(np.arange(1, 64))
     assert run.bits_at(64)[0] == pytest.approx(want, abs=0.02)
-    assert run.bits_at(64)[1] == pytest.approx(want if boomerang else np.full(63, 6.0), abs=0.02)
+    assert run.bits_at(64)[1] == pytest.approx(want if gather.boomerang else np.full(63, 6.0), abs=0.02)
     sizes, counts = draw_sizes(run, 64, values=6_400_000)
     assert counts[0, 0].sum() == 6_400_000
     own = 8 * (sizes - 24) / counts / run.bits_at(64)[:, :, None, None]

@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from oscar.collective.actions import Action, Op, Phase
+from oscar.collective.gather import BOOMERANG, FORWARD, Gather
 from oscar_sim.ring.__main__ import main
 from oscar_sim.ring.commands import ADOPT, ENCODE, HOP, LAST_HOP, TableSets, commands
 
 
-@pytest.mark.parametrize("boomerang", [False, True])
-def test_commands_are_the_schedule(boomerang: bool) -> None:
-    codes = [c.code for c in commands(1, 4, boomerang=boomerang)]
-    if boomerang:
+@pytest.mark.parametrize("gather", [FORWARD, BOOMERANG])
+def test_commands_are_the_schedule(gather: Gather) -> None:
+    codes = [c.code for c in commands(1, 4, gather)]
+    if gather.boomerang:
         assert codes == [ENCODE, HOP, HOP, LAST_HOP, ENCODE, HOP, HOP, ADOPT]
     else:
         assert codes == [ENCODE, HOP, HOP, HOP, ADOPT, ADOPT, ADOPT]
-    assert [c.forward for c in commands(1, 4, boomerang=False)][-3:] == [2, 2, -1]
+    assert [c.forward for c in commands(1, 4, FORWARD)][-3:] == [2, 2, -1]
 
 
 def test_a_set_is_kept_until_the_next_is_committed() -> None:
-    sets = TableSets(4)
-    assert sets.load("out", 0) == (None, 0)
+    sets, phase = TableSets(4), Phase.REDUCE_SCATTER
+    sent, later = (Action(Op.SEND, phase, step, 0, 0, peer=1, source=0, table=step) for step in (0, 2))
+    assert sets.load(sent) == (None, 0)
     first = sets.reserve()
-    sets.commit("out", 0, first)
-    assert sets.load("out", 0) == (first, 1)
-    assert sets.load("out", 2) == (first, 0)  # from the nearest lower step
-    assert sets.load("in", 2) == (None, 0)
+    sets.commit(sent, first)
+    assert sets.load(sent) == (first, 1)
+    assert sets.load(later) == (first, 0)  # from the nearest lower table
+    assert sets.load(Action(Op.WAIT, phase, 2, 0, 0, peer=1, source=1, table=2)) == (None, 0)
+    assert sets.load(replace(later, phase=Phase.ALL_GATHER)) == (None, 0)
     second = sets.reserve()
     assert second != first
-    sets.commit("out", 0, second)
-    assert sets.load("out", 0) == (second, 2)
+    sets.commit(sent, second)
+    assert sets.load(sent) == (second, 2)
     assert first in sets.free
 
 

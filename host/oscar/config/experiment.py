@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.asc.params import AscParams
 from oscar.coding.codec import Codec
+from oscar.collective.gather import Gather
 from oscar.config.explain import validated
 from oscar.config.link import LinkSection
 from oscar.config.methods import POINT_SECTIONS, Choice, CompareSection, Contender, Method
@@ -80,7 +81,7 @@ class Config(Choice):
 
     def check_width(self, codec: Codec, nodes: int) -> None:
         """Raise ConfigError where a frame of sums between `nodes` may be wider than `codec` carries."""
-        terms = nodes if self.ring.gather == "forward" else max(1, nodes - 1)
+        terms = max(1, nodes - 1) if Gather(self.ring.gather).boomerang else nodes
         params = self.quantiser_params(nodes)
         width = params.sum_width(terms)
         if codec.domain == "int" and codec.lossless and width > codec.max_bits:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from oscar.collective.gather import GatherName
 from oscar.config.base import Name, Section, one_of
 from oscar.numerics.plans import PLANS
 from oscar.schemes.methods import METHODS
@@ -42,7 +43,7 @@ class Method(Choice):
 
     name: Name
     method: str
-    gather: Literal["forward", "boomerang", "duplex"] = "forward"
+    gather: GatherName = "forward"
     plans: tuple[str, ...] = Field(default=("equal",), strict=False)
     asc: dict[str, Any] = Field(default_factory=dict)
     scheme: dict[str, Any] = Field(default_factory=dict)
@@ -65,7 +66,7 @@ class Contender(Choice):
 
     name: Name
     method: str
-    gather: Literal["forward", "boomerang", "duplex"] = "forward"
+    gather: GatherName = "forward"
     plan: str = "equal"
     scheme: dict[str, Any] = Field(default_factory=dict)
     quantiser: dict[str, Any] = Field(default_factory=dict)

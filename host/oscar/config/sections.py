@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.asc.params import AscParams, ContextMode, MapMode, TableMode
+from oscar.collective.gather import GatherName
 from oscar.config.base import MOST, Section, one_of
 from oscar.numerics.plans import PLANS
 from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
@@ -79,7 +80,7 @@ class PlanSection(Section):
 class RingSection(Section):
     """Direction of the all-gather and how many sub-frames a chunk is cut into."""
 
-    gather: Literal["forward", "boomerang", "duplex"] = "boomerang"
+    gather: GatherName = "boomerang"
     subframes: int = Field(default=1, ge=1, le=64)
 
 

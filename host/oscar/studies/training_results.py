@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from oscar.collective.gather import Gather
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.files import write_json
@@ -96,7 +97,7 @@ def method_name(config: Config) -> str:
     if codec is None:
         return " ".join([config.method, *(f"{key}={value}" for key, value in sorted(config.scheme.items()))])
     parts = [config.method]
-    if config.ring.gather != "forward":
+    if Gather(config.ring.gather).boomerang:
         parts[0] += f"+{config.ring.gather}"
     if codec.domain == "int":
         quantiser = config.quantiser

@@ -12,12 +12,13 @@ from queue import Empty
 from typing import Any
 
 from oscar.cli.progress import Show
+from oscar.collective.gather import GatherName
 from oscar.errors import OscarError
 from oscar.files import write_json
 from oscar_sim.results_file import prepared
 from oscar_sim.ring.run import RingOptions, tables
 
-GATHERS = ("forward", "boomerang")
+GATHERS: tuple[GatherName, ...] = ("forward", "boomerang")
 # Measured: a step of the schedule takes about 6,000 clocks, most of them to build tables, and a core
 # simulates some 2,200 clocks of a NIC in a second.
 STEP_CLOCKS, CLOCKS_A_SECOND = 6000, 2200

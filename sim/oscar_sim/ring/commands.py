@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oscar.collective.ring import Action, Op, Phase, ring_actions
+from oscar.collective.actions import Action, Op, Phase
+from oscar.collective.gather import Gather
+from oscar.collective.ring import ring_actions
 
 ENCODE, HOP, LAST_HOP, ADOPT = 0b0100, 0b1111, 0b1011, 0b1001  # decode, add, encode, keep from bit 0
 
@@ -21,17 +24,17 @@ class Command:
     forward: int = -1
 
 
-def commands(rank: int, nodes: int, *, boomerang: bool) -> Iterator[Command]:
+def commands(rank: int, nodes: int, gather: Gather) -> Iterator[Command]:
     """Yield the commands of `rank`, in the order of the host's actions."""
     received: Action | None = None  # decoded and added, to be encoded again or not
     forward = -1
-    for action in ring_actions(rank, nodes, subframes=1, boomerang=boomerang):
+    for action in ring_actions(rank, nodes, subframes=1, gather=gather):
         if action.op is Op.DECODE_ADD:
             received = action
         elif action.op is Op.ENCODE:
             pass
         elif action.op is Op.SEND:
-            if received is not None and boomerang and received.phase is not action.phase:
+            if received is not None and not received.terms & action.terms:
                 yield _last(received)  # the boomerang starts with local values, not with the sum
                 received = None
             code = ENCODE if received is None else HOP
@@ -57,26 +60,29 @@ def _last(received: Action) -> Command:
 
 @dataclass
 class Tables:
-    """Which set a link's step has, and how many frames were coded with it."""
+    """Which set one of a link's tables has, and how many frames were coded with it."""
 
     number: int
     sequence: int
 
 
 class TableSets:
-    """The driver's book of table sets: a number for each (link, step), a free one to save into."""
+    """The driver's book of table sets: a number for each table of each link, a free one to save into.
+
+    Frames of one phase from one source are a link: those that this node makes, and those it gets.
+    """
 
     def __init__(self, sets: int) -> None:
         self.free = list(range(sets))
-        self.held: dict[tuple[str, int], Tables] = {}
+        self.held: dict[tuple[Phase, int], dict[int, Tables]] = defaultdict(dict)
 
-    def load(self, link: str, step: int) -> tuple[int | None, int]:
-        """Return the set to load and the sequence number; the nearest lower step's set, or None, at first."""
-        own = self.held.get((link, step))
-        if own is not None:
+    def load(self, frame: Action) -> tuple[int | None, int]:
+        """Return the set to load and the sequence number; at first the nearest lower table's set, or None."""
+        tables = self.held[frame.phase, frame.source]
+        if own := tables.get(frame.table):
             return own.number, own.sequence
-        lower = [at for name, at in self.held if name == link and at < step]
-        return (self.held[link, max(lower)].number if lower else None), 0
+        lower = max((table for table in tables if table < frame.table), default=None)
+        return None if lower is None else tables[lower].number, 0
 
     def reserve(self) -> int:
         """Return a free number to save into."""
@@ -84,9 +90,10 @@ class TableSets:
             raise ValueError("all table sets are taken: build the NIC with more")
         return self.free.pop()
 
-    def commit(self, link: str, step: int, number: int) -> None:
-        """The command was done: `number` is the step's set, the one before is free."""
-        own = self.held.get((link, step))
+    def commit(self, frame: Action, number: int) -> None:
+        """The command was done: `number` is the table's set, the one before is free."""
+        tables = self.held[frame.phase, frame.source]
+        own = tables.get(frame.table)
         if own is not None:
             self.free.append(own.number)
-        self.held[link, step] = Tables(number, 1 if own is None else own.sequence + 1)
+        tables[frame.table] = Tables(number, 1 if own is None else own.sequence + 1)

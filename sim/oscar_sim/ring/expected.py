@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from oscar.array import Array
 from oscar.coding.codec import LinkEncoder
 from oscar.coding.frame import peek
 from oscar.coding.registry import asc_codec
-from oscar.collective.executor import Ring
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.plans import ChunkPlan
@@ -29,21 +28,21 @@ class Iteration:
     plan: ChunkPlan
     local: list[np.ndarray]
     classes: np.ndarray
-    sums: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    frames: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    sums: np.ndarray
+    frames: dict[tuple[int, int], bytes]
 
 
 class _Recorder:
     """A link's encoder that keeps what it sends."""
 
-    def __init__(self, encoder: LinkEncoder, cluster: _Recording) -> None:
-        self.encoder, self.cluster = encoder, cluster
+    def __init__(self, encoder: LinkEncoder, frames: dict[tuple[int, int], bytes]) -> None:
+        self.encoder, self.frames = encoder, frames
 
     def encode(self, values: Array, **how: Any) -> bytes:
         """See LinkEncoder.encode."""
         frame = self.encoder.encode(values, **how)
         head = peek(frame)
-        self.cluster.iterations[-1].frames[head.step, head.chunk] = frame
+        self.frames[head.step, head.chunk] = frame
         return frame
 
     def snapshot(self) -> Any:
@@ -53,27 +52,6 @@ class _Recorder:
     def restore(self, token: Any) -> None:
         """See LinkEncoder.restore."""
         self.encoder.restore(token)
-
-
-class _Recording(LocalCluster):
-    """The host's cluster, with a record of what its nodes had and sent."""
-
-    def __init__(self, config: Config) -> None:
-        codec = asc_codec(config.asc_params())
-        make = codec.make_encoder
-        object.__setattr__(codec, "make_encoder", lambda: _Recorder(make(), self))
-        super().__init__(config, codec=codec)
-        self.iterations: list[Iteration] = []
-
-    def _reduce(
-        self, flat: list[np.ndarray], plan: ChunkPlan, faults: Sequence[Any]
-    ) -> tuple[Ring, np.ndarray, bool]:
-        assert self.position is not None
-        classes = plan.gather(self.position.classes)
-        self.iterations.append(Iteration(plan, [plan.gather(v) for v in flat], classes))
-        ring, sums, identical = super()._reduce(flat, plan, faults)
-        self.iterations[-1].sums = sums
-        return ring, sums, identical
 
 
 def _bucket(gradients: Sequence[np.ndarray], values: int) -> list[np.ndarray]:
@@ -108,9 +86,16 @@ def host_run(
             "asc": {"block_log2": asc.block_log2, "interval_log2": asc.interval_log2, "map": "fixed"},
         }
     )
-    model, cluster = make_workload(workload, nodes=nodes, seed=0), _Recording(config)
+    frames: dict[tuple[int, int], bytes] = {}
+    codec, found = asc_codec(config.asc_params()), []
+    recording = replace(codec, make_encoder=lambda: _Recorder(codec.make_encoder(), frames))
+    model, cluster = make_workload(workload, nodes=nodes, seed=0), LocalCluster(config, codec=recording)
     for _ in range(iterations):
+        frames.clear()
         gradients = model.gradients()
-        cluster.allreduce([_bucket(node, values) for node in gradients])
+        sums = cluster.allreduce([_bucket(node, values) for node in gradients]).sums
+        (ring,) = cluster.state.wire.links.values()
+        local, classes = [node.local.copy() for node in ring], ring[0].classes.copy()
+        found.append(Iteration(cluster.scheme.plan, local, classes, sums, dict(frames)))
         model.apply(exact_mean(gradients))
-    return config, cluster.iterations
+    return config, found

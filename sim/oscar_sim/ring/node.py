@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from oscar.coding.asc.params import AscParams
-from oscar.collective.ring import Action, Phase
+from oscar.collective.actions import Phase
+from oscar.collective.gather import Gather
 from oscar.numerics.plans import ChunkPlan
 from oscar_hdl.registers import BY_NAME, COUNTERS, REGISTERS
 from oscar_hdl.streams import AxiLite, Stream
@@ -36,15 +37,15 @@ class NicPorts:
 class RingNode:
     """Performs its commands of every iteration; `tick` is one rising edge.
 
-    rank, nodes, boomerang: its place in the ring; width: bits of a sum of so many terms; asc: the coder;
+    rank, nodes, gather: its place in the ring; width: bits of a sum of so many terms; asc: the coder;
     wires: by (from, to). Results: sums of the last iteration in plan order, the NIC's counters.
     """
 
     def __init__(
-        self, rank: int, nodes: int, ports: NicPorts, *, boomerang: bool, width: Any, asc: AscParams,
+        self, rank: int, nodes: int, ports: NicPorts, *, gather: Gather, width: Any, asc: AscParams,
         sets: int, wires: dict[tuple[int, int], Wire], rate: float,
     ) -> None:  # fmt: skip
-        self.rank, self.nodes, self.boomerang = rank, nodes, boomerang
+        self.rank, self.nodes, self.gather = rank, nodes, gather
         self.width, self.asc, self.wires = width, asc, wires
         self.ports, self.master = ports, Master(ports.axil)
         self.local_in, self.class_in = (
@@ -66,10 +67,10 @@ class RingNode:
         """Begin an AllReduce over `local`, in plan order."""
         self.plan, self.local, self.classes = plan, local.astype(np.int64), classes
         self.work = self.local.copy()
-        self.suffix = np.zeros_like(self.local) if self.boomerang else None
+        self.suffix = np.zeros_like(self.local) if self.gather.boomerang else None
         self.todo = [
             (command, low, high)
-            for command in commands(self.rank, self.nodes, boomerang=self.boomerang)
+            for command in commands(self.rank, self.nodes, self.gather)
             if (high := plan.bounds[command.chunk + 1]) > (low := plan.bounds[command.chunk])
         ]
         for command, _, _ in self.todo:  # frames may come before their commands
@@ -109,50 +110,34 @@ class RingNode:
         while self.port.routes or self.port.waiting:
             yield
 
-    def _link(self, action: Action, chunk: int, way: str) -> tuple[str, int]:
-        """Return the link's name and the table step of a frame."""
-        forwarded = action.phase is Phase.ALL_GATHER and not self.boomerang
-        step = action.step
-        if action.phase is Phase.ALL_GATHER:
-            step = self.nodes - 1 + (action.step if self.boomerang else 0)
-        origin = f" of chunk {chunk}" if forwarded and way == "in" else ""
-        return f"{way} {action.phase.name}{origin}", step
-
-    def _terms(self, action: Action) -> int:
-        forwarded = action.phase is Phase.ALL_GATHER and not self.boomerang
-        return self.nodes if forwarded else action.step + 1
-
     def _perform(self, command: Command, low: int, high: int) -> Script:
         order = lane_order(high - low, self.asc.block)
-        residual = self.boomerang and _phase(command) is Phase.ALL_GATHER
         self.sent_classes = self.classes[low:high][order].tolist()
         fields = {"COUNT": high - low, "STEP": 0, "CHUNK": 0, "SUB_WIDTH": 0, "SEQUENCE": 0, "SETS": 0}
         code, saved = command.code, []
-        for action, way, at in ((command.source, "in", 0), (command.target, "out", 16)):
+        for action, at, fresh in ((command.source, 0, 1 << 4), (command.target, 16, 1 << 5)):
             if action is None:
                 continue
-            link, step = self._link(action, command.chunk, way)
-            number, sequence = self.tables.load(link, step)
+            number, sequence = self.tables.load(action)
             target = self.tables.reserve()
-            saved.append((link, step, target))
-            fields["STEP"] |= step << at
+            saved.append((action, target))
+            fields["STEP"] |= action.table << at
             fields["CHUNK"] |= command.chunk << at
-            fields["SUB_WIDTH"] |= self.width(self._terms(action)) << (8 + at)
+            fields["SUB_WIDTH"] |= self.width(action.workers) << (8 + at)
             fields["SEQUENCE"] |= sequence << at
             fields["SETS"] |= (number or 0) << at | target << (8 + at)
             if number is None:
-                code |= 1 << (4 if way == "in" else 5)
+                code |= fresh
         self._connect(command)
         yield from self._issue(command, fields, code, low, high, order)
-        for link, step, target in saved:
-            self.tables.commit(link, step, target)
+        for action, target in saved:
+            self.tables.commit(action, target)
         if command.code != ENCODE:
             values = np.empty(high - low, np.int64)
             values[order] = np.array(self.sums_out.words, np.uint16).view(np.int16)
-            if not residual:
+            if self.suffix is None or _phase(command) is Phase.REDUCE_SCATTER:
                 self.work[low:high] = values
             else:
-                assert self.suffix is not None
                 self.suffix[low:high] = values - (0 if command.code == ADOPT else self.local[low:high])
 
     def _connect(self, command: Command) -> None:
@@ -167,8 +152,7 @@ class RingNode:
     ) -> Script:
         self.sums_out.words.clear()
         adds = command.code != ADOPT
-        starts = command.code == ENCODE and (not self.boomerang or _phase(command) is Phase.REDUCE_SCATTER)
-        values = (self.work if starts else self.local)[low:high][order] & 0xFFFF
+        values = self.local[low:high][order] & 0xFFFF
         self.sending = []
         if command.code == ENCODE:
             self.sending = (values | np.array(self.sent_classes) << 16).tolist()

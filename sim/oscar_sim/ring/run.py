@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from myhdl import StopSimulation, always, block
 
+from oscar.collective.gather import Gather, GatherName
 from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar_hdl.oscar_nic import LanePorts, oscar_nic
 from oscar_hdl.params import LaneParams
@@ -40,7 +41,7 @@ def table_sets(nodes: int) -> int:
 class RingOptions:
     """What is run. values: of the bucket; rate: 16-bit words per clock of a link; latency: clocks."""
 
-    gather: str = "boomerang"
+    gather: GatherName = "boomerang"
     nodes: int = 3
     values: int = 1200
     iterations: int = 2
@@ -129,7 +130,7 @@ class RingRun:
         self.signals = [nic_signals() for _ in range(options.nodes)]
         self.nodes = [
             RingNode(
-                rank, options.nodes, NicPorts(signals), boomerang=options.gather != "forward", width=width,
+                rank, options.nodes, NicPorts(signals), gather=Gather(options.gather), width=width,
                 asc=self.params.asc, sets=table_sets(options.nodes), wires=wires, rate=options.rate,
             )
             for rank, signals in enumerate(self.signals)
