@@ -128,14 +128,12 @@ def test_what_a_frame_adds_was_lacking_and_nothing_lacks_in_the_end(gather, node
 def test_a_table_codes_one_sum_and_its_source_is_who_coded_it(gather, nodes, subs):
     """Otherwise a table would mix different sums, or a decoder would use another than the encoder did."""
     actions = schedule(gather, nodes, subs)
-    coded = {
-        (a.phase, rank, a.table, a.sub): (a.chunk, a.terms)
-        for rank, mine in enumerate(actions)
-        for a in mine
-        if a.op is Op.ENCODE
-    }
-    assert len(coded) == sum(a.op is Op.ENCODE for mine in actions for a in mine)
-    assert {table for _, _, table, _ in coded} <= set(range(2 * nodes - 2))
+    coded = {}
+    for rank, mine in enumerate(actions):
+        for a in (a for a in mine if a.op is Op.ENCODE):
+            assert a.table == a.ring_step(nodes)
+            assert (a.phase, rank, a.table, a.sub) not in coded
+            coded[a.phase, rank, a.table, a.sub] = a.chunk, a.terms
     for a in chain(*actions):
         assert coded[a.phase, a.source, a.table, a.sub] == (a.chunk, a.terms)
 
