@@ -28,9 +28,9 @@ from oscar.lab.calibrate import (
 from oscar.lab.hold import gradient_folder, one_lab
 from oscar.lab.hosts import Hosts, write_gradients
 from oscar.lab.network import GOODPUT, Network, require_root
-from oscar.lab.report import SCHEMA
 from oscar.lab.settings import LATE_S, Case, MethodSpec, Settings, method_config, parse_settings
-from oscar.studies.rounds import open_workload
+from oscar.results import FORMS
+from oscar.studies.recording import open_workload
 from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import ring_time
 from oscar.transports.gloo import load_torch
@@ -54,7 +54,7 @@ def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
         values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
         say(f"# {source}: {settings.steps} iterations side by side, {values:,} values a host")
         results: dict[str, Any] = {
-            "schema": SCHEMA,
+            "schema": FORMS["lab"].schema,
             "config": config.model_dump(mode="json"),
             "source": source,
             "values": values,

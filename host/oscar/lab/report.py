@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oscar.files import write_json, write_text
+from oscar.files import write_text
 from oscar.lab.settings import LATE_S
-from oscar.studies.files import read_results
+from oscar.results import Results
 from oscar.studies.plotting import End, figure, label_ends, logarithmic, look
 from oscar.tables import Table
 from oscar.timeline.link import algbw, busbw
 
-SCHEMA = 1
-NEEDED = ("source", "values", "machine", "cases")
-Results = Mapping[str, Any]
 TABLE = Table(
     "name:method <22", "size >10", "count >10", "type >9", "redop >5", "root >4", "time(us) >9.0f",
     "algbw >7.4f", "busbw >7.4f", "wrong:#wrong >6", "wire_bytes:wire_B >11.0f",
@@ -92,18 +89,6 @@ def _late(row: Mapping[str, Any]) -> list[str]:
             f"# {name}: hosts began up to {late_s * 1e3:.0f} ms after the start, which is in its time"
         )
     return lines
-
-
-def load_results(path: Path) -> dict[str, Any]:
-    """Return what results.json holds; raises ConfigError on anything else."""
-    return read_results(path, "oscar lab", NEEDED, SCHEMA)
-
-
-def write_results(results: Results, folder: Path) -> Path:
-    """Write results.json, whole or not at all; return its path."""
-    path = folder / "results.json"
-    write_json(path, results)
-    return path
 
 
 def write_report(results: Results, folder: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.reducers.cluster import LocalCluster
 from oscar.signals import SAID
-from oscar.studies.rounds import Gradients, Progress
+from oscar.studies.recording import Gradients, Progress
 
 T = TypeVar("T")
 Tick = Callable[[], None]  # called when a task has done another AllReduce

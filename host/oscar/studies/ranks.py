@@ -15,7 +15,7 @@ from oscar.config import Config
 from oscar.errors import PeerError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator, PeerResult
-from oscar.studies.rounds import open_workload
+from oscar.studies.recording import open_workload
 from oscar.tables import Table
 from oscar.transports.base import Transport, TransportError
 from oscar.transports.handshake import flatten

@@ -24,7 +24,7 @@ from oscar.reducers.sampled import SparseRing
 from oscar.schemes.registry import SCHEMES
 from oscar.state import Saved
 from oscar.studies.parallel import Tick, run_tasks
-from oscar.studies.rounds import Progress, open_workload
+from oscar.studies.recording import Progress, open_workload
 from oscar.timeline.overlap import bucket_shares, bucket_times, iteration_time
 from oscar.version import __version__
 

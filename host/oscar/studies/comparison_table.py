@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oscar.config import LinkSection
+from oscar.results import Results
 from oscar.tables import Row, Table
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.nic import NicFile, parse_nic
-
-Results = Mapping[str, Any]
 
 _TABLE = Table(
     "size(B) >9", "count >8", "type >5", "redop >5", "root >4", "method <16", "plan <11", "time(us) >9.2f",

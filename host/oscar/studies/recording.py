@@ -1,4 +1,4 @@
-"""Train with the configured AllReduce and keep every iteration's gradients for the comparison."""
+"""A short training with the configured AllReduce, of which every iteration's gradients are kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMORY_LIMIT = 2 << 30  # bytes of gradients kept in memory
 
 
 @dataclass(frozen=True)
-class Training:
+class Recording:
     """What one training run left: gradients[iteration][node][tensor], losses (nats; NaN where unknown), the
     statistics of its AllReduces, and what `evaluate` said at the end."""
 
@@ -73,7 +73,7 @@ def check_memory(workload: Workload, iterations: int) -> None:
         )
 
 
-def train(config: Config, *, progress: Progress | None = None) -> Training:
+def record_training(config: Config, *, progress: Progress | None = None) -> Recording:
     """Train `config.workload` for `config.iterations` with the mean that the configured cluster computes."""
     workload = open_workload(config)
     check_memory(workload, config.iterations)
@@ -90,4 +90,4 @@ def train(config: Config, *, progress: Progress | None = None) -> Training:
         stats.append(result.stats)
         if progress is not None:
             progress("training", done + 1, config.iterations)
-    return Training(workload.name, workload.tensor_shapes, kept, losses, stats, workload.evaluate())
+    return Recording(workload.name, workload.tensor_shapes, kept, losses, stats, workload.evaluate())
