@@ -6,21 +6,20 @@ from collections import Counter
 
 import pytest
 
-from oscar.trials._hunt import Hunt
+from oscar.trials._hunt import hunt
 from support.judges import broken, make
 
 
 def test_a_worker_that_dies_or_hangs_is_named_and_the_others_go_on() -> None:
-    hunt = Hunt(make, seed=7, size=5, silence_s=3)
-    hunt.run(23, 2)
-    assert hunt.tally == Counter(refused=13, crashes=1, hangs=1)
-    died, hung = sorted(hunt.lost)
-    assert died == "a worker died with exit status 3 in chunk 7/1"
+    found, _ = hunt(make, 23, seed=7, size=5, jobs=2, silence_s=3)
+    assert found.tally == Counter(refused=13, crashes=1, hangs=1)
+    died, hung = sorted(found.lost)
+    assert died == "a worker died (status 3) in chunk 7/1"
     assert hung == "a worker hung in chunk 7/3"
-    assert (hunt.done, hunt.faults, hunt.subjects) == (13, ["chunk 0"], Counter(one=13))
-    assert hunt.slowest == pytest.approx(0.4)
+    assert (found.cases, found.faults, found.subjects) == (13, ["chunk 0"], Counter(one=13))
+    assert found.slowest == pytest.approx(0.4)
 
 
 def test_what_a_worker_raises_at_its_start_is_raised() -> None:
     with pytest.raises(ValueError, match="no subjects"):
-        Hunt(broken, seed=7, size=5).run(1, 1)
+        hunt(broken, 1, seed=7, size=5, jobs=1)

@@ -6,10 +6,11 @@ import os
 import time
 from collections import Counter
 
+from oscar.studies.parallel import Tick
 from oscar.trials._hunt import Chunk, Judge
 
 
-def judge(name: str, count: int) -> Chunk:
+def judge(name: str, count: int, tick: Tick) -> Chunk:
     """Judge a chunk; that of index 1 ends its process, that of index 3 hangs."""
     index = int(name.partition("/")[2])
     if index == 1:

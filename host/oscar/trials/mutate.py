@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from oscar.errors import FrameError
+from oscar.studies.parallel import Tick
 from oscar.tables import Row, Table
-from oscar.trials._hunt import Chunk, Hunt
+from oscar.trials._hunt import TICK, Chunk, hunt
 from oscar.trials._mutate_subjects import Subject, make_subjects, same
 from oscar.trials._mutations import MUTATIONS, reseal
 
@@ -83,9 +84,11 @@ class _Judge:
             _check_accesses()
         self.subjects = make_subjects(seed)
 
-    def __call__(self, name: str, count: int) -> Chunk:
+    def __call__(self, name: str, count: int, tick: Tick) -> Chunk:
         r, chunk = random.Random(name), Chunk()
-        for _ in range(count):
+        for number in range(count):
+            if number % TICK == 0:
+                tick()
             subject = self.subjects[r.randrange(len(self.subjects))]
             frame, other = bytearray(subject.frames[0]), subject.frames[1]
             for _ in range(r.choice((1, 1, 1, 2, 3))):
@@ -197,20 +200,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Judge `args.count` mutated frames and print a table; "ok" tells whether nothing was wrong."""
     print(f"# mutate: count {args.count}, seed {args.seed}, jobs {args.jobs}, boundscheck {args.boundscheck}")
-    hunt = Hunt(partial(_Judge, args.seed, args.boundscheck), seed=args.seed, size=CHUNK, silence_s=SILENCE_S)
+    how = {"seed": args.seed, "size": CHUNK, "jobs": args.jobs, "silence_s": SILENCE_S}
     with _environment(args.boundscheck):
-        hunt.run(args.count, args.jobs)
-    faults = [*({"subject": "worker", "fault": how, "frame": ""} for how in hunt.lost), *hunt.faults]
-    seconds = hunt.seconds
+        found, seconds = hunt(partial(_Judge, args.seed, args.boundscheck), args.count, **how)
+    faults = [*({"subject": "worker", "fault": end, "frame": ""} for end in found.lost), *found.faults]
     result: Row = {
-        "mutations": hunt.done,
+        "mutations": found.cases,
         "seconds": round(seconds, 3),
-        "per_second": round(hunt.done / seconds, 1) if seconds else 0.0,
-        **{kind: hunt.tally[kind] for kind in KINDS},
-        "slowest_ms": round(hunt.slowest * 1000, 3),
-        "subjects": dict(sorted(hunt.subjects.items())),
+        "per_second": round(found.cases / seconds, 1) if seconds else 0.0,
+        **{kind: found.tally[kind] for kind in KINDS},
+        "slowest_ms": round(found.slowest * 1000, 3),
+        "subjects": dict(sorted(found.subjects.items())),
         "faults": faults[:KEPT_FAULTS],
-        "ok": not any(hunt.tally[kind] for kind in ("crashes", "hangs", "over_reads", "wrong")),
+        "ok": not any(found.tally[kind] for kind in ("crashes", "hangs", "over_reads", "wrong")),
     }
     print(TABLE.heading, TABLE.line(result), sep="\n")
     for fault in result["faults"]:

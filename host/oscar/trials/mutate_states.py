@@ -28,8 +28,9 @@ from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.reducers.make import make_cluster
 from oscar.schemes.registry import SCHEMES
+from oscar.studies.parallel import Tick
 from oscar.tables import Table
-from oscar.trials._hunt import Chunk, Hunt
+from oscar.trials._hunt import TICK, Chunk, hunt
 from oscar.workloads import make_workload
 
 CHUNK = 500
@@ -314,9 +315,11 @@ class _Judge:
         resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM_BYTES, most))
         faulthandler.enable()
 
-    def __call__(self, name: str, count: int) -> Chunk:
+    def __call__(self, name: str, count: int, tick: Tick) -> Chunk:
         chunk = Chunk()
         for number in range(count):
+            if number % TICK == 0:
+                tick()
             dice = random.Random(f"{name}/{number}")
             attack = dice.choice(self.attacks)
             outcome, why = attack.strike(dice)
@@ -339,11 +342,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Strike `args.count` times and print a table; "ok" tells whether nothing was wrong."""
     seed = secrets.randbelow(1 << 31) if args.seed is None else args.seed
     print(f"# mutate_states: count {args.count}, seed {seed}, jobs {args.jobs}")
-    hunt = Hunt(_Judge, seed=seed, size=CHUNK)
-    hunt.run(args.count, args.jobs)
-    tally, faults = hunt.tally, [*hunt.lost, *hunt.faults][:KEPT]
+    found, seconds = hunt(_Judge, args.count, seed=seed, size=CHUNK, jobs=args.jobs)
+    tally, faults = found.tally, [*found.lost, *found.faults][:KEPT]
     result = {"count": args.count, "seed": seed, **{name: tally[name] for name in OUTCOMES}}
-    rate = hunt.done / hunt.seconds if hunt.seconds else 0.0
+    rate = found.cases / seconds if seconds else 0.0
     print(TABLE.heading, TABLE.line(result, per_second=rate), sep="\n")
     for fault in faults:
         print(f"# {fault}")

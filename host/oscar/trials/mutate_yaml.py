@@ -23,8 +23,9 @@ import yaml
 from oscar import yaml_core
 from oscar.config import load_config
 from oscar.errors import ConfigError
+from oscar.studies.parallel import Tick
 from oscar.tables import Table
-from oscar.trials._hunt import Chunk, Hunt, Judge
+from oscar.trials._hunt import TICK, Chunk, Judge, hunt
 
 HANG_SECONDS = 1.0  # of processor time: machines are shared
 LONGEST_LINE = 20_000  # characters of an error
@@ -139,11 +140,13 @@ def judge(path: Path) -> tuple[str, str | None]:
     return kind, fault
 
 
-def _chunk(sources: list[bytes], name: str, count: int) -> Chunk:
+def _chunk(sources: list[bytes], name: str, count: int, tick: Tick) -> Chunk:
     r, chunk = random.Random(name), Chunk()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "c.yaml"
-        for _ in range(count):
+        for number in range(count):
+            if number % TICK == 0:
+                tick()
             data = mutate(r, sources)
             path.write_bytes(data)
             started = time.process_time()
@@ -179,12 +182,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if not sources or args.count < 1:
         raise ConfigError(f"expected a folder of configurations and a count from 1, got {args.configs}")
     print(f"# mutate_yaml: count {args.count}, seed {seed}, {len(sources)} configurations", flush=True)
-    hunt = Hunt(partial(_make, sources), seed=seed, size=CHUNK)
-    hunt.run(args.count, args.jobs)
-    faults = [*({"fault": how, "text": ""} for how in hunt.lost), *hunt.faults][:KEPT_FAULTS]
-    result: dict[str, Any] = {"seed": seed, "count": args.count, **{name: hunt.tally[name] for name in NAMES}}
-    result["slowest_ms"] = round(1e3 * hunt.slowest, 1)
-    result["seconds"] = round(hunt.seconds, 1)
+    found, seconds = hunt(partial(_make, sources), args.count, seed=seed, size=CHUNK, jobs=args.jobs)
+    faults = [*({"fault": how, "text": ""} for how in found.lost), *found.faults][:KEPT_FAULTS]
+    result: dict[str, Any] = {
+        "seed": seed,
+        "count": args.count,
+        **{name: found.tally[name] for name in NAMES},
+    }
+    result["slowest_ms"] = round(1e3 * found.slowest, 1)
+    result["seconds"] = round(seconds, 1)
     print(TABLE.heading, TABLE.line(result), sep="\n")
     for fault in faults:
         print(f"# {fault['fault']}\n{fault['text']!r}")
