@@ -18,6 +18,7 @@ from oscar.errors import ConfigError
 from oscar.reducers.make import make_cluster
 from oscar.studies.training import Trainer
 from oscar.trials import mutate_states
+from support.gradients import laplace
 
 FEEDBACK = {"error_feedback": True}
 CONFIGS = {
@@ -30,8 +31,7 @@ CONFIGS = {
 
 
 def gradients(iteration: int) -> list[list[np.ndarray]]:
-    random = np.random.default_rng(iteration)
-    return [[random.laplace(0, 0.02, (40, 30)).astype(np.float32)] for _ in range(3)]
+    return [laplace(rank, iteration, [(40, 30)]) for rank in range(3)]
 
 
 def saved(name: str) -> tuple[Any, Any]:

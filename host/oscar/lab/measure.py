@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from oscar.array import sizes_of
 from oscar.config import Config
 from oscar.errors import ConfigError, MissingExtraError, OscarError
 from oscar.lab.calibrate import (
@@ -51,7 +52,7 @@ def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
     _check_needs(config, settings)
     with one_lab(), gradient_folder() as folder:
         source, shapes, paths = _gradients(config, settings, folder, say)
-        values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
+        values = settings.steps * sum(sizes_of(shapes))
         say(f"# {source}: {settings.steps} iterations side by side, {values:,} values a host")
         results: dict[str, Any] = {
             "schema": FORMS["lab"].schema,
@@ -148,7 +149,7 @@ class _Case:
             }
             for rank in range(case.hosts)
         ]
-        self.values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
+        self.values = settings.steps * sum(sizes_of(shapes))
         self.wire = LinkModel()  # of the time model, measured with the hosts
         self.runs: dict[str, list[dict[str, Any]]] = {spec.name: [] for spec in self.specs}
         self.conditions = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oscar.array import sizes_of
 from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import ConfigError
@@ -35,7 +36,7 @@ class Recording:
     @property
     def values(self) -> int:
         """Values in one node's gradient."""
-        return sum(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+        return sum(sizes_of(self.shapes))
 
 
 def open_workload(config: Config) -> Workload:
@@ -62,8 +63,7 @@ def open_workload(config: Config) -> Workload:
 
 def check_memory(workload: Workload, iterations: int) -> None:
     """Raise ConfigError where the gradients of all iterations would not fit the limit."""
-    values = sum(int(np.prod(shape, dtype=np.int64)) for shape in workload.tensor_shapes)
-    one = 4 * values * workload.nodes
+    one = 4 * sum(sizes_of(workload.tensor_shapes)) * workload.nodes
     if one * iterations > MEMORY_LIMIT:
         most = MEMORY_LIMIT // one
         advice = f"lower iterations to {most} (--set iterations={most})" if most else "lower nodes"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from oscar import checkpoint
+from oscar.array import sizes_of
 from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError
@@ -105,7 +106,7 @@ class Trainer:
         self.cluster = open_cluster(config)  # first: what it refuses is known before data is read
         self.workload = open_workload(config)
         self.done = 0
-        sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.workload.tensor_shapes]
+        sizes = sizes_of(self.workload.tensor_shapes)
         self.values, self.shares = sum(sizes), bucket_shares(sizes, config.train.buckets)
         self.losses: list[float] = []
         self.compute: list[float] = []  # measured seconds of one node
