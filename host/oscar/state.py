@@ -113,10 +113,13 @@ class Saved:
         """Return a str."""
         return self._typed(str, "text")
 
-    def fits(self, key: str, expected: str | int) -> None:
-        """Raise ConfigError unless the value of `key` is what this side has."""
+    def fits(self, key: str, expected: object) -> None:
+        """Raise ConfigError unless the value of `key` is what this side has; it names what differs first."""
         came = self[key]
-        if type(came.value) is not type(expected) or came.value != expected:
+        if isinstance(expected, dict):
+            for name in came.only(*expected).value:
+                came.fits(name, expected[name])
+        elif type(came.value) is not type(expected) or came.value != expected:
             raise ConfigError(
                 f"{came.path}: state was saved under {came.shown}, this is {expected!r}: resume with the "
                 "configuration of the run that saved it, each rank with its own state"

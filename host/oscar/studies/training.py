@@ -225,13 +225,7 @@ class Trainer:
     def resume(self, path: Path) -> None:
         """Go on from the checkpoint at `path`; raises ConfigError when it is damaged or of another run."""
         saved = Saved(checkpoint.load(path), str(path))
-        found = checkpoint.first_difference(saved["fingerprint"].value, self.fingerprint)
-        if found is not None:
-            key, came, present = found
-            raise ConfigError(
-                f"{path}: the checkpoint is of a run with {key} {came!r}, this one has {present!r}; resume "
-                "with the configuration of the run that saved it, or start anew without --resume"
-            )
+        saved.fits("fingerprint", self.fingerprint)
         done, exact = saved["done"].integer(), saved["exact"].flag()
         if done > self.config.iterations:
             raise ConfigError(

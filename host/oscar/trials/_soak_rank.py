@@ -19,14 +19,12 @@ from oscar.checkpoint import digest
 from oscar.coding.registry import make_codec
 from oscar.collective.stats import AllReduceResult
 from oscar.config import Config
-from oscar.errors import PeerError
 from oscar.numerics.plans import PLANS
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
-from oscar.transports.base import PEER_FAILED, Transport
-from oscar.transports.registry import TRANSPORTS
+from oscar.transports.base import Transport
+from oscar.trials._ranks import enter, leave, say
 
-LINGER_S = 0.5
 STRIDE = 5  # iterations between two samples of memory, at first
 SAMPLES = 200  # with more, every other one is dropped
 CAP = 1 << 16  # bytes of one rank's samples
@@ -44,8 +42,7 @@ PART_S = 10.0  # for other ranks to come to their end
 
 def main() -> None:
     """Run the rank of the case in the first argument (JSON) and exit with its status."""
-    case = json.loads(sys.argv[1])
-    transport = TRANSPORTS[case["transport"]]()
+    case, transport = enter()
     soak = Soak(case, transport)
     try:
         soak.run()
@@ -54,8 +51,7 @@ def main() -> None:
             soak.communicator.give_up(error)
         traceback.print_exc()
         sys.stderr.flush()
-        time.sleep(LINGER_S)
-        transport.leave(PEER_FAILED if isinstance(error, PeerError) else 1)
+        leave(transport, error)
     transport.part(time.monotonic() + PART_S)
     transport.close()
 
@@ -273,8 +269,7 @@ class Soak:
 
     def _tell(self, line: dict[str, Any]) -> None:
         if self.rank == 0:
-            sys.stdout.write("\n" + json.dumps(line) + "\n")
-            sys.stdout.flush()
+            say(line)
 
 
 def verdict_of(mean: list[np.ndarray], sums: np.ndarray, frames: list[np.ndarray], flags: int) -> bytes:

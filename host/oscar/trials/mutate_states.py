@@ -31,6 +31,7 @@ from oscar.schemes.registry import SCHEMES
 from oscar.studies.parallel import Tick
 from oscar.tables import Table
 from oscar.trials._hunt import TICK, Chunk, hunt
+from oscar.trials._ranks import laplace
 from oscar.workloads import make_workload
 
 CHUNK = 500
@@ -54,8 +55,7 @@ class Subject:
 
 
 def _gradients(iteration: int) -> list[list[np.ndarray]]:
-    random = np.random.default_rng(iteration)
-    return [[np.asarray(random.laplace(0, 0.02, s), np.float32) for s in SHAPES] for _ in range(NODES)]
+    return [laplace([iteration, node], SHAPES) for node in range(NODES)]
 
 
 def _cluster(name: str, config: Config) -> Subject:
