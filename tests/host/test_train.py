@@ -87,7 +87,10 @@ def test_a_run_may_be_made_longer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
-        ({"quantiser": {"coarseness": 2.0, "error_feedback": True}}, "quantiser.coarseness: state was saved under 1.0, this is 2.0"),
+        (
+            {"quantiser": {"coarseness": 2.0, "error_feedback": True}},
+            "quantiser.coarseness: state was saved under 1.0, this is 2.0",
+        ),
         ({"seed": 5}, "seed: state was saved under 0, this is 5"),
         ({"nodes": 4}, "nodes: state was saved under 3"),
         ({"train": {"buckets": 2}}, "train.buckets: state was saved under 4"),

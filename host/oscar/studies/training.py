@@ -28,6 +28,7 @@ from oscar.studies.parallel import Tick, run_tasks
 from oscar.studies.recording import Progress, open_workload
 from oscar.timeline.overlap import bucket_shares, bucket_times, iteration_time
 from oscar.version import __version__
+from oscar.workloads import Workload
 
 TAIL = 5  # evaluations that are averaged at the end of a run, `TAIL_GAP` iterations apart
 TAIL_GAP = 5
@@ -98,13 +99,13 @@ def check_ring(config: Config) -> None:
 class Trainer:
     """One training run that can be saved after any iteration and go on elsewhere, bit for bit.
 
-    Raises ConfigError for a configuration that cannot run.
+    workload: to train instead of the configured one. Raises ConfigError for a configuration that cannot run.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, workload: Workload | None = None) -> None:
         self.config = config
         self.cluster = open_cluster(config)  # first: what it refuses is known before data is read
-        self.workload = open_workload(config)
+        self.workload = workload or open_workload(config)
         self.done = 0
         sizes = sizes_of(self.workload.tensor_shapes)
         self.values, self.shares = sum(sizes), bucket_shares(sizes, config.train.buckets)

@@ -108,12 +108,6 @@ def received_bytes(frame_bytes: Sizes, *, boomerang: bool) -> Sizes:
     return np.asarray(np.roll(scatter, 1) + np.roll(gather, -1 if boomerang else 1))
 
 
-def equal_counts(values: int, nodes: int, subframes: int = 1, *, boomerang: bool = False) -> Sizes:
-    """Return the count of values in every frame when chunks and sub-frames are cut evenly."""
-    chunks = divide(values, nodes)
-    return spread([divide(int(chunk), subframes) for chunk in chunks], boomerang=boomerang)
-
-
 def checked_sizes(frame_bytes: ArrayLike, counts: ArrayLike, *, boomerang: bool) -> tuple[Sizes, Sizes]:
     """Return both tables as contiguous int64 [2, N-1, N, K].
 
