@@ -12,7 +12,7 @@ import io
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,18 +152,3 @@ def _refuse(target: Path, came: str) -> ConfigError:
     return ConfigError(
         f"{target}: expected a checkpoint of `oscar train`, got {came}; remove it, or resume from another"
     )
-
-
-def first_difference(saved: Any, present: Any, path: str = "") -> tuple[str, Any, Any] | None:
-    """Return (dotted key, saved, present) where two trees of dicts differ first, or None."""
-    if isinstance(saved, dict) and isinstance(present, dict):
-        return next(_differences(saved, present, path), None)
-    return None if saved == present else (path, saved, present)
-
-
-def _differences(saved: dict[str, Any], present: dict[str, Any], path: str) -> Iterator[tuple[str, Any, Any]]:
-    for key in dict.fromkeys([*saved, *present]):
-        name = f"{path}.{key}" if path else str(key)
-        found = first_difference(saved.get(key), present.get(key), name)
-        if found is not None:
-            yield found

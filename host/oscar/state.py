@@ -32,6 +32,8 @@ class Saved:
     `path` is what the state is called in them; `value` is what came.
     """
 
+    trusted = False  # whether values need no check
+
     def __init__(self, value: Any, path: str = "state") -> None:
         self.value, self.path = value, path
 
@@ -113,10 +115,13 @@ class Saved:
         """Return a str."""
         return self._typed(str, "text")
 
-    def fits(self, key: str, expected: str | int) -> None:
-        """Raise ConfigError unless the value of `key` is what this side has."""
+    def fits(self, key: str, expected: object) -> None:
+        """Raise ConfigError unless the value of `key` is what this side has; it names what differs first."""
         came = self[key]
-        if type(came.value) is not type(expected) or came.value != expected:
+        if isinstance(expected, dict):
+            for name in came.only(*expected).value:
+                came.fits(name, expected[name])
+        elif type(came.value) is not type(expected) or came.value != expected:
             raise ConfigError(
                 f"{came.path}: state was saved under {came.shown}, this is {expected!r}: resume with the "
                 "configuration of the run that saved it, each rank with its own state"
@@ -182,6 +187,8 @@ class Saved:
 
 class Trusted(Saved):
     """A state that this process took of itself: numbers are what they were, NaN and Inf too."""
+
+    trusted = True
 
     def integer(self, low: int = 0, high: int = MOST_STEPS) -> int:
         """Return the integer."""

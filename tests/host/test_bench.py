@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from oscar.bench._integers import integers
 from oscar.cli import main
 from oscar.errors import MissingExtraError, OscarError
 from oscar.trials import mutate
+from oscar.trials._hunt import Chunk
 from oscar.workloads import make_workload
 
 
@@ -82,9 +84,8 @@ def test_partial_sums_follow_the_ring() -> None:
 def test_a_crash_found_by_mutate_is_exit_status_1(
     crashes: int, status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    counts = ("mutations", "sealed", "returned", "frame_errors", "hangs", "over_reads", "wrong")
-    found = dict.fromkeys((*counts, "slowest_ms", "per_second"), 0) | {"crashes": crashes, "faults": []}
-    monkeypatch.setattr(mutate._Gathering, "run", lambda _: found)
+    found = Chunk(Counter(crashes=crashes)), 1.0
+    monkeypatch.setattr(mutate, "hunt", lambda *_, **__: found)
     out = tmp_path / "mutate.json"
     assert main(["trial", "mutate", "--count", "1", "--json", str(out)]) == status
     assert json.loads(out.read_text())["ok"] is (crashes == 0)

@@ -18,6 +18,7 @@ from oscar import checkpoint
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
+from oscar.state import Saved
 from oscar.workloads import Workload, exact_mean, make_workload, trace
 
 
@@ -130,11 +131,13 @@ def test_a_death_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_first_difference_is_found_by_its_dotted_key() -> None:
-    saved = {"a": {"b": 1, "c": [1]}, "d": 2}
-    assert checkpoint.first_difference(saved, saved) is None
-    assert checkpoint.first_difference(saved, {"a": {"b": 1, "c": [2]}, "d": 3}) == ("a.c", [1], [2])
-    assert checkpoint.first_difference(saved, {"a": saved["a"]}) == ("d", 2, None)
+def test_a_fingerprint_that_differs_is_refused_with_the_dotted_key() -> None:
+    saved = Saved({"run": {"a": {"b": 1, "c": [1]}, "d": 2}}, "file")
+    saved.fits("run", {"a": {"b": 1, "c": [1]}, "d": 2})
+    with pytest.raises(ConfigError, match=r"^file\.run\.a\.b: state was saved under 1, this is 3"):
+        saved.fits("run", {"a": {"b": 3, "c": [2]}, "d": 3})
+    with pytest.raises(ConfigError, match=r"file\.run: expected keys that are of a, got the key 'd'"):
+        saved.fits("run", {"a": saved.value["run"]["a"]})
 
 
 SMALL = {"vocabulary": 300, "dimension": 8, "hidden": 16, "outputs": 100, "batch": 16, "text_bytes": 200_000}

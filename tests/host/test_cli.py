@@ -222,9 +222,9 @@ def test_seed_changes_results_and_is_recorded(tiny: Path, tmp_path: Path) -> Non
 def test_wrong_sum_is_exit_status_1(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from oscar.reducers.cluster import LocalCluster
+    from oscar.reducers.local_wire import LocalWire
 
-    monkeypatch.setattr(LocalCluster, "_is_sum", lambda *_: False)
+    monkeypatch.setattr(LocalWire, "_is_sum", lambda *_: False)
     arguments = ["allreduce", tiny / "c.yaml", "--workers", "1", "--set", f"output={tmp_path}"]
     assert run([*arguments, "--set", "methods=[]", "--set", "iterations=1"]) == 1
     assert "FAILED" in capsys.readouterr().out
@@ -269,8 +269,8 @@ def test_page_of_a_comparison_and_of_its_scaling(tiny: Path, capsys: pytest.Capt
 
 def test_names_are_no_formulas_and_no_columns(tiny: Path, tmp_path: Path) -> None:
     """A method may have any name that can be printed."""
+    from oscar.studies.comparison_table import markdown_table
     from oscar.studies.scaling import draw_scale, scale_results
-    from oscar.studies.table import markdown_table
 
     results = json.loads((tiny / "out" / "results.json").read_text().replace('"both"', r'"$\\frac$ a|b $_x"'))
     assert results["methods"][-1]["name"] == r"$\frac$ a|b $_x"
@@ -527,7 +527,7 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
             "link.gbps: Input should be",
         ),
         (["codec"], "give a FILE.npy"),
-        (["bench", "nothing"], "unknown benchmark 'nothing'"),
+        (["bench", "nothing"], "unknown bench 'nothing'"),
         (["trace", "replay", tiny / "c.yaml"], "there is no such file"),
         (["predict", "--values", "0", "--nodes", "8", "--gbps", "1"], "expected values"),
     ):
@@ -567,10 +567,8 @@ def test_nowhere_to_keep_kernels_is_one_line(
     from numba import njit
     from numba.core.caching import CacheImpl
 
-    import oscar.studies.files
-
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
-    monkeypatch.setattr(oscar.studies.files, "load_results", lambda path: njit(cache=True)(run))
+    monkeypatch.setattr("oscar.cli.report.read_results", lambda *_: njit(cache=True)(run))
     assert run(["report", tiny / "out" / "results.json"]) == 2
     error = capsys.readouterr().err
     assert "set NUMBA_CACHE_DIR to a folder you can write to" in error
@@ -590,12 +588,10 @@ def test_results_of_another_schema_are_refused(tiny: Path, capsys: pytest.Captur
 
 
 def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
-    import oscar.studies.files
-
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(oscar.studies.files, "load_results", interrupt)
+    monkeypatch.setattr("oscar.cli.report.read_results", interrupt)
     assert run(["report", tiny / "out" / "results.json"]) == 130
 
 

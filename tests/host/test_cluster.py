@@ -15,6 +15,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, PeerError, SaturationWarning
 from oscar.numerics.plans import PLANS
 from oscar.reducers.cluster import LocalCluster
+from support.gradients import related
 
 SHAPES: list[tuple[int, ...]] = [(3, 5, 7), (), (0,), (129,), (2, 0, 3), (1, 1), (300,)]
 ALL = {name: make_codec(name) for name in CODECS}
@@ -22,18 +23,8 @@ LOSSLESS = [name for name, codec in ALL.items() if codec.lossless and codec.doma
 SLOW = {"constriction", "atalanta-dp"}  # oracles: their frames are tested on their own
 
 
-def gradients(
-    nodes: int, iteration: int = 0, shapes: list[tuple[int, ...]] = SHAPES
-) -> list[list[np.ndarray]]:
-    """Draw gradients with a common part, a part of each node's own, and a layout that is not contiguous."""
-    shared = np.random.default_rng([iteration, 1])
-    common = [shared.laplace(0, 0.01 * 4**i, shape) for i, shape in enumerate(shapes)]
-    out = []
-    for node in range(nodes):
-        own = np.random.default_rng([iteration, 2, node])
-        tensors = [(c + own.normal(0, 0.01, c.shape)).astype(np.float32) for c in common]
-        out.append([np.array(t, order="CF"[(i + node) % 2]) for i, t in enumerate(tensors)])
-    return out
+def gradients(nodes: int, iteration: int = 0, shapes: Any = SHAPES) -> list[list[np.ndarray]]:
+    return related(nodes, iteration, shapes, grow=4)
 
 
 def cluster(codec: str = "asc", **changes: Any) -> LocalCluster:

@@ -12,16 +12,10 @@ from oscar.collective.ring import ring_actions
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
 from oscar.reducers.cluster import LocalCluster
+from support.gradients import related
 
 ODD = [(3,), (0,), (7, 11), (1, 1), (129, 3)]
 LONG = [(20_001,), (173, 311)]
-
-
-def gradients(nodes: int, shapes: list[tuple[int, ...]], iteration: int) -> list[list[np.ndarray]]:
-    """Draw gradients with a common part and one node's own, as training gives them."""
-    shared, own = (np.random.default_rng([iteration, part]) for part in range(2))
-    common = [shared.normal(0, 0.01, shape) for shape in shapes]
-    return [[(c + own.normal(0, 0.02, c.shape)).astype(np.float32) for c in common] for _ in range(nodes)]
 
 
 def cluster(gather: str, *, codec: str = "asc", subframes: int = 1, plan: str = "interleave") -> LocalCluster:
@@ -35,7 +29,7 @@ def cluster(gather: str, *, codec: str = "asc", subframes: int = 1, plan: str = 
 def test_exact_on_every_node_with_the_boomerangs_frames(nodes, subframes):
     runs = {gather: cluster(gather, subframes=subframes) for gather in ("forward", "boomerang", "duplex")}
     for iteration in range(3):
-        given = gradients(nodes, ODD if nodes % 2 else LONG, iteration)
+        given = related(nodes, iteration, ODD if nodes % 2 else LONG)
         results = {gather: run.allreduce(given) for gather, run in runs.items()}
         duplex, boomerang = results["duplex"], results["boomerang"]
         assert duplex.stats.exact
@@ -53,7 +47,7 @@ def test_exact_on_every_node_with_the_boomerangs_frames(nodes, subframes):
 
 @pytest.mark.parametrize("codec", ["int16", "atalanta"])
 def test_any_lossless_integer_codec_runs_duplex(codec):
-    result = cluster("duplex", codec=codec, plan="splitter").allreduce(gradients(4, ODD, 0))
+    result = cluster("duplex", codec=codec, plan="splitter").allreduce(related(4, 0, ODD))
     assert result.stats.exact
 
 
@@ -74,7 +68,7 @@ def test_phases_take_turns_and_residuals_wait_for_no_partial_sum():
 @pytest.mark.parametrize("action", [0, 7, 16, 24])
 def test_a_fault_raises_peer_error_and_the_next_call_is_as_if_nothing_happened(kind, action):
     run, calm = cluster("duplex"), cluster("duplex")
-    first, second = (gradients(4, LONG, iteration) for iteration in range(2))
+    first, second = (related(4, iteration, LONG) for iteration in range(2))
     run.allreduce(first)
     calm.allreduce(first)
     with pytest.raises(PeerError, match=r"rank [0-3]: ") as error:
@@ -88,7 +82,7 @@ def test_a_fault_raises_peer_error_and_the_next_call_is_as_if_nothing_happened(k
 
 def test_a_late_node_changes_nothing():
     """Whichever of a chunk's partial sum and residual is first at a node."""
-    given = gradients(5, LONG, 0)
+    given = related(5, 0, LONG)
     expected = cluster("duplex").allreduce(given)
     for rank in range(5):
         late = cluster("duplex", subframes=1).allreduce(given, faults=[Fault("delay", rank, 12, rounds=40)])

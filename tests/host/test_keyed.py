@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,33 +21,15 @@ from oscar.reducers.communicator import Communicator
 from oscar.transports.base import CONTROL_TAGS, GATHER_TAGS, Notice, TransportError
 from oscar.transports.keyed import TAG_BYTES, KeyedTransport, read_key, secured
 from oscar.transports.threads import ThreadTransport, local_transports
+from support.gradients import laplace
+from support.ranks import on_ranks
 
 KEY = bytes(range(32))
 CONFIG = Config.model_validate({"ring": {"subframes": 2}})
 
 
 def gradients(nodes: int, iteration: int) -> list[list[np.ndarray]]:
-    random = np.random.default_rng([nodes, iteration])
-    return [[random.laplace(0, 0.02, 30_000).astype(np.float32)] for _ in range(nodes)]
-
-
-def on_ranks(transports: Any, work: Callable[[Any], Any]) -> list[Any]:
-    """Run `work` on every rank at once; return what each returned or raised. Nothing may hang."""
-    results: list[Any] = [None] * len(transports)
-
-    def run(rank: int) -> None:
-        try:
-            results[rank] = work(transports[rank])
-        except BaseException as error:
-            results[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(len(transports))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive(), "a rank hangs"
-    return results
+    return [laplace(rank, iteration, [(30_000,)]) for rank in range(nodes)]
 
 
 def reduce(transport: Any, key: bytes = KEY, timeout_s: float = 5) -> Any:

@@ -26,7 +26,8 @@ from oscar.lab.calibrate import calibrate, check_delay, check_loss, check_wire, 
 from oscar.lab.hold import PREFIX
 from oscar.lab.hosts import Hosts
 from oscar.lab.network import Network, Wire
-from oscar.lab.report import text_report, write_results
+from oscar.lab.report import text_report
+from oscar.results import write_results
 
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
@@ -476,7 +477,8 @@ def test_report_is_drawn_from_results_alone(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert lines[0].split()[12] == "4.00"
     assert "latency 100 us, 150 us a message\n" in text_report(RESULTS)
-    source = write_results(RESULTS, tmp_path)
+    source = tmp_path / "results.json"
+    write_results(source, RESULTS)
     assert json.loads(source.read_text()) == RESULTS
     source.write_text(json.dumps(RESULTS))
     before = source.read_bytes(), source.stat().st_mtime_ns

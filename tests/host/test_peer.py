@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,33 +22,15 @@ from oscar.transports import handshake
 from oscar.transports.base import CONTROL_CAP, Notice, Transport, TransportError
 from oscar.transports.handshake import first_difference
 from oscar.transports.threads import ThreadTransport, local_transports
+from support.gradients import laplace
+from support.ranks import on_ranks
 
 TIMEOUT_S, SLACK_S = 1.5, 3.0  # the two cores may be busy
 SHAPES: list[tuple[int, ...]] = [(61, 43), (), (0,), (129,), (800,)]
 
 
 def gradients(nodes: int, iteration: int = 0) -> list[list[np.ndarray]]:
-    random = np.random.default_rng([nodes, iteration])
-    return [[random.laplace(0, 0.02, shape).astype(np.float32) for shape in SHAPES] for _ in range(nodes)]
-
-
-def on_ranks(transports: list[ThreadTransport], work: Callable[[ThreadTransport], Any]) -> list[Any]:
-    """Run `work` on every rank at once; return what each returned or raised. Nothing may hang."""
-    results: list[Any] = [None] * len(transports)
-
-    def run(rank: int) -> None:
-        try:
-            results[rank] = work(transports[rank])
-        except BaseException as error:
-            results[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(len(transports))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive(), "a rank hangs"
-    return results
+    return [laplace(rank, iteration, SHAPES) for rank in range(nodes)]
 
 
 def config(**changes: Any) -> Config:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,8 @@ from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.schemes.selection import ProbableNonZeros, largest
 from oscar.state import crc
 from oscar.timeline.link import LinkModel
+from support.gradients import related
+from support.lockstep import lockstep
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::oscar.errors.OscarWarning"
@@ -33,17 +36,8 @@ SHAPES = [(40, 7), (33,), (0,), (5, 3, 2, 2)]
 OWN = ["oscar-sw", "oscar-sw-best"]
 
 
-def gradients(
-    nodes: int, iteration: int, *, shapes: list[tuple[int, ...]] = SHAPES
-) -> list[list[np.ndarray]]:
-    """Gradients of few large and many small values, in part shared by the nodes."""
-    shared = np.random.default_rng(iteration)
-    common = [shared.laplace(size=shape) ** 3 for shape in shapes]
-    out = []
-    for node in range(nodes):
-        own = np.random.default_rng((iteration, node))
-        out.append([(c + own.normal(size=c.shape)).astype(np.float32) for c in common])
-    return out
+def gradients(nodes: int, iteration: int, *, shapes: Any = SHAPES) -> list[list[np.ndarray]]:
+    return related(nodes, iteration, shapes, power=3, sigma=1.0)
 
 
 def config(method: str, nodes: int = 4, **options: object) -> Config:
@@ -149,16 +143,7 @@ def test_every_replica_makes_the_same_mean(name: str, coded: bool) -> None:
         mean = np.concatenate([m.ravel() for m in cluster.allreduce(theirs).mean])
         flat = [np.concatenate([t.ravel() for t in node]) for node in theirs]
         running = [s.messages(w, f) for s, w, f in zip(alone, workers, flat, strict=True)]
-        totals: list[np.ndarray] = []
-        messages = [next(generator) for generator in running]
-        while messages:
-            totals.append(link.combine(messages)[0])
-            messages = []
-            for generator in running:
-                try:
-                    messages.append(generator.send(totals[-1]))
-                except StopIteration:
-                    continue
+        totals, _ = lockstep(running, lambda messages: link.combine(messages)[0])
         for scheme, worker in zip(alone, workers, strict=True):
             assert np.array_equal(scheme.finish(totals), mean)
             scheme.forget()

@@ -15,6 +15,7 @@ from oscar.schemes.lanes import lane_limit, pack_lanes, packed_bytes, unpack_lan
 from oscar.schemes.powersgd import orthonormalise
 from oscar.schemes.registry import make_scheme
 from oscar.schemes.widths import Ladder, power
+from support.lockstep import lockstep
 
 SHAPES = [(40, 50), (0,), (16, 3, 3, 5), (33,), (1,)]
 LOSSLESS: list[tuple[str, dict[str, Any]]] = [
@@ -57,26 +58,8 @@ def combine(messages: list[Message]) -> np.ndarray:
     return unpack_lanes(words, first.data.size, first.bits, nodes)
 
 
-def exchange(
-    scheme: Scheme, workers: list[Worker], values: np.ndarray
-) -> tuple[list[np.ndarray], list[Message]]:
-    """Run the workers' generators in lockstep; return what was combined, and the first worker's messages."""
-    running = [scheme.messages(worker, mine) for worker, mine in zip(workers, values, strict=True)]
-    answer: Any = None
-    totals, sent = [], []
-    while True:
-        messages = []
-        for generator in running:
-            try:
-                messages.append(next(generator) if answer is None else generator.send(answer))
-            except StopIteration:
-                continue
-        assert len(messages) in (0, len(workers))
-        if not messages:
-            return totals, sent
-        answer = combine(messages)
-        totals.append(answer)
-        sent.append(messages[0])
+def exchange(scheme: Scheme, workers: list[Worker], values: np.ndarray) -> Any:
+    return lockstep(map(scheme.messages, workers, values), combine)
 
 
 def iterate(scheme: Scheme, workers: list[Worker], values: np.ndarray) -> tuple[np.ndarray, list[Message]]:

@@ -9,11 +9,12 @@ import pytest
 
 from oscar.errors import ConfigError
 from oscar.numerics.sketch import CountSketch
-from oscar.schemes.base import Scheme, Worker
+from oscar.schemes.base import Message, Scheme, Worker
 from oscar.schemes.count_sketch import CountSketchOptions, CountSketchScheme
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.schemes.sketched_sgd import SketchedSgd, SketchedSgdOptions
+from support.lockstep import lockstep
 
 F32 = np.float32
 
@@ -29,20 +30,8 @@ class Job:
         self.scheme, self.workers = scheme, [Worker(rank) for rank in range(scheme.nodes)]
 
     def step(self, gradients: list[np.ndarray]) -> np.ndarray:
-        running = [self.scheme.messages(w, g) for w, g in zip(self.workers, gradients, strict=True)]
-        self.totals: list[np.ndarray] = []
-        self.channels: list[str] = []
-        answer = None
-        while messages := [m for g in running if (m := _advance(g, answer)) is not None]:
-            first = messages[0]
-            if first.data.dtype == np.int32:
-                limit = lane_limit(first.bits, self.scheme.nodes)
-                assert all(np.abs(m.data).max(initial=0) <= limit for m in messages)
-            combine = np.maximum if first.op == "max" else np.add
-            whole = [m.data if m.ride is None else np.concatenate([m.data, m.ride]) for m in messages]
-            answer = combine.reduce(whole, dtype=first.data.dtype)
-            self.totals.append(answer)
-            self.channels.append(first.channel)
+        self.totals, sent = lockstep(map(self.scheme.messages, self.workers, gradients), self._combine)
+        self.channels = [message.channel for message in sent]
         mean = self.scheme.finish(self.totals)
         self.scheme.forget()
         for worker in self.workers:
@@ -50,12 +39,14 @@ class Job:
         assert mean.dtype == F32
         return mean
 
-
-def _advance(generator, answer):
-    try:
-        return next(generator) if answer is None else generator.send(answer)
-    except StopIteration:
-        return None
+    def _combine(self, messages: list[Message]) -> np.ndarray:
+        first = messages[0]
+        if first.data.dtype == np.int32:
+            limit = lane_limit(first.bits, self.scheme.nodes)
+            assert all(np.abs(m.data).max(initial=0) <= limit for m in messages)
+        combine = np.maximum if first.op == "max" else np.add
+        whole = [m.data if m.ride is None else np.concatenate([m.data, m.ride]) for m in messages]
+        return combine.reduce(whole, dtype=first.data.dtype)
 
 
 # Steps

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import pytest
 
 from oscar.config import Config
@@ -17,21 +14,11 @@ from oscar.reducers.communicator import Communicator
 from oscar.transports.base import GATHER_TAGS, STATE_TAG, TransportError
 from oscar.transports.threads import ThreadTransport, local_transports
 from oscar.trials import flips
+from support.gradients import laplace
+from support.ranks import on_ranks
 
-LIMIT_S = 60.0
 CONFIG = Config.model_validate({"plan": {"name": "splitter", "granule": 64}})
-NODES = 3
-
-
-def gradients(iteration: int, rank: int) -> list[np.ndarray]:
-    return [np.random.default_rng([rank, iteration]).laplace(0, 0.02, 700).astype(np.float32)]
-
-
-def on_ranks(transports: list[ThreadTransport], work: Callable[[ThreadTransport], Any]) -> list[Any]:
-    """Run `work` on every rank at once; return what each returned or raised."""
-    with ThreadPoolExecutor(len(transports)) as pool:
-        running = [pool.submit(work, transport) for transport in transports]
-        return [one.exception(LIMIT_S) or one.result() for one in running]
+NODES, SHAPES = 3, [(700,)]
 
 
 def flipped(*words: str) -> dict[str, Any]:
@@ -73,7 +60,7 @@ def test_steps_that_came_to_differ_are_found_in_the_same_call() -> None:
         communicator = Communicator(CONFIG, transport, timeout_s=5)
         if isinstance(transport, _Behind):
             transport.left = 2  # after the shapes come the steps
-        return communicator.allreduce(gradients(0, transport.rank))
+        return communicator.allreduce(laplace(transport.rank, 0, SHAPES))
 
     errors = on_ranks(transports, work)
     assert all(isinstance(error, PeerError) for error in errors), errors
@@ -96,10 +83,10 @@ PARTS = {
 def test_a_state_that_drifted_is_named_at_the_next_call_with_rank_and_part(part: str) -> None:
     def work(transport: ThreadTransport) -> Any:
         communicator = Communicator(CONFIG, transport, timeout_s=5)
-        communicator.allreduce(gradients(0, transport.rank))
+        communicator.allreduce(laplace(transport.rank, 0, SHAPES))
         if transport.rank == 1:
             PARTS[part](_of(communicator))
-        return communicator.allreduce(gradients(1, transport.rank))
+        return communicator.allreduce(laplace(transport.rank, 1, SHAPES))
 
     errors = on_ranks(local_transports(NODES), work)
     assert all(isinstance(error, PeerError) for error in errors), errors
@@ -110,10 +97,10 @@ def test_a_state_that_drifted_is_named_at_the_next_call_with_rank_and_part(part:
 def test_a_rank_that_lacks_a_step_is_told_and_waits_for_nobody() -> None:
     def work(transport: ThreadTransport) -> Any:
         communicator = Communicator(CONFIG, transport, timeout_s=60)
-        communicator.allreduce(gradients(0, transport.rank))
+        communicator.allreduce(laplace(transport.rank, 0, SHAPES))
         if transport.rank == 1:
             _of(communicator).steps.exponents[0] = None
-        return communicator.allreduce(gradients(1, transport.rank))
+        return communicator.allreduce(laplace(transport.rank, 1, SHAPES))
 
     errors = on_ranks(local_transports(NODES), work)
     assert all(isinstance(error, PeerError) for error in errors), errors

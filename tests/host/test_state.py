@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
-from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.studies.training import Trainer
 from oscar.trials import mutate_states
+from support.gradients import laplace
 
 FEEDBACK = {"error_feedback": True}
 CONFIGS = {
@@ -33,8 +31,7 @@ CONFIGS = {
 
 
 def gradients(iteration: int) -> list[list[np.ndarray]]:
-    random = np.random.default_rng(iteration)
-    return [[random.laplace(0, 0.02, (40, 30)).astype(np.float32)] for _ in range(3)]
+    return [laplace(rank, iteration, [(40, 30)]) for rank in range(3)]
 
 
 def saved(name: str) -> tuple[Any, Any]:
@@ -174,27 +171,6 @@ def test_a_checkpoint_of_something_else_is_refused_and_nothing_is_taken_over(tmp
     checkpoint.save(path, tree)
     fresh.resume(path)
     assert digest(fresh.workload.state_dict()) == before
-
-
-def test_a_crash_behind_a_fault_is_found_and_told_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first chunk has a fault, the second ends its process."""
-
-    class Pool(ThreadPoolExecutor):
-        def __init__(self, jobs: int, *, mp_context: object) -> None:
-            super().__init__(1)
-
-    def chunk(seed: int, index: int, count: int) -> tuple[Counter[str], list[str]]:
-        if index == 1:
-            raise BrokenProcessPool
-        return Counter(tracebacks=int(index == 0), refused=count - (index == 0)), ["a fault"] * (index == 0)
-
-    monkeypatch.setattr(mutate_states, "ProcessPoolExecutor", Pool)
-    monkeypatch.setattr(mutate_states, "_chunk", chunk)
-    left, tally = dict.fromkeys(range(3), 5), Counter[str]()
-    faults = mutate_states._crashed(7, left, tally)
-    assert faults == ["a fault", "chunk 1 of seed 7 ended its process"]
-    assert list(left) == [2]
-    assert tally == Counter(tracebacks=1, refused=4)
 
 
 def test_mutated_states_are_refused_whole_or_can_be_worked_with() -> None:

@@ -24,7 +24,7 @@ from oscar.timeline.perfetto import write_trace
 from oscar.timeline.recurrence import equal_ring_time, ring_finish, ring_time
 from oscar.timeline.replay import replay, replay_actions
 from oscar.timeline.scale import Measured, draw_sizes, scale
-from oscar.timeline.sizes import chunk_sent, cut_for, equal_counts, received_bytes, spread
+from oscar.timeline.sizes import chunk_sent, cut_for, divide, received_bytes, spread
 from oscar.timeline.spans import Span
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
@@ -32,6 +32,12 @@ GATHERS = [FORWARD, BOOMERANG, DUPLEX]
 SLOW = LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1)
 LANES = LinkModel(engines=Engines(Cost(6e-9, 5e-6), Cost(7e-9, 6e-6), Cost(6e-9, 2e-6), 12))
 ONE_CORE = LinkModel(10e9, message_s=3e-6, engines=Engines(Cost(3e-9, 0), Cost(5e-9, 0), Cost(2e-9, 1e-6)))
+
+
+def equal_counts(values: int, nodes: int, subframes: int = 1, gather: Gather = FORWARD) -> np.ndarray:
+    """Return the count of values in every frame when chunks and sub-frames are cut evenly."""
+    chunks = divide(values, nodes)
+    return spread([divide(int(chunk), subframes) for chunk in chunks], gather)
 
 
 def random_sizes(nodes: int, subs: int, gather: Gather, seed: int, empty: float = 0.2):

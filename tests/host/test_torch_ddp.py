@@ -32,6 +32,7 @@ from oscar.reducers.remote_wire import RemoteWire
 from oscar.schemes.base import Channel, Message
 from oscar.timeline.link import LinkModel
 from oscar.transports.threads import ThreadTransport, local_transports
+from support.gradients import laplace
 
 needs("torch")
 import torch  # noqa: E402
@@ -82,15 +83,10 @@ class Bucket:
         return self.last
 
 
-def gradients(rank: int, iteration: int) -> list[np.ndarray]:
-    random = np.random.default_rng([rank, iteration])
-    return [random.laplace(0, 0.02, shape).astype(np.float32) for shape in SHAPES]
-
-
 def reduce(state: Any, iteration: int, parameters: list[Any], rank: int) -> np.ndarray:
     from oscar.adapters.torch import oscar_hook
 
-    return oscar_hook(state, Bucket(gradients(rank, iteration), parameters)).wait().numpy().copy()
+    return oscar_hook(state, Bucket(laplace(rank, iteration, SHAPES), parameters)).wait().numpy().copy()
 
 
 def make_state(config: Config, bypass: str = "never", timeout_s: float = TIMEOUT_S) -> Any:
@@ -350,11 +346,11 @@ def flat(tensors: list[np.ndarray]) -> np.ndarray:
 
 def expected(config: Config, iterations: range) -> list[np.ndarray]:
     cluster = cluster_of(config)
-    return [flat(cluster.allreduce([gradients(r, i) for r in range(RANKS)]).mean) for i in iterations]
+    return [flat(cluster.allreduce([laplace(r, i, SHAPES) for r in range(RANKS)]).mean) for i in iterations]
 
 
 def plain(iteration: int) -> np.ndarray:
-    halves = [flat(gradients(rank, iteration)) / np.float32(RANKS) for rank in range(RANKS)]
+    halves = [flat(laplace(rank, iteration, SHAPES)) / np.float32(RANKS) for rank in range(RANKS)]
     return halves[0] + halves[1]
 
 

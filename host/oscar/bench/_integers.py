@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from oscar.array import sizes_of
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.steps import StepTracker, summarise
@@ -51,7 +52,7 @@ def model_names() -> list[str]:
 def integers(workload: Workload, iterations: int) -> Iterator[Iteration]:
     """Train with the exact mean and yield what the quantiser 8s makes of every iteration's gradients."""
     params = QuantiserParams(bits=8)
-    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in workload.tensor_shapes]
+    sizes = sizes_of(workload.tensor_shapes)
     steps = StepTracker(params, sizes, workload.nodes)
     workers = [WorkerQuantiser(params, rank) for rank in range(workload.nodes)]
     position = PositionState(sum(sizes))

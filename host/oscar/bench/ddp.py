@@ -9,31 +9,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import socket
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from oscar.errors import OscarError
-from oscar.lab.hosts import THREADS
+from oscar.lab.launch import launch
+from oscar.lab.network import Network
 from oscar.tables import Table
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "ddp_transformer.py"
 BARS = {"none": 5.0, "fp16": 2.5}  # times the speed of a step
 BARS_MBPS = 100.0  # at which they hold
-LAB_PORT = 29578
-TAIL = 3000  # characters of what a rank that failed said last
+GRACE_S = 2.0  # once a rank has failed: the others say what they know
+TAIL = 3000  # characters of what ranks said last, where one failed
 TABLE = Table(
     "hook <14", "median_ms:step ms >8.1f", "quartiles >17", "cpu_ms:CPU ms >7.1f", "sent_mb:MB sent >8.3f",
     "loss >7.3f", "identical: replicas <10", "times_oscar:oscar is <",
 )  # fmt: skip
-
-Command = Callable[[int, list[str]], list[str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,13 +59,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         words += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     where = "this machine's loopback" if args.mbps is None else f"links of {args.mbps:g} Mb/s"
     print(f"# {args.ranks} ranks, {where}, batch {args.batch} x {args.length}, {args.steps} steps in turns")
-    if args.mbps is None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        result = run_ranks(args, words, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
-    else:
-        result = _in_lab(args, words)
+    result = run_ranks(args, words) if args.mbps is None else _in_lab(args, words)
     _show(result, bars=args.mbps == BARS_MBPS)
     return result | {"ok": all(row["identical"] for row in result["runs"]), "mbps": args.mbps}
 
@@ -79,14 +67,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def _in_lab(args: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]:
     """Run the ranks on hosts of a lab whose links have been calibrated; bytes on the wire are counted."""
     from oscar.lab.calibrate import calibrate
-    from oscar.lab.network import DEVICE, Network, address
 
     with Network(args.ranks) as network:
         network.shape(args.mbps * 1e6)
         flows = calibrate(network, args.mbps * 1e6, tolerance=args.tolerance)
         before = network.wires()
-        where = {"MASTER_ADDR": address(0), "MASTER_PORT": str(LAB_PORT), "GLOO_SOCKET_IFNAME": DEVICE}
-        result = run_ranks(args, words, where, command=network.command)
+        result = run_ranks(args, words, network)
         wires = [after - was for after, was in zip(network.wires(), before, strict=True)]
     counted = sum(len(row["step_ms"]) * row["sent_bytes"] for row in result["runs"])
     for host, wire in enumerate(wires):
@@ -100,61 +86,29 @@ def _in_lab(args: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]:
 
 
 def run_ranks(
-    args: argparse.Namespace,
-    words: Sequence[str],
-    where: Mapping[str, str],
-    *,
-    command: Command = lambda rank, words: words,
+    args: argparse.Namespace, words: Sequence[str], network: Network | None = None
 ) -> dict[str, Any]:
-    """Run the script as `args.ranks` processes, and return what rank 0 reports.
+    """Run the script as `args.ranks` processes, on hosts of a network or here; return what a rank reports.
 
-    where: the environment's rendezvous. command: what starts given words on the host of a rank. Raises
-    OscarError that quotes the first rank that failed.
+    Raises OscarError that quotes the ranks where one failed.
     """
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        start = [sys.executable, str(args.script), *words, "--json", str(folder / "report.json")]
-        processes = []
-        for rank in range(args.ranks):
-            ranked = {"RANK": str(rank), "WORLD_SIZE": str(args.ranks)}
-            environment = {**os.environ, **dict.fromkeys(THREADS, "1"), **where, **ranked}
-            with open(folder / f"{rank}.log", "wb") as log:
-                processes.append(
-                    subprocess.Popen(
-                        command(rank, start),
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        env=environment,
-                    )
-                )
-        in_time = _await(processes, time.monotonic() + args.limit_s)
-        failed = [(p.returncode < 0, rank, p) for rank, p in enumerate(processes) if p.returncode != 0]
-        if failed:
-            _, rank, process = min(failed, key=lambda item: item[:2])  # killed ones last
-            said = (folder / f"{rank}.log").read_text(errors="replace")[-TAIL:]
-            how = f"ended with status {process.returncode}"
-            if process.returncode < 0 and not in_time:
-                how = f"still ran after --limit-s {args.limit_s:g} and was killed; it said last"
-            raise OscarError(f"rank {rank} {how}: {said}")
-        report: dict[str, Any] = json.loads((folder / "report.json").read_text())
-    return report
-
-
-def _await(processes: Sequence[subprocess.Popen[bytes]], stop: float) -> bool:
-    """Wait for all; when one fails, or at the limit, kill those left. Return whether it was in time."""
-    try:
-        while any(process.poll() is None for process in processes) and time.monotonic() < stop:
-            if any(process.poll() for process in processes):
-                time.sleep(2.0)  # others say what they know
-                return True
-            time.sleep(0.1)
-        return all(process.poll() is not None for process in processes)
-    finally:
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        program = [str(args.script), *words, "--json", str(report)]
+        ended = launch(
+            "gloo", args.ranks, program,
+            limit_s=args.limit_s, token=str(report), network=network, grace_s=GRACE_S,
+        )  # fmt: skip
+        for rank, status in sorted(
+            enumerate(ended.statuses), key=lambda item: item[1] < 0
+        ):  # killed ones last
+            if status != 0:
+                how = f"ended with status {status}"
+                if ended.hung:
+                    how = f"still ran after --limit-s {args.limit_s:g} and was killed; ranks said last"
+                raise OscarError(f"rank {rank} {how}: {ended.output[-TAIL:]}")
+        found: dict[str, Any] = json.loads(report.read_text())
+    return found
 
 
 def _show(result: dict[str, Any], *, bars: bool) -> None:

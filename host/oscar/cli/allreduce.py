@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oscar.cli.common import add_config, declare, read_config
-from oscar.files import check_outputs, output_folder, write_text
+from oscar.files import check_outputs, output_folder
+from oscar.results import write_results
 
 if TYPE_CHECKING:
     from oscar.config import Config
@@ -60,20 +61,20 @@ def _compare(config: Config, args: argparse.Namespace, folder: Path) -> int:
     from oscar.cli.progress import Show
     from oscar.provenance import provenance
     from oscar.studies.comparison import run_experiment
-    from oscar.studies.files import results_text, write_results, write_timeline
-    from oscar.studies.table import text_table
+    from oscar.studies.comparison_files import write_outputs, write_timeline
+    from oscar.studies.comparison_table import text_table
 
     with Show() as show:
-        results, training = run_experiment(config, workers=args.workers, progress=show)
+        results, recording = run_experiment(config, workers=args.workers, progress=show)
     results["provenance"] = provenance()
     print(text_table(results))
-    paths = write_results(results, folder)
+    paths = write_outputs(results, folder)
     if args.json is not None:
-        write_text(args.json, results_text(results))
+        write_results(args.json, results)
         paths.append(args.json)
     if config.nodes > 1:
         paths.append(args.trace_out or folder / "trace.json")
-        write_timeline(training, config, paths[-1])
+        write_timeline(recording, config, paths[-1])
     print(f"# wrote {', '.join(str(path) for path in paths)}")
     if not results["ok"]:
         print("# FAILED: see the column #wrong")

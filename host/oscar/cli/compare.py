@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from oscar.blas import one_blas_thread
 from oscar.cli.common import add_config, declare, read_config
-from oscar.files import output_folder, write_json, write_text
+from oscar.files import output_folder, write_text
+from oscar.results import write_results
 
 if TYPE_CHECKING:
     from oscar.config import Config
@@ -92,7 +93,7 @@ def _compare(config: Config, args: argparse.Namespace, tasks: list[Task], folder
     text = text_report(results)
     print(text)
     write_text(folder / "compare.txt", text + "\n")
-    write_json(folder / "compare.json", results)
+    write_results(folder / "compare.json", results)
     draw(results, folder / "compare.png")
     print(f"# compare.txt, compare.json and compare.png in {folder}")
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import tempfile
-from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,13 @@ import yaml
 
 from oscar.cli.kinds import Kind
 from oscar.collective.gather import Gather
+from oscar.results import Results
+from oscar.studies.comparison_table import kept_link
 from oscar.studies.plotting import GRID, PALETTE, figure
-from oscar.studies.table import kept_link
 from oscar.timeline.replay import replay
 from oscar.timeline.spans import STAGES
 from oscar.version import __version__
 
-Results = Mapping[str, Any]
 NODES_SHOWN = 8  # of a timeline: more are too thin to be seen
 
 _PAGE = """<!doctype html>

@@ -1,16 +1,13 @@
-"""The five kinds of results that commands write, and how each is read, printed and drawn."""
+"""The five kinds of results that commands write, and how each is printed and drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from oscar.errors import ConfigError
-from oscar.studies.files import read_json
-
-Results = Mapping[str, Any]
+from oscar.results import FORMS, Results, read_json
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,6 @@ class Kind:
     command: str
     keys: frozenset[str]
     figure: str
-    load: Callable[[Path], dict[str, Any]]
     text: Callable[[Results], str]
     draw: Callable[[Results, Path], None]
 
@@ -35,35 +31,37 @@ def kind_of(path: Path) -> Kind:
 
 
 def _commands() -> str:
-    return ", ".join(f"`oscar {kind.command}`" for kind in kinds())
+    return ", ".join(f"`oscar {command}`" for command in FORMS)
 
 
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds; imported late, since the commands are not all needed at once."""
     from oscar.lab import report as lab
-    from oscar.studies import contest_figures as figures
-    from oscar.studies import contest_report as compare_report
-    from oscar.studies import figure, files, scaling, table
-    from oscar.studies import training_results as results
+    from oscar.studies import (
+        comparison_figure,
+        comparison_table,
+        contest_report,
+        scaling,
+        training_figure,
+        training_results,
+    )
 
     return (
         Kind(
             "allreduce", frozenset({"methods", "loss"}), "allreduce.png",
-            files.load_results, table.text_table, figure.draw,
+            comparison_table.text_table, comparison_figure.draw,
         ),
         Kind(
             "train", frozenset({"runs", "spread"}), "train.png",
-            results.load_results, results.text_table, lambda shown, path: figures.draw([shown], path),
+            training_results.text_table, lambda shown, path: training_figure.draw([shown], path),
         ),
         Kind(
             "compare", frozenset({"title", "metric", "rows"}), "compare.png",
-            lambda path: files.read_results(path, "oscar compare", ("title", "metric", "rows"), None),
-            compare_report.text_report, compare_report.draw,
+            contest_report.text_report, contest_report.draw,
         ),
         Kind(
             "scale", frozenset({"points", "measured_nodes"}), "scale.png",
-            lambda path: files.read_results(path, "oscar scale", ("points", "measured_nodes"), None),
             scaling.scale_table, scaling.draw_scale,
         ),
-        Kind("lab", frozenset({"cases", "source"}), "lab.png", lab.load_results, lab.text_report, lab.draw),
+        Kind("lab", frozenset({"cases", "source"}), "lab.png", lab.text_report, lab.draw),
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from oscar.blas import one_blas_thread
 from oscar.cli.common import add_config, declare, read_config
 from oscar.files import output_folder
+from oscar.results import read_results, write_results
 
 EXAMPLE = """\
   oscar lab lab_short                         as root: sudo .venv/bin/oscar lab ...; four minutes
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     require_root()  # before the imports below, which compiled code comes with: other users may have no cache
     from oscar.config.lab import parse_settings
     from oscar.lab.measure import measure
-    from oscar.lab.report import text_report, write_report, write_results
+    from oscar.lab.report import text_report, write_report
 
     config = read_config(args)
     try:
@@ -50,20 +51,21 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         raise ConfigError(f"{args.config}: {error}") from None
     with output_folder(config.output) as folder:
+        file = folder / "results.json"
         results = measure(
-            config, lambda line: print(line, flush=True), lambda results: write_results(results, folder)
+            config, lambda line: print(line, flush=True), lambda results: write_results(file, results)
         )
         paths = write_report(results, folder)
     print(text_report(results))
-    print(f"# wrote {folder / 'results.json'}, {', '.join(map(str, paths))}")
+    print(f"# wrote {file}, {', '.join(map(str, paths))}")
     wrong = any(row["wrong"] for case in results["cases"] for row in case["methods"])
     return 1 if wrong or results["refused"] else 0
 
 
 def _redraw(path: Path) -> int:
-    from oscar.lab.report import load_results, text_report, write_report
+    from oscar.lab.report import text_report, write_report
 
-    results = load_results(path)
+    results = read_results(path, "lab")
     write_report(results, path.parent)
     print(text_report(results))
     return 0

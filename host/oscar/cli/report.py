@@ -8,6 +8,7 @@ from typing import Any
 
 from oscar.cli.common import declare
 from oscar.files import check_outputs, write_text
+from oscar.results import read_results
 
 EXAMPLE = """\
   oscar report build/allreduce/results.json
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Print and draw; nothing is run again."""
     from oscar.cli.html import page
     from oscar.cli.kinds import kind_of
-    from oscar.studies.table import markdown_table
+    from oscar.studies.comparison_table import markdown_table
 
     for name, path in (("--figure", args.figure), ("--html", args.html)):
         if path is not None and len(args.results) > 1:
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([args.figure, args.html], args.results)
     for path in args.results:
         kind = kind_of(path)
-        results = kind.load(path)
+        results = read_results(path, kind.command)
         if args.markdown and kind.command != "allreduce":
             raise ValueError(
                 f"--markdown takes results of oscar allreduce, {path} is of oscar {kind.command}"

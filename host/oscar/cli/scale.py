@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import add_config, amount, declare, read_config
-from oscar.files import check_outputs, output_folder, write_text
+from oscar.files import check_outputs, output_folder
+from oscar.results import read_results, write_results
 
 EXAMPLE = """\
   oscar scale --results build/allreduce/results.json
@@ -50,9 +50,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("give a CONFIG to run, or --results of an earlier comparison")
     check_nodes(args.nodes)
     if args.results is not None:
-        from oscar.studies.files import load_results
-
-        return _scale(args, args.results.parent, args.results, lambda: load_results(args.results))
+        source: Path = args.results
+        return _scale(args, source.parent, source, lambda: read_results(source, "allreduce"))
     config = read_config(args)
 
     def measure() -> dict[str, Any]:
@@ -78,10 +77,7 @@ def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callab
     )
     scaled["provenance"] = provenance()
     print(scale_table(scaled))
-    points = ",\n  ".join(json.dumps(point) for point in scaled.pop("points"))
-    head = json.dumps(scaled)[:-1]
-    write_text(out, f'{head}, "points": [\n  {points}\n]}}\n')
-    scaled["points"] = json.loads(f"[{points}]")
+    write_results(out, scaled)
     draw_scale(scaled, figure)
     print(f"# wrote {out}, {figure}")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +47,7 @@ def add_command(commands: Any) -> None:
 
 def record(args: argparse.Namespace) -> int:
     """Record a trace."""
+    from oscar.array import sizes_of
     from oscar.cli.progress import Show
     from oscar.workloads import make_workload, trace
 
@@ -55,7 +55,7 @@ def record(args: argparse.Namespace) -> int:
     config = read_config(args)
     section = config.workload
     workload = make_workload(section.name, nodes=config.nodes, seed=config.seed, **section.options)
-    values = sum(math.prod(shape) for shape in workload.tensor_shapes)
+    values = sum(sizes_of(workload.tensor_shapes))
     most = 4 * config.iterations * config.nodes * values
     print(
         f"# {config.iterations} iterations x {config.nodes} nodes x {values:,} values: "

@@ -47,14 +47,14 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, print, write; return the exit status."""
     one_blas_thread()
-    from oscar.studies.training_results import load_results
+    from oscar.results import read_results
 
     config = read_config(args)
     if args.workers is not None and args.workers < 1:
         raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
     if args.seeds is not None and min(args.seeds) < 0:
         raise ValueError(f"--seeds: expected numbers of 0 and more, got {min(args.seeds)}")
-    others = [load_results(path) for path in args.beside]
+    others = [read_results(path, "train") for path in args.beside]
     with output_folder(config.output) as folder:
         return _train(config, args, folder, others)
 
@@ -63,9 +63,10 @@ def _train(config: Config, args: argparse.Namespace, folder: Path, others: list[
     from oscar.checkpoint import load
     from oscar.cli.progress import Show
     from oscar.provenance import provenance
-    from oscar.studies.contest_figures import draw
+    from oscar.results import write_results
     from oscar.studies.training import checkpoint_path, train_seeds
-    from oscar.studies.training_results import make_results, text_table, write_results
+    from oscar.studies.training_figure import draw
+    from oscar.studies.training_results import make_results, text_table
 
     seeds, path = args.seeds or [config.seed], args.checkpoint or folder / "checkpoint"
     outputs = [folder / "train.json", folder / "train.png", path]
@@ -81,7 +82,8 @@ def _train(config: Config, args: argparse.Namespace, folder: Path, others: list[
         runs = train_seeds(config, seeds, path=path, resume=args.resume, workers=args.workers, progress=show)
     results = make_results(config, runs) | {"provenance": provenance()}
     print(text_table(results))
-    written = [write_results(results, folder), folder / "train.png"]
+    written = [folder / "train.json", folder / "train.png"]
+    write_results(written[0], results)
     draw([*others, results], written[1])
     print(f"# wrote {', '.join(str(item) for item in written)}")
     lost = [row["seed"] for row in results["rows"] if row["diverged"]]

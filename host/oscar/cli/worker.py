@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
     from oscar.errors import ConfigError, MissingExtraError, PeerError
     from oscar.studies.ranks import RankRun
-    from oscar.studies.rounds import open_workload
+    from oscar.studies.recording import open_workload
     from oscar.transports.keyed import KeyedTransport, read_key
 
     rank, wire, running, comparing = transport.rank, config.transport, None, False

@@ -40,6 +40,8 @@ KEEPALIVE = {"time": "2", "intvl": "2", "probes": "3"}  # seconds, seconds, ping
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
@@ -69,6 +71,7 @@ def launch(
     token: str,
     hear: Callable[[bytes], None] | None = None,
     network: Network | None = None,
+    grace_s: float | None = None,
 ) -> Ended:
     """Run `python PROGRAM` as `ranks` ranks and return how they ended, after `limit_s` at most.
 
@@ -76,11 +79,12 @@ def launch(
     orphans are found; hear: is given what ranks write, as they go on. With Gloo, ranks that are stopped when
     all others have ended are killed, as torchrun does, and this does not count as hanging. An mpirun that
     goes on after its ranks is killed. Whatever is raised meanwhile (Ctrl-C) ends all of it.
-    network: of one host more than there are ranks; rank r is started on host r. All processes that stay
-    behind on its hosts are orphans.
+    network: rank r is started on its host r, and mpirun on one more. All processes that stay behind on its
+    hosts are orphans. grace_s: once a rank has failed, the others are killed after this time (Gloo).
     """
-    if network is not None and network.hosts <= ranks:
-        raise ValueError(f"expected a network of {ranks + 1} hosts for {ranks} ranks, got {network.hosts}")
+    hosts = ranks + (transport == "mpi")
+    if network is not None and network.hosts < hosts:
+        raise ValueError(f"expected a network of {hosts} hosts for {ranks} ranks, got {network.hosts}")
     with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory(prefix="oscar-launch-") as folder:
         if transport == "mpi":
             commands = _mpi(ranks, program, network, Path(folder))
@@ -92,7 +96,7 @@ def launch(
                 processes.append(_start(words, extra, output))
             patience_s = LONE_S if network is None else LONE_AFAR_S
             job = _Job(token, processes[0].pid, patience_s) if transport == "mpi" else None
-            end = _await(processes, time.monotonic() + limit_s, _Reader(output, hear), job)
+            end = _await(processes, time.monotonic() + limit_s, _Reader(output, hear), job, grace_s)
             statuses = tuple(process.wait() for process in processes)
             orphans = _orphans(token, network)
         except BaseException:
@@ -197,7 +201,11 @@ class _Job:
 
 
 def _await(
-    processes: list[subprocess.Popen[bytes]], limit: float, reader: _Reader, job: _Job | None
+    processes: list[subprocess.Popen[bytes]],
+    limit: float,
+    reader: _Reader,
+    job: _Job | None,
+    grace_s: float | None,
 ) -> Literal["ended", "hung", "launcher hung"]:
     """Wait until all have ended; kill what is left at the limit, or stopped when all others have ended.
 
@@ -212,6 +220,10 @@ def _await(
             return "ended"
         if job is not None and job.is_over(now):
             break
+        if grace_s is not None and any(process.returncode for process in processes):
+            time.sleep(grace_s)
+            _kill(processes)
+            return "ended"
         time.sleep(0.05)
     alone = job is not None and job.alive is not None and not job.has_ranks()
     _kill(processes)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from oscar.array import sizes_of
 from oscar.collective.gather import Gather
 from oscar.config import Config
 from oscar.config.lab import Case, MethodSpec, Settings, method_config, parse_settings
@@ -30,8 +31,9 @@ from oscar.lab.calibrate import (
 from oscar.lab.hold import gradient_folder, one_lab
 from oscar.lab.hosts import Hosts, write_gradients
 from oscar.lab.network import GOODPUT, Network, require_root
-from oscar.lab.report import LATE_S, SCHEMA
-from oscar.studies.rounds import open_workload
+from oscar.lab.report import LATE_S
+from oscar.results import FORMS
+from oscar.studies.recording import open_workload
 from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import ring_time
 from oscar.transports.gloo import load_torch
@@ -52,10 +54,10 @@ def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
     _check_needs(config, settings)
     with one_lab(), gradient_folder() as folder:
         source, shapes, paths = _gradients(config, settings, folder, say)
-        values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
+        values = settings.steps * sum(sizes_of(shapes))
         say(f"# {source}: {settings.steps} iterations side by side, {values:,} values a host")
         results: dict[str, Any] = {
-            "schema": SCHEMA,
+            "schema": FORMS["lab"].schema,
             "config": config.model_dump(mode="json"),
             "source": source,
             "values": values,
@@ -149,7 +151,7 @@ class _Case:
             }
             for rank in range(case.hosts)
         ]
-        self.values = settings.steps * sum(int(np.prod(s, dtype=np.int64)) for s in shapes)
+        self.values = settings.steps * sum(sizes_of(shapes))
         self.wire = LinkModel()  # of the time model, measured with the hosts
         self.runs: dict[str, list[dict[str, Any]]] = {spec.name: [] for spec in self.specs}
         self.conditions = {

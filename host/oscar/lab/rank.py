@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from oscar.array import Array, split
+from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.config.lab import MethodSpec
 from oscar.lab.calibrate import MESSAGES
 from oscar.lab.methods import METHODS, Method, OscarMethod, ReplayMethod, Seat
-from oscar.studies.ranks import digest
 
 PINGS = 50
 ROUNDS = 9
@@ -95,13 +96,9 @@ class Rank:
 
     def prepare(self, name: str, first: int) -> dict[str, Any]:
         """Lay iterations side by side."""
-        tensors = []
+        tensors: list[Array] = []
         for step in range(first, first + self.steps):
-            values, at = np.array(self.trace[step]), 0
-            for shape in self.shapes:
-                size = int(np.prod(shape, dtype=np.int64))
-                tensors.append(values[at : at + size].reshape(shape))
-                at += size
+            tensors += split(np.array(self.trace[step]), self.shapes)
         self.methods[name].prepare(tensors)
         gc.collect()
         gc.disable()

@@ -6,18 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oscar.files import write_json, write_text
-from oscar.studies.files import read_results
+from oscar.files import write_text
+from oscar.results import Results
+from oscar.studies.comparison_table import nccl_cells
 from oscar.studies.plotting import End, figure, label_ends, logarithmic, look
 from oscar.tables import Table
-from oscar.timeline.link import algbw, busbw
 
-SCHEMA = 1
 LATE_S = 0.005  # how much later than its method's median a host may begin in a run that counts
-NEEDED = ("source", "values", "machine", "cases")
-Results = Mapping[str, Any]
 TABLE = Table(
-    "name:method <22", "size >10", "count >10", "type >9", "redop >5", "root >4", "time(us) >9.0f",
+    "name:method <22", "size(B):size >10", "count >10", "type >9", "redop >5", "root >4", "time(us) >9.0f",
     "algbw >7.4f", "busbw >7.4f", "wrong:#wrong >6", "wire_bytes:wire_B >11.0f",
     "bits_per_value:bits/val >8.3f", "ratio >6.2f", "quartiles(us) >17", "cpu(ms) >8.0f", "model(us) >9.0f",
 )  # fmt: skip
@@ -52,16 +49,10 @@ def _case(results: Results, case: Mapping[str, Any]) -> list[str]:
     ]
     first, values = case["methods"][0]["time_s"], results["values"]
     for row in case["methods"]:
-        bandwidth = algbw(values, row["time_s"])
         low, high = (1e6 * t for t in row["quartiles_s"])
         cells = {
-            "size": 4 * values,
-            "count": values,
-            "redop": "sum",
-            "root": -1,
-            "time(us)": row["time_s"] * 1e6,
-            "algbw": bandwidth / 1e9,
-            "busbw": busbw(bandwidth, case["hosts"]) / 1e9,
+            **nccl_cells(values, case["hosts"], row["time_s"]),
+            "type": row["type"],
             "ratio": first / row["time_s"],
             "quartiles(us)": f"{low:.0f}-{high:.0f}",
             "cpu(ms)": row["cpu_s"] * 1e3,
@@ -92,18 +83,6 @@ def _late(row: Mapping[str, Any]) -> list[str]:
             f"# {name}: hosts began up to {late_s * 1e3:.0f} ms after the start, which is in its time"
         )
     return lines
-
-
-def load_results(path: Path) -> dict[str, Any]:
-    """Return what results.json holds; raises ConfigError on anything else."""
-    return read_results(path, "oscar lab", NEEDED, SCHEMA)
-
-
-def write_results(results: Results, folder: Path) -> Path:
-    """Write results.json, whole or not at all; return its path."""
-    path = folder / "results.json"
-    write_json(path, results)
-    return path
 
 
 def write_report(results: Results, folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -38,13 +39,13 @@ def gather_of(config: Config, codec: Codec) -> Gather:
     """
     if method_info(config.method).codec is None:
         return RAW
-    name = config.ring.gather
-    if name != "forward" and not (codec.lossless and codec.domain == "int"):
+    gather = Gather(config.ring.gather, coded=codec.coded)
+    if gather.boomerang and not (codec.lossless and codec.domain == "int"):
         raise ConfigError(
-            f"the {name} all-gather needs a lossless integer codec, "
+            f"the {gather.name} all-gather needs a lossless integer codec, "
             f"{codec.name} is not one; set ring.gather to forward"
         )
-    return Gather(name, adopt=not codec.lossless, coded=codec.coded)
+    return replace(gather, adopt=not codec.lossless)
 
 
 def make_scheme_of(

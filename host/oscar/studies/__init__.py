@@ -5,6 +5,6 @@ alone, so that they can be made again without running anything.
 """
 
 from oscar.studies.comparison import WARM_UP, run_experiment
-from oscar.studies.table import markdown_table, text_table
+from oscar.studies.comparison_table import markdown_table, text_table
 
 __all__ = ["WARM_UP", "markdown_table", "run_experiment", "text_table"]

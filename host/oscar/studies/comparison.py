@@ -13,38 +13,38 @@ from oscar.coding.registry import ASC, make_codec
 from oscar.collective.gather import Gather
 from oscar.collective.stats import Stats
 from oscar.config import Config, Method
+from oscar.results import FORMS
 from oscar.studies.parallel import Job, run_jobs
-from oscar.studies.rounds import Progress, Training, train
+from oscar.studies.recording import Progress, Recording, record_training
 from oscar.timeline.recurrence import equal_ring_time, ring_time
 from oscar.version import __version__
 
 WARM_UP = 2  # iterations that do not count: tables, steps and plans come from what was seen before
-SCHEMA = 3
 
 
 def run_experiment(
     config: Config, *, workers: int | None = None, progress: Progress | None = None
-) -> tuple[dict[str, Any], Training]:
+) -> tuple[dict[str, Any], Recording]:
     """Return what results.json holds, and the training run it comes from.
 
     workers: processes that share the methods (default: one per core; 1: none but this one).
     Every AllReduce is checked: `ok` tells whether all lossless methods were exact and all nodes identical.
     """
-    training = train(config, progress=progress)
+    recording = record_training(config, progress=progress)
     compared = list(config.compared())
     own = config.variant(methods=())
-    others = [variant for _, _, variant in compared if variant != own]  # training has measured its own
-    jobs = [Job(variant, training.gradients) for variant in others]
+    others = [variant for _, _, variant in compared if variant != own]  # the recording has measured its own
+    jobs = [Job(variant, recording.gradients) for variant in others]
     measured = iter(run_jobs(jobs, workers=workers, progress=progress))
     rows = [
-        _row(method, plan, training.stats if variant == own else next(measured), config)
+        _row(method, plan, recording.stats if variant == own else next(measured), config)
         for method, plan, variant in compared
     ]
-    _relate(rows, config, training.values)
+    _relate(rows, config, recording.values)
     quantiser = config.quantiser_params(config.nodes)
     results = {
         "oscar": __version__,
-        "schema": SCHEMA,
+        "schema": FORMS["allreduce"].schema,
         "config": config.model_dump(mode="json"),
         "quantiser": quantiser.name,
         "clock": config.link.clock_text(),
@@ -55,19 +55,19 @@ def run_experiment(
         },
         "quantiser_bits": quantiser.bits,
         "model": {
-            "name": training.workload,
-            "values": training.values,
-            "tensors": len(training.shapes),
+            "name": recording.workload,
+            "values": recording.values,
+            "tensors": len(recording.shapes),
         },
         "nodes": config.nodes,
         "iterations": config.iterations,
         "warm_up": _skipped(config.iterations),
-        "loss": [None if math.isnan(loss) else loss for loss in training.losses],
-        "evaluation": training.evaluation,
+        "loss": [None if math.isnan(loss) else loss for loss in recording.losses],
+        "evaluation": recording.evaluation,
         "ok": all(row["wrong"] == 0 for row in rows),
         "methods": rows,
     }
-    return results, training
+    return results, recording
 
 
 def _skipped(iterations: int) -> int:

@@ -19,7 +19,7 @@ from oscar.files import write_json
 from oscar.provenance import provenance
 from oscar.schemes.methods import method_info
 from oscar.studies.parallel import Tick, run_tasks
-from oscar.studies.rounds import Progress
+from oscar.studies.recording import Progress
 from oscar.studies.training import check_ring, train
 from oscar.timeline.link import LinkModel
 

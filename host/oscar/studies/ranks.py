@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import struct
@@ -11,31 +10,26 @@ from typing import Any
 
 import numpy as np
 
+from oscar.array import sizes_of, split
+from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.errors import PeerError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator, PeerResult
-from oscar.studies.rounds import open_workload
+from oscar.studies.recording import open_workload
 from oscar.tables import Table
 from oscar.transports.base import Transport, TransportError
 from oscar.transports.handshake import flatten
 from oscar.workloads import Workload
 from oscar.workloads.base import DataParallel
 
+DIGITS = 16  # of the digest of a mean
 REPORT_BYTES = 300  # of one iteration in a rank's report, at most
 TABLE = Table(
     "iteration >9", "loss >8.4f", "sent_bytes:bytes >10,", "bits_per_value:bits/value >10.3f", "ms >8.2f",
     "waited_ms:waited ms >9.2f", "identical: identical <",
 )  # fmt: skip
 _DONE = struct.Struct("<Q")
-
-
-def digest(mean: Sequence[np.ndarray]) -> str:
-    """Return 16 hexadecimal digits of the bits of `mean` [tensor]."""
-    whole = hashlib.sha256()
-    for tensor in mean:
-        whole.update(np.ascontiguousarray(tensor).data)
-    return whole.hexdigest()[:16]
 
 
 class RankRun:
@@ -50,7 +44,7 @@ class RankRun:
         self.config = config
         self.worker = transport.rank  # whose batches these are; stays when ranks are renumbered
         self.workload = open_workload(config) if workload is None else workload
-        self.values = sum(int(np.prod(shape, dtype=np.int64)) for shape in self.workload.tensor_shapes)
+        self.values = sum(sizes_of(self.workload.tensor_shapes))
         self.log: list[dict[str, Any]] = []
         self.last: list[np.ndarray] = []
         self.lost = 0
@@ -88,7 +82,13 @@ class RankRun:
     def _apply(self, mean: list[np.ndarray], loss: float, sent: int, seconds: float, waited_s: float) -> None:
         self.workload.apply(mean)
         self.last = mean
-        entry = {"loss": loss, "sent": sent, "seconds": seconds, "waited_s": waited_s, "mean": digest(mean)}
+        entry = {
+            "loss": loss,
+            "sent": sent,
+            "seconds": seconds,
+            "waited_s": waited_s,
+            "mean": digest(mean)[:DIGITS],
+        }
         self.log.append(entry)
 
     def _reduce(self, tensors: list[np.ndarray]) -> PeerResult | None:
@@ -128,11 +128,7 @@ class RankRun:
         flat = np.frombuffer(self.communicator.gather(packed, 4 * self.values)[source], np.float32)
         if mine == ahead:
             return False
-        self.last, at = [], 0
-        for shape in self.workload.tensor_shapes:
-            size = int(np.prod(shape, dtype=np.int64))
-            self.last.append(flat[at : at + size].reshape(shape).copy())
-            at += size
+        self.last = split(flat.copy(), self.workload.tensor_shapes)
         return True
 
     def reports(self) -> list[list[dict[str, Any]]]:
@@ -188,7 +184,7 @@ def _differences(config: Config, iterations: Sequence[dict[str, Any]]) -> list[s
         result = cluster.allreduce(workload.gradients())
         workload.apply(result.mean)
         for what, here, there in (
-            ("mean", digest(result.mean), came["mean"]),
+            ("mean", digest(result.mean)[:DIGITS], came["mean"]),
             ("loss", float(workload.loss), came["loss"]),
             ("bytes", result.stats.wire_bytes, came["sent_bytes"]),
         ):

@@ -11,8 +11,9 @@ from typing import Any
 from oscar.collective.gather import Gather
 from oscar.config import LinkSection
 from oscar.errors import ConfigError
+from oscar.results import Results
+from oscar.studies.comparison_table import best_rows, kept_link
 from oscar.studies.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
-from oscar.studies.table import Results, best_rows, kept_link
 from oscar.tables import Table
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.recurrence import equal_ring_time

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from oscar import checkpoint
+from oscar.array import sizes_of
 from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError
@@ -23,9 +24,10 @@ from oscar.reducers.sampled import SampledCluster
 from oscar.schemes.methods import method_info
 from oscar.state import Saved
 from oscar.studies.parallel import Tick, run_tasks
-from oscar.studies.rounds import Progress, open_workload
+from oscar.studies.recording import Progress, open_workload
 from oscar.timeline.overlap import bucket_shares, bucket_times, iteration_time
 from oscar.version import __version__
+from oscar.workloads import Workload
 
 TAIL = 5  # evaluations that are averaged at the end of a run, `TAIL_GAP` iterations apart
 TAIL_GAP = 5
@@ -96,15 +98,15 @@ def check_ring(config: Config) -> None:
 class Trainer:
     """One training run that can be saved after any iteration and go on elsewhere, bit for bit.
 
-    Raises ConfigError for a configuration that cannot run.
+    workload: to train instead of the configured one. Raises ConfigError for a configuration that cannot run.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, workload: Workload | None = None) -> None:
         self.config = config
         self.cluster = open_cluster(config)  # first: what it refuses is known before data is read
-        self.workload = open_workload(config)
+        self.workload = workload or open_workload(config)
         self.done = 0
-        sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.workload.tensor_shapes]
+        sizes = sizes_of(self.workload.tensor_shapes)
         self.values, self.shares = sum(sizes), bucket_shares(sizes, config.train.buckets)
         self.losses: list[float] = []
         self.compute: list[float] = []  # measured seconds of one node
@@ -215,13 +217,7 @@ class Trainer:
     def resume(self, path: Path) -> None:
         """Go on from the checkpoint at `path`; raises ConfigError when it is damaged or of another run."""
         saved = Saved(checkpoint.load(path), str(path))
-        found = checkpoint.first_difference(saved["fingerprint"].value, self.fingerprint)
-        if found is not None:
-            key, came, present = found
-            raise ConfigError(
-                f"{path}: the checkpoint is of a run with {key} {came!r}, this one has {present!r}; resume "
-                "with the configuration of the run that saved it, or start anew without --resume"
-            )
+        saved.fits("fingerprint", self.fingerprint)
         done, exact = saved["done"].integer(), saved["exact"].flag()
         if done > self.config.iterations:
             raise ConfigError(

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from oscar.collective.gather import Gather
 from oscar.config import Config
-from oscar.errors import ConfigError
-from oscar.files import write_json
+from oscar.results import FORMS, Results, finite
 from oscar.schemes.methods import method_info
 from oscar.studies.training import TAIL, TAIL_GAP, Run
 from oscar.tables import Table
 from oscar.version import __version__
 
-SCHEMA = 2
-Results = Mapping[str, Any]
-
 
 def make_results(config: Config, runs: Sequence[Run]) -> dict[str, Any]:
-    """Return what train.json holds: configuration, every run's series, and mean and spread over the seeds."""
+    """Return what train.json holds: configuration, every run's series, and mean and spread over the seeds.
+
+    None stands for what is no number: a diverged run's, or where a trace holds no losses.
+    """
     rows = [_row(run) for run in runs]
-    return {
+    results = {
         "oscar": __version__,
-        "schema": SCHEMA,
+        "schema": FORMS["train"].schema,
         "method": method_name(config),
         "config": config.model_dump(mode="json"),
         "clock": config.link.clock_text(),
@@ -38,8 +35,9 @@ def make_results(config: Config, runs: Sequence[Run]) -> dict[str, Any]:
         "rows": rows,
         "mean": {key: float(np.mean(_column(rows, key))) for key in _NUMBERS},
         "spread": {key: _spread(_column(rows, key)) for key in _NUMBERS},
-        "runs": [_finite(asdict(run)) for run in runs],
+        "runs": [asdict(run) for run in runs],
     }
+    return dict(finite(results))
 
 
 _NUMBERS = (
@@ -80,15 +78,6 @@ def _column(rows: Sequence[Mapping[str, Any]], key: str) -> list[float]:
 
 def _spread(numbers: Sequence[float]) -> float:
     return float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
-
-
-def _finite(tree: Any) -> Any:
-    """Return `tree` with null for NaN (a trace may have no losses): JSON has none."""
-    if isinstance(tree, dict):
-        return {key: _finite(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_finite(value) for value in tree]
-    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
 
 
 def method_name(config: Config) -> str:
@@ -141,29 +130,8 @@ def text_table(results: Results) -> str:
     if len(shown) > 1:
         shown += [{**results[name], "seed": name, "exact": "", "state": ""} for name in ("mean", "spread")]
     known = dict.fromkeys(_NUMBERS)  # a workload that holds nothing out has no accuracy
-    rows = [_TABLE.line(known | _finite(row)) for row in shown]
+    rows = [_TABLE.line(known | finite(row)) for row in shown]
     return "\n".join([*(f"# {line}" for line in heading(results)), _TABLE.heading, *rows])
-
-
-def write_results(results: Results, folder: Path) -> Path:
-    """Write train.json to `folder` and return its path."""
-    path = folder / "train.json"
-    write_json(path, _finite(dict(results)), indent=None, allow_nan=False)
-    return path
-
-
-def load_results(path: str | Path) -> dict[str, Any]:
-    """Return what train.json holds; raises ConfigError on anything else."""
-    source = Path(path)
-    try:
-        results = json.loads(source.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ConfigError(f"{source}: expected results of `oscar train`, got {error}") from None
-    if not isinstance(results, dict) or "runs" not in results or results.get("schema") != SCHEMA:
-        raise ConfigError(
-            f"{source}: expected results of `oscar train` of schema {SCHEMA}, got something else; train again"
-        )
-    return results
 
 
 def mean_series(results: Results, name: str) -> np.ndarray:

@@ -109,12 +109,6 @@ def received_bytes(frame_bytes: Sizes, gather: Gather) -> Sizes:
     return np.asarray(np.roll(there, 1) + np.roll(back, -1 if gather.boomerang else 1))
 
 
-def equal_counts(values: int, nodes: int, subframes: int = 1, gather: Gather = FORWARD) -> Sizes:
-    """Return the count of values in every frame when chunks and sub-frames are cut evenly."""
-    chunks = divide(values, nodes)
-    return spread([divide(int(chunk), subframes) for chunk in chunks], gather)
-
-
 def checked_sizes(frame_bytes: ArrayLike, counts: ArrayLike, gather: Gather) -> tuple[Sizes, Sizes]:
     """Return both tables as contiguous int64 [2, N-1, N, K].
 

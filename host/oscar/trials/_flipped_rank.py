@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from oscar.transports.registry import TRANSPORTS
 from oscar.trials._flips import PLAYS, RANKS, Tap, outcome, undisturbed
+from oscar.trials._ranks import enter
 
 
 def main() -> None:
     """Run the cases that the first argument (JSON) describes and write what this rank did in each."""
-    task = json.loads(sys.argv[1])
+    task, first = enter()  # the transport starts the library, and is never used
     with ThreadPoolExecutor(RANKS) as pool:
         for name in task["plays"]:
             undisturbed(pool, PLAYS[name], "threads")  # loads all kernels
-    first = TRANSPORTS[task["transport"]]()  # starts the library, and is never used
     rank, dice = first.rank, random.Random(task["seed"])
     calm: dict[str, Any] = {}
     lines = []

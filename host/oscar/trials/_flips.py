@@ -18,6 +18,7 @@ from oscar.schemes.registry import SCHEMES
 from oscar.transports.base import CONTROL_TAGS, GATHER_TAGS, STATE_TAG, Bytes, Transport
 from oscar.transports.keyed import KEY_BYTES, KeyedTransport
 from oscar.transports.threads import local_transports
+from oscar.trials._ranks import config_of, laplace
 
 RANKS = 3
 TIMEOUT_S = 5.0
@@ -28,7 +29,6 @@ START_S = 120.0  # the first one, which loads kernels
 TRIES = 5
 KEY = bytes(range(KEY_BYTES))
 SHAPES = ((13, 5), (), (31,))
-FEEDBACK = {"error_feedback": True}
 
 Case = tuple[str, int, str, tuple[int, int, int]]  # play, rank, kind of message, (message, byte, bit)
 
@@ -53,11 +53,8 @@ class Play:
         return self.spoilt or self.late
 
 
-def _codec(codec: str, gather: str = "forward", plan: str = "equal") -> Config:
-    ring = {"gather": gather, "subframes": 2}
-    return Config.model_validate(
-        {"method": codec, "ring": ring, "quantiser": FEEDBACK, "plan": {"name": plan, "granule": 8}}
-    )
+def _codec(codec: str, gather: str = "forward", name: str = "equal") -> Config:
+    return config_of(codec, gather, plan={"name": name, "granule": 8})
 
 
 def _scheme(name: str, **options: Any) -> Config:
@@ -89,7 +86,7 @@ def run_play(play: Play, transport: Transport) -> str:
     communicator = Communicator(config, transport, timeout_s=timeout_s)
     means = []
     for iteration in range(2):
-        given = _gradient(transport.rank, iteration)
+        given = laplace([transport.rank, iteration], SHAPES)
         if iteration and transport.rank == 1:
             if play.spoilt:
                 given[0][0, 0] = np.nan
@@ -98,11 +95,6 @@ def run_play(play: Play, transport: Transport) -> str:
     told = communicator.gather(f"rank {transport.rank} is done".encode(), 32)
     transport.part(time.monotonic() + timeout_s)
     return digest({"means": means, "told": told, "state": communicator.state_dict()})
-
-
-def _gradient(rank: int, iteration: int) -> list[np.ndarray]:
-    random = np.random.default_rng([rank, iteration])
-    return [np.asarray(random.laplace(0, 0.02, shape), np.float32) for shape in SHAPES]
 
 
 class Tap:

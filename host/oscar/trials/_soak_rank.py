@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 import os
 import random
@@ -16,22 +15,21 @@ from typing import Any
 
 import numpy as np
 
+from oscar.checkpoint import digest
 from oscar.coding.registry import make_codec
 from oscar.collective.stats import AllReduceResult
 from oscar.config import Config
-from oscar.errors import PeerError
 from oscar.numerics.plans import PLANS
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
-from oscar.transports.base import PEER_FAILED, Transport
-from oscar.transports.registry import TRANSPORTS
+from oscar.transports.base import Transport
+from oscar.trials._ranks import enter, leave, say
 
-LINGER_S = 0.5
 STRIDE = 5  # iterations between two samples of memory, at first
 SAMPLES = 200  # with more, every other one is dropped
 CAP = 1 << 16  # bytes of one rank's samples
 TOUCHED, STOP = 1, 2  # flags of a verdict
-DIGEST = hashlib.sha256().digest_size
+DIGEST = 64  # hexadecimal digits
 LOADED = 200  # configurations whose kernels are loaded before the start
 KEPT = 20  # mismatches that are told in full
 DRAWN = {"seed", "method", "plan", "ring", "quantiser", "asc"}  # of a configuration
@@ -44,8 +42,7 @@ PART_S = 10.0  # for other ranks to come to their end
 
 def main() -> None:
     """Run the rank of the case in the first argument (JSON) and exit with its status."""
-    case = json.loads(sys.argv[1])
-    transport = TRANSPORTS[case["transport"]]()
+    case, transport = enter()
     soak = Soak(case, transport)
     try:
         soak.run()
@@ -54,8 +51,7 @@ def main() -> None:
             soak.communicator.give_up(error)
         traceback.print_exc()
         sys.stderr.flush()
-        time.sleep(LINGER_S)
-        transport.leave(PEER_FAILED if isinstance(error, PeerError) else 1)
+        leave(transport, error)
     transport.part(time.monotonic() + PART_S)
     transport.close()
 
@@ -226,11 +222,11 @@ class Soak:
         """Reduce once and compare; return whether to go on."""
         assert self.communicator is not None
         given = draw_gradient(self.seed, iteration, self.rank, shapes)
-        before = _digest(given)
+        before = digest(given)
         result = self.communicator.allreduce(given, key=key)
         sums = self._spoiled(iteration, result.sums)
         over = time.monotonic() - self.begin > self.case["seconds_limit"]
-        flags = TOUCHED * (_digest(given) != before) | STOP * over
+        flags = TOUCHED * (digest(given) != before) | STOP * over
         frames = [result.stats.frame_bytes, result.stats.counts]
         verdict = verdict_of(result.mean, sums, frames, flags)
         verdicts = self.communicator.gather(verdict, len(verdict))
@@ -274,36 +270,27 @@ class Soak:
 
     def _tell(self, line: dict[str, Any]) -> None:
         if self.rank == 0:
-            sys.stdout.write("\n" + json.dumps(line) + "\n")
-            sys.stdout.flush()
+            say(line)
 
 
 def verdict_of(mean: list[np.ndarray], sums: np.ndarray, frames: list[np.ndarray], flags: int) -> bytes:
     """Return what a rank tells the others: digests of its values and of its frames' sizes, and flags."""
-    return _digest([*mean, sums]) + _digest(frames) + bytes([flags])
+    return digest([*mean, sums]).encode() + digest(frames).encode() + bytes([flags])
 
 
 def differs(verdict: bytes, expected: AllReduceResult, rank: int, *, lossless: bool) -> str:
     """Say in what a rank's verdict differs from the in-process cluster, or nothing."""
     stats, why = expected.stats, []
-    if verdict[:DIGEST] != _digest([*expected.mean, expected.sums]):
+    if verdict[:DIGEST].decode() != digest([*expected.mean, expected.sums]):
         why.append("mean or sums")
     frames = [stats.frame_bytes[:, :, rank], stats.counts[:, :, rank]]
-    if verdict[DIGEST : 2 * DIGEST] != _digest(frames):
+    if verdict[DIGEST : 2 * DIGEST].decode() != digest(frames):
         why.append("sizes of frames")
     if verdict[-1] & TOUCHED:
         why.append("inputs were written to")
     if not (stats.exact if lossless else stats.identical):
         why.append("the in-process cluster itself is not exact")
     return ", ".join(why)
-
-
-def _digest(arrays: list[np.ndarray]) -> bytes:
-    whole = hashlib.sha256()
-    for array in arrays:
-        whole.update(f"{array.dtype}{array.shape}".encode())
-        whole.update(np.ascontiguousarray(array).data)
-    return whole.digest()
 
 
 def resident_kib() -> int:

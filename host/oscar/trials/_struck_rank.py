@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -17,27 +16,14 @@ from oscar.collective.gather import Gather
 from oscar.collective.local import damaged
 from oscar.collective.ring import ring_actions
 from oscar.config import Config
-from oscar.errors import ConfigError, PeerError
+from oscar.errors import ConfigError
 from oscar.lab import network
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
-from oscar.transports.base import PEER_FAILED, STATE_TAG, Transport
-from oscar.transports.registry import TRANSPORTS
+from oscar.transports.base import STATE_TAG, Transport
+from oscar.trials._ranks import LINGER_S, config_of, enter, laplace, leave, say
 
 ITERATIONS = 5  # the last ones only find what happened in the ones before
-LINGER_S = 0.5
-
-
-def config_of(gather: str, *, seed: int = 0) -> Config:
-    """Return what ranks run."""
-    return Config.model_validate(
-        {
-            "seed": seed,
-            "ring": {"gather": gather, "subframes": 2},
-            "quantiser": {"error_feedback": True},
-            "plan": {"name": "splitter"},
-        }
-    )
 
 
 def load_kernels(config: Config) -> None:
@@ -49,10 +35,9 @@ def load_kernels(config: Config) -> None:
 
 def main() -> None:
     """Run the rank that the first argument (JSON) describes and exit with its status."""
-    case = json.loads(sys.argv[1])
-    transport = TRANSPORTS[case["transport"]]()
+    case, transport = enter()
     struck = transport.rank == case["victim"]
-    config = config_of(case["gather"], seed=1 if struck and case["kind"] == "config" else 0)
+    config = config_of(gather=case["gather"], seed=int(struck and case["kind"] == "config"))
     load_kernels(config)
     other = {"oscar": "0.0"} if struck and case["kind"] == "version" else {}
     acting: Any = Striker(transport, case) if struck else transport
@@ -60,7 +45,7 @@ def main() -> None:
         communicator = Communicator(config, acting, timeout_s=case["timeout_s"], extra=other)
     except ConfigError as error:
         _tell(transport, case, error)
-        time.sleep(LINGER_S)  # mpirun ends the others at the first status that is not 0
+        time.sleep(LINGER_S)
         transport.close()
         sys.exit(2)
     _reduce(communicator, transport, case)
@@ -68,34 +53,21 @@ def main() -> None:
 
 def _reduce(communicator: Communicator, transport: Transport, case: dict[str, Any]) -> None:
     for iteration in range(ITERATIONS):
-        random = np.random.default_rng([transport.rank, iteration])
-        given = [random.laplace(0, 0.02, case["values"]).astype(np.float32)]
+        given = laplace([transport.rank, iteration], [(case["values"],)])
         before, state = given[0].tobytes(), digest(communicator.state_dict())
         try:
             communicator.allreduce(given)
         except Exception as error:
             untouched = given[0].tobytes() == before and digest(communicator.state_dict()) == state
             _tell(transport, case, error, iteration=iteration, untouched=untouched)
-            time.sleep(LINGER_S)
-            transport.leave(PEER_FAILED if isinstance(error, PeerError) else 1)
+            leave(transport, error)
     transport.close()
 
 
 def _tell(transport: Transport, case: dict[str, Any], error: Exception, **more: Any) -> None:
     where = {name: getattr(error, name, None) for name in ("peer", "step", "chunk")}
     line = {"rank": transport.rank, "type": type(error).__name__, "text": str(error), "at": time.monotonic()}
-    _say(case, {**line, **where, **more})
-
-
-def _say(case: dict[str, Any], line: dict[str, Any]) -> None:
-    """Write a line to the file "said" of the case, or else to standard output, which may not cross a cut."""
-    text = "\n" + json.dumps(line) + "\n"
-    if "said" in case:
-        with open(case["said"], "a", encoding="utf-8") as said:
-            said.write(text)
-    else:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+    say({**line, **where, **more}, case.get("said"))
 
 
 class Striker:
@@ -136,7 +108,7 @@ class Striker:
         if self.left >= 0 or self.kind not in ("kill", "stop", "raise", "cut"):
             return
         kind, self.kind = self.kind, "done"
-        _say(self.case, {"struck": time.monotonic()})
+        say({"struck": time.monotonic()}, self.case.get("said"))
         if kind == "cut":
             network.cut(self.transport.rank)  # rank r is on host r
             return

@@ -17,18 +17,17 @@ from typing import Any
 
 from oscar.blas import one_blas_thread
 from oscar.config import Config
-from oscar.errors import CautionWarning, ConfigError, GradientError
-from oscar.reducers.cluster import LocalCluster
+from oscar.errors import CautionWarning, ConfigError
 from oscar.schemes.registry import SCHEMES
-from oscar.workloads import exact_mean
+from oscar.studies.training import TAIL, TAIL_GAP, Trainer
+from oscar.tables import Table
 
-TAIL, TAIL_GAP = 5, 5  # evaluations that are averaged at the end of a run, and iterations between them
 MODELS = "mlp", "cnn", "lstm", "transformer", "embedding"
 OPTIMISERS = "sgd", "adamw"
 
 # Every scheme at its defaults, the method that `Config()` takes, and what OSCAR-SW is without its safeguards.
-METHODS: dict[str, dict[str, Any] | None] = {
-    "fp32": None,
+METHODS: dict[str, dict[str, Any]] = {
+    "fp32": {"method": "fp32", "ring": {"gather": "forward"}},
     "asc": {},
     **{name: {"method": name} for name in SCHEMES},
     "oscar-sw, paper": {
@@ -64,9 +63,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     )
     print("# columns: worse than fp32 under the same seeds, in standard deviations of fp32 over its seeds;")
     print("# !: by more than fp32's worst seed is worse than its mean; bits: sent, per value and link")
-    print(f"{'':18}{'bits':>6}" + "".join(f"{_short(case):>13}" for case in cases) + f"{'holds':>7}  caution")
-    band = _band(cases, args)
-    methods = {name: _method(name, cases, band, args) for name in args.methods}
+    columns = (f"{_name(case)}:{case[0][:5]} {case[1]} >12" for case in cases)
+    table = Table("method:  <18", "bits >5.2f", *columns, "holds >6", "caution: caution <")
+    print(table.heading)
+    band = _band(cases, args, table)
+    methods = {name: _method(name, cases, band, args, table) for name in args.methods}
     bad = [
         f"{name} in {case}"
         for name, method in methods.items()
@@ -82,12 +83,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _band(cases: Sequence[tuple[str, str]], args: argparse.Namespace) -> dict[tuple[str, str], Any]:
+def _band(
+    cases: Sequence[tuple[str, str]], args: argparse.Namespace, table: Table
+) -> dict[tuple[str, str], Any]:
     """Train fp32 and return, for each case, its losses, mean, spread, and the worst one's distance."""
     band = {}
     for case in cases:
         losses = [
-            train(*case, None, nodes=args.nodes, seed=s, iterations=args.iterations)["loss"]
+            train(*case, METHODS["fp32"], nodes=args.nodes, seed=s, iterations=args.iterations)["loss"]
             for s in range(args.band_seeds)
         ]
         mean = statistics.fmean(losses)
@@ -98,16 +101,21 @@ def _band(cases: Sequence[tuple[str, str]], args: argparse.Namespace) -> dict[tu
             "limit": max(losses) - mean,
         }
     for what in ("mean", "spread", "limit"):
-        figures = "".join(f"{band[case][what]:12.4f} " for case in cases)
-        print(f"{f'fp32 {what}':18}{32.0 if what == 'mean' else '':>6}{figures}", flush=True)
+        cells = {_name(case): f"{row[what]:.4f} " for case, row in band.items()}
+        bits = 32.0 if what == "mean" else ""
+        print(table.line(cells, method=f"fp32 {what}", bits=bits, holds="", caution=""), flush=True)
     return band
 
 
 def _method(
-    name: str, cases: Sequence[tuple[str, str]], band: dict[tuple[str, str], Any], args: argparse.Namespace
+    name: str,
+    cases: Sequence[tuple[str, str]],
+    band: dict[tuple[str, str], Any],
+    args: argparse.Namespace,
+    table: Table,
 ) -> dict[str, Any]:
     """Train one method in all cases, print its line and return what it holds."""
-    begin, cells, rows, bits = time.perf_counter(), "", {}, []
+    begin, cells, rows, bits = time.perf_counter(), {}, {}, []
     for case in cases:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CautionWarning)  # the table says so
@@ -123,63 +131,39 @@ def _method(
             "holds": holds,
             "caution": next((r["caution"] for r in runs if r["caution"]), None),
         }
-        sigmas = f"{worse / band[case]['spread']:.1f}{' ' if holds else '!'}"
-        cells += f"{sigmas:>13}"
+        cells[_name(case)] = f"{worse / band[case]['spread']:.1f}{' ' if holds else '!'}"
         bits += [r["bits"] for r in runs]
     cautions = sum(row["caution"] is not None for row in rows.values())
     held = sum(row["holds"] for row in rows.values())
     seconds, mean_bits = time.perf_counter() - begin, statistics.fmean(bits)
-    verdict = f"{f'{held}/{len(cases)}':>7}  {cautions or 'no'}  ({seconds:.0f} s)"
-    print(f"{name:18}{mean_bits:6.2f}{cells}{verdict}", flush=True)
-    return {
-        "bits": mean_bits,
-        "cases": rows,
-        "holds": held,
-        "seconds": seconds,
-    }
+    said = {"holds": f"{held}/{len(cases)}", "caution": f" {cautions or 'no'}  ({seconds:.0f} s)"}
+    print(table.line(cells, method=name, bits=mean_bits, **said), flush=True)
+    return {"bits": mean_bits, "cases": rows, "holds": held, "seconds": seconds}
 
 
 def train(
-    model: str, optimiser: str, method: dict[str, Any] | None, *, nodes: int, seed: int, iterations: int
+    model: str, optimiser: str, method: dict[str, Any], *, nodes: int, seed: int, iterations: int
 ) -> dict[str, Any]:
-    """Train with the exact mean (method None) or that of a configuration.
+    """Train with the mean of a configuration.
 
     Returns "loss", held out, the mean of the last evaluations, infinite where training diverged; "bits" per
     value; "caution", what the scheme said of itself, or None.
     """
     from oscar.trials._small_models import SmallWorkload  # imports torch
 
+    common = {"nodes": nodes, "seed": seed, "iterations": iterations, "train": {"evaluate_every": 0}}
     workload = SmallWorkload(model, optimiser, nodes=nodes, seed=seed)
-    cluster = None
-    if method is not None:
-        cluster = LocalCluster(Config.model_validate({"nodes": nodes, "seed": seed} | method))
-    losses, bits = [], []
-    for left in reversed(range(iterations)):
-        gradients = workload.gradients()
-        if cluster is None:
-            workload.apply(exact_mean(gradients))
-        else:
-            try:
-                result = cluster.allreduce(gradients)
-            except GradientError:  # NaN or Inf: weights have left what floats hold
-                losses = [math.inf]
-                break
-            workload.apply(result.mean)
-            bits.append(result.stats.bits_per_value)
-        if left % TAIL_GAP == 0 and left < TAIL * TAIL_GAP:
-            losses.append(workload.evaluate()["loss"])
-    scheme = None if cluster is None else cluster.scheme
-    loss = statistics.fmean(losses)
+    trainer = Trainer(Config.model_validate(common | method), workload)
+    while trainer.done < iterations and not trainer.diverged:
+        trainer.step()
+    run = trainer.finish()
+    scheme = trainer.cluster.scheme
     return {
-        "loss": loss if math.isfinite(loss) else math.inf,
-        "bits": statistics.fmean(bits) if bits else 32.0,
+        "loss": math.inf if run.diverged else run.final["loss"],
+        "bits": statistics.fmean(run.series["bits_per_value"] or [32.0]),
         "caution": None if scheme is None else scheme.caution(),
     }
 
 
 def _name(case: tuple[str, str]) -> str:
     return " ".join(case)
-
-
-def _short(case: tuple[str, str]) -> str:
-    return f"{case[0][:5]} {case[1]}"

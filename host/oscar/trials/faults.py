@@ -14,10 +14,10 @@ from oscar.collective.gather import Gather, GatherName
 from oscar.collective.local import Fault, FaultKind
 from oscar.collective.ring import ring_actions
 from oscar.collective.stats import AllReduceResult
-from oscar.config import Config
 from oscar.errors import PeerError
 from oscar.reducers.cluster import LocalCluster
 from oscar.tables import Table
+from oscar.trials._ranks import config_of, laplace
 
 KINDS: tuple[FaultKind, ...] = ("kill", "stall", "corrupt", "delay")
 GATHERS = get_args(GatherName)
@@ -85,13 +85,11 @@ class _Bench:
     """One warm cluster that is struck again and again, and what an undisturbed one does."""
 
     def __init__(self, args: argparse.Namespace, gather: str) -> None:
-        config = Config.model_validate(
-            {
-                "method": args.codec,
-                "ring": {"gather": gather, "subframes": args.subframes},
-                "quantiser": {"error_feedback": True, "rounding": "stochastic"},
-                "plan": {"name": "splitter", "granule": 64},
-            }
+        config = config_of(
+            args.codec,
+            ring={"gather": gather, "subframes": args.subframes},
+            quantiser={"error_feedback": True, "rounding": "stochastic"},
+            plan={"name": "splitter", "granule": 64},
         )
         self.nodes, self.seed = args.nodes, args.seed
         self.struck, calm = LocalCluster(config), LocalCluster(config)
@@ -104,11 +102,7 @@ class _Bench:
         self.expected = calm.allreduce(self.second)
 
     def _gradients(self, iteration: int) -> list[list[np.ndarray]]:
-        random = np.random.default_rng([self.seed, iteration])
-        return [
-            [np.asarray(random.laplace(0, 0.02, shape), np.float32) for shape in SHAPES]
-            for _ in range(self.nodes)
-        ]
+        return [laplace([self.seed, iteration, node], SHAPES) for node in range(self.nodes)]
 
     def strike(self, fault: Fault) -> tuple[str, str]:
         """Return the outcome of a call with `fault`, and what was wrong with it or with the call after."""

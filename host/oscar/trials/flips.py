@@ -13,7 +13,6 @@ import json
 import random
 import secrets
 import tempfile
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,17 +20,16 @@ from concurrent.futures import TimeoutError as Late
 from pathlib import Path
 from typing import Any
 
-from oscar.lab.launch import launch
 from oscar.tables import Row, Table
 from oscar.transports.registry import TRANSPORTS
 from oscar.trials._flips import PLAYS, RANKS, Case, exchange, judge, undisturbed
+from oscar.trials._ranks import start
 
 WHERE = ("threads", "keyed", *TRANSPORTS)
 COLUMNS = ("flips", "told", "harmless", "wrong", "hung")
 TABLE = Table("transport <10", "message <24", *(f"{name} >8" for name in COLUMNS))
 CASE_S = 4.0  # and on average this long, between processes
 KEPT = 20  # of what is wrong
-START_S = 120.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,10 +102,7 @@ def _processes(
     """Flip bits at random places, between processes, all in one job; every rank writes what it did."""
     with tempfile.TemporaryDirectory(prefix="oscar-flips-") as folder:
         task = {"transport": where, "plays": args.plays, "cases": args.cases, "seed": seed, "folder": folder}
-        token = f"oscar-flips-{time.monotonic_ns()}"
-        limit_s = START_S + CASE_S * args.cases
-        program = ["-m", "oscar.trials._flipped_rank", json.dumps(task), token]
-        ended = launch(where, RANKS, program, limit_s=limit_s, token=token)
+        ended = start("_flipped_rank", task, RANKS, limit_s=CASE_S * args.cases)
         said = [Path(folder, f"{rank}.json") for rank in range(RANKS)]
         if ended.status != 0 or not all(path.exists() for path in said):
             came = [("raised", f"exit status {ended.statuses}: {ended.output[-2000:]}")]

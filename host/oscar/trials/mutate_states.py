@@ -16,14 +16,9 @@ import os
 import random
 import resource
 import secrets
-import time
 import warnings
-from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -33,13 +28,18 @@ from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.registry import SCHEMES
+from oscar.studies.parallel import Tick
+from oscar.tables import Table
+from oscar.trials._hunt import TICK, Chunk, hunt
+from oscar.trials._ranks import laplace
 from oscar.workloads import make_workload
 
 CHUNK = 500
 KEPT = 20
 CALLS = 3
 ROOM_BYTES = 4 << 30  # that a worker may take beside what it has: absurd shapes must not take all
-OUTCOMES = ("refused", "worked", "told", "crashes", "tracebacks", "half_loaded")
+OUTCOMES = ("refused", "worked", "told", "crashes", "hangs", "tracebacks", "half_loaded")
+TABLE = Table("count:states >12", *(f"{name} >12" for name in OUTCOMES), "per_second >12.0f")
 SHAPES = ((13, 5), (), (0,), (31,), (300,))
 NODES = 3
 DEEP = 12  # no state has more levels
@@ -55,8 +55,7 @@ class Subject:
 
 
 def _gradients(iteration: int) -> list[list[np.ndarray]]:
-    random = np.random.default_rng(iteration)
-    return [[np.asarray(random.laplace(0, 0.02, s), np.float32) for s in SHAPES] for _ in range(NODES)]
+    return [laplace([iteration, node], SHAPES) for node in range(NODES)]
 
 
 def _cluster(name: str, config: Config) -> Subject:
@@ -299,37 +298,35 @@ class _Attack:
         return outcome
 
 
-_ATTACKS: list[_Attack] = []
+class _Judge:
+    """Strikes the subjects, the same way for the same name; memory is bounded once all kernels are there."""
 
+    def __init__(self) -> None:
+        logging.disable(logging.CRITICAL)
+        warnings.simplefilter("ignore")
+        np.seterr(all="ignore")
+        self.attacks = [_Attack(subject) for subject in make_subjects()]
+        for attack in self.attacks:
+            attack.subject.work(attack.holder, 0)
+            attack.holder.load_state_dict(attack.state)
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            taken = int(statm.read().split()[0]) * resource.getpagesize()
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM_BYTES, most))
+        faulthandler.enable()
 
-def _start() -> None:
-    """Make the subjects of a worker; bound its memory once all kernels are there."""
-    logging.disable(logging.CRITICAL)
-    warnings.simplefilter("ignore")
-    np.seterr(all="ignore")
-    _ATTACKS[:] = [_Attack(subject) for subject in make_subjects()]
-    for attack in _ATTACKS:
-        attack.subject.work(attack.holder, 0)
-        attack.holder.load_state_dict(attack.state)
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        taken = int(statm.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    faulthandler.enable()
-
-
-def _chunk(seed: int, index: int, count: int) -> tuple[Counter[str], list[str]]:
-    """Strike `count` times, the same for the same seed and index."""
-    if not _ATTACKS:
-        _start()
-    tally, faults = Counter[str](), []
-    for number in range(count):
-        dice = random.Random(f"{seed}/{index}/{number}")
-        attack = dice.choice(_ATTACKS)
-        outcome, why = attack.strike(dice)
-        tally[outcome] += 1
-        if why:
-            faults.append(f"{attack.subject.name}, {index}/{number}: {outcome}: {why[:300]}")
-    return tally, faults
+    def __call__(self, name: str, count: int, tick: Tick) -> Chunk:
+        chunk = Chunk()
+        for number in range(count):
+            if number % TICK == 0:
+                tick()
+            dice = random.Random(f"{name}/{number}")
+            attack = dice.choice(self.attacks)
+            outcome, why = attack.strike(dice)
+            chunk.tally[outcome] += 1
+            if why:
+                chunk.faults.append(f"{attack.subject.name}, {name}/{number}: {outcome}: {why[:300]}")
+        return chunk
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -345,51 +342,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Strike `args.count` times and print a table; "ok" tells whether nothing was wrong."""
     seed = secrets.randbelow(1 << 31) if args.seed is None else args.seed
     print(f"# mutate_states: count {args.count}, seed {seed}, jobs {args.jobs}")
-    begin, tally = time.perf_counter(), Counter[str]()
-    faults: list[str] = []
-    left = {index: min(CHUNK, args.count - index * CHUNK) for index in range(-(-args.count // CHUNK))}
-    while left:
-        with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-            running = {pool.submit(_chunk, seed, index, count): index for index, count in left.items()}
-            for done in as_completed(running):
-                index = running[done]
-                try:
-                    found, why = done.result()
-                except BrokenProcessPool:
-                    break
-                del left[index]
-                tally += found
-                faults += why
-            else:
-                continue
-        tally["crashes"] += 1  # one chunk at a time tells which
-        faults += _crashed(seed, left, tally)
+    found, seconds = hunt(_Judge, args.count, seed=seed, size=CHUNK, jobs=args.jobs)
+    tally, faults = found.tally, [*found.lost, *found.faults][:KEPT]
     result = {"count": args.count, "seed": seed, **{name: tally[name] for name in OUTCOMES}}
-    print(" ".join(f"{name:>12}" for name in ("states", *OUTCOMES, "per_second")))
-    rate = args.count / (time.perf_counter() - begin)
-    print(
-        " ".join(f"{value:>12}" for value in (args.count, *(tally[name] for name in OUTCOMES), f"{rate:.0f}"))
-    )
-    for fault in faults[:KEPT]:
+    rate = found.cases / seconds if seconds else 0.0
+    print(TABLE.heading, TABLE.line(result, per_second=rate), sep="\n")
+    for fault in faults:
         print(f"# {fault}")
-    result["ok"] = not any(tally[name] for name in ("crashes", "tracebacks", "half_loaded"))
-    return {**result, "faults": faults[:KEPT]}
-
-
-def _crashed(seed: int, left: dict[int, int], tally: Counter[str]) -> list[str]:
-    """Find the chunk that ends its process, one after the other in processes of their own; drop it.
-
-    Returns the faults of the chunks before it, and of itself.
-    """
-    faults: list[str] = []
-    for index in sorted(left):
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            try:
-                found, why = pool.submit(_chunk, seed, index, left[index]).result()
-            except BrokenProcessPool:
-                del left[index]
-                return [*faults, f"chunk {index} of seed {seed} ended its process"]
-        del left[index]
-        tally += found
-        faults += why
-    return faults
+    bad = ("crashes", "hangs", "tracebacks", "half_loaded")
+    return {**result, "ok": not any(tally[name] for name in bad), "faults": faults}

@@ -14,8 +14,6 @@ import os
 import random
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,12 +23,16 @@ import yaml
 from oscar import yaml_core
 from oscar.config import load_config
 from oscar.errors import ConfigError
-from oscar.studies.parallel import Tick, run_tasks
+from oscar.studies.parallel import Tick
+from oscar.tables import Table
+from oscar.trials._hunt import TICK, Chunk, Judge, hunt
 
 HANG_SECONDS = 1.0  # of processor time: machines are shared
 LONGEST_LINE = 20_000  # characters of an error
 CHUNK = 500  # configurations between two reports of a worker
 KEPT_FAULTS = 10
+NAMES = ("valid", "refused", "tracebacks", "crashes", "hangs", "faults")
+TABLE = Table("count >11", *(f"{name} >11" for name in NAMES), "slowest_ms >11", "seconds >11")
 
 TOKENS = (
     "[", "]", "{", "}", ": ", "- ", ", ", "&a ", "*a", "<<: *a", "!!int ", "!!python/name:os.system ", "? ",
@@ -138,29 +140,36 @@ def judge(path: Path) -> tuple[str, str | None]:
     return kind, fault
 
 
-def _chunk(sources: list[bytes], seed: str, count: int, tick: Tick) -> dict[str, Any]:
-    r, tally, faults, slowest = random.Random(seed), Counter[str](), list[dict[str, str]](), 0.0
+def _chunk(sources: list[bytes], name: str, count: int, tick: Tick) -> Chunk:
+    r, chunk = random.Random(name), Chunk()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "c.yaml"
-        for _ in range(count):
+        for number in range(count):
+            if number % TICK == 0:
+                tick()
             data = mutate(r, sources)
             path.write_bytes(data)
             started = time.process_time()
             kind, fault = judge(path)
-            slowest = max(slowest, time.process_time() - started)
-            tally[kind] += 1
+            chunk.slowest = max(chunk.slowest, time.process_time() - started)
+            chunk.tally[kind] += 1
             if fault:
-                tally["faults"] += 1
-                faults.append({"fault": fault, "text": data.decode(errors="replace")[:4000]})
-            tick()
-    return {"tally": tally, "faults": faults[:KEPT_FAULTS], "slowest": slowest}
+                chunk.tally["faults"] += 1
+                chunk.faults.append({"fault": fault, "text": data.decode(errors="replace")[:4000]})
+    return chunk
+
+
+def _make(sources: list[bytes]) -> Judge:
+    return partial(_chunk, sources)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what `run` reads to a parser."""
     parser.add_argument("--count", type=int, default=20_000, help="configurations (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="same seed, same mutations (default: a new one)")
-    parser.add_argument("--jobs", type=int, help="processes (default: all cores)")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)"
+    )
     parser.add_argument(
         "--configs", type=Path, default=Path("configs"), help="folder of intact ones (default: %(default)s)"
     )
@@ -173,21 +182,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if not sources or args.count < 1:
         raise ConfigError(f"expected a folder of configurations and a count from 1, got {args.configs}")
     print(f"# mutate_yaml: count {args.count}, seed {seed}, {len(sources)} configurations", flush=True)
-    tasks: list[Callable[[Tick], dict[str, Any]]] = [
-        partial(_chunk, sources, f"{seed}/{at}", min(CHUNK, args.count - at))
-        for at in range(0, args.count, CHUNK)
-    ]
-    started = time.perf_counter()
-    done = run_tasks(tasks, stage="reading", total=args.count, workers=args.jobs)
-    tally = sum((chunk["tally"] for chunk in done), Counter[str]())
-    names = ("valid", "refused", "tracebacks", "hangs", "faults")
-    result: dict[str, Any] = {"seed": seed, "count": args.count, **{name: tally[name] for name in names}}
-    result["slowest_ms"] = round(1e3 * max(chunk["slowest"] for chunk in done), 1)
-    result["seconds"] = round(time.perf_counter() - started, 1)
-    keys = ("count", *names, "slowest_ms", "seconds")
-    print("".join(f"{key:>12}" for key in keys))
-    print("".join(f"{result[key]:>12}" for key in keys))
-    faults = [fault for chunk in done for fault in chunk["faults"]][:KEPT_FAULTS]
+    found, seconds = hunt(partial(_make, sources), args.count, seed=seed, size=CHUNK, jobs=args.jobs)
+    faults = [*({"fault": how, "text": ""} for how in found.lost), *found.faults][:KEPT_FAULTS]
+    result: dict[str, Any] = {
+        "seed": seed,
+        "count": args.count,
+        **{name: found.tally[name] for name in NAMES},
+    }
+    result["slowest_ms"] = round(1e3 * found.slowest, 1)
+    result["seconds"] = round(seconds, 1)
+    print(TABLE.heading, TABLE.line(result), sep="\n")
     for fault in faults:
         print(f"# {fault['fault']}\n{fault['text']!r}")
-    return {**result, "fault_texts": faults, "ok": not tally["faults"]}
+    return {**result, "fault_texts": faults, "ok": not faults}

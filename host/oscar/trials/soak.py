@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from oscar.lab.launch import Ended, launch
+from oscar.lab.launch import Ended
 from oscar.tables import Table
+from oscar.trials._ranks import lines_of, start
 
-START_S = 120.0  # to start processes on a busy machine
 WARM = 0.2  # of the iterations: buffers and kernels have had time to become as large as they get
 QUIET_S = 15.0  # between two lines of progress where there is no terminal
 CASE = ("transport", "iterations", "segment", "values", "seed", "timeout_s", "seconds_limit", "spoil")
@@ -89,20 +89,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     )
     print("# mismatches: of one rank in one iteration, with an in-process cluster over the same gradients")
     heard = _Heard(args.iterations)
-    ended = _launch(args, heard)
+    case = {name: getattr(args, name) for name in CASE}
+    limit_s = args.seconds_limit + 2 * args.timeout_s
+    ended = start("_soak_rank", case, args.ranks, limit_s=limit_s, hear=heard.hear)
+    heard.read_all(ended.output)
     result = judge(args, heard, ended)
     _print(args, heard, result)
     return result
-
-
-def _launch(args: argparse.Namespace, heard: _Heard) -> Ended:
-    case = {name: getattr(args, name) for name in CASE}
-    token = f"oscar-{time.monotonic_ns()}"
-    program = ["-m", "oscar.trials._soak_rank", json.dumps(case), token]
-    limit_s = START_S + args.seconds_limit + 2 * args.timeout_s
-    ended = launch(args.transport, args.ranks, program, limit_s=limit_s, token=token, hear=heard.hear)
-    heard.read_all(ended.output)
-    return ended
 
 
 class _Heard:
@@ -136,8 +129,7 @@ class _Heard:
         """Take rank 0's lines out of all that was written."""
         if sys.stderr.isatty():
             print(file=sys.stderr)
-        for text in output.splitlines():
-            line = json.loads(text) if text.startswith("{") and text.endswith("}") else {}
+        for line in lines_of(output):
             if "segment" in line:
                 self.segments.append(line)
             elif "mismatch" in line:

@@ -15,7 +15,6 @@ import argparse
 import json
 import random
 import tempfile
-import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,17 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from oscar.errors import OscarError
-from oscar.lab.launch import Ended, launch
+from oscar.lab.launch import Ended
 from oscar.lab.network import Network
 from oscar.tables import Row, Table
 from oscar.transports.base import PEER_FAILED
 from oscar.transports.registry import TRANSPORTS
-from oscar.trials._struck_rank import config_of, load_kernels
+from oscar.trials._ranks import config_of, lines_of, start
+from oscar.trials._struck_rank import load_kernels
 
 KINDS = ("kill", "stop", "corrupt", "raise", "config", "version", "cut")
 GATHERS = ("forward", "boomerang", "duplex")
 COUNTS = ("told", "wrong", "hung", "mpirun")
-START_S = 120.0  # to start processes on a busy machine
 SLACK_S = 1.0  # of a deadline, for the same reason
 NAMED = {"config": "seed", "version": "oscar"}  # the key that differs
 TABLE = Table(
@@ -76,7 +75,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print("#       with its gradients and state as before; right exit status; no process left")
     print("# mpirun: told, and no rank left, but mpirun had to be killed (docs/transports.md)")
     for gather in GATHERS:
-        load_kernels(config_of(gather))  # compiled here, once, where this is a fresh installation
+        load_kernels(config_of(gather=gather))  # compiled here, once, where this is a fresh installation
     print(TABLE.heading)
     rows: list[Row] = []
     wrong: list[dict[str, Any]] = []
@@ -137,13 +136,11 @@ def _case(args: argparse.Namespace, dice: random.Random, transport: str, kind: s
 
 def _launch(case: dict[str, Any], args: argparse.Namespace, network: Network | None = None) -> Ended:
     """Launch the ranks; what they say comes by way of a file: mpirun may lose it, and a cut does."""
-    token = f"oscar-{time.monotonic_ns()}"
-    limit_s = START_S + 2 * args.timeout_s
     with tempfile.TemporaryDirectory(prefix="oscar-faults-") as folder:
         said = Path(folder) / "said"
         said.touch()
-        program = ["-m", "oscar.trials._struck_rank", json.dumps({**case, "said": str(said)}), token]
-        ended = launch(case["transport"], args.ranks, program, limit_s=limit_s, token=token, network=network)
+        case = {**case, "said": str(said)}
+        ended = start("_struck_rank", case, args.ranks, limit_s=2 * args.timeout_s, network=network)
         return replace(ended, output=f"{ended.output}\n{said.read_text(encoding='utf-8')}")
 
 
@@ -156,7 +153,7 @@ def _launch_across(case: dict[str, Any], args: argparse.Namespace, network: Netw
 
 def judge(case: dict[str, Any], ended: Ended, *, ranks: int) -> tuple[float, str]:
     """Return the seconds from the fault to the last survivor's error, and what is wrong ("" if nothing)."""
-    lines = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
+    lines = lines_of(ended.output)
     said = {line["rank"]: line for line in lines if "rank" in line}
     struck = next((line["struck"] for line in lines if "struck" in line), None)
     if ended.hung or ended.orphans:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from oscar.array import Array
+from oscar.array import Array, sizes_of
 from oscar.errors import ConfigError, GradientError
 from oscar.files import check_writable, replacing
 from oscar.state import Saved
@@ -43,7 +43,7 @@ class TraceInfo:
     @property
     def parameters(self) -> int:
         """Values in one node's gradient."""
-        return sum(int(np.prod(shape)) for shape in self.shapes)
+        return sum(sizes_of(self.shapes))
 
 
 def record(

@@ -6,7 +6,6 @@ import logging
 import queue
 import threading
 import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, read_decided
 from oscar.adapters.torch.model import Model
+from oscar.array import split
 from oscar.checkpoint import flatten, rebuild
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
@@ -315,15 +315,6 @@ def ring_bytes(size: int, nodes: int) -> int:
 def default_config() -> Config:
     """Return what a state without a configuration takes: ASC, the quantiser `auto`, error feedback."""
     return Config.model_validate({"quantiser": {"error_feedback": True}})
-
-
-def split(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-    """Return views [tensor] of `flat` in `shapes`; raises ValueError unless they fill it."""
-    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
-    if sum(sizes) != flat.size:
-        raise ValueError(f"expected tensors of {flat.size} values in all, got {sum(sizes)} in {len(sizes)}")
-    bounds = np.cumsum([0, *sizes])
-    return [flat[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(shapes)]
 
 
 def _work(state: weakref.ref[OscarState], jobs: queue.Queue[_Job | None]) -> None:

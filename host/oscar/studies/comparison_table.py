@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oscar.config import LinkSection
+from oscar.results import Results
 from oscar.tables import Row, Table
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.nic import NicFile, parse_nic
-
-Results = Mapping[str, Any]
 
 _TABLE = Table(
     "size(B) >9", "count >8", "type >5", "redop >5", "root >4", "method <16", "plan <11", "time(us) >9.2f",
@@ -63,22 +62,28 @@ def heading(results: Results) -> list[str]:
     ]
 
 
-def _cells(row: Mapping[str, Any], results: Results) -> Row:
-    values, nodes, time_s = results["model"]["values"], results["nodes"], row["time_s"]
+def nccl_cells(values: int, nodes: int, time_s: float) -> Row:
+    """Return the cells that nccl-tests' tables have, of an AllReduce of so many float32 values."""
     rate = algbw(values, time_s) if time_s else 0.0
-    star = "*" if row["best"] and _rivals(row, results) > 1 else ""
-    rtl = row["rtl_time_s"] is not None
     return {
         "size(B)": 4 * values,
         "count": values,
         "type": "float",
         "redop": "sum",
         "root": -1,
-        "method": row["name"],
-        "plan": row["plan"] + star,
         "time(us)": time_s * 1e6,
         "algbw": rate / 1e9,
         "busbw": busbw(rate, nodes) / 1e9,
+    }
+
+
+def _cells(row: Mapping[str, Any], results: Results) -> Row:
+    star = "*" if row["best"] and _rivals(row, results) > 1 else ""
+    rtl = row["rtl_time_s"] is not None
+    return {
+        **nccl_cells(results["model"]["values"], results["nodes"], row["time_s"]),
+        "method": row["name"],
+        "plan": row["plan"] + star,
         "#wrong": row["wrong"],
         "wire_B": row["wire_bytes"],
         "bits/val": row["bits_per_value"],

@@ -1,4 +1,4 @@
-"""Train with the configured AllReduce and keep every iteration's gradients for the comparison."""
+"""A short training with the configured AllReduce, of which every iteration's gradients are kept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oscar.array import sizes_of
 from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import ConfigError
@@ -21,7 +22,7 @@ MEMORY_LIMIT = 2 << 30  # bytes of gradients kept in memory
 
 
 @dataclass(frozen=True)
-class Training:
+class Recording:
     """What one training run left: gradients[iteration][node][tensor], losses (nats; NaN where unknown), the
     statistics of its AllReduces, and what `evaluate` said at the end."""
 
@@ -35,7 +36,7 @@ class Training:
     @property
     def values(self) -> int:
         """Values in one node's gradient."""
-        return sum(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+        return sum(sizes_of(self.shapes))
 
 
 def open_workload(config: Config) -> Workload:
@@ -62,8 +63,7 @@ def open_workload(config: Config) -> Workload:
 
 def check_memory(workload: Workload, iterations: int) -> None:
     """Raise ConfigError where the gradients of all iterations would not fit the limit."""
-    values = sum(int(np.prod(shape, dtype=np.int64)) for shape in workload.tensor_shapes)
-    one = 4 * values * workload.nodes
+    one = 4 * sum(sizes_of(workload.tensor_shapes)) * workload.nodes
     if one * iterations > MEMORY_LIMIT:
         most = MEMORY_LIMIT // one
         advice = f"lower iterations to {most} (--set iterations={most})" if most else "lower nodes"
@@ -73,7 +73,7 @@ def check_memory(workload: Workload, iterations: int) -> None:
         )
 
 
-def train(config: Config, *, progress: Progress | None = None) -> Training:
+def record_training(config: Config, *, progress: Progress | None = None) -> Recording:
     """Train `config.workload` for `config.iterations` with the mean that the configured cluster computes."""
     workload = open_workload(config)
     check_memory(workload, config.iterations)
@@ -90,4 +90,4 @@ def train(config: Config, *, progress: Progress | None = None) -> Training:
         stats.append(result.stats)
         if progress is not None:
             progress("training", done + 1, config.iterations)
-    return Training(workload.name, workload.tensor_shapes, kept, losses, stats, workload.evaluate())
+    return Recording(workload.name, workload.tensor_shapes, kept, losses, stats, workload.evaluate())

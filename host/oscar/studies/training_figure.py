@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from oscar.results import Results
 from oscar.studies.plotting import PALETTE, SOFT, figure, logarithmic
-from oscar.studies.training_results import Results, mean_series, seed_series
+from oscar.studies.training_results import mean_series, seed_series
 
 SMOOTHED = 0.05  # of the iterations: the window of the running mean of the training loss
 FAR_APART = 8  # times the bytes of another method: then the axis of bytes is logarithmic

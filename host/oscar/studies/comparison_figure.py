@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from oscar.results import Results
+from oscar.studies.comparison_table import best_rows
 from oscar.studies.plotting import GRID, INK, PALETTE, SOFT, End, figure, label_ends
-from oscar.studies.table import Results, best_rows
 
 REFERENCES = {"fp32": 32, "bf16, int16": 16}  # what links carry without a coder
 

@@ -1,0 +1,80 @@
+"""Searches in worker processes: chunks of cases, equal for equal seeds; a lost worker is counted."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+from oscar.studies.parallel import Tick, run_tasks
+
+SHOW_S = 1.0  # between two looks at how far a search is, on a terminal
+TICK = 100  # cases between two signs of life
+
+
+@dataclass
+class Chunk:
+    """What cases came to: outcomes counted, faults in the search's own words, the slowest case in seconds.
+
+    subjects: cases of each; cases: in all; lost: how workers ended that were not to.
+    """
+
+    tally: Counter[str] = field(default_factory=Counter)
+    faults: list[Any] = field(default_factory=list)
+    subjects: Counter[str] = field(default_factory=Counter)
+    slowest: float = 0.0
+    cases: int = 0
+    lost: list[str] = field(default_factory=list)
+
+
+Judge = Callable[[str, int, Tick], Chunk]  # a chunk by its name, which seeds it, and its number of cases
+
+
+def hunt(
+    make: Callable[[], Judge], count: int, *, seed: int, size: int, jobs: int, silence_s: float = 600.0
+) -> tuple[Chunk, float]:
+    """Judge `count` cases in chunks of `size`; return what all came to, and the seconds since the first tick.
+
+    make: called once in each worker, returns its judge; it has to travel there. silence_s: between two ticks
+    of a judge, after which its worker counts as hanging. A chunk whose worker is lost is not judged again.
+    """
+    names = [f"{seed}/{index}" for index in range(-(-count // size))]
+    begin, shown = 0.0, time.monotonic()
+
+    def progress(stage: str, done: int, total: int) -> None:
+        nonlocal begin, shown
+        begin = begin or (done and time.monotonic())
+        if sys.stderr.isatty() and time.monotonic() - shown > SHOW_S:
+            shown = time.monotonic()
+            print(f"\r{done * TICK} of {count}", end="", file=sys.stderr, flush=True)
+
+    def lost(number: int, how: str) -> Chunk:
+        kind, how = ("hangs", "hung") if how == "hung" else ("crashes", f"died ({how})")
+        return Chunk(Counter({kind: 1}), lost=[f"a worker {how} in chunk {names[number]}"])
+
+    tasks = [partial(_chunk, make, name, min(size, count - i * size)) for i, name in enumerate(names)]
+    done = run_tasks(
+        tasks, stage="judging", total=count, workers=jobs, progress=progress, lost=lost, silence_s=silence_s
+    )
+    total = Chunk(slowest=max(chunk.slowest for chunk in done), cases=sum(chunk.cases for chunk in done))
+    for chunk in done:
+        total.tally.update(chunk.tally)
+        total.subjects.update(chunk.subjects)
+        total.faults += chunk.faults
+        total.lost += chunk.lost
+    return total, time.monotonic() - begin if begin else 0.0
+
+
+_made = cache(lambda make: make())
+
+
+def _chunk(make: Callable[[], Judge], name: str, count: int, tick: Tick) -> Chunk:
+    judge = _made(make)
+    tick()
+    chunk = judge(name, count, tick)
+    chunk.cases = count
+    return chunk

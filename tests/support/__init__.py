@@ -1,0 +1,1 @@
+"""What several tests use: ranks as threads, schemes in lockstep, gradients, judges of searches."""
