@@ -1,4 +1,4 @@
-"""Several configurations over the same gradients, in processes of their own."""
+"""Tasks in processes of their own."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 
-from oscar.config import Config
 from oscar.errors import PeerError
-from oscar.studies.parallel import Job, run_jobs
+from oscar.studies.parallel import run_tasks
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
-def test_a_peer_error_of_a_worker_keeps_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_error_of_a_worker_keeps_its_fields() -> None:
     error = PeerError("died", rank=1, peer=2, step=3, chunk=4)
 
-    def fail(job: Job, tick: Callable[[], None]) -> Any:
+    def fail(tick: Callable[[], None]) -> Any:
         raise error
 
-    monkeypatch.setattr(Job, "run", fail)
     with pytest.raises(PeerError) as caught:
-        run_jobs([Job(Config(), [])] * 2, workers=2)
+        run_tasks([fail] * 2, stage="failing", total=2, workers=2)
     assert (str(caught.value), vars(caught.value)) == (str(error), vars(error))

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needs import needs
-from oscar.numerics.sketch import RUN, CountSketch, SketchHashes, reference
+from oscar.numerics.sketch import RUN, CountSketch, SketchHashes
 from oscar.numerics.sketch.count_sketch import columns_for
 from oscar.numerics.sketch.hashing import PRIME
+from support import sketch_reference as reference
 
 
 def integers(seed: int, size: int, most: int = 127) -> np.ndarray:

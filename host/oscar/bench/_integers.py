@@ -15,7 +15,7 @@ from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.steps import StepTracker, summarise
 from oscar.numerics.tensors import check_tensors
-from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
+from oscar.workloads import Workload, exact_mean, make_workload
 from oscar.workloads.trace import load
 
 
@@ -42,11 +42,6 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 def open_source(args: argparse.Namespace, model: str) -> Workload:
     """Return the trace asked for, else the workload `model`; raises ConfigError on a bad one."""
     return load(args.trace) if args.trace else make_workload(model, nodes=args.nodes, seed=args.seed)
-
-
-def model_names() -> list[str]:
-    """Return the names of all workloads."""
-    return list(WORKLOADS)
 
 
 def integers(workload: Workload, iterations: int) -> Iterator[Iteration]:

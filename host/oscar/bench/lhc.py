@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from oscar.bench._integers import add_source, default_model, model_names, open_source
+from oscar.bench._integers import add_source, default_model, open_source
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.base import Message
 from oscar.schemes.widths import Ladder
 from oscar.tables import Row, Table
-from oscar.workloads import Workload, exact_mean
+from oscar.workloads import WORKLOADS, Workload, exact_mean
 
 BAR = 1.1  # times fewer bytes than LHC, with the same integers
 BITS = 8
@@ -43,7 +43,7 @@ TABLE = Table(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
     add_source(parser)
-    parser.add_argument("--models", nargs="+", choices=model_names(), default=None)
+    parser.add_argument("--models", nargs="+", choices=list(WORKLOADS), default=None)
     parser.add_argument("--coarseness", nargs="+", type=float, default=[0.125, 1.0, 2.0, 4.0])
     parser.add_argument("--iterations", type=int, default=20, help="of training, counted or not")
     parser.add_argument("--learning", type=int, default=4, help="first iterations that are not counted")

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from oscar.bench._integers import Iteration, add_source, default_model, integers, model_names, open_source
+from oscar.bench._integers import Iteration, add_source, default_model, integers, open_source
 from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.coding.asc.encode_kernels import raw_field
 from oscar.coding.asc.kernels import PRIORS, WEIGHTS, bit_length, lane_start
 from oscar.coding.asc.state import TableState
 from oscar.errors import OscarError
 from oscar.tables import Row, Table
-from oscar.workloads import Workload
+from oscar.workloads import WORKLOADS, Workload
 
 BAR = 2.5  # percent
 HALVE = 4096.0  # counts of a context at which the yardstick halves them
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
     add_source(parser)
     parser.add_argument(
-        "--models", nargs="+", choices=model_names(), default=None, help="default: the torch ones, if any"
+        "--models", nargs="+", choices=list(WORKLOADS), default=None, help="default: the torch ones, if any"
     )
     parser.add_argument("--iterations", type=int, default=8, help="of training, counted or not")
     parser.add_argument("--learning", type=int, default=3, help="first iterations that are not counted")

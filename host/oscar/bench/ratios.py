@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -300,16 +300,12 @@ def _speedups(groups: dict[tuple[str, int, str], dict[tuple[str, str], Row]]) ->
                         "quantiser": quantiser,
                         "method": method,
                         "models": [row["model"] for row in best],
-                        "speedup": _mean([row["speedup"] for row in best]),
+                        "speedup": geometric_mean(row["speedup"] for row in best),
                         "latency_share": max(row["latency_share"] for row in best),
-                        "large_speedup": _mean([row["large_speedup"] for row in best]),
+                        "large_speedup": geometric_mean(row["large_speedup"] for row in best),
                     }
                 )
     return out
-
-
-def _mean(factors: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, factors)) / len(factors))
 
 
 def _lines(figures: dict[str, Any]) -> Iterable[str]:

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from oscar.bench._integers import add_source, default_model, integers, model_names, open_source
+from oscar.bench._integers import add_source, default_model, integers, open_source
 from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.errors import MissingExtraError, OscarError
 from oscar.tables import Row, Table
-from oscar.workloads import Workload
+from oscar.workloads import WORKLOADS, Workload
 
 BARS = {"asc encode": 1.5, "asc decode": 5.0, "two threads": 1.8}
 WORKERS = 4  # terms of the sums
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
     add_source(parser)
     parser.add_argument(
-        "--model", choices=model_names(), default=None, help="default: transformer, else numpy-lm"
+        "--model", choices=list(WORKLOADS), default=None, help="default: transformer, else numpy-lm"
     )
     parser.add_argument("--iterations", type=int, default=10, help="of training before the sample is taken")
     parser.add_argument("--values", type=int, default=1 << 21, help="at most so many values of the sample")

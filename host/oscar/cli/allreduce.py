@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscar.cli.common import add_config, declare, read_config
+from oscar.cli.common import add_config, add_workers, check_workers, declare, read_config
 from oscar.files import check_outputs, output_folder
 from oscar.results import write_results
 
@@ -40,7 +40,7 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace-out", type=Path, metavar="FILE", help="timeline (default: OUTPUT/trace.json)"
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
+    add_workers(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,8 +51,7 @@ def run(args: argparse.Namespace) -> int:
 def compare(config: Config, args: argparse.Namespace, *inputs: Path) -> int:
     """Run the comparison and report it everywhere; inputs: files that nothing may be written over."""
     check_outputs([args.json, args.trace_out], inputs)
-    if args.workers is not None and args.workers < 1:
-        raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
+    check_workers(args)
     with output_folder(config.output) as folder:
         return _compare(config, args, folder)
 

@@ -55,6 +55,17 @@ def read_config(args: argparse.Namespace, *extra: str) -> Config:
     return load_config(args.config, overrides)
 
 
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Add how many processes may work; `check_workers` looks at it."""
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
+
+
+def check_workers(args: argparse.Namespace) -> None:
+    """Raise ValueError for fewer workers than one."""
+    if args.workers is not None and args.workers < 1:
+        raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
+
+
 def amount(text: str) -> int:
     """Parse a count of values: 288440, 25e6, 25M, 1.5G."""
     scale = {"k": 1e3, "m": 1e6, "g": 1e9}.get(text[-1:].lower(), 0.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oscar.blas import one_blas_thread
-from oscar.cli.common import add_config, declare, read_config
+from oscar.cli.common import add_config, add_workers, check_workers, declare, read_config
 from oscar.files import output_folder, write_text
 from oscar.results import write_results
 
@@ -39,7 +39,7 @@ def add_command(commands: Any) -> None:
     )
     add_config(parser, default="compare_numpy")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="train and show these contenders alone")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
+    add_workers(parser)
     parser.add_argument("--report", action="store_true", help="train nothing; show the runs that are there")
 
 
@@ -58,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
         if unknown:
             raise ConfigError(f"--only {unknown[0]}: no such contender; there are {', '.join(sorted(known))}")
         tasks = [task for task in tasks if task.contender in args.only]
-    if args.workers is not None and args.workers < 1:
-        raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
+    check_workers(args)
     # A report beside the run that is writing there shows what is finished.
     with nullcontext(Path(config.output)) if args.report else output_folder(config.output) as folder:
         return _compare(config, args, tasks, folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oscar.blas import one_blas_thread
-from oscar.cli.common import add_config, declare, read_config
+from oscar.cli.common import add_config, add_workers, check_workers, declare, read_config
 from oscar.files import check_outputs, output_folder
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--beside", type=Path, nargs="+", default=[], metavar="JSON", help="other train.json for the figure"
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
+    add_workers(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,8 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from oscar.results import read_results
 
     config = read_config(args)
-    if args.workers is not None and args.workers < 1:
-        raise ValueError(f"--workers: expected 1 or more, got {args.workers}")
+    check_workers(args)
     if args.seeds is not None and min(args.seeds) < 0:
         raise ValueError(f"--seeds: expected numbers of 0 and more, got {min(args.seeds)}")
     others = [read_results(path, "train") for path in args.beside]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,18 +58,22 @@ def answers(results: Mapping[str, Any]) -> list[str]:
     ]
     target = base["mean"] - better * base["spread"]
     lines += _ranking(fewest_bits(rows, target, better), rows)
-    for name in dict.fromkeys(row["contender"] for row in rows if row["codec"] == "count-sketch"):
+    for name in _names(row for row in rows if row["codec"] == "count-sketch"):
         lines += _against(rows, name, better)
     lines.append(
         "# end to end where fp32 communicates for half of the time (modelled: links alone, "
         f"{LARGE / 1e6:g} M values, no overlap, {CLOCK}):"
     )
-    for name in dict.fromkeys(row["contender"] for row in rows):
-        holding = [row for row in rows if row["contender"] == name and row["holds"]]
-        if holding:
-            best = min(holding, key=lambda row: row["large_s"])
-            lines.append(f"#   {name:<22} {speedups(best, base, [HALF])[0]:.2f}x  ({best['label'] or '-'})")
+    for name, best in _fastest(rows).items():
+        lines.append(f"#   {name:<22} {speedups(best, base, [HALF])[0]:.2f}x  ({best['label'] or '-'})")
     return lines
+
+
+def _fastest(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return each contender's fastest point that holds fp32's accuracy; those that have none are left out."""
+    holding = sorted((row for row in rows if row["holds"]), key=lambda row: row["large_s"])
+    best = {row["contender"]: row for row in reversed(holding)}
+    return {name: best[name] for name in _names(rows) if name in best}
 
 
 def _ranking(found: Mapping[str, float], rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -122,7 +126,7 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
         drawn.legend(handles, labels, loc="outside lower center", ncols=6)
 
 
-def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(row["contender"] for row in rows))
 
 
@@ -167,14 +171,9 @@ def _draw_speed(axes: Any, results: Mapping[str, Any]) -> None:
     if base is None:
         axes.set_axis_off()
         return
-    for name in names:
-        holding = [
-            row for row in rows if row["contender"] == name and row["holds"] and row["codec"] != "fp32"
-        ]
-        if holding:
-            best = min(holding, key=lambda row: row["large_s"])
-            label = f"{name} ({best['bits']:.2f} bits/value)"
-            axes.plot(SHARES, speedups(best, base, SHARES), markersize=4, label=label, **_style(names, name))
+    for name, best in _fastest([row for row in rows if row["codec"] != "fp32"]).items():
+        label = f"{name} ({best['bits']:.2f} bits/value)"
+        axes.plot(SHARES, speedups(best, base, SHARES), markersize=4, label=label, **_style(names, name))
     axes.axhline(PAPER_SPEEDUP, color=SOFT, linestyle=":", linewidth=1, zorder=1)
     axes.annotate(
         f"paper, OSCAR-HW: {PAPER_SPEEDUP:g}x", (SHARES[-1], PAPER_SPEEDUP), (0, -4), "data", "offset points",

@@ -13,51 +13,16 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar, cast
 
-from oscar.collective.stats import Stats
-from oscar.config import Config
 from oscar.errors import OscarError
-from oscar.reducers.cluster import LocalCluster
 from oscar.signals import SAID
-from oscar.studies.recording import Gradients, Progress
+from oscar.studies.recording import Progress
 
 T = TypeVar("T")
 Tick = Callable[[], None]  # called when a task has done another AllReduce
 STARTUP_S = 600.0  # of a new interpreter: it imports, and may compile
-
-# Rough cost of a codec beside the others: long jobs start first, so that no core is left with one at the end.
-SLOW_FIRST = ("atalanta-dp", "constriction", "atalanta", "asc", "rans0", "zstd", "asc-paper")
-
-
-@dataclass(frozen=True)
-class Job:
-    """One configuration and the gradients [iteration][node][tensor] that its cluster reduces."""
-
-    config: Config
-    gradients: Sequence[Gradients]
-
-    def run(self, tick: Tick) -> list[Stats]:
-        """Return the statistics of every iteration; `tick` is called after each."""
-        cluster = LocalCluster(self.config)
-        stats = []
-        for gradients in self.gradients:
-            stats.append(cluster.allreduce(gradients).stats)
-            tick()
-        return stats
-
-
-def run_jobs(
-    jobs: Sequence[Job], *, workers: int | None = None, progress: Progress | None = None
-) -> list[list[Stats]]:
-    """Return each job's statistics, in the order of `jobs`; see `run_tasks`."""
-    order = sorted(range(len(jobs)), key=lambda i: _rank(jobs[i].config.method))
-    total = sum(len(job.gradients) for job in jobs)
-    tasks = [jobs[i].run for i in order]
-    done = run_tasks(tasks, stage="comparing", total=total, workers=workers, progress=progress)
-    return [done[order.index(i)] for i in range(len(jobs))]
 
 
 def run_tasks(
@@ -202,7 +167,3 @@ def _apart(
             worker.process.kill()  # they may be deep in a task; files are written whole or not at all
         for worker in workers:
             worker.process.join()
-
-
-def _rank(codec: str) -> int:
-    return SLOW_FIRST.index(codec) if codec in SLOW_FIRST else len(SLOW_FIRST)

@@ -76,8 +76,7 @@ def _timed(model: Callable[..., dict[str, Any]], *args: Any, **how: Any) -> dict
 
 
 def _coded_point(measured: Measured, nodes: int, **how: Any) -> dict[str, Any]:
-    (point,) = scale(measured, [nodes], **how)
-    return asdict(point)
+    return asdict(scale(measured, [nodes], **how)[0])
 
 
 def _raw_point(name: str, bits: int, values: int, nodes: int, link: LinkSection) -> dict[str, Any]:

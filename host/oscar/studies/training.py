@@ -245,9 +245,7 @@ class Trainer:
 def _no_tick() -> None: ...
 
 
-def train(
-    config: Config, *, path: Path | None = None, resume: bool = False, tick: Callable[[], None] = _no_tick
-) -> Run:
+def train(config: Config, tick: Tick = _no_tick, *, path: Path | None = None, resume: bool = False) -> Run:
     """Train once, with `config.seed`; `tick` is called after every iteration, also for those in a checkpoint.
 
     path: of the checkpoint, written every `train.checkpoint_every` iterations and at the end; resume: go on
@@ -287,13 +285,9 @@ def train_seeds(
     tasks: list[Callable[[Tick], Run]] = []
     for seed in seeds:
         variant, own = config.variant(seed=seed, methods=()), checkpoint_path(path, seed)
-        tasks.append(partial(_task, variant, own, resume))
+        tasks.append(partial(train, variant, path=own, resume=resume))
     total = len(seeds) * config.iterations
     return run_tasks(tasks, stage="training", total=total, workers=workers, progress=progress)
-
-
-def _task(config: Config, path: Path | None, resume: bool, tick: Tick) -> Run:
-    return train(config, path=path, resume=resume, tick=tick)
 
 
 def checkpoint_path(path: Path | None, seed: int) -> Path | None:

@@ -34,7 +34,9 @@ def make_results(config: Config, runs: Sequence[Run]) -> dict[str, Any]:
         "model": {"values": runs[0].values, "tensors": runs[0].tensors},
         "rows": rows,
         "mean": {key: float(np.mean(_column(rows, key))) for key in _NUMBERS},
-        "spread": {key: _spread(_column(rows, key)) for key in _NUMBERS},
+        "spread": {
+            key: float(np.std(_column(rows, key), ddof=1)) if len(rows) > 1 else 0.0 for key in _NUMBERS
+        },
         "runs": [asdict(run) for run in runs],
     }
     return dict(finite(results))
@@ -74,10 +76,6 @@ def _row(run: Run) -> dict[str, Any]:
 def _column(rows: Sequence[Mapping[str, Any]], key: str) -> list[float]:
     """Return one number per seed; NaN for a seed that diverged, or where nothing is held out."""
     return [row.get(key, math.nan) for row in rows]
-
-
-def _spread(numbers: Sequence[float]) -> float:
-    return float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
 
 
 def method_name(config: Config) -> str:

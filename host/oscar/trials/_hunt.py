@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import secrets
 import sys
 import time
 from collections import Counter
@@ -32,6 +35,31 @@ class Chunk:
 
 
 Judge = Callable[[str, int, Tick], Chunk]  # a chunk by its name, which seeds it, and its number of cases
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, count: int, of: str) -> None:
+    """Declare the options that all searches have."""
+    parser.add_argument("--count", type=whole(1), default=count, help=f"{of} (default: %(default)s)")
+    parser.add_argument("--seed", type=whole(0), help="default: a new one, which is printed")
+    jobs = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=whole(1), default=jobs, help="processes (default: all cores)")
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Return what reads an option of a whole number of at least `least`."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"expected at least {least}, got {value}")
+        return value
+
+    return number
+
+
+def seed_of(args: argparse.Namespace) -> int:
+    """Return the seed asked for, or a new one."""
+    return secrets.randbelow(1 << 31) if args.seed is None else int(args.seed)
 
 
 def hunt(

@@ -11,7 +11,6 @@ import argparse
 import importlib.util
 import json
 import random
-import secrets
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from typing import Any
 from oscar.tables import Row, Table
 from oscar.transports.registry import TRANSPORTS
 from oscar.trials._flips import PLAYS, RANKS, Case, exchange, judge, undisturbed
+from oscar.trials._hunt import seed_of
 from oscar.trials._ranks import start
 
 WHERE = ("threads", "keyed", *TRANSPORTS)
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         args.plays = [name for name in args.plays if not PLAYS[name].scheme]
         args.transport = [name for name in args.transport if name != "gloo"]
         print("# without the extra torch: no schemes, no gloo")
-    seed = secrets.randbelow(1 << 31) if args.seed is None else args.seed
+    seed = seed_of(args)
     print(f"# {RANKS} ranks, plays {', '.join(args.plays)}, every {args.every}, seed {seed}")
     print(TABLE.heading)
     rows: list[Row] = []

@@ -27,6 +27,7 @@ import numpy as np
 from oscar.errors import FrameError
 from oscar.studies.parallel import Tick
 from oscar.tables import Row, Table
+from oscar.trials import _hunt
 from oscar.trials._hunt import TICK, Chunk, hunt
 from oscar.trials._mutate_subjects import Subject, make_subjects, same
 from oscar.trials._mutations import MUTATIONS, reseal
@@ -169,27 +170,10 @@ def _environment(boundscheck: bool) -> Iterator[None]:
             os.environ.update(before)
 
 
-def _whole(least: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"expected at least {least}, got {value}")
-        return value
-
-    return number
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what `run` reads to a parser."""
-    parser.add_argument(
-        "--count", type=_whole(1), default=200_000, help="mutated frames (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--seed", type=_whole(0), default=0, help="same seed, same mutations (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--jobs", type=_whole(1), default=os.cpu_count() or 1, help="processes (default: all cores)"
-    )
+    _hunt.add_arguments(parser, count=200_000, of="mutated frames")
+    parser.set_defaults(seed=0)
     parser.add_argument(
         "--boundscheck",
         action="store_true",

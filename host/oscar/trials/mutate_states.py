@@ -12,10 +12,8 @@ import argparse
 import copy
 import faulthandler
 import logging
-import os
 import random
 import resource
-import secrets
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +28,8 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.registry import SCHEMES
 from oscar.studies.parallel import Tick
 from oscar.tables import Table
-from oscar.trials._hunt import TICK, Chunk, hunt
+from oscar.trials import _hunt
+from oscar.trials._hunt import TICK, Chunk, hunt, seed_of
 from oscar.trials._ranks import laplace
 from oscar.workloads import make_workload
 
@@ -331,16 +330,12 @@ class _Judge:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
-    parser.add_argument("--count", type=int, default=10_000, help="mutated states (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, which is printed")
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)"
-    )
+    _hunt.add_arguments(parser, count=10_000, of="mutated states")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Strike `args.count` times and print a table; "ok" tells whether nothing was wrong."""
-    seed = secrets.randbelow(1 << 31) if args.seed is None else args.seed
+    seed = seed_of(args)
     print(f"# mutate_states: count {args.count}, seed {seed}, jobs {args.jobs}")
     found, seconds = hunt(_Judge, args.count, seed=seed, size=CHUNK, jobs=args.jobs)
     tally, faults = found.tally, [*found.lost, *found.faults][:KEPT]

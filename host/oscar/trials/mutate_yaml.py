@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import os
 import random
 import tempfile
 import time
@@ -25,7 +24,8 @@ from oscar.config import load_config
 from oscar.errors import ConfigError
 from oscar.studies.parallel import Tick
 from oscar.tables import Table
-from oscar.trials._hunt import TICK, Chunk, Judge, hunt
+from oscar.trials import _hunt
+from oscar.trials._hunt import TICK, Chunk, Judge, hunt, seed_of
 
 HANG_SECONDS = 1.0  # of processor time: machines are shared
 LONGEST_LINE = 20_000  # characters of an error
@@ -165,11 +165,7 @@ def _make(sources: list[bytes]) -> Judge:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what `run` reads to a parser."""
-    parser.add_argument("--count", type=int, default=20_000, help="configurations (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="same seed, same mutations (default: a new one)")
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)"
-    )
+    _hunt.add_arguments(parser, count=20_000, of="configurations")
     parser.add_argument(
         "--configs", type=Path, default=Path("configs"), help="folder of intact ones (default: %(default)s)"
     )
@@ -177,10 +173,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Read `args.count` mutated configurations and print a table; "ok" tells whether nothing was wrong."""
-    seed = int.from_bytes(os.urandom(4), "little") if args.seed is None else args.seed
+    seed = seed_of(args)
     sources = [path.read_bytes() for path in sorted(args.configs.glob("*.yaml"))]
-    if not sources or args.count < 1:
-        raise ConfigError(f"expected a folder of configurations and a count from 1, got {args.configs}")
+    if not sources:
+        raise ConfigError(f"expected a folder of configurations, got {args.configs}")
     print(f"# mutate_yaml: count {args.count}, seed {seed}, {len(sources)} configurations", flush=True)
     found, seconds = hunt(partial(_make, sources), args.count, seed=seed, size=CHUNK, jobs=args.jobs)
     faults = [*({"fault": how, "text": ""} for how in found.lost), *found.faults][:KEPT_FAULTS]
