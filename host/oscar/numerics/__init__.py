@@ -1,1 +1,1 @@
-"""Floats to integers and back, and what is learnt from them: steps, position classes, chunk plans, sketches."""
+"""Floats to integers and back, and what is learnt from them: steps, classes, chunk plans, sketches."""
