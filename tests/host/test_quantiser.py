@@ -42,7 +42,7 @@ class Job:
             self.steps.agree([summarise([node[t] for t in unset], self.params) for node in corrected])
         pairs = zip(self.workers, gradients, strict=True)
         sums = np.sum([w.quantise(t, self.steps.exponents) for w, t in pairs], axis=0)
-        mean = self.steps.dequantise(sums)
+        mean = np.split(self.steps.dequantise(sums), self.steps.offsets[1:-1])
         self.steps.observe(sums)
         for worker in self.workers:
             worker.commit()

@@ -114,11 +114,11 @@ def predict(
     case = _Case(values, nodes, link, bits_per_value, gather, subframes, header_bytes, peak)
     times = {name: case.raw_time(name) for name in case.rivals}
     time_s = case.coded_time()
-    alone, gains = nodes == 1, [f"{seconds / time_s:.2f}x over {name}" for name, seconds in times.items()]
+    alone = nodes == 1
     pays = not alone and case.pays()
     return Prediction(
         pays=pays,
-        reason=f"pays: {', '.join(gains)}" if pays else _refusal(case, time_s),
+        reason=_praise(case, times, time_s) if pays else _refusal(case, time_s),
         time_s=time_s,
         fp32_time_s=times["fp32"],
         bf16_time_s=times["bf16"],
@@ -127,6 +127,11 @@ def predict(
         breakeven_values=None if alone else _breakeven_values(case),
         breakeven_gbps=None if alone else _breakeven_gbps(case),
     )
+
+
+def _praise(case: _Case, times: dict[str, float], time_s: float) -> str:
+    gains = ", ".join(f"{seconds / time_s:.2f}x over {name}" for name, seconds in times.items())
+    return f"pays: {gains}"
 
 
 def _refusal(case: _Case, time_s: float) -> str:

@@ -78,7 +78,7 @@ def _reduce_all(
 ) -> list[list[Stats]]:
     """Return for each configuration the statistics of its AllReduces of all iterations' gradients."""
     rank = {codec: at for at, codec in enumerate(SLOW_FIRST)}
-    order = sorted(range(len(configs)), key=lambda i: rank.get(configs[i].codec, len(rank)))
+    order = sorted(range(len(configs)), key=lambda i: rank.get(configs[i].method, len(rank)))
     done = run_tasks(
         [partial(_reduce, configs[i], gradients) for i in order],
         stage="comparing", total=len(configs) * len(gradients), workers=workers, progress=progress,
