@@ -36,7 +36,7 @@ def test_the_default_converges_with_momentum_and_the_papers_form_says_that_it_ma
 
 def test_a_caution_in_one_case_does_not_excuse_another(monkeypatch: pytest.MonkeyPatch) -> None:
     def train(model: str, optimiser: str, method: Any, **_: Any) -> dict[str, Any]:
-        worse = method.get("codec") != "fp32"
+        worse = method.get("method") != "fp32"
         caution = "it may diverge" if worse and model == "mlp" else None
         return {"loss": 2.0 if worse else 1.0 + 0.1 * (_["seed"] % 2), "bits": 8.0, "caution": caution}
 

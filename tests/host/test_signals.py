@@ -135,8 +135,8 @@ from oscar.cli import main
 from oscar.studies.parallel import run_tasks
 
 def fail(tick):
-    threading.Timer({delay}, os.kill, (os.getppid(), signal.SIGINT)).start()
     print(time.monotonic(), flush=True)
+    threading.Timer({delay}, os.kill, (os.getppid(), signal.SIGINT)).start()
     raise ValueError("no such thing")
 
 def run(args):
