@@ -147,8 +147,8 @@ class _Run:
         p["enc_shift"].next = 0 if encode is None else encode.shift
 
     def tick(self) -> None:
-        """One rising edge."""
-        if not self.active:
+        """One rising edge. At a reset's nothing moves: what the lane still offers is of the run before."""
+        if not self.active or self.ports["rst"]:
             return
         for end in (self.class_in, self.local_in, self.redo_in, self.sums, self.words):
             end.tick()

@@ -170,6 +170,41 @@ def test_vector_a_reset_in_the_first_clocks_of_a_frame(verilated_lane, op: str) 
     assert checker.faults == []
 
 
+@pytest.mark.parametrize(
+    ("op", "events"),
+    [("adopt", ("rd_valid", "m_axis_state", "dec_done")), ("encode", ("redo_valid", "enc_done"))],
+)
+def test_vector_a_reset_in_the_clock_of_a_transfer(myhdl_lane, op: str, events: tuple[str, ...]) -> None:
+    """What surrounds the description took it for one of the next run: a read's answer came unasked, and the
+    decoder waited for ever for one more; a table's word, a redo or an end counted for the next frame.
+    """
+    rng = np.random.default_rng(3873708578)
+    values, local = rng.integers(-16000, 16000, (2, 23))
+    classes = rng.integers(0, 16, 23).astype(np.uint8)
+    checker = Checker(myhdl_lane, myhdl_lane.params, seed=1)
+    simulator, edge = myhdl_lane.simulator, myhdl_lane.simulator.each
+    start = simulator.clocks + (0 if myhdl_lane.sound else 2)
+    seen: dict[str, int] = {}
+
+    def watched() -> None:
+        for name in events:
+            port = myhdl_lane.ports[name]
+            if getattr(port, "tvalid", port):
+                seen.setdefault(name, simulator.clocks - start)
+        edge()
+
+    simulator.each = watched
+    try:
+        checker.check(Command(op, "vector", values, local, classes, (16, 16), Stress()))
+    finally:
+        simulator.each = edge
+    assert seen.keys() == set(events)
+    for clock in seen.values():  # a reset that is asked for strikes at the next edge
+        stalls = Stress(reset_at=clock - 1)
+        checker.check(Command(op, "vector", values, local, classes, (16, 16), stalls))
+    assert checker.faults == []
+
+
 def test_a_frame_wider_than_the_lane_is_refused() -> None:
     with pytest.raises(ValueError, match=r"at most 12 bits for LaneParams.*, got 13"):
         check_width(LaneParams(width_max=12), LinkTables(np.zeros(256)), 13)
