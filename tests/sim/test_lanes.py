@@ -62,6 +62,7 @@ def test_converted_rtl_under_stalls_resets_and_damage(verilated_lane, seed: int)
 
 
 def test_a_seed_of_the_stress_test_shows_the_same_again(capsys) -> None:
+    needs("verilator", "g++", "make")
     shown = []
     for seeds in (["7", "8"], ["8"]):
         assert stress.main(["--clocks", "60k", "--seed", *seeds]) == 0
