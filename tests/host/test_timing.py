@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oscar.coding.costs import Cost
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, RAW, Gather
 from oscar.collective.ring import ring_chunk_sent
 from oscar.planning.predict import predict
-from oscar.timeline.link import Cost, Engines, LinkModel, algbw, busbw
+from oscar.timeline.link import Engines, LinkModel, algbw, busbw
 from oscar.timeline.perfetto import write_trace
 from oscar.timeline.recurrence import equal_ring_time, ring_finish, ring_time
 from oscar.timeline.replay import replay, replay_actions

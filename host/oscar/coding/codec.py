@@ -13,11 +13,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from oscar.array import Array
+from oscar.coding.costs import FrameCost, kept, measure_frames
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
 from oscar.errors import FrameError
 from oscar.state import Saved
 
 Domain = Literal["int", "float"]
+FRAME = "encode", "decode"  # the parts of a FrameCost
 
 
 class LinkEncoder(Protocol):
@@ -84,7 +86,8 @@ class Codec:
     `coded`: an entropy coder works on the values; False where they go out at a fixed width, which costs no
     time in a model. saturated: of a codec that clips, the values it has clipped so far, and the shares of
     energy that its frames lost so far, each times the frame's values. clocks: what a link end's device took
-    for its last frame, where there is a device that counts clocks (a simulated NIC).
+    for its last frame, where there is a device that counts clocks (a simulated NIC). options: what a frame
+    costs depends on, beside the name.
     """
 
     name: str
@@ -98,6 +101,16 @@ class Codec:
     max_bits: int = 32  # widest integers that frames carry
     saturated: Callable[[LinkEncoder], tuple[int, float]] | None = None
     clocks: Callable[[LinkEncoder | LinkDecoder], int] | None = None
+    options: str = ""
+
+    def cost(self) -> FrameCost:
+        """Return what a frame costs on this machine: measured at first use and kept (oscar.coding.costs)."""
+
+        def measure() -> dict[str, Any]:
+            dtype = np.float32 if self.domain == "float" else np.int32
+            return vars(measure_frames(self.make_encoder, self.make_decoder, dtype))
+
+        return FrameCost(**kept(f"frame of {self.name} {self.options}".strip(), FRAME, measure))
 
 
 def fit_width(values: Array, width: int | None) -> int:

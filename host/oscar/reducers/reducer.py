@@ -176,7 +176,7 @@ class Reducer(ABC):
         totals: list[Array] = []
         answer: Any = None
         announced = False
-        while messages := [message for one in running if (message := _advance(one, answer)) is not None]:
+        while messages := [message for one in running if (message := advance(one, answer)) is not None]:
             if len(messages) != len(running):
                 raise OscarError(
                     f"scheme {scheme.name}: expected message {len(totals)} from all {len(running)} workers, "
@@ -219,7 +219,7 @@ class Reducer(ABC):
         self.notice.tell_codec(self.codec.name, float(call.codec_loss[1]) / call.sent)
 
 
-def _advance(running: Messages, answer: Any) -> Any:
+def advance(running: Messages, answer: Any) -> Any:
     """Return the generator's next message, or None at its end."""
     try:
         return next(running) if answer is None else running.send(answer)
