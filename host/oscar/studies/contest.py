@@ -159,6 +159,7 @@ def summarise(config: Config, tasks: Sequence[Task], runs: Sequence[dict[str, An
                 "sync_bits": _mean(group, "step_sync_bits"),
                 "communication_s": _mean(group, "communication_s"),
                 "iteration_s": _mean(group, "iteration_s"),
+                **_clipped(group),
                 "large_s": large_time(_mean(group, "step_sync_bits"), config.nodes, link),
             }
         )
@@ -179,6 +180,16 @@ def _score(run: dict[str, Any], metric: str) -> float:
 
 def _mean(runs: Iterable[dict[str, Any]], key: str) -> float:
     return statistics.fmean(run[key] for run in runs)
+
+
+def _clipped(runs: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Return the mean number of values that saturated in a run, and the largest share of an iteration's energy.
+
+    Both are None where a run was kept by a release that did not count them.
+    """
+    if any("clipped" not in run for run in runs):
+        return {"clipped": None, "clipped_energy": None}
+    return {"clipped": _mean(runs, "clipped"), "clipped_energy": max(run["clipped_energy"] for run in runs)}
 
 
 def large_time(sync_bits: float, nodes: int, link: LinkModel) -> float:
