@@ -122,7 +122,8 @@ class Saved:
         elif type(came.value) is not type(expected) or came.value != expected:
             raise ConfigError(
                 f"{came.path}: state was saved under {came.shown}, this is {expected!r}",
-                advice=": resume with the configuration of the run that saved it, each rank with its own state",
+                advice=": resume with the configuration of the run that saved it, "
+                "each rank with its own state",
             )
 
     def shapes(self) -> list[tuple[int, ...]]:

@@ -93,7 +93,6 @@ class GlooMethod(Method):
     """torch.distributed.all_reduce. int8 values come quantised, for nothing, so that their sum is int8."""
 
     def prepare(self, tensors: Sequence[Array]) -> None:
-        """See Method.prepare."""
         torch, _ = load_torch()
         flat = np.concatenate([tensor.ravel() for tensor in tensors])
         if self.spec.dtype == "int8":
@@ -106,7 +105,6 @@ class GlooMethod(Method):
         self._mine = self._tensor.float().numpy().copy() if self.spec.dtype == "bfloat16" else self._mine
 
     def run(self) -> None:
-        """See Method.run."""
         _, distributed = load_torch()
         distributed.all_reduce(self._tensor)
 
@@ -116,7 +114,6 @@ class GlooMethod(Method):
         return Sent(2 * (hosts - 1) * (size // hosts), 8 * hosts)
 
     def mine(self) -> Array:
-        """See Method.mine."""
         return self._mine
 
     def wrong(self, all_of_them: Sequence[Array]) -> int:
@@ -129,7 +126,6 @@ class GlooMethod(Method):
         return int(np.count_nonzero(np.abs(came - total) > len(all_of_them) * epsilon * size))
 
     def result(self) -> Array:
-        """See Method.result."""
         values: Array = (self._tensor.float() if self.spec.dtype == "bfloat16" else self._tensor).numpy()
         return values
 
@@ -157,11 +153,9 @@ class OscarMethod(Method):
         self._last: PeerResult | None = None
 
     def prepare(self, tensors: Sequence[Array]) -> None:
-        """See Method.prepare."""
         self._tensors, self._last = tensors, None
 
     def run(self) -> None:
-        """See Method.run."""
         self._last = self.communicator.allreduce(self._tensors)
 
     def _done(self) -> PeerResult:
@@ -176,13 +170,11 @@ class OscarMethod(Method):
         return node
 
     def sent(self) -> Sent:
-        """See Method.sent."""
         stats = self._done().stats
         messages = int(np.count_nonzero(stats.frame_bytes)) + (stats.exchange_bytes > 0) * self.seat.hosts
         return Sent(stats.sent_bytes, messages, stats.frame_bytes, stats.counts)
 
     def mine(self) -> Array:
-        """See Method.mine."""
         return self._node.local
 
     def wrong(self, all_of_them: Sequence[Array]) -> int:
@@ -208,14 +200,12 @@ class _Sizes:
         return int(self.frames[action.phase, action.step, sender, action.sub])
 
     def cap(self, action: Action) -> int:
-        """See Performer.cap."""
         return self._most
 
     def receive(self, action: Action, frame: bytes) -> None:
         """Nothing: there is nothing in it."""
 
     def perform(self, action: Action) -> memoryview | None:
-        """See Performer.perform."""
         return self._room[: self.count(action)] if action.op in SENDS else None
 
 
@@ -235,7 +225,6 @@ class ReplayMethod(Method):
         """Nothing: the sizes are all there is."""
 
     def run(self) -> None:
-        """See Method.run."""
         if self._frames is None:
             raise OscarError(f"{self.spec.name}: expected the frames of {self.spec.of!r}; measure it first")
         seat, ring, deadline = self.seat, self._ring, time.monotonic() + TIMEOUT_S
@@ -249,7 +238,6 @@ class ReplayMethod(Method):
         seat.transport.flush(deadline)
 
     def sent(self) -> Sent:
-        """See Method.sent."""
         if self._frames is None:
             return Sent(0, 0)
         own = self._frames[:, :, self.seat.rank]

@@ -183,7 +183,7 @@ def _mean(runs: Iterable[dict[str, Any]], key: str) -> float:
 
 
 def _clipped(runs: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """Return the mean number of values that saturated in a run, and the largest share of an iteration's energy.
+    """Return the mean of the values clipped in a run, and the largest share of an iteration's energy.
 
     Both are None where a run was kept by a release that did not count them.
     """

@@ -23,7 +23,7 @@ def text_report(results: Mapping[str, Any]) -> str:
             f"# {results['title']}, seeds {results.get('seeds', 'not named')}",
             "# bits/value: all bytes sent, per value that crosses a link; sync: what a lock-step ring waits "
             "for",
-            "# clipped: values of a run that saturated; of energy: the largest share of an iteration's energy",
+            "# clipped: values that saturated in a run; of energy: the largest share in an iteration",
             "# holds: not worse than fp32 by more than fp32's own standard deviation over the seeds",
             *table(results["rows"]),
             *answers(results),

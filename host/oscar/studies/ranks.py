@@ -215,7 +215,8 @@ def text_summary(report: dict[str, Any]) -> str:
     lines = [
         f"# {report['ranks']} ranks sent {total:,} bytes; after 2 iterations {mean_bits:.3f} bits/value, "
         f"median {median:.2f} ms per AllReduce (slowest rank)",
-        f"# clipped {report['clipped']:,} values, at most {report['clipped_energy']:.2g} of an iteration's energy",
+        f"# clipped {report['clipped']:,} values, at most {report['clipped_energy']:.2g} of the energy of an "
+        "iteration",
     ]
     if report["lost"]:
         lines.append(f"# {report['lost']} ranks died and were survived; not compared with one process")

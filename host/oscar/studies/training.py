@@ -34,8 +34,8 @@ TAIL_GAP = 5
 _TAIL = range(0, TAIL * TAIL_GAP, TAIL_GAP)  # iterations left after an evaluation of the tail
 
 OTHER_RUN = (
-    "; resume with the configuration of the run that saved it, leave out --resume to start anew, or keep this "
-    "run elsewhere (--checkpoint FILE, --set output=FOLDER)"
+    "; resume with the configuration of the run that saved it, leave out --resume to start anew, or keep "
+    "this run elsewhere (--checkpoint FILE, --set output=FOLDER)"
 )
 
 # What may differ between the run that saved a checkpoint and the one that takes it over.

@@ -112,9 +112,9 @@ def heading(results: Results) -> list[str]:
         f"time model: {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop, {results['clock']}; compute "
         f"{compute:.3g} ms ({source}), {train['buckets']} buckets overlap the backward pass",
         f"loss, accuracy: held out, mean of the last {TAIL} looks, {TAIL_GAP} iterations apart; MB: sent by",
-        "all nodes together; exposed: the part of the time in which compute waits for the AllReduce; clipped:",
-        "values that saturated; of energy: the largest share of an iteration's energy that this took; state:",
-        "start of the SHA-256 over weights, optimiser and batch generators at the end",
+        "all nodes together; exposed: the part of the time in which compute waits for the AllReduce;",
+        "clipped: values that saturated; of energy: the largest share of an iteration's energy cut off;",
+        "state: start of the SHA-256 over weights, optimiser and batch generators at the end",
     ]
 
 

@@ -87,17 +87,14 @@ class Striker:
         return getattr(self.transport, name)
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None:
-        """See Transport.post_recv."""
         self._strike(tag)
         self.transport.post_recv(peer, tag, cap)
 
     def wait(self, peer: int, tag: int, *args: Any) -> memoryview:
-        """See Transport.wait."""
         self._strike(tag)
         return self.transport.wait(peer, tag, *args)
 
     def post_send(self, peer: int, tag: int, frame: bytes) -> None:
-        """See Transport.post_send."""
         self._strike(tag)
         if self.left < 0 and self.kind == "corrupt" and tag != STATE_TAG:
             self.kind, frame = "done", damaged(frame, tag + 1)
