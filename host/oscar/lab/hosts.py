@@ -1,4 +1,4 @@
-"""One process on each host, led by lines of JSON."""
+"""One process on each host, which takes commands as lines of JSON."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from oscar.transports.keyed import KEY_BYTES, KEY_VARIABLE
 PORT = 29577
 START_S = 400.0  # imports and compiled kernels, on a busy machine
 ANSWER_S = 600.0
-TAIL = 600  # characters of what a rank that died said last
+TAIL = 600  # last characters of a dead rank's output that an error quotes
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Hosts:
     """The ranks of a case: `with Hosts(network, setups) as hosts: hosts.ask("ping")`.
 
-    setups: what each rank is started with. Raises OscarError that quotes a rank that died.
+    setups: by rank, for oscar.lab.rank. Raises OscarError, which quotes a rank that died.
     """
 
     def __init__(self, network: Network, setups: Sequence[dict[str, Any]], *, pin: bool = False) -> None:
@@ -37,8 +37,8 @@ class Hosts:
         self._stack = ExitStack()
         self._processes: list[subprocess.Popen[str]] = []
         self._said: list[Any] = []
-        self._late = ""  # what was not answered in time
-        self._key = os.environ.get(KEY_VARIABLE) or os.urandom(KEY_BYTES).hex()  # of methods that are keyed
+        self._late = ""  # the command that was not answered in time
+        self._key = os.environ.get(KEY_VARIABLE) or os.urandom(KEY_BYTES).hex()  # for methods with security
 
     def __enter__(self) -> Hosts:
         try:
@@ -102,7 +102,7 @@ class Hosts:
         return self._answers(do, ANSWER_S)
 
     def _answers(self, do: str, limit_s: float) -> list[dict[str, Any]]:
-        """Return a line of each rank; in time, or else all are killed and the first that is late is named."""
+        """Return a line of each rank. After `limit_s` all are killed, and the first late rank is named."""
         timer = threading.Timer(limit_s, self._kill, [f"{do!r} within {limit_s:g} s"])
         timer.start()
         try:
@@ -123,7 +123,7 @@ class Hosts:
             process.kill()
 
     def _died(self, rank: int) -> None:
-        """Raise OscarError with the last words of `rank`, or else of one that has any."""
+        """Raise OscarError with the end of what `rank` printed, or else any rank."""
         if self._late:
             raise OscarError(
                 f"rank {rank} of the lab did not answer {self._late}; all were ended. Is the machine busy?"
@@ -151,7 +151,7 @@ def _close(stream: Any) -> None:
     try:
         stream.close()
     except OSError:
-        return  # what was on its way to a process that has gone
+        return  # the process died before it read everything
 
 
 def write_gradients(gradients: Sequence[Sequence[Any]], folder: Path) -> list[Path]:

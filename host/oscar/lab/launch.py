@@ -1,4 +1,4 @@
-"""Start ranks as processes of this machine, by mpirun or as torchrun would, and see how all of them end.
+"""Start ranks as processes of this machine, by mpirun or as torchrun does, and report how they end.
 
 With a network of the lab each rank is on a host of its own, and mpirun on one more.
 """
@@ -30,7 +30,7 @@ LONE_AFAR_S = 40.0  # the same between hosts, where it waits for connections tha
 READ_BYTES = 1 << 16
 PORT = 29577  # of rank 0, where it has a host of its own
 AGENT = f"""#!/bin/sh
-# What mpirun takes for ssh: HOST COMMAND. A host's number is the last one of its address, less one.
+# mpirun runs this in place of ssh: HOST COMMAND. A host's number is the last one of its address, less one.
 host=$((${{1##*.}} - 1))
 shift
 exec ip netns exec {PREFIX}$host unshare --uts sh -c "hostname host-$host; $*"
@@ -45,14 +45,17 @@ ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-Command = tuple[list[str], dict[str, str]]  # and what it adds to the environment
+Command = tuple[list[str], dict[str, str]]  # words, and additions to the environment
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How ranks ended: the launcher's status (Gloo: the largest), a status per rank where there is one each
-    (Gloo), all they wrote, whether they had to be killed, processes that stayed behind, and whether mpirun
-    alone had to be killed, because it went on after its ranks."""
+    """How ranks ended.
+
+    status: the launcher's (Gloo: the largest); statuses: one per rank (Gloo), or the launcher's; output: all
+    that ranks wrote; hung: ranks had to be killed; orphans: processes that stayed behind; launcher_hung:
+    mpirun alone had to be killed, because it went on after its ranks.
+    """
 
     status: int
     statuses: tuple[int, ...]
@@ -75,12 +78,14 @@ def launch(
 ) -> Ended:
     """Run `python PROGRAM` as `ranks` ranks and return how they ended, after `limit_s` at most.
 
-    program: what follows `python`, a script or -m and a module, and arguments; token: one of them, by which
-    orphans are found; hear: is given what ranks write, as they go on. With Gloo, ranks that are stopped when
-    all others have ended are killed, as torchrun does, and this does not count as hanging. An mpirun that
-    goes on after its ranks is killed. Whatever is raised meanwhile (Ctrl-C) ends all of it.
-    network: rank r is started on its host r, and mpirun on one more. All processes that stay behind on its
-    hosts are orphans. grace_s: once a rank has failed, the others are killed after this time (Gloo).
+    program: a script, or -m and a module, and arguments. token: one of these arguments, by which orphans are
+    found. hear: called with what ranks write, while they run. network: rank r is started on its host r, and
+    mpirun on one more; all processes that stay behind on its hosts are orphans. grace_s: once a rank has
+    failed, the others are killed after this time (Gloo).
+
+    With Gloo, ranks that are stopped when all others have ended are killed, as torchrun does; this does not
+    count as hanging. An mpirun that goes on after its ranks is killed. An exception meanwhile (Ctrl-C) ends
+    all processes.
     """
     hosts = ranks + (transport == "mpi")
     if network is not None and network.hosts < hosts:
@@ -170,7 +175,7 @@ def _start(command: list[str], extra: dict[str, str], output: IO[bytes]) -> subp
 
 
 class _Reader:
-    """Hands on what has come to a file since the last `read`, without moving the writers' place in it."""
+    """Passes on what was added to a file since the last `read`; the writers' position in it stays."""
 
     def __init__(self, file: IO[bytes], hear: Callable[[bytes], None] | None) -> None:
         self.file, self.hear, self.at = file, hear, 0
@@ -182,7 +187,7 @@ class _Reader:
 
 
 class _Job:
-    """Whether an mpirun is left alone: its ranks were there, and are no more."""
+    """Finds an mpirun whose ranks have started, and have all gone."""
 
     def __init__(self, token: str, launcher: int, patience_s: float) -> None:
         self.token, self.launcher, self.patience_s = token, launcher, patience_s
@@ -231,7 +236,7 @@ def _await(
 
 
 def _end(processes: list[subprocess.Popen[bytes]], token: str, network: Network | None) -> None:
-    """End at once all that has been started, and what it has started."""
+    """End at once all processes that were started, and their children."""
     _kill(processes)
     for process in processes:
         process.wait()
@@ -256,7 +261,7 @@ def _stopped(pid: int) -> bool:
 
 
 def _orphans(token: str, network: Network | None) -> int:
-    """Count, and end, processes with `token` among their arguments or on a host that had time to end."""
+    """Count and kill processes named by `token`, or on a host, that do not end by themselves."""
     stop = time.monotonic() + ORPHAN_S
     while left := _left(token, network):
         if time.monotonic() > stop:

@@ -1,4 +1,4 @@
-"""Measure all methods of all cases in turns, on wires of checked rate whose bytes are counted."""
+"""Measure all methods of all cases in turns, on links of checked rate whose bytes are counted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from oscar.timeline.recurrence import ring_time
 from oscar.transports.gloo import load_torch
 from oscar.workloads import trace
 
-LEAD_S = 0.03  # from the command to the start that all ranks have in common
+LEAD_S = 0.03  # from a command to the moment at which all ranks start
 Say = Callable[[str], None]
 Keep = Callable[[dict[str, Any]], object]
 
@@ -47,8 +47,8 @@ Keep = Callable[[dict[str, Any]], object]
 def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
     """Return the results of the section lab.
 
-    keep: is given the results so far after each case. A case of which a figure would not be true is in
-    `refused`, with the reason, and the others go on. Raises OscarError where a method needs what is missing.
+    keep: called with the results so far after each case. A case whose figures would not be true goes to
+    `refused`, with the reason, and the others go on. Raises OscarError where a case needs what is missing.
     """
     settings = parse_settings(config)
     _check_needs(config, settings)
@@ -85,7 +85,7 @@ def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
 
 
 def _check_needs(config: Config, settings: Settings) -> None:
-    """Raise OscarError unless what any of the cases takes is there: hours are lost where the last has not."""
+    """Raise OscarError where a case needs what is missing: fail now, not hours later in the last case."""
     require_root(*(["nft"] if any(case.loss for case in settings.cases) else []))
     load_torch()
     for case in settings.cases:
@@ -152,7 +152,7 @@ class _Case:
             for rank in range(case.hosts)
         ]
         self.values = settings.steps * sum(sizes_of(shapes))
-        self.wire = LinkModel()  # of the time model, measured with the hosts
+        self.wire = LinkModel()  # of the time model; measured once the hosts run
         self.runs: dict[str, list[dict[str, Any]]] = {spec.name: [] for spec in self.specs}
         self.conditions = {
             "hosts": case.hosts,
@@ -208,7 +208,7 @@ class _Case:
         network.shape(rate_bps)
         if case.loss:
             network.segment()
-            network.lose(0)  # of a rate before
+            network.lose(0)  # ends the loss of an earlier rate
         if case.delay_ms:
             network.delay(0)
             calibrate_together(network, rate_bps, tolerance=self.settings.tolerance)
@@ -220,7 +220,7 @@ class _Case:
         return flows
 
     def _turn(self, repetition: int) -> list[MethodSpec]:
-        """Return the methods in this repetition's order, which turns; replays come last."""
+        """Return the methods in the order of this repetition: rotated by one each time, replays last."""
         shift = repetition % len(self.specs)
         turned = [*self.specs[shift:], *self.specs[:shift]]
         replays = [spec for spec in turned if spec.kind == "replay"]
@@ -263,7 +263,7 @@ class _Case:
         }
 
     def _resent(self) -> list[int]:
-        """Return what TCP sent again so far, by host; 0 where the switch is a plain bridge."""
+        """Return the segments that TCP has retransmitted, by host; 0 where the switch is a plain bridge."""
         counted = self.case.loss or self.case.delay_ms
         return self.network.resent() if counted else [0] * self.case.hosts
 
@@ -301,7 +301,7 @@ class _Case:
         }
 
     def _model(self, spec: MethodSpec, goodput: float) -> float | None:
-        """Return what the time model says of the last run's frames: this wire, its messages, no codec."""
+        """Return the modelled time of the last run's frames on this link, with no time for the codec."""
         name = spec.of if spec.kind == "replay" else spec.name
         if self.runs[name][-1]["frames"][0] is None:
             return None

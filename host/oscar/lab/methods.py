@@ -36,20 +36,21 @@ class Seat:
 
     @property
     def rank(self) -> int:
-        """Of this process."""
+        """The rank of this process."""
         return self.transport.rank
 
     @property
     def hosts(self) -> int:
-        """Ranks in all."""
+        """The number of ranks."""
         return self.transport.nodes
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What one rank sent in a run: bytes above TCP at least, messages, and the sizes of coded frames.
+    """What one rank sent in a run.
 
-    frames, counts: int [phase, step, sub-frame], where frames are coded.
+    payload: bytes above TCP, at least. frames, counts: bytes and values of coded frames, int
+    [phase, step, sub-frame].
     """
 
     payload: int
@@ -59,7 +60,7 @@ class Sent:
 
 
 class Method(ABC):
-    """One way to reduce, on one rank; of its calls, in the order below, only `run` is timed."""
+    """One way to reduce, on one rank; its methods are called in the order below, and only `run` is timed."""
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
         self.spec, self.seat = spec, seat
@@ -90,7 +91,7 @@ class Method(ABC):
 
 
 class GlooMethod(Method):
-    """torch.distributed.all_reduce. int8 values come quantised, for nothing, so that their sum is int8."""
+    """torch.distributed.all_reduce. For int8, values are quantised before the timed run; sums fit int8."""
 
     def prepare(self, tensors: Sequence[Array]) -> None:
         torch, _ = load_torch()
@@ -142,7 +143,7 @@ def _total(arrays: Any) -> Array:
 
 
 class OscarMethod(Method):
-    """A Communicator under the configuration with the method's changes; all of a call is timed."""
+    """A Communicator with the method's changes to the configuration; the whole call is timed."""
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
         super().__init__(spec, seat)
@@ -178,7 +179,7 @@ class OscarMethod(Method):
         return self._node.local
 
     def wrong(self, all_of_them: Sequence[Array]) -> int:
-        """See Method.wrong; what a lossy codec changes is counted too."""
+        """Count wrong values; those that a lossy codec changes are wrong, too."""
         return int(np.count_nonzero(self._node.result() != _total(all_of_them)))
 
     def result(self) -> Array:
@@ -187,7 +188,7 @@ class OscarMethod(Method):
 
 
 class _Sizes:
-    """Performs actions on frames of which only the sizes are known; the values of no frame."""
+    """Performs actions on frames of known sizes, without content."""
 
     def __init__(self, rank: int, frames: Array) -> None:
         self.rank, self.frames = rank, frames
@@ -203,14 +204,14 @@ class _Sizes:
         return self._most
 
     def receive(self, action: Action, frame: bytes) -> None:
-        """Nothing: there is nothing in it."""
+        """Do nothing: the frame holds no values."""
 
     def perform(self, action: Action) -> memoryview | None:
         return self._room[: self.count(action)] if action.op in SENDS else None
 
 
 class ReplayMethod(Method):
-    """Frames of given sizes by the schedule that the coded ones had: what a NIC with the codec would send."""
+    """Frames of the sizes of coded ones, by the same schedule: what a NIC with the codec would send."""
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
         super().__init__(spec, seat)
@@ -222,7 +223,7 @@ class ReplayMethod(Method):
         self._sizes = _Sizes(self.seat.rank, frames)
 
     def prepare(self, tensors: Sequence[Array]) -> None:
-        """Nothing: the sizes are all there is."""
+        """Do nothing: a replay has sizes alone."""
 
     def run(self) -> None:
         if self._frames is None:

@@ -1,4 +1,4 @@
-"""Searches in worker processes: chunks of cases, equal for equal seeds; a lost worker is counted."""
+"""Searches in worker processes: chunks of cases, the same for the same seed; lost workers are counted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from typing import Any
 from oscar.studies.parallel import Tick, run_tasks
 
 SHOW_S = 1.0  # between two looks at how far a search is, on a terminal
-TICK = 100  # cases between two signs of life
+TICK = 100  # cases between two ticks of a worker
 
 
 @dataclass
 class Chunk:
-    """What cases came to: outcomes counted, faults in the search's own words, the slowest case in seconds.
-
-    subjects: cases of each; cases: in all; lost: how workers ended that were not to.
+    """Outcomes of cases. tally: cases by outcome; faults: in the search's own words; subjects: cases by
+    subject; slowest: seconds of a case; cases: their number; lost: how workers died or hung.
     """
 
     tally: Counter[str] = field(default_factory=Counter)
@@ -46,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, count: int, of: str) -> No
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return what reads an option of a whole number of at least `least`."""
+    """Return the parser of an option that is a whole number of at least `least`."""
 
     def number(text: str) -> int:
         value = int(text)
@@ -67,8 +66,8 @@ def hunt(
 ) -> tuple[Chunk, float]:
     """Judge `count` cases in chunks of `size`; return what all came to, and the seconds since the first tick.
 
-    make: called once in each worker, returns its judge; it has to travel there. silence_s: between two ticks
-    of a judge, after which its worker counts as hanging. A chunk whose worker is lost is not judged again.
+    make: called once in each worker, returns its judge; it is pickled. silence_s: a worker that does not tick
+    for this time hangs. A chunk whose worker is lost is not judged again.
     """
     names = [f"{seed}/{index}" for index in range(-(-count // size))]
     begin, shown = 0.0, time.monotonic()

@@ -36,7 +36,7 @@ from oscar.workloads import make_workload
 CHUNK = 500
 KEPT = 20
 CALLS = 3
-ROOM_BYTES = 4 << 30  # that a worker may take beside what it has: absurd shapes must not take all
+ROOM_BYTES = 4 << 30  # more memory that a worker may take: absurd shapes must not take all
 OUTCOMES = ("refused", "worked", "told", "crashes", "hangs", "tracebacks", "half_loaded")
 TABLE = Table("count:states >12", *(f"{name} >12" for name in OUTCOMES), "per_second >12.0f")
 SHAPES = ((13, 5), (), (0,), (31,), (300,))
@@ -256,7 +256,7 @@ def _damaged_array(dice: random.Random, value: np.ndarray) -> Any:
     return changed
 
 
-# What is made of it.
+# What becomes of a damaged tree.
 
 
 class _Attack:

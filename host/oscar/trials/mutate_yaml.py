@@ -29,7 +29,7 @@ from oscar.trials._hunt import TICK, Chunk, Judge, hunt, seed_of
 
 HANG_SECONDS = 1.0  # of processor time: machines are shared
 LONGEST_LINE = 20_000  # characters of an error
-CHUNK = 500  # configurations between two reports of a worker
+CHUNK = 500  # configurations that a worker is given at a time
 KEPT_FAULTS = 10
 NAMES = ("valid", "refused", "tracebacks", "crashes", "hangs", "faults")
 TABLE = Table("count >11", *(f"{name} >11" for name in NAMES), "slowest_ms >11", "seconds >11")
