@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -14,16 +15,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from oscar.errors import OscarError
 from oscar.lab.hold import undisturbed
-from oscar.lab.network import DEVICE, Network, address
+from oscar.lab.launch import environment, on_host
+from oscar.lab.network import Network
 from oscar.transports.keyed import KEY_BYTES, KEY_VARIABLE
 
-PORT = 29577
 START_S = 400.0  # imports and compiled kernels, on a busy machine
 ANSWER_S = 600.0
 TAIL = 600  # last characters of a dead rank's output that an error quotes
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Hosts:
@@ -59,22 +61,12 @@ class Hosts:
             for process in self._processes:
                 process.wait()
                 for stream in (process.stdin, process.stdout):
-                    if stream is not None:
-                        _close(stream)
+                    with contextlib.suppress(OSError):  # the process died before it read everything
+                        _pipe(stream).close()
             self._stack.close()
 
     def _start(self, host: int, setup: dict[str, Any]) -> None:
-        environment = {
-            **os.environ,
-            **dict.fromkeys(THREADS, "1"),
-            "MASTER_ADDR": address(0),
-            "MASTER_PORT": str(PORT),
-            "RANK": str(host),
-            "WORLD_SIZE": str(len(self.setups)),
-            "GLOO_SOCKET_IFNAME": DEVICE,
-            KEY_VARIABLE: self._key,
-        }
-        said = self._stack.enter_context(_scratch())
+        said = self._stack.enter_context(tempfile.TemporaryFile(mode="w+", errors="replace"))  # noqa: SIM115
         words = [sys.executable, "-m", "oscar.lab.rank", json.dumps(setup)]
         process = subprocess.Popen(
             self.network.command(host, words),
@@ -82,7 +74,7 @@ class Hosts:
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,
-            env=environment,
+            env=environment({**on_host(host, len(self.setups)), KEY_VARIABLE: self._key}),
         )
         self._said.append(said)
         self._processes.append(process)
@@ -136,10 +128,6 @@ class Hosts:
         raise OscarError(f"rank {rank} of the lab ended: {reason}")
 
 
-def _scratch() -> Any:
-    return tempfile.TemporaryFile(mode="w+", errors="replace")
-
-
 def _pipe(stream: Any) -> Any:
     """Return a pipe that was asked for."""
     if stream is None:
@@ -147,17 +135,8 @@ def _pipe(stream: Any) -> Any:
     return stream
 
 
-def _close(stream: Any) -> None:
-    try:
-        stream.close()
-    except OSError:
-        return  # the process died before it read everything
-
-
 def write_gradients(gradients: Sequence[Sequence[Any]], folder: Path) -> list[Path]:
     """Write [rank][iteration] flat float32 as one array a rank; return their paths."""
-    import numpy as np
-
     paths = []
     for rank, mine in enumerate(gradients):
         paths.append(folder / f"gradients-{rank}.npy")

@@ -37,14 +37,8 @@ exec ip netns exec {PREFIX}$host unshare --uts sh -c "hostname host-$host; $*"
 """
 RETRIES = "5"  # of a TCP segment: a connection across a cut ends 13 s after something was sent on it
 KEEPALIVE = {"time": "2", "intvl": "2", "probes": "3"}  # seconds, seconds, pings of mpirun's own connections
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-}
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
+ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 Command = tuple[list[str], dict[str, str]]  # words, and additions to the environment
 
 
@@ -152,9 +146,7 @@ def _across(network: Network, ranks: int, folder: Path) -> list[str]:
 def _gloo(ranks: int, program: Sequence[str], network: Network | None) -> list[Command]:
     command = [sys.executable, *program]
     if network is not None:
-        where = {"MASTER_ADDR": address(0), "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": DEVICE}
-        where["WORLD_SIZE"] = str(ranks)
-        return [(network.command(r, command), {**where, "RANK": str(r)}) for r in range(ranks)]
+        return [(network.command(r, command), on_host(r, ranks)) for r in range(ranks)]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -162,14 +154,24 @@ def _gloo(ranks: int, program: Sequence[str], network: Network | None) -> list[C
     return [(command, {**where, "RANK": str(rank)}) for rank in range(ranks)]
 
 
+def on_host(rank: int, ranks: int) -> dict[str, str]:
+    """Return what torch.distributed reads from the environment of a rank on a host of its own."""
+    where = {"MASTER_ADDR": address(0), "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": DEVICE}
+    return {**where, "WORLD_SIZE": str(ranks), "RANK": str(rank)}
+
+
+def environment(extra: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a rank: this process's, a thread per library, and `extra`."""
+    return {**os.environ, **dict.fromkeys((*THREADS, *ROOT), "1"), **extra}
+
+
 def _start(command: list[str], extra: dict[str, str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, **ENVIRONMENT, **extra}
     return subprocess.Popen(
         command,
         stdout=output,
         stderr=output,
         stdin=subprocess.DEVNULL,
-        env=environment,
+        env=environment(extra),
         start_new_session=True,  # so that it can be killed with what it started
     )
 

@@ -37,7 +37,7 @@ from oscar.studies.recording import open_workload
 from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import ring_time
 from oscar.transports.gloo import load_torch
-from oscar.workloads import trace
+from oscar.workloads import exact_mean, trace
 
 LEAD_S = 0.03  # from a command to the moment at which all ranks start
 Say = Callable[[str], None]
@@ -112,8 +112,6 @@ def _gradients(
     else:
         workload = open_workload(config)
         say(f"# training {workload.name} for {settings.iterations} iterations of gradients")
-    from oscar.workloads.base import exact_mean
-
     gradients: list[list[np.ndarray]] = [[] for _ in range(config.nodes)]
     for _ in range(settings.iterations):
         current = workload.gradients()
@@ -141,26 +139,13 @@ class _Case:
         self.config, self.settings, self.case, self.network, self.mbps = config, settings, case, network, mbps
         self.specs = settings.chosen(case)
         base = config.variant(nodes=case.hosts, lab={}).model_dump(mode="json")
-        self.setups = [
-            {
-                "config": base,
-                "steps": settings.steps,
-                "shapes": shapes,
-                "gradients": str(paths[rank]),
-                "share": str(folder),
-            }
-            for rank in range(case.hosts)
-        ]
+        common = {"config": base, "steps": settings.steps, "shapes": shapes, "share": str(folder)}
+        self.setups = [{**common, "gradients": str(paths[rank])} for rank in range(case.hosts)]
         self.values = settings.steps * sum(sizes_of(shapes))
         self.wire = LinkModel()  # of the time model; measured once the hosts run
         self.runs: dict[str, list[dict[str, Any]]] = {spec.name: [] for spec in self.specs}
-        self.conditions = {
-            "hosts": case.hosts,
-            "mbps": mbps,
-            "pin": case.pin,
-            "delay_ms": case.delay_ms,
-            "loss": case.loss,
-        }
+        self.conditions = {"hosts": case.hosts, "mbps": mbps}
+        self.conditions |= case.model_dump(include={"pin", "delay_ms", "loss"})
 
     def measure(self, say: Say) -> dict[str, Any]:
         """Calibrate, then run all methods in turn, `warmup` + `repetitions` times."""
@@ -252,14 +237,11 @@ class _Case:
         return {
             "time_s": max(rank["end"] for rank in ranks) - start,
             "late_s": max(rank["late_s"] for rank in ranks),
-            "cpu_s": [rank["cpu_s"] for rank in ranks],
-            "payload": [rank["payload"] for rank in ranks],
+            **{key: [rank[key] for rank in ranks] for key in ("cpu_s", "payload", "frames", "counts")},
             "wire": [wire.sent for wire in wires],
             "dropped": sum(wire.dropped for wire in wires),
             "resent": sum(again),
             "wrong": wrong,
-            "frames": [rank["frames"] for rank in ranks],
-            "counts": [rank["counts"] for rank in ranks],
         }
 
     def _resent(self) -> list[int]:
@@ -280,7 +262,7 @@ class _Case:
         times = [run["time_s"] for run in runs]
         quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [times[0]] * 3
         crossed = 2 * (self.case.hosts - 1) * self.values
-        model = self._model(spec, goodput)
+        payload = statistics.mean(sum(run["payload"]) for run in runs)
         return {
             "name": spec.name,
             "kind": spec.kind,
@@ -290,14 +272,13 @@ class _Case:
             "times_s": times,
             "late_s": max(run["late_s"] for run in runs),
             "left_out": len(measured) - len(runs),
-            "model_s": model,
+            "model_s": self._model(spec, goodput),
             "wrong": sum(run["wrong"] for run in self.runs[spec.name]),
             "wire_bytes": statistics.mean(sum(run["wire"]) for run in runs),
-            "payload_bytes": statistics.mean(sum(run["payload"]) for run in runs),
-            "bits_per_value": 8 * statistics.mean(sum(run["payload"]) for run in runs) / crossed,
+            "payload_bytes": payload,
+            "bits_per_value": 8 * payload / crossed,
             "cpu_s": statistics.mean(sum(run["cpu_s"]) for run in runs),
-            "dropped": sum(run["dropped"] for run in runs),
-            "resent": sum(run["resent"] for run in runs),
+            **{key: sum(run[key] for run in runs) for key in ("dropped", "resent")},
         }
 
     def _model(self, spec: MethodSpec, goodput: float) -> float | None:

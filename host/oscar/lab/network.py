@@ -56,9 +56,8 @@ class Wire:
     dropped: int
 
     def __sub__(self, before: Wire) -> Wire:
-        return Wire(
-            self.sent - before.sent, self.packets - before.packets, self.dropped - before.dropped
-        )  # fmt: skip
+        packets, dropped = self.packets - before.packets, self.dropped - before.dropped
+        return Wire(self.sent - before.sent, packets, dropped)
 
 
 def require_root(*tools: str) -> None:
@@ -136,10 +135,6 @@ class Network:
                 "tbf", "rate", f"{int(rate_bps)}bit", "burst", f"{burst}b", "latency", f"{QUEUE_MS}ms",
             )  # fmt: skip
 
-    def cut(self, host: int) -> None:
-        """Take a host off the switch; its packets are lost from now on."""
-        cut(host)
-
     def segment(self) -> None:
         """Let TCP send one segment at a time, so that a lost packet is one segment; for new connections."""
         for host in range(self.hosts):
@@ -211,12 +206,12 @@ class Network:
 
     def wires(self) -> list[Wire]:
         """Return what has left each host's link, by host."""
-        return [self._wire(host) for host in range(self.hosts)]
-
-    def _wire(self, host: int) -> Wire:
-        text = _run("tc", "-n", namespace(host), "-s", "-j", "qdisc", "show", "dev", DEVICE)
-        root = next(q for q in json.loads(text) if q.get("root"))
-        return Wire(int(root["bytes"]), int(root["packets"]), int(root["drops"]))
+        found = []
+        for host in range(self.hosts):
+            text = _run("tc", "-n", namespace(host), "-s", "-j", "qdisc", "show", "dev", DEVICE)
+            root = next(q for q in json.loads(text) if q.get("root"))
+            found.append(Wire(int(root["bytes"]), int(root["packets"]), int(root["drops"])))
+        return found
 
     def resent(self) -> list[int]:
         """Return how many segments TCP has retransmitted, by host."""

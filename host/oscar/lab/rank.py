@@ -113,14 +113,14 @@ class Rank:
         end, used = time.monotonic(), time.process_time() - used
         gc.enable()
         sent = method.sent()
+        tables = {"frames": sent.frames, "counts": sent.counts}
         return {
             "late_s": begin - at,
             "end": end,
             "cpu_s": used,
             "payload": sent.payload,
             "messages": sent.messages,
-            "frames": None if sent.frames is None else sent.frames.tolist(),
-            "counts": None if sent.counts is None else sent.counts.tolist(),
+            **{key: None if table is None else table.tolist() for key, table in tables.items()},
         }
 
     def share_mine(self, name: str) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def write_report(results: Results, folder: Path) -> list[Path]:
 
 
 def draw(results: Results, path: Path) -> None:
-    """Draw time against link rate into a PNG, a panel for each number of hosts; no loss or delay if possible."""
+    """Draw time against link rate into a PNG, a panel per number of hosts; no loss or delay if possible."""
     plain = [case for case in results["cases"] if not (case.get("loss") or case.get("delay_ms"))]
     cases = plain or results["cases"]
     hosts = sorted({case["hosts"] for case in cases}, reverse=True)

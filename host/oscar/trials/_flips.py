@@ -192,7 +192,7 @@ def exchange(
 
 
 def undisturbed(pool: ThreadPoolExecutor, play: Play, where: str) -> tuple[list[tuple[str, str]], list[Tap]]:
-    """Run a play without a flip, once its kernels are loaded; again, where a busy machine made a rank late."""
+    """Run a play without a flip, once its kernels are loaded; again where a busy machine made a rank late."""
     exchange(pool, play, where, None, START_S)
     for _ in range(TRIES):
         calm, taps = exchange(pool, play, where, None, START_S)

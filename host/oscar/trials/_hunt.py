@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -94,6 +95,14 @@ def hunt(
         total.faults += chunk.faults
         total.lost += chunk.lost
     return total, time.monotonic() - begin if begin else 0.0
+
+
+def cases(name: str, count: int, tick: Tick) -> Iterator[tuple[str, random.Random]]:
+    """Yield name and dice of each case of a chunk, and tick; a case is drawn from its name alone."""
+    for number in range(count):
+        if number % TICK == 0:
+            tick()
+        yield f"{name}/{number}", random.Random(f"{name}/{number}")
 
 
 _made = cache(lambda make: make())

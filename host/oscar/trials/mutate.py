@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import random
 import tempfile
 import time
 from collections import Counter
@@ -28,7 +27,7 @@ from oscar.errors import FrameError
 from oscar.studies.parallel import Tick
 from oscar.tables import Row, Table
 from oscar.trials import _hunt
-from oscar.trials._hunt import TICK, Chunk, hunt
+from oscar.trials._hunt import Chunk, cases, hunt
 from oscar.trials._mutate_subjects import Subject, make_subjects, same
 from oscar.trials._mutations import MUTATIONS, reseal
 
@@ -86,10 +85,8 @@ class _Judge:
         self.subjects = make_subjects(seed)
 
     def __call__(self, name: str, count: int, tick: Tick) -> Chunk:
-        r, chunk = random.Random(name), Chunk()
-        for number in range(count):
-            if number % TICK == 0:
-                tick()
+        chunk = Chunk()
+        for _, r in cases(name, count, tick):
             subject = self.subjects[r.randrange(len(self.subjects))]
             frame, other = bytearray(subject.frames[0]), subject.frames[1]
             for _ in range(r.choice((1, 1, 1, 2, 3))):
