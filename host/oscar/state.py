@@ -45,10 +45,8 @@ class Saved:
     def refuse(self, expected: str, came: str | None = None) -> ConfigError:
         """Return the error that says what was expected here."""
         text = self.shown if came is None else came
-        return ConfigError(
-            f"{self.path}: expected {expected}, got {text}; "
-            "resume with the state of this model and configuration"
-        )
+        advice = "; resume with the state of this model and configuration"
+        return ConfigError(f"{self.path}: expected {expected}, got {text}", advice=advice)
 
     @property
     def shown(self) -> str:
@@ -123,8 +121,9 @@ class Saved:
                 came.fits(name, expected[name])
         elif type(came.value) is not type(expected) or came.value != expected:
             raise ConfigError(
-                f"{came.path}: state was saved under {came.shown}, this is {expected!r}: resume with the "
-                "configuration of the run that saved it, each rank with its own state"
+                f"{came.path}: state was saved under {came.shown}, this is {expected!r}",
+                advice=": resume with the configuration of the run that saved it, "
+                "each rank with its own state",
             )
 
     def shapes(self) -> list[tuple[int, ...]]:

@@ -624,6 +624,12 @@ def test_results_of_another_schema_are_refused(tiny: Path, capsys: pytest.Captur
     assert "written as schema 0" in capsys.readouterr().err
 
 
+def test_results_with_nan_are_refused(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tiny / "nan.json").write_text('{"loss": [NaN]}')
+    assert run(["report", tiny / "nan.json"]) == 2
+    assert "got NaN, which is no number in JSON" in capsys.readouterr().err
+
+
 def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
