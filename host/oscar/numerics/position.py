@@ -5,12 +5,12 @@ Its 4-bit logarithmic class is the coder's position context (docs/protocol.md, "
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 
-from oscar.state import Saved
+from oscar.state import Reader, Stateful
 
 
 @njit(cache=True, nogil=True)
@@ -35,8 +35,12 @@ def _class_table() -> np.ndarray:
     return table
 
 
-class PositionState:
+class PositionState(Stateful):
     """Running mean of |aggregated sum| per position, uint16 in sixteenths of a step."""
+
+    STATE: ClassVar[dict[str, Reader]] = {
+        "mean": lambda position, saved: saved.array(np.uint16, position.classes.shape)
+    }
 
     def __init__(self, count: int) -> None:
         self.mean = np.zeros(count, np.uint16)
@@ -68,11 +72,5 @@ class PositionState:
         if any(rises):
             _classes(self.mean, self._table, self.classes)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        return {"mean": self.mean.copy()}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        self.mean = Saved.of(state).only("mean")["mean"].array(np.uint16, self.classes.shape)
+    def _follow(self) -> None:
         _classes(self.mean, self._table, self.classes)

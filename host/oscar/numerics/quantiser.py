@@ -10,10 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from oscar.numerics.member import Member, read_residual
 from oscar.numerics.quantiser_kernels import (
     NORMAL_EXPONENTS,
     add_bounded,
@@ -22,7 +23,7 @@ from oscar.numerics.quantiser_kernels import (
     round_with_residual,
 )
 from oscar.numerics.saturation import Saturation
-from oscar.state import Saved
+from oscar.state import Reader, natural, optional
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
 SUM_BITS = 16  # in which sums stay where nobody says otherwise: the kernels and the lanes are made for it
@@ -106,18 +107,22 @@ def default_bits(nodes: int) -> int:
     return max(MIN_BITS, min(DEFAULT_BITS, SUM_BITS - sum_width(0, nodes)))
 
 
-class WorkerQuantiser:
+class WorkerQuantiser(Member):
     """One worker's side: rounding, and the residual that error feedback carries over.
 
     values: of all tensors, where that is known; a state that is loaded is checked by it.
     """
 
+    STATE: ClassVar[dict[str, Reader]] = {
+        "iteration": natural,
+        "residual": optional(
+            read_residual, when=lambda own: own.params.error_feedback, without="without error feedback"
+        ),
+    }
+
     def __init__(self, params: QuantiserParams, rank: int, values: int | None = None) -> None:
-        self.params, self.rank, self.values = params, rank, values
-        self.residual: np.ndarray | None = None
-        self.iteration = 0
-        self.saturation = Saturation()  # of the last call, the residual's part included
-        self._pending: np.ndarray | None = None
+        super().__init__(rank, values)
+        self.params, self.iteration = params, 0
         self._spare: np.ndarray | None = None
 
     def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:
@@ -171,7 +176,7 @@ class WorkerQuantiser:
                 before = self.residual[here]
                 beyond = round_with_residual(tensor, before, factor, step, limit, out[here], keep[here])
             clipped[t] = int(beyond)
-        self._pending = keep if self.params.error_feedback else None
+        self.pending = keep if self.params.error_feedback else None
         self.saturation = self._weigh(clipped, tensors, exponents)
         return out
 
@@ -209,7 +214,7 @@ class WorkerQuantiser:
             out[here] = np.clip(rounded, -limit, limit)
             if keep is not None:
                 keep[here] = tensor - np.ldexp(out[here].astype(np.float32), exponent)
-        self._pending = keep
+        self.pending = keep
         self.saturation = self._weigh(clipped, tensors, exponents)
         return out
 
@@ -234,35 +239,6 @@ class WorkerQuantiser:
 
     def commit(self) -> None:
         """The AllReduce succeeded: keep the residual and move on to the next iteration."""
-        self._spare, self.residual, self._pending = self.residual, self._pending, None
+        self._spare = self.residual
+        super().commit()
         self.iteration += 1
-
-    @property
-    def unreturned(self) -> Saturation:
-        """What the last call's clipping lost for good: nothing where error feedback keeps it."""
-        return Saturation() if self.params.error_feedback else self.saturation
-
-    def snapshot(self) -> tuple[int, np.ndarray | None]:
-        """Return a cheap token of the state for `restore`: residuals are replaced, not written to."""
-        return self.iteration, self.residual
-
-    def restore(self, token: tuple[int, np.ndarray | None]) -> None:
-        """Go back to the state of `snapshot`."""
-        self.iteration, self.residual = token
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        return {
-            "iteration": self.iteration,
-            "residual": None if self.residual is None else self.residual.copy(),
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        saved = Saved.of(state).only("iteration", "residual")
-        iteration, residual = saved["iteration"].integer(), saved["residual"]
-        if not self.params.error_feedback and not residual.missing:
-            raise residual.refuse("None without error feedback", "a residual")
-        shape = np.shape(residual.value)[:1] if self.values is None else (self.values,)
-        self.residual = None if residual.missing else residual.array(np.float32, shape)
-        self.iteration = iteration

@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from oscar.array import Array
 from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.quantiser_kernels import squares_of_changes, to_means
-from oscar.state import Saved, crc, optional_integers
+from oscar.state import Reader, Saved, Stateful, crc, optional, optional_integers
 
-SUMMARY_BYTES = 8  # what one node sends per tensor without a step: u32 mantissa, i16 exponent, padding
 MIN_EXPONENT = -140  # of a step; float32 reaches down to 2^-149
 SMOOTHING = 1  # the variance estimate moves by half of the difference
 JUMP = 4  # a variance that grew by more than this factor at once is not followed by halves
@@ -55,11 +55,31 @@ def summarise(tensors: Sequence[np.ndarray], params: QuantiserParams) -> list[tu
     return out
 
 
-class StepTracker:
+def _read_exponents(tracker: Any, saved: Saved) -> list[int | None]:
+    return optional_integers(saved, len(tracker.sizes), MIN_EXPONENT, tracker.params.max_exponent)
+
+
+def _read_variances(tracker: Any, saved: Saved) -> list[int]:
+    return [item.integer(0, MOST_VARIANCE) for item in saved.items(len(tracker.sizes))]
+
+
+def _read_sums(tracker: Any, saved: Saved) -> Array:
+    dtype, shape = tracker.params.sum_dtype(tracker.nodes), (int(tracker.offsets[-1]),)
+    return saved.array(dtype, shape, -MOST_SUM, MOST_SUM)
+
+
+class StepTracker(Stateful):
     """The steps of all tensors, a pure function of exchanged summaries and aggregated sums.
 
     `exponents[t]` is log2 of tensor t's step, or None while it has none. Replicated on every node.
     """
+
+    STATE: ClassVar[dict[str, Reader]] = {
+        "exponents": _read_exponents,
+        "variances": _read_variances,
+        "previous": optional(_read_sums),
+        "previous_exponents": _read_exponents,
+    }
 
     def __init__(self, params: QuantiserParams, sizes: Sequence[int], nodes: int) -> None:
         self.params, self.sizes, self.nodes = params, list(sizes), nodes
@@ -207,36 +227,3 @@ class StepTracker:
     def digest(self) -> int:
         """Return 32 bits of what the next integers depend on: exponents and variances."""
         return crc([self.exponents, self.variances, self.previous_exponents])
-
-    def snapshot(self) -> tuple[Any, ...]:
-        """Return a cheap token of the present state for `restore`."""
-        return (
-            list(self.exponents), list(self.variances), self.previous, list(self.previous_exponents)
-        )  # fmt: skip
-
-    def restore(self, token: tuple[Any, ...]) -> None:
-        """Go back to the state of `snapshot`."""
-        exponents, variances, self.previous, old = token
-        self.exponents, self.variances, self.previous_exponents = list(exponents), list(variances), list(old)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        return {
-            "exponents": list(self.exponents),
-            "variances": list(self.variances),
-            "previous": None if self.previous is None else self.previous.copy(),
-            "previous_exponents": list(self.previous_exponents),
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        saved = Saved.of(state).only("exponents", "variances", "previous", "previous_exponents")
-        steps = len(self.sizes), MIN_EXPONENT, self.params.max_exponent
-        exponents = optional_integers(saved["exponents"], *steps)
-        variances = [item.integer(0, MOST_VARIANCE) for item in saved["variances"].items(len(self.sizes))]
-        old = optional_integers(saved["previous_exponents"], *steps)
-        previous, dtype = saved["previous"], self.params.sum_dtype(self.nodes)
-        shape = (int(self.offsets[-1]),)
-        sums = None if previous.missing else previous.array(dtype, shape, -MOST_SUM, MOST_SUM)
-        self.exponents, self.variances = exponents, variances
-        self.previous, self.previous_exponents = sums, old

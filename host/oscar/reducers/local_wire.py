@@ -42,7 +42,6 @@ class LocalWire(Wire):
         self._proved: set[tuple[str, int]] = set()
 
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
-        """See Wire.combine."""
         first = messages[0]
         _check_alike(messages)
         if first.op in ("gather", "agree"):

@@ -38,11 +38,9 @@ class RemoteWire(Wire):
         self._sent = 0  # bytes, of the present message
 
     def announce(self, digests: Mapping[str, int]) -> None:
-        """See Wire.announce."""
         self.party.announce(digests)
 
     def settle(self) -> None:
-        """See Wire.settle."""
         self.party.settle()
 
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:

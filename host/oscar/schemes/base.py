@@ -12,17 +12,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from oscar.array import Array
 from oscar.coding.codec import Codec
 from oscar.collective.gather import Gather
+from oscar.numerics.member import Member
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
-from oscar.numerics.saturation import Saturation
-from oscar.state import Saved, Trusted, crc
+from oscar.state import Reader, Stateful, crc, natural
 
 Op = Literal["sum", "or", "max", "gather", "agree"]
 T = TypeVar("T")
@@ -72,85 +72,24 @@ class Channel:
     granule: int = 256
 
 
-class Member(Protocol):
-    """What one rank alone has: see `Worker`, or the quantiser's side of a rank."""
+class Worker(Member):
+    """What one rank alone has under a scheme.
 
-    rank: int
-    residual: Array | None
-    saturation: Saturation
-
-    @property
-    def unreturned(self) -> Saturation:
-        """What this iteration's clipping lost for good: nothing where error feedback keeps it."""
-
-    def commit(self) -> None:
-        """Keep what the iteration left over."""
-
-    def snapshot(self) -> Any:
-        """Return a cheap token of the state for `restore`: arrays are replaced, not written to."""
-
-    def restore(self, token: Any) -> None:
-        """Go back to the state of `snapshot`."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-
-
-class Worker:
-    """What one rank alone has: its number, the residual of error feedback, and what it lost by clipping.
-
-    `pending` becomes the residual when the iteration has succeeded on this rank. `integers`: int32, flat,
-    what a lossless scheme has quantised this iteration, so that its sums can be checked. `values`: of the
-    gradient, where that is known; a state that is loaded is checked by it.
+    `integers`: int32, flat, what a lossless scheme has quantised this iteration, so that its sums can be
+    checked.
     """
 
-    def __init__(self, rank: int, values: int | None = None) -> None:
-        self.rank, self.values = rank, values
-        self.residual: Array | None = None
-        self.pending: Array | None = None
-        self.integers: Array | None = None
-        self.saturation = Saturation()  # of the last iteration
+    integers: Array | None = None
 
     def corrected(self, values: Array) -> Array:
         """Return `values` plus the residual, where there is one; never writes to `values`."""
         return values if self.residual is None else values + self.residual
 
-    @property
-    def unreturned(self) -> Saturation:
-        """What this iteration's clipping lost for good: nothing where error feedback keeps it."""
-        return self.saturation if self.pending is None else Saturation()
-
-    def commit(self) -> None:
-        """Keep what the iteration left over."""
-        self.residual, self.pending = self.pending, None
-
-    def snapshot(self) -> Array | None:
-        """See Member.snapshot."""
-        return self.residual
-
-    def restore(self, token: Array | None) -> None:
-        """See Member.restore."""
-        self.residual, self.pending = token, None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        return {"residual": None if self.residual is None else self.residual.copy()}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        residual = Saved.of(state).only("residual")["residual"]
-        shape = np.shape(residual.value)[:1] if self.values is None else (self.values,)
-        self.residual = None if residual.missing else residual.array(np.float32, shape)
-        self.pending = None
-
 
 Messages = Generator[Message, Array, None]
 
 
-class Scheme(ABC):
+class Scheme(Stateful, ABC):
     """The rules of one scheme and its replicated state: equal on all nodes, held once per process.
 
     sizes: values of each tensor, in the order of the flat gradient. Every iteration, each worker's
@@ -160,6 +99,7 @@ class Scheme(ABC):
     """
 
     name: ClassVar[str]
+    STATE: ClassVar[dict[str, Reader]] = {"iteration": natural}  # subclasses add theirs
     Options: ClassVar[type[Any]]  # a frozen dataclass with a default for every option
     clips: ClassVar[bool] = False  # as a part of the method, of which nobody has to be warned
     advice: ClassVar[str] = ADVICE  # against what saturation takes
@@ -174,6 +114,10 @@ class Scheme(ABC):
         self.nodes, self.seed = nodes, seed
         self.iteration = 0
         self._memory: dict[str, Any] = {}
+        self._setup()
+
+    def _setup(self) -> None:
+        """Make what this scheme needs; sizes, nodes and options are known. Raises ValueError."""
 
     def make_worker(self, rank: int) -> Any:
         """Return the Member of `rank`."""
@@ -235,32 +179,6 @@ class Scheme(ABC):
     def reference_sums(self) -> Array | None:
         """Return the last iteration's sums as integers, for schemes that are lossless; else None."""
         return None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the replicated state; subclasses add theirs."""
-        return {"iteration": self.iteration}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        before = self.snapshot()
-        saved = Saved.of(state).only(*before)
-        try:
-            self._load(saved)
-        except BaseException:
-            self.restore(before)
-            raise
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return a token of the replicated state for `restore`."""
-        return self.state_dict()
-
-    def restore(self, token: dict[str, Any]) -> None:
-        """Go back to the state of `snapshot`, whatever it holds."""
-        self._load(Trusted(token))
-
-    def _load(self, saved: Saved) -> None:
-        """Take over a state, or a part of one that is refused; subclasses add theirs."""
-        self.iteration = saved["iteration"].integer()
 
 
 def join(tensors: Sequence[Array]) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from oscar.numerics.sketch.count_sketch import Combine, CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.grid import GridSteps
 from oscar.schemes.lanes import lane_limit
-from oscar.state import Saved
+from oscar.state import PART
 
 COMBINE: dict[str, Combine] = {"median": "median", "mean": "sum"}
 MEDIAN_OF = {1: 1.0, 2: 0.5, 3: 0.449, 4: 0.298, 5: 0.287}  # variance of the median of so many normal values
@@ -75,15 +75,13 @@ class CountSketchScheme(Scheme):
     name: ClassVar[str] = "count-sketch"
     Options = CountSketchOptions
 
-    def __init__(
-        self, options: CountSketchOptions, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int
-    ) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.steps = GridSteps(self.sizes, nodes, options.coarseness, RIDE_BITS)
-        self.columns = columns_for(options.ratio, self.values, options.rows)
+    STATE = Scheme.STATE | {"steps": PART}
+
+    def _setup(self) -> None:
+        self.steps = GridSteps(self.sizes, self.nodes, self.options.coarseness, RIDE_BITS)
+        self.columns = columns_for(self.options.ratio, self.values, self.options.rows)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         o = self.options
         own = worker.corrected(values) if o.error_feedback else values
         grid = yield from self.steps.agree(own)
@@ -99,7 +97,6 @@ class CountSketchScheme(Scheme):
             worker.pending = own - said
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, totals = self.steps.split(totals)
         estimates = self.once("estimates", lambda: self._estimates(totals[0]))
         share = self.options.rows if self.options.estimate == "mean" else 1
@@ -109,7 +106,6 @@ class CountSketchScheme(Scheme):
         return mean
 
     def caution(self) -> str | None:
-        """See Scheme.caution."""
         rows, mean = self.options.rows, self.options.estimate == "mean"
         return noise_caution(self.values, self.columns, 1 / rows if mean else MEDIAN_OF[rows])
 
@@ -128,14 +124,6 @@ class CountSketchScheme(Scheme):
             cut = noise_cut(cells, o.threshold * share)
             estimates[np.abs(estimates) <= cut] = 0
         return estimates
-
-    def state_dict(self) -> dict[str, Any]:
-        """See Scheme.state_dict."""
-        return super().state_dict() | {"steps": self.steps.state_dict()}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.steps.load_state_dict(saved["steps"])
 
 
 def noise_caution(values: int, columns: int, share: float) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
@@ -24,7 +24,7 @@ from oscar.numerics.quantiser_kernels import energy_beyond
 from oscar.numerics.saturation import Saturation
 from oscar.schemes.base import Message
 from oscar.schemes.lanes import lane_limit
-from oscar.state import Saved, optional_integers
+from oscar.state import Reader, Stateful, optional_integers
 
 CHANNEL = "steps"
 EXPONENTS = -126, 126  # so that 2^e and 2^-e are normal float32
@@ -227,7 +227,7 @@ def root_mean_squares(values: Array, offsets: Array) -> Array:
     return root
 
 
-class GridSteps:
+class GridSteps(Stateful):
     """The replicated state behind the grids: one exponent per tensor, moved by `observe` alone.
 
     sizes: values of each tensor. coarseness: the step aimed at, as a part of one worker's root mean square.
@@ -237,6 +237,10 @@ class GridSteps:
     `grid.ride(values)` appended to a sum. In `Scheme.finish`: `grid, totals = steps.split(totals)`, then
     `grid.dequantise(sums, nodes)`, and last `steps.observe(grid, ride_sums)`.
     """
+
+    STATE: ClassVar[dict[str, Reader]] = {
+        "exponents": lambda steps, saved: optional_integers(saved, len(steps.sizes), *EXPONENTS)
+    }
 
     def __init__(self, sizes: Sequence[int], nodes: int, coarseness: float, bits: int) -> None:
         if not (math.isfinite(coarseness) and 2.0**-20 <= coarseness <= 2.0**20):
@@ -296,15 +300,6 @@ class GridSteps:
             else:
                 fresh.append(_nearest(ratio, exponent))
         self.exponents = fresh
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        return {"exponents": list(self.exponents)}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        saved = Saved.of(state).only("exponents")["exponents"]
-        self.exponents = optional_integers(saved, len(self.sizes), *EXPONENTS)
 
 
 def _nearest(square: Fraction, exponent: int) -> int:

@@ -25,7 +25,7 @@ from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_bits
 from oscar.schemes.peeling import Peeling, Table
 from oscar.schemes.widths import COUNTER_BITS, GRAINS, Ladder, Layout, Rules, choose
-from oscar.state import Saved
+from oscar.state import PART, Saved
 
 CELLS = "sketch", "values"
 CLASSES = 16
@@ -85,6 +85,10 @@ class SplitLhcOptions(LhcOptions):
             raise ValueError(f"values are split in 1 to 4 stages, got stages={self.stages}")
 
 
+def _read_spread(scheme: Any, saved: Saved) -> list[float]:
+    return [item.number(0.0, math.inf) for item in saved.items(scheme.classes)]
+
+
 class Lhc(Scheme):
     """Index and peeled sketch of all non-zeros, or lanes of all values where that is cheaper."""
 
@@ -94,12 +98,12 @@ class Lhc(Scheme):
     classes: ClassVar[int] = 1
     grains: ClassVar[Sequence[int]] = (1,)
     narrow: ClassVar[bool] = False  # lanes hold whatever their class has
+    STATE = Scheme.STATE | {"steps": PART, "spread": _read_spread}
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.top = (1 << (options.bits - 1)) - 1
-        self.ladder = Ladder.of(nodes, self.top)
-        self.steps = GridSteps(self.sizes, nodes, options.coarseness, COUNTER_BITS)
+    def _setup(self) -> None:
+        self.top = (1 << (self.options.bits - 1)) - 1
+        self.ladder = Ladder.of(self.nodes, self.top)
+        self.steps = GridSteps(self.sizes, self.nodes, self.options.coarseness, COUNTER_BITS)
         self.spread = [0.0] * self.classes  # see widths.choose; 0: the index is tried before it is judged
         self.sums: Array | None = None
         self.unpeeled = 0  # values of the last iteration that the table did not give up
@@ -119,7 +123,6 @@ class Lhc(Scheme):
         return np.zeros(self.values, np.uint8)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         corrected = worker.corrected(values)
         grid = yield from self.steps.agree(corrected)
         mine, worker.saturation = grid.quantise(corrected, self.top)
@@ -202,7 +205,6 @@ class Lhc(Scheme):
         return Layout(plan, self.ladder, classes)
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, rest = self.steps.split(totals)
         ride = rest[0][: len(self.sizes)]
         spread = list(self.spread)
@@ -254,15 +256,6 @@ class Lhc(Scheme):
         """Return the last iteration's integer sums, int32."""
         return self.sums
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the replicated state."""
-        return super().state_dict() | {"steps": self.steps.state_dict(), "spread": list(self.spread)}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.steps.load_state_dict(saved["steps"])
-        self.spread = [item.number(0.0, math.inf) for item in saved["spread"].items(self.classes)]
-
 
 class SplitLhc(Lhc):
     """OSCAR-SW, lossless: probable non-zeros dense by class of running magnitude, the rest by index."""
@@ -272,9 +265,10 @@ class SplitLhc(Lhc):
     classes: ClassVar[int] = CLASSES
     grains: ClassVar[Sequence[int]] = GRAINS
     narrow: ClassVar[bool] = True
+    STATE = Lhc.STATE | {"position": PART}
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+    def _setup(self) -> None:
+        super()._setup()
         self.position = PositionState(self.values)
 
     @property
@@ -299,11 +293,3 @@ class SplitLhc(Lhc):
             for old, new in zip(grid.exponents, self.steps.exponents, strict=True)
         ]
         self.position.rescale(self.offsets, rises)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the replicated state."""
-        return super().state_dict() | {"position": self.position.state_dict()}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.position.load_state_dict(saved["position"])

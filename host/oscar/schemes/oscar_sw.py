@@ -9,7 +9,6 @@ docs/schemes.md, "OSCAR-SW".
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,7 +23,7 @@ from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
 from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.lanes import lane_bits, lane_limit
 from oscar.schemes.selection import ProbableNonZeros
-from oscar.state import Saved
+from oscar.state import PART, Saved
 
 CODED_BITS = 8  # of a worker's integer where ASC codes the sums
 CODED_LIMIT = (1 << (CODED_BITS - 1)) - 1
@@ -64,8 +63,10 @@ def check_shift(zero_shift: int) -> None:
 class _Split(Scheme):
     """The dense half, and the first iteration, in which everything is dense."""
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+    STATE = Scheme.STATE | {"grid": PART, "chosen": PART}
+
+    def _setup(self) -> None:
+        options, nodes = self.options, self.nodes
         # Sizes ride in lanes of their own, or, as 8-bit integers like the rest, in ASC frames.
         ride_bits = lane_bits(CODED_LIMIT, nodes) if options.coded else RIDE_BITS
         self.grid = GridSteps(self.sizes, nodes, options.coarseness, ride_bits)
@@ -112,22 +113,8 @@ class _Split(Scheme):
             mean = mean * np.repeat(inverse, self.sizes)
         self.chosen.observe(mean)
 
-    @abstractmethod
-    def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
-
     def coded_channels(self) -> dict[str, int]:
-        """See Scheme.coded_channels."""
         return dict.fromkeys(("first", "dense", "due"), CODED_BITS) if self.options.coded else {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """See Scheme.state_dict."""
-        return super().state_dict() | {"grid": self.grid.state_dict(), "chosen": self.chosen.state_dict()}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.grid.load_state_dict(saved["grid"])
-        self.chosen.load_state_dict(saved["chosen"])
 
 
 @dataclass(frozen=True)
@@ -158,13 +145,12 @@ class OscarSw(_Split):
     name: ClassVar[str] = "oscar-sw"
     Options = OscarSwOptions
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        if options.ratio:
-            self.columns = columns_for(options.ratio, self.values, options.rows)
+    def _setup(self) -> None:
+        super()._setup()
+        if self.options.ratio:
+            self.columns = columns_for(self.options.ratio, self.values, self.options.rows)
 
     def caution(self) -> str | None:
-        """See Scheme.caution."""
         if not self.options.paper or not self.options.ratio:
             return None
         zeros = self.values - self.chosen.count
@@ -189,7 +175,6 @@ class OscarSw(_Split):
         return coarse.dequantise(estimates, nodes * damping, indices=others)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         o = self.options
         own = worker.corrected(values)
         grid = yield from self.grid.agree(own)
@@ -217,7 +202,6 @@ class OscarSw(_Split):
         worker.pending = pending
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, totals = self.grid.split(totals)
         tensors, positions = len(self.sizes), self.chosen.positions
         dense, ride = totals[0][: totals[0].size - tensors], totals[0][totals[0].size - tensors :]
@@ -255,15 +239,23 @@ class OscarSwBestOptions(SplitOptions):
         check_shift(self.zero_shift)
 
 
+def _read_held(scheme: Any, saved: Saved) -> Array | None:
+    if saved.missing != (scheme.held is None):
+        raise saved.refuse("an array" if saved.missing else "None without spread")
+    return None if saved.missing else saved.array(np.float32, (scheme.values,))
+
+
 class OscarSwBest(_Split):
     """Probable non-zeros dense, a share of the probable zeros in turn; the rest waits or is stood for."""
 
     name: ClassVar[str] = "oscar-sw-best"
     Options = OscarSwBestOptions
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.held = np.zeros(self.values, np.float32) if options.spread else None
+    STATE = _Split.STATE | {"held": _read_held}
+
+    def _setup(self) -> None:
+        super()._setup()
+        self.held = np.zeros(self.values, np.float32) if self.options.spread else None
 
     def _due(self) -> Array:
         """Positions of the probable zeros whose turn it is, sorted: from the seed and the iteration alone."""
@@ -274,7 +266,6 @@ class OscarSwBest(_Split):
         return out[: _due(mask, self.iteration % period, period, np.uint64(self.seed), out)]
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         waiting = worker.corrected(values)
         grid = yield from self.grid.agree(waiting)
         ride, positions = grid.ride(waiting), self.chosen.positions
@@ -296,7 +287,6 @@ class OscarSwBest(_Split):
         worker.pending = pending
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, totals = self.grid.split(totals)
         positions, tensors = self.chosen.positions, len(self.sizes)
         last, ride = totals[-1][: totals[-1].size - tensors], totals[-1][totals[-1].size - tensors :]
@@ -321,22 +311,11 @@ class OscarSwBest(_Split):
         if self.held is None:
             return mean
         period = self.options.period
+        self.held = self.held.copy()
         _clear_turn(self.held, self.iteration % period, period, np.uint64(self.seed))
         self.held[due] = mean[due] / np.float32(period)
         mean[due] = 0
         return mean + self.held
-
-    def state_dict(self) -> dict[str, Any]:
-        """See Scheme.state_dict."""
-        held = None if self.held is None else self.held.copy()
-        return super().state_dict() | {"held": held}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        held = saved["held"]
-        if held.missing != (self.held is None):
-            raise held.refuse("an array" if held.missing else "None without spread")
-        self.held = None if held.missing else held.array(np.float32, (self.values,))
 
 
 @njit(cache=True, nogil=True)

@@ -19,7 +19,7 @@ from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
 from oscar.schemes.grid import GridSteps
 from oscar.schemes.lanes import lane_limit
-from oscar.state import Saved
+from oscar.state import PART
 
 INDICES = "or", "gather"
 
@@ -53,18 +53,17 @@ class S2Reducer(Scheme):
 
     name: ClassVar[str] = "s2-reducer"
     Options: ClassVar[type[Any]] = S2Options
+    STATE = Scheme.STATE | {"steps": PART}
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.steps = GridSteps(self.sizes, nodes, options.coarseness, options.cell_bits)
+    def _setup(self) -> None:
+        o = self.options
+        self.steps = GridSteps(self.sizes, self.nodes, o.coarseness, o.cell_bits)
 
     def caution(self) -> str | None:
-        """See Scheme.caution."""
         columns = columns_for(self.options.ratio, self.values, self.options.rows)
         return noise_caution(self.values, columns, MEDIAN_OF[self.options.rows])
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         o = self.options
         corrected = worker.corrected(values)
         grid = yield from self.steps.agree(corrected)
@@ -100,7 +99,6 @@ class S2Reducer(Scheme):
         return CountSketch(o.rows, columns, self.values, self.seed, draw=self.iteration)
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, (index, data) = self.steps.split(totals)
         ride, cells = data[: len(self.sizes)], data[len(self.sizes) :]
         keys = self.once("keys", lambda: self._keys(index))
@@ -111,11 +109,3 @@ class S2Reducer(Scheme):
         self.steps.observe(grid, ride)
         self.iteration += 1
         return mean
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the replicated state."""
-        return super().state_dict() | {"steps": self.steps.state_dict()}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.steps.load_state_dict(saved["steps"])

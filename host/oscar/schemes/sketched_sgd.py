@@ -22,7 +22,7 @@ from oscar.schemes.count_sketch import check_bits, check_threshold, noise_cut
 from oscar.schemes.grid import EXPONENTS, Grid, GridSteps
 from oscar.schemes.lanes import lane_limit
 from oscar.schemes.selection import largest
-from oscar.state import Saved
+from oscar.state import PART, Saved, optional
 
 MOST = 1 << 24  # of a cell that waits, in steps
 HALF = 12  # bits of the two parts in which estimates are sketched
@@ -66,6 +66,10 @@ class SketchedSgdOptions:
             )
 
 
+def _read_cells(scheme: Any, saved: Saved) -> Array:
+    return saved.array(np.int32, scheme.waiting.shape, -MOST, MOST)
+
+
 class SketchedSgd(Scheme):
     """The k largest values of a sketch, with everything else carried on.
 
@@ -75,13 +79,19 @@ class SketchedSgd(Scheme):
     name: ClassVar[str] = "sketched-sgd"
     Options = SketchedSgdOptions
 
-    def __init__(
-        self, options: SketchedSgdOptions, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int
-    ) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.steps = GridSteps([self.values], nodes, options.coarseness, RIDE_BITS)
+    STATE = Scheme.STATE | {
+        "steps": PART,
+        "exponent": optional(lambda scheme, saved: saved.integer(*EXPONENTS)),
+        "waiting": _read_cells,
+        "velocity": _read_cells,
+    }
+
+    def _setup(self) -> None:
+        options = self.options
+        self.steps = GridSteps([self.values], self.nodes, options.coarseness, RIDE_BITS)
         columns = columns_for(options.ratio, self.values, options.rows)
-        self.sketch = CountSketch(options.rows, columns, self.values, seed)  # what waits keeps its hashes
+        # One sketch for ever: what waits in it keeps its hashes.
+        self.sketch = CountSketch(options.rows, columns, self.values, self.seed)
         self.count = max(1, int(options.share * self.values + 0.5))
         self.limit = (1 << (options.bits - 1)) - 1
         self.exponent: int | None = None
@@ -89,7 +99,6 @@ class SketchedSgd(Scheme):
         self.velocity = self.waiting.copy()
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         o = self.options
         own = worker.corrected(values)
         grid = yield from self.steps.agree(own)
@@ -108,7 +117,6 @@ class SketchedSgd(Scheme):
         worker.pending[chosen] -= grid.dequantise(integers[chosen], 1, indices=chosen)
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, totals = self.steps.split(totals)
         mean = self._exact(grid, totals) if self.options.exact else self._carried(grid, totals[0][:-1])
         self.steps.observe(grid, totals[0][-1:])
@@ -159,23 +167,6 @@ class SketchedSgd(Scheme):
         parts = values >> HALF, values & ((1 << HALF) - 1)
         high, low = (self.sketch.encode(part, indices=indices).ravel().astype(np.int64) for part in parts)
         return (high << HALF) + low
-
-    def state_dict(self) -> dict[str, Any]:
-        """See Scheme.state_dict."""
-        return super().state_dict() | {
-            "steps": self.steps.state_dict(),
-            "exponent": self.exponent,
-            "waiting": self.waiting.copy(),
-            "velocity": self.velocity.copy(),
-        }
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.steps.load_state_dict(saved["steps"])
-        exponent, shape = saved["exponent"], self.waiting.shape
-        self.exponent = None if exponent.missing else exponent.integer(*EXPONENTS)
-        self.waiting = saved["waiting"].array(np.int32, shape, -MOST, MOST)
-        self.velocity = saved["velocity"].array(np.int32, shape, -MOST, MOST)
 
 
 def _largest(values: Array, count: int) -> Array:

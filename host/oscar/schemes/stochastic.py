@@ -29,9 +29,8 @@ class _Stochastic(Scheme):
 
     levels: int
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.bits = lane_bits(self.levels, nodes)  # 24 at most
+    def _setup(self) -> None:
+        self.bits = lane_bits(self.levels, self.nodes)  # 24 at most
         self.starts = self._starts()
         self.lengths = np.diff(np.append(self.starts, self.values))
 
@@ -48,7 +47,6 @@ class _Stochastic(Scheme):
         """Return one worker's scale of every run, float32; no magnitude is above its own."""
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         corrected = worker.corrected(values)
         kept = self._prepare(corrected)
         worker.saturation = self._lost(corrected, kept)
@@ -66,7 +64,6 @@ class _Stochastic(Scheme):
             yield Message("levels", integers, bits=self.bits)
 
     def coded_channels(self) -> dict[str, int]:
-        """See Scheme.coded_channels."""
         return {"levels": self.levels.bit_length() + 1} if self.options.coded else {}
 
     def _lost(self, values: Array, kept: Array) -> Saturation:
@@ -90,7 +87,6 @@ class _Stochastic(Scheme):
         return out
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         scales, sums = totals
         self.iteration += 1
         return self._decode(sums, scales, self.nodes)
@@ -122,7 +118,6 @@ class TernGrad(_Stochastic):
     levels = 1
 
     def caution(self) -> str | None:
-        """See Scheme.caution."""
         return (
             "three values carry about as much noise as gradient, and what is cut off is lost: training may "
             "diverge, or end worse than uncompressed; qsgd is finer"
@@ -181,9 +176,9 @@ class Qsgd(_Stochastic):
     name: ClassVar[str] = "qsgd"
     Options: ClassVar[type[Any]] = QsgdOptions
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        self.levels = options.levels
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+    def _setup(self) -> None:
+        self.levels = self.options.levels
+        super()._setup()
 
     def _starts(self) -> Array:
         runs = [

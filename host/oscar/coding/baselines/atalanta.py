@@ -67,7 +67,6 @@ class Atalanta:
         return released_search(distinct, counts, space)
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         if not values.size:
             return b""
         space = signed_bits(values)
@@ -84,7 +83,6 @@ class Atalanta:
         return padded(out[: (end + 7) // 8].tobytes(), values.size)
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
         check_density(payload, count)
         if not count or payload[0] == RAW:
             return open_raw(payload, count, width)
@@ -101,7 +99,6 @@ class Atalanta:
         return values
 
     def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
         return raw_bytes(count, width)
 
 

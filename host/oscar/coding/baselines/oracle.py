@@ -108,7 +108,6 @@ class Oracle:
         return check_range(values, width).astype(np.int32)
 
     def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
         return raw_bytes(count, width)
 
 

@@ -60,7 +60,6 @@ class Rans0:
     domain: Domain = "int"
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         if not values.size:
             return b""
         limit = raw_bytes(values.size, width)
@@ -74,7 +73,6 @@ class Rans0:
         return raw_block(values, width) if end < 0 else padded(out[:end].tobytes(), values.size)
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
         check_density(payload, count)
         if not count or payload[0] == RAW:
             return open_raw(payload, count, width)
@@ -91,7 +89,6 @@ class Rans0:
         return values
 
     def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
         return raw_bytes(count, width)
 
 

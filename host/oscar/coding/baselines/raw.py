@@ -29,15 +29,12 @@ class Fp32:
     domain: Domain = "float"
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         return values.astype("<f4").tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
         return _open(payload, count, "<f4").astype(np.float32)
 
     def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
         return 4 * count
 
 
@@ -73,7 +70,6 @@ class Bf16(_Clipping):
     limit = float.fromhex("0x1.fep127")
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         bits = values.view(np.uint32)
         magnitude = bits & np.uint32(0x7FFFFFFF)
         finite = magnitude < 0x7F800000
@@ -88,12 +84,10 @@ class Bf16(_Clipping):
         return halves.astype("<u2").tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
         halves = _open(payload, count, "<u2").astype(np.uint32)
         return (halves << np.uint32(16)).view(np.float32)
 
     def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
         return 2 * count
 
 
@@ -109,7 +103,6 @@ class Fp16(_Clipping):
     limit = np.float32(65504)
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         with np.errstate(
             under="ignore", invalid="ignore"
         ):  # small ones vanish and NaN stays NaN, as they should
@@ -118,12 +111,10 @@ class Fp16(_Clipping):
             return np.where(clipped, np.copysign(self.limit, values), values).astype("<f2").tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
         with np.errstate(invalid="ignore"):  # a signalling NaN in a forged payload is a value like any other
             return _open(payload, count, "<f2").astype(np.float32)
 
     def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
         return 2 * count
 
 
@@ -135,7 +126,6 @@ class Int16:
     bits = 16
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         if width > self.bits:
             raise ValueError(
                 f"int{self.bits} carries up to {self.bits} bits, this chunk needs {width}; use int32"
@@ -143,13 +133,11 @@ class Int16:
         return values.astype(f"<i{self.bits // 8}").tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
         if width > self.bits:
             raise damaged(f"int{self.bits} carries up to {self.bits} bits, header announces {width}")
         return check_range(_open(payload, count, f"<i{self.bits // 8}").astype(np.int32), width)
 
     def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
         return self.bits // 8 * count
 
 
@@ -167,14 +155,11 @@ class Int8(_Clipping):
     domain: Domain = "int"
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         self._count(values, (values > 127) | (values < -127), 127.0)
         return np.clip(values, -127, 127).astype(np.int8).tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
         return check_range(_open(payload, count, "<i1").astype(np.int32), width)
 
     def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
         return count

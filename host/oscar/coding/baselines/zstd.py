@@ -31,7 +31,6 @@ class Zstd:
     level = 1
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         if not values.size:
             return b""
         fold = ((values << 1) ^ (values >> 31)).view(np.uint32)
@@ -44,7 +43,6 @@ class Zstd:
         return payload if len(payload) < raw_bytes(values.size, width) else raw_block(values, width)
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
         if not len(payload) or payload[0] == RAW:
             return open_raw(payload, count, width)
         planes, size = payload[0], payload[0] * count
@@ -61,7 +59,6 @@ class Zstd:
         return check_range(values.view(np.int32), width)
 
     def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
         return raw_bytes(count, width)
 
 
