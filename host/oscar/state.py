@@ -265,9 +265,11 @@ PART: Reader = absent("where there is no such part")  # of an attribute that is 
 def _copied(value: Any) -> Any:
     if isinstance(value, list):
         return [_copied(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, Stateful):
         return value.state_dict()
-    return value.copy() if isinstance(value, (np.ndarray, dict)) else value
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _kept(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array
+from oscar.array import Array, offsets_of
 from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.quantiser_kernels import squares_of_changes, to_means
@@ -83,7 +83,7 @@ class StepTracker(Stateful):
 
     def __init__(self, params: QuantiserParams, sizes: Sequence[int], nodes: int) -> None:
         self.params, self.sizes, self.nodes = params, list(sizes), nodes
-        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.offsets = offsets_of(self.sizes)
         self.exponents: list[int | None] = [None] * len(self.sizes)
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums

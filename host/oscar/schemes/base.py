@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from oscar.array import Array
+from oscar.array import Array, offsets_of, sizes_of
 from oscar.coding.codec import Codec
 from oscar.collective.gather import Gather
 from oscar.numerics.member import Member
@@ -108,8 +108,8 @@ class Scheme(Stateful, ABC):
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
         self.options = options
         self.shapes = [tuple(shape) for shape in shapes]
-        self.sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
-        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.sizes = sizes_of(self.shapes)
+        self.offsets = offsets_of(self.sizes)
         self.values = int(self.offsets[-1])
         self.nodes, self.seed = nodes, seed
         self.iteration = 0

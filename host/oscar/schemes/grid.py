@@ -12,13 +12,12 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 
-from oscar.array import Array
+from oscar.array import Array, cut, offsets_of
 from oscar.numerics.integers import floor_log2
 from oscar.numerics.quantiser_kernels import energy_beyond
 from oscar.numerics.saturation import Saturation
@@ -157,7 +156,7 @@ class Grid:
 
     def _lost(self, clipped: int, values: Array, indices: Array | None, bound: int) -> Saturation:
         """Return what clipping magnitudes to `bound` steps lost."""
-        steps, tensors = self.steps, self._split(values)
+        steps, tensors = self.steps, cut(values, self.offsets)
         edges = np.where(steps > 0, bound * steps, np.inf)
         if indices is None:
             lost = [float(energy_beyond(part, edge)) for part, edge in zip(tensors, edges, strict=True)]
@@ -167,23 +166,20 @@ class Grid:
             lost = out.tolist()
         return Saturation.of(clipped, dict(enumerate(lost)), tensors)
 
-    def _split(self, values: Array) -> list[Array]:
-        return [values[a:b] for a, b in pairwise(self.offsets.tolist())]
-
     def clip_cells(self, cells: Array, limit: int, *, rows: int, values: Array) -> tuple[Array, Saturation]:
         """Return the cells of a sketch of this grid's integers, clipped to +-limit, and what that lost.
 
         cells: flat, of all `rows`, each of which holds the energy of what was sketched. values: the gradient.
         """
         kept = np.clip(cells, -limit, limit)
-        cut = (cells - kept).astype(np.float64)
-        clipped = int(np.count_nonzero(cut))
+        excess = (cells - kept).astype(np.float64)
+        clipped = int(np.count_nonzero(excess))
         if not clipped:
             return cells, Saturation()
         units = [0.0 if e is None else math.ldexp(1.0, -2 * e) for e in self.exponents]
-        pairs = zip(self._split(values), units, strict=True)
+        pairs = zip(cut(values, self.offsets), units, strict=True)
         whole = sum(float(energy_beyond(part, 0.0)) * unit for part, unit in pairs)
-        share = min(1.0, float(np.vdot(cut, cut)) / rows / whole)
+        share = min(1.0, float(np.vdot(excess, excess)) / rows / whole)
         return kept, Saturation(clipped, share, -1, share)
 
     def dequantise(self, sums: Array, nodes: float, *, indices: Array | None = None) -> Array:
@@ -253,7 +249,7 @@ class GridSteps(Stateful):
             )
         self.nominal = 1 << ((self.limit // 4).bit_length() - 1)
         self.sizes, self.nodes, self.coarseness = list(sizes), nodes, float(coarseness)
-        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.offsets = offsets_of(self.sizes)
         self.exponents: list[int | None] = [None] * len(self.sizes)
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array
+from oscar.array import Array, cut
 from oscar.numerics.quantiser_kernels import energy_beyond
 from oscar.numerics.saturation import Saturation
 from oscar.schemes.base import Message, Messages, Scheme, Worker
@@ -71,9 +71,9 @@ class _Stochastic(Scheme):
         clipped = int(np.count_nonzero(kept != values))
         if not clipped:
             return Saturation()
-        pairs = [slice(first, last) for first, last in pairwise(self.offsets.tolist())]
-        lost = {t: float(energy_beyond(values[s] - kept[s], 0.0)) for t, s in enumerate(pairs)}
-        return Saturation.of(clipped, lost, [values[s] for s in pairs])
+        excess = cut(values - kept, self.offsets)
+        lost = {t: float(energy_beyond(part, 0.0)) for t, part in enumerate(excess)}
+        return Saturation.of(clipped, lost, cut(values, self.offsets))
 
     def _uniform(self, rank: int) -> Array:
         """Return float32 in [0, 1) for every value of this worker and iteration."""
@@ -130,21 +130,14 @@ class TernGrad(_Stochastic):
         if not self.options.clip:
             return values
         kept = values.copy()
-        for first, size in zip(self.offsets[:-1], self.sizes, strict=True):
-            part = kept[first : first + size]
-            if size:
+        for part in cut(kept, self.offsets):
+            if part.size:
                 most = np.float32(self.options.clip * np.sqrt(np.mean(np.square(part, dtype=np.float64))))
                 np.clip(part, -most, most, out=part)
         return kept
 
     def _scales(self, values: Array) -> Array:
-        return np.array(
-            [
-                np.abs(values[first : first + size]).max(initial=0)
-                for first, size in zip(self.offsets[:-1], self.sizes, strict=True)
-            ],
-            np.float32,
-        )
+        return np.array([np.abs(part).max(initial=0) for part in cut(values, self.offsets)], np.float32)
 
 
 @dataclass(frozen=True)
@@ -182,8 +175,7 @@ class Qsgd(_Stochastic):
 
     def _starts(self) -> Array:
         runs = [
-            np.arange(first, first + size, self.options.bucket)
-            for first, size in zip(self.offsets[:-1].tolist(), self.sizes, strict=True)
+            np.arange(first, last, self.options.bucket) for first, last in pairwise(self.offsets.tolist())
         ]
         return np.concatenate([np.zeros(0, np.int64), *runs])
 
