@@ -31,9 +31,9 @@ def ring_actions(rank: int, nodes: int, *, subframes: int, gather: Gather = FORW
 
     Duplex runs both phases of a boomerang at once: what comes back are sums over the end of the ring
     (suffixes), which never depend on the reduce-scatter's sums over its beginning (prefixes). A node's
-    result is its prefix, own values included, plus the suffix it received, either of which may come
-    first: N-1 hops instead of 2(N-1). Each node splits the sum at another place, so that only integers,
-    exact in any association, leave all nodes identical.
+    result is its prefix, own values included, plus the suffix it received; either may come first. That
+    takes N-1 hops instead of 2(N-1). Each node splits the sum at another place, so only integers, whose
+    addition is exact in any order, leave all nodes identical.
 
     Raises ValueError when the arguments do not describe a ring.
     """
@@ -56,7 +56,7 @@ class _Rank:
     gather: Gather
 
     def actions(self) -> Iterator[Action]:
-        """Yield all of them."""
+        """Yield all actions of the rank."""
         yield from self._posts()
         if self.gather.duplex:
             yield from self._sums(*Phase)
@@ -83,7 +83,7 @@ class _Rank:
         return Action(op, phase, step, chunk, sub, peer, source, table, self._terms(phase, step, chunk))
 
     def _terms(self, phase: Phase, step: int, chunk: int) -> int:
-        """Return the ranks whose values a frame sums: as many, from one end of the ring on, as steps were."""
+        """Return the ranks whose values a frame sums: one more with each step, as bits."""
         every = (1 << self.nodes) - 1
         if phase is Phase.ALL_GATHER and not self.gather.boomerang:
             return every
@@ -104,7 +104,8 @@ class _Rank:
 
         The reduce-scatter's partial sums travel to the right. The boomerang's residuals go back to the left:
         the owner of a chunk starts with its own local values, so that each hop codes only what the receiver
-        lacks. The phases take turns by sub-frame: while one is on the wire, the other is coded.
+        lacks. Two phases take turns by sub-frame: while a frame of one is sent, a frame of the other is
+        coded.
         """
         for step in range(self.nodes):
             for sub in range(self.subframes):
@@ -118,7 +119,7 @@ class _Rank:
                         yield self._frame(Op.SEND, phase, step, sub, self.rank, target)
 
     def _forward(self) -> Iterator[Action]:
-        """Code the own final sums once, then pass on what comes."""
+        """Code this rank's final sums once, then forward what comes."""
         phase = Phase.ALL_GATHER
         left, right = self._peers(phase)
         for step in range(self.nodes):

@@ -1,4 +1,4 @@
-"""The position state: a running mean of each aggregated magnitude, which every node has for nothing.
+"""The position state: a running mean of each aggregated magnitude, which every node has at no cost.
 
 Its 4-bit logarithmic class is the coder's position context (docs/protocol.md, "Position state").
 """
@@ -46,16 +46,18 @@ class PositionState(Stateful):
         self.mean = np.zeros(count, np.uint16)
         self.classes = np.zeros(count, np.uint8)
         self._table = _class_table()
-        self._spare: np.ndarray | None = None  # means of before; two arrays in turns, so pages stay mapped
+        self._spare: np.ndarray | None = (
+            None  # the means before these; two arrays take turns, so that pages stay mapped
+        )
 
     def observe(self, sums: np.ndarray) -> None:
         """Move an eighth of the way to the magnitudes of the aggregated `sums`.
 
-        The means of before are left as they are until the next call.
+        The means before this call stay as they are until the next call.
         """
         if self._spare is None or self._spare is self.mean:
             self._spare = np.empty_like(self.mean)
-        _observe(self.mean, sums, self._spare)  # apart from the look-up: so it is vectorised
+        _observe(self.mean, sums, self._spare)  # without the look-up in it, this loop is vectorised
         self.mean, self._spare = self._spare, self.mean
         _classes(self.mean, self._table, self.classes)
 

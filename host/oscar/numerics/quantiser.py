@@ -26,7 +26,7 @@ from oscar.numerics.saturation import Saturation
 from oscar.state import Reader, natural, optional
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
-SUM_BITS = 16  # in which sums stay where nobody says otherwise: the kernels and the lanes are made for it
+SUM_BITS = 16  # of sums, unless the user asks for more: the fastest kernels hold them in int16
 
 Scale = Literal["sigma", "max"]
 Rounding = Literal["nearest", "stochastic"]
@@ -38,7 +38,7 @@ class QuantiserParams:
 
     scale: "sigma" takes each tensor's step from its standard deviation, "max" one step for all tensors
     from the largest magnitude. coarseness: step / sigma (with "sigma"); larger sends fewer bits.
-    bits: width of a worker's integers, 8 to 16; larger values saturate. `default_bits` says what to take.
+    bits: width of a worker's integers, 8 to 16; larger values saturate. `default_bits` suggests a width.
     rounding: "nearest" (ties to even) or "stochastic" (unbiased; counter-based generator, reproducible).
     error_feedback: each worker adds what rounding lost to its next gradient.
     """
@@ -82,7 +82,7 @@ class QuantiserParams:
         return sum_width(self.bits, terms)
 
     def sum_dtype(self, nodes: int) -> np.dtype[Any]:
-        """int16 where the sum over `nodes` fits (12 bits: up to 16 nodes, 8 bits: 256), else int32.
+        """Return int16 where the sum over `nodes` fits (12 bits: up to 16 nodes, 8 bits: 256), else int32.
 
         Raises ValueError beyond 32 bits.
         """
@@ -100,7 +100,7 @@ def sum_width(bits: int, terms: int) -> int:
 
 
 def default_bits(nodes: int) -> int:
-    """Return 12 while sums over `nodes` fit 16 bits, then what still fits: 11 from 17 nodes, 8 at 256.
+    """Return 12 while sums over `nodes` fit 16 bits, and else the width that fits: 11 from 17 nodes, 8 at 256.
 
     An entropy coder pays for the values that occur, not for the width, so there is no reason to clip early.
     """
@@ -108,7 +108,7 @@ def default_bits(nodes: int) -> int:
 
 
 class WorkerQuantiser(Member):
-    """One worker's side: rounding, and the residual that error feedback carries over.
+    """One worker's side of the quantiser: rounding, and the residual that error feedback carries over.
 
     values: of all tensors, where that is known; a state that is loaded is checked by it.
     """
@@ -128,8 +128,8 @@ class WorkerQuantiser(Member):
     def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:
         """Return the flat tensors with the residual of error feedback added, where there is one.
 
-        only: of these tensors, in this order; None: of all. Raises ValueError where the residual, which may
-        come from a file, is of other tensors.
+        only: the tensors to return, in this order; None for all. Raises ValueError where the residual, which
+        may come from a file, is of other tensors.
         """
         self._check_residual(tensors)
         chosen = range(len(tensors)) if only is None else only
@@ -183,7 +183,7 @@ class WorkerQuantiser(Member):
     def _weigh(
         self, clipped: Sequence[int], tensors: Sequence[np.ndarray], exponents: Sequence[int | None]
     ) -> Saturation:
-        """Return what tensors lost of which some values saturated; others are not looked at again."""
+        """Return what saturation took; only tensors of which values saturated are read again."""
         lost = {}
         for t, exponent in enumerate(exponents):
             if clipped[t] and exponent is not None:
@@ -194,7 +194,7 @@ class WorkerQuantiser(Member):
     def _quantise_plainly(
         self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None], dtype: Any
     ) -> np.ndarray:
-        """Do the same by NumPy: with any rounding, at any exponent."""
+        """Do what `quantise` does in NumPy, with any rounding and at any exponent."""
         limit = float(self.params.limit)
         out = np.zeros(sum(t.size for t in tensors), dtype)
         noise = self._noise(out.size) if self.params.rounding == "stochastic" else None
@@ -228,9 +228,9 @@ class WorkerQuantiser(Member):
             )
 
     def _room(self, count: int) -> np.ndarray:
-        """Return an array for the next residual: the one before the present, so that pages stay mapped."""
+        """Return an array for the next residual: the one before the present one, so that pages stay mapped."""
         if self._spare is None or self._spare is self.residual or self._spare.size != count:
-            self._spare = np.empty(count, np.float32)  # the present one is needed where the call fails
+            self._spare = np.empty(count, np.float32)  # a call that fails goes back to the present one
         return self._spare
 
     def _noise(self, count: int) -> np.ndarray:
@@ -238,7 +238,7 @@ class WorkerQuantiser(Member):
         return np.random.Generator(bits).random(count)
 
     def commit(self) -> None:
-        """The AllReduce succeeded: keep the residual and move on to the next iteration."""
+        """Keep the residual and move on to the next iteration, once the AllReduce has succeeded."""
         self._spare = self.residual
         super().commit()
         self.iteration += 1

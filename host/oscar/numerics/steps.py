@@ -21,7 +21,7 @@ from oscar.state import Reader, Saved, Stateful, crc, optional, optional_integer
 
 MIN_EXPONENT = -140  # of a step; float32 reaches down to 2^-149
 SMOOTHING = 1  # the variance estimate moves by half of the difference
-JUMP = 4  # a variance that grew by more than this factor at once is not followed by halves
+JUMP = 4  # a variance that grew by more than this factor at once is asked for anew, not smoothed
 MAX_COUNT = 1 << 28  # values whose squares, of 17 bits, add up within int64
 MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
 MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
@@ -29,9 +29,9 @@ MAX_ALIGN = 12  # exponents further apart than this are not compared
 
 
 def headroom(nodes: int) -> int:
-    """8g: how many times the largest mean a worker's largest value is taken to be at most.
+    """Return how many times the largest mean a worker's largest value may be, as quantiser 8g assumes.
 
-    Where noise dominates a mean shrinks with sqrt(nodes); this is the power of two from there up.
+    Where noise dominates, a mean shrinks with sqrt(nodes). This is the next power of two above that.
     """
     return 1 << ((nodes - 1).bit_length() + 1) // 2
 
@@ -116,14 +116,14 @@ class StepTracker(Stateful):
             square = total / len(summaries) * Fraction(self.params.coarseness) ** 2
             exponent = self._clamp((floor_log2(square.numerator, square.denominator) + 1) // 2)
             self.exponents[t] = exponent
-            self.previous_exponents[t] = None  # sums of before may be of another size
+            self.previous_exponents[t] = None  # earlier sums may have another scale
             self.variances[t] = int(total / len(summaries) / Fraction(2) ** (2 * exponent - 32))
 
     def _clamp(self, exponent: int) -> int:
         return min(self.params.max_exponent, max(MIN_EXPONENT, exponent))
 
     def _from_peak(self, peak: Fraction) -> int | None:
-        """Smallest exponent whose step brings `peak` within the integers' limit."""
+        """Return the smallest exponent whose step brings `peak` within the integers' limit."""
         if peak == 0:
             return None
         ratio = peak / self.params.limit
@@ -143,10 +143,10 @@ class StepTracker(Stateful):
         return [0 if a is None or b is None else b - a for a, b in zip(before, self.exponents, strict=True)]
 
     def _keep(self, sums: np.ndarray) -> None:
-        """Copy `sums`, which the caller may write to, in turns into two arrays: pages stay mapped."""
+        """Copy `sums`, which the caller may write to; two arrays take turns, so that pages stay mapped."""
         room = self._spare
         if room is None or room is self.previous or room.shape != sums.shape or room.dtype != sums.dtype:
-            room = np.empty_like(sums)  # what `restore` brought back is not written to
+            room = np.empty_like(sums)  # a sum that `restore` brought back must not be written to
         room[:] = sums
         self._spare, self.previous = self.previous, room
 
@@ -191,7 +191,7 @@ class StepTracker(Stateful):
         return energy, change >> (2 * (exponent - low))
 
     def _change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
-        """Sum of squared differences to the previous sums in units of the present step, or None."""
+        """Return the sum of squared differences to the previous sums, in present steps, or None."""
         old = self.previous_exponents[t]
         if self.nodes == 1:
             return 0

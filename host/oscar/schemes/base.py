@@ -28,23 +28,22 @@ Op = Literal["sum", "or", "max", "gather", "agree"]
 T = TypeVar("T")
 
 RIDE_BITS = 16
-ADVICE = "give the scheme wider lanes or cells, a larger coarseness, or error feedback (docs/schemes.md)"
+ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error feedback (docs/schemes.md)"
 
 
 @dataclass(frozen=True)
 class Message:
     """One buffer per worker, which an AllReduce combines element by element; equal shapes on all workers.
 
-    channel: a name that is unique in the iteration; what a link learns is kept under it.
-    data: 1-D; int32 for "sum" of integers in lanes of `bits` (docs/schemes.md, "Lanes"), float32 for "sum"
-    and "max" of floats (`bits` is 32), bool for "or" (`bits` is 1), uint8 for "gather", which hands every
-    worker's buffer to all and combines nothing. "agree" is a gather of a few bytes, counted apart from
-    frames: what workers must know of each other before they can quantise.
-    ride: int32, appended to a sum of integers in lanes of RIDE_BITS, whatever `bits` is: few, small, and not
-    worth a message of their own.
-    coded: a sum goes around a ring of coded frames, as `Scheme.channels` says; `context` is then the position
-    class 0 .. 15 of every value, uint8, and `plan` how values are dealt to chunks (None: the configured plan,
-    without costs), both the same on all workers.
+    channel: a name that is unique in the iteration; what a link learns is kept under it. data: 1-D; int32 for
+    "sum" of integers in fields of `bits` (docs/schemes.md, "Fields"), float32 for "sum" and "max" of floats
+    (`bits` is 32), bool for "or" (`bits` is 1), uint8 for "gather", which hands every worker's buffer to all
+    and combines nothing. "agree" is a gather of the few bytes that workers need before they can quantise; it
+    is counted apart from frames. ride: int32, appended to a sum of integers in fields of RIDE_BITS, whatever
+    `bits` is: a few small integers that are not worth a message of their own. coded: a sum goes around a ring
+    of coded frames, as `Scheme.channels` says; `context` is then the position class 0 .. 15 of every value,
+    uint8, and `plan` how values are dealt to chunks (None: the configured plan, without costs), both the same
+    on all workers.
     """
 
     channel: str
@@ -90,7 +89,7 @@ Messages = Generator[Message, Array, None]
 
 
 class Scheme(Stateful, ABC):
-    """The rules of one scheme and its replicated state: equal on all nodes, held once per process.
+    """The rules of one scheme, and its replicated state: equal on all nodes, held once per process.
 
     sizes: values of each tensor, in the order of the flat gradient. Every iteration, each worker's
     `messages` runs to its end, then `finish` once. State moves in `finish` and `Worker.commit` alone, so an
@@ -101,8 +100,8 @@ class Scheme(Stateful, ABC):
     name: ClassVar[str]
     STATE: ClassVar[dict[str, Reader]] = {"iteration": natural}  # subclasses add theirs
     Options: ClassVar[type[Any]]  # a frozen dataclass with a default for every option
-    clips: ClassVar[bool] = False  # as a part of the method, of which nobody has to be warned
-    advice: ClassVar[str] = ADVICE  # against what saturation takes
+    clips: ClassVar[bool] = False  # clipping is a part of the method: no warning is due
+    advice: ClassVar[str] = ADVICE  # what to set against saturation
     lossless: ClassVar[bool] = False  # after quantisation: the integers summed are those of a plain AllReduce
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
@@ -132,7 +131,7 @@ class Scheme(Stateful, ABC):
         """Yield what this worker contributes, one message after the other; receive each one combined.
 
         values: float32, flat, finite; never written to. All workers yield the same channels in the same
-        order, which may depend on what was received. Sets `worker.pending` and `worker.saturation`.
+        order; what they received may decide which. Sets `worker.pending` and `worker.saturation`.
         """
 
     @abstractmethod
@@ -144,7 +143,7 @@ class Scheme(Stateful, ABC):
         return None
 
     def once(self, key: str, compute: Callable[[], T]) -> T:
-        """Return `compute()`, computed once per iteration: what all workers of a process derive alike."""
+        """Return `compute()`, computed once per iteration: all workers of a process share the result."""
         if key not in self._memory:
             self._memory[key] = compute()
         found: T = self._memory[key]

@@ -2,7 +2,7 @@
 
 The baseline that split schemes are measured against. What helps it is here: the mean over the rows instead of
 their median (less variance where values are dense), estimates below the noise left out, error feedback for
-what was left out, hashes of its own for every iteration (so that no pair of values collides for ever).
+what was left out, and other hashes in every iteration (so that no two values always collide).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from oscar.array import Array
 from oscar.numerics.integers import sum_of_squares
 from oscar.numerics.sketch.count_sketch import Combine, CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
+from oscar.schemes.fields import field_limit
 from oscar.schemes.grid import GridSteps
-from oscar.schemes.lanes import lane_limit
 from oscar.state import PART
 
 COMBINE: dict[str, Combine] = {"median": "median", "mean": "sum"}
@@ -31,7 +31,7 @@ LOUD = 1.0  # noise from which on a caution is due
 class CountSketchOptions:
     """rows: of the sketch, 1 to 5. ratio: cells (of all rows) / values; more is more bytes and less noise.
 
-    cell_bits: of a cell's lane; fewer saturate sooner. bits, coarseness: of the integers that are sketched.
+    cell_bits: of a cell's field; fewer saturate sooner. bits, coarseness: of the integers that are sketched.
     estimate: "median" or "mean" over the rows. threshold: estimates of at most so many times the noise of
     one row count as 0; 0 keeps all. fresh_hash: other hashes every iteration. error_feedback: a worker keeps
     what rounding lost, and all of a value that the threshold left out.
@@ -87,7 +87,7 @@ class CountSketchScheme(Scheme):
         grid = yield from self.steps.agree(own)
         integers, lost = grid.quantise(own, (1 << (o.bits - 1)) - 1)
         cells = self.once("sketch", self._sketch).encode(integers).ravel()
-        limit = lane_limit(o.cell_bits, self.nodes)
+        limit = field_limit(o.cell_bits, self.nodes)
         cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
         worker.saturation = lost + cut
         total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))

@@ -127,7 +127,7 @@ class Exact(Scheme):
         return mean
 
     def is_exact(self, workers: Sequence[Any]) -> bool:
-        """Whether the codec keeps every bit; the wire has compared the sums."""
+        """Whether the codec is lossless; the wire has compared the sums."""
         return self.codec.lossless
 
     def reference_sums(self) -> Array | None:

@@ -1,11 +1,11 @@
 """Lossless sums of sparse integers: LHC, and OSCAR-SW's lossless form, which splits before it indexes.
 
-LHC (lossless homomorphic compression, arXiv 2402.07529): an index of the non-zeros, combined by or; then a
-sketch of their values, sized from that index, summed and peeled. Where most values are not zero, it sends
-lanes without an index. The split form puts positions that are probably not zero (by the running mean of
-aggregated magnitudes) into dense lanes, as wide as their class mostly needs, and only what those do not hold
-into index and table. Sums are those of a plain AllReduce of the same integers, always: what does not peel is
-known before values are sent, and goes along as it is.
+LHC (lossless homomorphic compression, arXiv 2402.07529) sends an index of the non-zeros, combined by or; then
+a sketch of their values, sized from that index, which is summed and peeled. Where most values are not zero,
+it sends packed fields without an index. The split form puts positions that are probably not zero (by the
+running mean of aggregated magnitudes) into dense fields, as wide as their class mostly needs, and only what
+those do not hold into index and table. Sums are always those of a plain AllReduce of the same integers: all
+nodes know before values are sent which of them will not peel, and these go along as they are.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
 from oscar.numerics.position import PositionState
 from oscar.schemes.base import Message, Messages, Scheme, Worker
+from oscar.schemes.fields import field_bits
 from oscar.schemes.grid import Grid, GridSteps
-from oscar.schemes.lanes import lane_bits
 from oscar.schemes.peeling import Peeling, Table
 from oscar.schemes.widths import COUNTER_BITS, GRAINS, Ladder, Layout, Rules, choose
 from oscar.state import PART, Saved
@@ -39,8 +39,8 @@ class LhcOptions:
     """Quantiser (steps in parts of a worker's root mean square, bits of its integers) and table.
 
     cells: "sketch" sends a table of `ratio` cells per non-zero and `spare` more, over `hashes` hashes and
-    blocks of `lanes` values (docs/schemes.md, "Peeling"); "values" sends the non-zeros one after the other,
-    which needs no more than the combined index.
+    blocks of `lanes` values, one to a slot (docs/schemes.md, "Peeling"); "values" sends the non-zeros one
+    after the other, which needs no more than the combined index.
     """
 
     coarseness: float = 0.5
@@ -67,10 +67,10 @@ class LhcOptions:
 
 @dataclass(frozen=True)
 class SplitLhcOptions(LhcOptions):
-    """As LhcOptions; more `widths` of lanes and more `stages` are fewer bytes, and more messages.
+    """As LhcOptions; more `widths` of fields and more `stages` are fewer bytes, and more messages.
 
-    widths: different widths of dense lanes in a stage, a message each. stages: 1 sends exceptions in lanes
-    that hold all of them; with 2, they are split into lanes and exceptions again, and so on.
+    widths: different widths of dense fields in a stage, a message each. stages: 1 sends exceptions in fields
+    that hold all of them; with 2, they are split into fields and exceptions again, and so on.
     """
 
     cells: str = "values"
@@ -80,7 +80,7 @@ class SplitLhcOptions(LhcOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.widths <= 4:
-            raise ValueError(f"dense lanes have 0 to 4 widths, got widths={self.widths}")
+            raise ValueError(f"dense fields have 0 to 4 widths, got widths={self.widths}")
         if not 1 <= self.stages <= 4:
             raise ValueError(f"values are split in 1 to 4 stages, got stages={self.stages}")
 
@@ -90,14 +90,14 @@ def _read_spread(scheme: Any, saved: Saved) -> list[float]:
 
 
 class Lhc(Scheme):
-    """Index and peeled sketch of all non-zeros, or lanes of all values where that is cheaper."""
+    """Index and peeled sketch of all non-zeros, or fields of all values where that is cheaper."""
 
     name: ClassVar[str] = "lhc"
     lossless: ClassVar[bool] = True
     Options: ClassVar[type[Any]] = LhcOptions
     classes: ClassVar[int] = 1
     grains: ClassVar[Sequence[int]] = (1,)
-    narrow: ClassVar[bool] = False  # lanes hold whatever their class has
+    narrow: ClassVar[bool] = False  # fields hold whatever their class has
     STATE = Scheme.STATE | {"steps": PART, "spread": _read_spread}
 
     def _setup(self) -> None:
@@ -110,7 +110,7 @@ class Lhc(Scheme):
 
     @property
     def widths(self) -> int:
-        """How many widths dense lanes may have."""
+        """How many widths dense fields may have."""
         return 1
 
     @property
@@ -133,7 +133,7 @@ class Lhc(Scheme):
         yield from self._stage(0, mine, classes, self.classes, grid.ride(corrected))
 
     def _stage(self, depth: int, values: Array, classes: Array, count: int, ride: Array) -> Messages:
-        """Send integers at positions of `count` classes: lanes, and what they do not hold by index."""
+        """Send integers at positions of `count` classes: fields, and what they do not hold by index."""
         counters = self.ladder.counters(np.abs(values), classes, count)
         counters = yield Message(f"counters{depth}", np.concatenate([ride, counters]), bits=COUNTER_BITS)
         layout = self.once(
@@ -152,7 +152,7 @@ class Lhc(Scheme):
                 yield from self._exceptions(depth, rest, keys, layout)
         for level, members in layout.dense:
             bits = self.ladder.bits[level]
-            yield Message(f"lanes{depth}.{bits}", base[members], bits=bits)
+            yield Message(f"fields{depth}.{bits}", base[members], bits=bits)
 
     def _exceptions(self, depth: int, rest: Array, keys: Array, layout: Layout) -> Messages:
         """Send what is at `keys`: as a table and what it keeps, by a further stage, or one by one."""
@@ -163,7 +163,7 @@ class Lhc(Scheme):
             # A cell adds up several values of a worker; only workers know how much that comes to.
             worst = np.array([np.abs(data).max(initial=0)], np.float32)
             largest = yield Message("largest", worst, "max")
-            yield Message("cells", data, bits=lane_bits(max(1, int(largest[0])), self.nodes))
+            yield Message("cells", data, bits=field_bits(max(1, int(largest[0])), self.nodes))
         elif layout.plan.staged:
             yield from self._stage(depth + 1, rest[keys], np.zeros(keys.size, np.uint8), 1, NO_RIDE)
         else:
@@ -178,7 +178,7 @@ class Lhc(Scheme):
         for draw in range(DRAWS):
             seed = (self.seed * DRAWS + draw << 32) + self.iteration & SEED_MASK
             table = Table.sized(
-                keys.size, ratio=o.ratio, spare=o.spare, hashes=o.hashes, lanes=o.lanes, seed=seed
+                keys.size, ratio=o.ratio, spare=o.spare, hashes=o.hashes, slots=o.lanes, seed=seed
             )
             found.append(table.plan(keys))
             if not found[-1].stuck.size:
@@ -273,7 +273,7 @@ class SplitLhc(Lhc):
 
     @property
     def widths(self) -> int:
-        """How many widths dense lanes may have."""
+        """How many widths dense fields may have."""
         return int(self.options.widths)
 
     @property

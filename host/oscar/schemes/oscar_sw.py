@@ -1,10 +1,10 @@
 """OSCAR-SW: probable zeros and non-zeros split apart, in buffers that plain AllReduce sums (HPCA 2026).
 
-Which values are probably not zero follows from the running mean of the aggregated gradient, which every node
-has: no index is ever sent. `oscar-sw` is the paper's: non-zeros dense, zeros count-sketched, everything
-linear; damped estimates and error feedback are ours, and `paper` leaves them out. `oscar-sw-best` replaces
-the sketch by a sweep: each zero is sent exactly once in a while, and error feedback keeps what waits.
-docs/schemes.md, "OSCAR-SW".
+The running mean of the aggregated gradient says which values are probably not zero. Every node has it, so no
+index is ever sent. `oscar-sw` is the paper's method: non-zeros dense, zeros count-sketched, everything
+linear. Damped estimates and error feedback are ours; the option `paper` leaves them out. `oscar-sw-best`
+replaces the sketch by a sweep: each zero is sent exactly once in `period` iterations, and error feedback
+keeps what waits. docs/schemes.md, "OSCAR-SW".
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from oscar.array import Array
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
+from oscar.schemes.fields import field_bits, field_limit
 from oscar.schemes.grid import Grid, GridSteps
-from oscar.schemes.lanes import lane_bits, lane_limit
 from oscar.schemes.selection import ProbableNonZeros
 from oscar.state import PART, Saved
 
@@ -33,11 +33,12 @@ MOST_SHIFT = 16  # of the steps of zeros over those of non-zeros
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """What both forms share.
+    """Options of both forms.
 
-    share: of all values that count as probably not zero. lane_bits: of a dense sum; coded: ASC instead of
-    lanes. coarseness: step / root mean square of a tensor. weight, hysteresis, every: of the choice
-    (ProbableNonZeros). relative: choose by magnitude in steps of the tensor instead of in absolute size.
+    share: of all values that count as probably not zero. lane_bits: of the packed field of a dense sum;
+    coded: ASC instead of fields. coarseness: step / root mean square of a tensor. weight, hysteresis, every:
+    of the choice (ProbableNonZeros). relative: choose by magnitude in steps of the tensor instead of in
+    absolute size.
     """
 
     share: float = 0.5
@@ -61,16 +62,16 @@ def check_shift(zero_shift: int) -> None:
 
 
 class _Split(Scheme):
-    """The dense half, and the first iteration, in which everything is dense."""
+    """The dense half of both forms, and the first iteration, in which everything is dense."""
 
     STATE = Scheme.STATE | {"grid": PART, "chosen": PART}
 
     def _setup(self) -> None:
         options, nodes = self.options, self.nodes
-        # Sizes ride in lanes of their own, or, as 8-bit integers like the rest, in ASC frames.
-        ride_bits = lane_bits(CODED_LIMIT, nodes) if options.coded else RIDE_BITS
+        # Sizes ride in fields of their own, or, as 8-bit integers like the rest, in ASC frames.
+        ride_bits = field_bits(CODED_LIMIT, nodes) if options.coded else RIDE_BITS
         self.grid = GridSteps(self.sizes, nodes, options.coarseness, ride_bits)
-        self.limit = CODED_LIMIT if options.coded else lane_limit(options.lane_bits, nodes)
+        self.limit = CODED_LIMIT if options.coded else field_limit(options.lane_bits, nodes)
         self.chosen = ProbableNonZeros(
             self.values,
             share=options.share,
@@ -119,11 +120,11 @@ class _Split(Scheme):
 
 @dataclass(frozen=True)
 class OscarSwOptions(SplitOptions):
-    """ratio: cells / all values, all rows together; 0 sends no zeros at all. cell_bits: of a cell's lane.
+    """ratio: cells / all values, all rows together; 0 sends no zeros at all. cell_bits: of a cell's field.
 
-    zero_shift: zeros are quantised 2^zero_shift times coarser (finer, below 0) than non-zeros: cells add many
-    small values, narrow lanes hold one large one. paper: the published form, medians applied as they are and
-    nothing kept; three rows are what it takes. Its noise makes SGD with momentum diverge.
+    zero_shift: zeros are quantised 2^zero_shift times coarser (finer, below 0) than non-zeros: a cell adds
+    many small values, a narrow field holds one large value. paper: the published form, which applies medians
+    as they are and keeps nothing; it needs three rows. Its noise makes SGD with momentum diverge.
     """
 
     rows: int = 1
@@ -189,7 +190,7 @@ class OscarSw(_Split):
         if positions is not None:
             others = self.once("others", lambda: self.chosen.others)
             if o.ratio:
-                coarse, limit = grid.coarser(o.zero_shift), lane_limit(o.cell_bits, self.nodes)
+                coarse, limit = grid.coarser(o.zero_shift), field_limit(o.cell_bits, self.nodes)
                 zeros, lost = coarse.quantise(own, self.limit, indices=others)
                 cells = self.once("sketch", self._sketch).encode(zeros, indices=others).ravel()
                 cells, cut = coarse.clip_cells(cells, limit, rows=o.rows, values=own)
@@ -198,7 +199,7 @@ class OscarSw(_Split):
                     pending[others] -= self._zeros(cells, grid, 1)
                 yield Message("cells", cells, bits=o.cell_bits)
             elif pending is not None:
-                pending[others] = 0  # for what is never sent, nothing waits
+                pending[others] = 0  # what is never sent does not wait either
         worker.pending = pending
 
     def finish(self, totals: Sequence[Array]) -> Array:
@@ -220,10 +221,10 @@ class OscarSw(_Split):
 class OscarSwBestOptions(SplitOptions):
     """period: iterations in which every probable zero is sent once (1 / period of them each time).
 
-    zero_shift: zeros are quantised 2^zero_shift times coarser: what waited is larger. feedback: what is not
-    sent waits on its worker; without it a zero in turn stands for `period` of its kind: unbiased and never
-    late, but noisy, which suits Adam. spread: apply what a zero brought in `period` equal parts instead of
-    at once, which suits momentum.
+    zero_shift: zeros are quantised 2^zero_shift times coarser, since what waited is larger. feedback: what is
+    not sent waits on its worker. Without it each zero that is sent counts `period` times: unbiased and never
+    late, but noisy, which suits Adam. spread: apply what a zero brought in `period` equal parts instead of at
+    once, which suits momentum.
     """
 
     share: float = 0.3
@@ -246,7 +247,7 @@ def _read_held(scheme: Any, saved: Saved) -> Array | None:
 
 
 class OscarSwBest(_Split):
-    """Probable non-zeros dense, a share of the probable zeros in turn; the rest waits or is stood for."""
+    """Probable non-zeros dense, a share of the probable zeros in turn; the rest waits or is estimated."""
 
     name: ClassVar[str] = "oscar-sw-best"
     Options = OscarSwBestOptions

@@ -3,7 +3,8 @@
 Two forms of waiting. In the sketch: every node keeps the sum of all sketches less the sketches of what has
 been applied, optionally with momentum (Rothchild et al., FetchSGD, 2020); one round. With `exact`, as first
 published: every worker keeps its own values that were not applied, and a second round sends the candidates
-themselves. All is integers on one grid for the whole gradient, so the largest are those of the floats.
+themselves. All values are integers on one grid for the whole gradient, so the largest integers are the
+largest floats.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from oscar.numerics.quantiser import sum_width
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import check_bits, check_threshold, noise_cut
+from oscar.schemes.fields import field_limit
 from oscar.schemes.grid import EXPONENTS, Grid, GridSteps
-from oscar.schemes.lanes import lane_limit
 from oscar.schemes.selection import largest
 from oscar.state import PART, Saved, optional
 
@@ -34,9 +35,9 @@ class SketchedSgdOptions:
 
     bits, coarseness: of the integers; the step is one for all tensors, so bits are more than elsewhere.
     exact: a second round sends candidates * k values exactly, of which the k largest are applied; what waits,
-    waits at the workers. Otherwise it waits in the sketch, with `momentum` if that is not 0, and estimates of
-    at most `threshold` times the noise of one row wait too: to take out what is not there puts it in, and
-    where noise is applied the sketch grows without end.
+    waits at the workers. Otherwise it waits in the sketch, with `momentum` if that is not 0. Estimates of at
+    most `threshold` times the noise of one row wait too: an estimate that is noise puts into the sketch what
+    was not there, and the sketch would grow without end.
     """
 
     share: float = 0.3
@@ -62,7 +63,7 @@ class SketchedSgdOptions:
             )
         if self.exact and self.momentum:
             raise ValueError(
-                "momentum gathers in the sketch, which waits for nothing: set exact to false to have it"
+                "momentum gathers where values wait in the sketch: set exact to false to have it"
             )
 
 
@@ -103,7 +104,7 @@ class SketchedSgd(Scheme):
         own = worker.corrected(values)
         grid = yield from self.steps.agree(own)
         integers, lost = grid.quantise(own, self.limit)
-        cells, limit = self.sketch.encode(integers).ravel(), lane_limit(o.cell_bits, self.nodes)
+        cells, limit = self.sketch.encode(integers).ravel(), field_limit(o.cell_bits, self.nodes)
         cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
         worker.saturation = lost + cut
         total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))

@@ -1,7 +1,7 @@
 """Stochastic quantisers whose integers sum: TernGrad (arXiv 1705.07878) and QSGD (arXiv 1610.02132).
 
-Both draw each integer so that its expected value is the gradient's. Scales are agreed on first, by a max over
-the workers, so that integers of equal meaning are added, in lanes that hold their sums, or coded.
+Both draw each integer so that its expected value is the gradient's. Workers first agree on scales by a max,
+so that their integers have the same unit and can be summed: in packed fields, or coded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oscar.array import Array, cut
 from oscar.numerics.quantiser_kernels import energy_beyond
 from oscar.numerics.saturation import Saturation
 from oscar.schemes.base import Message, Messages, Scheme, Worker
-from oscar.schemes.lanes import lane_bits
+from oscar.schemes.fields import field_bits
 
 TAG = 0x7E29  # keeps these draws apart from those of other users of (seed, rank)
 NORMS = "max", "l2"
@@ -30,7 +30,7 @@ class _Stochastic(Scheme):
     levels: int
 
     def _setup(self) -> None:
-        self.bits = lane_bits(self.levels, self.nodes)  # 24 at most
+        self.bits = field_bits(self.levels, self.nodes)  # 24 at most
         self.starts = self._starts()
         self.lengths = np.diff(np.append(self.starts, self.values))
 
@@ -96,8 +96,9 @@ class _Stochastic(Scheme):
 class TernGradOptions:
     """clip: magnitudes beyond so many standard deviations of their tensor are cut to that; 0 cuts nothing.
 
-    Deviations are from zero, not from the mean, so that a tensor of equal values, or of one, is not cut to
-    nothing. coded: ASC instead of lanes for 2 N + 1 values. error_feedback: not part of the published method.
+    Deviations are from zero, not from the mean: a tensor of equal values, or of one value, is not cut to
+    nothing. coded: ASC instead of fields for 2 N + 1 values. error_feedback: not part of the published
+    method.
     """
 
     clip: float = 2.5
@@ -145,7 +146,7 @@ class QsgdOptions:
     """levels: of magnitude besides 0; bucket: values that share a scale, of one tensor.
 
     norm: "max" scales by the largest magnitude of a bucket, "l2" by its norm as in the analysis. coded: ASC
-    instead of lanes. error_feedback: not part of the published method.
+    instead of fields. error_feedback: not part of the published method.
     """
 
     levels: int = 7
