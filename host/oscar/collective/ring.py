@@ -7,18 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from oscar.array import Array
 from oscar.collective.actions import MAX_SUBFRAMES, Action, Op, Phase
 from oscar.collective.gather import FORWARD, Gather
 
 MAX_NODES = 1024
 
 
-def ring_chunk_sent(rank: int, nodes: int, phase: Phase, step: int, gather: Gather = FORWARD) -> int:
-    """Return the chunk that `rank` sends at `step` of `phase`; it receives what its upstream peer sends."""
+def ring_chunk_sent(rank: Any, nodes: int, phase: Phase, step: Any, gather: Gather = FORWARD) -> Any:
+    """Return the chunk that `rank` sends at `step` of `phase`, both numbers or arrays.
+
+    A rank receives what its upstream peer sends.
+    """
     if phase is Phase.REDUCE_SCATTER:
         return (rank - step) % nodes
     return (rank + 1 + step) % nodes if gather.boomerang else (rank + 1 - step) % nodes
+
+
+def ring_chunks(nodes: int, gather: Gather = FORWARD) -> Array:
+    """Return the chunk that each rank sends, int64 [phase 2, step N-1, rank N]."""
+    step, rank = np.arange(nodes - 1)[:, None], np.arange(nodes)
+    return np.stack([ring_chunk_sent(rank, nodes, phase, step, gather) for phase in Phase])
 
 
 def ring_actions(rank: int, nodes: int, *, subframes: int, gather: Gather = FORWARD) -> Iterator[Action]:

@@ -100,7 +100,7 @@ def sum_width(bits: int, terms: int) -> int:
 
 
 def default_bits(nodes: int) -> int:
-    """Return 12 while sums over `nodes` fit 16 bits, and else the width that fits: 11 from 17 nodes, 8 at 256.
+    """Return 12 while sums over `nodes` fit 16 bits, else the width that fits: 11 from 17 nodes, 8 at 256.
 
     An entropy coder pays for the values that occur, not for the width, so there is no reason to clip early.
     """
@@ -228,7 +228,7 @@ class WorkerQuantiser(Member):
             )
 
     def _room(self, count: int) -> np.ndarray:
-        """Return an array for the next residual: the one before the present one, so that pages stay mapped."""
+        """Return an array for the next residual: the one before the last, so that pages stay mapped."""
         if self._spare is None or self._spare is self.residual or self._spare.size != count:
             self._spare = np.empty(count, np.float32)  # a call that fails goes back to the present one
         return self._spare

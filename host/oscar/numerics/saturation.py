@@ -1,4 +1,4 @@
-"""What saturation takes from a gradient: it is counted and weighed. Where it is lost, a warning says so once."""
+"""What saturation takes from a gradient: counted, weighed, and warned of once where it is lost."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SaturationNotice:
         what = "its sketch" if loss.tensor < 0 else f"tensor {loss.tensor}"
         warnings.warn(
             f"rank {rank}, {what}: saturation cut off {loss.worst:.2%} of the energy, and without error "
-            f"feedback that is lost: {advice}. This warning comes once; stats.clipped_energy has every call's share",
+            f"feedback that is lost: {advice}. Told once; stats.clipped_energy has every call's share",
             SaturationWarning,
             stacklevel=4,
         )
@@ -83,7 +83,7 @@ class SaturationNotice:
             return
         warnings.warn(
             f"codec {name}: saturation cut off {share:.2%} of the energy of what was sent, which no error "
-            f"feedback gives back: {CODEC_ADVICE}. This warning comes once; stats.clipped_energy has every call's share",
+            f"feedback gives back: {CODEC_ADVICE}. Told once; stats.clipped_energy has every call's share",
             SaturationWarning,
             stacklevel=4,
         )

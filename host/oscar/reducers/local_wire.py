@@ -12,7 +12,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import Action, Phase
 from oscar.collective.gather import FORWARD, RAW, Gather
 from oscar.collective.local import Fault, LocalRun
-from oscar.collective.ring import ring_actions, ring_chunk_sent
+from oscar.collective.ring import ring_actions, ring_chunks
 from oscar.errors import GradientError, OscarError
 from oscar.numerics.plans import ChunkPlan
 from oscar.reducers.wire import Traffic, Wire
@@ -93,16 +93,9 @@ class LocalWire(Wire):
 
     def _ring(self, items: int, item_bytes: int, per_item: int) -> Traffic:
         """Return the frames of a ring AllReduce, forward, of `items` in equal chunks."""
-        shape = (2, max(0, self.nodes - 1), self.nodes, 1)
-        sizes, counts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        lengths = np.diff(self._bounds(items))
-        for phase in Phase:
-            for step in range(self.nodes - 1):
-                sent = [ring_chunk_sent(rank, self.nodes, phase, step) for rank in range(self.nodes)]
-                length = lengths[sent]
-                counts[phase, step, :, 0] = length * per_item
-                sizes[phase, step, :, 0] = np.where(length > 0, length * item_bytes + HEADER_BYTES, 0)
-        return self._traffic(sizes, counts, "equal", RAW)
+        lengths = np.diff(self._bounds(items))[ring_chunks(self.nodes), None]
+        sizes = np.where(lengths > 0, lengths * item_bytes + HEADER_BYTES, 0)
+        return self._traffic(sizes, lengths * per_item, "equal", RAW)
 
     def _traffic(
         self,
@@ -132,13 +125,11 @@ class LocalWire(Wire):
         total = np.concatenate([message.data for message in messages])
         if messages[0].op == "agree":
             return total, Traffic(exchange_bytes=total.size * (self.nodes - 1))
-        shape = (2, max(0, self.nodes - 1), self.nodes, 1)
-        sizes, counts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         lengths = np.array([message.data.size for message in messages])
-        for step in range(self.nodes - 1):
-            length = lengths[[(rank - step) % self.nodes for rank in range(self.nodes)]]
-            counts[Phase.ALL_GATHER, step, :, 0] = length
-            sizes[Phase.ALL_GATHER, step, :, 0] = np.where(length > 0, length + HEADER_BYTES, 0)
+        counts = lengths[ring_chunks(self.nodes), None]
+        counts[Phase.ALL_GATHER] = counts[Phase.REDUCE_SCATTER]  # rank r sends its own buffer first
+        counts[Phase.REDUCE_SCATTER] = 0
+        sizes = np.where(counts > 0, counts + HEADER_BYTES, 0)
         busiest = sizes[Phase.ALL_GATHER].max(axis=(1, 2), initial=0)
         time_s = float(np.sum(busiest * self.link.seconds_per_byte + self.link.latency_s))
         return total, self._traffic(sizes, counts, "equal", FORWARD, time_s=time_s)
