@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any, get_args
 
+from oscar.blas import one_blas_thread
 from oscar.cli.common import amount, declare
 from oscar.collective.gather import Gather, GatherName
 from oscar.files import check_outputs, write_json
@@ -51,6 +52,7 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Predict; return 0 when compression pays and 3 when it does not."""
+    one_blas_thread()  # a low-rank method is not to be measured by how its threads wait
     from oscar.config import Config
     from oscar.planning.case import assumed, estimated
     from oscar.planning.predict import predict

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.codec import FRAME
-from oscar.coding.costs import Cost, FrameCost, best, kept
+from oscar.coding.costs import Cost, FrameCost, best, clock, kept
 from oscar.config import Config
 from oscar.reducers.local_wire import LocalWire
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
@@ -100,21 +99,21 @@ class _Lockstep:
         self.sent = self.coded = 0
         totals: list[Array] = []
         answer: Any = None
-        took = -time.perf_counter()
+        took = -clock()
         while (first := advance(running[0], answer)) is not None:
-            took += time.perf_counter()
+            took += clock()
             others = [message for one in running[1:] if (message := advance(one, answer)) is not None]
             answer, moved = self.wire.combine([first, *others])
             self.sent += moved.sent_bytes
             self.coded += first.data.size if first.coded else 0
             totals.append(answer)
-            took -= time.perf_counter()
-        took += time.perf_counter()
+            took -= clock()
+        took += clock()
         for one in running[1:]:
             advance(one, answer)  # to its end, where its worker keeps what is left over
-        took -= time.perf_counter()
+        took -= clock()
         self.scheme.finish(totals)
-        took += time.perf_counter()
+        took += clock()
         self.scheme.forget()
         for worker in self.workers:
             worker.commit()
