@@ -1,7 +1,7 @@
-"""What a NIC's lanes, or this host's coder, take for a frame: measured, and kept in a JSON file.
+"""What a NIC's engines, or this host's coder, take for a frame: measured, and kept in a JSON file.
 
-`make rtl` writes such a file of the converted RTL; one comes with the package and names its revision. The
-host's is measured at first use and kept in the user's cache.
+`make rtl` writes such a file for the converted RTL. One comes with the package, and names its revision. The
+host's coder is measured at first use; its file is kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ NANOSECOND = "a clock here is a nanosecond"
 
 
 class NicFile(BaseModel):
-    """A NIC: so many engines (lanes, or a core) at a clock rate, and what a frame costs one of them.
+    """A NIC: its engines (hardware units, or a core), their clock rate, and what a frame costs one of them.
 
-    clocks: of `encode`, `hop` (decoded, added to, coded again) and `decode` those for each value and those
-    for the frame. revision, measured_by, mhz_from: where the figures come from. `derived` is what they make,
-    for readers; it is not read back.
+    clocks: of `encode`, `hop` (decode, add, encode again) and `decode`, each (per value, per frame).
+    revision, measured_by, mhz_from: where the figures come from. `derived`: figures for readers, computed
+    from the others and not read back.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -131,7 +131,7 @@ def host_nic() -> NicFile:
         if found.revision == machine:
             return found
     except (OSError, UnicodeDecodeError, ConfigError):
-        pass  # none there, or not of this format: measured anew
+        pass  # no file, or one of another format: measure anew
     measured = _measure_host(machine)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def host_nic() -> NicFile:
 
 
 def _measure_host(machine: str) -> NicFile:
-    """Time ASC on Laplace values of sigma 8 steps, whole calls on arrays, the best of some turns."""
+    """Time ASC on Laplace values of sigma 8 steps: whole calls, the best of some turns."""
     rng = np.random.default_rng(0)
     values = np.clip(np.rint(rng.laplace(0, 8 / np.sqrt(2), HOST_SIZES[1])), -127, 127).astype(np.int32)
     short, long = (_host_seconds(values[:size]) for size in HOST_SIZES)
