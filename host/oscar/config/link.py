@@ -72,7 +72,7 @@ class LinkSection(Section):
         return f"codec: {self.clock} ({rate}, {deep})"
 
     def nic(self) -> NicFile:
-        """Return the NIC, or the host's coder, whose clock is used; for an ideal codec, a NIC to compare."""
+        """Return the NIC, or the host's coder, whose clock is used; an ideal codec is compared with it."""
         if self._kept is not None:
             return self._kept
         return host_nic() if self.codec == "host" else load_nic(self.nic_file)
