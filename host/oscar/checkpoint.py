@@ -95,7 +95,7 @@ def digest(tree: Any) -> str:
 
 
 def save(path: str | os.PathLike[str], tree: Any) -> int:
-    """Write `tree` to `path` and return the bytes written; whoever dies in between, the old file stays whole.
+    """Write `tree` to `path` and return the bytes written; until that is done, the old file stays whole.
 
     tree: dict (any keys of these), list, tuple, str, int, float, bool, None, bytes and arrays of numbers;
     an IntEnum comes back as its number. Raises TypeError for anything else and ConfigError when
@@ -130,7 +130,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         with np.load(io.BytesIO(body), allow_pickle=False) as archive:
             held = {name: archive[name] for name in archive.files}
         return rebuild(held.pop("tree").tobytes().decode(), held)
-    except Exception as error:  # what NumPy raises for a file it cannot read is wide and undocumented
+    except Exception as error:  # NumPy raises many undocumented errors for a bad file
         raise _refuse(target, f"content that cannot be read ({error!r})") from error
 
 

@@ -1,4 +1,4 @@
-"""The run-time faults OSCAR raises; bad arguments raise ValueError or TypeError instead."""
+"""The run-time faults that OSCAR raises; bad arguments raise ValueError or TypeError instead."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 class OscarError(Exception):
     """Base of every run-time fault; its text says what was expected, what came and what to do.
 
-    Attributes: ``fact``, the text without the advice, and ``advice``, its end, from the separator on. Whoever
-    passes an error on to callers who cannot follow the advice sets it to "" (the torch hook does).
+    Attributes: ``fact``, the text without the advice, and ``advice``, the end of the text, separator
+    included. Code whose callers cannot follow the advice sets it to "" (the torch hook does).
     """
 
     def __init__(self, *fact: object, advice: str = "") -> None:
@@ -59,15 +59,15 @@ class PeerError(OscarError):
 
 
 class OscarWarning(UserWarning):
-    """Base of every warning: results are as documented, and probably not as wanted."""
+    """Base of every warning: results are as documented, but probably not what you want."""
 
 
 class SaturationWarning(OscarWarning):
-    """Values beyond the quantiser's range were cut off, and nothing carries over what they lost."""
+    """Values beyond the quantiser's range were cut off, and what they lost is not carried over."""
 
 
 class CautionWarning(OscarWarning):
-    """A training by a scheme with these options may diverge, or end at a loss that is not wanted."""
+    """Training with this scheme and these options may diverge, or end at a bad loss."""
 
 
 class MissingExtraError(OscarError, ImportError):
@@ -81,6 +81,6 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
 
 
 def one_line(text: str) -> str:
-    """Return `text` in one line, with what no terminal should be sent written as escapes."""
+    """Return `text` in one line, with unprintable characters as escapes."""
     words = " ".join(text.split())
     return words if words.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)

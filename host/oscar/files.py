@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, looked at before a long run; and a folder held by one run."""
+"""Files that are written whole or not at all, and checked before a long run; a folder held by one run."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Name = str | os.PathLike[str]
 def replacing(path: Name) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends without an error.
 
-    Until then, and for ever after an error, `path` is what it was. Links are followed; a device, a pipe or
-    a name of an open file, as /dev/stdout is, is written to as it is. Raises ConfigError, with the reason,
-    when the file cannot be written; what else the block raises is left alone.
+    Until then, and after an error, `path` stays as it was. Links are followed. A device, a pipe or a name of
+    an open file, such as /dev/stdout, is written to directly. Raises ConfigError, with the reason, when the
+    file cannot be written; other errors of the block pass through.
     """
     target = Path(os.path.realpath(path))
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -79,7 +79,7 @@ class _Raw(FileIO):
         self._said = said
 
     def fileno(self) -> int:
-        raise UnsupportedOperation("fileno")  # numpy and Pillow would write there by themselves
+        raise UnsupportedOperation("fileno")  # or numpy and Pillow would write to it directly
 
     def write(self, data: Any) -> int:
         with self._said():
@@ -198,7 +198,7 @@ def _lock(path: Path) -> int:
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # its holder ended, and removed it, between our opening and locking it
+        os.close(file)  # its holder ended and removed it before we had locked it
 
 
 def _hold(file: int, folder: Path) -> None:

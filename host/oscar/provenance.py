@@ -15,12 +15,12 @@ import numpy as np
 
 from oscar.version import __version__
 
-CHECKOUT = Path(__file__).parents[2]  # where this file is one of a clone
+CHECKOUT = Path(__file__).parents[2]  # if this file is in a clone
 SECRET = re.compile(r"(\bkey\s*[=:]\s*)\S.*", re.DOTALL)
 
 
 def provenance() -> dict[str, str]:
-    """Return what a reader of results may want to know of the run, as texts by name."""
+    """Return facts about the run for readers of its results, as texts by name."""
     return {
         "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "arguments": arguments(sys.argv[1:]),
@@ -39,7 +39,7 @@ def arguments(words: Sequence[str]) -> str:
 def revision() -> str:
     """Return the commit that is checked out, or the package's version outside a clone of ours.
 
-    An installed package may lie in a repository of its user's, whose commits say nothing of it.
+    An installed package may lie inside a repository of its user, whose commits say nothing about it.
     """
     command = ["git", "-C", str(CHECKOUT), "describe", "--always", "--dirty"]
     try:

@@ -8,7 +8,7 @@ from oscar.errors import ConfigError, did_you_mean
 
 
 def folder() -> Path:
-    """Return the folder that holds them."""
+    """Return the folder of the shipped configurations."""
     packaged = Path(__file__).with_name("configs")
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "configs"
 

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP as exceptions, as SIGINT is: a command takes down what it has started on its way out."""
+"""SIGTERM and SIGHUP as exceptions, like SIGINT: a command ends what it started on its way out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 
-AGAIN_S = 0.3  # after which a stop whose exception was lost is raised again
+AGAIN_S = 0.3  # after this time a stop whose exception was lost is raised again
 
 
 class Stopped(SystemExit):
@@ -23,8 +23,8 @@ class Stopped(SystemExit):
 def stops_raise() -> Iterator[list[int]]:
     """Let SIGTERM and SIGHUP raise Stopped meanwhile and SIGINT KeyboardInterrupt; yields those that came.
 
-    An exception that is lost on its way up, as in a compiler's callbacks, is raised again until the block
-    ends; one that turned into another is told by the list. A signal that this process was started to ignore
+    An exception can get lost, as in a compiler's callbacks: it is raised again until the block ends. It can
+    turn into another one: then the list shows the signal. A signal that this process was started to ignore
     (nohup, the background of a shell) stays ignored. Outside the main thread, which alone may set handlers,
     this does nothing.
     """
@@ -63,7 +63,7 @@ def stops_raise() -> Iterator[list[int]]:
 
 
 def _on_its_way() -> bool:
-    """Whether the code that is running does so because of a stop: it cleans up on the way out."""
+    """Whether the running code handles a stop: it cleans up on the way out."""
     error = sys.exc_info()[1]
     while error is not None and not isinstance(error, (KeyboardInterrupt, Stopped)):
         error = error.__context__

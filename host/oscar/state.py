@@ -1,4 +1,4 @@
-"""Saved state: a digest of it, and how it is read, field by field, so that nothing foreign gets in.
+"""Saved state: its digest, and how it is read field by field, so that nothing foreign gets in.
 
 A `load_state_dict` reads all that it needs through `Saved` before it changes anything. Compiled code trusts
 what it finds in a state (indices, sums of a histogram row, lengths), so every such bound is checked here.
@@ -29,7 +29,7 @@ SHOWN = 300  # characters of a value in an error
 class Saved:
     """One node of a saved state: `state["nodes"][0]["residual"]`, with the path for errors.
 
-    `path` is what the state is called in them; `value` is what came.
+    `path` names the state in errors; `value` is what was saved.
     """
 
     def __init__(self, value: Any, path: str = "state") -> None:
@@ -37,7 +37,7 @@ class Saved:
 
     @classmethod
     def of(cls, state: Any) -> Saved:
-        """Return `state`, which a caller has from its own `Saved`, or from a user."""
+        """Return `state` as a Saved: a caller passes on its own, a user passes a dict."""
         return state if isinstance(state, Saved) else cls(state)
 
     def refuse(self, expected: str, came: str | None = None) -> ConfigError:
@@ -66,7 +66,7 @@ class Saved:
 
     @property
     def missing(self) -> bool:
-        """Whether this is None, as for what has not been set yet."""
+        """Whether this is None: it had no value when it was saved."""
         return self.value is None
 
     def keys(self, allowed: Callable[[Any], bool], expected: str) -> list[Any]:
@@ -112,7 +112,7 @@ class Saved:
         return self._typed(str, "text")
 
     def fits(self, key: str, expected: object) -> None:
-        """Raise ConfigError unless the value of `key` is what this side has; it names what differs first."""
+        """Raise ConfigError unless the value of `key` is `expected`; it names the first difference."""
         came = self[key]
         if isinstance(expected, dict):
             for name in came.only(*expected).value:

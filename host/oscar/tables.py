@@ -13,7 +13,7 @@ class Table:
     """Columns, each given as "key:heading >8.3f": heading and format of the value that a row has at the key.
 
     The key is the heading where only one of them is given. `heading` is the first line. Text in place of a
-    number only takes the column's alignment and width; None shows as "-", a bool as yes or no.
+    number takes only the column's alignment and width; None shows as "-", a bool as yes or no.
     """
 
     def __init__(self, *columns: str) -> None:

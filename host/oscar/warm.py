@@ -6,13 +6,15 @@ import numpy as np
 
 
 def main() -> None:
-    """Run one small AllReduce with each compiled codec, both ways round, and the time model over it."""
+    """Run small AllReduces with each compiled codec and gather, which run the time model too."""
     from oscar.config import Config
     from oscar.reducers.cluster import LocalCluster
 
     random = np.random.default_rng(0)
     gradients = [[random.laplace(size=5000).astype(np.float32)] for _ in range(2)]
-    config = Config.model_validate({"nodes": 2, "quantiser": {"error_feedback": True}})  # has more of them
+    config = Config.model_validate(
+        {"nodes": 2, "quantiser": {"error_feedback": True}}
+    )  # error feedback has kernels of its own
     for codec, gather in (
         ("asc", "boomerang"),
         ("asc", "forward"),

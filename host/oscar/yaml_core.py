@@ -1,4 +1,4 @@
-"""YAML as configurations are written: YAML 1.2's core schema, with what is easily misread refused.
+"""YAML for configurations: the core schema of YAML 1.2, without what is easily misread.
 
 PyYAML reads YAML 1.1, in which `010` is 8, `1:30` is 90, `no` is false and `1e-3` is text, and of a key that
 is given twice it takes the last without a word.
@@ -18,7 +18,7 @@ from oscar.errors import ConfigError
 
 MAX_SIZE = 200_000  # characters
 MAX_DEPTH = 32
-MAX_ITEMS = 50_000  # with every alias counted as what it stands for
+MAX_ITEMS = 50_000  # an alias counts as all that it stands for
 MAX_DIGITS = 30
 
 _TAG = "tag:yaml.org,2002:"
@@ -156,7 +156,7 @@ def read(path: Path) -> Any:
 
 
 def _count(value: Any, depth: int, seen: int) -> int:
-    """Return the items seen after those of `value`; raises ValueError for a tree that is too large."""
+    """Return `seen` plus the items of `value`; raises ValueError for a tree that is too large."""
     if depth > MAX_DEPTH:
         raise ValueError(f"an alias makes it nested deeper than {MAX_DEPTH} levels")
     if seen > MAX_ITEMS:

@@ -73,7 +73,7 @@ def test_a_file_that_is_no_nic_is_refused_in_one_line(
     [
         ({"codec": "rtl", "codec_gvalues": 1.0}, "leave codec_gvalues out, or set codec: ideal"),
         ({"codec": "host", "encode_latency_us": 9.0}, "leave encode_latency_us out"),
-        ({"nic_mhz": 250.0}, "nic_mhz has gone.*nic_file"),
+        ({"nic_mhz": 250.0}, "nic_mhz was removed.*nic_file"),
     ],
 )
 def test_a_clock_is_measured_or_assumed_not_both(link: dict[str, object], why: str) -> None:

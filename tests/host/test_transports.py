@@ -110,7 +110,7 @@ def test_a_notice_goes_before_the_death_of_its_sender() -> None:
 def test_a_control_message_that_is_none_is_told_as_that(message: bytes) -> None:
     one, two = local_transports(2)
     two.post_send(0, CONTROL_TAG, message)
-    with pytest.raises(TransportError, match="rank 1 sent a control message that is none"):
+    with pytest.raises(TransportError, match="rank 1 sent an unreadable control message"):
         one.wait(1, 5, time.monotonic() + 5)
 
 

@@ -1,7 +1,7 @@
 """What goes over one link: the codec seam, and the framing that stateless codecs share.
 
-An adaptive codec (ASC) implements `LinkEncoder` / `LinkDecoder` itself. A stateless one implements
-`PayloadCodec`, three methods, and is framed by `FramedEncoder` / `FramedDecoder`.
+An adaptive codec (ASC) implements `LinkEncoder` and `LinkDecoder` itself. A stateless codec implements the
+three methods of `PayloadCodec`; `FramedEncoder` and `FramedDecoder` make its frames.
 """
 
 from __future__ import annotations
@@ -71,18 +71,18 @@ class PayloadCodec(Protocol):
         """Return exactly `count` values (int32 or float32), or raise FrameError; any bytes may come."""
 
     def max_payload(self, count: int, width: int) -> int:
-        """Bytes that `pack` never exceeds, the same on all nodes: receivers allocate by it."""
+        """Return the bytes that `pack` never exceeds, the same on all nodes: receivers make room for them."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """A registry entry. `lossless` is about the values on the wire, after quantisation.
+    """A registry entry. `lossless`: of the values on the wire, after quantisation.
 
-    `coded`: an entropy coder works on the values; False where they go out at a fixed width, which costs no
-    time in a model. saturated: of a codec that clips, the values it has clipped so far, and the shares of
-    energy that its frames lost so far, each times the frame's values. clocks: what a link end's device took
-    for its last frame, where there is a device that counts clocks (a simulated NIC). options: what a frame
-    costs depends on, beside the name.
+    coded: an entropy coder works on the values; False where they have a fixed width, which takes the time
+    model no time. saturated: of a codec that clips, returns how many values it has clipped so far, and the
+    sum of the shares of energy that its frames lost, each times the frame's values. clocks: returns what a
+    link end's device took for its last frame, where a device counts clocks (a simulated NIC). options: what
+    a frame's cost depends on, beside the name.
     """
 
     name: str
@@ -144,7 +144,7 @@ def _read_sequences(end: Any, saved: Saved) -> dict[int, int]:
 
 
 class _Framed(Stateful):
-    """What both ends of a stateless link keep: how many frames each step has seen."""
+    """The state of both ends of a stateless link: how many frames each step has seen."""
 
     STATE: ClassVar[dict[str, Reader]] = {"sequences": _read_sequences}
 

@@ -16,7 +16,7 @@ __all__ = ["CODECS", "Codec", "LinkDecoder", "LinkEncoder", "asc_codec", "make_c
 def asc_codec(
     params: AscParams | None = None, *, implementation: Implementation = "compiled", name: str = "asc"
 ) -> Codec:
-    """Return ASC as a codec; its links share one coder's scratch memory, so they serve one thread."""
+    """Return ASC as a codec; its links share one coder's scratch memory, so only one thread may use them."""
     chosen = params or AscParams()
     coder = make_coder(chosen, implementation)
     return Codec(
@@ -31,7 +31,7 @@ def asc_codec(
     )
 
 
-# The paper's ASC, read literally: a table for each step, no context; updated as often as pays.
+# The paper's ASC, read literally: a table for each step, no context. The update interval is the best one.
 PAPER = AscParams(context="none", interval_log2=10)
 ASC = {"asc": AscParams(), "asc-paper": PAPER}
 
@@ -46,7 +46,7 @@ def make_codec(
 ) -> Codec:
     """Return the codec called `name`; `asc` replaces the parameters of "asc".
 
-    implementation: of either ASC; the other codecs have one. Raises ValueError on an unknown name.
+    implementation: of either ASC; other codecs have only one. Raises ValueError on an unknown name.
     """
     if name not in CODECS:
         raise ValueError(f"codec must be one of {', '.join(CODECS)}, got {name!r}")

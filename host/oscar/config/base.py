@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from oscar.errors import did_you_mean
 
-LEAST_RATE, MOST = 1e-6, 1e9  # of the time model: beyond them times are no longer finite or of any use
+LEAST_RATE, MOST = 1e-6, 1e9  # bounds of the time model: beyond them times mean nothing or overflow
 
 
 class Section(BaseModel):

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: one line that names the key, what was expected and what was given."""
+"""Errors of a configuration: one line that names the key, what was expected and what was given."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class MethodSpec(Section):
 
     @property
     def type(self) -> str:
-        """What the table's column "type" says."""
+        """The text of the table's column "type"."""
         return {"gloo": self.dtype, "replay": "frames"}.get(self.kind, "float32")
 
 

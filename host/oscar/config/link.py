@@ -1,4 +1,4 @@
-"""The section `link`: the link of the time model, and whose clock the codec in front of it has."""
+"""The section `link`: the link of the time model, and which codec is in front of it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from oscar.timeline.nic import NicFile, host_nic, load_nic
 class LinkSection(Section):
     """Link and codec of the time model.
 
-    codec: whose clock it has. ideal: it keeps up with the line and is `codec_latency_us` deep; rtl: what
-    `make rtl` measured on a NIC (nic_file; null: the one that comes with the package); host: the compiled
-    coder on a core of this machine. codec_gvalues, codec_latency_us, encode_latency_us: assumed in place of
-    the ideal ones.
+    codec: whose clock the model uses. ideal: the codec keeps up with the line and is `codec_latency_us` deep.
+    rtl: a NIC as `make rtl` measured it (nic_file; null: the one that comes with the package). host: the
+    compiled coder on a core of this machine. codec_gvalues, codec_latency_us, encode_latency_us: replace the
+    figures of the ideal codec.
     """
 
     gbps: float = Field(default=100.0, ge=LEAST_RATE, le=MOST)
@@ -34,7 +34,7 @@ class LinkSection(Section):
     def _moved(cls, data: Any) -> Any:
         if isinstance(data, dict) and "nic_mhz" in data:
             raise ValueError(
-                "nic_mhz has gone: a NIC's clock rate is in its file; copy the one that `make rtl` writes, "
+                "nic_mhz was removed: a NIC's clock rate is in its file; copy what `make rtl` writes, "
                 "change mhz there, and name it as nic_file"
             )
         return data
@@ -72,14 +72,14 @@ class LinkSection(Section):
         return f"codec: {self.clock} ({rate}, {deep})"
 
     def nic(self) -> NicFile:
-        """Return the NIC, or the host's coder, whose clock it is; with an ideal one the NIC it is held to."""
+        """Return the NIC, or the host's coder, whose clock is used; an ideal codec is compared with it."""
         if self._kept is not None:
             return self._kept
         return host_nic() if self.codec == "host" else load_nic(self.nic_file)
 
     @classmethod
     def as_kept(cls, section: dict[str, Any], nic: NicFile) -> LinkSection:
-        """Return the link that results keep, with the clock of `nic`, whatever files say by now."""
+        """Return the link that results hold, with the clock of `nic`, whatever files say today."""
         link = cls.model_validate(section | {"nic_file": None})
         link._kept = nic
         return link

@@ -36,7 +36,7 @@ class Choice(Section):
 
 
 class Method(Choice):
-    """One entry of the comparison, and what differs from the rest of the configuration; a row per plan.
+    """One entry of the comparison, with a row for each plan: what differs from the configuration.
 
     asc: replaces single keys of the section `asc`; scheme: the options of a scheme.
     """

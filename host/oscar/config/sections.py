@@ -12,7 +12,7 @@ from oscar.config.base import MOST, Section, one_of
 from oscar.numerics.plans import PLANS
 from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
 
-BURST = 4  # consecutive iterations with the ring: the link tables catch up, the last one is measured
+BURST = 4  # consecutive iterations with the ring: link tables catch up, and the last iteration is measured
 
 
 class WorkloadSection(Section):
@@ -85,7 +85,7 @@ class RingSection(Section):
 
 
 class TransportSection(Section):
-    """Ranks in processes of their own: how long one may wait, what a death means; see transports.keyed."""
+    """Ranks in separate processes: how long one may wait, what a death means, and encryption."""
 
     timeout_s: float = Field(default=60.0, gt=0, le=1e6)
     survive: bool = False
@@ -103,9 +103,9 @@ class TransportSection(Section):
 
 
 class TrainSection(Section):
-    """How `oscar train` goes through a run; none of it changes a weight.
+    """How `oscar train` runs; nothing here changes a weight.
 
-    compute_ms: of one node's forward and backward pass in the time model; null: as measured here.
+    compute_ms: of one node's forward and backward pass in the time model; null: as measured on this machine.
     """
 
     evaluate_every: int = Field(default=25, ge=0)

@@ -11,7 +11,7 @@ from oscar.collective.gather import FORWARD, RAW, Gather
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.recurrence import equal_ring_time
 
-MIN_GAIN = 1.05  # under 5 % is within the error of any such model, and not worth a codec
+MIN_GAIN = 1.05  # a gain under 5 % is within the error of such a model, and not worth a codec
 NOTHING = Cost(0.0, 0.0)
 _LOG_LARGEST = 42.0  # 2^42 values
 _SLOWEST_GBPS, _FASTEST_GBPS = 1e-3, 1e6
@@ -53,7 +53,7 @@ class _Case:
 
     @property
     def rivals(self) -> dict[str, int]:
-        """Bits per value of what needs no codec."""
+        """Bits per value of the formats that need no codec."""
         fits = self.peak * self.nodes <= 127
         return {"fp32": FP32_BITS, "bf16": 16} | ({"int8": 8} if fits else {})
 
@@ -140,7 +140,7 @@ def _praise(case: _Case, times: dict[str, float], time_s: float) -> str:
 
 
 def _refusal(case: _Case, time_s: float) -> str:
-    """Name what would have to go for compression to pay, by taking each cost away in turn."""
+    """Name the cost that keeps compression from paying, by taking each cost away in turn."""
     link, rival = case.link, case.rival
     rival_bits = case.rivals[rival]
     if case.nodes == 1:
@@ -205,7 +205,7 @@ def _breakeven_gbps(case: _Case) -> float | None:
 
 
 def _bisect(pays: Callable[[float], bool], good: float, bad: float, *, ratio: bool = False) -> float:
-    """Return the last point that pays on the way from `good` to `bad`, halving logs if `ratio`."""
+    """Return the last point that pays between `good` and `bad`; ratio: bisect on a logarithmic scale."""
     for _ in range(48):
         middle = (good * bad) ** 0.5 if ratio else (good + bad) / 2
         if pays(middle):

@@ -22,7 +22,7 @@ from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, sums_dtype
 from oscar.state import Saved
 
-KEY = 0  # of the one state
+KEY = 0  # of the only state
 
 
 class LocalCluster(Reducer):
@@ -45,7 +45,7 @@ class LocalCluster(Reducer):
 
     @property
     def state(self) -> State | None:
-        """Of all nodes; None before the first call."""
+        """The state of all nodes; None before the first call."""
         return self.states.get(KEY)
 
     @property
@@ -60,17 +60,17 @@ class LocalCluster(Reducer):
 
     @property
     def nodes(self) -> int:
-        """Of the last call; before the first, those that are configured."""
+        """Nodes of the last call; before the first, those that are configured."""
         return self.config.nodes if self.state is None else self.state.wire.nodes
 
     @property
     def params(self) -> QuantiserParams:
-        """Of the quantiser, for as many nodes as there are."""
+        """The quantiser's parameters for that many nodes."""
         return self.config.quantiser_params(self.nodes)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the sums."""
+        """The dtype of the sums."""
         return sums_dtype(self.codec, self.params, self.nodes)
 
     @property

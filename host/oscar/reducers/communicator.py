@@ -32,7 +32,8 @@ class PeerStats:
     sent_bytes: with headers and the exchange of steps. frame_bytes, counts: of coded frames, int64 [phase 2,
     step N-1, sub K], headers included. clipped: this rank's values that saturated; clipped_energy: the share
     of its energy that this cut off, as in Stats; reset: state was made anew because shapes changed;
-    exchange_bytes: sent by this rank to agree on steps; seconds: of the whole call; waited_s: of it in waits.
+    exchange_bytes: sent by this rank to agree on steps; seconds: of the whole call; waited_s: the part of it
+    spent in waits.
     """
 
     rank: int
@@ -116,7 +117,7 @@ class Communicator(Reducer):
         the same order. Collective. `tensors` are never written to. Raises PeerError when a peer fails,
         ConfigError for unequal shapes, GradientError (NaN, Inf) and TypeError for this rank's own; all ranks
         raise something within the timeout, their state is as before, and the communicator serves no more.
-        A SaturationWarning comes after all that: where it is an error the call has happened, as elsewhere.
+        A SaturationWarning comes last: where warnings are errors, the call has succeeded all the same.
         """
         self.party.check_alive()
         try:

@@ -1,4 +1,4 @@
-"""What every cluster asks of gradients[node][tensor] before it looks at a value."""
+"""The check of gradients[node][tensor]: their number and shapes, before any value is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All workers of one process: plain AllReduces counted as a ring would send them, coded rings run."""
+"""All workers in one process: plain AllReduces are counted as a ring would send them, coded rings are run."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LocalWire(Wire):
         total, limit = np.zeros(buffers[0].size, np.int32), field_limit(bits, self.nodes)
         for rank, buffer in enumerate(buffers):
             worst = max(int(buffer.max(initial=0)), -int(buffer.min(initial=0)))
-            if worst > limit:  # its bytes would not be those that are counted
+            if worst > limit:  # it would need more bytes than are counted
                 raise ValueError(
                     f"channel {channel}: node {rank} sent a magnitude of {worst}, fields of {bits} bits hold "
                     f"up to {limit} of each of {self.nodes} workers; clip, or use more bits"
@@ -135,7 +135,7 @@ class LocalWire(Wire):
         return total, self._traffic(sizes, counts, "equal", FORWARD, time_s=time_s)
 
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
-        """Run a ring of coded frames; its tables go on from the channel's last message."""
+        """Run a ring of coded frames, with the tables that the channel's last message left."""
         plan, channel, nodes = self._begin(messages)
         before = np.sum([node.saturated() for node in nodes], axis=0)  # counted since the links were made
         run = LocalRun(

@@ -67,7 +67,7 @@ def make_scheme_of(
 
 
 def method_fingerprint(config: Config, codec: Codec) -> str:
-    """Return what has to be equal for a saved state to fit, beside the number of nodes."""
+    """Return what must be equal for a saved state to fit, besides the number of nodes."""
     c = config
     if method_info(c.method).codec is None:
         return f"{c.method} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"

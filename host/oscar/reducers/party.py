@@ -1,4 +1,4 @@
-"""What ranks of a group do beside reducing: compare, agree, wait for each other, and tell who failed."""
+"""What ranks do beside reducing: compare configurations, gather bytes, wait for peers, and say who failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNTOUCHED = "gradients are untouched: start all ranks again from one checkpoint"
 
 
 class Party:
-    """This rank among those of `transport`; errors of the transport become PeerErrors that name a rank.
+    """This rank among those of `transport`; TransportErrors become PeerErrors that name a rank.
 
     timeout_s: how long a peer may keep this rank waiting. `waited_s` grows by the seconds spent in waits.
     """
@@ -29,7 +29,7 @@ class Party:
 
     @property
     def deadline(self) -> float:
-        """Of a wait that begins now."""
+        """The deadline of a wait that begins now."""
         return time.monotonic() + self.timeout_s
 
     def check_alive(self) -> None:
@@ -60,9 +60,9 @@ class Party:
         self._state = handshake.StateCheck(self.transport, digests)
 
     def settle(self, action: Action | None = None) -> None:
-        """Raise PeerError where the rank before has announced another state, from which all else follows.
+        """Raise PeerError where the rank before has announced another state: all later results would differ.
 
-        action: what it is waited for with.
+        action: the WAIT that needs it, if there is one.
         """
         if self._state is None:
             return
@@ -108,7 +108,7 @@ class Party:
         return f"step {action.ring_step(self.nodes)}, chunk {action.chunk}"
 
     def blame(self, error: TransportError, where: str, action: Action | None) -> NoReturn:
-        """Raise the PeerError that `error` means; one that comes from elsewhere keeps its step and chunk."""
+        """Raise the PeerError that `error` means; a failure reported by another rank keeps its place."""
         notice = error.notice
         if notice is not None:
             raise PeerError(
@@ -128,20 +128,15 @@ class Party:
         return PeerError(f"rank {self.rank}: {text}", rank=self.rank, peer=peer, step=step, chunk=chunk)
 
     def give_up(self, error: BaseException) -> None:
-        """Tell the neighbours, who tell theirs; a notice that came from one is passed on as it is."""
+        """Tell the neighbours, who tell theirs; a neighbour's notice is passed on unchanged."""
         self.failed = f"{type(error).__name__}: {error}"
         if isinstance(error, ConfigError):
-            return  # from a comparison: every rank has found the same
+            return  # every rank raises it itself
         cause = error.__cause__
         notice = cause.notice if isinstance(cause, TransportError) else None
         if notice is None:
-            peer = isinstance(error, PeerError)
             fact = error.fact if isinstance(error, OscarError) else str(error)  # advice is this rank's own
-            notice = Notice(
-                rank=self.rank,
-                peer=error.peer if isinstance(error, PeerError) else -1,
-                step=error.step if isinstance(error, PeerError) else -1,
-                chunk=error.chunk if isinstance(error, PeerError) else -1,
-                reason=fact if peer else f"{type(error).__name__}: {fact}",
-            )
+            notice = Notice(self.rank, -1, -1, -1, f"{type(error).__name__}: {fact}")
+            if isinstance(error, PeerError):
+                notice = Notice(self.rank, error.peer, error.step, error.chunk, fact)
         self.transport.abort(notice)

@@ -1,4 +1,4 @@
-"""What reduces: a method's scheme over a wire, with state that moves only when a call has succeeded."""
+"""The reducer: a method's scheme over a wire. State moves only when a call has succeeded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Shapes = list[tuple[int, ...]]
 
 @dataclass
 class State:
-    """What is kept for one list of tensors: replicated state, the own workers', and the links'."""
+    """What is kept for one list of tensors: the state of the scheme, of the local workers, of the links."""
 
     scheme: Scheme
     workers: list[Any]
@@ -54,7 +54,7 @@ class State:
         }
 
     def load_state_dict(self, saved: Saved) -> None:
-        """Take over what `state_dict` returned, but for the shapes; raises ConfigError."""
+        """Take over what `state_dict` returned, except the shapes; raises ConfigError."""
         self.scheme.load_state_dict(saved["scheme"])
         for worker, own in zip(self.workers, saved["workers"].items(len(self.workers)), strict=True):
             worker.load_state_dict(own)
@@ -76,7 +76,7 @@ class Call:
 
     @property
     def plan(self) -> str:
-        """The plans of the messages, those that moved more bytes first."""
+        """The plans of the messages, that of most bytes first."""
         moved: dict[str, int] = {}
         for one in self.traffic:
             if one.plan:
@@ -108,7 +108,7 @@ class Call:
 
 
 class CautionNotice:
-    """Warns once in its life of what a scheme would have its user know when training begins."""
+    """Warns once of what a scheme's user should know before training."""
 
     def __init__(self) -> None:
         self.told = False
@@ -136,7 +136,7 @@ class Reducer(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """What has to be equal for a saved state to fit, beside the number of nodes."""
+        """What must be equal for a saved state to fit, besides the number of nodes."""
         return method_fingerprint(self.config, self.codec)
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Reducer(ABC):
 
     @contextmanager
     def _kept(self, key: Hashable) -> Iterator[None]:
-        """Let a call happen as a whole or not at all; whatever is raised, the state of `key` is as before."""
+        """Let a call happen as a whole or not at all: whatever it raises, the state of `key` is restored."""
         before = self.states.get(key)
         token = None if before is None else before.snapshot()
         try:
@@ -184,7 +184,9 @@ class Reducer(ABC):
                 )
             if not announced:
                 wire.announce(scheme.digests())
-            announced = messages[0].op != "agree"  # which moves replicated state: its digests come next
+            announced = (
+                messages[0].op != "agree"
+            )  # an agree moves replicated state: announce its digests next
             answer, moved = wire.combine(messages)
             if not moved.exact and messages[0].coded and scheme.name != "exact":
                 raise OscarError(
@@ -208,12 +210,12 @@ class Reducer(ABC):
         return split(mean, scheme.shapes)
 
     def _sums(self, state: State) -> Array:
-        """Return the integers, or floats, behind the last mean; none where the scheme has none."""
+        """Return the integers, or floats, behind the last mean; no values where the scheme keeps none."""
         sums = state.scheme.reference_sums()
         return np.zeros(0, np.int32) if sums is None else sums
 
     def _tell(self, state: State, call: Call) -> None:
-        """Warn of what saturation took for good."""
+        """Warn of what saturation has lost."""
         if not state.scheme.clips:
             self.notice.tell(call.unreturned, state.scheme.advice)
         self.notice.tell_codec(self.codec.name, float(call.codec_loss[1]) / call.sent)

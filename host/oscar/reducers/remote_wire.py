@@ -1,7 +1,7 @@
 """Messages of a scheme between processes: one rank's part of each ring, over a transport.
 
-What LocalWire does for all workers of a process, with the same bits: integers, and sums of float32, which are
-added in the order of the ring.
+It gives the same bits as LocalWire does for all workers of a process. Floats are added in the order of the
+ring.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oscar.schemes.fields import pack_fields, unpack_fields
 from oscar.transports.base import TransportError
 
 Combine = Callable[[Array, Array], Array]
-LENGTH_BYTES = 8  # of a buffer that is gathered
+LENGTH_BYTES = 8  # in which the length of a gathered buffer is sent
 
 
 class RemoteWire(Wire):
@@ -123,7 +123,7 @@ class RemoteWire(Wire):
         return every
 
     def _check_size(self, came: memoryview, expected: int) -> None:
-        """Raise TransportError where the rank before sends another length: it is at something else."""
+        """Raise TransportError where the rank before sends another length: it is at another message."""
         if len(came) != expected:
             left = (self.rank - 1) % self.nodes
             text = f"rank {left} sent {len(came)} bytes where {expected} are due: it is at another message"
@@ -136,7 +136,7 @@ class RemoteWire(Wire):
         subframes, gather = channel.subframes, channel.gather
         actions = partial(ring_actions, self.rank, self.nodes, subframes=subframes, gather=gather)
         drive(execute(node, actions(), self.transport, log), self.party.wait)
-        self.settle()  # where this rank has waited for nothing
+        self.settle()  # not yet done where this rank had nothing to wait for
         self.party.flush(actions)
         traffic = Traffic(
             frame_bytes=log.frame_bytes,

@@ -1,4 +1,4 @@
-"""A cluster that runs its ring in bursts only: for long trainings whose weights do not depend on the ring."""
+"""A cluster that runs its ring only now and then: for long trainings whose weights do not depend on it."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ class Traffic:
 
     frame_bytes, counts: int64 [phase 2, step N-1, sender, sub-frame], as in Stats, or None where no frames
     are counted; the senders are the wire's own ranks. sent_bytes: by these ranks. received: bytes of frames
-    that came into each rank. exchange_bytes: of an "agree", by these ranks. plan: how values were dealt to
-    chunks. identical: the wire's ranks ended with the same bits. exact: the sum is the direct one; True where
-    nobody knows. clipped: what the codec saturated, as in Codec.saturated.
+    that each rank received. exchange_bytes: of an "agree", by these ranks. plan: how values were dealt to
+    chunks. identical: the wire's ranks ended with the same bits. exact: the sum equals one computed directly;
+    True where that is not checked. clipped: what the codec saturated, as in Codec.saturated.
     """
 
     frame_bytes: Array | None = None
@@ -62,7 +62,7 @@ class Wire(ABC):
         """
 
     def announce(self, digests: Mapping[str, int]) -> None:  # noqa: B027 - in process there is one state
-        """Tell the peers what the replicated state is; they raise before they use anything of another."""
+        """Tell the peers the digests of the replicated state; a peer whose state differs raises."""
 
     def settle(self) -> None:  # noqa: B027
         """Raise PeerError where a peer has announced another state."""

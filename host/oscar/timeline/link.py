@@ -8,16 +8,16 @@ from typing import NamedTuple
 from oscar.coding.costs import Cost, check_seconds, is_number
 
 FP32_BITS = 32
-LEAST_RATE, MOST_RATE = 1e3, 1e18  # of bits or values a second; beyond these, times are of no use
+LEAST_RATE, MOST_RATE = 1e3, 1e18  # of bits or values a second; beyond these, times mean nothing or overflow
 
 
 @dataclass(frozen=True)
 class Engines:
-    """What codes frames one at a time: the lanes of a NIC, or a host's core.
+    """What codes frames, each engine one at a time: units of a NIC, or a core of the host.
 
     Sub-frame k of a chunk is coded by engine k mod `count`, since every engine has tables of its own. Where
     a chunk has fewer sub-frames than there are engines, it is cut into more, until each has one. `hop` is a
-    frame that is decoded, added to and coded again in one go; an engine is free when its result is out.
+    frame that is decoded, added to and coded again in one go; an engine is free once its result is out.
     """
 
     encode: Cost
@@ -39,15 +39,15 @@ class Engines:
 class LinkModel:
     """One node's port and codec, the same on every node.
 
-    The port is full duplex. It sends one frame at a time at `bandwidth_bps`, and a frame is in `latency_s`
-    after its last bit left. It also receives one frame at a time, in the order in which frames begin to
-    arrive: of two peers that send to one node, one waits. Where software sends, it makes room for every
-    frame that it will receive before it sends its first one, which takes `message_s` each.
+    The port is full duplex. It sends one frame at a time at `bandwidth_bps`, and a frame has arrived
+    `latency_s` after its last bit left. It also receives one frame at a time, in the order in which frames
+    begin to arrive: of two peers that send to one node, one waits. Software makes room for every frame that
+    it will receive before it sends its first one; that takes `message_s` each.
 
     The codec is `engines`, or without them a pipeline that keeps up with its work: one encoder and one
     decoder, each of which serves in order; a sub-frame occupies it for count / `codec_values_per_s` (None:
-    no time at all) and is ready `codec_latency_s` after that, from the encoder `encode_latency_s` (None: the
-    same).
+    no time at all). It is ready `codec_latency_s` later, or from the encoder `encode_latency_s` later (None:
+    the same).
 
     Raises ValueError unless rates and times lie within the bounds above.
     """
@@ -103,7 +103,7 @@ class LinkModel:
         )
 
     def without_latency(self) -> LinkModel:
-        """Return the same link with nothing that is paid once for a frame but its header."""
+        """Return the same link without any cost per frame, except its header."""
         none = dict.fromkeys(("latency_s", "codec_latency_s", "encode_latency_s", "message_s"), 0.0)
         return replace(self, **none, engines=self.engines and self.engines.without("once_s"))
 
@@ -122,7 +122,10 @@ class LinkModel:
 
 
 class Codec(NamedTuple):
-    """Seconds of the codec per value and once; `busy`: it is engines, taken until the result is out."""
+    """Seconds of the codec per value and once.
+
+    `busy`: it has engines, each occupied until its result is out.
+    """
 
     busy: bool
     engines: int

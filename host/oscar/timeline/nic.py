@@ -1,7 +1,7 @@
-"""What a NIC's lanes, or this host's coder, take for a frame: measured, and kept in a JSON file.
+"""What a NIC's engines, or this host's coder, take for a frame: measured, and kept in a JSON file.
 
-`make rtl` writes such a file of the converted RTL; one comes with the package and names its revision. The
-host's is an estimate of oscar.coding.costs.
+`make rtl` writes such a file for the converted RTL. One comes with the package, and names its revision. The
+host's coder is an estimate of oscar.coding.costs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ NANOSECOND = "a clock here is a nanosecond"
 
 
 class NicFile(BaseModel):
-    """A NIC: so many engines (lanes, or a core) at a clock rate, and what a frame costs one of them.
+    """A NIC: its engines (hardware units, or a core), their clock rate, and what a frame costs one of them.
 
-    clocks: of `encode`, `hop` (decoded, added to, coded again) and `decode` those for each value and those
-    for the frame. revision, measured_by, mhz_from: where the figures come from. `derived` is what they make,
-    for readers; it is not read back.
+    clocks: of `encode`, `hop` (decode, add, encode again) and `decode`, each (per value, per frame).
+    revision, measured_by, mhz_from: where the figures come from. `derived`: figures for readers, computed
+    from the others and not read back.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

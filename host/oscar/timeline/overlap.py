@@ -1,7 +1,8 @@
 """Time of one training iteration, in which gradients are reduced while the backward pass still runs.
 
-The backward pass delivers tensors from the last to the first. They are cut into buckets, each with an
-AllReduce of its own as soon as it is complete, as in torch's DistributedDataParallel (Li et al., 2020).
+The backward pass delivers tensors from the last to the first. They are put into buckets. Each bucket has an
+AllReduce of its own, which starts once the bucket is complete, as in torch's DistributedDataParallel (Li et
+al., 2020).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from oscar.timeline.recurrence import finish_unchecked
 
 Floats = npt.NDArray[np.float64]
 
-FORWARD = 1 / 3  # of compute; the backward pass works out two gradients, by inputs and by weights: 2/3
+FORWARD = 1 / 3  # of compute; the backward pass takes 2/3: it computes gradients by inputs and by weights
 
 
 def bucket_shares(sizes: Sequence[int], buckets: int) -> Floats:
@@ -54,7 +55,7 @@ def iteration_time(compute_s: npt.ArrayLike, shares: Floats, communication_s: np
     ready = compute[..., None] * (FORWARD + (1 - FORWARD) * done)
     ready[..., -1] = compute
     left = np.cumsum(communication[..., ::-1], axis=-1)[..., ::-1]  # from this bucket to the last
-    # Some bucket is the last one that did not wait for the one before it: from there all follow at once.
+    # Some bucket is the last that did not wait for the one before it; all later ones follow without a gap.
     return np.asarray((ready + left).max(axis=-1))
 
 
@@ -62,8 +63,8 @@ def bucket_times(stats: Stats, link: LinkModel, shares: Floats, gather: Gather =
     """Return the modelled seconds of every bucket's AllReduce, float64 [buckets].
 
     stats: of one AllReduce of everything. Bytes and values of every frame are scaled by the bucket's share;
-    headers and the latency of every hop stay. What `stats.time_s` has beyond one ring (a scheme sends several
-    messages in turn) counts for every bucket.
+    headers and the latency of every hop stay. A scheme sends several messages in turn: what `stats.time_s`
+    has beyond one ring counts for every bucket.
     """
 
     def ring(share: float) -> float:

@@ -1,8 +1,8 @@
 """Time of one ring AllReduce as a compiled recurrence: `replay` without actions, for up to 1,024 nodes.
 
-It leaves out one thing: what comes from both sides of a node, as a boomerang does at its turn and duplex all
-along, may meet at its port, where `replay` lets one frame wait. Without such a wait the two are equal to the
-bit; with it the replay takes longer (tests/host/test_timing.py has the bound).
+It leaves out one thing. Frames may reach a node from both sides: of a boomerang at its turn, of duplex all
+the time. They then meet at the node's port, and `replay` lets one wait. Without such a wait the two results
+are equal to the bit; with one, the replay takes longer (tests/host/test_timing.py has the bound).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def _hop_and_sum(
 ) -> None:
     """Run the phases of [phases, steps, ranks, K] tables in which every hop decodes, adds, encodes, sends.
 
-    Two phases (`first` 0: both, duplex) take turns by sub-frame on the same engines and port.
-    `costs`: s/byte, latency, s/message, and the fields of `link.Codec`. `clocks`: when encoder and decoder
-    [ranks, engines] (busy engines: the first is both) and link [ranks] are free, and the last result [ranks].
-    `ready` [ranks, K]: when the values to send first are ready; returns when the last sums are (of the
-    last phase). `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
+    Two phases (`first` 0: both, duplex) take turns by sub-frame on the same engines and port. `costs`:
+    s/byte, latency, s/message, and the fields of `link.Codec`. `clocks`: when encoder and decoder [ranks,
+    engines] (a busy engine is both, and uses the first) and link [ranks] are free, and the last result
+    [ranks]. `ready` [ranks, K]: when the values to send first are ready; on return, the time the last sums of
+    the last phase are ready. `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
     """
     per_byte, latency, _, busy, engines, encode, encoded, hop, hopped, decode, decoded = costs
     encoder, decoder, link, last = clocks
@@ -103,7 +103,7 @@ def _hop_and_forward(
 
 @njit(cache=True, nogil=True)
 def _finish(sizes: Any, counts: Any, boomerang: bool, duplex: bool, adopt: bool, costs: Any) -> Any:
-    """Return when every rank finishes; a table with one rank stands for a ring of equals, its own peer."""
+    """Return when every rank finishes; one rank models a symmetric ring, it is its own neighbour."""
     _, steps, ranks, subs = counts.shape
     message, engines = costs[2], costs[4]
     clocks = (np.zeros((ranks, engines)), np.zeros((ranks, engines)), np.zeros(ranks), np.zeros(ranks))
@@ -159,8 +159,8 @@ def equal_ring_time(
 ) -> float:
     """Return the time when all chunks are as large as the largest of an even cut; raw fp32 by default.
 
-    All ranks then do the same at the same time, so one that is its own peer stands for all: the cost is
-    O(N K) instead of O(N^2 K).
+    All ranks then do the same at the same time, so one rank that is its own neighbour models them all, at a
+    cost of O(N K) instead of O(N^2 K).
     """
     if nodes < 1 or values < 0 or subframes < 1 or not bits_per_value > 0 or header_bytes < 0:
         raise ValueError(

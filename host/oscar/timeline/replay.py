@@ -1,4 +1,4 @@
-"""Time of one AllReduce from the very actions that nodes execute: the oracle for `recurrence`."""
+"""Time of one AllReduce from the actions that nodes execute: the oracle for `recurrence`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oscar.timeline.link import LinkModel
 from oscar.timeline.sizes import Sizes, checked_sizes, cut_for
 from oscar.timeline.spans import Span
 
-ROUNDING = 1e-12  # of a time: frames that follow one another exactly do not wait
+ROUNDING = 1e-12  # of a time: a frame that follows another without a gap does not wait
 _Key = tuple[int, int, int, int]  # phase, step, sender, sub-frame
 _Work = tuple[int, int, int]  # phase, chunk, sub-frame
 
@@ -26,8 +26,8 @@ _Work = tuple[int, int, int]  # phase, chunk, sub-frame
 class Replay:
     """Result of a replay: `total_s`, `finish_s` (float64 [N]) and, if asked for, the spans of all nodes.
 
-    `received` int64 [N]: bytes that came into each node's port; `met_s`: how long frames waited there, all
-    together, since another one was coming in.
+    `received` int64 [N]: bytes that each node's port received; `met_s`: how long frames waited there in all,
+    because another one was coming in.
     """
 
     total_s: float
@@ -39,7 +39,7 @@ class Replay:
 
 @dataclass
 class _Engine:
-    """An encoder and a decoder, or an engine that is both; `last`: the sum that it decoded last, and when."""
+    """An encoder and a decoder, or an engine that is both; `last`: the sum decoded last, and its start."""
 
     encoder_free: float = 0.0
     decoder_free: float = 0.0
@@ -79,7 +79,7 @@ class _Network:
         self.sending: list[tuple[float, int]] = []  # a heap: when each node's next frame leaves, and its rank
 
     def run(self) -> None:
-        """Carry out all actions; frames leave in the order of time, so that ports take them as they come."""
+        """Carry out all actions; frames leave in order of time, and ports receive them in that order."""
         for node in self.nodes:
             self.advance(node)
         while self.sending:
@@ -93,7 +93,7 @@ class _Network:
                 self.advance(receiver)
 
     def advance(self, node: _Node) -> None:
-        """Carry out a node's actions up to the next frame that it sends, or one that is not sent yet."""
+        """Carry out a node's actions up to the next frame that it sends, or that it waits for in vain."""
         while (action := node.next or next(node.actions, None)) is not None:
             node.next = action
             receives = action.op in (Op.WAIT, Op.DECODE_ADD, Op.DECODE, Op.POST_RECV)
@@ -159,7 +159,7 @@ class _Network:
         return done
 
     def _send(self, node: _Node, action: Action, start: float) -> _Node:
-        """Put a frame on the wire; return who gets it, and when it is in."""
+        """Put a frame on the wire, note when it arrives, and return its receiver."""
         key = (int(action.phase), action.step, node.rank, action.sub)
         cost = self.sizes[key] * self.link.seconds_per_byte
         node.link_free = start + cost
@@ -192,7 +192,7 @@ def replay_actions(
     coded: bool = True,
     spans: bool = False,
 ) -> Replay:
-    """Evaluate when everything happens that `programs` do, one of actions for each node.
+    """Evaluate when every action of `programs` happens; there is one program for each node.
 
     `frame_bytes`, `counts`: integers indexed by phase, step, sender and sub-frame; a frame without values is
     not sent, and its actions cost nothing. Raises OscarError if the schedule deadlocks.
@@ -209,7 +209,7 @@ def replay_actions(
     stuck = {node.rank: node.next for node in nodes if node.next is not None}
     if stuck:
         raise OscarError(
-            f"expected a send for every wait, got ranks waiting for ever: {stuck}; fix the schedule"
+            f"expected a send for every wait, got ranks that wait for ever: {stuck}; fix the schedule"
         )
     finish = np.array([node.finish for node in nodes])
     received = np.array([node.received for node in nodes])
@@ -228,7 +228,7 @@ def replay(
 
     `frame_bytes`, `counts`: integers [phase 2, step N-1, sender N, sub-frame K]; a frame without values is
     not sent, and its actions cost nothing. An action starts once its input is ready and its engine or link
-    has done what the program asked of it before; both phases of duplex share these. A node finishes when
+    has finished all earlier work of the program; both phases of duplex share these. A node finishes when
     it has its last values and its last frame has left.
 
     Raises TypeError or ValueError for tables that describe no ring, OscarError if the schedule deadlocks.

@@ -32,7 +32,7 @@ class Measured:
 
     `gather`: the all-gather they come from, or duplex for a boomerang's, whose frames are the same.
     `header_bytes`: part of a frame that does not grow with its values. `raw_bits`: width at which the codec
-    stops coding and sends values as they are. Needs n >= 2.
+    stops coding and sends raw values. Needs n >= 2.
     """
 
     frame_bytes: Sizes
@@ -143,7 +143,7 @@ def draw_sizes(
 
     Every sub-frame of every chunk draws a measured one and takes over its share of the values *and* its
     deviation in bits, since a plan that balances bytes pairs small shares with high rates. Beyond the
-    measured steps it follows its deviation at one of the later half of them.
+    measured steps it takes its deviation at one of the later half of them.
     """
     check_nodes([nodes])
     total = measured.values if values is None else values
@@ -152,7 +152,7 @@ def draw_sizes(
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, nodes])))
     known, subs = measured.counts.shape[1], measured.counts.shape[3]
     parts = nodes * subs
-    # whole rounds of the measured sub-frames, then a random rest: the mean stays as measured
+    # Whole rounds of the measured sub-frames, then a random part of one: the mean stays as measured.
     source = np.arange(parts + (-parts) % measured.share.size) % measured.share.size
     source[-measured.share.size :] = random.permutation(source[-measured.share.size :])
     source = random.permutation(source[:parts])

@@ -1,4 +1,4 @@
-"""What a node was busy with, from when and for how long."""
+"""The bars of a timeline: what a node did, from when and for how long."""
 
 from __future__ import annotations
 

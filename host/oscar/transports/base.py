@@ -16,19 +16,19 @@ from typing import Any, Literal, NoReturn
 
 from oscar.errors import OscarError
 
-GATHER_TAGS = (32640, 32641)  # frames have tags below, see schedule.Action.tag, and a CRC-32 of their own
+GATHER_TAGS = (32640, 32641)  # frames have lower tags (Action.tag) and a CRC-32 of their own
 STATE_TAG = 32642  # of digests of the replicated state
 CONTROL_TAG = 32767  # the largest tag that every MPI has
-KEYED_CONTROL_TAG = 32766  # of control messages under a key: plain ones of before are never taken for them
+KEYED_CONTROL_TAG = 32766  # of control messages under a key: never confused with earlier plain ones
 CONTROL_TAGS = (KEYED_CONTROL_TAG, CONTROL_TAG)
 CONTROL_CAP = 4096  # bytes of a control message
-PART_CAP = 16  # bytes of a message that says nothing
-REASON_CHARS = 2000  # of a notice; what JSON makes of them fits the cap for printable text
-PATIENCE = 0.8  # of the time given: then a peer that showed no sign of life is silent
-SIGN_AFTER = 0.5  # of the time given: then a rank that waits says that it is alive
-LAST_WORDS_S = 0.2  # how long the notice of a peer that is gone may take to turn up
-ABORT_S = 1.0  # how long an abort may take to leave
-PEER_FAILED = 75  # exit status, EX_TEMPFAIL: start again
+PART_CAP = 16  # bytes of the message of `part`, which is empty
+REASON_CHARS = 2000  # of a notice; as JSON, printable text of this length fits the cap
+PATIENCE = 0.8  # of the time given; a peer without a sign of life by then is silent
+SIGN_AFTER = 0.5  # of the time given; a rank that still waits then says that it is alive
+LAST_WORDS_S = 0.2  # how long the last notice of a dead peer may take to arrive
+ABORT_S = 1.0  # how long sending an abort may take
+PEER_FAILED = 75  # exit status EX_TEMPFAIL: start again
 
 Bytes = bytes | bytearray | memoryview
 Kind = Literal["dead", "silent", "aborted"]
@@ -37,7 +37,7 @@ _SEAL = struct.Struct("<I")  # CRC-32 (IEEE) of the message behind it
 
 @dataclass(frozen=True)
 class Notice:
-    """Why a rank gives up: who noticed, whose fault it is (-1: its own), where, and the whole text."""
+    """Why a rank gives up: who noticed, which peer is at fault (-1: none), where, and the whole text."""
 
     rank: int
     peer: int
@@ -65,7 +65,7 @@ class Notice:
 
 
 class TransportError(OscarError):
-    """A peer is dead, silent past the deadline, or gave up; `notice` is what the latter said.
+    """A peer is dead, silent past the deadline, or gave up; `notice` says why it gave up.
 
     tag: of the message that was waited for, or could not be sent.
     """
@@ -93,8 +93,8 @@ class Transport(ABC):
         self.rank, self.nodes = rank, nodes
         self.dead: dict[int, str] = {}  # peer -> why it is taken for dead
         self._signs: dict[int, tuple[float, str]] = {}  # peer -> when it said that it waits, and for what
-        self.was_told = False  # by a neighbour, that the ring has come to an end
-        self._silent: set[int] = set()  # peers that a wait has been given up for
+        self.was_told = False  # by a neighbour, that the ring has ended
+        self._silent: set[int] = set()  # peers for which a wait was given up
         left, right = (rank - 1) % nodes, (rank + 1) % nodes
         self.neighbours = tuple({left, right} - {rank})
         for peer in self.neighbours:
@@ -118,7 +118,7 @@ class Transport(ABC):
 
     @abstractmethod
     def _arrived(self, peer: int, tag: int) -> memoryview | None:
-        """Return the message posted for, if it has arrived; where it never will, note the peer in `dead`."""
+        """Return the expected message, if it has arrived; if it never will, note the peer in `dead`."""
 
     @abstractmethod
     def _unsent(self) -> list[tuple[int, int]]:
@@ -126,18 +126,18 @@ class Transport(ABC):
 
     @abstractmethod
     def _pause(self, tries: int) -> None:
-        """Let time pass, or something arrive, after `tries` looks in vain."""
+        """Sleep, or wait for something to arrive, after `tries` looks in vain."""
 
     @abstractmethod
     def close(self) -> None:
         """Give back what the library lent; raises nothing."""
 
     def _seal_bytes(self, tag: int) -> int:
-        """Return by how much a message of `tag` is longer on the wire."""
+        """Return how many bytes longer a message of `tag` is on the wire."""
         return _SEAL.size if tag >= GATHER_TAGS[0] else 0
 
     def _seal(self, peer: int, tag: int, message: Bytes) -> tuple[Bytes, ...]:
-        """Return the parts of what goes on the wire for a message to `peer`."""
+        """Return a message to `peer` as it goes on the wire, in parts."""
         return (_SEAL.pack(zlib.crc32(message)), message) if self._seal_bytes(tag) else (message,)
 
     def _open(self, peer: int, tag: int, came: memoryview) -> memoryview:
@@ -158,14 +158,14 @@ class Transport(ABC):
     def part(self, deadline: float) -> None:
         """Wait until every rank has all that it waits for; collective, the last thing before a rank goes.
 
-        A process that ends with bytes unread resets its connections, and what others had not read yet is
-        lost. Where a rank has gone already there is nothing to wait for: raises nothing.
+        A process that ends with bytes unread resets its connections, and others lose what they had not read
+        yet. Where a rank has gone already there is nothing to wait for. Raises nothing.
         """
         with contextlib.suppress(TransportError):
             self.gather(b"", PART_CAP, deadline, "the end")
 
     def leave(self, status: int) -> NoReturn:
-        """End this process at once, after a failure: what the library still does must not keep it."""
+        """End this process at once, after a failure: the library's own clean-up must not hold it up."""
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
@@ -173,7 +173,7 @@ class Transport(ABC):
     def survivors(self, timeout_s: float = 60.0) -> Transport:
         """Return a transport between those that are left after a rank died; collective among them.
 
-        timeout_s: how far they may run apart. Raises TransportError where nobody is known to have died, or
+        timeout_s: how late one may be. Raises TransportError where nobody is known to have died, or
         the library cannot tell.
         """
         raise TransportError(
@@ -185,7 +185,7 @@ class Transport(ABC):
     def wait(self, peer: int, tag: int, deadline: float, what: str = "a message") -> memoryview:
         """Return the message from `peer`, valid until its (peer, tag) is posted again.
 
-        deadline: of time.monotonic. what: is being waited for, in words, for errors here and elsewhere.
+        deadline: of time.monotonic. what: names in words what is waited for, for errors here and elsewhere.
         Raises TransportError when `peer` is gone or silent, or a neighbour gave up.
         """
         wait = _Wait(self, peer, tag, deadline, what)
@@ -211,7 +211,7 @@ class Transport(ABC):
             while self._telling() and time.monotonic() < stop:
                 self._pause(tries)
                 tries += 1
-        except Exception:  # a dead neighbour; the other one has been told
+        except Exception:  # a dead neighbour; the other one knows
             return
 
     def gather(self, mine: bytes, cap: int, deadline: float, what: str) -> list[bytes]:
@@ -263,7 +263,7 @@ class Transport(ABC):
     def _tell(self, message: bytes) -> None:
         for peer in self.neighbours:
             if peer not in self.dead:
-                with contextlib.suppress(Exception):  # whoever waits for this peer finds out what it is
+                with contextlib.suppress(Exception):  # a rank that waits for this peer finds out why
                     self.post_send(peer, CONTROL_TAG, message)
 
     def _listen(self) -> None:
@@ -284,17 +284,17 @@ class Transport(ABC):
                 self._signs[peer] = (time.monotonic(), str(content["waiting"]))
                 return
         except (ValueError, TypeError, KeyError, RecursionError):
-            text = f"rank {peer} sent a control message that is none; run one release everywhere"
+            text = f"rank {peer} sent an unreadable control message; run one release everywhere"
             raise TransportError(text, peer=peer, kind="aborted") from None
         self.was_told = True
-        self._silent.add(notice.peer)  # it may be stopped: telling it must not take long
+        self._silent.add(notice.peer)  # it may be stopped: do not wait for it
         raise TransportError(
             f"rank {notice.rank} gave up: {notice.reason}", peer=peer, kind="aborted", notice=notice
         )
 
 
 class _Wait:
-    """The clock of one wait: shows signs of life, listens, and ends it where there is no hope."""
+    """The clock of one wait: it shows signs of life, listens, and gives up where there is no hope."""
 
     def __init__(self, transport: Transport, peer: int, tag: int, deadline: float, what: str) -> None:
         self.transport, self.peer, self.tag, self.what = transport, peer, tag, what
@@ -304,7 +304,7 @@ class _Wait:
         self.tries = 0
 
     def go_on(self) -> None:
-        """Pause; raises TransportError when it is no use to wait any longer."""
+        """Pause; raises TransportError when waiting longer is useless."""
         transport, peer = self.transport, self.peer
         transport._listen()
         passed = time.monotonic() - self.begin
@@ -325,7 +325,7 @@ class _Wait:
         self.tries += 1
 
     def _dead(self, why: str) -> None:
-        """Let what it sent last turn up, then raise TransportError."""
+        """Let the peer's last messages arrive, then raise TransportError."""
         transport, stop = self.transport, time.monotonic() + LAST_WORDS_S
         while time.monotonic() < stop:
             transport._listen()

@@ -1,9 +1,9 @@
 """Frames over torch.distributed's Gloo (extra torch): point to point in a private group.
 
-Gloo cannot be polled: a receive is finished by blocking in it, and a timeout there breaks the whole group.
-So threads block, for each neighbour one in frames and one in control messages each way (under a key one
-more), and the rank's own thread waits for them with its own deadlines. A message larger than its receive
-ends the process (SIGABRT): caps are a matter of safety here. A receive does not say how much came: the
+Gloo cannot be polled: a receive ends only by blocking in it, and a timeout there breaks the whole group. So
+threads block instead: for each neighbour and direction one in frames, and one in control messages (under a
+key one more). The rank's own thread waits for them with its own deadlines. A message larger than its receive
+ends the process (SIGABRT), so caps matter for safety here. A receive does not say how many bytes came: the
 first 8 bytes of a message do.
 """
 
@@ -20,12 +20,12 @@ from typing import Any
 from oscar.errors import MissingExtraError, OscarError
 from oscar.transports.base import CONTROL_TAGS, Bytes, Transport
 
-FOREVER = timedelta(days=1)  # deadlines are this side's own
+FOREVER = timedelta(days=1)  # deadlines are kept here, not by Gloo
 AT_ONCE = timedelta(milliseconds=1)
 NAP_S = 0.01  # how long the rank's thread sleeps at most before it looks at the clock
 JOIN_S = 2.0
-STOP_TAG = 32765  # of a receive that nobody answers; its timeout ends all others
-FRAMES = -1  # the line of all tags that are not of control
+STOP_TAG = 32765  # of a receive that nobody answers: its timeout ends all others
+FRAMES = -1  # stands for all tags but those of control
 LENGTH = struct.Struct("<Q")
 
 
@@ -168,7 +168,7 @@ class GlooTransport(Transport):
                 # The group itself: after destroy_process_group, torch.distributed knows it no more.
                 self._group.recv([room], self.neighbours[0], STOP_TAG).wait(AT_ONCE)
             except RuntimeError:
-                pass  # meant
+                pass  # the timeout is intended
         for thread in self._threads:
             thread.join(JOIN_S)
         self._threads.clear()

@@ -12,7 +12,7 @@ from typing import Any
 from oscar.errors import ConfigError
 from oscar.transports.base import STATE_TAG, Transport
 
-MAGIC = b"OSCAR greeting 1\n"  # of this module's messages, whatever the release
+MAGIC = b"OSCAR greeting 1\n"  # begins this module's messages in every release
 CAP = 1 << 16  # bytes of a greeting
 MAX_TEXT = 1 << 22  # characters that a greeting may unpack to
 
@@ -52,8 +52,8 @@ def compare(
 class StateCheck:
     """Whether the rank before has the same replicated state: 4 bytes of each part pass to the next rank.
 
-    parts: digests by name, in an order that is equal on all ranks. Made before the first frame of a call, and
-    asked before the first one is decoded: that costs a small message, and no time of waiting.
+    parts: digests by name, in an order that is equal on all ranks. It is made before the first frame of a
+    call, and asked before the first one is decoded. That costs one small message, and no wait.
     """
 
     def __init__(self, transport: Transport, parts: Mapping[str, int]) -> None:
@@ -104,6 +104,6 @@ def _unpack(message: bytes) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(zlib.decompressobj().decompress(message[len(MAGIC) :], MAX_TEXT))
-    except (ValueError, zlib.error, RecursionError):  # the last of 5,000 lists in each other
+    except (ValueError, zlib.error, RecursionError):  # RecursionError: lists nested 5,000 deep
         return None
     return content if isinstance(content, dict) else None

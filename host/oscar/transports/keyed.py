@@ -1,9 +1,9 @@
 """Frames encrypted and authenticated (AES-256-GCM, extra secure) over any other transport (docs/lab.md).
 
 All ranks have one key. At the start each sends a nonce of its own; the key of the session is derived from the
-key and all nonces, so that nothing of an earlier run can be played again. Within a session a message is
-bound to its sender, receiver, tag and number on that way: its nonce is made of them and never sent, so
-that a message costs 16 bytes. Frames are compressed before; their lengths can be seen.
+key and all nonces, so messages of an earlier run cannot be replayed. Within a session a message is
+bound to its sender, receiver, tag and number between them. Its nonce is made of these and never sent, so a
+message costs 16 bytes. Frames are compressed first; their lengths stay visible.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ TAG_BYTES = 16
 HELLO = b"OSCAR keyed 1\n"
 SESSION_BYTES = 32  # of a rank's part of the session
 INFO = b"OSCAR frames, AES-256-GCM, 1"
-CHECK_BYTES = 8  # of what ranks compare before the first frame: it tells keys apart, and nothing about them
+CHECK_BYTES = 8  # of what ranks compare before the first frame: it differs with the key, and reveals nothing
 CHECK_INFO = b"OSCAR check value, 1"
 LIKE_A_KEY = re.compile(r"[0-9a-fA-F]{32}")
 LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK")  # mpirun's and torchrun's variables
 LOG = logging.getLogger("oscar.transports")
-MAX_MESSAGES = 1 << 32  # with one key on one way: far more than are ever sent
+MAX_MESSAGES = 1 << 32  # under one key, by peer and tag: far more than are ever sent
 _NONCE = struct.Struct(">HHHHI")  # sender, receiver, tag, 0, number
 
 
@@ -64,7 +64,7 @@ class KeyedTransport(Transport):
 
     def _seal(self, peer: int, tag: int, message: Bytes) -> tuple[Bytes, ...]:
         nonce = self._nonce(self.rank, peer, tag, self._sent)
-        self._sent[peer, tag] += 1  # first: whatever interrupts the rest, no other message has this number
+        self._sent[peer, tag] += 1  # first: even after an interrupt, no number is used twice
         return (self._aead.encrypt(nonce, message, None),)
 
     def _open(self, peer: int, tag: int, came: memoryview) -> memoryview:
@@ -126,7 +126,7 @@ class KeyedTransport(Transport):
 
 
 def _under_key(tag: int) -> int:
-    """Return the inner transport's tag: what it says itself, without a key, is not for this one."""
+    """Return the tag inside: plain control messages of the inner transport keep their own tag."""
     return KEYED_CONTROL_TAG if tag == CONTROL_TAG else tag
 
 
@@ -156,7 +156,7 @@ def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[
     derived = HKDF(SHA256(), KEY_BYTES, salt=b"".join(parts), info=INFO).derive(key)
     check = HKDF(SHA256(), CHECK_BYTES, salt=b"".join(parts), info=CHECK_INFO).derive(key)
     with _telling(inner):
-        deadline = time.monotonic() + timeout_s  # anew: parts may have come late
+        deadline = time.monotonic() + timeout_s  # a new one: parts may have come late
         advice = "start all ranks with the same key"
         handshake.compare(inner, {"check value": check.hex()}, deadline, "keys", advice=advice)
     return AESGCM(derived), InvalidTag
@@ -164,7 +164,7 @@ def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[
 
 @contextmanager
 def _telling(inner: Transport) -> Iterator[None]:
-    """Tell the neighbours where a peer fails meanwhile."""
+    """Tell the neighbours if a peer fails meanwhile."""
     try:
         yield
     except TransportError as error:

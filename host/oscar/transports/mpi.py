@@ -16,13 +16,13 @@ from oscar.errors import MissingExtraError
 from oscar.transports.base import PEER_FAILED, Bytes, Transport, TransportError
 
 EAGER = 10  # looks in vain before the first nap
-SHORT_S, LONG_S = 50e-6, 500e-6  # naps; long ones after
-MANY = 400  # looks in vain: something is slow, leave the core to others
-BACKUP_S = 5.0  # whoever noticed ends the job; several at once can leave mpirun hanging
+SHORT_S, LONG_S = 50e-6, 500e-6  # naps; long ones follow after
+MANY = 400  # looks in vain before longer naps, which leave the core to others
+BACKUP_S = 5.0  # the rank that noticed ends the job; several aborts at once can hang mpirun
 ABORT_S = 10  # whole seconds: MPI's abort waits for mpirun, which in rare cases never answers
-RUMOUR_S = 2.0  # how long the death of a rank may take to be known everywhere
+RUMOUR_S = 2.0  # how long the news of a death may take to reach every rank
 WITH_FT = "OMPI_MCA_mpi_ft_enable"  # what mpirun --with-ft ulfm sets
-DEATHS = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_PROC_ABORTED")  # as far as an MPI has them
+DEATHS = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_PROC_ABORTED")  # where this MPI has them
 INSTALL = "pip install \"oscar-allreduce[mpi]\", or in a clone pip install -e '.[mpi]' (make mpi-2 does it)"
 
 
@@ -101,8 +101,8 @@ class MpiTransport(Transport):
     def survivors(self, timeout_s: float = 60.0) -> MpiTransport:
         """See Transport.survivors; needs an Open MPI started with --with-ft ulfm.
 
-        MPI waits for a rank that is stopped, or too late, without end: after `timeout_s` the job is aborted,
-        and where that does not work, the kernel ends this process (SIGALRM).
+        MPI waits for ever for a rank that is stopped or late. After `timeout_s` the job is aborted; where
+        that does not work, the kernel ends this process (SIGALRM).
         """
         try:
             if not self._someone_died():
@@ -117,7 +117,7 @@ class MpiTransport(Transport):
 
     @contextmanager
     def _aborted_after(self, seconds: float) -> Iterator[None]:
-        """End the whole job, stopped ranks too, where the block takes longer."""
+        """End the whole job, stopped ranks included, if the block takes longer."""
         watch = threading.Timer(seconds, self._mpi.COMM_WORLD.Abort, [PEER_FAILED])
         watch.daemon = True
         watch.start()
@@ -127,11 +127,11 @@ class MpiTransport(Transport):
             watch.cancel()
 
     def _someone_died(self) -> bool:
-        """Whether this rank saw a death, or another one did and has revoked the communicator."""
+        """Whether this rank saw a death, or another rank saw one and revoked the communicator."""
         stop = time.monotonic() + RUMOUR_S
         while not self.dead and time.monotonic() < stop:
             try:
-                self._comm.Iprobe()  # lets news in
+                self._comm.Iprobe()  # makes MPI read its news
             except self._mpi.Exception as error:
                 if self._is(error, "ERR_REVOKED", *DEATHS):
                     return True
@@ -152,7 +152,8 @@ class MpiTransport(Transport):
     def leave(self, status: int) -> NoReturn:
         """End all processes of the job, stopped ones too; with status 0 this one, without MPI's own end.
 
-        The last one of a job that ULFM kept alive ends by itself: after its abort, mpirun would return 0.
+        The last rank of a job that ULFM kept alive ends alone: after an abort of its own, mpirun would return
+        0.
         """
         sys.stdout.flush()
         sys.stderr.flush()
@@ -166,9 +167,9 @@ class MpiTransport(Transport):
 
 @contextmanager
 def _ended_after(seconds: int) -> Iterator[None]:
-    """Let the kernel end this process where the block takes longer: it ends what is stuck in a library, too.
+    """Let the kernel end this process if the block takes longer, even where it is stuck in a library.
 
-    Outside the main thread, which alone may arm the alarm, this does nothing.
+    Only the main thread may set an alarm; elsewhere this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

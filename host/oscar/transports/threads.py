@@ -1,4 +1,4 @@
-"""Ranks as threads of one process: for tests, and to try a Communicator without starting anything."""
+"""Ranks as threads of one process: for tests, and to try a Communicator without launching processes."""
 
 from __future__ import annotations
 

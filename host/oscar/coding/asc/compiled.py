@@ -41,7 +41,7 @@ REASONS = {
 
 
 class Link(NamedTuple):
-    """What a frame is coded with and moves on: parameters, the arrays of a TableState, and statistics."""
+    """What a frame is coded with, and changes: parameters, the arrays of a TableState, and statistics."""
 
     block: int
     interval: int  # rows
@@ -57,7 +57,7 @@ class Link(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory of a coder. Of an epoch: info (and pairs, the same), cells, merged; of a block: the rest."""
+    """Memory of a coder. info, pairs (the same), cells and merged hold an epoch; the rest holds a block."""
 
     info: np.ndarray
     pairs: np.ndarray
@@ -98,7 +98,7 @@ def _epoch_count(rows: int, interval: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _after_constant(link: Any, count: Any, e: Any) -> None:
-    """A constant block parts those around it: what was counted since the last cut is dropped."""
+    """A constant block separates those around it: symbols counted since the last cut are dropped."""
     tk.tally(count, link.statistics)
     count[:] = 0
     e[:] = 0

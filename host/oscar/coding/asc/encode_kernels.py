@@ -1,7 +1,7 @@
 """The encoding passes of the compiled twin: values to table entries and raw bits, then the coder backwards.
 
 Each pass does one thing over an epoch or a block that fits the first or second level cache, in row order:
-entry 12 t + lane. That leaves either twelve lanes abreast (`Lanes`) or a loop without dependencies.
+entry 12 t + lane. Each pass then works on twelve lanes at once (`Lanes`), or is a loop without dependencies.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def keep_symbols(cells: Any, count: int, rows: Any, at: int) -> None:
 def look_up(cells: Any, first: int, end: int, cmap: Any, table: Any, cnt: Any, entries: Any, at: int) -> None:
     """Table entries of values first..end to entries[at + first:]; count those of params.is_counted.
 
-    first: of a row; counts are in four banks, or equal symbols would wait for each other.
+    first: where a row begins. Counts are in four banks: otherwise equal symbols in a row would wait for each
+    other.
     """
     even = first + (12 if (at + first) // 12 & 1 else 0)  # from here two rows at a time, an even one first
     paired = max(even, even + (end - even) // 24 * 24)

@@ -1,6 +1,6 @@
 """What the passes of the compiled twin share: constants as arrays, unaligned access, bits in and out.
 
-Indices are unsigned throughout: numba looks after negative ones otherwise, at two instructions each.
+Indices are unsigned throughout: for signed ones, numba adds two instructions each to handle negative values.
 """
 
 from __future__ import annotations

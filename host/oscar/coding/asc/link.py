@@ -83,7 +83,7 @@ class _Link(Stateful):
 
     @property
     def coder(self) -> Coder:
-        """The coder, made when first used; links of one thread may share one."""
+        """The coder, made at first use; links of one thread may share one."""
         if self._coder is None:
             self._coder = make_coder(self.params, self._implementation)
         return self._coder
@@ -99,7 +99,7 @@ class _Link(Stateful):
         nearest = max((k for k in self.states if k < key), default=None)
         if nearest is None:
             return TableState.initial(self.params)
-        state = self.states[nearest].copy()  # sums of one worker more spread a little wider, no more
+        state = self.states[nearest].copy()  # one more worker only spreads sums a little wider
         state.sequence = state.seen = 0  # so that it soon learns a context map of its own
         return state
 
@@ -164,8 +164,8 @@ class Decoder(_Link):
     def decode(self, frame: bytes, *, step: int, context: Array | None = None) -> np.ndarray:
         """Return the int32 values of `frame`, 1-D; raises FrameError on anything but the expected frame.
 
-        A `context` that is not one class for each value of the frame raises FrameError too, one that is no
-        integer array of 0..15 ValueError.
+        A `context` without one class for each value of the frame raises FrameError too. A `context` that is
+        no integer array of 0..15 raises ValueError.
         """
         head, payload = unpack_frame(frame)
         key = self._key(step)
@@ -188,5 +188,5 @@ class Decoder(_Link):
 
 
 def max_frame(params: AscParams, count: int, width: int) -> int:
-    """Bytes that a frame never exceeds, the same on all nodes: what a receiver makes room for."""
+    """Return the bytes that a frame never exceeds, the same on all nodes: a receiver makes room for them."""
     return HEADER_BYTES + params.max_payload(count, width)

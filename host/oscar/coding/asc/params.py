@@ -19,7 +19,7 @@ RCP_SHIFT = 36  # floor(y/f) == (y * ceil(2^36/f)) >> 36 for all y < f << 12
 HIST_BITS = 10  # a histogram row sums to less than 2^10 after each update
 NEIGHBOUR_SHIFT = 3
 LAG_SHIFT = 2  # tables are built a quarter of an interval before they are used
-COUNT_STEP = 2  # what a counted symbol adds: not quite every other one is counted
+COUNT_STEP = 2  # what a counted symbol adds, since a little under half of them are counted
 
 # Symbol s holds u in [BASE[s], BASE[s+1]), EXTRA[s] raw bits below it; 15 escapes to 16 or 32 raw bits.
 BASE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)

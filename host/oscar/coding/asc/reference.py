@@ -100,7 +100,7 @@ class _Session:
         self.forget()
 
     def forget(self) -> None:
-        """What a block that is not coded leaves of those before it: no counts, no neighbour states."""
+        """Drop counts and neighbour states, as after a block that is not coded."""
         self.neighbour = [0] * LANES
         self.fresh = [[0] * 16 for _ in range(16)]  # counted since the last cut
 

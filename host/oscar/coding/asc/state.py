@@ -23,7 +23,7 @@ from oscar.coding.asc.params import (
 from oscar.state import Reader, Saved, Stateful, natural
 
 MAX_SHIFT = 15
-MOST_OBSERVED = 1 << 40  # of a cell: what is learnt from them fits int64
+MOST_OBSERVED = 1 << 40  # of a cell: the arithmetic of learn_map then fits int64
 
 
 def _read_hist(state: TableState, saved: Saved) -> Array:
@@ -38,7 +38,7 @@ def _read_hist(state: TableState, saved: Saved) -> Array:
 
 @dataclass
 class TableState(Stateful):
-    """One table set. Arrays are replaced, never shared: `copy` is what makes a failed frame harmless.
+    """One table set. Each frame works on a `copy`, so that a failed frame leaves this set as it was.
 
     hist: int64 [16][16]; cmap: uint8 [256]; shift: int64 [1]; sums, counts: int64 [256], what the next
     context map is learnt from; seen: values coded so far; sequence: frames coded so far modulo 2^16.

@@ -3,7 +3,7 @@
 This is a model written from the published description (Delmas Lascorz, Mahmoud and Moshovos, "APack", 2022;
 "Atalanta", ASPLOS 2024), for comparison only: the method is patented (US 11,928,566), and OSCAR's own coder
 uses none of its table format. Two searches fill the table: the released one, and exact dynamic programming,
-the best that any search could do.
+which no search can beat.
 
 Values are offset binary in the fewest bits w that hold the frame. Payload: u8 w (0: raw block), then one bit
 stream, low bits first::
@@ -15,8 +15,8 @@ stream, low bits first::
     coded ranges   16-bit HIGH / LOW, renormalised bit by bit, ended by two bits; the decoder finds the end
     offsets        offset-length bits each
 
-That makes a table of 38 bytes at w = 8 and 16 ranges. The published 28 bytes (10 + 4 bits each) leave the
-starts out, which a decoder needs. One known value costs nothing; `VALUES_PER_BYTE` bounds it.
+The table has 38 bytes at w = 8 and 16 ranges. The published 28 bytes (10 + 4 bits each) omit the starts,
+which a decoder needs. One known value costs nothing; `VALUES_PER_BYTE` bounds it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Atalanta(BlockCodec):
         distinct, counts = histogram(values)
         start, length, mass = self.search(distinct + bias, counts, space)
         frequencies = _frequencies(mass)
-        out = np.zeros(raw_bytes(values.size, width), np.uint8)  # what does not fit does not pay
+        out = np.zeros(raw_bytes(values.size, width), np.uint8)  # a larger payload does not pay
         out[0] = space
         pos = _write_table(out, space, start, length, frequencies)
         end = encode(values, bias, start, length, _cumulative(frequencies), out, pos)
@@ -94,7 +94,7 @@ class AtalantaDp(Atalanta):
 
     Exact up to MAX_GROUPS distinct values, for ideal probabilities of 1 / 1024 or more. Beyond that,
     neighbouring values are tied together into that many groups of about equal mass, except where the released
-    search starts a range. Should rounding to 10 bits make the released table the smaller one, that is taken.
+    search starts a range. If rounding to 10 bits makes the released table smaller, that one is used.
     """
 
     code = 8

@@ -39,8 +39,7 @@ def _move_cost(below: Array, edges: Array, at: Array, i: int, edge: int, j: int)
 def _sweep(distinct: Array, below: Array, edges: Array, at: Array, i: int) -> float:
     """Move boundary i down, then up, between its neighbours; keep the best place and return what it gained.
 
-    Tried are the places at an occupied value and just past one: every place there is, unless values are
-    missing.
+    It tries the places at an occupied value and just past one: all places, unless values are missing.
     """
     start = best = _move_cost(below, edges, at, i, edges[i], at[i])
     edge, place = edges[i], at[i]
@@ -62,7 +61,7 @@ def _sweep(distinct: Array, below: Array, edges: Array, at: Array, i: int) -> fl
 
 @nb.njit(cache=True, nogil=True)
 def released_search(distinct: Array, counts: Array, space: int) -> tuple[Array, Array, Array]:
-    """Search as the released code is described to: equal ranges of the value space, then sweeps."""
+    """Search as the released code is described: equal ranges of the value space, then sweeps."""
     below = np.zeros(distinct.size + 1, np.int64)  # values below each distinct one
     for j in range(distinct.size):
         below[j + 1] = below[j] + counts[j]
@@ -75,7 +74,7 @@ def released_search(distinct: Array, counts: Array, space: int) -> tuple[Array, 
     cost = below[-1] * np.log2(below[-1])
     for i in range(ranges):
         cost += range_cost(below[at[i + 1]] - below[at[i]], bit_length(edges[i + 1] - edges[i] - 1))
-    while True:  # ends: each round that goes on has lowered the cost of one of finitely many partitions
+    while True:  # ends: every further round lowers the cost, and partitions are finite
         gain = 0.0
         for i in range(1, ranges):
             gain += _sweep(distinct, below, edges, at, i)

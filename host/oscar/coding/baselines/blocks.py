@@ -1,9 +1,9 @@
 """What the baseline codecs share: bit fields, the raw block they escape to, and the density bound.
 
 A compressing codec's payload starts with one mode byte; mode 0 is the raw block, `width` bits per value. No
-values, no payload. A legal payload carries at most `VALUES_PER_BYTE` values per byte (a constant chunk costs
-no bits at all in a static code), so a forged count cannot make a few bytes allocate gigabytes; encoders pad
-with zero bytes to keep within the bound, and the padding counts like any other byte.
+values, no payload. A legal payload carries at most `VALUES_PER_BYTE` values per byte, so a forged count
+cannot make a few bytes allocate gigabytes. In a static code a constant chunk costs no bits at all: encoders
+pad with zero bytes to keep within the bound, and padding counts as payload.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def signed_bits(values: Array) -> int:
 def histogram(values: Array) -> tuple[Array, Array]:
     """Return the distinct values of a non-empty int32 array, ascending, and their counts (both int64)."""
     low, high = int(values.min()), int(values.max())
-    if high - low < 1 << 20:  # counting beats sorting as long as the counters stay in the cache
+    if high - low < 1 << 20:  # counting beats sorting while the counters fit the cache
         counts = np.zeros(high - low + 1, np.int64)
         count_values(values, low, counts)
         distinct = np.flatnonzero(counts)
@@ -170,7 +170,7 @@ def put(out: Array, pos: int, value: int, bits: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def get(data: Array, pos: int, bits: int) -> int:
-    """Return the field at bit `pos`; bits beyond the end read as zero, the caller checks where it came to."""
+    """Return the field at bit `pos`; bits beyond the end read as zero, so callers check the last position."""
     value = 0
     done = 0
     while done < bits and 0 <= pos < 8 * data.size:
@@ -228,4 +228,4 @@ def quantise(counts: Array, total: int, frequencies: Array) -> None:
         if more > 0:
             frequencies[i] += more
             left -= more
-    frequencies[np.argmax(counts)] += left  # none, unless 60 bisections did not part two steps
+    frequencies[np.argmax(counts)] += left  # nothing, unless 60 bisections did not separate two steps

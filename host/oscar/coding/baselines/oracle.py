@@ -1,8 +1,8 @@
 """Oracle for the rate: constriction's ANS coder and a 24-bit model of the frame's exact histogram.
 
-An independent coder at the order-0 entropy: it says what any static order-0 coder can reach, and checks our
-own. It is not meant to be fast. Its table is counted too (every count exactly, in the code of
-order0.py); compare `table_bytes` to see the coded values alone. Needs the extra `peers` (Bamler, arXiv
+An independent coder at the order-0 entropy: it shows what any static order-0 coder can reach, and checks
+ours. It is not meant to be fast. Its size includes the table, which holds every count exactly, in the code of
+order0.py; subtract `table_bytes` to see the coded values alone. Needs the extra `peers` (Bamler, arXiv
 2201.01741).
 
 Payload: u8 mode (0: raw block; 1); the table: lowest value and number of values - 1 (32 bits each), the
@@ -89,7 +89,9 @@ class Oracle(BlockCodec):
             return check_range(np.full(count, low + symbols[0], np.int64), width).astype(np.int32)
         tail = bytes(payload[at:])
         words = np.frombuffer(tail[: len(tail) // 4 * 4], "<u4").astype(np.uint32)
-        end = int(np.flatnonzero(words)[-1]) + 1 if words.any() else 0  # beyond the last word, padding is 0
+        end = (
+            int(np.flatnonzero(words)[-1]) + 1 if words.any() else 0
+        )  # the coder's last word is never 0: zeros are padding
         coder = stream.stack.AnsCoder(words[:end])
         values = low + symbols[coder.decode(model, count)]
         if not coder.is_empty():

@@ -1,8 +1,8 @@
 """Baseline: order-0 rANS with the frame's own static table, which is sent along.
 
 Small values are tokens of their own; larger ones share a token per sign, exponent and top `mantissa` bits,
-the rest follow raw. `mantissa` is chosen per frame by the true size of each table and of what it codes (so
-also "every value its own token", where that pays). Frequencies have 12 bits; four interleaved states of 32
+the rest follow raw. `mantissa` is chosen per frame by the true size of each table and of what it codes; where
+that pays, every value is its own token. Frequencies have 12 bits; four interleaved states of 32
 bits (one in frames below 4,096 values, where 12 bytes count) take in 16-bit words (Duda 2013; Giesen,
 "Interleaved entropy coders", 2014).
 
@@ -45,7 +45,7 @@ from oscar.coding.baselines.order0_kernels import (
 )
 
 MAX_MANTISSA = 30
-MAX_TOKENS = SCALE // 2  # with more, the least frequency of 1 distorts the table
+MAX_TOKENS = SCALE // 2  # with more, frequencies of at least 1 distort the table
 MIN_INTERLEAVED = 4096
 RANGE_ORDER = 5  # of the exponential Golomb codes of lowest token and number of tokens
 
@@ -92,7 +92,7 @@ def _choose(distinct: Array, counts: Array, limit: int) -> tuple[int, int, Array
         lowest = int(token_of(int(distinct[0]), mantissa))
         highest = int(token_of(int(distinct[-1]), mantissa))
         if highest - lowest >= MAX_TOKENS:
-            break  # the next one has more
+            break  # a larger mantissa has more tokens
         tokens = np.zeros(highest - lowest + 1, np.int64)
         extra = tally(distinct, counts, mantissa, lowest, tokens)
         frequencies = np.zeros_like(tokens)

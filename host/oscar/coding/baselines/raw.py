@@ -1,8 +1,8 @@
 """Uncompressed links: what "no compression" means in each of its forms.
 
-fp32 is the reference, bf16 and fp16 are what mixed-precision training sends, int16 and int32 are the
-quantised sums as they are, and int8 shows what the naive narrowing costs: partial sums of int8 gradients do
-not fit int8, so it clips, counts what it clipped, and the sums are wrong by that much.
+fp32 is the reference. bf16 and fp16 are what mixed-precision training sends. int16 and int32 are the
+quantised sums as they are. int8 shows the cost of naive narrowing: partial sums of int8 gradients do not fit
+int8, so it clips, counts what it clipped, and the sums are wrong by that much.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Fp32(_Items):
 
 
 class _Clipping(_Items):
-    """Counts what one encoder clips: so give each encoder an instance of its own.
+    """Counts what an encoder clips; each encoder needs an instance of its own.
 
     saturated: values so far; lost: the shares of energy that frames lost, each times the frame's values.
     """
@@ -79,7 +79,7 @@ class Bf16(_Clipping):
         bits = values.view(np.uint32)
         magnitude = bits & np.uint32(0x7FFFFFFF)
         finite = magnitude < 0x7F800000
-        clipped = finite & (magnitude > 0x7F7F7FFF)  # these would round up to Inf
+        clipped = finite & (magnitude > 0x7F7F7FFF)  # would round up to Inf
         self._count(values, clipped, self.limit)
         odd = (magnitude >> np.uint32(16)) & np.uint32(1)
         rounded = (magnitude + np.uint32(0x7FFF) + odd) >> np.uint32(16)
@@ -112,7 +112,7 @@ class Fp16(_Clipping):
             return np.where(clipped, np.copysign(self.limit, values), values).astype(self.dtype).tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        with np.errstate(invalid="ignore"):  # a signalling NaN in a forged payload is a value like any other
+        with np.errstate(invalid="ignore"):  # a forged payload may hold a signalling NaN
             return self._items(payload, count).astype(np.float32)
 
 

@@ -1,10 +1,10 @@
-"""Baseline: Zstandard at level 1, the fastest general-purpose compressor a host would reach for, at its best.
+"""Baseline: Zstandard at level 1, the fastest general-purpose compressor a host would use, at its best.
 
 Values go in zigzag order (0, -1, 1, -2 ...), split into byte planes, as few as hold the frame. Measured on
 Laplace and Gaussian values of 20,000 a frame: in one byte, zigzag and two's complement are within 0.5 %; in
 two (sigma 30), plain little-endian int16 takes 9.7 bits, its two planes 8.6, the planes of zigzag 6.96
-(entropy 6.8). The usual sign extension is what hurts: it costs a bit and more per value, and no comparison
-should profit from that.
+(entropy 6.8). The usual sign extension costs more than a bit per value, and a comparison should not profit
+from that.
 
 Payload: u8 number of planes (0: raw block), then one zstd frame without content size or checksum (the OSCAR
 frame has both). zstd stores at best 128 KiB in 4 bytes, so count x planes is at most 32,768 per payload byte.
@@ -19,7 +19,7 @@ from oscar.array import Array
 from oscar.coding.baselines.blocks import BlockCodec, check_range, damaged, raw_bytes
 
 BYTES_PER_BYTE = 32768  # one run-length block: 4 bytes for 128 KiB
-MAX_WINDOW = 1 << 27  # what any zstd decoder must accept; level 1 needs 512 KiB
+MAX_WINDOW = 1 << 27  # every zstd decoder must accept it; level 1 needs 512 KiB
 
 
 class Zstd(BlockCodec):
