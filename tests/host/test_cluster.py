@@ -75,9 +75,7 @@ def test_the_sum_does_not_depend_on_codec_plan_gather_or_subframes(nodes):
             assert np.array_equal(result.sums, expected[iteration].sums)
 
 
-@pytest.mark.filterwarnings(
-    "ignore::oscar.errors.OscarWarning"
-)  # warnings of clipping and divergence are expected
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
 @pytest.mark.parametrize(
     "codec", [name for name, codec in ALL.items() if codec.domain == "float" or not codec.lossless]
 )

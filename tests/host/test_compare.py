@@ -52,9 +52,7 @@ def test_every_shipped_comparison_is_valid() -> None:
         assert "fp32" in names, path
 
 
-@pytest.mark.filterwarnings(
-    "ignore::oscar.errors.OscarWarning"
-)  # warnings of clipping and divergence are expected
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
 def test_runs_are_kept_and_not_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "small.yaml"
     path.write_text(yaml.safe_dump({**SMALL, "output": str(tmp_path / "out")}))

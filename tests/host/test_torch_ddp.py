@@ -376,9 +376,7 @@ def test_trained_replicas_have_the_bits_of_the_cluster(ranks: list[dict[str, Any
             assert flat(cluster.allreduce(tensors).mean).tobytes() == mean.tobytes()
 
 
-@pytest.mark.filterwarnings(
-    "ignore::oscar.errors.OscarWarning"
-)  # warnings of clipping and divergence are expected
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
 @pytest.mark.parametrize("name", DIRECT)
 def test_every_message_is_combined_as_in_one_process(ranks: list[dict[str, Any]], name: str) -> None:
     came = [rank[f"direct {name}"] for rank in ranks]
