@@ -1,4 +1,4 @@
-"""The end says what was skipped and why; with OSCAR_TESTS_COMPLETE=1 only the lack of a GPU may skip."""
+"""Lists at the end what was skipped and why; with OSCAR_TESTS_COMPLETE=1 only a missing GPU may skip."""
 
 from __future__ import annotations
 

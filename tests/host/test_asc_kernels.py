@@ -1,4 +1,4 @@
-"""What the compiled twin takes for granted beyond plain integers: vectors of twelve, exact floats, ranks."""
+"""What the compiled twin relies on beyond plain integers: vectors of twelve, exact floats, ranks."""
 
 from __future__ import annotations
 

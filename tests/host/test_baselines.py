@@ -208,7 +208,7 @@ def test_exact_search_finds_what_brute_force_finds() -> None:
 def test_released_search_ends_where_rounding_leaves_less_than_no_cost() -> None:
     found: list[Any] = []
 
-    def search() -> None:  # one distinct value costs nothing; 7 and 48 of them came out at less
+    def search() -> None:  # one distinct value costs nothing; 7 and 48 such values once cost less
         for value, count, space in ((1000, 7, 12), (600, 48, 10), (100, 69, 8)):
             found.append(released_search(np.array([value]), np.array([count]), space))
 
@@ -256,7 +256,7 @@ def test_payload_format_is_what_it_was(name: str) -> None:
 
 
 def survive(name: str, payload: bytes, count: int, width: int) -> None:
-    """Decode whatever it is: the right number of values that fit, or FrameError, and nothing else."""
+    """Decode any bytes: the right number of values that fit, or FrameError, and nothing else."""
     try:
         values = codec(name).unpack(memoryview(payload), count, width)
     except FrameError:

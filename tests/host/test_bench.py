@@ -1,4 +1,4 @@
-"""The benchmarks of the coder run, check what they time, and say what they say in one shape."""
+"""The benchmarks of the coder run, check what they time, and return results of one form."""
 
 from __future__ import annotations
 

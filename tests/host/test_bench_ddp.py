@@ -1,4 +1,4 @@
-"""`oscar bench ddp` starts its ranks, says which one failed, and the example it runs trains."""
+"""`oscar bench ddp` starts its ranks and names one that failed; the example that it runs trains."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def advance(workload: Workload, iterations: int) -> list[float]:
 
 @pytest.mark.parametrize("name", [*WORKLOADS, "trace"])
 def test_a_resumed_workload_goes_on_bit_for_bit(tmp_path: Path, name: str) -> None:
-    """The other one has run ahead, with other moments and batches, before it takes over the state."""
+    """The other workload has trained on, to other moments and batches, before it loads the state."""
     first, second = open_small(name, tmp_path), open_small(name, tmp_path)
     advance(first, 2)
     checkpoint.save(tmp_path / "state", first.state_dict())

@@ -28,7 +28,7 @@ methods:
 
 
 def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
-    """docs/results/hardware.md: 12 lanes at 159 MHz; a block takes 4,127 clocks, 4,186 in a hop."""
+    """As in docs/results/hardware.md: 12 lanes at 159 MHz; a block takes 4,127 clocks, 4,186 in a hop."""
     shipped = load_nic()
     assert (shipped.engines, shipped.mhz) == (12, 159.0)
     assert [4096 * shipped.clocks[name][0] for name in ("encode", "hop")] == pytest.approx(
@@ -102,7 +102,7 @@ def test_the_hosts_clock_is_the_estimate_of_its_coder() -> None:
 def test_every_table_names_its_clock_and_has_the_rtl_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the RTL column says is what a run with the RTL's clock takes."""
+    """The RTL column has the times of a run with the RTL's clock."""
     (tmp_path / "small.yaml").write_text(SMALL)
     rows = {}
     for clock in ("ideal", "rtl"):

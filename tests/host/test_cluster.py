@@ -1,4 +1,4 @@
-"""The whole way in one process: exact and identical whatever codec, plan, gather and faults do."""
+"""The whole AllReduce in one process: exact and identical with every codec, plan, gather and fault."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_sum_does_not_depend_on_codec_plan_gather_or_subframes(nodes):
             assert np.array_equal(result.sums, expected[iteration].sums)
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # what clips or may diverge says so
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
 @pytest.mark.parametrize(
     "codec", [name for name, codec in ALL.items() if codec.domain == "float" or not codec.lossless]
 )
@@ -188,7 +188,7 @@ def test_a_resumed_cluster_sends_the_same_frames(name, codec):
 @configs
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_after_any_failed_call_the_next_is_as_if_it_had_not_been(name, first):
-    """`first`: how many calls succeed before. Whatever fails leaves no trace, not even in steps."""
+    """A call that fails leaves no trace, not even in steps. first: calls that succeed before it."""
     calm, struck = cluster(**CONFIGS[name]), cluster(**CONFIGS[name])
     for iteration in range(first):
         same(struck.allreduce(gradients(3, iteration)), calm.allreduce(gradients(3, iteration)))
@@ -232,14 +232,14 @@ def test_what_saturates_is_told_once_unless_error_feedback_keeps_it():
             warnings.simplefilter("always")
             stats = [run.allreduce(given).stats for _ in range(2)]
         assert stats[0].clipped == 1
-        assert 0.05 < stats[0].clipped_energy < 0.5  # of the one worker of two
+        assert 0.05 < stats[0].clipped_energy < 0.5  # one of two workers clips
         assert [(w.category, "rank 1, tensor 0" in str(w.message)) for w in told] == [
             (SaturationWarning, True)
         ] * (not feedback)
     strict = LocalCluster(Config.model_validate({"quantiser": {"bits": 8}}))
     for _ in range(2):
         with pytest.raises(SaturationWarning):
-            strict.allreduce(given)  # an error here: as if the call had never been
+            strict.allreduce(given)  # an error here undoes the call
         assert strict.iteration == 0
 
 
@@ -328,7 +328,7 @@ def test_the_reference_nic_sends_the_frames_of_the_compiled_one(gather):
 def test_a_call_interrupted_after_the_ring_never_happened(
     stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C between the last frame and the result: the repeated call is the undisturbed one."""
+    """Ctrl-C between the last frame and the result: the repeated call does what an undisturbed one does."""
     random = np.random.default_rng(5)
     calls = [[[random.laplace(size=900).astype(np.float32)] for _ in range(3)] for _ in range(3)]
     config = Config().variant(

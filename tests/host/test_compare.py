@@ -52,7 +52,7 @@ def test_every_shipped_comparison_is_valid() -> None:
         assert "fp32" in names, path
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # what clips or may diverge says so
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
 def test_runs_are_kept_and_not_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "small.yaml"
     path.write_text(yaml.safe_dump({**SMALL, "output": str(tmp_path / "out")}))
@@ -67,7 +67,7 @@ def test_runs_are_kept_and_not_repeated(tmp_path: Path, capsys: pytest.CaptureFi
     results = json.loads((tmp_path / "out" / "compare.json").read_text())
     bits = {(r["contender"], r["point"]): r["bits"] for r in results["rows"]}
     assert bits["fp32", 0] > 32  # headers count
-    assert bits["sketch", 0] > 8  # half a cell of 16 bits a value, and what is sent once
+    assert bits["sketch", 0] > 8  # half a cell of 16 bits a value, and a little that is sent once
     assert bits["asc", 1] < bits["asc", 0] < 12
     for file, revision in zip(files, ("theirs", None), strict=False):  # as copied from elsewhere, and old
         run = json.loads(file.read_text())
@@ -127,7 +127,7 @@ def test_the_metric_between_points_is_linear_in_log_bits_and_never_below_a_coars
 
 
 def ran(score: float | None, bits: float) -> dict[str, Any]:
-    """What a run leaves, of which only score and bits matter here."""
+    """What a run leaves; only score and bits matter here."""
     names = ("bits_per_value", "step_sync_bits", "communication_s", "iteration_s")
     final = {} if score is None else {"accuracy": score}
     return {"final": final, "diverged": score is None, **dict.fromkeys(names, bits)}

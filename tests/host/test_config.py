@@ -1,4 +1,4 @@
-"""Configuration files: what is refused and how it is said, overrides, and every file in configs/."""
+"""Configuration files: what is refused with which error, overrides, and every file in configs/."""
 
 from __future__ import annotations
 

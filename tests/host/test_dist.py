@@ -1,4 +1,4 @@
-"""What is released: wheel and sdist hold what they should, the same bytes from anywhere, and run anywhere."""
+"""Wheel and sdist: they hold what they should, are the same bytes from anywhere, and run anywhere."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_sdist_makes_the_same_files_again_and_nothing_stray(
     for stray in ("notes.txt", "shared/big.bin", "host/oscar/keep.npz", "dist/old.whl", ".env"):
         (unpacked / stray).parent.mkdir(exist_ok=True)
         (unpacked / stray).write_text("stray")
-    for path in unpacked.rglob("*.py"):  # neither times nor modes are of any matter
+    for path in unpacked.rglob("*.py"):  # neither times nor modes matter
         os.utime(path, (1e9, 1e9))
         path.chmod(0o600)
     for first, second in zip(released, build(unpacked, tmp_path / "out"), strict=True):

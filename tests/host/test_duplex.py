@@ -81,7 +81,7 @@ def test_a_fault_raises_peer_error_and_the_next_call_is_as_if_nothing_happened(k
 
 
 def test_a_late_node_changes_nothing():
-    """Whichever of a chunk's partial sum and residual is first at a node."""
+    """Either a chunk's partial sum or its residual arrives first at a node."""
     given = related(5, 0, LONG)
     expected = cluster("duplex").allreduce(given)
     for rank in range(5):

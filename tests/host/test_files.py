@@ -168,14 +168,14 @@ def test_a_second_run_into_a_folder_is_refused_with_who_holds_it(tmp_path: Path)
         with pytest.raises(ConfigError, match=refused), output_folder(tmp_path):
             pass
         holder.kill()
-    with output_folder(tmp_path):  # one that was killed holds nothing
+    with output_folder(tmp_path):  # a killed run holds nothing
         pass
     assert names(tmp_path) == set()
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_a_name_of_an_open_file_is_written_through(name: str, tmp_path: Path) -> None:
-    """As `--json /dev/stdout > out.txt` does: what was printed stays, before and after."""
+    """As with `--json /dev/stdout > out.txt`: what is printed before and after stays in the file."""
     if not Path(name).exists():
         pytest.skip(f"there is no {name}")
     out = tmp_path / "out.txt"
@@ -199,7 +199,7 @@ def test_an_error_of_something_else_is_not_said_of_the_file(tmp_path: Path) -> N
 
 
 def test_a_library_does_not_write_past_the_check() -> None:
-    """numpy and Pillow take the descriptor of a file where they get one, and say less when that is full."""
+    """numpy and Pillow write to a descriptor where there is one, and their errors on a full disk say less."""
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
     with pytest.raises(ConfigError, match="No space left on device"), replacing("/dev/full") as file:

@@ -168,7 +168,7 @@ def keyed_pair() -> list[KeyedTransport]:
 
 
 def test_a_message_that_was_interrupted_uses_its_number_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or else the next one, of other text, would have the nonce of one that may have left."""
+    """Else the next message, of other text, would have the nonce of one that may have left."""
     one, two = keyed_pair()
     send = one.inner._send
 
@@ -189,7 +189,7 @@ def test_a_message_that_was_interrupted_uses_its_number_up(monkeypatch: pytest.M
 
 
 def test_a_rank_that_comes_late_hears_no_false_alarm() -> None:
-    """Those who wait for it say in plain text that they are alive; it reads nothing but keyed text later."""
+    """Ranks that wait for a late one send signs of life in plain text; later it reads keyed text alone."""
 
     def work(transport: Any) -> Any:
         time.sleep(1.2 if transport.rank == 1 else 0)

@@ -1,4 +1,4 @@
-"""The lab: networks that come and go whole, links of the rate they say, untrue figures refused."""
+"""The lab: networks are made and removed whole, links have their rates, untrue figures are refused."""
 
 from __future__ import annotations
 
@@ -229,14 +229,14 @@ def test_packets_are_lost_one_by_one_or_delayed(lossy: None) -> None:
         check_loss(seen, lost, 0.01)
         sent = sum((after - b).packets for after, b in zip(network.wires(), before, strict=True))
         assert abs(seen - sent) <= 10  # what the switch sees is what left, but for ARP
-        assert network.resent()[0] >= flow.payload // 1448 // 200  # half of what is lost on the way
+        assert network.resent()[0] >= flow.payload // 1448 // 200  # half of the packets lost on the way
         network.lose(0)
         assert network.losses() == (0, 0)
         network.delay(30)
         with network.socket(1) as server, network.socket(0) as client:
             server.bind(("10.77.0.2", 0))
             server.listen(1)
-            client.connect(server.getsockname())  # asks for the address
+            client.connect(server.getsockname())  # an ARP request
         with network.socket(1) as server, network.socket(0) as client:
             server.bind(("10.77.0.2", 0))
             server.listen(1)
@@ -258,7 +258,7 @@ def test_nothing_is_left_after_an_error_or_a_kill(alone: None) -> None:
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout as lines:
-        assert lines.readline() == "up\n"  # said by what runs on the host
+        assert lines.readline() == "up\n"  # printed by the program on the host
         (sleeper,) = subprocess.run(
             ["ip", "netns", "pids", f"{PREFIX}1"], capture_output=True, text=True, check=True
         ).stdout.split()
@@ -411,7 +411,7 @@ def test_a_case_that_is_refused_or_interrupted_takes_no_other_with_it(
     assert main(["lab", str(pretended)]) == 1
     assert "# 2 hosts, 200 Mb/s: refused: host 0: too slow" in capsys.readouterr().out
     pretended.write_text(pretended.read_text().replace("200.0, 100.0, 400.0", "200.0"))
-    assert main(["lab", str(pretended)]) == 1  # and no figure of nothing
+    assert main(["lab", str(pretended)]) == 1  # nothing to draw
 
 
 def test_what_a_case_needs_is_asked_for_before_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A link cut in the middle of an AllReduce: both sides say so, and each names a rank across the cut."""
+"""A link cut in the middle of an AllReduce: both sides report it and name a rank across the cut."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_cut_is_told_on_both_sides(alone: None, transport: str) -> None:
     assert result["ok"], result["wrong"]
     (row,) = result["rows"]
     assert (row["told"], row["wrong"], row["hung"]) == (1, 0, 0)
-    assert row["slowest_s"] > 1  # silence was waited for: the cut is no reset
+    assert row["slowest_s"] > 1  # the deadline had to pass: a cut is no reset
 
 
 def test_where_no_network_can_be_made_a_cut_is_left_out_and_says_why(

@@ -56,7 +56,7 @@ def test_buckets_are_whole_tensors_from_the_last_on(given_sizes, buckets):
 
 def test_equal_tensors_are_cut_evenly_and_wrong_counts_are_refused():
     assert np.array_equal(bucket_shares([5] * 8, 4), np.full(4, 0.25))
-    assert np.array_equal(bucket_shares([90, 5, 5], 4), [0.1, 0.9])  # the large first tensor comes last
+    assert np.array_equal(bucket_shares([90, 5, 5], 4), [0.1, 0.9])  # the large first tensor is reduced last
     with pytest.raises(ValueError, match="expected 1 bucket or more, got 0"):
         bucket_shares([3], 0)
     with pytest.raises(ValueError, match="expected 2 buckets, got"):

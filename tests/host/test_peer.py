@@ -1,4 +1,4 @@
-"""One rank over a transport: the bits of the in-process cluster, and what ranks say when one fails."""
+"""One rank over a transport: the bits of the in-process cluster, and the errors when a rank fails."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_another_release_and_another_model_are_found_by_all_ranks() -> None:
 
 
 class _Striking(ThreadTransport):
-    """Does `deed` instead of its send number `at`."""
+    """A transport that calls `deed` in place of its send number `at`."""
 
     at, deed = -1, "none"
 
@@ -175,7 +175,7 @@ class _Striking(ThreadTransport):
         super().post_send(peer, tag, frame)
 
     def abort(self, notice: Notice) -> None:
-        if self.deed not in ("close", "sleep"):  # the dead and the stopped say nothing
+        if self.deed not in ("close", "sleep"):  # dead and stopped ranks report nothing
             super().abort(notice)
 
 
@@ -185,7 +185,9 @@ def test_all_ranks_raise_and_name_the_one_that_failed(gather: str, deed: str) ->
     nodes, bad, chosen = 4, 2, config(ring={"gather": gather, "subframes": 2})
     transports = local_transports(nodes)
     transports[bad].__class__ = _Striking
-    all_have_the_first = threading.Barrier(nodes, timeout=20)  # or the news of the second strikes it too
+    all_have_the_first = threading.Barrier(
+        nodes, timeout=20
+    )  # else the notice of the second fault reaches it too
 
     def work(transport: ThreadTransport) -> tuple[Any, float]:
         communicator = Communicator(chosen, transport, timeout_s=TIMEOUT_S)
@@ -199,7 +201,7 @@ def test_all_ranks_raise_and_name_the_one_that_failed(gather: str, deed: str) ->
         states = []
 
         def twice() -> None:
-            for _ in range(2):  # who has all it needs finishes, and is told in its next call
+            for _ in range(2):  # a rank that has all it needs finishes, and gets the error in its next call
                 states.append(digest(communicator.state_dict()))
                 communicator.allreduce(given)
 
@@ -245,7 +247,7 @@ def test_a_gather_that_fails_is_told_to_all() -> None:
     ranks = on_ranks(local_transports(5), work)
     for peer, seconds in (ranks[rank] for rank in (0, 1, 3, 4)):
         assert peer == 2
-        assert seconds < 3  # by a notice: nobody waits until its neighbour is taken for silent
+        assert seconds < 3  # by a notice: no rank waits for its deadline
 
 
 def test_a_rank_in_another_call_is_named_with_what_it_waits_for() -> None:
@@ -289,7 +291,7 @@ def test_a_warning_that_is_an_error_comes_when_the_call_has_happened_on_all_rank
 
 def test_no_rank_leaves_a_comparison_before_all_have_what_they_compare() -> None:
     class Line(Transport):
-        """Gathers two greetings that differ, then finds that the other rank has gone."""
+        """Two greetings differ; then the other rank has gone."""
 
         calls = 0
         _make_room = _send = _arrived = _unsent = _pause = close = None  # type: ignore[assignment]

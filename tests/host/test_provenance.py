@@ -1,4 +1,4 @@
-"""What results say of where they come from."""
+"""Results name where they come from."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_the_step_follows_the_size_of_one_workers_values(kind, nodes, coarseness
     (exponent,) = job.steps.exponents
     wanted = math.log2(coarseness * true_size(kind, 21))
     assert abs(exponent - wanted) <= 1.0  # 0.75 octaves of hysteresis, the rest for estimating
-    most = {"noise": 1, "signal": 1, "growing": 2}  # what grew at once is asked for, once
+    most = {"noise": 1, "signal": 1, "growing": 2}  # a sudden growth is reported once
     assert job.exchanges <= most.get(kind, 7)
 
 
@@ -209,7 +209,7 @@ def test_steps_do_not_depend_on_the_order_of_the_nodes_summaries(order, scale, s
 
 
 def test_steps_depend_on_aggregated_sums_alone():
-    """Two nodes that hold trackers of their own agree for ever, and a saved one continues alike."""
+    """Two nodes with trackers of their own always agree, and a saved tracker goes on the same."""
     params = QuantiserParams()
     one, two = StepTracker(params, [64], 4), StepTracker(params, [64], 4)
     for tracker in (one, two):
@@ -219,7 +219,7 @@ def test_steps_depend_on_aggregated_sums_alone():
         sums = np.rint(normal(iteration, 64, size)).astype(np.int16)
         handed = sums.copy()
         assert one.observe(handed) == two.observe(sums)
-        handed[:] = -1  # what callers do with their copy of the sums is theirs
+        handed[:] = -1  # callers may write into their copy of the sums
         if iteration == 11:
             saved, two = two.state_dict(), StepTracker(params, [64], 4)
             two.load_state_dict(saved)
@@ -230,7 +230,7 @@ def test_steps_depend_on_aggregated_sums_alone():
 
 
 def test_wide_sums_under_a_moving_step_stay_exact():
-    """A jump of the step aligns sums of 24 bits by up to 12 more."""
+    """Where the step jumps, aligning sums of 24 bits takes up to 12 more bits."""
     tracker = StepTracker(QuantiserParams(bits=16, coarseness=2.0**-12), [40_000], 256)
     tracker.exponents, tracker.variances = [0], [1 << 32]
     sums = np.full(40_000, 32767 * 256, np.int32)
@@ -243,8 +243,12 @@ def test_wide_sums_under_a_moving_step_stay_exact():
 
 # What is lost
 
-UNSEEN = {"/ 100 for good": {STRUCK}}  # iterations whose step nobody could have known
-BEYOND = {"one value", "Student t, 2.5 degrees", "embedding rows"}  # past 255 sigma at times: told, not held
+UNSEEN = {"/ 100 for good": {STRUCK}}  # iterations whose step could not be known
+BEYOND = {
+    "one value",
+    "Student t, 2.5 degrees",
+    "embedding rows",
+}  # sometimes beyond 255 sigma: reported, and the bar does not apply
 
 
 @pytest.mark.parametrize("name", HOSTILE)

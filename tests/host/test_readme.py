@@ -32,7 +32,7 @@ def test_python_runs() -> None:
     exec(compile(snippet, "README.md", "exec"), {})
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # what clips or may diverge says so
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
 def test_commands_run_in_the_order_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)

@@ -63,7 +63,7 @@ def test_every_send_has_its_receive_posted_before_anything_is_sent(gather, nodes
 
 @cases
 def test_every_chunk_reaches_every_node_exactly_once(gather, nodes, subs):
-    """Symbolic AllReduce: values are counters of the nodes whose summands they hold."""
+    """A symbolic AllReduce: a value counts the nodes whose terms it holds."""
     chunks = [(c, k) for c in range(nodes) for k in range(subs)]
     prefix = [{key: Counter([rank]) for key in chunks} for rank in range(nodes)]
     suffix = [{key: Counter() for key in chunks} for _ in range(nodes)]
@@ -126,7 +126,7 @@ def test_what_a_frame_adds_was_lacking_and_nothing_lacks_in_the_end(gather, node
 
 @cases
 def test_a_table_codes_one_sum_and_its_source_is_who_coded_it(gather, nodes, subs):
-    """Otherwise a table would mix different sums, or a decoder would use another than the encoder did."""
+    """Else a table would mix different sums, or a decoder would use another table than the encoder did."""
     actions = schedule(gather, nodes, subs)
     coded = {}
     for rank, mine in enumerate(actions):

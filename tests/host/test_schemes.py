@@ -1,4 +1,4 @@
-"""Schemes in process: fields, bytes on the wire, OSCAR-SW, replicas that agree, failures without a trace."""
+"""Schemes in process: fields, bytes on the wire, OSCAR-SW, equal replicas, failures that leave no trace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from support.lockstep import lockstep
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::oscar.errors.OscarWarning"
-)  # narrow fields clip, some are noisy
+)  # narrow fields clip, and some schemes are noisy
 SHAPES = [(40, 7), (33,), (0,), (5, 3, 2, 2)]
 OWN = ["oscar-sw", "oscar-sw-best"]
 
@@ -133,7 +133,7 @@ def test_a_chosen_value_stays_until_another_is_larger_by_the_hysteresis() -> Non
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("coded", [False, True])
 def test_every_replica_makes_the_same_mean(name: str, coded: bool) -> None:
-    """Four schemes that share nothing end bit-identical with the one that an in-process cluster shares."""
+    """Four schemes without shared state end bit-identical with the one that an in-process cluster shares."""
     nodes, options = 4, {"share": 0.2, "lane_bits": 10, "coded": coded}
     cluster = LocalCluster(config(name, nodes, **options))
     alone = [make_scheme(name, options, shapes=SHAPES, nodes=nodes, seed=0) for _ in range(nodes)]
@@ -152,7 +152,7 @@ def test_every_replica_makes_the_same_mean(name: str, coded: bool) -> None:
 
 @pytest.mark.parametrize("spread", [False, True])
 def test_the_sweep_loses_nothing(spread: bool) -> None:
-    """What was given equals what was applied plus what waits, once the parts of `spread` have gone out."""
+    """Gradients given equal gradients applied plus the residual, once all parts of `spread` were sent."""
     period, nodes = 3, 4
     options = {"share": 0.1, "period": period, "lane_bits": 16, "spread": spread}
     cluster = LocalCluster(config("oscar-sw-best", nodes, **options))
@@ -208,7 +208,7 @@ def test_a_scheme_says_once_that_training_may_diverge() -> None:
 
 
 def test_without_feedback_a_period_of_equal_gradients_has_their_mean() -> None:
-    """Each probable zero comes once a period and stands for all of it: nothing waits, nothing is biased."""
+    """Each probable zero is sent once a period and stands for all of it: nothing waits, nothing is biased."""
     period, nodes = 4, 3
     options = {"share": 0.1, "period": period, "lane_bits": 16, "feedback": False, "zero_shift": 0}
     cluster = LocalCluster(config("oscar-sw-best", nodes, **options))
@@ -237,7 +237,7 @@ def test_a_call_that_fails_never_happened(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SCHEMES))
 def test_a_failure_at_the_very_end_never_happened(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does one of a call with other shapes, which starts anew, or of a state that does not load."""
+    """Nor does a call with other shapes, which starts anew, leave a trace; nor a state that does not load."""
     one, two = LocalCluster(config(name)), LocalCluster(config(name))
     for cluster in (one, two):
         cluster.allreduce(gradients(4, 0))

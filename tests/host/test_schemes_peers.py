@@ -1,4 +1,4 @@
-"""The peers of OSCAR-SW and its lossless form, each by what its method promises."""
+"""The peers of OSCAR-SW and its lossless form: each keeps what its method promises."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_values_on_a_level_stay_and_workers_draw_apart() -> None:
     assert abs(np.corrcoef(draws)[0, 1]) < 0.2
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # what clips or may diverge says so
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
 @pytest.mark.parametrize("name", ["terngrad", "qsgd"])
 def test_coded_integers_are_the_same_in_fewer_bytes(name: str) -> None:
     gradient = [[mine] for mine in gradients(4, 0, 20_000)]

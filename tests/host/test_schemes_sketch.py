@@ -1,4 +1,4 @@
-"""Steps that ride along, the count sketch as a scheme, Sketched-SGD: what is said to be kept is kept."""
+"""Steps sent with the data, the count sketch as a scheme, Sketched-SGD: what they promise to keep is kept."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def test_exact_values_of_the_largest_are_applied_and_the_rest_stays_with_the_wor
 
 @pytest.mark.parametrize(("threshold", "grows"), [(0.0, True), (2.0, False)])
 def test_a_threshold_keeps_noise_from_feeding_itself(threshold, grows):
-    """Dense noise in a small sketch: what is taken out in vain comes back larger."""
+    """Dense noise in a small sketch: values that are extracted wrongly come back larger."""
     options = SketchedSgdOptions(
         share=0.05, rows=5, ratio=0.2, cell_bits=16, exact=False, threshold=threshold
     )

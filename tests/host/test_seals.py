@@ -52,7 +52,7 @@ class _Behind(ThreadTransport):
 
 
 def test_steps_that_came_to_differ_are_found_in_the_same_call() -> None:
-    """The summaries of rank 0 reach rank 1, and through it rank 2, with another bit, under a right seal."""
+    """Rank 1, and through it rank 2, receives the summaries of rank 0 with a flipped bit and a valid seal."""
     transports = local_transports(NODES)
     transports[0].__class__ = _Behind
 

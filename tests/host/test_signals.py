@@ -1,4 +1,4 @@
-"""Signals: a command and its workers end soon, say so in one line, and leave nobody behind."""
+"""Signals: a command and its workers end soon, with one line, and no process stays behind."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ sys.exit(main(["train"]))
 @pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
 @pytest.mark.parametrize("delay", [0.0, 0.001, 0.003, 0.01])
 def test_an_interrupt_just_after_a_worker_failed_leaves_nobody(delay: float) -> None:
-    """Whichever of the two comes first, the run ends soon, with its workers, and says one thing."""
+    """Whichever comes first, the run ends soon, with its workers, and prints one line."""
     bound = soon()
     run = subprocess.Popen(
         [sys.executable, "-c", FAILING.replace("{delay}", str(delay))],
@@ -173,7 +173,7 @@ def test_an_interrupt_just_after_a_worker_failed_leaves_nobody(delay: float) -> 
 
 
 def test_a_stop_that_a_callback_loses_is_raised_again() -> None:
-    """As in llvmlite, which calls back while it compiles: ctypes drops what its callbacks raise."""
+    """As in llvmlite, which calls back while it compiles: ctypes drops exceptions of callbacks."""
     lost = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGTERM))
     before = sys.unraisablehook
 

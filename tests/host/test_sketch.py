@@ -188,7 +188,7 @@ def test_the_benchmark_runs_and_torch_agrees(capsys):
 
 
 def test_a_cell_cannot_leave_int32():
-    sketch = CountSketch(1, 16, 320, 0)  # all runs in the same cells
+    sketch = CountSketch(1, 16, 320, 0)  # all runs of indices share cells
     most = (1 << 26) - 1  # 21 runs at most, 26 bits each
     cells = sketch.encode(np.full(320, most, np.int32))
     signs = sketch.estimate(np.ones((1, 16), np.int32)).reshape(20, RUN)

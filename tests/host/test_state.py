@@ -1,4 +1,4 @@
-"""What is loaded is what kernels can work with: every field is checked, and nothing is loaded by half."""
+"""Loaded states are safe for kernels: every field is checked, and nothing is loaded by half."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_state_that_does_not_fit_is_refused_by_its_path(
 
 
 def test_a_scheme_that_refuses_a_part_keeps_the_others() -> None:
-    """The last part of a state is wrong: those before it must not have been taken over."""
+    """The last part of a state is wrong: the parts before it must not have been loaded."""
     cluster, state = saved("oscar-sw")
     damaged = copy.deepcopy(state["scheme"])
     damaged["iteration"] += 1

@@ -64,7 +64,7 @@ def random_sizes(nodes: int, subs: int, gather: Gather, seed: int, empty: float 
     seed=st.integers(0, 2**32),
 )
 def test_recurrence_equals_replay_of_the_schedule(nodes, subs, gather, coded, link, seed):
-    """To the bit, unless frames from both sides met at a port: then the replay has them wait."""
+    """Equal to the bit, unless frames from both sides meet at a port: then one waits in the replay."""
     sizes, counts = random_sizes(nodes, subs, gather, seed)
     gather = replace(gather, coded=coded)
     oracle, finish = replay(sizes, counts, link, gather), ring_finish(sizes, counts, link, gather)
@@ -214,7 +214,9 @@ def test_duplex_scales_and_predicts_with_its_own_hops():
     assert both.time_s == pytest.approx(once.time_s / 2, rel=0.01)
     assert both.bits_per_value == once.bits_per_value
     fits = predict(10**6, 8, far, 4.0, DUPLEX, peak=15)
-    assert fits.int8_time_s == pytest.approx(fits.bf16_time_s / 2, rel=0.01)  # exact, so it may as well
+    assert fits.int8_time_s == pytest.approx(
+        fits.bf16_time_s / 2, rel=0.01
+    )  # the sums are exact: int8 is allowed
     no = predict(10_000, 64, LinkModel.of(codec_latency_us=0), 7.0, DUPLEX, peak=1)
     assert "N-1 = 63 hops of 2 us" in no.reason
 
@@ -261,7 +263,7 @@ def test_one_long_frame_delays_less_than_lockstep():
     even = ring_time(sizes, counts, WIRE, RAW)
     sizes[0, 1, 0] += 4000  # rank 0 at step 1; its delay reaches rank r at step 1 + r
     alone = ring_time(sizes, counts, WIRE, RAW)
-    sizes[0, 2, 4] += 4000  # rank 4 at step 2, where the first delay is not yet
+    sizes[0, 2, 4] += 4000  # rank 4 at step 2, which the first delay has not reached yet
     both = ring_time(sizes, counts, WIRE, RAW)
     lockstep = (sizes.max(axis=(2, 3)) * 8 / 1e9 + 5e-6).sum()
     assert alone - even == pytest.approx(4000 * 8 / 1e9)

@@ -110,7 +110,7 @@ class Training:
         )
         self.optimiser = torch.optim.SGD(self.model.parameters(), 0.05, momentum=0.9)
 
-        def watching(state, bucket):  # DDP has its own idea of annotations
+        def watching(state, bucket):  # DDP compares annotations with its own classes
             shapes = [tuple(gradient.shape) for gradient in bucket.gradients()]
             self.buffers.append((bucket.index(), shapes, bucket.buffer().clone(), bucket.buffer()))
             return oscar_hook(state, bucket)
@@ -195,7 +195,7 @@ def resumed(config: Config, rank: int, folder: Path) -> dict[str, Any]:
 
 
 def bypassed(rank: int, slow: str, bypass: str = "auto") -> dict[str, Any]:
-    """slow: what takes .3 s longer than it does, compression (on rank 1 alone), or the plain AllReduce."""
+    """slow: what takes .3 s longer: compression (on rank 1 alone), or the plain AllReduce."""
     parameters, log = [torch.empty(0) for _ in SHAPES], Lines()
     logging.getLogger("oscar.ddp").addHandler(log)
     with make_state(TRAINED["asc"], bypass) as state:
@@ -255,7 +255,7 @@ def foreseen(rank: int, *, resume: bool = False) -> dict[str, Any]:
 
 
 def failed(config: Config, rank: int) -> dict[str, Any]:
-    """Rank 1 has NaN in step 2; what torch raises is its own affair, a call after that is refused."""
+    """Rank 1 has NaN in step 2. Whatever torch raises then, a later call is refused."""
     log = Lines()
     logging.getLogger("oscar.ddp").addHandler(log)
     with make_state(config, timeout_s=4.0) as state:
@@ -306,7 +306,7 @@ def main(what: str, folder: Path) -> None:
     results = everything(rank, folder) if what == "everything" else lost(rank)
     torch.save(results, folder / f"rank-{rank}.pt")
     if what == "everything":
-        left_open = make_state(TRAINED["asc"])  # as nobody closes what two lines have made
+        left_open = make_state(TRAINED["asc"])  # users of two lines close nothing
         left = Training(left_open, rank)
         left.step(0)
         left.step(1)
@@ -340,7 +340,7 @@ def everything(rank: int, folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of two ranks saw of everything; nothing may hang."""
+    """Return all that each of two ranks saw; nothing may hang."""
     folder = tmp_path_factory.mktemp("ddp")
     start("everything", folder, [0] * RANKS)
     return [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in range(RANKS)]
@@ -401,7 +401,7 @@ def test_trained_replicas_have_the_bits_of_the_cluster(ranks: list[dict[str, Any
     for step, buckets in enumerate(zip(*seen, strict=True)):
         for (index, shapes, own, mean), (_, _, other, same) in zip(*buckets, strict=True):
             assert mean.tobytes() == same.tobytes()
-            if step == 0:  # buckets are those of DDP's first guess: sent as they are
+            if step == 0:  # the buckets are DDP's first ones, which are sent uncompressed
                 assert np.array_equal(mean, own / np.float32(2) + other / np.float32(2))
                 continue
             cluster = clusters.setdefault(index, cluster_of(TRAINED[name]))
@@ -413,7 +413,7 @@ def test_trained_replicas_have_the_bits_of_the_cluster(ranks: list[dict[str, Any
             assert flat(cluster.allreduce(tensors).mean).tobytes() == mean.tobytes()
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # what clips or may diverge says so
+@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
 @pytest.mark.parametrize("name", DIRECT)
 def test_every_message_is_combined_as_in_one_process(ranks: list[dict[str, Any]], name: str) -> None:
     came = [rank[f"direct {name}"] for rank in ranks]
@@ -559,7 +559,7 @@ MESSAGES = {
 @pytest.mark.parametrize("kind", MESSAGES)
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int) -> None:
-    """Sums of floats, too: they are added in the order of the ring."""
+    """Sums of floats are equal too: they are added in the order of the ring."""
     messages = [MESSAGES[kind](np.random.default_rng(rank)) for rank in range(nodes)]
     local = LocalWire(nodes, {"x": CODED}, link=LinkModel.of())
     expected = local.combine(messages)[0]
@@ -610,7 +610,7 @@ def test_a_state_is_of_one_model_whose_buckets_may_change() -> None:
         model.check(0, [torch.nn.Parameter(torch.zeros(2))], last=True)
     del other, foreign, bucket
     fresh = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
-    model.check(0, fresh[:1], last=False)  # the one before is gone
+    model.check(0, fresh[:1], last=False)  # the model before is gone
     model.check(1, fresh[1:], last=True)
 
 
@@ -650,7 +650,7 @@ def test_a_state_that_does_not_fit_changes_nothing_of_the_hook() -> None:
             for iteration in range(3):
                 reduce(state, iteration, parameters, 0)
             saved, measured = state.state_dict(), (dict(state.bypass._calls), dict(state.bypass._times))
-            assert all(measured)  # what decides in which iteration all ranks measure
+            assert all(measured)  # decides in which iteration all ranks measure
             short = {dtype: array[:-1] for dtype, array in saved["arrays"].items()}
             for change in (
                 {"arrays": short},

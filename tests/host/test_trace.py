@@ -46,7 +46,7 @@ def test_replay_is_the_recorded_training_bit_for_bit(tmp_path: Path) -> None:
                 for tensor, same in zip(ours, theirs, strict=True):
                     assert tensor.flags.c_contiguous
                     np.testing.assert_array_equal(tensor, same, strict=True)
-                    tensor[...] = 0  # the caller's own copy
+                    tensor[...] = 0  # callers get copies
             assert replay.loss == live.loss
             replay.apply(exact_mean(expected))
         live.apply(exact_mean(expected))

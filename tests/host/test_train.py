@@ -132,7 +132,7 @@ def test_a_run_killed_at_a_random_moment_resumes_to_the_same_bits(tmp_path: Path
         time.sleep(random.uniform(0, 0.2))
         process.kill()
         assert process.wait() in (0, -signal.SIGKILL)
-        seen.append(checkpoint.load(saved)["done"])  # whole, whenever it was
+        seen.append(checkpoint.load(saved)["done"])  # whole, whenever the kill came
     assert seen == sorted(seen)
     assert 0 < seen[0] < 60  # the first kill did interrupt it
     done = subprocess.run(command, capture_output=True, text=True, check=True)

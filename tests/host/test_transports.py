@@ -1,4 +1,4 @@
-"""Transports by themselves, and whole trainings and real faults in processes of their own."""
+"""Transports alone, whole trainings between processes, and real faults."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def test_what_one_rank_alone_finds_at_the_start_ends_all(
     assert ended.statuses == (75, status), ended.output
     assert said in ended.output
     assert "Traceback" not in ended.output
-    assert time.monotonic() - begin < 45  # nobody was waited for until the timeout
+    assert time.monotonic() - begin < 45  # no rank waited until the timeout
 
 
 @pytest.mark.parametrize(

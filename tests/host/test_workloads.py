@@ -1,4 +1,4 @@
-"""The workload seam: gradients that are right and repeat, losses that fall, and clear words otherwise."""
+"""The workload seam: gradients are right and repeat, losses fall, and errors are clear."""
 
 from __future__ import annotations
 

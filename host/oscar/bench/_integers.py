@@ -35,10 +35,10 @@ def default_model(preferred: str) -> str:
     return preferred if importlib.util.find_spec("torch") else "numpy-lm"
 
 
-def peer(package: str, module: str, *, extra: str = "pip install -e '.[peers]' in the checkout") -> Any:
-    """Return a module of a package that OSCAR is measured against; raises MissingExtraError."""
+def peer(package: str, *, extra: str = "pip install -e '.[peers]' in the checkout") -> Any:
+    """Import a package that OSCAR is measured against; raises MissingExtraError where it is missing."""
     try:
-        return importlib.import_module(module)
+        return importlib.import_module(package)
     except ImportError:
         raise MissingExtraError(
             f"a peer of this benchmark is the package {package}, which is not installed; "

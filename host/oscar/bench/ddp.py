@@ -99,14 +99,12 @@ def run_ranks(
             "gloo", args.ranks, program,
             limit_s=args.limit_s, token=str(report), network=network, grace_s=GRACE_S,
         )  # fmt: skip
-        for rank, status in sorted(
-            enumerate(ended.statuses), key=lambda item: item[1] < 0
-        ):  # killed ones last
-            if status != 0:
-                how = f"ended with status {status}"
-                if ended.hung:
-                    how = f"still ran after --limit-s {args.limit_s:g} and was killed; ranks said last"
-                raise OscarError(f"rank {rank} {how}: {ended.output[-TAIL:]}")
+        failed = [(status < 0, rank, status) for rank, status in enumerate(ended.statuses) if status != 0]
+        for _, rank, status in sorted(failed):  # ranks that were killed come last
+            how = f"ended with status {status}"
+            if ended.hung:
+                how = f"still ran after --limit-s {args.limit_s:g} and was killed; its last output"
+            raise OscarError(f"rank {rank} {how}: {ended.output[-TAIL:]}")
         found: dict[str, Any] = json.loads(report.read_text())
     return found
 

@@ -141,10 +141,8 @@ class _Point:
         """
         bits = {label: float(np.mean(found)) for label, found in self.bits.items()}
         zeros, lanes, fitting = np.mean(self.lanes, axis=0).tolist()
-        return {
-            "model": model,
-            "nodes": self.nodes,
-            "coarseness": self.coarseness,
+        point = {"model": model, "nodes": self.nodes, "coarseness": self.coarseness}
+        return point | {
             "zeros": zeros,
             "lanes": lanes,
             "lanes_fit": fitting,

@@ -46,16 +46,8 @@ METHODS: dict[str, tuple[str, GatherName]] = {
     "asc": ("asc", "boomerang"),
 }
 DUPLEX = "asc-duplex"  # the frames of "asc", both phases at once: a row of its own, since only time differs
-ALL_PLANS = (
-    "equal",
-    "interleave:128",
-    "interleave:256",
-    "interleave:512",
-    "splitter:256",
-    "splitter:512",
-    "snake:256",
-    "snake:512",
-)
+GRANULES = {"interleave": (128, 256, 512), "splitter": (256, 512), "snake": (256, 512)}
+ALL_PLANS = ("equal", *(f"{name}:{size}" for name, sizes in GRANULES.items() for size in sizes))
 DEFAULT_PLANS: dict[str, tuple[str, ...]] = {
     "atalanta": ("equal", "interleave:256"),
     "atalanta-dp": ("equal",),
@@ -79,45 +71,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--models", nargs="*", default=list(BARS), choices=list(WORKLOADS), help="workloads to measure"
     )
     parser.add_argument("--trace", nargs="*", default=[], metavar="FILE.npz", help="recorded traces as well")
-    parser.add_argument(
-        "--nodes", nargs="+", type=int, default=[8], help="cluster sizes (a trace has its own)"
-    )
+    parser.add_argument("--nodes", nargs="+", type=int, default=[8], help="a trace has its own number")
     parser.add_argument("--quantiser", choices=["8s", "8g"], default="8s", help="step per tensor or global")
     parser.add_argument("--iterations", type=int, default=20, help="measured iterations")
     parser.add_argument(
-        "--warmup-training", type=int, default=60, help="iterations trained before the first AllReduce"
+        "--warmup-training", type=int, default=60, help="iterations before the first AllReduce"
     )
     parser.add_argument(
-        "--learning",
-        type=int,
-        default=3,
-        help="first iterations, in which steps, maps and tables are learnt; not measured",
+        "--learning", type=int, default=3, help="first iterations, not measured: tables learn"
     )
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument(
-        "--plans",
-        nargs="+",
-        default=None,
-        metavar="PLAN[:GRANULE]",
-        help="for every method (default: its own)",
-    )
-    parser.add_argument(
-        "--asc",
-        nargs="*",
-        default=[],
-        metavar="KEY=VALUE",
-        help="parameters of ASC, such as interval_log2=11",
-    )
+    parser.add_argument("--plans", nargs="+", metavar="PLAN[:GRANULE]", help="default: each method's own")
+    parser.add_argument("--asc", nargs="*", default=[], metavar="KEY=VALUE", help="of ASC: interval_log2=11")
     parser.add_argument("--subframes", type=int, default=1, help="sub-frames per chunk")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--summary",
-        nargs="+",
-        type=Path,
-        default=None,
-        metavar="JSON",
-        help="only print what these files hold",
-    )
+    parser.add_argument("--summary", nargs="+", type=Path, metavar="JSON", help="only print these files")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -129,12 +97,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         _print_rows(rows)
     else:
         print(f"# quantiser {args.quantiser}: every method codes the same integers, losslessly")
-        print(f"# link {LINK.bandwidth_bps / 1e9:g} Gb/s, {LINK.latency_s * 1e6:g} us; ", end="")
-        print(f"{CLOCK}; sub-frames {args.subframes}")
+        link = f"{LINK.bandwidth_bps / 1e9:g} Gb/s, {LINK.latency_s * 1e6:g} us"
+        print(f"# link {link}; {CLOCK}; sub-frames {args.subframes}")
+        after = f"{args.warmup_training} of training and {args.learning} of learning"
         print(
-            f"# baseline of speed-ups: fp32 ring without headers; {args.iterations} iterations after ", end=""
+            f"# baseline of speed-ups: fp32 ring without headers; {args.iterations} iterations after {after}"
         )
-        print(f"{args.warmup_training} of training and {args.learning} of learning")
         for workload, warmup in _workloads(args):
             fresh = measure(workload, args, warmup=warmup)
             _print_rows(fresh, header=not rows)
@@ -311,11 +279,8 @@ def _speedups(groups: dict[tuple[str, int, str], dict[tuple[str, str], Row]]) ->
 def _lines(figures: dict[str, Any]) -> Iterable[str]:
     large = f"at {LARGE / 1e6:g} M values"
     for f in figures["gain"]:
-        bar = (
-            ""
-            if f["bar"] is None
-            else f", bar {f['bar']:.2f}: {'met' if f['gain'] >= f['bar'] else 'MISSED'}"
-        )
+        met = f["bar"] is not None and f["gain"] >= f["bar"]
+        bar = "" if f["bar"] is None else f", bar {f['bar']:.2f}: {'met' if met else 'MISSED'}"
         yield (
             f"# (a) {_where(f)}: Atalanta equal / ASC boomerang {f['plan']}, step-synchronous bytes: "
             f"{f['gain']:.3f}x{bar}"

@@ -23,7 +23,7 @@ from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 from oscar.tables import Row, Table
 
 BAR = 5.0  # times the speed of torch
-_torch = partial(peer, "torch", "torch", extra="make torch")
+_torch = partial(peer, "torch", extra="make torch")
 
 
 TABLE = Table(

@@ -32,8 +32,8 @@ from oscar.workloads import WORKLOADS, Workload
 BARS = {"asc encode": 1.5, "asc decode": 5.0, "two threads": 1.8}
 WORKERS = 4  # terms of the sums
 SETTLE = 3  # frames coded before the first turn
-_constriction = partial(peer, "constriction", "constriction.stream")
-_cramjam = partial(peer, "cramjam", "cramjam")
+_constriction = partial(peer, "constriction")
+_cramjam = partial(peer, "cramjam")
 
 
 TABLE = Table(
@@ -192,7 +192,7 @@ class _Peers:
     """constriction with one table for the whole sample, and zstd on the byte planes it does best on."""
 
     def __init__(self, values: np.ndarray) -> None:
-        stream, low = _constriction(), int(values.min())
+        stream, low = _constriction().stream, int(values.min())
         self.coder = stream.stack.AnsCoder
         self.symbols = (values - low).astype(np.int32)
         counts = np.bincount(self.symbols).astype(np.float32) + np.float32(0.1)

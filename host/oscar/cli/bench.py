@@ -18,6 +18,15 @@ from oscar.files import check_writable, write_json
 PACKAGES = {"bench": "oscar.bench", "trial": "oscar.trials"}
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Adds the default of an option to its help, where it is a number or a word."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        shown = isinstance(action.default, (int, float, str)) and not isinstance(action.default, bool)
+        shown = shown and action.default is not argparse.SUPPRESS and "default" not in (action.help or "")
+        return f"{action.help} (default: %(default)s)" if shown and action.help else action.help
+
+
 def add_command(commands: Any) -> None:
     """Declare the command."""
     add_runner(
@@ -65,7 +74,7 @@ def run(command: str, args: argparse.Namespace) -> int:
     parser = argparse.ArgumentParser(
         prog=f"oscar {command} {args.name}",
         description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     module.add_arguments(parser)
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the result here")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -98,23 +98,20 @@ class Hosts:
         timer = threading.Timer(limit_s, self._kill, [f"{do!r} within {limit_s:g} s"])
         timer.start()
         try:
-            return [self._answer(rank) for rank in range(len(self._processes))]
+            return [json.loads(self._line(rank)) for rank in range(len(self._processes))]
         finally:
             timer.cancel()
 
-    def _answer(self, rank: int) -> dict[str, Any]:
+    def _line(self, rank: int) -> str:
         line = _pipe(self._processes[rank].stdout).readline()
-        if not line:
-            self._died(rank)
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return line or self._died(rank)
 
     def _kill(self, what: str) -> None:
         self._late = what
         for process in self._processes:
             process.kill()
 
-    def _died(self, rank: int) -> None:
+    def _died(self, rank: int) -> NoReturn:
         """Raise OscarError with the end of what `rank` printed, or else any rank."""
         if self._late:
             raise OscarError(

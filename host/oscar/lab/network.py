@@ -13,7 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -223,25 +223,16 @@ class Network:
 
     def socket(self, host: int) -> socket.socket:
         """Return a new TCP socket of a host, for use in this process."""
-        made: list[socket.socket] = []
-        errors: list[OSError] = []
 
-        def make() -> None:  # a namespace is entered by a thread, for itself alone
-            try:
-                with open(f"/run/netns/{namespace(host)}") as place:
-                    libc = ctypes.CDLL(None, use_errno=True)
-                    if libc.setns(place.fileno(), CLONE_NEWNET) != 0:
-                        raise OSError(ctypes.get_errno(), f"cannot enter {namespace(host)}")
-                made.append(socket.socket())
-            except OSError as error:
-                errors.append(error)
+        def make() -> socket.socket:
+            with open(f"/run/netns/{namespace(host)}") as place:
+                libc = ctypes.CDLL(None, use_errno=True)
+                if libc.setns(place.fileno(), CLONE_NEWNET) != 0:
+                    raise OSError(ctypes.get_errno(), f"cannot enter {namespace(host)}")
+            return socket.socket()
 
-        thread = threading.Thread(target=make)
-        thread.start()
-        thread.join()
-        if errors:
-            raise errors[0]
-        return made[0]
+        with ThreadPoolExecutor(1) as thread:  # a thread enters a namespace for itself alone
+            return thread.submit(make).result()
 
 
 def namespace(host: int) -> str:

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ class Rank:
         self.steps = int(setup["steps"])
         self.shapes = [tuple(shape) for shape in setup["shapes"]]
         self.trace = np.load(setup["gradients"], mmap_mode="r")  # [iteration, value]
-        self.share = Path(setup["share"])
+        self.folder = Path(setup["share"])
         self.methods: dict[str, Method] = {}
 
     def make(self, methods: list[dict[str, Any]]) -> dict[str, Any]:
@@ -123,15 +122,15 @@ class Rank:
             **{key: None if table is None else table.tolist() for key, table in tables.items()},
         }
 
-    def share_mine(self, name: str) -> dict[str, Any]:
+    def share(self, name: str) -> dict[str, Any]:
         """Write this rank's part of the sum to a file that the others read."""
-        np.save(self.share / f"{self.transport.rank}.npy", self.methods[name].mine())
+        np.save(self.folder / f"{self.transport.rank}.npy", self.methods[name].mine())
         return {}
 
     def check(self, name: str) -> dict[str, Any]:
         """Return how many results are wrong, and a digest that must be equal on all ranks."""
         method = self.methods[name]
-        every = [np.load(self.share / f"{r}.npy", mmap_mode="r") for r in range(self.transport.nodes)]
+        every = [np.load(self.folder / f"{r}.npy", mmap_mode="r") for r in range(self.transport.nodes)]
         return {"wrong": method.wrong(every), "digest": digest([method.result()])}
 
 
@@ -140,15 +139,10 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
     rank = Rank(json.loads(sys.argv[1]))
-    commands: dict[str, Callable[..., dict[str, Any]]] = {
-        "make": rank.make, "ping": rank.ping, "messages": rank.messages, "load": rank.load,
-        "prepare": rank.prepare,
-        "run": rank.run, "share": rank.share_mine, "check": rank.check,
-    }  # fmt: skip
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         command = json.loads(line)
-        answer = commands[command.pop("do")](**command)
+        answer = getattr(rank, command.pop("do"))(**command)
         print(json.dumps(answer), file=answers, flush=True)
     os._exit(0)  # Gloo's threads would hold on to peers that have gone
 

@@ -23,6 +23,10 @@ from oscar.version import __version__
 
 # Rough cost of a codec beside the others: long jobs start first, so that no core is left with one at the end.
 SLOW_FIRST = ("atalanta-dp", "constriction", "atalanta", "asc", "rans0", "zstd", "asc-paper")
+MEANS = (  # of Stats, in a row of the results
+    "bits_per_value", "step_sync_bits", "step_sync_bytes", "wire_bytes", "time_s", "busiest_egress",
+    "busiest_ingress", "efficiency", "clipped", "clipped_energy",
+)  # fmt: skip
 WARM_UP = 2  # iterations that do not count: tables, steps and plans come from what was seen before
 
 
@@ -45,6 +49,7 @@ def run_experiment(
     ]
     _relate(rows, config, recording.values)
     quantiser = config.quantiser_params(config.nodes)
+    model = {"name": recording.workload, "values": recording.values, "tensors": len(recording.shapes)}
     results = {
         "oscar": __version__,
         "schema": FORMS["allreduce"].schema,
@@ -57,11 +62,7 @@ def run_experiment(
             "rtl": config.link.rtl().nic().model_dump(mode="json"),
         },
         "quantiser_bits": quantiser.bits,
-        "model": {
-            "name": recording.workload,
-            "values": recording.values,
-            "tensors": len(recording.shapes),
-        },
+        "model": model,
         "nodes": config.nodes,
         "iterations": config.iterations,
         "warm_up": _skipped(config.iterations),
@@ -105,9 +106,6 @@ def _row(method: Method, plan: str, stats: Sequence[Stats], config: Config) -> d
     identical = all(s.identical for s in stats)
     wrong = sum(not (s.exact if codec.lossless else s.identical) for s in stats)
 
-    def mean(name: str) -> float:
-        return float(np.mean([getattr(s, name) for s in counted]))
-
     last = stats[-1]
     return {
         "name": method.name,
@@ -116,17 +114,8 @@ def _row(method: Method, plan: str, stats: Sequence[Stats], config: Config) -> d
         "gather": method.gather,
         "lossless": codec.lossless,
         "coded": codec.coded,
-        "bits_per_value": mean("bits_per_value"),
-        "step_sync_bits": mean("step_sync_bits"),
-        "step_sync_bytes": mean("step_sync_bytes"),
-        "wire_bytes": mean("wire_bytes"),
-        "time_s": mean("time_s"),
+        **{name: float(np.mean([getattr(s, name) for s in counted])) for name in MEANS},
         "rtl_time_s": _rtl_time(method, counted, config),
-        "busiest_egress": mean("busiest_egress"),
-        "busiest_ingress": mean("busiest_ingress"),
-        "efficiency": mean("efficiency"),
-        "clipped": mean("clipped"),
-        "clipped_energy": mean("clipped_energy"),
         "exact": codec.lossless and wrong == 0,
         "identical": identical,
         "wrong": wrong,

@@ -198,9 +198,14 @@ def large_time(sync_bits: float, nodes: int, link: LinkModel) -> float:
     return hops * (LARGE / nodes * sync_bits / 8 * link.seconds_per_byte + link.latency_s)
 
 
+def fp32_row(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the row that the others are held to, or None."""
+    return next((row for row in rows if row["codec"] == "fp32"), None)
+
+
 def _relate(rows: list[dict[str, Any]], better: int) -> None:
     """Add what needs more than one row: against fp32, and who is on the Pareto front."""
-    base = next((row for row in rows if row["codec"] == "fp32"), None)
+    base = fp32_row(rows)
     for row in rows:
         row["worse_by"] = None if base is None else better * (base["mean"] - row["mean"])
         row["paired_error"] = None if base is None else _paired_error(row["scores"], base["scores"])
@@ -241,9 +246,8 @@ def fewest_bits(rows: Sequence[dict[str, Any]], target: float, better: int) -> d
             continue
         low = own[reached - 1]
         part = (target - low["mean"]) / (high["mean"] - low["mean"])
-        found[name] = 2 ** (
-            math.log2(low["bits"]) + part * (math.log2(high["bits"]) - math.log2(low["bits"]))
-        )
+        coarse, fine = math.log2(low["bits"]), math.log2(high["bits"])
+        found[name] = 2 ** (coarse + part * (fine - coarse))
     return found
 
 
@@ -269,8 +273,5 @@ def speedups(row: dict[str, Any], base: dict[str, Any], shares: Sequence[float])
     For 64 M values, modelled: nothing overlaps, compression takes no time, and compute is what is left of
     fp32's iteration.
     """
-    out = []
-    for share in shares:
-        whole = base["large_s"] / share
-        out.append(whole / (whole - base["large_s"] + row["large_s"]))
-    return out
+    wholes = [base["large_s"] / share for share in shares]
+    return [whole / (whole - base["large_s"] + row["large_s"]) for whole in wholes]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oscar.studies.contest import LARGE, fewest_bits, metric_at, speedups
+from oscar.studies.contest import LARGE, fewest_bits, fp32_row, metric_at, speedups
 from oscar.studies.plotting import SOFT, figure, logarithmic, look
 from oscar.tables import Table
 
@@ -51,7 +51,7 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
 def answers(results: Mapping[str, Any]) -> list[str]:
     """Return lines that compare methods at equal accuracy and equal bytes, and end to end."""
     rows, better = results["rows"], 1 if results["metric"] == "accuracy" else -1
-    base = next((row for row in rows if row["codec"] == "fp32"), None)
+    base = fp32_row(rows)
     if base is None:
         return ["# no contender sends fp32: nothing to hold the others to"]
     lines = [
@@ -154,7 +154,7 @@ def _draw_pareto(axes: Any, results: Mapping[str, Any]) -> None:
                 label=name,
                 **_style(names, name),
             )
-    base = next((row for row in rows if row["codec"] == "fp32"), None)
+    base = fp32_row(rows)
     if base is not None:
         axes.axhspan(base["mean"] - base["spread"], base["mean"] + base["spread"], color="0.92", zorder=0)
     logarithmic(axes.xaxis)
@@ -169,7 +169,7 @@ def _draw_pareto(axes: Any, results: Mapping[str, Any]) -> None:
 
 def _draw_speed(axes: Any, results: Mapping[str, Any]) -> None:
     rows, names = results["rows"], _names(results["rows"])
-    base = next((row for row in rows if row["codec"] == "fp32"), None)
+    base = fp32_row(rows)
     if base is None:
         axes.set_axis_off()
         return

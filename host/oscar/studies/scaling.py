@@ -43,18 +43,16 @@ def scale_results(
         raise ValueError(f"expected a model of at least 1 value, got {total}")
     if results["nodes"] < 2:
         raise ConfigError("results of one node have no frames to scale; run with nodes of 2 or more")
-    points = []
-    for count in nodes:
-        for name, bits in RAW.items():
-            points.append(_timed(_raw_point, name, bits, total, count, link))
+    points = [
+        _timed(_raw_point, name, bits, total, count, link) for count in nodes for name, bits in RAW.items()
+    ]
     for row in best_rows(results):
         if not row["coded"]:
             continue
         measured = Measured(row["frames"]["bytes"], row["frames"]["counts"], Gather(row["gather"]))
+        named = {key: row[key] for key in ("name", "plan")}
         how = {"link": link.model(), "values": total, "seed": seed}
-        for count in nodes:
-            point = _timed(_coded_point, measured, count, **how)
-            points.append({"name": row["name"], "plan": row["plan"], **point})
+        points += [named | _timed(_coded_point, measured, count, **how) for count in nodes]
     return {
         "model": {**results["model"], "values": total},
         "quantiser": results["quantiser"],

@@ -81,13 +81,6 @@ class Run:
         return sum(self.series["iteration_s"])
 
 
-def open_cluster(config: Config) -> LocalCluster:
-    """Return the cluster to train with: one that samples its rings where they are to run in bursts only."""
-    check_ring(config)
-    every = config.train.ring_every
-    return LocalCluster(config) if every == 1 else SampledCluster(config, every=every)
-
-
 def check_ring(config: Config) -> None:
     """Raise ConfigError where `train.ring_every` leaves out rings that are needed, or all of them."""
     if config.train.ring_every == 1:
@@ -112,7 +105,9 @@ class Trainer:
 
     def __init__(self, config: Config, workload: Workload | None = None) -> None:
         self.config = config
-        self.cluster = open_cluster(config)  # first: what it refuses is known before data is read
+        check_ring(config)  # and the cluster: what they refuse is known before data is read
+        every = config.train.ring_every
+        self.cluster = LocalCluster(config) if every == 1 else SampledCluster(config, every=every)
         self.workload = workload or open_workload(config)
         self.done = 0
         sizes = sizes_of(self.workload.tensor_shapes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,11 @@ from oscar.studies.training import TAIL, TAIL_GAP, Run
 from oscar.tables import Table
 from oscar.version import __version__
 
+_NUMBERS = (  # of a row, whose mean and spread over the seeds are kept
+    "loss", "accuracy", "bits_per_value", "step_sync_bits", "sent_mb", "simulated_s", "exposed", "clipped",
+    "clipped_energy",
+)  # fmt: skip
+
 
 def make_results(config: Config, runs: Sequence[Run]) -> dict[str, Any]:
     """Return what train.json holds: configuration, every run's series, and mean and spread over the seeds.
@@ -25,6 +30,8 @@ def make_results(config: Config, runs: Sequence[Run]) -> dict[str, Any]:
     None stands for what is no number: a diverged run's, or where a trace holds no losses.
     """
     rows = [_row(run) for run in runs]
+    # NaN for a seed that diverged, or where nothing is held out.
+    columns = {key: [row.get(key, math.nan) for row in rows] for key in _NUMBERS}
     results = {
         "oscar": __version__,
         "schema": FORMS["train"].schema,
@@ -33,26 +40,13 @@ def make_results(config: Config, runs: Sequence[Run]) -> dict[str, Any]:
         "clock": config.link.clock_text(),
         "model": {"values": runs[0].values, "tensors": runs[0].tensors},
         "rows": rows,
-        "mean": {key: float(np.mean(_column(rows, key))) for key in _NUMBERS},
+        "mean": {key: float(np.mean(column)) for key, column in columns.items()},
         "spread": {
-            key: float(np.std(_column(rows, key), ddof=1)) if len(rows) > 1 else 0.0 for key in _NUMBERS
+            key: float(np.std(column, ddof=1)) if len(rows) > 1 else 0.0 for key, column in columns.items()
         },
         "runs": [asdict(run) for run in runs],
     }
     return dict(finite(results))
-
-
-_NUMBERS = (
-    "loss",
-    "accuracy",
-    "bits_per_value",
-    "step_sync_bits",
-    "sent_mb",
-    "simulated_s",
-    "exposed",
-    "clipped",
-    "clipped_energy",
-)
 
 
 def _row(run: Run) -> dict[str, Any]:
@@ -75,11 +69,6 @@ def _row(run: Run) -> dict[str, Any]:
         "diverged": run.diverged,
         "state": run.state_sha256,
     }
-
-
-def _column(rows: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    """Return one number per seed; NaN for a seed that diverged, or where nothing is held out."""
-    return [row.get(key, math.nan) for row in rows]
 
 
 def method_name(config: Config) -> str:

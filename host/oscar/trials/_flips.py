@@ -30,6 +30,7 @@ TRIES = 5
 KEY = bytes(range(KEY_BYTES))
 SHAPES = ((13, 5), (), (31,))
 
+Did = tuple[str, str]  # "done", "told" or "raised"; a digest, or the error's text
 Case = tuple[str, int, str, tuple[int, int, int]]  # play, rank, kind of message, (message, byte, bit)
 
 
@@ -138,7 +139,7 @@ class Tap:
         return self._what if tag in GATHER_TAGS else "frame"
 
 
-def outcome(play: Play, transport: Transport) -> tuple[str, str]:
+def outcome(play: Play, transport: Transport) -> Did:
     """Run a play; return ("done", digest), ("told", text) of an OscarError that names a rank, or "raised"."""
     try:
         return "done", run_play(play, transport)
@@ -148,7 +149,7 @@ def outcome(play: Play, transport: Transport) -> tuple[str, str]:
         return "raised", f"{type(error).__name__}: {error}"
 
 
-def judge(calm: list[tuple[str, str]], came: list[tuple[str, str]]) -> str:
+def judge(calm: list[Did], came: list[Did]) -> str:
     """Compare what all ranks did with what they do undisturbed; return "told", "harmless" or "wrong".
 
     Wrong are: another result on any rank, even where others raise; an error that is no OscarError or names no
@@ -164,7 +165,7 @@ def judge(calm: list[tuple[str, str]], came: list[tuple[str, str]]) -> str:
 
 def exchange(
     pool: ThreadPoolExecutor, play: Play, where: str, case: Case | None, limit_s: float = HANG_S
-) -> tuple[list[tuple[str, str]], list[Tap]]:
+) -> tuple[list[Did], list[Tap]]:
     """Run a play between threads, one bit flipped; return what each rank did, and its tap.
 
     where: "threads", or "keyed" for keyed ones. Raises TimeoutError where a rank hangs.
@@ -175,7 +176,7 @@ def exchange(
         for end in ends
     ]
 
-    def work(rank: int) -> tuple[str, str]:
+    def work(rank: int) -> Did:
         taps[rank].listen(ends[rank])
         try:
             transport: Transport = ends[rank]
@@ -191,7 +192,7 @@ def exchange(
     return [one.result(max(0.0, stop - time.monotonic())) for one in running], taps
 
 
-def undisturbed(pool: ThreadPoolExecutor, play: Play, where: str) -> tuple[list[tuple[str, str]], list[Tap]]:
+def undisturbed(pool: ThreadPoolExecutor, play: Play, where: str) -> tuple[list[Did], list[Tap]]:
     """Run a play without a flip, once its kernels are loaded; again where a busy machine made a rank late."""
     exchange(pool, play, where, None, START_S)
     for _ in range(TRIES):

@@ -39,7 +39,7 @@ Judge = Callable[[str, int, Tick], Chunk]  # a chunk by its name, which seeds it
 
 def add_arguments(parser: argparse.ArgumentParser, *, count: int, of: str) -> None:
     """Declare the options that all searches have."""
-    parser.add_argument("--count", type=whole(1), default=count, help=f"{of} (default: %(default)s)")
+    parser.add_argument("--count", type=whole(1), default=count, help=of)
     parser.add_argument("--seed", type=whole(0), help="default: a new one, which is printed")
     jobs = os.cpu_count() or 1
     parser.add_argument("--jobs", type=whole(1), default=jobs, help="processes (default: all cores)")

@@ -132,6 +132,17 @@ def _frame_subject(draw: np.random.Generator) -> Subject:
     return Subject("frame", (pack_frame(*pair[0]), pack_frame(*pair[1])), decode, decode, list(pair))
 
 
+def _resetting(decoder: Any) -> Callable[[Any], np.ndarray]:
+    start = decoder.state_dict()
+
+    def decode(frame: Any) -> np.ndarray:
+        values: np.ndarray = decoder.decode(frame, step=1)
+        decoder.load_state_dict(start)
+        return values
+
+    return decode
+
+
 def _baseline_subjects(draw: np.random.Generator) -> Iterator[Subject]:
     """Every baseline codec whose extra is installed."""
     from oscar.coding.baselines.registry import BASELINES
@@ -143,17 +154,7 @@ def _baseline_subjects(draw: np.random.Generator) -> Iterator[Subject]:
         pair = [(v / 64).astype(np.float32) if floats else v.astype(np.int32) for v in drawn]
         try:
             frames = [codec.make_encoder().encode(values, step=1) for values in pair]
-            decoders = codec.make_decoder(), codec.make_decoder()
-            start = decoders[0].state_dict()
-
-            def decode(frame: Any, decoder: Any = decoders[0], start: Any = start) -> np.ndarray:
-                values: np.ndarray = decoder.decode(frame, step=1)
-                decoder.load_state_dict(start)
-                return values
-
-            def decode_again(frame: Any, decoder: Any = decoders[1], start: Any = start) -> np.ndarray:
-                return decode(frame, decoder, start)
-
+            decode, decode_again = _resetting(codec.make_decoder()), _resetting(codec.make_decoder())
             expected = [decode(frame) for frame in frames]
         except MissingExtraError:
             continue

@@ -21,10 +21,11 @@ from typing import Any
 
 from oscar.tables import Row, Table
 from oscar.transports.registry import TRANSPORTS
-from oscar.trials._flips import PLAYS, RANKS, Case, exchange, judge, undisturbed
+from oscar.trials._flips import PLAYS, RANKS, Case, Did, exchange, judge, undisturbed
 from oscar.trials._hunt import seed_of
 from oscar.trials._ranks import start
 
+Flips = Iterator[tuple[Case, str, list[Did]]]  # case, verdict, what ranks did
 WHERE = ("threads", "keyed", *TRANSPORTS)
 COLUMNS = ("flips", "told", "harmless", "wrong", "hung")
 TABLE = Table("transport <10", "message <24", *(f"{name} >8" for name in COLUMNS))
@@ -72,9 +73,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {"ok": not wrong, "seed": seed, "rows": rows, **total, "faults": wrong[:KEPT]}
 
 
-def _threads(
-    args: argparse.Namespace, where: str, seed: int
-) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
+def _threads(args: argparse.Namespace, where: str, seed: int) -> Flips:
     """Flip a bit in every `every`-th byte of every message of every play, between threads."""
     dice = random.Random(f"{seed} {where}")
     with ThreadPoolExecutor(RANKS) as pool:
@@ -96,9 +95,7 @@ def _threads(
                     at -= size
 
 
-def _processes(
-    args: argparse.Namespace, where: str, seed: int
-) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
+def _processes(args: argparse.Namespace, where: str, seed: int) -> Flips:
     """Flip bits at random places, between processes, all in one job; every rank writes what it did."""
     with tempfile.TemporaryDirectory(prefix="oscar-flips-") as folder:
         task = {"transport": where, "plays": args.plays, "cases": args.cases, "seed": seed, "folder": folder}

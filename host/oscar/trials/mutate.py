@@ -171,11 +171,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what `run` reads to a parser."""
     _hunt.add_arguments(parser, count=200_000, of="mutated frames")
     parser.set_defaults(seed=0)
-    parser.add_argument(
-        "--boundscheck",
-        action="store_true",
-        help="check every index of the kernels; compiles for minutes first",
-    )
+    text = "check every index of the kernels; compiles for minutes first"
+    parser.add_argument("--boundscheck", action="store_true", help=text)
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:

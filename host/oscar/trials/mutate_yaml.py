@@ -164,9 +164,7 @@ def _make(sources: list[bytes]) -> Judge:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what `run` reads to a parser."""
     _hunt.add_arguments(parser, count=20_000, of="configurations")
-    parser.add_argument(
-        "--configs", type=Path, default=Path("configs"), help="folder of intact ones (default: %(default)s)"
-    )
+    parser.add_argument("--configs", type=Path, default="configs", help="folder of intact ones")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:

@@ -111,7 +111,9 @@ def errors(gradients: Gradients, mean: Sequence[np.ndarray]) -> list[float]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--models", nargs="*", default=["numpy-lm"], metavar="NAME", help="%(default)s")
+    parser.add_argument(
+        "--models", nargs="*", default=["numpy-lm"], metavar="NAME", help="default: %(default)s"
+    )
     parser.add_argument("--bits", nargs="+", default=["8", "auto"], metavar="B", help="8 to 16, or auto")
     parser.add_argument("--iterations", type=int, default=10)
     add_source(parser)

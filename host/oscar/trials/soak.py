@@ -48,34 +48,17 @@ SEGMENTS = Table(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
-    parser.add_argument("--transport", choices=("mpi", "gloo"), default="mpi", help="default: mpi")
-    parser.add_argument("--ranks", type=int, default=4, help="processes (default: 4)")
-    parser.add_argument("--iterations", type=int, default=2000, help="AllReduces (default: 2000)")
+    parser.add_argument("--transport", choices=("mpi", "gloo"), default="mpi", help="of the ranks")
+    parser.add_argument("--ranks", type=int, default=4, help="processes")
+    parser.add_argument("--iterations", type=int, default=2000, help="AllReduces")
+    parser.add_argument("--segment", type=int, default=25, help="AllReduces of one configuration")
+    parser.add_argument("--values", type=int, default=40_000, help="most values of one AllReduce")
+    parser.add_argument("--seed", type=int, default=0, help="decides everything that is drawn")
+    parser.add_argument("--timeout-s", type=float, default=60.0, help="for one wait of a rank")
+    parser.add_argument("--seconds-limit", type=float, default=3600.0, help="end the soak after this time")
+    parser.add_argument("--memory-mib", type=float, default=8.0, help="growth allowed after the first fifth")
     parser.add_argument(
-        "--segment", type=int, default=25, help="AllReduces of one configuration (default: 25)"
-    )
-    parser.add_argument(
-        "--values", type=int, default=40_000, help="most values of one AllReduce (default: 40000)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="decides everything that is drawn (default: 0)")
-    parser.add_argument("--timeout-s", type=float, default=60.0, help="for one wait of a rank (default: 60)")
-    parser.add_argument(
-        "--seconds-limit",
-        type=float,
-        default=3600.0,
-        help="stop in good order after this time (default: 3600)",
-    )
-    parser.add_argument(
-        "--memory-mib",
-        type=float,
-        default=8.0,
-        help="by which a rank may grow after the first fifth (default: 8)",
-    )
-    parser.add_argument(
-        "--spoil",
-        type=int,
-        metavar="I",
-        help="flip one bit of the last rank's sums in iteration I: must be found",
+        "--spoil", type=int, metavar="I", help="flip a bit of the last rank's sums in iteration I"
     )
 
 

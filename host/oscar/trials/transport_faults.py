@@ -43,29 +43,14 @@ RATE_BPS = 10e6  # of links that are cut: frames are under way for milliseconds
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
-    parser.add_argument(
-        "--transport",
-        nargs="+",
-        choices=tuple(TRANSPORTS),
-        default=list(TRANSPORTS),
-        help=f"default: {' '.join(TRANSPORTS)}",
-    )
-    parser.add_argument(
-        "--kinds",
-        nargs="+",
-        choices=KINDS,
-        default=list(KINDS),
-        help="faults (default: all; cut needs root and iproute2, and is left out without)",
-    )
-    parser.add_argument(
-        "--points", type=int, default=20, help="random points for each kind and transport (default: 20)"
-    )
-    parser.add_argument("--ranks", type=int, default=4, help="processes of a job (default: 4)")
-    parser.add_argument("--values", type=int, default=50_000, help="of an AllReduce (default: 50000)")
-    parser.add_argument(
-        "--timeout-s", type=float, default=4.0, help="of a wait; survivors must meet it (default: 4)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
+    known, kinds = list(TRANSPORTS), "default: all; cut needs root and iproute2, and is left out without"
+    parser.add_argument("--transport", nargs="+", choices=known, default=known, help="default: all")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help=kinds)
+    parser.add_argument("--points", type=int, default=20, help="random points for each kind and transport")
+    parser.add_argument("--ranks", type=int, default=4, help="processes of a job")
+    parser.add_argument("--values", type=int, default=50_000, help="of an AllReduce")
+    parser.add_argument("--timeout-s", type=float, default=4.0, help="of a wait; survivors must meet it")
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -101,7 +86,7 @@ def _row(
     dice, counts, slowest = random.Random(f"{args.seed} {kind}"), Counter[str](), 0.0
     for _ in range(args.points):
         case = _case(args, dice, transport, kind)
-        ended = _launch(case, args) if network is None else _launch_across(case, args, network)
+        ended = _launch(case, args, network)
         seconds, why = judge(case, ended, ranks=args.ranks)
         counts[_outcome(ended, why)] += 1
         slowest = max(slowest, seconds)
@@ -134,21 +119,20 @@ def _case(args: argparse.Namespace, dice: random.Random, transport: str, kind: s
     }
 
 
-def _launch(case: dict[str, Any], args: argparse.Namespace, network: Network | None = None) -> Ended:
-    """Launch the ranks. They report to a file: mpirun may lose their output, and a cut link does."""
+def _launch(case: dict[str, Any], args: argparse.Namespace, network: Network | None) -> Ended:
+    """Launch the ranks, on the hosts of a fresh network where one is given.
+
+    They report to a file: mpirun may lose their output, and a cut link does.
+    """
+    if network is not None:
+        network.renew()
+        network.shape(RATE_BPS)
     with tempfile.TemporaryDirectory(prefix="oscar-faults-") as folder:
         said = Path(folder) / "said"
         said.touch()
         case = {**case, "said": str(said)}
         ended = start("_struck_rank", case, args.ranks, limit_s=2 * args.timeout_s, network=network)
         return replace(ended, output=f"{ended.output}\n{said.read_text(encoding='utf-8')}")
-
-
-def _launch_across(case: dict[str, Any], args: argparse.Namespace, network: Network) -> Ended:
-    """Launch on the hosts of a fresh network."""
-    network.renew()
-    network.shape(RATE_BPS)
-    return _launch(case, args, network)
 
 
 def judge(case: dict[str, Any], ended: Ended, *, ranks: int) -> tuple[float, str]:

@@ -18,31 +18,14 @@ class Entry:
 
     target: str
     options: type[Any]
-    summary: str
 
 
 WORKLOADS: dict[str, Entry] = {
-    "numpy-lm": Entry(
-        "oscar.workloads.numpy_lm:NumpyLm",
-        opt.NumpyLmOptions,
-        "word language model in NumPy, 288 k parameters",
-    ),
-    "numpy-digits": Entry(
-        "oscar.workloads.numpy_digits:NumpyDigits",
-        opt.NumpyDigitsOptions,
-        "perceptron on digits in NumPy, 9.6 k parameters",
-    ),
-    "cnn": Entry("oscar.workloads.torch_models:Cnn", opt.CnnOptions, "CNN on digits, 160 k parameters"),
-    "transformer": Entry(
-        "oscar.workloads.torch_models:Transformer",
-        opt.TransformerOptions,
-        "character transformer, 1.3 M parameters",
-    ),
-    "embedding": Entry(
-        "oscar.workloads.torch_models:Embedding",
-        opt.EmbeddingOptions,
-        "20,000-word embedding, 711 k parameters",
-    ),
+    "numpy-lm": Entry("oscar.workloads.numpy_lm:NumpyLm", opt.NumpyLmOptions),
+    "numpy-digits": Entry("oscar.workloads.numpy_digits:NumpyDigits", opt.NumpyDigitsOptions),
+    "cnn": Entry("oscar.workloads.torch_models:Cnn", opt.CnnOptions),
+    "transformer": Entry("oscar.workloads.torch_models:Transformer", opt.TransformerOptions),
+    "embedding": Entry("oscar.workloads.torch_models:Embedding", opt.EmbeddingOptions),
 }
 
 

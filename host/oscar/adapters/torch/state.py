@@ -180,12 +180,11 @@ class OscarState:
         known = self._layouts.get(index)
         changed = known is not None and not known.fits(layout)
         if changed:
-            LOG.log(
-                logging.WARNING if known is not None and known.parameters is None else logging.DEBUG,
-                "bucket %d has other tensors than %s; compression starts anew",
-                index,
-                "the state that was loaded" if known is not None and known.parameters is None else "before",
+            loaded = known is not None and known.parameters is None
+            level, when = (
+                (logging.WARNING, "the state that was loaded") if loaded else (logging.DEBUG, "before")
             )
+            LOG.log(level, "bucket %d has other tensors than %s; compression starts anew", index, when)
             self._layouts.clear()
         self._layouts[index] = layout
         return changed
