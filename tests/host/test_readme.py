@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oscar.cli import COMMANDS as OSCAR_COMMANDS
 from oscar.cli import build_parser, main
+from oscar.cli.bench import modules
 
 ROOT = Path(__file__).parents[2]
 PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md")}
@@ -79,6 +81,37 @@ def test_make_targets_exist(page: str) -> None:
         target = target[0] or target[1]
         rule = f"{target}%" if target.endswith("-") else target  # mpi-4 is a case of mpi-%
         assert f"\n{rule}:" in makefile, target
+
+
+def is_there(path: str) -> bool:
+    """Whether a dotted path leads to a module of the host, or to something that its source names."""
+    here, parts = ROOT / "host", path.split(".")
+    while parts and (here / parts[0]).is_dir():
+        here /= parts.pop(0)
+    module = here / f"{parts[0]}.py" if parts else here / "__init__.py"
+    if parts and module.exists():
+        parts.pop(0)
+    else:
+        module = here / "__init__.py"
+    source = module.read_text(encoding="utf-8")
+    return all(re.search(rf"\b{part}\b", source) for part in parts)
+
+
+def test_what_the_pages_name_exists() -> None:
+    """Modules, files and commands on all pages; the changelog's table names what has gone."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")]
+    known = {"bench": modules("bench"), "trial": modules("trial")}
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for path in re.findall(r"(?<![/\w])oscar\.(?:[a-z_]+\.)*\w+\b", text):
+            assert path in ("oscar.core", "oscar.nic", "oscar.ddp") or is_there(path), f"{page.name}: {path}"
+        for path in re.findall(r"\b(?:host|tests)/[\w/]+(?:\.\w+)?", text):
+            assert (ROOT / path).exists(), f"{page.name}: {path}"
+        for command, name in re.findall(
+            r"(?:`|^\$ |^|venv/bin/)oscar ([a-z]+)(?: ([a-z_]+)\b)?", text, re.MULTILINE
+        ):
+            assert command in OSCAR_COMMANDS, f"{page.name}: oscar {command}"
+            assert not name or name in known.get(command, [name]), f"{page.name}: oscar {command} {name}"
 
 
 def test_tour_draws_a_training_curve(tmp_path: Path) -> None:
