@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -70,6 +72,12 @@ class CautionWarning(OscarWarning):
 
 class MissingExtraError(OscarError, ImportError):
     """An optional package is needed; the text names the extra to install."""
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return a question that names the nearest of `known`, and a space; nothing where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def one_line(text: str) -> str:

@@ -35,8 +35,8 @@ FORMS = {  # by command
 def write_results(path: Path, results: Results) -> None:
     """Write results to `path`, whole or not at all; raises ConfigError."""
     lines = []
-    for key, value in results.items():
-        text = json.dumps(value)
+    for key, value in finite(results).items():
+        text = json.dumps(value, allow_nan=False)
         if isinstance(value, list) and value and isinstance(value[0], dict):
             rows = ",\n  ".join(json.dumps(row) for row in value)
             text = f"[\n  {rows}\n ]"
@@ -46,7 +46,7 @@ def write_results(path: Path, results: Results) -> None:
 
 def finite(tree: Any) -> Any:
     """Return `tree` with null for NaN and the infinities, which JSON does not have."""
-    if isinstance(tree, dict):
+    if isinstance(tree, Mapping):
         return {key: finite(value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
         return [finite(value) for value in tree]
@@ -56,11 +56,15 @@ def finite(tree: Any) -> Any:
 def read_json(path: Path, source: str, *, writer: str) -> Any:
     """Return the JSON in a file of results of `source`; raises ConfigError, which names the `writer`."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; `{writer} CONFIG` writes one") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: expected results of {source}, got {error}") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name}, which is no number in JSON")
 
 
 def read_results(path: Path, name: str) -> dict[str, Any]:

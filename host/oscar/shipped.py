@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, did_you_mean
 
 
 def folder() -> Path:
@@ -29,6 +28,5 @@ def find(path: str | Path) -> Path:
         return source
     if str(path) in known:
         return folder() / f"{path}.yaml"
-    near = difflib.get_close_matches(source.stem, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    hint = did_you_mean(source.stem, known)
     raise ConfigError(f"{source}: no such file; {hint}shipped configurations: {', '.join(known)}")

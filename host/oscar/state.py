@@ -10,7 +10,7 @@ import math
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,6 @@ class Saved:
     `path` is what the state is called in them; `value` is what came.
     """
 
-    trusted = False  # whether values need no check
-
     def __init__(self, value: Any, path: str = "state") -> None:
         self.value, self.path = value, path
 
@@ -45,10 +43,8 @@ class Saved:
     def refuse(self, expected: str, came: str | None = None) -> ConfigError:
         """Return the error that says what was expected here."""
         text = self.shown if came is None else came
-        return ConfigError(
-            f"{self.path}: expected {expected}, got {text}; "
-            "resume with the state of this model and configuration"
-        )
+        advice = "; resume with the state of this model and configuration"
+        return ConfigError(f"{self.path}: expected {expected}, got {text}", advice=advice)
 
     @property
     def shown(self) -> str:
@@ -123,8 +119,9 @@ class Saved:
                 came.fits(name, expected[name])
         elif type(came.value) is not type(expected) or came.value != expected:
             raise ConfigError(
-                f"{came.path}: state was saved under {came.shown}, this is {expected!r}: resume with the "
-                "configuration of the run that saved it, each rank with its own state"
+                f"{came.path}: state was saved under {came.shown}, this is {expected!r}",
+                advice=": resume with the configuration of the run that saved it, "
+                "each rank with its own state",
             )
 
     def shapes(self) -> list[tuple[int, ...]]:
@@ -185,22 +182,99 @@ class Saved:
         return np.array(value, wanted, order="C")
 
 
-class Trusted(Saved):
-    """A state that this process took of itself: numbers are what they were, NaN and Inf too."""
+Reader = Callable[[Any, Saved], Any]
 
-    trusted = True
 
-    def integer(self, low: int = 0, high: int = MOST_STEPS) -> int:
-        """Return the integer."""
-        return int(self.value)
+class Stateful:
+    """State that is saved and resumed. `STATE` names the attributes that hold it, and says how each is read.
 
-    def number(self, low: float, high: float) -> float:
-        """Return the float."""
-        return float(self.value)
+    A reader gets the object and what was saved for the attribute, and returns its value; it raises
+    ConfigError. An attribute that is Stateful reads itself. Arrays of the state are replaced, never written
+    to, so that a snapshot does not copy them.
+    """
 
-    def array(self, *_: Any, **__: Any) -> Array:
-        """Return a copy of the array."""
-        return np.array(self.value, order="C")
+    STATE: ClassVar[dict[str, Reader]] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state."""
+        return {name: _copied(getattr(self, name)) for name in self.STATE}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved, before = Saved.of(state).only(*self.STATE), self.snapshot()
+        try:
+            for name, read in self.STATE.items():
+                held = getattr(self, name)
+                if isinstance(held, Stateful):
+                    held.load_state_dict(saved[name])
+                else:
+                    setattr(self, name, read(self, saved[name]))
+        except BaseException:
+            self.restore(before)
+            raise
+        self._follow()
+
+    def snapshot(self) -> Any:
+        """Return a cheap token of the state for `restore`."""
+        return {name: _kept(getattr(self, name)) for name in self.STATE}
+
+    def restore(self, token: Any) -> None:
+        """Go back to the state of `snapshot`."""
+        for name, value in token.items():
+            held = getattr(self, name)
+            if isinstance(held, Stateful):
+                held.restore(value)
+            else:
+                setattr(self, name, _kept(value))
+        self._follow()
+
+    def _follow(self) -> None:
+        """Derive what depends on the state, after it was loaded or restored."""
+
+
+def optional(read: Reader, *, when: Callable[[Any], bool] | None = None, without: str = "") -> Reader:
+    """Return a reader of None, or of what `read` reads.
+
+    when: whether the object has a value at all; `without` says in errors what it is that has none.
+    """
+
+    def reader(owner: Any, saved: Saved) -> Any:
+        if saved.missing:
+            return None
+        if when is not None and not when(owner):
+            raise saved.refuse(f"None {without}")
+        return read(owner, saved)
+
+    return reader
+
+
+def absent(where: str) -> Reader:
+    """Return a reader of None; `where` says in errors what has nothing there."""
+    return optional(natural, when=lambda owner: False, without=where)
+
+
+def natural(owner: Any, saved: Saved) -> int:
+    """Read an integer of 0 or more."""
+    return saved.integer()
+
+
+PART: Reader = absent("where there is no such part")  # of an attribute that is Stateful
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, Stateful):
+        return value.state_dict()
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, Stateful):
+        return value.snapshot()
+    return value.copy() if isinstance(value, (list, dict)) else value
 
 
 def _shown(value: Any) -> str:

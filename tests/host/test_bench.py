@@ -86,7 +86,7 @@ def test_a_crash_found_by_mutate_is_exit_status_1(
 ) -> None:
     found = Chunk(Counter(crashes=crashes)), 1.0
     monkeypatch.setattr(mutate, "hunt", lambda *_, **__: found)
-    out = tmp_path / "mutate.json"
+    out = tmp_path / "new" / "mutate.json"
     assert main(["trial", "mutate", "--count", "1", "--json", str(out)]) == status
     assert json.loads(out.read_text())["ok"] is (crashes == 0)
 

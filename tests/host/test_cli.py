@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from oscar import shipped
 from oscar.cli import COMMANDS, build_parser, main
 from oscar.cli.common import read_config
 from oscar.cli.progress import COMPILING, compiling_said
-from oscar.config import load_config
+from oscar.config import Config, load_config
+from oscar.planning.costs import method_cost
 from oscar.studies.plotting import spread_labels
 
 ROOT = Path(__file__).parents[2]
@@ -480,6 +482,9 @@ def test_codec_refuses_pickles(tmp_path: Path, capsys: pytest.CaptureFixture[str
 # ---------------------------------------------------------------------------------------------- predict
 
 
+PREDICT = ["predict", "--values", "1M", "--nodes", "8", "--gbps", "1"]
+
+
 def test_predict_pays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "p.json"
     assert run(["predict", "--values", "25M", "--nodes", 8, "--gbps", 25, "--bits", 4, "--json", out]) == 0
@@ -499,6 +504,35 @@ def test_predict_pays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_predict_refuses(arguments: list[Any], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", *arguments]) == 3
     assert reason in capsys.readouterr().out
+
+
+def test_predict_takes_bits_and_times_from_the_cost_of_a_method(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["predict", "--values", "1M", "--nodes", 2, "--gbps", 1e-3, "--json", tmp_path / "p.json"]
+    for method, codec, seen in (
+        ("zstd", "host", "codec: host (1 x zstd on a core: "),
+        ("zstd", "ideal", "codec: ideal (line rate"),
+        ("terngrad", "host", "codec: host (terngrad has no coded frames), estimated on this machine; "),
+    ):
+        assert run([*words, "--method", method, "--codec", codec]) == 0
+        said, found = capsys.readouterr().out, json.loads((tmp_path / "p.json").read_text())
+        tree = {"method": method, "nodes": 2, "ring": {"gather": "forward"}}
+        cost = method_cost(Config.model_validate(tree))
+        assert f"{cost.bits_per_value:.4g} bits/value as estimated on 2 nodes for {method}" in said
+        assert seen in said
+        assert ("before and after the ring" in said) is (codec == "host")
+        assert found["bits_per_value"] == cost.bits_per_value
+        assert found["cost"] == asdict(cost)
+
+
+def test_predict_takes_the_bits_that_are_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["predict", "--values", "1M", "--nodes", 2, "--gbps", 1e-3]
+    assert run([*words, "--method", "zstd", "--bits", 3.5, "--json", tmp_path / "p.json"]) == 0
+    assert "3.5 bits/value as given for zstd" in capsys.readouterr().out
+    assert json.loads((tmp_path / "p.json").read_text())["bits_per_value"] == 3.5
+    assert run(words) == 0
+    assert "6 bits/value, gather forward" in capsys.readouterr().out
 
 
 # ----------------------------------------------------------------------------------------------- errors
@@ -530,6 +564,9 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
         (["bench", "nothing"], "unknown bench 'nothing'"),
         (["trace", "replay", tiny / "c.yaml"], "there is no such file"),
         (["predict", "--values", "0", "--nodes", "8", "--gbps", "1"], "expected values"),
+        ([*PREDICT, "--method", "ternagrad"], "did you mean 'terngrad'"),
+        ([*PREDICT, "--method", "zstd", "--codec", "rtl"], "codes ASC only, not zstd"),
+        ([*PREDICT, "--method", "bf16", "--gather", "duplex"], "needs a lossless integer codec"),
     ):
         assert run(arguments) == 2, arguments
         error = capsys.readouterr().err
@@ -585,6 +622,12 @@ def test_results_of_another_schema_are_refused(tiny: Path, capsys: pytest.Captur
     (tiny / "old.json").write_text(json.dumps(results | {"schema": 0}))
     assert run(["report", tiny / "old.json"]) == 2
     assert "written as schema 0" in capsys.readouterr().err
+
+
+def test_results_with_nan_are_refused(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tiny / "nan.json").write_text('{"loss": [NaN]}')
+    assert run(["report", tiny / "nan.json"]) == 2
+    assert "got NaN, which is no number in JSON" in capsys.readouterr().err
 
 
 def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:

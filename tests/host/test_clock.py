@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from oscar.cli import main
+from oscar.coding.costs import machine
+from oscar.coding.registry import make_codec
 from oscar.config import Config, LinkSection
 from oscar.errors import ConfigError
-from oscar.timeline import nic
 from oscar.timeline.nic import NicFile, load_nic
 
 SMALL = """
@@ -85,33 +86,17 @@ def test_an_assumed_clock_is_not_called_ideal() -> None:
     assert LinkSection(codec_gvalues=0.25).clock_text() == "codec: assumed (0.25 G values/s, 0.5 us deep)"
 
 
-def test_the_host_is_measured_once_and_again_by_another_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    measured: list[str] = []
-    real = nic._measure_host
-    monkeypatch.setattr(nic, "_measure_host", lambda machine: measured.append(machine) or real(machine))
-    for version, runs in (("1", 1), ("1", 1), ("2", 2)):
-        monkeypatch.setattr(nic, "__version__", version)
-        nic.host_nic.cache_clear()
-        found = LinkSection(codec="host").nic()
-        assert len(measured) == runs
-        assert found.revision.endswith(f"oscar {version}")
-        assert 1e-4 < found.gvalues < 10
-    nic.host_nic.cache_clear()
-
-
-def test_a_user_without_a_home_has_the_host_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", no_home)
-    monkeypatch.setattr(nic, "_measure_host", lambda machine: load_nic())
-    nic.host_nic.cache_clear()
-    assert LinkSection(codec="host").nic() == load_nic()
-    nic.host_nic.cache_clear()
+def test_the_hosts_clock_is_the_estimate_of_its_coder() -> None:
+    section, cost = LinkSection(codec="host"), make_codec("asc").cost()
+    engines = section.model().engines
+    assert engines is not None
+    assert engines.count == 1
+    for part, expected in ((engines.encode, cost.encode), (engines.decode, cost.decode)):
+        assert part.per_value_s == pytest.approx(expected.per_value_s)
+        assert part.once_s == pytest.approx(expected.once_s)
+    assert engines.hop.per_value_s == pytest.approx(cost.encode.per_value_s + cost.decode.per_value_s)
+    assert section.nic().revision == machine()
+    assert "codec: host (1 x compiled coder on a core: " in section.clock_text()
 
 
 def test_every_table_names_its_clock_and_has_the_rtl_beside_it(

@@ -162,7 +162,7 @@ def test_bare_names_are_shipped_configurations_unless_there_is_such_a_file(
     (tmp_path / "train").write_text("nodes: 3")
     assert load_config("train") == Config(nodes=3)
     for near in ("coarsest", "configs/coarse.yaml"):
-        with pytest.raises(ConfigError, match=f"{near}: no such file; did you mean coarse?"):
+        with pytest.raises(ConfigError, match=f"{near}: no such file; did you mean 'coarse'"):
             load_config(near)
 
 

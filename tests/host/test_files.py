@@ -140,7 +140,7 @@ def test_outputs_are_looked_at_before_the_work(tmp_path: Path, capsys: pytest.Ca
     for words in (
         ["predict", "--values", "1M", "--nodes", "8", "--gbps", "1", "--json", nowhere],
         ["bench", "ratios", "--json", "/dev/null/x.json"],
-        ["trial", "mutate", "--json", nowhere],
+        ["trial", "mutate", "--json", "/dev/null/x.json"],
     ):
         assert main(words) == 2, words
         out = capsys.readouterr()

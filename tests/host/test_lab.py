@@ -25,7 +25,7 @@ from oscar.lab import network as networks
 from oscar.lab.calibrate import calibrate, check_delay, check_loss, check_wire, pour
 from oscar.lab.hold import PREFIX
 from oscar.lab.hosts import Hosts
-from oscar.lab.network import Network, Wire
+from oscar.lab.network import Network, Wire, cut
 from oscar.lab.report import text_report
 from oscar.results import write_results
 
@@ -208,7 +208,7 @@ def test_links_have_their_rate_and_are_cut(alone: None) -> None:
         with pytest.raises(OscarError, match="another oscar lab is running"), Network(2):
             pass
         assert len(namespaces()) == 4
-        network.cut(1)
+        cut(1)
         before = time.monotonic()
         networks_timeout = pytest.MonkeyPatch()
         networks_timeout.setattr("oscar.lab.calibrate.TIMEOUT_S", 1.0)

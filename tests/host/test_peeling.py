@@ -20,16 +20,16 @@ def keys_of(random: np.random.Generator, count: int, beyond: int) -> np.ndarray:
     count=st.integers(0, 400),
     workers=st.integers(1, 17),
     hashes=st.integers(2, 5),
-    lanes=st.sampled_from([1, 2, 16]),
+    slots=st.sampled_from([1, 2, 16]),
     ratio=st.floats(0.3, 2.0),
 )
 def test_summed_tables_give_every_sum_back(
-    seed: int, count: int, workers: int, hashes: int, lanes: int, ratio: float
+    seed: int, count: int, workers: int, hashes: int, slots: int, ratio: float
 ) -> None:
     random = np.random.default_rng(seed)
     keys = keys_of(random, count, 4 * count + 1)
     values = random.integers(-127, 128, (workers, count)).astype(np.int32)
-    table = Table.sized(count, ratio=ratio, spare=0, hashes=hashes, lanes=lanes, seed=seed)
+    table = Table.sized(count, ratio=ratio, spare=0, hashes=hashes, slots=slots, seed=seed)
     assert table.cells >= int(ratio * count)
     peeling = table.plan(keys)
     cells = np.sum([table.encode(keys, mine) for mine in values], axis=0, dtype=np.int32)
@@ -43,7 +43,7 @@ def test_summed_tables_give_every_sum_back(
 @given(seed=st.integers(0, 1000), count=st.integers(1, 60), ratio=st.floats(0.6, 1.6))
 def test_stuck_keys_are_those_of_the_plain_definition(seed: int, count: int, ratio: float) -> None:
     keys = keys_of(np.random.default_rng(seed), count, 1000)
-    table = Table.sized(count, ratio=ratio, spare=0, hashes=3, lanes=4, seed=seed)
+    table = Table.sized(count, ratio=ratio, spare=0, hashes=3, slots=4, seed=seed)
     one = np.ones(1, np.int32)
     cells_of = {int(key): set(np.flatnonzero(table.encode(np.array([key]), one))) for key in keys}
     left = set(cells_of)
@@ -62,7 +62,7 @@ def test_most_tables_above_the_threshold_peel_and_none_below(count: int) -> None
 
     def stuck(ratio: float, spare: int) -> list[int]:
         return [
-            Table.sized(count, ratio=ratio, spare=spare, hashes=3, lanes=1, seed=seed).plan(keys).stuck.size
+            Table.sized(count, ratio=ratio, spare=spare, hashes=3, slots=1, seed=seed).plan(keys).stuck.size
             for seed, keys in enumerate(keys_of(random, count, 3 * count) for _ in range(6))
         ]
 
@@ -79,7 +79,7 @@ def test_cells_and_signs_are_the_documented_ones() -> None:
             x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 & mask
         return x ^ x >> 32
 
-    table = Table(hashes=3, buckets=10, lanes=4, seed=7)
+    table = Table(hashes=3, buckets=10, slots=4, seed=7)
     for key in (0, 5, 123_456_789_012):
         expected = np.zeros(table.cells, np.int32)
         for row in range(3):
@@ -95,7 +95,7 @@ def test_cells_and_signs_are_the_documented_ones() -> None:
 GOLDEN = [-990, 99, 1101, 10, 0, 891]
 
 
-@pytest.mark.parametrize("wrong", [{"hashes": 1}, {"hashes": 9}, {"buckets": 0}, {"lanes": 0}])
+@pytest.mark.parametrize("wrong", [{"hashes": 1}, {"hashes": 9}, {"buckets": 0}, {"slots": 0}])
 def test_impossible_tables_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="tables have 2 to 8 hashes"):
-        Table(**({"hashes": 3, "buckets": 1, "lanes": 1, "seed": 0} | wrong))
+        Table(**({"hashes": 3, "buckets": 1, "slots": 1, "seed": 0} | wrong))

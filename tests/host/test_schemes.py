@@ -1,4 +1,4 @@
-"""Schemes in process: lanes, bytes on the wire, OSCAR-SW, replicas that agree, failures without a trace."""
+"""Schemes in process: fields, bytes on the wire, OSCAR-SW, replicas that agree, failures without a trace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oscar.numerics.quantiser import sum_width
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
 from oscar.schemes.base import Channel, Message, Scheme, Worker
-from oscar.schemes.lanes import lane_bits, lane_limit, pack_lanes, packed_bytes, unpack_lanes
+from oscar.schemes.fields import field_bits, field_limit, pack_fields, packed_bytes, unpack_fields
 from oscar.schemes.registry import SCHEMES, make_scheme
 from oscar.schemes.selection import ProbableNonZeros, largest
 from oscar.state import crc
@@ -31,7 +31,7 @@ from support.lockstep import lockstep
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::oscar.errors.OscarWarning"
-)  # narrow lanes clip, some are noisy
+)  # narrow fields clip, some are noisy
 SHAPES = [(40, 7), (33,), (0,), (5, 3, 2, 2)]
 OWN = ["oscar-sw", "oscar-sw-best"]
 
@@ -46,25 +46,25 @@ def config(method: str, nodes: int = 4, **options: object) -> Config:
 
 @given(st.integers(1, 40), st.integers(1, 32), st.integers(0, 70), st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
-def test_adding_words_adds_lanes(workers: int, bits: int, count: int, seed: int) -> None:
+def test_adding_words_adds_fields(workers: int, bits: int, count: int, seed: int) -> None:
     if (1 << bits) - 1 < 2 * workers:
         with pytest.raises(ValueError, match="use more bits"):
-            lane_limit(bits, workers)
+            field_limit(bits, workers)
         return
-    limit = lane_limit(bits, workers)
+    limit = field_limit(bits, workers)
     random = np.random.default_rng(seed)
     values = random.choice([-limit, limit, 0, limit // 2], size=(workers, count)).astype(np.int32)
     words = np.zeros(packed_bytes(count, bits) // 8, np.uint64)
     for row in values[random.permutation(workers)]:
-        words += pack_lanes(row, bits, workers)
-    assert np.array_equal(unpack_lanes(words, count, bits, workers), values.sum(axis=0, dtype=np.int64))
+        words += pack_fields(row, bits, workers)
+    assert np.array_equal(unpack_fields(words, count, bits, workers), values.sum(axis=0, dtype=np.int64))
 
 
-def test_a_value_beyond_its_lane_is_refused() -> None:
-    assert lane_limit(11, 8) == 127
-    assert [lane_bits(m, 8) for m in (127, 128, 1)] == [11, 12, 5]
-    with pytest.raises(ValueError, match=r"magnitude 128 does not fit: lanes of 11 bits .* up to 127"):
-        pack_lanes(np.array([0, -128], np.int32), 11, 8)
+def test_a_value_beyond_its_field_is_refused() -> None:
+    assert field_limit(11, 8) == 127
+    assert [field_bits(m, 8) for m in (127, 128, 1)] == [11, 12, 5]
+    with pytest.raises(ValueError, match=r"magnitude 128 does not fit: fields of 11 bits .* up to 127"):
+        pack_fields(np.array([0, -128], np.int32), 11, 8)
 
 
 def wire(nodes: int, channels: dict[str, int] | None = None) -> LocalWire:
@@ -78,7 +78,7 @@ def wire(nodes: int, channels: dict[str, int] | None = None) -> LocalWire:
 @pytest.mark.parametrize(
     ("op", "data", "item_bytes"),
     [
-        ("sum", np.arange(60, dtype=np.int32), 8 / 6),  # lanes of 10 bits, six to a word
+        ("sum", np.arange(60, dtype=np.int32), 8 / 6),  # fields of 10 bits, six to a word
         ("sum", np.arange(60, dtype=np.float32), 4),
         ("max", np.arange(60, dtype=np.float32), 4),
         ("or", np.arange(480) % 7 == 0, 1 / 8),
@@ -101,12 +101,12 @@ def test_gathered_buffers_travel_whole_and_may_differ_in_length() -> None:
     assert traffic.frame_bytes.sum() == 2 * (3 + 5) + 2 * 2 * HEADER_BYTES
 
 
-def test_an_integer_beyond_its_lane_is_refused_in_every_message() -> None:
+def test_an_integer_beyond_its_field_is_refused_in_every_message() -> None:
     link, good = wire(3), Message("c", np.array([-170, 170], np.int32), bits=10)
     for _ in range(2):
         assert link.combine([good] * 3)[0].tolist() == [-510, 510]
     bad = Message("c", np.array([0, -171], np.int32), bits=10)
-    with pytest.raises(ValueError, match="node 2 sent a magnitude of 171, lanes of 10 bits hold up to 170"):
+    with pytest.raises(ValueError, match="node 2 sent a magnitude of 171, fields of 10 bits hold up to 170"):
         link.combine([good, good, bad])
 
 

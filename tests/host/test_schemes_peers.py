@@ -11,7 +11,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.base import Message, Scheme, Worker
-from oscar.schemes.lanes import lane_limit, pack_lanes, packed_bytes, unpack_lanes
+from oscar.schemes.fields import field_limit, pack_fields, packed_bytes, unpack_fields
 from oscar.schemes.powersgd import orthonormalise
 from oscar.schemes.registry import make_scheme
 from oscar.schemes.widths import Ladder, power
@@ -42,7 +42,7 @@ EVERY = pytest.mark.parametrize(("name", "options"), LOSSLESS + PEERS)
 
 
 def combine(messages: list[Message]) -> np.ndarray:
-    """One AllReduce; integers go as words modulo 2^64, so that whatever leaves its lane shows."""
+    """One AllReduce; integers go as words modulo 2^64, so that whatever leaves its field shows."""
     first, nodes = messages[0], len(messages)
     data = [message.data for message in messages]
     assert len({(m.channel, m.op, m.bits, m.coded, m.data.shape) for m in messages}) == 1
@@ -54,8 +54,8 @@ def combine(messages: list[Message]) -> np.ndarray:
         return np.concatenate(data)
     if first.data.dtype == np.float32:
         return np.add.reduce(data)
-    words = np.add.reduce([pack_lanes(d, first.bits, nodes) for d in data], dtype=np.uint64)
-    return unpack_lanes(words, first.data.size, first.bits, nodes)
+    words = np.add.reduce([pack_fields(d, first.bits, nodes) for d in data], dtype=np.uint64)
+    return unpack_fields(words, first.data.size, first.bits, nodes)
 
 
 def exchange(scheme: Scheme, workers: list[Worker], values: np.ndarray) -> Any:
@@ -191,7 +191,7 @@ def test_lhc_sends_no_index_where_nothing_is_zero_and_no_values_where_all_is() -
         iterate(scheme, workers, values)
         return [message.channel for message in iterate(scheme, workers, values)[1]]
 
-    assert channels(np.full((2, 500), 4, np.float32))[1:] == ["lanes0.4"]  # two workers, two steps each
+    assert channels(np.full((2, 500), 4, np.float32))[1:] == ["fields0.4"]  # two workers, two steps each
     assert channels(np.eye(2, 500, dtype=np.float32))[1:] == ["index0", "largest", "cells"]
 
 
@@ -221,7 +221,7 @@ def test_ladders_climb_to_the_top_and_count_what_is_beyond(nodes: int) -> None:
     assert ladder.limits[-1] == 127
     assert all(a < b for a, b in zip(ladder.limits, ladder.limits[1:], strict=False))
     for bits, limit in zip(ladder.bits[1:], ladder.limits[1:], strict=True):
-        assert limit <= lane_limit(bits, nodes)
+        assert limit <= field_limit(bits, nodes)
         assert ladder.bits[ladder.level(limit)] == bits
     random = np.random.default_rng(0)
     magnitudes, classes = random.integers(0, 128, 999), random.integers(0, 3, 999).astype(np.uint8)
@@ -230,12 +230,12 @@ def test_ladders_climb_to_the_top_and_count_what_is_beyond(nodes: int) -> None:
         expected = [np.count_nonzero(magnitudes[classes == k] > limit) for limit in ladder.limits[:-1]]
         assert found[k].tolist() == expected
     assert ladder.shift(1 << 40) > 0
-    assert ((1 << 40) >> ladder.shift(1 << 40)) < lane_limit(32, nodes)
+    assert ((1 << 40) >> ladder.shift(1 << 40)) < field_limit(32, nodes)
 
 
-def test_powers_are_right_and_tops_beyond_all_lanes_are_refused() -> None:
+def test_powers_are_right_and_tops_beyond_all_fields_are_refused() -> None:
     assert power(0.75, 13) == pytest.approx(0.75**13, rel=1e-14)
-    with pytest.raises(ValueError, match="no lane holds sums of 256 workers up to 32767000"):
+    with pytest.raises(ValueError, match="no field holds sums of 256 workers up to 32767000"):
         Ladder.of(256, 32_767_000)
 
 
@@ -300,7 +300,7 @@ def test_coded_integers_are_the_same_in_fewer_bytes(name: str) -> None:
     assert b.stats.bits_per_value < 0.8 * a.stats.bits_per_value
 
 
-def test_terngrad_cuts_what_is_beyond_and_its_lanes_hold_every_worker_at_the_top() -> None:
+def test_terngrad_cuts_what_is_beyond_and_its_fields_hold_every_worker_at_the_top() -> None:
     nodes = 17
     scheme, workers = start("terngrad", {}, nodes, [(1000,)])
     values = np.ones((nodes, 1000), np.float32)

@@ -11,8 +11,8 @@ from oscar.errors import ConfigError
 from oscar.numerics.sketch import CountSketch
 from oscar.schemes.base import Message, Scheme, Worker
 from oscar.schemes.count_sketch import CountSketchOptions, CountSketchScheme
+from oscar.schemes.fields import field_limit
 from oscar.schemes.grid import Grid, GridSteps
-from oscar.schemes.lanes import lane_limit
 from oscar.schemes.sketched_sgd import SketchedSgd, SketchedSgdOptions
 from support.lockstep import lockstep
 
@@ -42,7 +42,7 @@ class Job:
     def _combine(self, messages: list[Message]) -> np.ndarray:
         first = messages[0]
         if first.data.dtype == np.int32:
-            limit = lane_limit(first.bits, self.scheme.nodes)
+            limit = field_limit(first.bits, self.scheme.nodes)
             assert all(np.abs(m.data).max(initial=0) <= limit for m in messages)
         combine = np.maximum if first.op == "max" else np.add
         whole = [m.data if m.ride is None else np.concatenate([m.data, m.ride]) for m in messages]
@@ -80,7 +80,7 @@ class Steps:
 @pytest.mark.parametrize("bits", [9, 11, 16, 32])
 def test_steps_follow_the_values_without_a_message(nodes, bits):
     job = Steps([3000, 0, 500], nodes, bits=bits)
-    sizes = [1.0] * 3 + [100.0] * 9 + [0.01] * 16  # narrow lanes fall by an octave at a time
+    sizes = [1.0] * 3 + [100.0] * 9 + [0.01] * 16  # narrow fields fall by an octave at a time
     for iteration, size in enumerate(sizes):
         values = [
             np.concatenate([normal(99 * iteration + n, 3000, size), normal(n, 500, 1e-3)])
@@ -89,9 +89,9 @@ def test_steps_follow_the_values_without_a_message(nodes, bits):
         grid = job.iterate(values)
         if iteration in (2, 11, 27):
             wanted = math.log2(size / 8)
-            assert abs(grid.exponents[0] - wanted) <= 1.25  # .75 of hysteresis, .5 for the units of a lane
+            assert abs(grid.exponents[0] - wanted) <= 1.25  # .75 of hysteresis, .5 for the units of a field
     assert grid.exponents[1] is None
-    narrow = lane_limit(bits, nodes) < 31  # units of half of what is nominal
+    narrow = field_limit(bits, nodes) < 31  # units of half of what is nominal
     assert abs(grid.exponents[2] - math.log2(1e-3 / 8)) <= (1.5 if narrow else 0.5)
     assert job.exchanges == 1
 
@@ -130,7 +130,7 @@ def test_the_grid_rounds_clips_and_scales_exactly():
 
 
 def test_what_grids_refuse():
-    with pytest.raises(ValueError, match="magnitudes up to 4 at least; lanes of 6 bits"):
+    with pytest.raises(ValueError, match="magnitudes up to 4 at least; fields of 6 bits"):
         GridSteps([3], 8, 1.0, 6)
     with pytest.raises(ValueError, match="coarseness must lie in"):
         GridSteps([3], 8, math.nan, 11)
@@ -190,10 +190,10 @@ def _present(scheme, theirs):
     return grid.exponents, grid.offsets, grid.coarseness, grid.limit, grid.nominal
 
 
-def test_cells_beyond_their_lane_saturate_and_are_counted():
+def test_cells_beyond_their_field_saturate_and_are_counted():
     options = CountSketchOptions(ratio=0.05, cell_bits=8, fresh_hash=False)
     job = Job(CountSketchScheme(options, shapes=[(4000,)], nodes=2, seed=0))
-    job.step([normal(n, 4000) for n in range(2)])  # Job checks the lanes
+    job.step([normal(n, 4000) for n in range(2)])  # Job checks the fields
     assert all(w.saturation.values > 10 for w in job.workers)
 
 

@@ -15,16 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oscar.coding.costs import Cost
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, RAW, Gather
-from oscar.collective.ring import ring_chunk_sent
+from oscar.collective.ring import ring_chunk_sent, ring_chunks
 from oscar.planning.predict import predict
-from oscar.timeline.link import Cost, Engines, LinkModel, algbw, busbw
+from oscar.timeline.link import Engines, LinkModel, algbw, busbw
 from oscar.timeline.perfetto import write_trace
 from oscar.timeline.recurrence import equal_ring_time, ring_finish, ring_time
 from oscar.timeline.replay import replay, replay_actions
 from oscar.timeline.scale import Measured, draw_sizes, scale
-from oscar.timeline.sizes import chunk_sent, cut_for, divide, received_bytes, spread
+from oscar.timeline.sizes import cut_for, divide, received_bytes
 from oscar.timeline.spans import Span
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
@@ -32,6 +33,11 @@ GATHERS = [FORWARD, BOOMERANG, DUPLEX]
 SLOW = LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1)
 LANES = LinkModel(engines=Engines(Cost(6e-9, 5e-6), Cost(7e-9, 6e-6), Cost(6e-9, 2e-6), 12))
 ONE_CORE = LinkModel(10e9, message_s=3e-6, engines=Engines(Cost(3e-9, 0), Cost(5e-9, 0), Cost(2e-9, 1e-6)))
+
+
+def spread(per_chunk, gather):
+    """Write per-chunk numbers [N, K] onto every hop: int64 [2, N-1, N, K], indexed by sender."""
+    return np.asarray(per_chunk, np.int64)[ring_chunks(len(per_chunk), gather)]
 
 
 def equal_counts(values: int, nodes: int, subframes: int = 1, gather: Gather = FORWARD) -> np.ndarray:
@@ -275,7 +281,7 @@ def test_chunk_map_is_the_schedules():
                 for step in range(nodes - 1):
                     for rank in range(nodes):
                         expected = ring_chunk_sent(rank, nodes, phase, step, gather)
-                        assert chunk_sent(rank, nodes, int(phase), step, gather.boomerang) == expected
+                        assert ring_chunks(nodes, gather)[phase, step, rank] == expected
 
 
 def test_bad_tables_are_refused_with_the_place():

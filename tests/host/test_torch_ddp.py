@@ -199,6 +199,7 @@ def bypassed(rank: int, slow: str, bypass: str = "auto") -> dict[str, Any]:
     parameters, log = [torch.empty(0) for _ in SHAPES], Lines()
     logging.getLogger("oscar.ddp").addHandler(log)
     with make_state(TRAINED["asc"], bypass) as state:
+        state.bypass.estimate = lambda values: 0.0  # what is measured decides
         compress, plain = state._communicator.allreduce, state.bypass._dist.all_reduce
 
         def late(call: Any, *args: Any, **options: Any) -> Any:
@@ -217,6 +218,40 @@ def bypassed(rank: int, slow: str, bypass: str = "auto") -> dict[str, Any]:
         decided = dict(state.bypass.decided)
     logging.getLogger("oscar.ddp").removeHandler(log)
     return {"means": means, "decided": decided, "lines": log.lines}
+
+
+def foreseen(rank: int, *, resume: bool = False) -> dict[str, Any]:
+    """Three buckets. Coding the last and the first is estimated to take long, by one rank each.
+
+    resume: a new state goes on from the decisions of that moment.
+    """
+    log, counts = Lines(), []
+    parameters = [[torch.empty(0)] for _ in range(3)]
+    logging.getLogger("oscar.ddp").addHandler(log)
+
+    def run(state: Any, iterations: range) -> None:
+        slow = {(0, 0): 60.0, (1, 2): 60.0}  # by rank and bucket
+        state.bypass.estimate = lambda values: slow.get((rank, values // 1000 - 1), 0.0)
+        for iteration in iterations:
+            buckets = [
+                Bucket(
+                    laplace(rank, iteration, [(1000 * (index + 1),)]), parameters[index], index, index == 2
+                )
+                for index in range(3)
+            ]
+            futures = [state.reduce(bucket) for bucket in buckets]
+            means = [future.wait().numpy().tobytes() for future in futures]
+            counts.append((dict(state.bypass.decided), means))
+
+    with make_state(TRAINED["asc"], "auto") as state:
+        run(state, range(3 if resume else 6))
+        saved = state.state_dict()
+    if resume:
+        with make_state(TRAINED["asc"], "auto") as state:
+            state.load_state_dict(saved)
+            run(state, range(3, 9))
+    logging.getLogger("oscar.ddp").removeHandler(log)
+    return {"iterations": counts, "lines": log.lines}
 
 
 def failed(config: Config, rank: int) -> dict[str, Any]:
@@ -284,6 +319,8 @@ def everything(rank: int, folder: Path) -> dict[str, Any]:
     results["rebuilt"] = rebuilt(rank)
     results |= {f"resumed {name}": resumed(config, rank, folder) for name, config in TRAINED.items()}
     results |= {f"slow {slow}": bypassed(rank, slow) for slow in ("compression", "plain")}
+    results["foreseen"] = foreseen(rank)
+    results["foreseen, resumed"] = foreseen(rank, resume=True)
     results["always"] = bypassed(rank, "nothing", "always")
     results |= {f"failed {name}": failed(config, rank) for name, config in TRAINED.items()}
     results["differing"] = [
@@ -411,6 +448,28 @@ def test_compression_that_does_not_pay_is_refused_once(ranks: list[dict[str, Any
     assert "does not pay on this network for 1 of 1 buckets" in results[0]["lines"][0]
     assert 'bypass="never"' in results[0]["lines"][0]
     assert results[1]["lines"] == []
+
+
+def test_what_coding_alone_makes_too_slow_is_refused_after_one_round(ranks: list[dict[str, Any]]) -> None:
+    """On both ranks, whichever one's estimate says so; the bucket between them is measured to its end."""
+    first, between, last = (0, 1000), (1, 2000), (2, 3000)
+    for rank in ranks:
+        decided = [decided for decided, _ in rank["foreseen"]["iterations"]]
+        assert decided[:4] == [{}, {}, {first: True, last: True}, {first: True, last: True}]
+        assert decided[5].keys() == {first, between, last}
+    lines = ranks[0]["foreseen"]["lines"]
+    assert "for 2 of 3 buckets" in lines[0]
+    assert "60000.0 ms coding alone, as estimated" in lines[0]
+    assert ranks[1]["foreseen"]["lines"] == []
+    one, other = ([means for _, means in rank["foreseen"]["iterations"]] for rank in ranks)
+    assert one == other
+
+
+def test_a_resumed_bypass_measures_what_was_left(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        decided = [decided for decided, _ in rank["foreseen, resumed"]["iterations"]]
+        assert decided[2] == decided[6] == {(0, 1000): True, (2, 3000): True}
+        assert decided[8].keys() == {(0, 1000), (1, 2000), (2, 3000)}
 
 
 def test_compression_that_pays_goes_on(ranks: list[dict[str, Any]]) -> None:

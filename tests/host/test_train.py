@@ -102,7 +102,7 @@ def test_a_checkpoint_of_another_run_is_refused_with_the_key_that_differs(
     trainer = Trainer(config())
     trainer.step()
     trainer.save(tmp_path / "run")
-    with pytest.raises(ConfigError, match=f"run.fingerprint.{key}"):
+    with pytest.raises(ConfigError, match=f"run.fingerprint.{key}.*leave out --resume.*--checkpoint FILE"):
         train(config(**changes), path=tmp_path / "run", resume=True)
 
 
@@ -146,11 +146,12 @@ def test_a_run_killed_at_a_random_moment_resumes_to_the_same_bits(tmp_path: Path
 def test_series_are_what_the_allreduces_said() -> None:
     settings = config()
     run, workload = train(settings), make_workload("numpy-lm", nodes=3, seed=0, **SMALL)
-    cluster = LocalCluster(settings)
+    cluster, clipped = LocalCluster(settings), []
     for iteration in range(ITERATIONS):
         stats = (result := cluster.allreduce(workload.gradients())).stats
         workload.apply(result.mean)
         measured = {name: series[iteration] for name, series in run.series.items()}
+        clipped.append((stats.clipped, stats.clipped_energy))
         assert measured["loss"] == workload.loss
         assert measured["wire_bytes"] == stats.wire_bytes
         assert measured["bits_per_value"] == stats.bits_per_value
@@ -158,6 +159,8 @@ def test_series_are_what_the_allreduces_said() -> None:
         assert measured["communication_s"] == stats.time_s
         assert 1e-3 < measured["iteration_s"] < 1e-3 + 4 * stats.time_s
     assert run.exact
+    assert run.clipped == sum(values for values, _ in clipped)
+    assert run.clipped_energy == max(energy for _, energy in clipped)
     assert run.state_sha256 == checkpoint.digest(workload.state_dict())
     assert [e["iteration"] for e in run.evaluations] == [2, 4, 7, 8, 12]
     assert run.evaluations[-1] == {"iteration": 12, **workload.evaluate()}

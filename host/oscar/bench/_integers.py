@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from oscar.array import sizes_of
+from oscar.errors import MissingExtraError
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.steps import StepTracker, summarise
@@ -30,6 +33,17 @@ class Iteration:
 def default_model(preferred: str) -> str:
     """Return `preferred`, or the workload that needs NumPy alone where torch is not installed."""
     return preferred if importlib.util.find_spec("torch") else "numpy-lm"
+
+
+def peer(package: str, module: str, *, extra: str = "pip install -e '.[peers]' in the checkout") -> Any:
+    """Return a module of a package that OSCAR is measured against; raises MissingExtraError."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtraError(
+            f"a peer of this benchmark is the package {package}, which is not installed; "
+            f"install it with: {extra}"
+        ) from None
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from oscar.bench._integers import peer
 from oscar.bench.speed import Operation, take_turns
-from oscar.errors import MissingExtraError
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 from oscar.tables import Row, Table
 
 BAR = 5.0  # times the speed of torch
+_torch = partial(peer, "torch", "torch", extra="make torch")
 
 
 TABLE = Table(
@@ -154,13 +155,3 @@ def _network(where: Any, signs: Any, cells: Any) -> Any:
     torch = _torch()
     a, b, c = cells.gather(1, where) * signs
     return torch.maximum(torch.minimum(a, b), torch.minimum(torch.maximum(a, b), c))
-
-
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError(
-            "the peer for speed is torch, which is not installed; install it with: make torch"
-        ) from None
-    return torch

@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command_name is None:
         parser.print_help()
         return 2
-    # A rank keeps the signals' own effect: its launcher ends it so, at once and wherever it is.
+    # In a rank, signals keep their own effect: its launcher ends it at once, wherever it is.
     own = args.command_name == "worker"
     default = warnings.formatwarning
     warnings.formatwarning = partial(_one_line, default)
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _compiling_said(command: str) -> AbstractContextManager[Any]:
-    """Say when a command compiles; to hear of it takes numba, and a second where nothing else wants it."""
+    """Print a line when a command compiles; the listener imports numba, which takes a second."""
     from oscar.cli.progress import compiling_said
 
     return nullcontext() if command in COMPILE_NOTHING else compiling_said()
@@ -131,7 +131,7 @@ def _one_line(default: Any, message: Any, category: Any, *place: Any, **more: An
 
 
 def _said(error: BaseException) -> str | None:
-    """Return in one line what there is to say of an error about what the user gave or has; else None."""
+    """Return the line for an error that the user or the machine caused; None for any other error."""
     from oscar.errors import OscarError, one_line
 
     if isinstance(error, MemoryError):
@@ -147,7 +147,7 @@ def _said(error: BaseException) -> str | None:
 
 
 def _check_machine() -> None:
-    """Raise OscarError where the libraries underneath would die in words of their own, or hang."""
+    """Raise OscarError where the libraries would end with messages of their own, or hang."""
     import resource
 
     from oscar.errors import OscarError

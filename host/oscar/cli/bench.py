@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import importlib
 import importlib.util
 import pkgutil
@@ -70,6 +71,8 @@ def run(command: str, args: argparse.Namespace) -> int:
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the result here")
     options = parser.parse_args(args.rest)
     if options.json is not None:
+        with contextlib.suppress(OSError):  # check_writable says what is wrong
+            options.json.parent.mkdir(parents=True, exist_ok=True)
         check_writable(options.json)
     result = module.run(options)
     if options.json is not None:

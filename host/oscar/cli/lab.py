@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.redraw is not None:
         return _redraw(args.redraw)
-    require_root()  # before the imports below, which compiled code comes with: other users may have no cache
+    require_root()  # before the imports below: they load compiled code, and need a cache
     from oscar.config.lab import parse_settings
     from oscar.lab.measure import measure
     from oscar.lab.report import text_report, write_report

@@ -6,17 +6,21 @@ import argparse
 from pathlib import Path
 from typing import Any, get_args
 
+from oscar.blas import one_blas_thread
 from oscar.cli.common import amount, declare
 from oscar.collective.gather import Gather, GatherName
 from oscar.files import check_outputs, write_json
 
 EXAMPLE = """\
   oscar predict --values 25M --nodes 8 --gbps 25 --bits 4.5
+  oscar predict --values 25M --nodes 8 --gbps 1 --method oscar-sw-best --codec host
   oscar predict --values 1k --nodes 64 --gbps 400
 
 Compares with fp32, bf16 and int8 where its sums fit, all uncompressed. Exit status 0 when compression
 pays by at least 5 %, 3 when it does not; the reason is printed. --bits: measure it with `oscar allreduce`
 (column bits/val); the default is a dense transformer's at full accuracy, sparse models need far less.
+--method NAME estimates them on Laplace gradients; with --codec host also what the method computes. The
+estimate is measured on this machine at first use, and kept.
 """
 
 
@@ -29,8 +33,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--nodes", type=int, required=True, metavar="N")
     parser.add_argument("--gbps", type=float, required=True, metavar="G", help="link rate")
     parser.add_argument(
-        "--bits", type=float, default=6.0, metavar="B", help="coded bits per value (%(default)s)"
+        "--bits", type=float, metavar="B", help="coded bits per value (6, or those of --method)"
     )
+    parser.add_argument("--method", metavar="NAME", help="codec or scheme whose cost is estimated")
     parser.add_argument("--latency-us", type=float, default=2.0, metavar="US", help="of a hop (%(default)s)")
     parser.add_argument(
         "--codec", choices=["ideal", "rtl", "host"], default="ideal", help="whose clock (%(default)s)"
@@ -47,20 +52,33 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Predict; return 0 when compression pays and 3 when it does not."""
+    one_blas_thread()  # a low-rank method is not to be measured by how its threads wait
     from oscar.config import Config
+    from oscar.planning.case import assumed, estimated
     from oscar.planning.predict import predict
 
     check_outputs([args.json])
     keys = ("gbps", "latency_us", "codec", "nic_file", "codec_gvalues", "codec_latency_us")
-    section = Config().variant(link={key: getattr(args, key) for key in keys}).link
-    link = section.model()
-    gather = Gather(args.gather)
-    found = predict(args.values, args.nodes, link, args.bits, gather, subframes=args.subframes)
+    config = Config().variant(link={key: getattr(args, key) for key in keys})
+    if args.method is None:
+        case = assumed(config.link, Gather(args.gather), args.bits)
+    else:
+        ring = {"gather": args.gather}
+        case = estimated(config.variant(method=args.method, ring=ring), args.values, args.nodes, args.bits)
+    found = predict(
+        args.values,
+        args.nodes,
+        case.link,
+        case.bits,
+        case.gather,
+        subframes=args.subframes,
+        around=case.around,
+    )
     print(
         f"# {args.values:,} values, {args.nodes} nodes, {args.gbps:g} Gb/s, {args.latency_us:g} us a hop, "
-        f"{args.bits:g} bits/value, gather {args.gather}"
+        f"{case.bits:.4g} bits/value{case.source}, gather {case.gather.name}"
     )
-    print(f"# times are modelled, {section.clock_text()}")
+    print(f"# times are modelled, {case.clock}")
     times = {"fp32": found.fp32_time_s, "bf16": found.bf16_time_s, "int8": found.int8_time_s}
     for name, time_s in {**times, "coded": found.time_s}.items():
         text = "sums do not fit" if time_s is None else f"{time_s * 1e6:14.2f} us"
@@ -72,14 +90,17 @@ def run(args: argparse.Namespace) -> int:
         print(f"pays up to {found.breakeven_gbps:.4g} Gb/s for this model")
     print(found.reason if found.pays else f"does not pay: {found.reason}")
     if args.json is not None:
-        _write(args.json, found, section.clock_text())
+        _write(args.json, found, case)
     return 0 if found.pays else 3
 
 
-def _write(path: Path, found: Any, clock: str) -> None:
+def _write(path: Path, found: Any, case: Any) -> None:
     import math
     from dataclasses import asdict
 
     data = {key: None if value == math.inf else value for key, value in asdict(found).items()}
-    data["clock"] = clock
+    data["clock"] = case.clock
+    data["bits_per_value"] = case.bits
+    if case.cost is not None:
+        data["cost"] = asdict(case.cost)
     write_json(path, data)

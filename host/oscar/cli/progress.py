@@ -14,7 +14,7 @@ COMPILING = "# compiling the coders, once per machine and version: about 20 s"
 
 
 def compiling_said() -> AbstractContextManager[Any]:
-    """Say so, once and also for processes forked meanwhile, when numba compiles what its cache lacks."""
+    """Print a line when numba compiles what its cache lacks: once, also for processes forked meanwhile."""
     from numba.core import event
 
     said = mmap.mmap(-1, 1)  # forked processes share it

@@ -8,20 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from oscar.array import Array
+from oscar.coding.costs import FrameCost, kept, measure_frames
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
 from oscar.errors import FrameError
-from oscar.state import Saved
+from oscar.state import Reader, Saved, Stateful
 
 Domain = Literal["int", "float"]
+FRAME = "encode", "decode"  # the parts of a FrameCost
 
 
-class LinkEncoder(Protocol):
-    """One end of one link direction: values in, frames out, in order."""
+class LinkEnd(Protocol):
+    """One end of one link direction, with its state."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+    def snapshot(self) -> Any:
+        """Return a cheap token of the state for `restore`; frames replace state, never write to it."""
+
+    def restore(self, token: Any) -> None: ...
+
+
+class LinkEncoder(LinkEnd, Protocol):
+    """The sending end: values in, frames out, in order."""
 
     def encode(
         self,
@@ -35,30 +50,12 @@ class LinkEncoder(Protocol):
     ) -> bytes:
         """Return the frame for `values` (1-D). `context`: uint8 position classes 0..15, or None."""
 
-    def state_dict(self) -> dict[str, Any]: ...
 
-    def load_state_dict(self, state: Any) -> None: ...
-
-    def snapshot(self) -> Any:
-        """Return a cheap token of the state for `restore`; frames replace state, never write to it."""
-
-    def restore(self, token: Any) -> None: ...
-
-
-class LinkDecoder(Protocol):
-    """The other end: frames in, values out; a frame that raises leaves the state as it was."""
+class LinkDecoder(LinkEnd, Protocol):
+    """The receiving end: frames in, values out; a frame that raises leaves the state as it was."""
 
     def decode(self, frame: bytes, *, step: int, context: Array | None = None) -> Array:
         """Return the values (int32 or float32, 1-D) of `frame`; raises FrameError, nothing else."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: Any) -> None: ...
-
-    def snapshot(self) -> Any:
-        """Return a cheap token of the state for `restore`; frames replace state, never write to it."""
-
-    def restore(self, token: Any) -> None: ...
 
 
 class PayloadCodec(Protocol):
@@ -84,7 +81,8 @@ class Codec:
     `coded`: an entropy coder works on the values; False where they go out at a fixed width, which costs no
     time in a model. saturated: of a codec that clips, the values it has clipped so far, and the shares of
     energy that its frames lost so far, each times the frame's values. clocks: what a link end's device took
-    for its last frame, where there is a device that counts clocks (a simulated NIC).
+    for its last frame, where there is a device that counts clocks (a simulated NIC). options: what a frame
+    costs depends on, beside the name.
     """
 
     name: str
@@ -98,6 +96,16 @@ class Codec:
     max_bits: int = 32  # widest integers that frames carry
     saturated: Callable[[LinkEncoder], tuple[int, float]] | None = None
     clocks: Callable[[LinkEncoder | LinkDecoder], int] | None = None
+    options: str = ""
+
+    def cost(self) -> FrameCost:
+        """Return what a frame costs on this machine: measured at first use and kept (oscar.coding.costs)."""
+
+        def measure() -> dict[str, Any]:
+            dtype = np.float32 if self.domain == "float" else np.int32
+            return vars(measure_frames(self.make_encoder, self.make_decoder, dtype))
+
+        return FrameCost(**kept(f"frame of {self.name} {self.options}".strip(), FRAME, measure))
 
 
 def fit_width(values: Array, width: int | None) -> int:
@@ -130,30 +138,19 @@ def as_values(values: Array, domain: Domain) -> Array:
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
-class _Framed:
+def _read_sequences(end: Any, saved: Saved) -> dict[int, int]:
+    keys = saved.keys(lambda key: type(key) is int and 0 <= key <= 0xFFFF, "steps of 0 to 65535")
+    return {key: saved[key].integer(0, 0xFFFF) for key in keys}
+
+
+class _Framed(Stateful):
     """What both ends of a stateless link keep: how many frames each step has seen."""
+
+    STATE: ClassVar[dict[str, Reader]] = {"sequences": _read_sequences}
 
     def __init__(self, codec: PayloadCodec) -> None:
         self.codec = codec
         self.sequences: dict[int, int] = {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state: the sequence number per step."""
-        return {"sequences": dict(self.sequences)}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        saved = Saved.of(state).only("sequences")["sequences"]
-        keys = saved.keys(lambda key: type(key) is int and 0 <= key <= 0xFFFF, "steps of 0 to 65535")
-        self.sequences = {key: saved[key].integer(0, 0xFFFF) for key in keys}
-
-    def snapshot(self) -> Any:
-        """See LinkEncoder.snapshot."""
-        return dict(self.sequences)
-
-    def restore(self, token: Any) -> None:
-        """Go back to the state of `snapshot`."""
-        self.sequences = dict(token)
 
 
 class FramedEncoder(_Framed):

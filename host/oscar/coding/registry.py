@@ -27,6 +27,7 @@ def asc_codec(
         make_decoder=lambda: Decoder(chosen, coder=coder),
         max_frame=lambda count, width: max_frame(chosen, count, width),
         uses_context=chosen.uses_position,
+        options=f"{implementation} {chosen}",
     )
 
 

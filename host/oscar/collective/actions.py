@@ -20,7 +20,7 @@ class Phase(IntEnum):
 
 
 class Op(IntEnum):
-    """What a node does; ENCODE, DECODE_ADD and DECODE occupy the NIC's codec, SEND and FORWARD the link."""
+    """What a node does; ENCODE, DECODE_ADD and DECODE occupy the codec, SEND and FORWARD the link."""
 
     POST_RECV = 0  # make room for the frame of this key from `peer`
     ENCODE = 1  # code this sub-frame of the partial sum (or residual) into a frame
@@ -40,7 +40,7 @@ class Action:
     """One thing a node does with one frame.
 
     step: within the phase, 0 .. nodes-2. peer: the rank at the other end of the wire, -1 without one.
-    source: the rank that encoded the frame; it differs from the peer that a forwarded frame came from.
+    source: the rank that encoded the frame; for a forwarded frame that is not the peer it came from.
     table: number of the coding tables, which the frame's header carries. terms: bit r is set where the frame
     sums rank r's values.
     """

@@ -11,7 +11,7 @@ from oscar.collective.actions import SENDS, Action, Op
 
 
 class Performer(Protocol):
-    """What has the values: a Node, or something that only knows the frames' sizes."""
+    """Performs actions: a Node, which has the values, or something that only knows the frames' sizes."""
 
     def count(self, action: Action) -> int:
         """Return how many values the action's frame has; one without values is never sent."""
@@ -27,7 +27,7 @@ class Performer(Protocol):
 
 
 class Port(Protocol):
-    """One rank's end of a transport, as far as nothing waits."""
+    """One rank's end of a transport: the part that never waits."""
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None: ...
 
@@ -50,10 +50,10 @@ class FrameLog:
 def execute(
     node: Performer, actions: Iterable[Action], port: Port, log: FrameLog, *, sender: int = 0
 ) -> Generator[Action, Any, None]:
-    """Perform `actions` on `node`, each when the driver resumes after it was yielded.
+    """Perform `actions` on `node`. Each is yielded first, and performed when the driver resumes.
 
-    A WAIT is resumed with the frame that came. Actions on empty sub-frames are left out. sender: this rank's
-    place in the log.
+    The driver resumes a WAIT with the frame that came. Actions on empty sub-frames are left out. sender: this
+    rank's place in the log.
     """
     for action in actions:
         count = node.count(action)

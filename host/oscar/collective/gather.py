@@ -1,4 +1,4 @@
-"""How the sums of a ring come back to all nodes: one value instead of flags that are decoded by hand."""
+"""How the sums of a ring come back to all nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Gather:
     name: "forward" passes final frames on unchanged, in the direction of the reduce-scatter. "boomerang" runs
     the other way and sends each node the sum of what it lacks. "duplex" is a boomerang beside the
     reduce-scatter instead of after it. adopt: owners decode their own final frames, so that a lossy codec
-    leaves all nodes identical. coded: an entropy coder works on the frames; without one they cost no coding.
+    leaves all nodes identical. coded: an entropy coder works on the frames; otherwise coding costs nothing.
 
     Raises ValueError for an unknown name, and for `adopt` where no final frame is sent.
     """

@@ -1,4 +1,4 @@
-"""All ranks of one process: mailboxes for wires, turns for threads, and faults where they are asked for."""
+"""All ranks in one process: mailboxes instead of wires, turns instead of threads, and faults on request."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FaultKind = Literal["kill", "stall", "corrupt", "delay"]
 class Fault:
     """What goes wrong on `rank` when it is about to perform its action number `action`.
 
-    kill: it is gone, and its peers can tell; stall: it does nothing more, and only the deadline tells;
-    corrupt: one bit of the next frame it sends is flipped; delay: it pauses for `rounds` scheduler rounds.
+    kill: the rank is gone, and its peers notice. stall: it does nothing more, and only the deadline shows it.
+    corrupt: one bit of the next frame it sends is flipped. delay: it pauses for `rounds` scheduler rounds.
     """
 
     kind: FaultKind
@@ -38,7 +38,7 @@ class Fault:
 
 
 class _Rank:
-    """One rank's way through its actions, its mailbox, and what is wrong with it."""
+    """One rank: its place in its actions, its mailbox, and its faults."""
 
     def __init__(self, run: LocalRun, node: Node, actions: Iterable[Action], faults: Sequence[Fault]) -> None:
         self.run, self.node = run, node

@@ -37,10 +37,10 @@ class Layout:
 class Node:
     """Values, partial sums and link ends of one rank; `perform` does one action.
 
-    A link end outlives an AllReduce: there is one to encode in each phase, and one to decode for each phase
-    and rank that encodes. It holds a set of tables for each number that actions name. `begin` hands in the
-    values of one AllReduce and `result` returns its sums. apart: what the second phase brings is kept apart
-    from partial sums; neither is ever sent as part of the other, so the two may arrive in either order.
+    A link end outlives an AllReduce. There is one encoder for each phase, and one decoder for each phase and
+    rank that encodes. A link end has a set of tables for each table number that actions name. `begin` hands
+    in the values of one AllReduce and `result` returns its sums. apart: the sums of the second phase are kept
+    apart from partial sums. Neither is ever sent as part of the other, so they may arrive in either order.
     width(workers): raw width in bits of a sum of so many workers' values.
     """
 
@@ -70,9 +70,9 @@ class Node:
     def result(self) -> Array:
         """Return the sums in plan order and the dtype of `begin`; final once all actions are performed.
 
-        What was kept apart is added here: the prefix summed on this node plus the suffix received. The split
-        differs from node to node, so the sums are bit-identical only because integers are exact in any
-        association. With nothing kept apart, an array that the next `begin` writes to.
+        Sums that were kept apart are added here: the prefix summed on this node and the suffix received. Each
+        node splits the sum elsewhere. The sums are bit-identical because integer addition is exact in any
+        order. With nothing kept apart, the next `begin` writes to the array that is returned.
         """
         return self.work if self.suffix is None else self.work + self.suffix
 
@@ -103,7 +103,7 @@ class Node:
         return None if self.classes is None else self.classes[low:high]
 
     def _apart(self, action: Action) -> Array | None:
-        """Return where the action's phase keeps what came, where that is apart from the partial sums."""
+        """Return the array of the action's phase, where it is kept apart from the partial sums."""
         return self.suffix if action.phase is Phase.ALL_GATHER else None
 
     def _end(self, kind: str, phase: Phase, source: int) -> Any:
@@ -120,7 +120,7 @@ class Node:
         low, high = self.layout.span(action.chunk, action.sub)
         values, apart = self.work[low:high], self._apart(action)
         if apart is not None:
-            values = apart[low:high] + self.local[low:high]  # who starts has received nothing: 0
+            values = apart[low:high] + self.local[low:high]  # the first sender has received nothing: 0
         end: LinkEncoder = self._end("encode", action.phase, -1)
         self._out = end.encode(
             values,
@@ -162,7 +162,7 @@ class Node:
         return values
 
     def _check_place(self, action: Action, frame: bytes, count: int) -> None:
-        """Raise FrameError unless an intact frame is the one that this action is about."""
+        """Raise FrameError unless an intact frame is the frame of this action."""
         head = peek(frame)
         came = (head.count, head.width, head.chunk, head.sub)
         expected = (count, self.width(action.workers), action.chunk, action.sub)

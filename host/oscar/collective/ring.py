@@ -7,18 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from oscar.array import Array
 from oscar.collective.actions import MAX_SUBFRAMES, Action, Op, Phase
 from oscar.collective.gather import FORWARD, Gather
 
 MAX_NODES = 1024
 
 
-def ring_chunk_sent(rank: int, nodes: int, phase: Phase, step: int, gather: Gather = FORWARD) -> int:
-    """Return the chunk that `rank` sends at `step` of `phase`; it receives what its upstream peer sends."""
+def ring_chunk_sent(rank: Any, nodes: int, phase: Phase, step: Any, gather: Gather = FORWARD) -> Any:
+    """Return the chunk that `rank` sends at `step` of `phase`, both numbers or arrays.
+
+    A rank receives what its upstream peer sends.
+    """
     if phase is Phase.REDUCE_SCATTER:
         return (rank - step) % nodes
     return (rank + 1 + step) % nodes if gather.boomerang else (rank + 1 - step) % nodes
+
+
+def ring_chunks(nodes: int, gather: Gather = FORWARD) -> Array:
+    """Return the chunk that each rank sends, int64 [phase 2, step N-1, rank N]."""
+    step, rank = np.arange(nodes - 1)[:, None], np.arange(nodes)
+    return np.stack([ring_chunk_sent(rank, nodes, phase, step, gather) for phase in Phase])
 
 
 def ring_actions(rank: int, nodes: int, *, subframes: int, gather: Gather = FORWARD) -> Iterator[Action]:
@@ -31,9 +44,9 @@ def ring_actions(rank: int, nodes: int, *, subframes: int, gather: Gather = FORW
 
     Duplex runs both phases of a boomerang at once: what comes back are sums over the end of the ring
     (suffixes), which never depend on the reduce-scatter's sums over its beginning (prefixes). A node's
-    result is its prefix, own values included, plus the suffix it received, either of which may come
-    first: N-1 hops instead of 2(N-1). Each node splits the sum at another place, so that only integers,
-    exact in any association, leave all nodes identical.
+    result is its prefix, own values included, plus the suffix it received; either may come first. That
+    takes N-1 hops instead of 2(N-1). Each node splits the sum at another place, so only integers, whose
+    addition is exact in any order, leave all nodes identical.
 
     Raises ValueError when the arguments do not describe a ring.
     """
@@ -56,7 +69,7 @@ class _Rank:
     gather: Gather
 
     def actions(self) -> Iterator[Action]:
-        """Yield all of them."""
+        """Yield all actions of the rank."""
         yield from self._posts()
         if self.gather.duplex:
             yield from self._sums(*Phase)
@@ -83,7 +96,7 @@ class _Rank:
         return Action(op, phase, step, chunk, sub, peer, source, table, self._terms(phase, step, chunk))
 
     def _terms(self, phase: Phase, step: int, chunk: int) -> int:
-        """Return the ranks whose values a frame sums: as many, from one end of the ring on, as steps were."""
+        """Return the ranks whose values a frame sums: one more with each step, as bits."""
         every = (1 << self.nodes) - 1
         if phase is Phase.ALL_GATHER and not self.gather.boomerang:
             return every
@@ -104,7 +117,8 @@ class _Rank:
 
         The reduce-scatter's partial sums travel to the right. The boomerang's residuals go back to the left:
         the owner of a chunk starts with its own local values, so that each hop codes only what the receiver
-        lacks. The phases take turns by sub-frame: while one is on the wire, the other is coded.
+        lacks. Two phases take turns by sub-frame: while a frame of one is sent, a frame of the other is
+        coded.
         """
         for step in range(self.nodes):
             for sub in range(self.subframes):
@@ -118,7 +132,7 @@ class _Rank:
                         yield self._frame(Op.SEND, phase, step, sub, self.rank, target)
 
     def _forward(self) -> Iterator[Action]:
-        """Code the own final sums once, then pass on what comes."""
+        """Code this rank's final sums once, then forward what comes."""
         phase = Phase.ALL_GATHER
         left, right = self._peers(phase)
         for step in range(self.nodes):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from oscar.errors import did_you_mean
 
 LEAST_RATE, MOST = 1e-6, 1e9  # of the time model: beyond them times are no longer finite or of any use
 
@@ -30,7 +31,5 @@ def one_of(what: str, name: str, known: Iterable[str]) -> str:
     """Return `name`; raises ValueError that lists what is known and the nearest."""
     names = list(known)
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"{hint}{what} must be one of {', '.join(names)}")
+        raise ValueError(f"{did_you_mean(name, names)}{what} must be one of {', '.join(names)}")
     return name

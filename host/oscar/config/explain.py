@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -32,8 +31,7 @@ def explain(error: Any, model: type[BaseModel], under: Sequence[str] = ()) -> st
     where = ".".join(map(str, (*under, *error["loc"]))) or "configuration"
     if error["type"] == "extra_forbidden":
         valid = list(_fields(model, place[:-1]))
-        near = difflib.get_close_matches(place[-1], valid, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(place[-1], valid, cutoff=0.4)
         return f"unknown key {where!r}; {hint}valid keys here: {', '.join(valid)}"
     given = "" if isinstance(error["input"], dict) else f", got {reprlib.repr(error['input'])}"
     return f"{where}: {error['msg'].removeprefix('Value error, ')}{given}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
@@ -10,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from oscar.config.base import Name, Section
 from oscar.config.experiment import Config
 from oscar.config.explain import explain
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, did_you_mean
 
 SECTIONS = ("quantiser", "asc", "plan", "ring", "transport")  # merged key by key, others replaced
 
@@ -90,8 +89,7 @@ class Settings(Section):
                 raise ValueError("loss and delay_ms are separate cases; give each one of its own")
             for name in case.methods:
                 if name not in kinds:
-                    near = difflib.get_close_matches(name, names, n=1)
-                    hint = f"did you mean {near[0]!r}? " if near else ""
+                    hint = did_you_mean(name, names)
                     raise ValueError(f"unknown method {name!r}; {hint}there are {', '.join(names)}")
         return self
 

@@ -1,4 +1,4 @@
-"""One flow over each link: is the goodput what the rate allows? Nothing is measured unless it is."""
+"""One flow over each link, whose goodput must be what the rate allows before anything is measured."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from oscar.errors import OscarError
 from oscar.lab.network import FRAME, GOODPUT, SEGMENT, Network, Wire, address
 
-MESSAGES = 32  # small ones that all hosts send and receive at once, to see what one takes a host
-FLOW_S = 0.8  # of a flow at the expected goodput
-LEAST = 1 << 20  # bytes of a flow
-SETTLED = 0.2  # of the flow: a full bucket and slow start are over
+MESSAGES = 32  # small messages that every host sends and receives at once, to time one of them
+FLOW_S = 0.8  # duration of a flow at the expected goodput
+LEAST = 1 << 20  # bytes of the shortest flow
+SETTLED = 0.2  # part of a flow that is not timed: the full bucket, and slow start
 TRIES = 3
 TIMEOUT_S = 30.0
 PIECE = 1 << 16
 
 ACKS = 66 / SEGMENT  # at most one acknowledgement of 66 bytes for a segment that came
-LOSS = 0.01  # sent again
-MORE_ACK = 66 + 36  # of a segment out of order: it lists what came
-SIGMAS = 6  # that a random count may be off
-TOGETHER = 0.93  # of a flow's goodput, when each link carries acknowledgements as well
-LATE = 1.1, 1e-3  # latency over the delay asked for: a factor, and the software on the way, s
+LOSS = 0.01  # share of the segments that TCP may retransmit
+MORE_ACK = 66 + 36  # bytes that acknowledge a segment out of order: they list what arrived
+SIGMAS = 6  # standard deviations that a random count may be off
+TOGETHER = 0.93  # share of the goodput that is left when every link carries acknowledgements too
+LATE = 1.1, 1e-3  # the delay may be exceeded by this factor, and by these seconds of software
 SPARE = 8192  # bytes of ARP, opening and closing
 
 
@@ -69,12 +69,12 @@ def calibrate_together(network: Network, rate_bps: float, *, tolerance: float) -
 
 
 def message_cost(seconds: float, latency_s: float) -> float:
-    """Return what each of `MESSAGES` small ones takes a host, all of which took `seconds`."""
+    """Return the seconds that one small message takes a host, where `MESSAGES` took `seconds`."""
     return max(0.0, seconds - latency_s) / MESSAGES
 
 
 def check_delay(latency_s: float, delay_s: float) -> None:
-    """Raise OscarError unless the smallest message takes the delay that was asked for, and little more."""
+    """Raise OscarError unless the smallest message takes the configured delay, and little more."""
     factor, software_s = LATE
     if not delay_s <= latency_s <= delay_s * factor + software_s:
         raise OscarError(
@@ -84,18 +84,16 @@ def check_delay(latency_s: float, delay_s: float) -> None:
 
 
 def _best(network: Network, host: int, rate_bps: float, tolerance: float) -> Flow:
-    flow = pour(network, host, rate_bps)
-    for _ in range(TRIES - 1):
+    for _ in range(TRIES):
+        flow = pour(network, host, rate_bps)
         if abs(flow.error) <= tolerance:
             break
-        flow = pour(network, host, rate_bps)
     else:
-        if abs(flow.error) > tolerance:
-            raise OscarError(
-                f"host {host}: one flow reaches {flow.goodput_bps / 1e6:.2f} Mb/s, expected "
-                f"{flow.expected_bps / 1e6:.2f} within {tolerance:.1%}: nothing is measured on such a "
-                "network; leave the machine alone, or ask for a lower rate"
-            )
+        raise OscarError(
+            f"host {host}: one flow reaches {flow.goodput_bps / 1e6:.2f} Mb/s, expected "
+            f"{flow.expected_bps / 1e6:.2f} within {tolerance:.1%}: nothing is measured on such a "
+            "network; leave the machine alone, or ask for a lower rate"
+        )
     check_wire(flow.payload, 0, flow.wire, messages=1, what=f"host {host}, one flow")
     return flow
 
@@ -105,11 +103,10 @@ def check_wire(
 ) -> None:
     """Raise OscarError unless the bytes that left a host fit the payload it sent and what it received.
 
-    Each 1448 bytes of payload make a frame of 1514; received: what the other hosts sent, which this one may
-    acknowledge once a segment; a message brings up to 256 bytes (headers of the library and of ours, and of
-    the short segment that it ends with). So a transport that goes past the wire is found out, and so is
-    traffic that nobody has counted. again, again_all: segments that TCP says it sent again, of this host
-    and of all hosts, where packets are dropped on purpose.
+    Each 1448 bytes of payload make a frame of 1514. received: bytes that the other hosts sent; this host may
+    acknowledge each of their segments. A message adds up to 256 bytes: headers of the library, our own, and
+    those of the short segment at its end. This finds a transport that bypasses the wire, and traffic that
+    nobody counted. again, again_all: segments that TCP retransmitted, on this host and on all hosts.
     """
     low = sent * (FRAME / SEGMENT) - 1
     high = (sent + 256 * messages) * (1 + LOSS) * FRAME / SEGMENT + ACKS * received + SPARE
@@ -122,7 +119,7 @@ def check_wire(
 
 
 def check_loss(seen: int, lost: int, fraction: float) -> None:
-    """Raise OscarError unless `lost` of `seen` packets is what dropping that fraction at random gives."""
+    """Raise OscarError unless `lost` of `seen` packets fits a random loss of this fraction."""
     expected = seen * fraction
     if abs(lost - expected) > SIGMAS * math.sqrt(expected) + 1:
         raise OscarError(
@@ -132,7 +129,7 @@ def check_loss(seen: int, lost: int, fraction: float) -> None:
 
 
 def pour(network: Network, host: int, rate_bps: float) -> Flow:
-    """Send as much as takes `FLOW_S` from `host` to the next one and time it at the receiver."""
+    """Send for about `FLOW_S` from `host` to the next one; return the goodput that the receiver measured."""
     expected = rate_bps * GOODPUT
     total = max(LEAST, int(expected / 8 * FLOW_S))
     before = network.wires()[host]

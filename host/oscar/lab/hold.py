@@ -1,4 +1,4 @@
-"""What a lab holds while it runs, and how it lets go: the lock, a folder for gradients, and its clean-up."""
+"""What a lab holds while it runs: the lock, a folder of gradients; and clean-ups in one piece."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pathlib import Path
 from oscar.errors import OscarError
 from oscar.signals import SAID
 
-PREFIX = "oscar-lab-"  # of namespaces and folders; whatever has it belongs to a lab
+PREFIX = "oscar-lab-"  # of all namespaces and folders of labs, and of nothing else
 LOCK = "/run/oscar-lab.lock"
 
 
 @contextmanager
 def one_lab() -> Iterator[None]:
-    """Hold the lock that one lab at a time has; raises OscarError where another one holds it."""
+    """Hold the lock that admits one lab at a time; raises OscarError where another lab holds it."""
     with open(LOCK, "w", encoding="ascii") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -35,7 +35,7 @@ def one_lab() -> Iterator[None]:
 
 @contextmanager
 def gradient_folder() -> Iterator[Path]:
-    """Make a folder that goes away; those that killed labs left behind go first, so only under `one_lab`."""
+    """Make a temporary folder, after removing those of killed labs: the caller must hold `one_lab`."""
     for stale in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             ours = stale.lstat().st_uid == os.geteuid() and not stale.is_symlink()
@@ -51,7 +51,7 @@ def gradient_folder() -> Iterator[Path]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Put off signals to end until something is taken down; outside the main thread, do nothing."""
+    """Delay SIGINT, SIGTERM and SIGHUP until the block ends; outside the main thread, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

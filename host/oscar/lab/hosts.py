@@ -1,7 +1,8 @@
-"""One process on each host, led by lines of JSON."""
+"""One process on each host, which takes commands as lines of JSON."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -14,22 +15,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from oscar.errors import OscarError
 from oscar.lab.hold import undisturbed
-from oscar.lab.network import DEVICE, Network, address
+from oscar.lab.launch import environment, on_host
+from oscar.lab.network import Network
 from oscar.transports.keyed import KEY_BYTES, KEY_VARIABLE
 
-PORT = 29577
 START_S = 400.0  # imports and compiled kernels, on a busy machine
 ANSWER_S = 600.0
-TAIL = 600  # characters of what a rank that died said last
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
+TAIL = 600  # last characters of a dead rank's output that an error quotes
 
 
 class Hosts:
     """The ranks of a case: `with Hosts(network, setups) as hosts: hosts.ask("ping")`.
 
-    setups: what each rank is started with. Raises OscarError that quotes a rank that died.
+    setups: by rank, for oscar.lab.rank. Raises OscarError, which quotes a rank that died.
     """
 
     def __init__(self, network: Network, setups: Sequence[dict[str, Any]], *, pin: bool = False) -> None:
@@ -37,8 +39,8 @@ class Hosts:
         self._stack = ExitStack()
         self._processes: list[subprocess.Popen[str]] = []
         self._said: list[Any] = []
-        self._late = ""  # what was not answered in time
-        self._key = os.environ.get(KEY_VARIABLE) or os.urandom(KEY_BYTES).hex()  # of methods that are keyed
+        self._late = ""  # the command that was not answered in time
+        self._key = os.environ.get(KEY_VARIABLE) or os.urandom(KEY_BYTES).hex()  # for methods with security
 
     def __enter__(self) -> Hosts:
         try:
@@ -59,22 +61,12 @@ class Hosts:
             for process in self._processes:
                 process.wait()
                 for stream in (process.stdin, process.stdout):
-                    if stream is not None:
-                        _close(stream)
+                    with contextlib.suppress(OSError):  # the process died before it read everything
+                        _pipe(stream).close()
             self._stack.close()
 
     def _start(self, host: int, setup: dict[str, Any]) -> None:
-        environment = {
-            **os.environ,
-            **dict.fromkeys(THREADS, "1"),
-            "MASTER_ADDR": address(0),
-            "MASTER_PORT": str(PORT),
-            "RANK": str(host),
-            "WORLD_SIZE": str(len(self.setups)),
-            "GLOO_SOCKET_IFNAME": DEVICE,
-            KEY_VARIABLE: self._key,
-        }
-        said = self._stack.enter_context(_scratch())
+        said = self._stack.enter_context(tempfile.TemporaryFile(mode="w+", errors="replace"))  # noqa: SIM115
         words = [sys.executable, "-m", "oscar.lab.rank", json.dumps(setup)]
         process = subprocess.Popen(
             self.network.command(host, words),
@@ -82,7 +74,7 @@ class Hosts:
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,
-            env=environment,
+            env=environment({**on_host(host, len(self.setups)), KEY_VARIABLE: self._key}),
         )
         self._said.append(said)
         self._processes.append(process)
@@ -102,7 +94,7 @@ class Hosts:
         return self._answers(do, ANSWER_S)
 
     def _answers(self, do: str, limit_s: float) -> list[dict[str, Any]]:
-        """Return a line of each rank; in time, or else all are killed and the first that is late is named."""
+        """Return a line of each rank. After `limit_s` all are killed, and the first late rank is named."""
         timer = threading.Timer(limit_s, self._kill, [f"{do!r} within {limit_s:g} s"])
         timer.start()
         try:
@@ -123,7 +115,7 @@ class Hosts:
             process.kill()
 
     def _died(self, rank: int) -> None:
-        """Raise OscarError with the last words of `rank`, or else of one that has any."""
+        """Raise OscarError with the end of what `rank` printed, or else any rank."""
         if self._late:
             raise OscarError(
                 f"rank {rank} of the lab did not answer {self._late}; all were ended. Is the machine busy?"
@@ -136,10 +128,6 @@ class Hosts:
         raise OscarError(f"rank {rank} of the lab ended: {reason}")
 
 
-def _scratch() -> Any:
-    return tempfile.TemporaryFile(mode="w+", errors="replace")
-
-
 def _pipe(stream: Any) -> Any:
     """Return a pipe that was asked for."""
     if stream is None:
@@ -147,17 +135,8 @@ def _pipe(stream: Any) -> Any:
     return stream
 
 
-def _close(stream: Any) -> None:
-    try:
-        stream.close()
-    except OSError:
-        return  # what was on its way to a process that has gone
-
-
 def write_gradients(gradients: Sequence[Sequence[Any]], folder: Path) -> list[Path]:
     """Write [rank][iteration] flat float32 as one array a rank; return their paths."""
-    import numpy as np
-
     paths = []
     for rank, mine in enumerate(gradients):
         paths.append(folder / f"gradients-{rank}.npy")

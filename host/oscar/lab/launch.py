@@ -1,4 +1,4 @@
-"""Start ranks as processes of this machine, by mpirun or as torchrun would, and see how all of them end.
+"""Start ranks as processes of this machine, by mpirun or as torchrun does, and report how they end.
 
 With a network of the lab each rank is on a host of its own, and mpirun on one more.
 """
@@ -30,29 +30,26 @@ LONE_AFAR_S = 40.0  # the same between hosts, where it waits for connections tha
 READ_BYTES = 1 << 16
 PORT = 29577  # of rank 0, where it has a host of its own
 AGENT = f"""#!/bin/sh
-# What mpirun takes for ssh: HOST COMMAND. A host's number is the last one of its address, less one.
+# mpirun runs this in place of ssh: HOST COMMAND. A host's number is the last one of its address, less one.
 host=$((${{1##*.}} - 1))
 shift
 exec ip netns exec {PREFIX}$host unshare --uts sh -c "hostname host-$host; $*"
 """
 RETRIES = "5"  # of a TCP segment: a connection across a cut ends 13 s after something was sent on it
 KEEPALIVE = {"time": "2", "intvl": "2", "probes": "3"}  # seconds, seconds, pings of mpirun's own connections
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-}
-Command = tuple[list[str], dict[str, str]]  # and what it adds to the environment
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
+ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+Command = tuple[list[str], dict[str, str]]  # words, and additions to the environment
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How ranks ended: the launcher's status (Gloo: the largest), a status per rank where there is one each
-    (Gloo), all they wrote, whether they had to be killed, processes that stayed behind, and whether mpirun
-    alone had to be killed, because it went on after its ranks."""
+    """How ranks ended.
+
+    status: the launcher's (Gloo: the largest); statuses: one per rank (Gloo), or the launcher's; output: all
+    that ranks wrote; hung: ranks had to be killed; orphans: processes that stayed behind; launcher_hung:
+    mpirun alone had to be killed, because it went on after its ranks.
+    """
 
     status: int
     statuses: tuple[int, ...]
@@ -75,12 +72,14 @@ def launch(
 ) -> Ended:
     """Run `python PROGRAM` as `ranks` ranks and return how they ended, after `limit_s` at most.
 
-    program: what follows `python`, a script or -m and a module, and arguments; token: one of them, by which
-    orphans are found; hear: is given what ranks write, as they go on. With Gloo, ranks that are stopped when
-    all others have ended are killed, as torchrun does, and this does not count as hanging. An mpirun that
-    goes on after its ranks is killed. Whatever is raised meanwhile (Ctrl-C) ends all of it.
-    network: rank r is started on its host r, and mpirun on one more. All processes that stay behind on its
-    hosts are orphans. grace_s: once a rank has failed, the others are killed after this time (Gloo).
+    program: a script, or -m and a module, and arguments. token: one of these arguments, by which orphans are
+    found. hear: called with what ranks write, while they run. network: rank r is started on its host r, and
+    mpirun on one more; all processes that stay behind on its hosts are orphans. grace_s: once a rank has
+    failed, the others are killed after this time (Gloo).
+
+    With Gloo, ranks that are stopped when all others have ended are killed, as torchrun does; this does not
+    count as hanging. An mpirun that goes on after its ranks is killed. An exception meanwhile (Ctrl-C) ends
+    all processes.
     """
     hosts = ranks + (transport == "mpi")
     if network is not None and network.hosts < hosts:
@@ -147,9 +146,7 @@ def _across(network: Network, ranks: int, folder: Path) -> list[str]:
 def _gloo(ranks: int, program: Sequence[str], network: Network | None) -> list[Command]:
     command = [sys.executable, *program]
     if network is not None:
-        where = {"MASTER_ADDR": address(0), "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": DEVICE}
-        where["WORLD_SIZE"] = str(ranks)
-        return [(network.command(r, command), {**where, "RANK": str(r)}) for r in range(ranks)]
+        return [(network.command(r, command), on_host(r, ranks)) for r in range(ranks)]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -157,20 +154,30 @@ def _gloo(ranks: int, program: Sequence[str], network: Network | None) -> list[C
     return [(command, {**where, "RANK": str(rank)}) for rank in range(ranks)]
 
 
+def on_host(rank: int, ranks: int) -> dict[str, str]:
+    """Return what torch.distributed reads from the environment of a rank on a host of its own."""
+    where = {"MASTER_ADDR": address(0), "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": DEVICE}
+    return {**where, "WORLD_SIZE": str(ranks), "RANK": str(rank)}
+
+
+def environment(extra: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a rank: this process's, a thread per library, and `extra`."""
+    return {**os.environ, **dict.fromkeys((*THREADS, *ROOT), "1"), **extra}
+
+
 def _start(command: list[str], extra: dict[str, str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, **ENVIRONMENT, **extra}
     return subprocess.Popen(
         command,
         stdout=output,
         stderr=output,
         stdin=subprocess.DEVNULL,
-        env=environment,
+        env=environment(extra),
         start_new_session=True,  # so that it can be killed with what it started
     )
 
 
 class _Reader:
-    """Hands on what has come to a file since the last `read`, without moving the writers' place in it."""
+    """Passes on what was added to a file since the last `read`; the writers' position in it stays."""
 
     def __init__(self, file: IO[bytes], hear: Callable[[bytes], None] | None) -> None:
         self.file, self.hear, self.at = file, hear, 0
@@ -182,7 +189,7 @@ class _Reader:
 
 
 class _Job:
-    """Whether an mpirun is left alone: its ranks were there, and are no more."""
+    """Finds an mpirun whose ranks have started, and have all gone."""
 
     def __init__(self, token: str, launcher: int, patience_s: float) -> None:
         self.token, self.launcher, self.patience_s = token, launcher, patience_s
@@ -231,7 +238,7 @@ def _await(
 
 
 def _end(processes: list[subprocess.Popen[bytes]], token: str, network: Network | None) -> None:
-    """End at once all that has been started, and what it has started."""
+    """End at once all processes that were started, and their children."""
     _kill(processes)
     for process in processes:
         process.wait()
@@ -256,7 +263,7 @@ def _stopped(pid: int) -> bool:
 
 
 def _orphans(token: str, network: Network | None) -> int:
-    """Count, and end, processes with `token` among their arguments or on a host that had time to end."""
+    """Count and kill processes named by `token`, or on a host, that do not end by themselves."""
     stop = time.monotonic() + ORPHAN_S
     while left := _left(token, network):
         if time.monotonic() > stop:

@@ -1,4 +1,4 @@
-"""Measure all methods of all cases in turns, on wires of checked rate whose bytes are counted."""
+"""Measure all methods of all cases in turns, on links of checked rate whose bytes are counted."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from oscar.studies.recording import open_workload
 from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import ring_time
 from oscar.transports.gloo import load_torch
-from oscar.workloads import trace
+from oscar.workloads import exact_mean, trace
 
-LEAD_S = 0.03  # from the command to the start that all ranks have in common
+LEAD_S = 0.03  # from a command to the moment at which all ranks start
 Say = Callable[[str], None]
 Keep = Callable[[dict[str, Any]], object]
 
@@ -47,8 +47,8 @@ Keep = Callable[[dict[str, Any]], object]
 def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
     """Return the results of the section lab.
 
-    keep: is given the results so far after each case. A case of which a figure would not be true is in
-    `refused`, with the reason, and the others go on. Raises OscarError where a method needs what is missing.
+    keep: called with the results so far after each case. A case whose figures would not be true goes to
+    `refused`, with the reason, and the others go on. Raises OscarError where a case needs what is missing.
     """
     settings = parse_settings(config)
     _check_needs(config, settings)
@@ -85,7 +85,7 @@ def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
 
 
 def _check_needs(config: Config, settings: Settings) -> None:
-    """Raise OscarError unless what any of the cases takes is there: hours are lost where the last has not."""
+    """Raise OscarError where a case needs what is missing: fail now, not hours later in the last case."""
     require_root(*(["nft"] if any(case.loss for case in settings.cases) else []))
     load_torch()
     for case in settings.cases:
@@ -112,8 +112,6 @@ def _gradients(
     else:
         workload = open_workload(config)
         say(f"# training {workload.name} for {settings.iterations} iterations of gradients")
-    from oscar.workloads.base import exact_mean
-
     gradients: list[list[np.ndarray]] = [[] for _ in range(config.nodes)]
     for _ in range(settings.iterations):
         current = workload.gradients()
@@ -141,26 +139,13 @@ class _Case:
         self.config, self.settings, self.case, self.network, self.mbps = config, settings, case, network, mbps
         self.specs = settings.chosen(case)
         base = config.variant(nodes=case.hosts, lab={}).model_dump(mode="json")
-        self.setups = [
-            {
-                "config": base,
-                "steps": settings.steps,
-                "shapes": shapes,
-                "gradients": str(paths[rank]),
-                "share": str(folder),
-            }
-            for rank in range(case.hosts)
-        ]
+        common = {"config": base, "steps": settings.steps, "shapes": shapes, "share": str(folder)}
+        self.setups = [{**common, "gradients": str(paths[rank])} for rank in range(case.hosts)]
         self.values = settings.steps * sum(sizes_of(shapes))
-        self.wire = LinkModel()  # of the time model, measured with the hosts
+        self.wire = LinkModel()  # of the time model; measured once the hosts run
         self.runs: dict[str, list[dict[str, Any]]] = {spec.name: [] for spec in self.specs}
-        self.conditions = {
-            "hosts": case.hosts,
-            "mbps": mbps,
-            "pin": case.pin,
-            "delay_ms": case.delay_ms,
-            "loss": case.loss,
-        }
+        self.conditions = {"hosts": case.hosts, "mbps": mbps}
+        self.conditions |= case.model_dump(include={"pin", "delay_ms", "loss"})
 
     def measure(self, say: Say) -> dict[str, Any]:
         """Calibrate, then run all methods in turn, `warmup` + `repetitions` times."""
@@ -208,7 +193,7 @@ class _Case:
         network.shape(rate_bps)
         if case.loss:
             network.segment()
-            network.lose(0)  # of a rate before
+            network.lose(0)  # ends the loss of an earlier rate
         if case.delay_ms:
             network.delay(0)
             calibrate_together(network, rate_bps, tolerance=self.settings.tolerance)
@@ -220,7 +205,7 @@ class _Case:
         return flows
 
     def _turn(self, repetition: int) -> list[MethodSpec]:
-        """Return the methods in this repetition's order, which turns; replays come last."""
+        """Return the methods in the order of this repetition: rotated by one each time, replays last."""
         shift = repetition % len(self.specs)
         turned = [*self.specs[shift:], *self.specs[:shift]]
         replays = [spec for spec in turned if spec.kind == "replay"]
@@ -252,18 +237,15 @@ class _Case:
         return {
             "time_s": max(rank["end"] for rank in ranks) - start,
             "late_s": max(rank["late_s"] for rank in ranks),
-            "cpu_s": [rank["cpu_s"] for rank in ranks],
-            "payload": [rank["payload"] for rank in ranks],
+            **{key: [rank[key] for rank in ranks] for key in ("cpu_s", "payload", "frames", "counts")},
             "wire": [wire.sent for wire in wires],
             "dropped": sum(wire.dropped for wire in wires),
             "resent": sum(again),
             "wrong": wrong,
-            "frames": [rank["frames"] for rank in ranks],
-            "counts": [rank["counts"] for rank in ranks],
         }
 
     def _resent(self) -> list[int]:
-        """Return what TCP sent again so far, by host; 0 where the switch is a plain bridge."""
+        """Return the segments that TCP has retransmitted, by host; 0 where the switch is a plain bridge."""
         counted = self.case.loss or self.case.delay_ms
         return self.network.resent() if counted else [0] * self.case.hosts
 
@@ -280,7 +262,7 @@ class _Case:
         times = [run["time_s"] for run in runs]
         quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [times[0]] * 3
         crossed = 2 * (self.case.hosts - 1) * self.values
-        model = self._model(spec, goodput)
+        payload = statistics.mean(sum(run["payload"]) for run in runs)
         return {
             "name": spec.name,
             "kind": spec.kind,
@@ -290,18 +272,17 @@ class _Case:
             "times_s": times,
             "late_s": max(run["late_s"] for run in runs),
             "left_out": len(measured) - len(runs),
-            "model_s": model,
+            "model_s": self._model(spec, goodput),
             "wrong": sum(run["wrong"] for run in self.runs[spec.name]),
             "wire_bytes": statistics.mean(sum(run["wire"]) for run in runs),
-            "payload_bytes": statistics.mean(sum(run["payload"]) for run in runs),
-            "bits_per_value": 8 * statistics.mean(sum(run["payload"]) for run in runs) / crossed,
+            "payload_bytes": payload,
+            "bits_per_value": 8 * payload / crossed,
             "cpu_s": statistics.mean(sum(run["cpu_s"]) for run in runs),
-            "dropped": sum(run["dropped"] for run in runs),
-            "resent": sum(run["resent"] for run in runs),
+            **{key: sum(run[key] for run in runs) for key in ("dropped", "resent")},
         }
 
     def _model(self, spec: MethodSpec, goodput: float) -> float | None:
-        """Return what the time model says of the last run's frames: this wire, its messages, no codec."""
+        """Return the modelled time of the last run's frames on this link, with no time for the codec."""
         name = spec.of if spec.kind == "replay" else spec.name
         if self.runs[name][-1]["frames"][0] is None:
             return None

@@ -36,20 +36,21 @@ class Seat:
 
     @property
     def rank(self) -> int:
-        """Of this process."""
+        """The rank of this process."""
         return self.transport.rank
 
     @property
     def hosts(self) -> int:
-        """Ranks in all."""
+        """The number of ranks."""
         return self.transport.nodes
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What one rank sent in a run: bytes above TCP at least, messages, and the sizes of coded frames.
+    """What one rank sent in a run.
 
-    frames, counts: int [phase, step, sub-frame], where frames are coded.
+    payload: bytes above TCP, at least. frames, counts: bytes and values of coded frames, int
+    [phase, step, sub-frame].
     """
 
     payload: int
@@ -59,7 +60,7 @@ class Sent:
 
 
 class Method(ABC):
-    """One way to reduce, on one rank; of its calls, in the order below, only `run` is timed."""
+    """One way to reduce, on one rank; its methods are called in the order below, and only `run` is timed."""
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
         self.spec, self.seat = spec, seat
@@ -90,10 +91,9 @@ class Method(ABC):
 
 
 class GlooMethod(Method):
-    """torch.distributed.all_reduce. int8 values come quantised, for nothing, so that their sum is int8."""
+    """torch.distributed.all_reduce. For int8, values are quantised before the timed run; sums fit int8."""
 
     def prepare(self, tensors: Sequence[Array]) -> None:
-        """See Method.prepare."""
         torch, _ = load_torch()
         flat = np.concatenate([tensor.ravel() for tensor in tensors])
         if self.spec.dtype == "int8":
@@ -106,7 +106,6 @@ class GlooMethod(Method):
         self._mine = self._tensor.float().numpy().copy() if self.spec.dtype == "bfloat16" else self._mine
 
     def run(self) -> None:
-        """See Method.run."""
         _, distributed = load_torch()
         distributed.all_reduce(self._tensor)
 
@@ -116,7 +115,6 @@ class GlooMethod(Method):
         return Sent(2 * (hosts - 1) * (size // hosts), 8 * hosts)
 
     def mine(self) -> Array:
-        """See Method.mine."""
         return self._mine
 
     def wrong(self, all_of_them: Sequence[Array]) -> int:
@@ -129,7 +127,6 @@ class GlooMethod(Method):
         return int(np.count_nonzero(np.abs(came - total) > len(all_of_them) * epsilon * size))
 
     def result(self) -> Array:
-        """See Method.result."""
         values: Array = (self._tensor.float() if self.spec.dtype == "bfloat16" else self._tensor).numpy()
         return values
 
@@ -146,7 +143,7 @@ def _total(arrays: Any) -> Array:
 
 
 class OscarMethod(Method):
-    """A Communicator under the configuration with the method's changes; all of a call is timed."""
+    """A Communicator with the method's changes to the configuration; the whole call is timed."""
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
         super().__init__(spec, seat)
@@ -157,11 +154,9 @@ class OscarMethod(Method):
         self._last: PeerResult | None = None
 
     def prepare(self, tensors: Sequence[Array]) -> None:
-        """See Method.prepare."""
         self._tensors, self._last = tensors, None
 
     def run(self) -> None:
-        """See Method.run."""
         self._last = self.communicator.allreduce(self._tensors)
 
     def _done(self) -> PeerResult:
@@ -176,17 +171,15 @@ class OscarMethod(Method):
         return node
 
     def sent(self) -> Sent:
-        """See Method.sent."""
         stats = self._done().stats
         messages = int(np.count_nonzero(stats.frame_bytes)) + (stats.exchange_bytes > 0) * self.seat.hosts
         return Sent(stats.sent_bytes, messages, stats.frame_bytes, stats.counts)
 
     def mine(self) -> Array:
-        """See Method.mine."""
         return self._node.local
 
     def wrong(self, all_of_them: Sequence[Array]) -> int:
-        """See Method.wrong; what a lossy codec changes is counted too."""
+        """Count wrong values; those that a lossy codec changes are wrong, too."""
         return int(np.count_nonzero(self._node.result() != _total(all_of_them)))
 
     def result(self) -> Array:
@@ -195,7 +188,7 @@ class OscarMethod(Method):
 
 
 class _Sizes:
-    """Performs actions on frames of which only the sizes are known; the values of no frame."""
+    """Performs actions on frames of known sizes, without content."""
 
     def __init__(self, rank: int, frames: Array) -> None:
         self.rank, self.frames = rank, frames
@@ -208,19 +201,17 @@ class _Sizes:
         return int(self.frames[action.phase, action.step, sender, action.sub])
 
     def cap(self, action: Action) -> int:
-        """See Performer.cap."""
         return self._most
 
     def receive(self, action: Action, frame: bytes) -> None:
-        """Nothing: there is nothing in it."""
+        """Do nothing: the frame holds no values."""
 
     def perform(self, action: Action) -> memoryview | None:
-        """See Performer.perform."""
         return self._room[: self.count(action)] if action.op in SENDS else None
 
 
 class ReplayMethod(Method):
-    """Frames of given sizes by the schedule that the coded ones had: what a NIC with the codec would send."""
+    """Frames of the sizes of coded ones, by the same schedule: what a NIC with the codec would send."""
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
         super().__init__(spec, seat)
@@ -232,10 +223,9 @@ class ReplayMethod(Method):
         self._sizes = _Sizes(self.seat.rank, frames)
 
     def prepare(self, tensors: Sequence[Array]) -> None:
-        """Nothing: the sizes are all there is."""
+        """Do nothing: a replay has sizes alone."""
 
     def run(self) -> None:
-        """See Method.run."""
         if self._frames is None:
             raise OscarError(f"{self.spec.name}: expected the frames of {self.spec.of!r}; measure it first")
         seat, ring, deadline = self.seat, self._ring, time.monotonic() + TIMEOUT_S
@@ -249,7 +239,6 @@ class ReplayMethod(Method):
         seat.transport.flush(deadline)
 
     def sent(self) -> Sent:
-        """See Method.sent."""
         if self._frames is None:
             return Sent(0, 0)
         own = self._frames[:, :, self.seat.rank]

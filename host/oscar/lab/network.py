@@ -23,7 +23,7 @@ from oscar.errors import OscarError
 from oscar.lab.hold import PREFIX, one_lab, undisturbed
 
 DEVICE = "eth0"  # of every host
-BURST_S = 0.002  # a bucket of less loses rate to timers, of more gives short transfers away
+BURST_S = 0.002  # a smaller bucket loses rate to timers; a larger one lets short transfers pass unlimited
 MIN_BURST = 12_500  # bytes
 QUEUE_MS = 20
 MTU, IP_TCP, ETHERNET = 1500, 52, 14  # bytes; the TCP header has timestamps
@@ -34,7 +34,7 @@ CLONE_NEWNET = 0x40000000
 SIOCETHTOOL, ETHTOOL_STXCSUM = 0x8946, 0x17
 TOOLS = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables"}  # and the package each is in
 TABLE = "oscar"  # of the switch's rules
-PARTS = 1_000_000  # that loss is told in
+PARTS = 1_000_000  # nft is given the loss in parts of this
 LOSS_RULES = """table bridge {table} {{
   counter seen {{}}
   counter lost {{}}
@@ -49,16 +49,15 @@ LOSS_RULES = """table bridge {table} {{
 
 @dataclass(frozen=True)
 class Wire:
-    """What left a host's link so far: bytes and packets with all headers, and packets that found no room."""
+    """What has left a host's link: bytes and packets with all headers, and packets dropped from its queue."""
 
     sent: int
     packets: int
     dropped: int
 
     def __sub__(self, before: Wire) -> Wire:
-        return Wire(
-            self.sent - before.sent, self.packets - before.packets, self.dropped - before.dropped
-        )  # fmt: skip
+        packets, dropped = self.packets - before.packets, self.dropped - before.dropped
+        return Wire(self.sent - before.sent, packets, dropped)
 
 
 def require_root(*tools: str) -> None:
@@ -77,8 +76,8 @@ def require_root(*tools: str) -> None:
 class Network:
     """`hosts` hosts at 10.77.0.1 and up; `with Network(4) as network:` removes all of it.
 
-    One lab at a time: another one that runs is refused, what a killed one left behind is removed. locked:
-    the caller is in `one_lab` already. Raises OscarError without root or tools.
+    One lab runs at a time: a second one is refused. What a killed lab left behind is removed. locked: the
+    caller holds `one_lab` already. Raises OscarError without root or tools.
     """
 
     def __init__(self, hosts: int, *, congestion: str = "reno", locked: bool = False) -> None:
@@ -136,17 +135,13 @@ class Network:
                 "tbf", "rate", f"{int(rate_bps)}bit", "burst", f"{burst}b", "latency", f"{QUEUE_MS}ms",
             )  # fmt: skip
 
-    def cut(self, host: int) -> None:
-        """Take a host off the switch; its packets are lost from now on."""
-        cut(host)
-
     def segment(self) -> None:
-        """Let TCP hand over one segment at a time, so that what is lost is one; for new connections."""
+        """Let TCP send one segment at a time, so that a lost packet is one segment; for new connections."""
         for host in range(self.hosts):
             _ip("-n", namespace(host), "link", "set", DEVICE, "gso_max_segs", "1")
 
     def lose(self, fraction: float) -> None:
-        """Drop IP packets at random in the switch, behind all links, from now on; 0 for none.
+        """Drop this fraction of the IP packets in the switch, at random, behind all links; 0 ends the loss.
 
         Raises OscarError without nft.
         """
@@ -157,7 +152,7 @@ class Network:
         _run(*_in_bridge("nft", "-f", "-"), said=rules)
 
     def delay(self, delay_ms: float) -> None:
-        """Put a relay in the bridge's place that keeps each packet for so long; for new connections.
+        """Replace the bridge by a relay that delays each packet; for new connections.
 
         Raises OscarError where it does not come up.
         """
@@ -181,21 +176,21 @@ class Network:
             self._relay = None
 
     def _sum_in_software(self, host: int) -> None:
-        """Let packets leave with their checksum: a veth makes none, and a relay passes what it gets."""
+        """Compute checksums in software: a veth leaves them out, and a relay passes packets as they are."""
         value = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_STXCSUM, 0))
         request = struct.pack("16sP16x", DEVICE.encode(), ctypes.addressof(value))
         with self.socket(host) as place:
             fcntl.ioctl(place, SIOCETHTOOL, request)
 
     def losses(self) -> tuple[int, int]:
-        """Return how many packets came through the switch since `lose`, and how many of them it dropped."""
+        """Return how many packets have reached the switch since `lose`, and how many of them it dropped."""
         text = _run(*_in_bridge("nft", "-j", "list", "counters"))
         counters = [entry["counter"] for entry in json.loads(text)["nftables"] if "counter" in entry]
         packets = {counter["name"]: int(counter["packets"]) for counter in counters}
         return packets.get("seen", 0), packets.get("lost", 0)
 
     def renew(self) -> None:
-        """Make all of it anew: no process, connection, rate or cut of before is left."""
+        """Make the network anew: earlier processes, connections, rates and cuts are gone."""
         self._stop_relay()
         remove_all()
         self._build()
@@ -210,16 +205,16 @@ class Network:
         return {int(pid) for pids in found for pid in pids}
 
     def wires(self) -> list[Wire]:
-        """Return what left each host's link, by host."""
-        return [self._wire(host) for host in range(self.hosts)]
-
-    def _wire(self, host: int) -> Wire:
-        text = _run("tc", "-n", namespace(host), "-s", "-j", "qdisc", "show", "dev", DEVICE)
-        root = next(q for q in json.loads(text) if q.get("root"))
-        return Wire(int(root["bytes"]), int(root["packets"]), int(root["drops"]))
+        """Return what has left each host's link, by host."""
+        found = []
+        for host in range(self.hosts):
+            text = _run("tc", "-n", namespace(host), "-s", "-j", "qdisc", "show", "dev", DEVICE)
+            root = next(q for q in json.loads(text) if q.get("root"))
+            found.append(Wire(int(root["bytes"]), int(root["packets"]), int(root["drops"])))
+        return found
 
     def resent(self) -> list[int]:
-        """Return how many segments TCP sent again so far, by host."""
+        """Return how many segments TCP has retransmitted, by host."""
         return [_resent(namespace(host)) for host in range(self.hosts)]
 
     def command(self, host: int, words: list[str]) -> list[str]:
@@ -296,7 +291,7 @@ def _ip(*words: str) -> str:
 
 
 def _run(*words: str, said: str = "") -> str:
-    """Return what a command prints; said: what it reads."""
+    """Return what a command prints; said: its standard input."""
     done: Any = subprocess.run(  # in a session of its own: Ctrl-C is not for it
         words, input=said, capture_output=True, text=True, check=False, start_new_session=True
     )

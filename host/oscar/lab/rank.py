@@ -1,4 +1,4 @@
-"""The process on one host: does what the lab asks for, line by line of JSON, between its own measurements.
+"""The process on one host: takes the lab's commands as lines of JSON, and measures.
 
 `python -m oscar.lab.rank SETUP`, SETUP in JSON. Each line of standard input is a command, each line of
 standard output its answer; when the input ends, so does the process.
@@ -50,7 +50,7 @@ class Rank:
         return {}
 
     def ping(self) -> dict[str, Any]:
-        """Return the seconds that the smallest message takes from rank 0 to rank 1, as they count to both."""
+        """Return half the median round trip, in seconds, of the smallest message between ranks 0 and 1."""
         times: list[float] = []
         if self.transport.rank > 1:
             return {"latency_s": None}
@@ -69,7 +69,7 @@ class Rank:
         return {"latency_s": float(np.median(times)) / 2}
 
     def messages(self, at: float) -> dict[str, Any]:
-        """Return the seconds in which all hosts, from `at` on, send and receive `MESSAGES` small ones."""
+        """Return the seconds of sending and receiving `MESSAGES` small messages, from `at` on."""
         transport, nodes = self.transport, self.transport.nodes
         left, right = (transport.rank - 1) % nodes, (transport.rank + 1) % nodes
         times: list[float] = []
@@ -95,7 +95,7 @@ class Rank:
         return {}
 
     def prepare(self, name: str, first: int) -> dict[str, Any]:
-        """Lay iterations side by side."""
+        """Give a method the gradients of `steps` iterations, as if they were of one."""
         tensors: list[Array] = []
         for step in range(first, first + self.steps):
             tensors += split(np.array(self.trace[step]), self.shapes)
@@ -105,7 +105,7 @@ class Rank:
         return {}
 
     def run(self, name: str, at: float) -> dict[str, Any]:
-        """Reduce from `at` on (of the monotonic clock, which all hosts share); return when it was done."""
+        """Reduce from `at` on (monotonic clock, which all hosts share); return times and what was sent."""
         method = self.methods[name]
         time.sleep(max(0.0, at - time.monotonic()))
         begin, used = time.monotonic(), time.process_time()
@@ -113,18 +113,18 @@ class Rank:
         end, used = time.monotonic(), time.process_time() - used
         gc.enable()
         sent = method.sent()
+        tables = {"frames": sent.frames, "counts": sent.counts}
         return {
             "late_s": begin - at,
             "end": end,
             "cpu_s": used,
             "payload": sent.payload,
             "messages": sent.messages,
-            "frames": None if sent.frames is None else sent.frames.tolist(),
-            "counts": None if sent.counts is None else sent.counts.tolist(),
+            **{key: None if table is None else table.tolist() for key, table in tables.items()},
         }
 
     def share_mine(self, name: str) -> dict[str, Any]:
-        """Write what this rank put into the sum where the others find it."""
+        """Write this rank's part of the sum to a file that the others read."""
         np.save(self.share / f"{self.transport.rank}.npy", self.methods[name].mine())
         return {}
 

@@ -1,7 +1,7 @@
-"""A switch that keeps each packet for a given time: `python -m oscar.lab.relay DELAY_MS PORT...`.
+"""A switch that delays each packet by a given time: `python -m oscar.lab.relay DELAY_MS PORT...`.
 
 It runs in the namespace of the switch, in place of the bridge. Kernels without netem cannot delay packets;
-this does it with packet sockets and a compiled loop, in a process of real-time priority where it may have it.
+this relay does, with packet sockets and a compiled loop, and with real-time priority where that is allowed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SOL_PACKET, PACKET_IGNORE_OUTGOING, ETH_P_ALL = 263, 23, 3
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK, SO_RCVBUFFORCE = 1, 29, 33
 MSG_DONTWAIT, POLLIN = 0x40, 1
 CLOCK_MONOTONIC = 1
-GROUP = 1  # in the first byte of an address: to all
+GROUP = 1  # the multicast bit, in the first byte of an address
 
 _word, _int = types.uintp, types.int32
 _recvmmsg = types.ExternalFunction("recvmmsg", _int(_int, _word, types.uint32, _int, _word))
@@ -47,7 +47,7 @@ class Ring(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What a system call for many packets is given: struct mmsghdr [BATCH] and their struct iovec [BATCH]."""
+    """Arguments of a system call for many packets: struct mmsghdr [BATCH] and their struct iovec [BATCH]."""
 
     headers: Any
     vectors: Any
@@ -69,7 +69,7 @@ def _address(packet: Any, at: int) -> Any:
 
 @numba.njit(cache=True)
 def _take(fd: int, port: int, head: int, tail: int, ring: Ring, call: Call, known: Any, when: int) -> int:
-    """Receive what there is and room for; return the new head. known: each port's address, learnt here."""
+    """Receive what has arrived, as far as there is room; return the new head. known: [port] addresses."""
     count = min(BATCH, SLOTS - (head - tail), SLOTS - head % SLOTS)
     for i in range(count):
         call.vectors[i, 0] = ring.packets[port, (head + i) % SLOTS].ctypes.data
@@ -85,7 +85,7 @@ def _take(fd: int, port: int, head: int, tail: int, ring: Ring, call: Call, know
 
 @numba.njit(cache=True)
 def _give(fd: int, out: int, port: int, low: int, high: int, ring: Ring, call: Call, known: Any) -> None:
-    """Send those packets low .. high of `port` that are for the port `out`, or for nobody known."""
+    """Send those of the packets low .. high of `port` that are for `out`, for all, or for no known port."""
     count = 0
     for at in range(low, high):
         packet = ring.packets[port, at % SLOTS]

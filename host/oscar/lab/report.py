@@ -12,7 +12,7 @@ from oscar.studies.comparison_table import nccl_cells
 from oscar.studies.plotting import End, figure, label_ends, logarithmic, look
 from oscar.tables import Table
 
-LATE_S = 0.005  # how much later than its method's median a host may begin in a run that counts
+LATE_S = 0.005  # a run counts where no host begins later than its method's median by more than this
 TABLE = Table(
     "name:method <22", "size(B):size >10", "count >10", "type >9", "redop >5", "root >4", "time(us) >9.0f",
     "algbw >7.4f", "busbw >7.4f", "wrong:#wrong >6", "wire_bytes:wire_B >11.0f",
@@ -72,7 +72,7 @@ def _conditions(case: Mapping[str, Any]) -> str:
 
 
 def _late(row: Mapping[str, Any]) -> list[str]:
-    """Return what is to be said of runs that a host began late."""
+    """Return the lines about runs that a host began late."""
     name, late_s, left_out = row["name"], row.get("late_s", 0.0), row.get("left_out", 0)
     lines = []
     if left_out:
@@ -96,7 +96,7 @@ def write_report(results: Results, folder: Path) -> list[Path]:
 
 
 def draw(results: Results, path: Path) -> None:
-    """Draw time against link rate, a panel for each number of hosts, into a PNG; without loss and delay."""
+    """Draw time against link rate into a PNG, a panel per number of hosts; no loss or delay if possible."""
     plain = [case for case in results["cases"] if not (case.get("loss") or case.get("delay_ms"))]
     cases = plain or results["cases"]
     hosts = sorted({case["hosts"] for case in cases}, reverse=True)

@@ -1,7 +1,7 @@
 """Chunk plans: which blocks of the gradient make up which chunk of the ring.
 
-A plan is data. It is computed on every node from the same integers (the previous iteration's aggregated
-sums), so nodes agree without a message; a collective never knows which rule made it.
+A plan is data. Every node computes it from the same integers, the previous iteration's aggregated sums, so
+nodes agree without a message. A collective never knows which rule made the plan.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _block_costs(sums: Any, granule: int, out: Any) -> None:
 def block_costs(sums: np.ndarray, granule: int) -> np.ndarray:
     """Return an integer stand-in for the coded size of every block, from sums that every node has.
 
-    A value costs 2 * bit_length(|G|) + [G != 0], in half bits. Coded sizes of partial sums and residuals
-    differ between nodes and must not steer a shared plan; this follows them with a correlation above .97.
+    A value costs 2 * bit_length(|G|) + [G != 0], in half bits. Nodes see different coded sizes, of
+    partial sums and residuals, which must not steer a shared plan. This cost correlates with them above .97.
     """
     out = np.zeros(-(-sums.size // granule), np.int64)
     _block_costs(sums, granule, out)

@@ -1,16 +1,16 @@
-"""The position state: a running mean of each aggregated magnitude, which every node has for nothing.
+"""The position state: a running mean of each aggregated magnitude, which every node has at no cost.
 
 Its 4-bit logarithmic class is the coder's position context (docs/protocol.md, "Position state").
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 
-from oscar.state import Saved
+from oscar.state import Reader, Stateful
 
 
 @njit(cache=True, nogil=True)
@@ -35,23 +35,29 @@ def _class_table() -> np.ndarray:
     return table
 
 
-class PositionState:
+class PositionState(Stateful):
     """Running mean of |aggregated sum| per position, uint16 in sixteenths of a step."""
+
+    STATE: ClassVar[dict[str, Reader]] = {
+        "mean": lambda position, saved: saved.array(np.uint16, position.classes.shape)
+    }
 
     def __init__(self, count: int) -> None:
         self.mean = np.zeros(count, np.uint16)
         self.classes = np.zeros(count, np.uint8)
         self._table = _class_table()
-        self._spare: np.ndarray | None = None  # means of before; two arrays in turns, so pages stay mapped
+        self._spare: np.ndarray | None = (
+            None  # the means before these; two arrays take turns, so that pages stay mapped
+        )
 
     def observe(self, sums: np.ndarray) -> None:
         """Move an eighth of the way to the magnitudes of the aggregated `sums`.
 
-        The means of before are left as they are until the next call.
+        The means before this call stay as they are until the next call.
         """
         if self._spare is None or self._spare is self.mean:
             self._spare = np.empty_like(self.mean)
-        _observe(self.mean, sums, self._spare)  # apart from the look-up: so it is vectorised
+        _observe(self.mean, sums, self._spare)  # without the look-up in it, this loop is vectorised
         self.mean, self._spare = self._spare, self.mean
         _classes(self.mean, self._table, self.classes)
 
@@ -68,11 +74,5 @@ class PositionState:
         if any(rises):
             _classes(self.mean, self._table, self.classes)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        return {"mean": self.mean.copy()}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        self.mean = Saved.of(state).only("mean")["mean"].array(np.uint16, self.classes.shape)
+    def _follow(self) -> None:
         _classes(self.mean, self._table, self.classes)

@@ -10,10 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from oscar.numerics.member import Member, read_residual
 from oscar.numerics.quantiser_kernels import (
     NORMAL_EXPONENTS,
     add_bounded,
@@ -22,10 +23,10 @@ from oscar.numerics.quantiser_kernels import (
     round_with_residual,
 )
 from oscar.numerics.saturation import Saturation
-from oscar.state import Saved
+from oscar.state import Reader, natural, optional
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
-SUM_BITS = 16  # in which sums stay where nobody says otherwise: the kernels and the lanes are made for it
+SUM_BITS = 16  # of sums, unless the user asks for more: the fastest kernels hold them in int16
 
 Scale = Literal["sigma", "max"]
 Rounding = Literal["nearest", "stochastic"]
@@ -37,7 +38,7 @@ class QuantiserParams:
 
     scale: "sigma" takes each tensor's step from its standard deviation, "max" one step for all tensors
     from the largest magnitude. coarseness: step / sigma (with "sigma"); larger sends fewer bits.
-    bits: width of a worker's integers, 8 to 16; larger values saturate. `default_bits` says what to take.
+    bits: width of a worker's integers, 8 to 16; larger values saturate. `default_bits` suggests a width.
     rounding: "nearest" (ties to even) or "stochastic" (unbiased; counter-based generator, reproducible).
     error_feedback: each worker adds what rounding lost to its next gradient.
     """
@@ -81,7 +82,7 @@ class QuantiserParams:
         return sum_width(self.bits, terms)
 
     def sum_dtype(self, nodes: int) -> np.dtype[Any]:
-        """int16 where the sum over `nodes` fits (12 bits: up to 16 nodes, 8 bits: 256), else int32.
+        """Return int16 where the sum over `nodes` fits (12 bits: up to 16 nodes, 8 bits: 256), else int32.
 
         Raises ValueError beyond 32 bits.
         """
@@ -99,32 +100,36 @@ def sum_width(bits: int, terms: int) -> int:
 
 
 def default_bits(nodes: int) -> int:
-    """Return 12 while sums over `nodes` fit 16 bits, then what still fits: 11 from 17 nodes, 8 at 256.
+    """Return 12 while sums over `nodes` fit 16 bits, else the width that fits: 11 from 17 nodes, 8 at 256.
 
     An entropy coder pays for the values that occur, not for the width, so there is no reason to clip early.
     """
     return max(MIN_BITS, min(DEFAULT_BITS, SUM_BITS - sum_width(0, nodes)))
 
 
-class WorkerQuantiser:
-    """One worker's side: rounding, and the residual that error feedback carries over.
+class WorkerQuantiser(Member):
+    """One worker's side of the quantiser: rounding, and the residual that error feedback carries over.
 
     values: of all tensors, where that is known; a state that is loaded is checked by it.
     """
 
+    STATE: ClassVar[dict[str, Reader]] = {
+        "iteration": natural,
+        "residual": optional(
+            read_residual, when=lambda own: own.params.error_feedback, without="without error feedback"
+        ),
+    }
+
     def __init__(self, params: QuantiserParams, rank: int, values: int | None = None) -> None:
-        self.params, self.rank, self.values = params, rank, values
-        self.residual: np.ndarray | None = None
-        self.iteration = 0
-        self.saturation = Saturation()  # of the last call, the residual's part included
-        self._pending: np.ndarray | None = None
+        super().__init__(rank, values)
+        self.params, self.iteration = params, 0
         self._spare: np.ndarray | None = None
 
     def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:
         """Return the flat tensors with the residual of error feedback added, where there is one.
 
-        only: of these tensors, in this order; None: of all. Raises ValueError where the residual, which may
-        come from a file, is of other tensors.
+        only: the tensors to return, in this order; None for all. Raises ValueError where the residual, which
+        may come from a file, is of other tensors.
         """
         self._check_residual(tensors)
         chosen = range(len(tensors)) if only is None else only
@@ -171,14 +176,14 @@ class WorkerQuantiser:
                 before = self.residual[here]
                 beyond = round_with_residual(tensor, before, factor, step, limit, out[here], keep[here])
             clipped[t] = int(beyond)
-        self._pending = keep if self.params.error_feedback else None
+        self.pending = keep if self.params.error_feedback else None
         self.saturation = self._weigh(clipped, tensors, exponents)
         return out
 
     def _weigh(
         self, clipped: Sequence[int], tensors: Sequence[np.ndarray], exponents: Sequence[int | None]
     ) -> Saturation:
-        """Return what tensors lost of which some values saturated; others are not looked at again."""
+        """Return what saturation took; only tensors of which values saturated are read again."""
         lost = {}
         for t, exponent in enumerate(exponents):
             if clipped[t] and exponent is not None:
@@ -189,7 +194,7 @@ class WorkerQuantiser:
     def _quantise_plainly(
         self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None], dtype: Any
     ) -> np.ndarray:
-        """Do the same by NumPy: with any rounding, at any exponent."""
+        """Do what `quantise` does in NumPy, with any rounding and at any exponent."""
         limit = float(self.params.limit)
         out = np.zeros(sum(t.size for t in tensors), dtype)
         noise = self._noise(out.size) if self.params.rounding == "stochastic" else None
@@ -209,7 +214,7 @@ class WorkerQuantiser:
             out[here] = np.clip(rounded, -limit, limit)
             if keep is not None:
                 keep[here] = tensor - np.ldexp(out[here].astype(np.float32), exponent)
-        self._pending = keep
+        self.pending = keep
         self.saturation = self._weigh(clipped, tensors, exponents)
         return out
 
@@ -223,9 +228,9 @@ class WorkerQuantiser:
             )
 
     def _room(self, count: int) -> np.ndarray:
-        """Return an array for the next residual: the one before the present, so that pages stay mapped."""
+        """Return an array for the next residual: the one before the last, so that pages stay mapped."""
         if self._spare is None or self._spare is self.residual or self._spare.size != count:
-            self._spare = np.empty(count, np.float32)  # the present one is needed where the call fails
+            self._spare = np.empty(count, np.float32)  # a call that fails goes back to the present one
         return self._spare
 
     def _noise(self, count: int) -> np.ndarray:
@@ -233,36 +238,7 @@ class WorkerQuantiser:
         return np.random.Generator(bits).random(count)
 
     def commit(self) -> None:
-        """The AllReduce succeeded: keep the residual and move on to the next iteration."""
-        self._spare, self.residual, self._pending = self.residual, self._pending, None
+        """Keep the residual and move on to the next iteration, once the AllReduce has succeeded."""
+        self._spare = self.residual
+        super().commit()
         self.iteration += 1
-
-    @property
-    def unreturned(self) -> Saturation:
-        """What the last call's clipping lost for good: nothing where error feedback keeps it."""
-        return Saturation() if self.params.error_feedback else self.saturation
-
-    def snapshot(self) -> tuple[int, np.ndarray | None]:
-        """Return a cheap token of the state for `restore`: residuals are replaced, not written to."""
-        return self.iteration, self.residual
-
-    def restore(self, token: tuple[int, np.ndarray | None]) -> None:
-        """Go back to the state of `snapshot`."""
-        self.iteration, self.residual = token
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        return {
-            "iteration": self.iteration,
-            "residual": None if self.residual is None else self.residual.copy(),
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        saved = Saved.of(state).only("iteration", "residual")
-        iteration, residual = saved["iteration"].integer(), saved["residual"]
-        if not self.params.error_feedback and not residual.missing:
-            raise residual.refuse("None without error feedback", "a residual")
-        shape = np.shape(residual.value)[:1] if self.values is None else (self.values,)
-        self.residual = None if residual.missing else residual.array(np.float32, shape)
-        self.iteration = iteration

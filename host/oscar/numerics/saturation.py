@@ -1,4 +1,4 @@
-"""What saturation takes from a gradient: counted, weighed, and told once where nothing gives it back."""
+"""What saturation takes from a gradient: counted, weighed, and warned of once where it is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oscar.numerics.quantiser_kernels import energy_beyond
 
 ADVICE = "raise quantiser.bits (to 16) or quantiser.coarseness, or set quantiser.error_feedback"
 CODEC_ADVICE = "take a codec that holds the sums: asc or int16 instead of int8, bf16 or fp32 instead of fp16"
-WARN_SHARE = 1e-4  # of a tensor's energy, from which on a loss is told
+WARN_SHARE = 1e-4  # of a tensor's energy; a larger loss is warned of
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Saturation:
     """What one worker lost in one call; energies are sums of squares.
 
     values: how many saturated; energy: the share of the whole gradient's energy that was cut off, 0 .. 1;
-    tensor, worst: the tensor that lost the largest share of its own energy, and that share; -1: no one
-    tensor, as in a sketch of all. Losses of one gradient's parts add up.
+    tensor, worst: the tensor that lost the largest share of its own energy, and that share. tensor is -1
+    where the loss is not of one tensor, as in a sketch of all. Losses of one gradient's parts add up.
     """
 
     values: int = 0
@@ -52,7 +52,7 @@ class Saturation:
 
 
 class SaturationNotice:
-    """Warns of a loss once in its life: of one in the quantiser or a scheme, and of one in the codec."""
+    """Warns once of a loss in the quantiser or scheme, and once of a loss in the codec."""
 
     def __init__(self) -> None:
         self.told = self.told_of_codec = False

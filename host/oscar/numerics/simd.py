@@ -1,4 +1,4 @@
-"""Twelve int32 in vector registers, one for each lane: a numba type with the operators the kernels need.
+"""Twelve int32 in vector registers, one for each lane of the coder: a numba type and its operators.
 
 LLVM splits a vector of twelve into what the machine has (AVX2: 8 + 4, NEON: 4 + 4 + 4). Operands are two
 `Lanes`, or one and a scalar, which then stands for all twelve. Arithmetic wraps; `>>` is arithmetic.

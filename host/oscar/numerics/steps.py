@@ -9,19 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from oscar.array import Array, offsets_of
 from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.quantiser_kernels import squares_of_changes, to_means
-from oscar.state import Saved, crc, optional_integers
+from oscar.state import Reader, Saved, Stateful, crc, optional, optional_integers
 
-SUMMARY_BYTES = 8  # what one node sends per tensor without a step: u32 mantissa, i16 exponent, padding
 MIN_EXPONENT = -140  # of a step; float32 reaches down to 2^-149
 SMOOTHING = 1  # the variance estimate moves by half of the difference
-JUMP = 4  # a variance that grew by more than this factor at once is not followed by halves
+JUMP = 4  # a variance that grew by more than this factor at once is asked for anew, not smoothed
 MAX_COUNT = 1 << 28  # values whose squares, of 17 bits, add up within int64
 MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
 MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
@@ -29,9 +29,9 @@ MAX_ALIGN = 12  # exponents further apart than this are not compared
 
 
 def headroom(nodes: int) -> int:
-    """8g: how many times the largest mean a worker's largest value is taken to be at most.
+    """Return how many times the largest mean a worker's largest value may be, as quantiser 8g assumes.
 
-    Where noise dominates a mean shrinks with sqrt(nodes); this is the power of two from there up.
+    Where noise dominates, a mean shrinks with sqrt(nodes). This is the next power of two above that.
     """
     return 1 << ((nodes - 1).bit_length() + 1) // 2
 
@@ -55,15 +55,35 @@ def summarise(tensors: Sequence[np.ndarray], params: QuantiserParams) -> list[tu
     return out
 
 
-class StepTracker:
+def _read_exponents(tracker: Any, saved: Saved) -> list[int | None]:
+    return optional_integers(saved, len(tracker.sizes), MIN_EXPONENT, tracker.params.max_exponent)
+
+
+def _read_variances(tracker: Any, saved: Saved) -> list[int]:
+    return [item.integer(0, MOST_VARIANCE) for item in saved.items(len(tracker.sizes))]
+
+
+def _read_sums(tracker: Any, saved: Saved) -> Array:
+    dtype, shape = tracker.params.sum_dtype(tracker.nodes), (int(tracker.offsets[-1]),)
+    return saved.array(dtype, shape, -MOST_SUM, MOST_SUM)
+
+
+class StepTracker(Stateful):
     """The steps of all tensors, a pure function of exchanged summaries and aggregated sums.
 
     `exponents[t]` is log2 of tensor t's step, or None while it has none. Replicated on every node.
     """
 
+    STATE: ClassVar[dict[str, Reader]] = {
+        "exponents": _read_exponents,
+        "variances": _read_variances,
+        "previous": optional(_read_sums),
+        "previous_exponents": _read_exponents,
+    }
+
     def __init__(self, params: QuantiserParams, sizes: Sequence[int], nodes: int) -> None:
         self.params, self.sizes, self.nodes = params, list(sizes), nodes
-        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.offsets = offsets_of(self.sizes)
         self.exponents: list[int | None] = [None] * len(self.sizes)
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
@@ -96,14 +116,14 @@ class StepTracker:
             square = total / len(summaries) * Fraction(self.params.coarseness) ** 2
             exponent = self._clamp((floor_log2(square.numerator, square.denominator) + 1) // 2)
             self.exponents[t] = exponent
-            self.previous_exponents[t] = None  # sums of before may be of another size
+            self.previous_exponents[t] = None  # earlier sums may have another scale
             self.variances[t] = int(total / len(summaries) / Fraction(2) ** (2 * exponent - 32))
 
     def _clamp(self, exponent: int) -> int:
         return min(self.params.max_exponent, max(MIN_EXPONENT, exponent))
 
     def _from_peak(self, peak: Fraction) -> int | None:
-        """Smallest exponent whose step brings `peak` within the integers' limit."""
+        """Return the smallest exponent whose step brings `peak` within the integers' limit."""
         if peak == 0:
             return None
         ratio = peak / self.params.limit
@@ -123,10 +143,10 @@ class StepTracker:
         return [0 if a is None or b is None else b - a for a, b in zip(before, self.exponents, strict=True)]
 
     def _keep(self, sums: np.ndarray) -> None:
-        """Copy `sums`, which the caller may write to, in turns into two arrays: pages stay mapped."""
+        """Copy `sums`, which the caller may write to; two arrays take turns, so that pages stay mapped."""
         room = self._spare
         if room is None or room is self.previous or room.shape != sums.shape or room.dtype != sums.dtype:
-            room = np.empty_like(sums)  # what `restore` brought back is not written to
+            room = np.empty_like(sums)  # a sum that `restore` brought back must not be written to
         room[:] = sums
         self._spare, self.previous = self.previous, room
 
@@ -171,7 +191,7 @@ class StepTracker:
         return energy, change >> (2 * (exponent - low))
 
     def _change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
-        """Sum of squared differences to the previous sums in units of the present step, or None."""
+        """Return the sum of squared differences to the previous sums, in present steps, or None."""
         old = self.previous_exponents[t]
         if self.nodes == 1:
             return 0
@@ -207,36 +227,3 @@ class StepTracker:
     def digest(self) -> int:
         """Return 32 bits of what the next integers depend on: exponents and variances."""
         return crc([self.exponents, self.variances, self.previous_exponents])
-
-    def snapshot(self) -> tuple[Any, ...]:
-        """Return a cheap token of the present state for `restore`."""
-        return (
-            list(self.exponents), list(self.variances), self.previous, list(self.previous_exponents)
-        )  # fmt: skip
-
-    def restore(self, token: tuple[Any, ...]) -> None:
-        """Go back to the state of `snapshot`."""
-        exponents, variances, self.previous, old = token
-        self.exponents, self.variances, self.previous_exponents = list(exponents), list(variances), list(old)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        return {
-            "exponents": list(self.exponents),
-            "variances": list(self.variances),
-            "previous": None if self.previous is None else self.previous.copy(),
-            "previous_exponents": list(self.previous_exponents),
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        saved = Saved.of(state).only("exponents", "variances", "previous", "previous_exponents")
-        steps = len(self.sizes), MIN_EXPONENT, self.params.max_exponent
-        exponents = optional_integers(saved["exponents"], *steps)
-        variances = [item.integer(0, MOST_VARIANCE) for item in saved["variances"].items(len(self.sizes))]
-        old = optional_integers(saved["previous_exponents"], *steps)
-        previous, dtype = saved["previous"], self.params.sum_dtype(self.nodes)
-        shape = (int(self.offsets[-1]),)
-        sums = None if previous.missing else previous.array(dtype, shape, -MOST_SUM, MOST_SUM)
-        self.exponents, self.variances = exponents, variances
-        self.previous, self.previous_exponents = sums, old

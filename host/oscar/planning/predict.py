@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from oscar.coding.costs import Cost
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.gather import FORWARD, RAW, Gather
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.recurrence import equal_ring_time
 
 MIN_GAIN = 1.05  # under 5 % is within the error of any such model, and not worth a codec
+NOTHING = Cost(0.0, 0.0)
 _LOG_LARGEST = 42.0  # 2^42 values
 _SLOWEST_GBPS, _FASTEST_GBPS = 1e-3, 1e6
 
@@ -47,6 +49,7 @@ class _Case:
     subframes: int
     header_bytes: int
     peak: int
+    around: Cost
 
     @property
     def rivals(self) -> dict[str, int]:
@@ -68,7 +71,7 @@ class _Case:
             bits_per_value=self.bits_per_value,
             subframes=self.subframes,
             header_bytes=self.header_bytes,
-        )
+        ) + self.around.seconds(self.values)
 
     def raw_time(self, name: str) -> float:
         """Return the time of a rival; int8 sums are exact, so it may run duplex where the codec does."""
@@ -96,11 +99,13 @@ def predict(
     subframes: int = 1,
     header_bytes: int = HEADER_BYTES,
     peak: int = 127,
+    around: Cost = NOTHING,
 ) -> Prediction:
     """Predict one AllReduce of `values` over `nodes` with equal chunks, and judge it.
 
     `bits_per_value` is the codec's mean payload over all steps; `peak` the largest magnitude that one node
-    contributes, so that int8 is a rival while peak nodes <= 127. Compression pays if it is MIN_GAIN faster
+    contributes, so that int8 is a rival while peak nodes <= 127. `around` is what a worker computes before
+    and after the ring, which nothing hides. Compression pays if it is MIN_GAIN faster
     than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no headers. With
     duplex, int8 runs duplex too; floats cannot, since their sums would differ between nodes.
 
@@ -111,7 +116,7 @@ def predict(
             "expected values, subframes and peak of 1 or more, 1 to 1024 nodes and bits_per_value above 0, "
             f"got {values}, {subframes}, {peak}, {nodes} and {bits_per_value}"
         )
-    case = _Case(values, nodes, link, bits_per_value, gather, subframes, header_bytes, peak)
+    case = _Case(values, nodes, link, bits_per_value, gather, subframes, header_bytes, peak, around)
     times = {name: case.raw_time(name) for name in case.rivals}
     time_s = case.coded_time()
     alone = nodes == 1
@@ -146,6 +151,8 @@ def _refusal(case: _Case, time_s: float) -> str:
         count = max(1, case.values // (case.nodes * case.subframes))
         cure = "fewer sub-frames" if case.subframes > 1 else "larger buckets"
         return f"frames too small: {case.header_bytes} bytes of header for {count} values; use {cure}"
+    if replace(case, around=NOTHING).pays():
+        return f"the method computes too long: {case.around.seconds(case.values) / time_s:.1%} of the time"
     if replace(case, link=link.without_codec_rate()).pays():
         return _codec_bound(case, link.bandwidth_bps / rival_bits)
     still = replace(case, link=link.without_latency())
@@ -159,6 +166,8 @@ def _refusal(case: _Case, time_s: float) -> str:
     if still.pays():
         return f"latency-bound: {hops}"
     causes = [hops, f"{case.header_bytes} bytes of header per frame"]
+    if case.around.seconds(case.values):
+        causes.append(f"{case.around.seconds(case.values) * 1e6:.3g} us of computing around the ring")
     if codec.values_per_s is not None:
         causes.insert(0, _codec_bound(case, link.bandwidth_bps / rival_bits))
     return f"several costs together: {'; '.join(causes)}"

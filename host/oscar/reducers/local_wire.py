@@ -12,12 +12,12 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import Action, Phase
 from oscar.collective.gather import FORWARD, RAW, Gather
 from oscar.collective.local import Fault, LocalRun
-from oscar.collective.ring import ring_actions, ring_chunk_sent
+from oscar.collective.ring import ring_actions, ring_chunks
 from oscar.errors import GradientError, OscarError
 from oscar.numerics.plans import ChunkPlan
 from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import RIDE_BITS, Channel, Message
-from oscar.schemes.lanes import WORD_BITS, lane_limit, lanes_per_word, pack_lanes, unpack_lanes
+from oscar.schemes.fields import WORD_BITS, field_limit, fields_per_word, pack_fields, unpack_fields
 from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import ring_time
 from oscar.timeline.sizes import received_bytes
@@ -29,7 +29,7 @@ class LocalWire(Wire):
     """Combines the messages of all workers of this process.
 
     A message that is not coded goes round a ring in equal chunks of whole items (words, floats, bytes). Its
-    frames' sizes follow from that alone, so they are computed. Integers must fit their lanes; the first
+    frames' sizes follow from that alone, so they are computed. Integers must fit their fields; the first
     message of each channel and width is also packed, added and unpacked as a real AllReduce of words would,
     and compared. A coded message runs its ring, and every node's result is compared. `faults` strike the next
     coded ring.
@@ -42,7 +42,6 @@ class LocalWire(Wire):
         self._proved: set[tuple[str, int]] = set()
 
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
-        """See Wire.combine."""
         first = messages[0]
         _check_alike(messages)
         if first.op in ("gather", "agree"):
@@ -59,31 +58,31 @@ class LocalWire(Wire):
         if first.data.dtype == np.float32:
             bounds = self._bounds(count)
             return ring_order(buffers, bounds), self._ring(count, 4, 1)
-        total = self._sum_lanes(first.channel, first.bits, buffers)
-        words = -(-count // lanes_per_word(first.bits))
+        total = self._sum_fields(first.channel, first.bits, buffers)
+        words = -(-count // fields_per_word(first.bits))
         if first.ride is not None:
             riders = [message.ride for message in messages if message.ride is not None]
-            total = np.concatenate([total, self._sum_lanes("ride", RIDE_BITS, riders)])
-            words += -(-first.ride.size // lanes_per_word(RIDE_BITS))
-        return total, self._ring(words, WORD_BITS // 8, lanes_per_word(first.bits))
+            total = np.concatenate([total, self._sum_fields("ride", RIDE_BITS, riders)])
+            words += -(-first.ride.size // fields_per_word(RIDE_BITS))
+        return total, self._ring(words, WORD_BITS // 8, fields_per_word(first.bits))
 
-    def _sum_lanes(self, channel: str, bits: int, buffers: Sequence[Array]) -> Array:
+    def _sum_fields(self, channel: str, bits: int, buffers: Sequence[Array]) -> Array:
         """Return the integer sum; once per channel and width also by adding words, which must agree."""
-        total, limit = np.zeros(buffers[0].size, np.int32), lane_limit(bits, self.nodes)
+        total, limit = np.zeros(buffers[0].size, np.int32), field_limit(bits, self.nodes)
         for rank, buffer in enumerate(buffers):
             worst = max(int(buffer.max(initial=0)), -int(buffer.min(initial=0)))
             if worst > limit:  # its bytes would not be those that are counted
                 raise ValueError(
-                    f"channel {channel}: node {rank} sent a magnitude of {worst}, lanes of {bits} bits hold "
+                    f"channel {channel}: node {rank} sent a magnitude of {worst}, fields of {bits} bits hold "
                     f"up to {limit} of each of {self.nodes} workers; clip, or use more bits"
                 )
             total += buffer
         if (channel, bits) not in self._proved:
-            words = [pack_lanes(buffer, bits, self.nodes) for buffer in buffers]
+            words = [pack_fields(buffer, bits, self.nodes) for buffer in buffers]
             summed = np.add.reduce(words, dtype=np.uint64)
-            if not np.array_equal(unpack_lanes(summed, total.size, bits, self.nodes), total):
+            if not np.array_equal(unpack_fields(summed, total.size, bits, self.nodes), total):
                 raise OscarError(
-                    f"channel {channel}: expected the direct sum from lanes of {bits} bits, got another: "
+                    f"channel {channel}: expected the direct sum from fields of {bits} bits, got another: "
                     "this is a bug; please report it with the configuration"
                 )
             self._proved.add((channel, bits))
@@ -94,16 +93,9 @@ class LocalWire(Wire):
 
     def _ring(self, items: int, item_bytes: int, per_item: int) -> Traffic:
         """Return the frames of a ring AllReduce, forward, of `items` in equal chunks."""
-        shape = (2, max(0, self.nodes - 1), self.nodes, 1)
-        sizes, counts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        lengths = np.diff(self._bounds(items))
-        for phase in Phase:
-            for step in range(self.nodes - 1):
-                sent = [ring_chunk_sent(rank, self.nodes, phase, step) for rank in range(self.nodes)]
-                length = lengths[sent]
-                counts[phase, step, :, 0] = length * per_item
-                sizes[phase, step, :, 0] = np.where(length > 0, length * item_bytes + HEADER_BYTES, 0)
-        return self._traffic(sizes, counts, "equal", RAW)
+        lengths = np.diff(self._bounds(items))[ring_chunks(self.nodes), None]
+        sizes = np.where(lengths > 0, lengths * item_bytes + HEADER_BYTES, 0)
+        return self._traffic(sizes, lengths * per_item, "equal", RAW)
 
     def _traffic(
         self,
@@ -133,13 +125,11 @@ class LocalWire(Wire):
         total = np.concatenate([message.data for message in messages])
         if messages[0].op == "agree":
             return total, Traffic(exchange_bytes=total.size * (self.nodes - 1))
-        shape = (2, max(0, self.nodes - 1), self.nodes, 1)
-        sizes, counts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         lengths = np.array([message.data.size for message in messages])
-        for step in range(self.nodes - 1):
-            length = lengths[[(rank - step) % self.nodes for rank in range(self.nodes)]]
-            counts[Phase.ALL_GATHER, step, :, 0] = length
-            sizes[Phase.ALL_GATHER, step, :, 0] = np.where(length > 0, length + HEADER_BYTES, 0)
+        counts = lengths[ring_chunks(self.nodes), None]
+        counts[Phase.ALL_GATHER] = counts[Phase.REDUCE_SCATTER]  # rank r sends its own buffer first
+        counts[Phase.REDUCE_SCATTER] = 0
+        sizes = np.where(counts > 0, counts + HEADER_BYTES, 0)
         busiest = sizes[Phase.ALL_GATHER].max(axis=(1, 2), initial=0)
         time_s = float(np.sum(busiest * self.link.seconds_per_byte + self.link.latency_s))
         return total, self._traffic(sizes, counts, "equal", FORWARD, time_s=time_s)

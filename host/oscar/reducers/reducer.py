@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.array import Array
+from oscar.array import Array, split
 from oscar.coding.codec import Codec
 from oscar.config import Config
 from oscar.errors import CautionWarning, OscarError
@@ -176,7 +176,7 @@ class Reducer(ABC):
         totals: list[Array] = []
         answer: Any = None
         announced = False
-        while messages := [message for one in running if (message := _advance(one, answer)) is not None]:
+        while messages := [message for one in running if (message := advance(one, answer)) is not None]:
             if len(messages) != len(running):
                 raise OscarError(
                     f"scheme {scheme.name}: expected message {len(totals)} from all {len(running)} workers, "
@@ -201,11 +201,11 @@ class Reducer(ABC):
     def _finish(self, state: State, totals: list[Array]) -> list[Array]:
         """Return the mean [tensor], float32 in its shape; all state moves on."""
         scheme = state.scheme
-        mean, bounds = scheme.finish(totals), scheme.offsets
+        mean = scheme.finish(totals)
         scheme.forget()
         for worker in state.workers:
             worker.commit()
-        return [mean[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(scheme.shapes)]
+        return split(mean, scheme.shapes)
 
     def _sums(self, state: State) -> Array:
         """Return the integers, or floats, behind the last mean; none where the scheme has none."""
@@ -219,7 +219,7 @@ class Reducer(ABC):
         self.notice.tell_codec(self.codec.name, float(call.codec_loss[1]) / call.sent)
 
 
-def _advance(running: Messages, answer: Any) -> Any:
+def advance(running: Messages, answer: Any) -> Any:
     """Return the generator's next message, or None at its end."""
     try:
         return next(running) if answer is None else running.send(answer)

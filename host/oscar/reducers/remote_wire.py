@@ -18,7 +18,7 @@ from oscar.collective.ring import ring_actions
 from oscar.reducers.party import Party
 from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import RIDE_BITS, Channel, Message
-from oscar.schemes.lanes import pack_lanes, unpack_lanes
+from oscar.schemes.fields import pack_fields, unpack_fields
 from oscar.transports.base import TransportError
 
 Combine = Callable[[Array, Array], Array]
@@ -38,11 +38,9 @@ class RemoteWire(Wire):
         self._sent = 0  # bytes, of the present message
 
     def announce(self, digests: Mapping[str, int]) -> None:
-        """See Wire.announce."""
         self.party.announce(digests)
 
     def settle(self) -> None:
-        """See Wire.settle."""
         self.party.settle()
 
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
@@ -69,18 +67,18 @@ class RemoteWire(Wire):
             return self._all_reduce(message.data.copy(), np.maximum)
         if message.data.dtype == np.float32:
             return self._all_reduce(message.data.copy(), np.add)
-        return self._sum_lanes(message)
+        return self._sum_fields(message)
 
-    def _sum_lanes(self, message: Message) -> Array:
-        words = pack_lanes(message.data, message.bits, self.nodes)
+    def _sum_fields(self, message: Message) -> Array:
+        words = pack_fields(message.data, message.bits, self.nodes)
         own = words.size
         if message.ride is not None:
-            words = np.concatenate([words, pack_lanes(message.ride, RIDE_BITS, self.nodes)])
+            words = np.concatenate([words, pack_fields(message.ride, RIDE_BITS, self.nodes)])
         summed = self._all_reduce(words, np.add)
-        total = unpack_lanes(summed[:own], message.data.size, message.bits, self.nodes)
+        total = unpack_fields(summed[:own], message.data.size, message.bits, self.nodes)
         if message.ride is None:
             return total
-        riders = unpack_lanes(summed[own:], message.ride.size, RIDE_BITS, self.nodes)
+        riders = unpack_fields(summed[own:], message.ride.size, RIDE_BITS, self.nodes)
         return np.concatenate([total, riders])
 
     def _all_reduce(self, buffer: Array, combine: Combine) -> Array:

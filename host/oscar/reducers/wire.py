@@ -58,7 +58,7 @@ class Wire(ABC):
 
         Integers are followed by the sums of their riders. "gather" and "agree" return all buffers by rank,
         one after the other. Raises PeerError when a peer fails, GradientError where workers here disagree,
-        ValueError for an integer that its lane does not hold.
+        ValueError for an integer that its field does not hold.
         """
 
     def announce(self, digests: Mapping[str, int]) -> None:  # noqa: B027 - in process there is one state

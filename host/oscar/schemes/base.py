@@ -12,39 +12,38 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from oscar.array import Array
+from oscar.array import Array, offsets_of, sizes_of
 from oscar.coding.codec import Codec
 from oscar.collective.gather import Gather
+from oscar.numerics.member import Member
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
-from oscar.numerics.saturation import Saturation
-from oscar.state import Saved, Trusted, crc
+from oscar.state import Reader, Stateful, crc, natural
 
 Op = Literal["sum", "or", "max", "gather", "agree"]
 T = TypeVar("T")
 
 RIDE_BITS = 16
-ADVICE = "give the scheme wider lanes or cells, a larger coarseness, or error feedback (docs/schemes.md)"
+ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error feedback (docs/schemes.md)"
 
 
 @dataclass(frozen=True)
 class Message:
     """One buffer per worker, which an AllReduce combines element by element; equal shapes on all workers.
 
-    channel: a name that is unique in the iteration; what a link learns is kept under it.
-    data: 1-D; int32 for "sum" of integers in lanes of `bits` (docs/schemes.md, "Lanes"), float32 for "sum"
-    and "max" of floats (`bits` is 32), bool for "or" (`bits` is 1), uint8 for "gather", which hands every
-    worker's buffer to all and combines nothing. "agree" is a gather of a few bytes, counted apart from
-    frames: what workers must know of each other before they can quantise.
-    ride: int32, appended to a sum of integers in lanes of RIDE_BITS, whatever `bits` is: few, small, and not
-    worth a message of their own.
-    coded: a sum goes around a ring of coded frames, as `Scheme.channels` says; `context` is then the position
-    class 0 .. 15 of every value, uint8, and `plan` how values are dealt to chunks (None: the configured plan,
-    without costs), both the same on all workers.
+    channel: a name that is unique in the iteration; what a link learns is kept under it. data: 1-D; int32 for
+    "sum" of integers in fields of `bits` (docs/schemes.md, "Fields"), float32 for "sum" and "max" of floats
+    (`bits` is 32), bool for "or" (`bits` is 1), uint8 for "gather", which hands every worker's buffer to all
+    and combines nothing. "agree" is a gather of the few bytes that workers need before they can quantise; it
+    is counted apart from frames. ride: int32, appended to a sum of integers in fields of RIDE_BITS, whatever
+    `bits` is: a few small integers that are not worth a message of their own. coded: a sum goes around a ring
+    of coded frames, as `Scheme.channels` says; `context` is then the position class 0 .. 15 of every value,
+    uint8, and `plan` how values are dealt to chunks (None: the configured plan, without costs), both the same
+    on all workers.
     """
 
     channel: str
@@ -72,86 +71,25 @@ class Channel:
     granule: int = 256
 
 
-class Member(Protocol):
-    """What one rank alone has: see `Worker`, or the quantiser's side of a rank."""
+class Worker(Member):
+    """What one rank alone has under a scheme.
 
-    rank: int
-    residual: Array | None
-    saturation: Saturation
-
-    @property
-    def unreturned(self) -> Saturation:
-        """What this iteration's clipping lost for good: nothing where error feedback keeps it."""
-
-    def commit(self) -> None:
-        """Keep what the iteration left over."""
-
-    def snapshot(self) -> Any:
-        """Return a cheap token of the state for `restore`: arrays are replaced, not written to."""
-
-    def restore(self, token: Any) -> None:
-        """Go back to the state of `snapshot`."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-
-
-class Worker:
-    """What one rank alone has: its number, the residual of error feedback, and what it lost by clipping.
-
-    `pending` becomes the residual when the iteration has succeeded on this rank. `integers`: int32, flat,
-    what a lossless scheme has quantised this iteration, so that its sums can be checked. `values`: of the
-    gradient, where that is known; a state that is loaded is checked by it.
+    `integers`: int32, flat, what a lossless scheme has quantised this iteration, so that its sums can be
+    checked.
     """
 
-    def __init__(self, rank: int, values: int | None = None) -> None:
-        self.rank, self.values = rank, values
-        self.residual: Array | None = None
-        self.pending: Array | None = None
-        self.integers: Array | None = None
-        self.saturation = Saturation()  # of the last iteration
+    integers: Array | None = None
 
     def corrected(self, values: Array) -> Array:
         """Return `values` plus the residual, where there is one; never writes to `values`."""
         return values if self.residual is None else values + self.residual
 
-    @property
-    def unreturned(self) -> Saturation:
-        """What this iteration's clipping lost for good: nothing where error feedback keeps it."""
-        return self.saturation if self.pending is None else Saturation()
-
-    def commit(self) -> None:
-        """Keep what the iteration left over."""
-        self.residual, self.pending = self.pending, None
-
-    def snapshot(self) -> Array | None:
-        """See Member.snapshot."""
-        return self.residual
-
-    def restore(self, token: Array | None) -> None:
-        """See Member.restore."""
-        self.residual, self.pending = token, None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        return {"residual": None if self.residual is None else self.residual.copy()}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        residual = Saved.of(state).only("residual")["residual"]
-        shape = np.shape(residual.value)[:1] if self.values is None else (self.values,)
-        self.residual = None if residual.missing else residual.array(np.float32, shape)
-        self.pending = None
-
 
 Messages = Generator[Message, Array, None]
 
 
-class Scheme(ABC):
-    """The rules of one scheme and its replicated state: equal on all nodes, held once per process.
+class Scheme(Stateful, ABC):
+    """The rules of one scheme, and its replicated state: equal on all nodes, held once per process.
 
     sizes: values of each tensor, in the order of the flat gradient. Every iteration, each worker's
     `messages` runs to its end, then `finish` once. State moves in `finish` and `Worker.commit` alone, so an
@@ -160,20 +98,25 @@ class Scheme(ABC):
     """
 
     name: ClassVar[str]
+    STATE: ClassVar[dict[str, Reader]] = {"iteration": natural}  # subclasses add theirs
     Options: ClassVar[type[Any]]  # a frozen dataclass with a default for every option
-    clips: ClassVar[bool] = False  # as a part of the method, of which nobody has to be warned
-    advice: ClassVar[str] = ADVICE  # against what saturation takes
+    clips: ClassVar[bool] = False  # clipping is a part of the method: no warning is due
+    advice: ClassVar[str] = ADVICE  # what to set against saturation
     lossless: ClassVar[bool] = False  # after quantisation: the integers summed are those of a plain AllReduce
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
         self.options = options
         self.shapes = [tuple(shape) for shape in shapes]
-        self.sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
-        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.sizes = sizes_of(self.shapes)
+        self.offsets = offsets_of(self.sizes)
         self.values = int(self.offsets[-1])
         self.nodes, self.seed = nodes, seed
         self.iteration = 0
         self._memory: dict[str, Any] = {}
+        self._setup()
+
+    def _setup(self) -> None:
+        """Make what this scheme needs; sizes, nodes and options are known. Raises ValueError."""
 
     def make_worker(self, rank: int) -> Any:
         """Return the Member of `rank`."""
@@ -188,7 +131,7 @@ class Scheme(ABC):
         """Yield what this worker contributes, one message after the other; receive each one combined.
 
         values: float32, flat, finite; never written to. All workers yield the same channels in the same
-        order, which may depend on what was received. Sets `worker.pending` and `worker.saturation`.
+        order; what they received may decide which. Sets `worker.pending` and `worker.saturation`.
         """
 
     @abstractmethod
@@ -200,7 +143,7 @@ class Scheme(ABC):
         return None
 
     def once(self, key: str, compute: Callable[[], T]) -> T:
-        """Return `compute()`, computed once per iteration: what all workers of a process derive alike."""
+        """Return `compute()`, computed once per iteration: all workers of a process share the result."""
         if key not in self._memory:
             self._memory[key] = compute()
         found: T = self._memory[key]
@@ -235,32 +178,6 @@ class Scheme(ABC):
     def reference_sums(self) -> Array | None:
         """Return the last iteration's sums as integers, for schemes that are lossless; else None."""
         return None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the replicated state; subclasses add theirs."""
-        return {"iteration": self.iteration}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        before = self.snapshot()
-        saved = Saved.of(state).only(*before)
-        try:
-            self._load(saved)
-        except BaseException:
-            self.restore(before)
-            raise
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return a token of the replicated state for `restore`."""
-        return self.state_dict()
-
-    def restore(self, token: dict[str, Any]) -> None:
-        """Go back to the state of `snapshot`, whatever it holds."""
-        self._load(Trusted(token))
-
-    def _load(self, saved: Saved) -> None:
-        """Take over a state, or a part of one that is refused; subclasses add theirs."""
-        self.iteration = saved["iteration"].integer()
 
 
 def join(tensors: Sequence[Array]) -> Array:

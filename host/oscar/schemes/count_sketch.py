@@ -2,7 +2,7 @@
 
 The baseline that split schemes are measured against. What helps it is here: the mean over the rows instead of
 their median (less variance where values are dense), estimates below the noise left out, error feedback for
-what was left out, hashes of its own for every iteration (so that no pair of values collides for ever).
+what was left out, and other hashes in every iteration (so that no two values always collide).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,9 +18,9 @@ from oscar.array import Array
 from oscar.numerics.integers import sum_of_squares
 from oscar.numerics.sketch.count_sketch import Combine, CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
+from oscar.schemes.fields import field_limit
 from oscar.schemes.grid import GridSteps
-from oscar.schemes.lanes import lane_limit
-from oscar.state import Saved
+from oscar.state import PART
 
 COMBINE: dict[str, Combine] = {"median": "median", "mean": "sum"}
 MEDIAN_OF = {1: 1.0, 2: 0.5, 3: 0.449, 4: 0.298, 5: 0.287}  # variance of the median of so many normal values
@@ -31,7 +31,7 @@ LOUD = 1.0  # noise from which on a caution is due
 class CountSketchOptions:
     """rows: of the sketch, 1 to 5. ratio: cells (of all rows) / values; more is more bytes and less noise.
 
-    cell_bits: of a cell's lane; fewer saturate sooner. bits, coarseness: of the integers that are sketched.
+    cell_bits: of a cell's field; fewer saturate sooner. bits, coarseness: of the integers that are sketched.
     estimate: "median" or "mean" over the rows. threshold: estimates of at most so many times the noise of
     one row count as 0; 0 keeps all. fresh_hash: other hashes every iteration. error_feedback: a worker keeps
     what rounding lost, and all of a value that the threshold left out.
@@ -75,21 +75,19 @@ class CountSketchScheme(Scheme):
     name: ClassVar[str] = "count-sketch"
     Options = CountSketchOptions
 
-    def __init__(
-        self, options: CountSketchOptions, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int
-    ) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.steps = GridSteps(self.sizes, nodes, options.coarseness, RIDE_BITS)
-        self.columns = columns_for(options.ratio, self.values, options.rows)
+    STATE = Scheme.STATE | {"steps": PART}
+
+    def _setup(self) -> None:
+        self.steps = GridSteps(self.sizes, self.nodes, self.options.coarseness, RIDE_BITS)
+        self.columns = columns_for(self.options.ratio, self.values, self.options.rows)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         o = self.options
         own = worker.corrected(values) if o.error_feedback else values
         grid = yield from self.steps.agree(own)
         integers, lost = grid.quantise(own, (1 << (o.bits - 1)) - 1)
         cells = self.once("sketch", self._sketch).encode(integers).ravel()
-        limit = lane_limit(o.cell_bits, self.nodes)
+        limit = field_limit(o.cell_bits, self.nodes)
         cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
         worker.saturation = lost + cut
         total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))
@@ -99,7 +97,6 @@ class CountSketchScheme(Scheme):
             worker.pending = own - said
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, totals = self.steps.split(totals)
         estimates = self.once("estimates", lambda: self._estimates(totals[0]))
         share = self.options.rows if self.options.estimate == "mean" else 1
@@ -109,7 +106,6 @@ class CountSketchScheme(Scheme):
         return mean
 
     def caution(self) -> str | None:
-        """See Scheme.caution."""
         rows, mean = self.options.rows, self.options.estimate == "mean"
         return noise_caution(self.values, self.columns, 1 / rows if mean else MEDIAN_OF[rows])
 
@@ -128,14 +124,6 @@ class CountSketchScheme(Scheme):
             cut = noise_cut(cells, o.threshold * share)
             estimates[np.abs(estimates) <= cut] = 0
         return estimates
-
-    def state_dict(self) -> dict[str, Any]:
-        """See Scheme.state_dict."""
-        return super().state_dict() | {"steps": self.steps.state_dict()}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.steps.load_state_dict(saved["steps"])
 
 
 def noise_caution(values: int, columns: int, share: float) -> str | None:

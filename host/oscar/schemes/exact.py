@@ -22,7 +22,7 @@ from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.steps import StepTracker, summarise
 from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
-from oscar.state import Saved, crc
+from oscar.state import PART, Saved, absent, crc, optional
 
 COST_SMOOTHING = 1  # block costs move by half of the difference
 MOST_COST = 65  # of a value: 2 * 32 bits, and 1
@@ -41,6 +41,15 @@ class ExactOptions:
     granule: int
 
 
+def _has_costs(exact: Any) -> bool:
+    return exact.options.plan in USES_COSTS and not exact.floating
+
+
+def _read_costs(exact: Any, saved: Saved) -> Array:
+    granule = exact.options.granule
+    return saved.array(np.int64, (-(-exact.values // granule),), 0, MOST_COST * granule << 8)
+
+
 class Exact(Scheme):
     """Sums of quantised gradients, exact in integers; a codec of floats gets the gradients themselves."""
 
@@ -48,19 +57,23 @@ class Exact(Scheme):
     Options: ClassVar[type[Any]] = ExactOptions
     advice: ClassVar[str] = saturation.ADVICE
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.codec, self.params = options.codec, options.quantiser
+    STATE = Scheme.STATE | {
+        "steps": PART,
+        "position": absent("for a codec without position classes"),
+        "costs": optional(_read_costs, when=_has_costs, without="for a plan without costs"),
+    }
+
+    def _setup(self) -> None:
+        self.codec, self.params = self.options.codec, self.options.quantiser
         self.floating = self.codec.domain == "float"
-        self.dtype = sums_dtype(self.codec, self.params, nodes)
-        self.steps = StepTracker(self.params, self.sizes, nodes)
+        self.dtype = sums_dtype(self.codec, self.params, self.nodes)
+        self.steps = StepTracker(self.params, self.sizes, self.nodes)
         self.position = PositionState(self.values) if self.codec.uses_context else None
         self.costs: Array | None = None
         self.plan: ChunkPlan | None = None
         self._sums: Array | None = None
 
     def make_worker(self, rank: int) -> WorkerQuantiser:
-        """See Scheme.make_worker."""
         return WorkerQuantiser(self.params, rank, self.values)
 
     def channels(self, default: Channel) -> dict[str, Channel]:
@@ -97,7 +110,6 @@ class Exact(Scheme):
         return self.plan
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         sums = self._sums = totals[-1]
         if self.floating:
             mean: Array = sums / np.float32(self.nodes)
@@ -115,66 +127,19 @@ class Exact(Scheme):
         return mean
 
     def is_exact(self, workers: Sequence[Any]) -> bool:
-        """Whether the codec keeps every bit; the wire has compared the sums."""
+        """Whether the codec is lossless; the wire has compared the sums."""
         return self.codec.lossless
 
     def reference_sums(self) -> Array | None:
-        """See Scheme.reference_sums."""
         return self._sums
 
     def digests(self) -> dict[str, int]:
-        """See Scheme.digests."""
         return {
             "iterations": self.iteration & 0xFFFFFFFF,
             "steps": self.steps.digest(),
             "classes": crc(None if self.position is None else self.position.classes),
             "costs": crc(self.costs),
         }
-
-    def snapshot(self) -> Any:
-        """See Scheme.snapshot; arrays are replaced, not written to."""
-        mean = None if self.position is None else self.position.mean
-        return self.costs, self.plan, self.iteration, self.steps.snapshot(), mean
-
-    def restore(self, token: Any) -> None:
-        """See Scheme.restore."""
-        self.costs, self.plan, self.iteration, steps, mean = token
-        self.steps.restore(steps)
-        if self.position is not None:
-            self.position.load_state_dict({"mean": mean})
-
-    def state_dict(self) -> dict[str, Any]:
-        """See Scheme.state_dict."""
-        return {
-            "iteration": self.iteration,
-            "steps": self.steps.state_dict(),
-            "position": None if self.position is None else self.position.state_dict(),
-            "costs": None if self.costs is None else self.costs.copy(),
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """See Scheme.load_state_dict."""
-        saved = Saved.of(state).only("iteration", "steps", "position", "costs")
-        iteration, costs = saved["iteration"].integer(), self._read_costs(saved["costs"])
-        before = self.steps.snapshot()
-        self.steps.load_state_dict(saved["steps"])
-        try:
-            if self.position is not None:
-                self.position.load_state_dict(saved["position"])
-            elif not saved["position"].missing:
-                raise saved["position"].refuse("None for a codec without position classes", "one")
-        except BaseException:
-            self.steps.restore(before)
-            raise
-        self.iteration, self.costs, self.plan = iteration, costs, None
-
-    def _read_costs(self, saved: Saved) -> Array | None:
-        if saved.missing:
-            return None
-        if self.options.plan not in USES_COSTS or self.floating:
-            raise saved.refuse("None for a plan without costs", "costs")
-        granule = self.options.granule
-        return saved.array(np.int64, (-(-self.values // granule),), 0, MOST_COST * granule << 8)
 
 
 def sums_dtype(codec: Codec, params: QuantiserParams, nodes: int) -> np.dtype[Any]:

@@ -1,9 +1,9 @@
 """Ride-along steps: one power-of-two step per tensor, agreed on by integers that travel with a sum.
 
-Every worker appends to a sum the size of its values, one small integer per tensor; the summed sizes give
-every node the same next step, at no message of its own. A tensor that has no step yet (in the first
-iteration, or after all workers had nothing but zeros) is settled by one max of float32. docs/schemes.md,
-"Ride-along steps".
+Every worker appends the size of its values to a sum, one small integer per tensor. The summed sizes give
+every node the same next step, without a message of their own. A tensor may have no step yet: in the first
+iteration, or after all workers had nothing but zeros. Its step then comes from one max of float32.
+docs/schemes.md, "Ride-along steps".
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 
-from oscar.array import Array
+from oscar.array import Array, cut, offsets_of
 from oscar.numerics.integers import floor_log2
 from oscar.numerics.quantiser_kernels import energy_beyond
 from oscar.numerics.saturation import Saturation
 from oscar.schemes.base import Message
-from oscar.schemes.lanes import lane_limit
-from oscar.state import Saved, optional_integers
+from oscar.schemes.fields import field_limit
+from oscar.state import Reader, Stateful, optional_integers
 
 CHANNEL = "steps"
 EXPONENTS = -126, 126  # so that 2^e and 2^-e are normal float32
 LARGEST = 1 << 24  # integers up to here are exact in float32
 
 
-# Loops run over slices, whose indices LLVM knows to count from 0: it makes vectors of these loops alone.
+# Loops run over slices: LLVM knows that their indices count from 0, and vectorises only such loops.
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -138,7 +137,7 @@ class Grid:
         """Return `clip(rint(x / 2^e))`, int32, and what clipping lost.
 
         values: the whole flat gradient, float32, finite; with `indices` (int64, any order) only those values
-        are looked at and returned. limit: magnitude to clip to, the lane's by default.
+        are looked at and returned. limit: magnitude to clip to, the field's by default.
         """
         bound = self.limit if limit is None else limit
         if not 1 <= bound <= LARGEST:
@@ -157,7 +156,7 @@ class Grid:
 
     def _lost(self, clipped: int, values: Array, indices: Array | None, bound: int) -> Saturation:
         """Return what clipping magnitudes to `bound` steps lost."""
-        steps, tensors = self.steps, self._split(values)
+        steps, tensors = self.steps, cut(values, self.offsets)
         edges = np.where(steps > 0, bound * steps, np.inf)
         if indices is None:
             lost = [float(energy_beyond(part, edge)) for part, edge in zip(tensors, edges, strict=True)]
@@ -167,23 +166,20 @@ class Grid:
             lost = out.tolist()
         return Saturation.of(clipped, dict(enumerate(lost)), tensors)
 
-    def _split(self, values: Array) -> list[Array]:
-        return [values[a:b] for a, b in pairwise(self.offsets.tolist())]
-
     def clip_cells(self, cells: Array, limit: int, *, rows: int, values: Array) -> tuple[Array, Saturation]:
         """Return the cells of a sketch of this grid's integers, clipped to +-limit, and what that lost.
 
         cells: flat, of all `rows`, each of which holds the energy of what was sketched. values: the gradient.
         """
         kept = np.clip(cells, -limit, limit)
-        cut = (cells - kept).astype(np.float64)
-        clipped = int(np.count_nonzero(cut))
+        excess = (cells - kept).astype(np.float64)
+        clipped = int(np.count_nonzero(excess))
         if not clipped:
             return cells, Saturation()
         units = [0.0 if e is None else math.ldexp(1.0, -2 * e) for e in self.exponents]
-        pairs = zip(self._split(values), units, strict=True)
+        pairs = zip(cut(values, self.offsets), units, strict=True)
         whole = sum(float(energy_beyond(part, 0.0)) * unit for part, unit in pairs)
-        share = min(1.0, float(np.vdot(cut, cut)) / rows / whole)
+        share = min(1.0, float(np.vdot(excess, excess)) / rows / whole)
         return kept, Saturation(clipped, share, -1, share)
 
     def dequantise(self, sums: Array, nodes: float, *, indices: Array | None = None) -> Array:
@@ -199,8 +195,10 @@ class Grid:
         return out
 
     def ride(self, values: Array) -> Array:
-        """Return what rides along: every tensor's root mean square, int32 [tensors], in units in which
-        `nominal` is what the present step is made for: 1 to limit, or 0 where all is zero or has no step.
+        """Return what rides along: every tensor's root mean square, int32 [tensors], 1 to `limit`.
+
+        Its unit is such that the present step is right for a size of `nominal`. A tensor of zeros, or without
+        a step, has 0.
         """
         self._check(values, self.offsets[-1], "values")
         sizes, steps = root_mean_squares(values, self.offsets), self.steps
@@ -227,29 +225,33 @@ def root_mean_squares(values: Array, offsets: Array) -> Array:
     return root
 
 
-class GridSteps:
+class GridSteps(Stateful):
     """The replicated state behind the grids: one exponent per tensor, moved by `observe` alone.
 
-    sizes: values of each tensor. coarseness: the step aimed at, as a part of one worker's root mean square.
-    bits: of the lane in which sizes ride along. Raises ValueError where that lane is too narrow for them.
+    sizes: values of each tensor. coarseness: the step aimed at, in root mean squares of one worker.
+    bits: of the field in which sizes ride along. Raises ValueError where that field is too narrow for them.
 
     In `Scheme.messages`: `grid = yield from steps.agree(values)`, then `grid.quantise(values)`, and
     `grid.ride(values)` appended to a sum. In `Scheme.finish`: `grid, totals = steps.split(totals)`, then
     `grid.dequantise(sums, nodes)`, and last `steps.observe(grid, ride_sums)`.
     """
 
+    STATE: ClassVar[dict[str, Reader]] = {
+        "exponents": lambda steps, saved: optional_integers(saved, len(steps.sizes), *EXPONENTS)
+    }
+
     def __init__(self, sizes: Sequence[int], nodes: int, coarseness: float, bits: int) -> None:
         if not (math.isfinite(coarseness) and 2.0**-20 <= coarseness <= 2.0**20):
             raise ValueError(f"coarseness must lie in 2^-20 to 2^20, got {coarseness}")
-        self.limit = min(lane_limit(bits, nodes), (1 << 15) - 1)
+        self.limit = min(field_limit(bits, nodes), (1 << 15) - 1)
         if self.limit < 4:
             raise ValueError(
-                f"sizes ride in lanes that hold magnitudes up to 4 at least; lanes of {bits} bits hold sums "
-                f"of {nodes} workers up to {self.limit} each; use more bits"
+                f"sizes ride in fields that hold magnitudes up to 4 at least; fields of {bits} bits "
+                f"hold sums of {nodes} workers up to {self.limit} each; use more bits"
             )
         self.nominal = 1 << ((self.limit // 4).bit_length() - 1)
         self.sizes, self.nodes, self.coarseness = list(sizes), nodes, float(coarseness)
-        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.offsets = offsets_of(self.sizes)
         self.exponents: list[int | None] = [None] * len(self.sizes)
 
     @property
@@ -282,7 +284,7 @@ class GridSteps:
     def observe(self, grid: Grid, ride_sums: Array) -> None:
         """Move on to the next steps, given the iteration's grid and the summed sizes, int32 [tensors].
 
-        A step within 0.75 octaves of the one aimed at stays; a sum of 0 takes a tensor its step.
+        A step within 0.75 octaves of the one aimed at stays; a tensor whose sum is 0 loses its step.
         """
         if ride_sums.shape != (len(self.sizes),):
             raise ValueError(f"expected {len(self.sizes)} summed sizes, got shape {ride_sums.shape}")
@@ -297,17 +299,8 @@ class GridSteps:
                 fresh.append(_nearest(ratio, exponent))
         self.exponents = fresh
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        return {"exponents": list(self.exponents)}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        saved = Saved.of(state).only("exponents")["exponents"]
-        self.exponents = optional_integers(saved, len(self.sizes), *EXPONENTS)
-
 
 def _nearest(square: Fraction, exponent: int) -> int:
-    """The exponent nearest to that of sqrt(square) * 2^exponent."""
+    """Return the exponent nearest to that of sqrt(square) * 2^exponent."""
     moved = exponent + (floor_log2(square.numerator, square.denominator) + 1) // 2
     return max(EXPONENTS[0], min(EXPONENTS[1], moved))

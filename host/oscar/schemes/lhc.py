@@ -1,11 +1,11 @@
 """Lossless sums of sparse integers: LHC, and OSCAR-SW's lossless form, which splits before it indexes.
 
-LHC (lossless homomorphic compression, arXiv 2402.07529): an index of the non-zeros, combined by or; then a
-sketch of their values, sized from that index, summed and peeled. Where most values are not zero, it sends
-lanes without an index. The split form puts positions that are probably not zero (by the running mean of
-aggregated magnitudes) into dense lanes, as wide as their class mostly needs, and only what those do not hold
-into index and table. Sums are those of a plain AllReduce of the same integers, always: what does not peel is
-known before values are sent, and goes along as it is.
+LHC (lossless homomorphic compression, arXiv 2402.07529) sends an index of the non-zeros, combined by or; then
+a sketch of their values, sized from that index, which is summed and peeled. Where most values are not zero,
+it sends packed fields without an index. The split form puts positions that are probably not zero (by the
+running mean of aggregated magnitudes) into dense fields, as wide as their class mostly needs, and only what
+those do not hold into index and table. Sums are always those of a plain AllReduce of the same integers: all
+nodes know before values are sent which of them will not peel, and these go along as they are.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
 from oscar.numerics.position import PositionState
 from oscar.schemes.base import Message, Messages, Scheme, Worker
+from oscar.schemes.fields import field_bits
 from oscar.schemes.grid import Grid, GridSteps
-from oscar.schemes.lanes import lane_bits
 from oscar.schemes.peeling import Peeling, Table
 from oscar.schemes.widths import COUNTER_BITS, GRAINS, Ladder, Layout, Rules, choose
-from oscar.state import Saved
+from oscar.state import PART, Saved
 
 CELLS = "sketch", "values"
 CLASSES = 16
@@ -39,8 +39,8 @@ class LhcOptions:
     """Quantiser (steps in parts of a worker's root mean square, bits of its integers) and table.
 
     cells: "sketch" sends a table of `ratio` cells per non-zero and `spare` more, over `hashes` hashes and
-    blocks of `lanes` values (docs/schemes.md, "Peeling"); "values" sends the non-zeros one after the other,
-    which needs no more than the combined index.
+    blocks of `lanes` values, one to a slot (docs/schemes.md, "Peeling"); "values" sends the non-zeros one
+    after the other, which needs no more than the combined index.
     """
 
     coarseness: float = 0.5
@@ -67,10 +67,10 @@ class LhcOptions:
 
 @dataclass(frozen=True)
 class SplitLhcOptions(LhcOptions):
-    """As LhcOptions; more `widths` of lanes and more `stages` are fewer bytes, and more messages.
+    """As LhcOptions; more `widths` of fields and more `stages` are fewer bytes, and more messages.
 
-    widths: different widths of dense lanes in a stage, a message each. stages: 1 sends exceptions in lanes
-    that hold all of them; with 2, they are split into lanes and exceptions again, and so on.
+    widths: different widths of dense fields in a stage, a message each. stages: 1 sends exceptions in fields
+    that hold all of them; with 2, they are split into fields and exceptions again, and so on.
     """
 
     cells: str = "values"
@@ -80,33 +80,37 @@ class SplitLhcOptions(LhcOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.widths <= 4:
-            raise ValueError(f"dense lanes have 0 to 4 widths, got widths={self.widths}")
+            raise ValueError(f"dense fields have 0 to 4 widths, got widths={self.widths}")
         if not 1 <= self.stages <= 4:
             raise ValueError(f"values are split in 1 to 4 stages, got stages={self.stages}")
 
 
+def _read_spread(scheme: Any, saved: Saved) -> list[float]:
+    return [item.number(0.0, math.inf) for item in saved.items(scheme.classes)]
+
+
 class Lhc(Scheme):
-    """Index and peeled sketch of all non-zeros, or lanes of all values where that is cheaper."""
+    """Index and peeled sketch of all non-zeros, or fields of all values where that is cheaper."""
 
     name: ClassVar[str] = "lhc"
     lossless: ClassVar[bool] = True
     Options: ClassVar[type[Any]] = LhcOptions
     classes: ClassVar[int] = 1
     grains: ClassVar[Sequence[int]] = (1,)
-    narrow: ClassVar[bool] = False  # lanes hold whatever their class has
+    narrow: ClassVar[bool] = False  # fields hold whatever their class has
+    STATE = Scheme.STATE | {"steps": PART, "spread": _read_spread}
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.top = (1 << (options.bits - 1)) - 1
-        self.ladder = Ladder.of(nodes, self.top)
-        self.steps = GridSteps(self.sizes, nodes, options.coarseness, COUNTER_BITS)
+    def _setup(self) -> None:
+        self.top = (1 << (self.options.bits - 1)) - 1
+        self.ladder = Ladder.of(self.nodes, self.top)
+        self.steps = GridSteps(self.sizes, self.nodes, self.options.coarseness, COUNTER_BITS)
         self.spread = [0.0] * self.classes  # see widths.choose; 0: the index is tried before it is judged
         self.sums: Array | None = None
         self.unpeeled = 0  # values of the last iteration that the table did not give up
 
     @property
     def widths(self) -> int:
-        """How many widths dense lanes may have."""
+        """How many widths dense fields may have."""
         return 1
 
     @property
@@ -119,7 +123,6 @@ class Lhc(Scheme):
         return np.zeros(self.values, np.uint8)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         corrected = worker.corrected(values)
         grid = yield from self.steps.agree(corrected)
         mine, worker.saturation = grid.quantise(corrected, self.top)
@@ -130,7 +133,7 @@ class Lhc(Scheme):
         yield from self._stage(0, mine, classes, self.classes, grid.ride(corrected))
 
     def _stage(self, depth: int, values: Array, classes: Array, count: int, ride: Array) -> Messages:
-        """Send integers at positions of `count` classes: lanes, and what they do not hold by index."""
+        """Send integers at positions of `count` classes: fields, and what they do not hold by index."""
         counters = self.ladder.counters(np.abs(values), classes, count)
         counters = yield Message(f"counters{depth}", np.concatenate([ride, counters]), bits=COUNTER_BITS)
         layout = self.once(
@@ -149,7 +152,7 @@ class Lhc(Scheme):
                 yield from self._exceptions(depth, rest, keys, layout)
         for level, members in layout.dense:
             bits = self.ladder.bits[level]
-            yield Message(f"lanes{depth}.{bits}", base[members], bits=bits)
+            yield Message(f"fields{depth}.{bits}", base[members], bits=bits)
 
     def _exceptions(self, depth: int, rest: Array, keys: Array, layout: Layout) -> Messages:
         """Send what is at `keys`: as a table and what it keeps, by a further stage, or one by one."""
@@ -160,7 +163,7 @@ class Lhc(Scheme):
             # A cell adds up several values of a worker; only workers know how much that comes to.
             worst = np.array([np.abs(data).max(initial=0)], np.float32)
             largest = yield Message("largest", worst, "max")
-            yield Message("cells", data, bits=lane_bits(max(1, int(largest[0])), self.nodes))
+            yield Message("cells", data, bits=field_bits(max(1, int(largest[0])), self.nodes))
         elif layout.plan.staged:
             yield from self._stage(depth + 1, rest[keys], np.zeros(keys.size, np.uint8), 1, NO_RIDE)
         else:
@@ -175,7 +178,7 @@ class Lhc(Scheme):
         for draw in range(DRAWS):
             seed = (self.seed * DRAWS + draw << 32) + self.iteration & SEED_MASK
             table = Table.sized(
-                keys.size, ratio=o.ratio, spare=o.spare, hashes=o.hashes, lanes=o.lanes, seed=seed
+                keys.size, ratio=o.ratio, spare=o.spare, hashes=o.hashes, slots=o.lanes, seed=seed
             )
             found.append(table.plan(keys))
             if not found[-1].stuck.size:
@@ -202,7 +205,6 @@ class Lhc(Scheme):
         return Layout(plan, self.ladder, classes)
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, rest = self.steps.split(totals)
         ride = rest[0][: len(self.sizes)]
         spread = list(self.spread)
@@ -254,15 +256,6 @@ class Lhc(Scheme):
         """Return the last iteration's integer sums, int32."""
         return self.sums
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the replicated state."""
-        return super().state_dict() | {"steps": self.steps.state_dict(), "spread": list(self.spread)}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.steps.load_state_dict(saved["steps"])
-        self.spread = [item.number(0.0, math.inf) for item in saved["spread"].items(self.classes)]
-
 
 class SplitLhc(Lhc):
     """OSCAR-SW, lossless: probable non-zeros dense by class of running magnitude, the rest by index."""
@@ -272,14 +265,15 @@ class SplitLhc(Lhc):
     classes: ClassVar[int] = CLASSES
     grains: ClassVar[Sequence[int]] = GRAINS
     narrow: ClassVar[bool] = True
+    STATE = Lhc.STATE | {"position": PART}
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+    def _setup(self) -> None:
+        super()._setup()
         self.position = PositionState(self.values)
 
     @property
     def widths(self) -> int:
-        """How many widths dense lanes may have."""
+        """How many widths dense fields may have."""
         return int(self.options.widths)
 
     @property
@@ -299,11 +293,3 @@ class SplitLhc(Lhc):
             for old, new in zip(grid.exponents, self.steps.exponents, strict=True)
         ]
         self.position.rescale(self.offsets, rises)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the replicated state."""
-        return super().state_dict() | {"position": self.position.state_dict()}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.position.load_state_dict(saved["position"])

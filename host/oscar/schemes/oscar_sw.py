@@ -1,15 +1,14 @@
 """OSCAR-SW: probable zeros and non-zeros split apart, in buffers that plain AllReduce sums (HPCA 2026).
 
-Which values are probably not zero follows from the running mean of the aggregated gradient, which every node
-has: no index is ever sent. `oscar-sw` is the paper's: non-zeros dense, zeros count-sketched, everything
-linear; damped estimates and error feedback are ours, and `paper` leaves them out. `oscar-sw-best` replaces
-the sketch by a sweep: each zero is sent exactly once in a while, and error feedback keeps what waits.
-docs/schemes.md, "OSCAR-SW".
+The running mean of the aggregated gradient says which values are probably not zero. Every node has it, so no
+index is ever sent. `oscar-sw` is the paper's method: non-zeros dense, zeros count-sketched, everything
+linear. Damped estimates and error feedback are ours; the option `paper` leaves them out. `oscar-sw-best`
+replaces the sketch by a sweep: each zero is sent exactly once in `period` iterations, and error feedback
+keeps what waits. docs/schemes.md, "OSCAR-SW".
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,10 +20,10 @@ from oscar.array import Array
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
+from oscar.schemes.fields import field_bits, field_limit
 from oscar.schemes.grid import Grid, GridSteps
-from oscar.schemes.lanes import lane_bits, lane_limit
 from oscar.schemes.selection import ProbableNonZeros
-from oscar.state import Saved
+from oscar.state import PART, Saved
 
 CODED_BITS = 8  # of a worker's integer where ASC codes the sums
 CODED_LIMIT = (1 << (CODED_BITS - 1)) - 1
@@ -34,11 +33,12 @@ MOST_SHIFT = 16  # of the steps of zeros over those of non-zeros
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """What both forms share.
+    """Options of both forms.
 
-    share: of all values that count as probably not zero. lane_bits: of a dense sum; coded: ASC instead of
-    lanes. coarseness: step / root mean square of a tensor. weight, hysteresis, every: of the choice
-    (ProbableNonZeros). relative: choose by magnitude in steps of the tensor instead of in absolute size.
+    share: of all values that count as probably not zero. lane_bits: of the packed field of a dense sum;
+    coded: ASC instead of fields. coarseness: step / root mean square of a tensor. weight, hysteresis, every:
+    of the choice (ProbableNonZeros). relative: choose by magnitude in steps of the tensor instead of in
+    absolute size.
     """
 
     share: float = 0.5
@@ -62,14 +62,16 @@ def check_shift(zero_shift: int) -> None:
 
 
 class _Split(Scheme):
-    """The dense half, and the first iteration, in which everything is dense."""
+    """The dense half of both forms, and the first iteration, in which everything is dense."""
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        # Sizes ride in lanes of their own, or, as 8-bit integers like the rest, in ASC frames.
-        ride_bits = lane_bits(CODED_LIMIT, nodes) if options.coded else RIDE_BITS
+    STATE = Scheme.STATE | {"grid": PART, "chosen": PART}
+
+    def _setup(self) -> None:
+        options, nodes = self.options, self.nodes
+        # Sizes ride in fields of their own, or, as 8-bit integers like the rest, in ASC frames.
+        ride_bits = field_bits(CODED_LIMIT, nodes) if options.coded else RIDE_BITS
         self.grid = GridSteps(self.sizes, nodes, options.coarseness, ride_bits)
-        self.limit = CODED_LIMIT if options.coded else lane_limit(options.lane_bits, nodes)
+        self.limit = CODED_LIMIT if options.coded else field_limit(options.lane_bits, nodes)
         self.chosen = ProbableNonZeros(
             self.values,
             share=options.share,
@@ -112,31 +114,17 @@ class _Split(Scheme):
             mean = mean * np.repeat(inverse, self.sizes)
         self.chosen.observe(mean)
 
-    @abstractmethod
-    def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
-
     def coded_channels(self) -> dict[str, int]:
-        """See Scheme.coded_channels."""
         return dict.fromkeys(("first", "dense", "due"), CODED_BITS) if self.options.coded else {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """See Scheme.state_dict."""
-        return super().state_dict() | {"grid": self.grid.state_dict(), "chosen": self.chosen.state_dict()}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.grid.load_state_dict(saved["grid"])
-        self.chosen.load_state_dict(saved["chosen"])
 
 
 @dataclass(frozen=True)
 class OscarSwOptions(SplitOptions):
-    """ratio: cells / all values, all rows together; 0 sends no zeros at all. cell_bits: of a cell's lane.
+    """ratio: cells / all values, all rows together; 0 sends no zeros at all. cell_bits: of a cell's field.
 
-    zero_shift: zeros are quantised 2^zero_shift times coarser (finer, below 0) than non-zeros: cells add many
-    small values, narrow lanes hold one large one. paper: the published form, medians applied as they are and
-    nothing kept; three rows are what it takes. Its noise makes SGD with momentum diverge.
+    zero_shift: zeros are quantised 2^zero_shift times coarser (finer, below 0) than non-zeros: a cell adds
+    many small values, a narrow field holds one large value. paper: the published form, which applies medians
+    as they are and keeps nothing; it needs three rows. Its noise makes SGD with momentum diverge.
     """
 
     rows: int = 1
@@ -158,13 +146,12 @@ class OscarSw(_Split):
     name: ClassVar[str] = "oscar-sw"
     Options = OscarSwOptions
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        if options.ratio:
-            self.columns = columns_for(options.ratio, self.values, options.rows)
+    def _setup(self) -> None:
+        super()._setup()
+        if self.options.ratio:
+            self.columns = columns_for(self.options.ratio, self.values, self.options.rows)
 
     def caution(self) -> str | None:
-        """See Scheme.caution."""
         if not self.options.paper or not self.options.ratio:
             return None
         zeros = self.values - self.chosen.count
@@ -189,7 +176,6 @@ class OscarSw(_Split):
         return coarse.dequantise(estimates, nodes * damping, indices=others)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         o = self.options
         own = worker.corrected(values)
         grid = yield from self.grid.agree(own)
@@ -204,7 +190,7 @@ class OscarSw(_Split):
         if positions is not None:
             others = self.once("others", lambda: self.chosen.others)
             if o.ratio:
-                coarse, limit = grid.coarser(o.zero_shift), lane_limit(o.cell_bits, self.nodes)
+                coarse, limit = grid.coarser(o.zero_shift), field_limit(o.cell_bits, self.nodes)
                 zeros, lost = coarse.quantise(own, self.limit, indices=others)
                 cells = self.once("sketch", self._sketch).encode(zeros, indices=others).ravel()
                 cells, cut = coarse.clip_cells(cells, limit, rows=o.rows, values=own)
@@ -213,11 +199,10 @@ class OscarSw(_Split):
                     pending[others] -= self._zeros(cells, grid, 1)
                 yield Message("cells", cells, bits=o.cell_bits)
             elif pending is not None:
-                pending[others] = 0  # for what is never sent, nothing waits
+                pending[others] = 0  # what is never sent does not wait either
         worker.pending = pending
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, totals = self.grid.split(totals)
         tensors, positions = len(self.sizes), self.chosen.positions
         dense, ride = totals[0][: totals[0].size - tensors], totals[0][totals[0].size - tensors :]
@@ -236,10 +221,10 @@ class OscarSw(_Split):
 class OscarSwBestOptions(SplitOptions):
     """period: iterations in which every probable zero is sent once (1 / period of them each time).
 
-    zero_shift: zeros are quantised 2^zero_shift times coarser: what waited is larger. feedback: what is not
-    sent waits on its worker; without it a zero in turn stands for `period` of its kind: unbiased and never
-    late, but noisy, which suits Adam. spread: apply what a zero brought in `period` equal parts instead of
-    at once, which suits momentum.
+    zero_shift: zeros are quantised 2^zero_shift times coarser, since what waited is larger. feedback: what is
+    not sent waits on its worker. Without it each zero that is sent counts `period` times: unbiased and never
+    late, but noisy, which suits Adam. spread: apply what a zero brought in `period` equal parts instead of at
+    once, which suits momentum.
     """
 
     share: float = 0.3
@@ -255,15 +240,23 @@ class OscarSwBestOptions(SplitOptions):
         check_shift(self.zero_shift)
 
 
+def _read_held(scheme: Any, saved: Saved) -> Array | None:
+    if saved.missing != (scheme.held is None):
+        raise saved.refuse("an array" if saved.missing else "None without spread")
+    return None if saved.missing else saved.array(np.float32, (scheme.values,))
+
+
 class OscarSwBest(_Split):
-    """Probable non-zeros dense, a share of the probable zeros in turn; the rest waits or is stood for."""
+    """Probable non-zeros dense, a share of the probable zeros in turn; the rest waits or is estimated."""
 
     name: ClassVar[str] = "oscar-sw-best"
     Options = OscarSwBestOptions
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.held = np.zeros(self.values, np.float32) if options.spread else None
+    STATE = _Split.STATE | {"held": _read_held}
+
+    def _setup(self) -> None:
+        super()._setup()
+        self.held = np.zeros(self.values, np.float32) if self.options.spread else None
 
     def _due(self) -> Array:
         """Positions of the probable zeros whose turn it is, sorted: from the seed and the iteration alone."""
@@ -274,7 +267,6 @@ class OscarSwBest(_Split):
         return out[: _due(mask, self.iteration % period, period, np.uint64(self.seed), out)]
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         waiting = worker.corrected(values)
         grid = yield from self.grid.agree(waiting)
         ride, positions = grid.ride(waiting), self.chosen.positions
@@ -296,7 +288,6 @@ class OscarSwBest(_Split):
         worker.pending = pending
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, totals = self.grid.split(totals)
         positions, tensors = self.chosen.positions, len(self.sizes)
         last, ride = totals[-1][: totals[-1].size - tensors], totals[-1][totals[-1].size - tensors :]
@@ -321,22 +312,11 @@ class OscarSwBest(_Split):
         if self.held is None:
             return mean
         period = self.options.period
+        self.held = self.held.copy()
         _clear_turn(self.held, self.iteration % period, period, np.uint64(self.seed))
         self.held[due] = mean[due] / np.float32(period)
         mean[due] = 0
         return mean + self.held
-
-    def state_dict(self) -> dict[str, Any]:
-        """See Scheme.state_dict."""
-        held = None if self.held is None else self.held.copy()
-        return super().state_dict() | {"held": held}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        held = saved["held"]
-        if held.missing != (self.held is None):
-            raise held.refuse("an array" if held.missing else "None without spread")
-        self.held = None if held.missing else held.array(np.float32, (self.values,))
 
 
 @njit(cache=True, nogil=True)

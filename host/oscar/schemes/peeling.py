@@ -3,8 +3,8 @@
 Every key adds its value, with a sign, to one cell in each of a few sub-tables. All nodes know which keys are
 there (the index has been combined), so which cells hold one key alone, and what becomes so when that key is
 taken out, follows from the keys: the order of peeling, and the keys that no order reaches, are known before
-any value is sent. Keys may share their hash in blocks: the bucket is then the block's, the lane within it the
-key's place in the block, and the cells of one lane are a table of their own. docs/schemes.md, "Peeling".
+any value is sent. Keys may share their hash in blocks: the bucket is then the block's, the slot within it the
+key's place in the block, and the cells of one slot are a table of their own. docs/schemes.md, "Peeling".
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ def _mix(block: Any, row: Any, seed: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _cell(h: Any, row: Any, key: Any, buckets: Any, lanes: Any) -> Any:
+def _cell(h: Any, row: Any, key: Any, buckets: Any, slots: Any) -> Any:
     bucket = ((h & u64(0xFFFFFFFF)) * u64(buckets)) >> u64(32)
-    return (np.int64(row) * buckets + np.int64(bucket)) * lanes + key % lanes
+    return (np.int64(row) * buckets + np.int64(bucket)) * slots + key % slots
 
 
 @njit(cache=True, nogil=True)
-def _encode(keys: Any, values: Any, hashes: int, buckets: int, lanes: int, seed: Any, cells: Any) -> None:
+def _encode(keys: Any, values: Any, hashes: int, buckets: int, slots: int, seed: Any, cells: Any) -> None:
     for i in range(len(keys)):
         v = values[i]
         if v == 0:
             continue
         for row in range(hashes):
-            h = _mix(keys[i] // lanes, row, seed)
-            c = _cell(h, row, keys[i], buckets, lanes)
+            h = _mix(keys[i] // slots, row, seed)
+            c = _cell(h, row, keys[i], buckets, slots)
             cells[c] += -v if h >> u64(63) else v
 
 
 @njit(cache=True, nogil=True)
-def _order(keys: Any, hashes: int, buckets: int, lanes: int, seed: Any, places: Any, rows: Any) -> int:
+def _order(keys: Any, hashes: int, buckets: int, slots: int, seed: Any, places: Any, rows: Any) -> int:
     """Fill place in `keys` and sub-table it is read from of every key that can be peeled; count them."""
-    held = np.zeros(hashes * buckets * lanes, np.int32)
+    held = np.zeros(hashes * buckets * slots, np.int32)
     mixed = np.zeros(
         len(held), np.int64
     )  # exclusive or of the places a cell holds: the place, where it is one
     for i in range(len(keys)):
         for row in range(hashes):
-            c = _cell(_mix(keys[i] // lanes, row, seed), row, keys[i], buckets, lanes)
+            c = _cell(_mix(keys[i] // slots, row, seed), row, keys[i], buckets, slots)
             held[c] += 1
             mixed[c] ^= i
     queue = np.empty(len(held), np.int64)
@@ -72,10 +72,10 @@ def _order(keys: Any, hashes: int, buckets: int, lanes: int, seed: Any, places: 
         if held[c] != 1:
             continue
         i = mixed[c]
-        places[done], rows[done] = i, c // (buckets * lanes)
+        places[done], rows[done] = i, c // (buckets * slots)
         done += 1
         for row in range(hashes):
-            other = _cell(_mix(keys[i] // lanes, row, seed), row, keys[i], buckets, lanes)
+            other = _cell(_mix(keys[i] // slots, row, seed), row, keys[i], buckets, slots)
             held[other] -= 1
             mixed[other] ^= i
             if held[other] == 1:  # a cell gets here once: counts only fall
@@ -86,59 +86,59 @@ def _order(keys: Any, hashes: int, buckets: int, lanes: int, seed: Any, places: 
 
 @njit(cache=True, nogil=True)
 def _decode(
-    keys: Any, places: Any, rows: Any, hashes: int, buckets: int, lanes: int, seed: Any, cells: Any, out: Any
+    keys: Any, places: Any, rows: Any, hashes: int, buckets: int, slots: int, seed: Any, cells: Any, out: Any
 ) -> None:
     for k in range(len(places)):
         i = places[k]
         key = keys[i]
-        h = _mix(key // lanes, rows[k], seed)
-        v = cells[_cell(h, rows[k], key, buckets, lanes)]
+        h = _mix(key // slots, rows[k], seed)
+        v = cells[_cell(h, rows[k], key, buckets, slots)]
         v = -v if h >> u64(63) else v
         out[i] = v
         if v == 0:
             continue
         for row in range(hashes):
-            h = _mix(key // lanes, row, seed)
-            cells[_cell(h, row, key, buckets, lanes)] -= -v if h >> u64(63) else v
+            h = _mix(key // slots, row, seed)
+            cells[_cell(h, row, key, buckets, slots)] -= -v if h >> u64(63) else v
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of `hashes` sub-tables of `buckets` buckets of `lanes` cells; the seed picks its hashes."""
+    """A table of `hashes` sub-tables of `buckets` buckets of `slots` cells; the seed picks its hashes."""
 
     hashes: int
     buckets: int
-    lanes: int
+    slots: int
     seed: int
 
     def __post_init__(self) -> None:
-        if not 2 <= self.hashes <= MAX_HASHES or self.buckets < 1 or self.lanes < 1:
+        if not 2 <= self.hashes <= MAX_HASHES or self.buckets < 1 or self.slots < 1:
             raise ValueError(
-                f"tables have 2 to {MAX_HASHES} hashes and at least one bucket and lane, got {self.hashes} "
-                f"hashes, {self.buckets} buckets, {self.lanes} lanes"
+                f"tables have 2 to {MAX_HASHES} hashes and at least one bucket and slot, got {self.hashes} "
+                f"hashes, {self.buckets} buckets, {self.slots} slots"
             )
 
     @classmethod
-    def sized(cls, keys: int, *, ratio: float, spare: int, hashes: int, lanes: int, seed: int) -> Table:
+    def sized(cls, keys: int, *, ratio: float, spare: int, hashes: int, slots: int, seed: int) -> Table:
         """Return the table with at least `ratio * keys + spare` cells."""
         wanted = int(ratio * keys) + spare
-        return cls(hashes, max(1, -(-wanted // (hashes * lanes))), lanes, seed)
+        return cls(hashes, max(1, -(-wanted // (hashes * slots))), slots, seed)
 
     @property
     def cells(self) -> int:
         """How many sums the table has."""
-        return self.hashes * self.buckets * self.lanes
+        return self.hashes * self.buckets * self.slots
 
     def encode(self, keys: Array, values: Array) -> Array:
         """Return the cells, int32, of int32 `values` at distinct `keys`, int64; linear in the values."""
         out = np.zeros(self.cells, np.int32)
-        _encode(keys, values, self.hashes, self.buckets, self.lanes, u64(self.seed), out)
+        _encode(keys, values, self.hashes, self.buckets, self.slots, u64(self.seed), out)
         return out
 
     def plan(self, keys: Array) -> Peeling:
         """Return in which order a table of these distinct keys, int64, is peeled."""
         places, rows = np.empty(keys.size, np.int64), np.empty(keys.size, np.uint8)
-        done = _order(keys, self.hashes, self.buckets, self.lanes, u64(self.seed), places, rows)
+        done = _order(keys, self.hashes, self.buckets, self.slots, u64(self.seed), places, rows)
         stuck = np.ones(keys.size, bool)
         stuck[places[:done]] = False
         return Peeling(self, keys, places[:done], rows[:done], np.flatnonzero(stuck))
@@ -160,6 +160,6 @@ class Peeling:
         out = np.zeros(self.keys.size, np.int32)
         out[self.stuck] = kept
         _decode(
-            self.keys, self.places, self.rows, t.hashes, t.buckets, t.lanes, u64(t.seed), cells.copy(), out
+            self.keys, self.places, self.rows, t.hashes, t.buckets, t.slots, u64(t.seed), cells.copy(), out
         )
         return out

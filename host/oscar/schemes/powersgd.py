@@ -88,20 +88,26 @@ class _Matrix:
     rank: int
 
 
+def _read_factors(scheme: Any, saved: Saved) -> list[Array]:
+    pairs = zip(saved.items(len(scheme.matrices)), scheme.matrices, strict=True)
+    return [item.array(np.float32, (m.columns, m.rank)) for item, m in pairs]
+
+
 class PowerSgd(Scheme):
     """Low-rank factors of all matrices, two messages; everything else in full with the first."""
 
     name: ClassVar[str] = "powersgd"
     Options: ClassVar[type[Any]] = PowerSgdOptions
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+    STATE = Scheme.STATE | {"factors": _read_factors}
+
+    def _setup(self) -> None:
         self.matrices, whole = [], [np.zeros(0, np.int64)]
         for t, shape in enumerate(self.shapes):
             here = slice(int(self.offsets[t]), int(self.offsets[t + 1]))
             rows = shape[0] if len(shape) > 1 else 0
             columns = self.sizes[t] // rows if rows else 0
-            rank = min(options.rank, rows, columns)
+            rank = min(self.options.rank, rows, columns)
             if 0 < rank * (rows + columns) < self.sizes[t]:
                 self.matrices.append(_Matrix(here, rows, columns, rank))
             else:
@@ -121,7 +127,6 @@ class PowerSgd(Scheme):
         return out
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         corrected = worker.corrected(values)
         mine = [corrected[m.here].reshape(m.rows, m.columns) for m in self.matrices]
         left = [matrix @ q for matrix, q in zip(mine, self.factors, strict=True)]
@@ -164,7 +169,6 @@ class PowerSgd(Scheme):
         return mean
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         second = totals[1] if self.matrices else np.zeros(0, np.float32)
         mean = self.once("mean", lambda: self._mean(totals[0], second))
         self.iteration += 1
@@ -177,12 +181,3 @@ class PowerSgd(Scheme):
             orthonormalise(q)
         self.factors = drawn
         return mean
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the replicated state."""
-        return super().state_dict() | {"factors": [q.copy() for q in self.factors]}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        pairs = zip(saved["factors"].items(len(self.matrices)), self.matrices, strict=True)
-        self.factors = [item.array(np.float32, (m.columns, m.rank)) for item, m in pairs]

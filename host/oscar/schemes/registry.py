@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, did_you_mean
 from oscar.schemes.base import Scheme
 
 
@@ -42,8 +41,7 @@ SCHEMES: dict[str, Entry] = {
 def scheme_class(name: str) -> type[Scheme]:
     """Return the class of the scheme `name`; raises ConfigError that names the nearest one."""
     if name not in SCHEMES:
-        near = difflib.get_close_matches(name, SCHEMES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, SCHEMES)
         raise ConfigError(f"unknown scheme {name!r}; {hint}valid ones: {', '.join(SCHEMES)}")
     module, _, attribute = SCHEMES[name].target.partition(":")
     found: type[Scheme] = getattr(importlib.import_module(module), attribute)
@@ -70,8 +68,7 @@ def parse(name: str, kind: type[Scheme], given: Mapping[str, Any]) -> Any:
     known = {f.name: f for f in fields(kind.Options)}
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = did_you_mean(key, known)
             raise ConfigError(f"scheme {name} has no option {key!r}; {hint}valid ones: {', '.join(known)}")
     defaults = kind.Options()
     for key, value in given.items():

@@ -1,8 +1,8 @@
 """S2 Reducer (arXiv 2110.02140): a bitmap of non-zeros and a count sketch of their values.
 
 Non-zeros are those of the integer grid. The bitmap tells every node where values are: the sketch is sized by
-it, and its medians are read there alone. Unlike LHC's table it is not peeled; what shares cells comes back
-inexact.
+it, and its medians are read there alone. Unlike LHC's table the sketch is not peeled: values that
+share cells come back inexact.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from oscar.array import Array
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
+from oscar.schemes.fields import field_limit
 from oscar.schemes.grid import GridSteps
-from oscar.schemes.lanes import lane_limit
-from oscar.state import Saved
+from oscar.state import PART
 
 INDICES = "or", "gather"
 
 
 @dataclass(frozen=True)
 class S2Options:
-    """rows, ratio: of the sketch, cells of all rows for each non-zero; cell_bits: lane of a cell's sum.
+    """rows, ratio: of the sketch, cells of all rows for each non-zero; cell_bits: field of a cell's sum.
 
     index: "or" combines bitmaps on the way, "gather" brings every worker's to all. error_feedback: of what
-    rounding and clipping to the grid lose; what the median gets wrong no worker can know.
+    rounding and clipping to the grid lose; no worker can know what the median gets wrong.
     """
 
     coarseness: float = 1.0
@@ -53,18 +53,17 @@ class S2Reducer(Scheme):
 
     name: ClassVar[str] = "s2-reducer"
     Options: ClassVar[type[Any]] = S2Options
+    STATE = Scheme.STATE | {"steps": PART}
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.steps = GridSteps(self.sizes, nodes, options.coarseness, options.cell_bits)
+    def _setup(self) -> None:
+        o = self.options
+        self.steps = GridSteps(self.sizes, self.nodes, o.coarseness, o.cell_bits)
 
     def caution(self) -> str | None:
-        """See Scheme.caution."""
         columns = columns_for(self.options.ratio, self.values, self.options.rows)
         return noise_caution(self.values, columns, MEDIAN_OF[self.options.rows])
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         o = self.options
         corrected = worker.corrected(values)
         grid = yield from self.steps.agree(corrected)
@@ -76,7 +75,7 @@ class S2Reducer(Scheme):
         else:
             index = yield Message("index", np.packbits(mine != 0), "gather", bits=8)
         keys = self.once("keys", lambda: self._keys(index))
-        limit = lane_limit(o.cell_bits, self.nodes)
+        limit = field_limit(o.cell_bits, self.nodes)
         cells = np.zeros(0, np.int32)
         if keys.size:
             sketch = self.once("sketch", lambda: self._sketch(keys))
@@ -94,13 +93,12 @@ class S2Reducer(Scheme):
         return np.flatnonzero(maps.any(axis=0))
 
     def _sketch(self, keys: Array) -> CountSketch:
-        """Return this iteration's sketch: its hashes are new each time, so that no pair collides for ever."""
+        """Return this iteration's sketch; its hashes are new, so that no two values always collide."""
         o = self.options
         columns = columns_for(o.ratio, keys.size, o.rows)
         return CountSketch(o.rows, columns, self.values, self.seed, draw=self.iteration)
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, (index, data) = self.steps.split(totals)
         ride, cells = data[: len(self.sizes)], data[len(self.sizes) :]
         keys = self.once("keys", lambda: self._keys(index))
@@ -111,11 +109,3 @@ class S2Reducer(Scheme):
         self.steps.observe(grid, ride)
         self.iteration += 1
         return mean
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the replicated state."""
-        return super().state_dict() | {"steps": self.steps.state_dict()}
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.steps.load_state_dict(saved["steps"])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 
 from oscar.array import Array
-from oscar.state import Saved
+from oscar.state import Reader, Saved, Stateful, natural, optional
 
 
 @njit(cache=True, nogil=True)
@@ -64,12 +64,25 @@ def largest(magnitude: Array, count: int) -> Array:
     return out
 
 
-class ProbableNonZeros:
+def _read_positions(chosen: Any, saved: Saved) -> Array:
+    positions = saved.array(np.int64, (chosen.count,), 0, chosen.magnitude.size - 1)
+    if (np.diff(positions) <= 0).any():
+        raise saved.refuse("positions that rise", "others")
+    return positions
+
+
+class ProbableNonZeros(Stateful):
     """Running mean of |mean gradient| per value, and the share of values with the largest: replicated.
 
     weight: of a new magnitude in the running mean. hysteresis: a value that is in counts as (1 + hysteresis)
     times as large. every: iterations between two choices. Nothing is chosen before the first `observe`.
     """
+
+    STATE: ClassVar[dict[str, Reader]] = {
+        "magnitude": lambda chosen, saved: saved.array(np.float32, chosen.magnitude.shape, 0),
+        "positions": optional(_read_positions),
+        "age": natural,
+    }
 
     def __init__(
         self, values: int, *, share: float, weight: float = 0.1, hysteresis: float = 0.0, every: int = 1
@@ -87,7 +100,7 @@ class ProbableNonZeros:
 
     def observe(self, mean: Array) -> None:
         """See the mean gradient, float32, of all values (0: not sent); choose, if it is time."""
-        first = self.positions is None
+        first, self.magnitude = self.positions is None, self.magnitude.copy()
         _observe(self.magnitude, mean, np.float32(1) if first else self.weight)
         self.age += 1
         if first or self.age >= self.every:
@@ -108,19 +121,3 @@ class ProbableNonZeros:
         rest = np.ones(self.magnitude.size, np.bool_)
         rest[self.positions] = False
         return np.flatnonzero(rest)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state."""
-        positions = None if self.positions is None else self.positions.copy()
-        return {"magnitude": self.magnitude.copy(), "positions": positions, "age": self.age}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
-        saved = Saved.of(state).only("magnitude", "positions", "age")
-        magnitude = saved["magnitude"].array(np.float32, self.magnitude.shape, 0)
-        age, positions, chosen = saved["age"].integer(), saved["positions"], None
-        if not positions.missing:
-            chosen = positions.array(np.int64, (self.count,), 0, self.magnitude.size - 1)
-            if not saved.trusted and (np.diff(chosen) <= 0).any():
-                raise positions.refuse("positions that rise", "others")
-        self.magnitude, self.positions, self.age = magnitude, chosen, age

@@ -3,7 +3,8 @@
 Two forms of waiting. In the sketch: every node keeps the sum of all sketches less the sketches of what has
 been applied, optionally with momentum (Rothchild et al., FetchSGD, 2020); one round. With `exact`, as first
 published: every worker keeps its own values that were not applied, and a second round sends the candidates
-themselves. All is integers on one grid for the whole gradient, so the largest are those of the floats.
+themselves. All values are integers on one grid for the whole gradient, so the largest integers are the
+largest floats.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from oscar.numerics.quantiser import sum_width
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import check_bits, check_threshold, noise_cut
+from oscar.schemes.fields import field_limit
 from oscar.schemes.grid import EXPONENTS, Grid, GridSteps
-from oscar.schemes.lanes import lane_limit
 from oscar.schemes.selection import largest
-from oscar.state import Saved
+from oscar.state import PART, Saved, optional
 
 MOST = 1 << 24  # of a cell that waits, in steps
 HALF = 12  # bits of the two parts in which estimates are sketched
@@ -34,9 +35,9 @@ class SketchedSgdOptions:
 
     bits, coarseness: of the integers; the step is one for all tensors, so bits are more than elsewhere.
     exact: a second round sends candidates * k values exactly, of which the k largest are applied; what waits,
-    waits at the workers. Otherwise it waits in the sketch, with `momentum` if that is not 0, and estimates of
-    at most `threshold` times the noise of one row wait too: to take out what is not there puts it in, and
-    where noise is applied the sketch grows without end.
+    waits at the workers. Otherwise it waits in the sketch, with `momentum` if that is not 0. Estimates of at
+    most `threshold` times the noise of one row wait too: an estimate that is noise puts into the sketch what
+    was not there, and the sketch would grow without end.
     """
 
     share: float = 0.3
@@ -62,8 +63,12 @@ class SketchedSgdOptions:
             )
         if self.exact and self.momentum:
             raise ValueError(
-                "momentum gathers in the sketch, which waits for nothing: set exact to false to have it"
+                "momentum gathers where values wait in the sketch: set exact to false to have it"
             )
+
+
+def _read_cells(scheme: Any, saved: Saved) -> Array:
+    return saved.array(np.int32, scheme.waiting.shape, -MOST, MOST)
 
 
 class SketchedSgd(Scheme):
@@ -75,13 +80,19 @@ class SketchedSgd(Scheme):
     name: ClassVar[str] = "sketched-sgd"
     Options = SketchedSgdOptions
 
-    def __init__(
-        self, options: SketchedSgdOptions, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int
-    ) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.steps = GridSteps([self.values], nodes, options.coarseness, RIDE_BITS)
+    STATE = Scheme.STATE | {
+        "steps": PART,
+        "exponent": optional(lambda scheme, saved: saved.integer(*EXPONENTS)),
+        "waiting": _read_cells,
+        "velocity": _read_cells,
+    }
+
+    def _setup(self) -> None:
+        options = self.options
+        self.steps = GridSteps([self.values], self.nodes, options.coarseness, RIDE_BITS)
         columns = columns_for(options.ratio, self.values, options.rows)
-        self.sketch = CountSketch(options.rows, columns, self.values, seed)  # what waits keeps its hashes
+        # One sketch for ever: what waits in it keeps its hashes.
+        self.sketch = CountSketch(options.rows, columns, self.values, self.seed)
         self.count = max(1, int(options.share * self.values + 0.5))
         self.limit = (1 << (options.bits - 1)) - 1
         self.exponent: int | None = None
@@ -89,12 +100,11 @@ class SketchedSgd(Scheme):
         self.velocity = self.waiting.copy()
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         o = self.options
         own = worker.corrected(values)
         grid = yield from self.steps.agree(own)
         integers, lost = grid.quantise(own, self.limit)
-        cells, limit = self.sketch.encode(integers).ravel(), lane_limit(o.cell_bits, self.nodes)
+        cells, limit = self.sketch.encode(integers).ravel(), field_limit(o.cell_bits, self.nodes)
         cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
         worker.saturation = lost + cut
         total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))
@@ -108,7 +118,6 @@ class SketchedSgd(Scheme):
         worker.pending[chosen] -= grid.dequantise(integers[chosen], 1, indices=chosen)
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         grid, totals = self.steps.split(totals)
         mean = self._exact(grid, totals) if self.options.exact else self._carried(grid, totals[0][:-1])
         self.steps.observe(grid, totals[0][-1:])
@@ -159,23 +168,6 @@ class SketchedSgd(Scheme):
         parts = values >> HALF, values & ((1 << HALF) - 1)
         high, low = (self.sketch.encode(part, indices=indices).ravel().astype(np.int64) for part in parts)
         return (high << HALF) + low
-
-    def state_dict(self) -> dict[str, Any]:
-        """See Scheme.state_dict."""
-        return super().state_dict() | {
-            "steps": self.steps.state_dict(),
-            "exponent": self.exponent,
-            "waiting": self.waiting.copy(),
-            "velocity": self.velocity.copy(),
-        }
-
-    def _load(self, saved: Saved) -> None:
-        super()._load(saved)
-        self.steps.load_state_dict(saved["steps"])
-        exponent, shape = saved["exponent"], self.waiting.shape
-        self.exponent = None if exponent.missing else exponent.integer(*EXPONENTS)
-        self.waiting = saved["waiting"].array(np.int32, shape, -MOST, MOST)
-        self.velocity = saved["velocity"].array(np.int32, shape, -MOST, MOST)
 
 
 def _largest(values: Array, count: int) -> Array:

@@ -1,7 +1,7 @@
 """Stochastic quantisers whose integers sum: TernGrad (arXiv 1705.07878) and QSGD (arXiv 1610.02132).
 
-Both draw each integer so that its expected value is the gradient's. Scales are agreed on first, by a max over
-the workers, so that integers of equal meaning are added, in lanes that hold their sums, or coded.
+Both draw each integer so that its expected value is the gradient's. Workers first agree on scales by a max,
+so that their integers have the same unit and can be summed: in packed fields, or coded.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array
+from oscar.array import Array, cut
 from oscar.numerics.quantiser_kernels import energy_beyond
 from oscar.numerics.saturation import Saturation
 from oscar.schemes.base import Message, Messages, Scheme, Worker
-from oscar.schemes.lanes import lane_bits
+from oscar.schemes.fields import field_bits
 
 TAG = 0x7E29  # keeps these draws apart from those of other users of (seed, rank)
 NORMS = "max", "l2"
@@ -29,9 +29,8 @@ class _Stochastic(Scheme):
 
     levels: int
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
-        self.bits = lane_bits(self.levels, nodes)  # 24 at most
+    def _setup(self) -> None:
+        self.bits = field_bits(self.levels, self.nodes)  # 24 at most
         self.starts = self._starts()
         self.lengths = np.diff(np.append(self.starts, self.values))
 
@@ -48,7 +47,6 @@ class _Stochastic(Scheme):
         """Return one worker's scale of every run, float32; no magnitude is above its own."""
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """See Scheme.messages."""
         corrected = worker.corrected(values)
         kept = self._prepare(corrected)
         worker.saturation = self._lost(corrected, kept)
@@ -66,7 +64,6 @@ class _Stochastic(Scheme):
             yield Message("levels", integers, bits=self.bits)
 
     def coded_channels(self) -> dict[str, int]:
-        """See Scheme.coded_channels."""
         return {"levels": self.levels.bit_length() + 1} if self.options.coded else {}
 
     def _lost(self, values: Array, kept: Array) -> Saturation:
@@ -74,9 +71,9 @@ class _Stochastic(Scheme):
         clipped = int(np.count_nonzero(kept != values))
         if not clipped:
             return Saturation()
-        pairs = [slice(first, last) for first, last in pairwise(self.offsets.tolist())]
-        lost = {t: float(energy_beyond(values[s] - kept[s], 0.0)) for t, s in enumerate(pairs)}
-        return Saturation.of(clipped, lost, [values[s] for s in pairs])
+        excess = cut(values - kept, self.offsets)
+        lost = {t: float(energy_beyond(part, 0.0)) for t, part in enumerate(excess)}
+        return Saturation.of(clipped, lost, cut(values, self.offsets))
 
     def _uniform(self, rank: int) -> Array:
         """Return float32 in [0, 1) for every value of this worker and iteration."""
@@ -90,7 +87,6 @@ class _Stochastic(Scheme):
         return out
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        """See Scheme.finish."""
         scales, sums = totals
         self.iteration += 1
         return self._decode(sums, scales, self.nodes)
@@ -100,8 +96,9 @@ class _Stochastic(Scheme):
 class TernGradOptions:
     """clip: magnitudes beyond so many standard deviations of their tensor are cut to that; 0 cuts nothing.
 
-    Deviations are from zero, not from the mean, so that a tensor of equal values, or of one, is not cut to
-    nothing. coded: ASC instead of lanes for 2 N + 1 values. error_feedback: not part of the published method.
+    Deviations are from zero, not from the mean: a tensor of equal values, or of one value, is not cut to
+    nothing. coded: ASC instead of fields for 2 N + 1 values. error_feedback: not part of the published
+    method.
     """
 
     clip: float = 2.5
@@ -122,7 +119,6 @@ class TernGrad(_Stochastic):
     levels = 1
 
     def caution(self) -> str | None:
-        """See Scheme.caution."""
         return (
             "three values carry about as much noise as gradient, and what is cut off is lost: training may "
             "diverge, or end worse than uncompressed; qsgd is finer"
@@ -135,21 +131,14 @@ class TernGrad(_Stochastic):
         if not self.options.clip:
             return values
         kept = values.copy()
-        for first, size in zip(self.offsets[:-1], self.sizes, strict=True):
-            part = kept[first : first + size]
-            if size:
+        for part in cut(kept, self.offsets):
+            if part.size:
                 most = np.float32(self.options.clip * np.sqrt(np.mean(np.square(part, dtype=np.float64))))
                 np.clip(part, -most, most, out=part)
         return kept
 
     def _scales(self, values: Array) -> Array:
-        return np.array(
-            [
-                np.abs(values[first : first + size]).max(initial=0)
-                for first, size in zip(self.offsets[:-1], self.sizes, strict=True)
-            ],
-            np.float32,
-        )
+        return np.array([np.abs(part).max(initial=0) for part in cut(values, self.offsets)], np.float32)
 
 
 @dataclass(frozen=True)
@@ -157,7 +146,7 @@ class QsgdOptions:
     """levels: of magnitude besides 0; bucket: values that share a scale, of one tensor.
 
     norm: "max" scales by the largest magnitude of a bucket, "l2" by its norm as in the analysis. coded: ASC
-    instead of lanes. error_feedback: not part of the published method.
+    instead of fields. error_feedback: not part of the published method.
     """
 
     levels: int = 7
@@ -181,14 +170,13 @@ class Qsgd(_Stochastic):
     name: ClassVar[str] = "qsgd"
     Options: ClassVar[type[Any]] = QsgdOptions
 
-    def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
-        self.levels = options.levels
-        super().__init__(options, shapes=shapes, nodes=nodes, seed=seed)
+    def _setup(self) -> None:
+        self.levels = self.options.levels
+        super()._setup()
 
     def _starts(self) -> Array:
         runs = [
-            np.arange(first, first + size, self.options.bucket)
-            for first, size in zip(self.offsets[:-1].tolist(), self.sizes, strict=True)
+            np.arange(first, last, self.options.bucket) for first, last in pairwise(self.offsets.tolist())
         ]
         return np.concatenate([np.zeros(0, np.int64), *runs])
 

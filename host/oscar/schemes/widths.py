@@ -1,10 +1,9 @@
-"""Which lanes hold which positions: the rules by which lossless sums are split, decided alike on every node.
+"""Which fields hold which positions: the rules by which lossless sums are split, decided alike on every node.
 
-Positions come in classes of alike magnitude. Of each class all nodes know, from a few summed counters, how
-many values lie beyond each limit that a lane can have. A class goes densely into lanes of one width, of 0
-bits even; what its values exceed that width by is left to an index and a list of the exceptions. Whatever
-choice is made, nothing is lost; counters and floats (element by element, no library function) only decide
-what it costs.
+Positions are grouped in classes of similar magnitude. A few summed counters tell all nodes how many values of
+each class lie beyond each limit that a field can have. A class goes densely into fields of one width, which
+may be 0 bits. What does not fit that width is an exception, sent by an index and a list. No choice loses
+anything: counters and floats (element by element, no library function) only decide what it costs.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscar.array import Array
-from oscar.schemes.lanes import WORD_BITS, lane_limit, lanes_per_word
+from oscar.schemes.fields import WORD_BITS, field_limit, fields_per_word
 
 COUNTER_BITS = 32
 GRAINS = 1, 4, 8, 16, 32, 64  # values to a bit of the first index
@@ -29,8 +28,8 @@ FOREVER = math.inf
 class Ladder:
     """The widths worth having for sums of `nodes` workers' magnitudes up to `top`, and their limits.
 
-    Level 0 is no lane at all; a level is the widest lane of which as many fit a word; the last one holds
-    `top`.
+    Level 0 is no field at all. Each other level is the widest field of which so many fit a word. The last
+    level holds `top`.
     """
 
     nodes: int
@@ -39,7 +38,7 @@ class Ladder:
 
     @classmethod
     def of(cls, nodes: int, top: int) -> Ladder:
-        """Return the ladder; raises ValueError where no lane holds `top`."""
+        """Return the ladder; raises ValueError where no field holds `top`."""
         bits, limits = [0], [0]
         for width in sorted({WORD_BITS // count for count in range(2, WORD_BITS // 2 + 1)}):
             limit = ((1 << width) - 1) // (2 * nodes)
@@ -48,7 +47,7 @@ class Ladder:
                 limits.append(min(limit, top))
                 if limit >= top:
                     return cls(nodes, tuple(bits), tuple(limits))
-        raise ValueError(f"no lane holds sums of {nodes} workers up to {top} each; use fewer bits")
+        raise ValueError(f"no field holds sums of {nodes} workers up to {top} each; use fewer bits")
 
     def level(self, magnitude: int) -> int:
         """Return the lowest level that holds `magnitude` of each worker."""
@@ -56,12 +55,12 @@ class Ladder:
 
     def price(self, level: int) -> float:
         """Return the bits that a value takes on the wire."""
-        return WORD_BITS / lanes_per_word(self.bits[level]) if level else 0.0
+        return WORD_BITS / fields_per_word(self.bits[level]) if level else 0.0
 
     def counters(self, magnitudes: Array, classes: Array, count: int) -> Array:
         """Return one worker's counters, int32 flat [class, level]: values beyond each level but the last.
 
-        They are rounded up to multiples of what keeps their sums in a lane, so that 0 means none.
+        Counters are rounded up to a multiple that keeps their sums in a field, so that 0 means none.
         """
         table = np.array([self.level(m) for m in range(self.limits[-1] + 1)], np.int64)
         levels = len(self.limits)
@@ -71,15 +70,15 @@ class Ladder:
         return (-(-beyond >> self.shift(magnitudes.size))).astype(np.int32).reshape(-1)
 
     def shift(self, values: int) -> int:
-        """Return the shift that brings a count of up to `values` into its lane."""
-        return max(0, values.bit_length() - lane_limit(COUNTER_BITS, self.nodes).bit_length() + 1)
+        """Return the shift that brings a count of up to `values` into its field."""
+        return max(0, values.bit_length() - field_limit(COUNTER_BITS, self.nodes).bit_length() + 1)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What becomes of each class: the level of its dense lanes, the grain of its index (0: it needs none).
+    """What becomes of each class: the level of its dense fields, the grain of its index (0: it needs none).
 
-    spare: the level whose lane holds every exception's remainder.
+    spare: the level whose field holds every exception's remainder.
     """
 
     levels: tuple[int, ...]
@@ -104,10 +103,10 @@ def power(base: float, exponent: int) -> float:
 class Rules:
     """What a plan may use.
 
-    grains: values to a bit of the first index; without any, lanes hold everything. widths: of dense lanes, at
-    most. narrow: whether these may hold less than their class has. cells: sent for each exception, in lanes
-    `swell` levels above what it needs; staged: or in lanes and exceptions again. message: price of one, in
-    bits.
+    grains: values to a bit of the first index; without any, fields hold everything. widths: how many widths
+    of dense fields there may be. narrow: whether a dense field may be too narrow for some values of its
+    class. cells: sent for each exception, in fields `swell` levels wider than it needs. staged: whether
+    exceptions may be split into fields and exceptions again. message: the price of one message, in bits.
     """
 
     grains: Sequence[int]
@@ -140,7 +139,7 @@ def choose(
     """Return the cheapest plan.
 
     sizes: positions of each class. beyond: [class, level but the last], summed counters. spread: of each
-    class, exceptions that a position index has really had as a part of those expected of independent workers.
+    class, the exceptions that its index has had, as a share of those expected of independent workers.
     """
     totals = [[int(x) for x in row] for row in beyond.reshape(len(sizes), -1)]
     tops = [[*row, 0].index(0) if size else 0 for size, row in zip(sizes, totals, strict=True)]
@@ -173,7 +172,7 @@ class _Class:
         self.spread = spread
 
     def option(self, level: int) -> tuple[float, int, float]:
-        """Return bits, grain and expected exceptions in lanes of one level."""
+        """Return bits, grain and expected exceptions in fields of one level."""
         ladder, size = self.ladder, self.size
         if level >= self.top:
             return ladder.price(level) * size, 0, 0.0
@@ -226,7 +225,7 @@ def _cheapest(
 
 
 class Layout:
-    """A plan over the positions: who is dense in which lanes, and the order of the index.
+    """A plan over the positions: which are dense in which fields, and the order of the index.
 
     The index has a bit for each position of a class of grain 1, then one for each block of the other classes;
     positions of blocks that hold something have bits of their own, sent once those blocks are known.

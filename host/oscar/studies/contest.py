@@ -24,7 +24,7 @@ from oscar.studies.training import check_ring, train
 from oscar.timeline.link import LinkModel
 
 LARGE = 64_000_000  # values of the model that speed-ups are given for: links, not latencies, decide
-# Sections of the configuration that decide what a run leaves; a new section elsewhere must not repeat it.
+# Sections of the configuration that affect a run's result; a change elsewhere does not repeat the run.
 DECISIVE = {
     "nodes", "iterations", "seed", "workload", "quantiser", "method", "scheme", "asc", "plan", "ring", "link",
     "train",
@@ -44,7 +44,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Name of the file that keeps what the run left: of all that could change it, and nothing else."""
+        """Name of the file that keeps the run: a digest of all that affects its result, and nothing else."""
         text = json.dumps(self.config.model_dump(mode="json", include=DECISIVE), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -76,7 +76,7 @@ def _label(point: dict[str, dict[str, Any]]) -> str:
 def run_all(
     tasks: Sequence[Task], folder: Path, *, workers: int | None = None, progress: Progress | None = None
 ) -> list[dict[str, Any]]:
-    """Return what every run left, in the order of `tasks`; files in `folder` stand for runs already done."""
+    """Return what every run left, in the order of `tasks`; runs that have a file in `folder` are done."""
     folder.mkdir(parents=True, exist_ok=True)
     # By key: contenders that share a configuration share a run.
     missing = {task.key: task for task in tasks if not (folder / f"{task.key}.json").exists()}
@@ -159,6 +159,7 @@ def summarise(config: Config, tasks: Sequence[Task], runs: Sequence[dict[str, An
                 "sync_bits": _mean(group, "step_sync_bits"),
                 "communication_s": _mean(group, "communication_s"),
                 "iteration_s": _mean(group, "iteration_s"),
+                **_clipped(group),
                 "large_s": large_time(_mean(group, "step_sync_bits"), config.nodes, link),
             }
         )
@@ -179,6 +180,16 @@ def _score(run: dict[str, Any], metric: str) -> float:
 
 def _mean(runs: Iterable[dict[str, Any]], key: str) -> float:
     return statistics.fmean(run[key] for run in runs)
+
+
+def _clipped(runs: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Return the mean of the values clipped in a run, and the largest share of an iteration's energy.
+
+    Both are None where a run was kept by a release that did not count them.
+    """
+    if any("clipped" not in run for run in runs):
+        return {"clipped": None, "clipped_energy": None}
+    return {"clipped": _mean(runs, "clipped"), "clipped_energy": max(run["clipped_energy"] for run in runs)}
 
 
 def large_time(sync_bits: float, nodes: int, link: LinkModel) -> float:

@@ -23,6 +23,7 @@ def text_report(results: Mapping[str, Any]) -> str:
             f"# {results['title']}, seeds {results.get('seeds', 'not named')}",
             "# bits/value: all bytes sent, per value that crosses a link; sync: what a lock-step ring waits "
             "for",
+            "# clipped: values that saturated in a run; of energy: the largest share in an iteration",
             "# holds: not worse than fp32 by more than fp32's own standard deviation over the seeds",
             *table(results["rows"]),
             *answers(results),
@@ -35,14 +36,15 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     metric = rows[0]["metric"]
     shown = Table(
         "contender:method <22", "setting <44", "seeds >5", f"mean:{metric} >8.4f", "spread >7.4f",
-        "worse_by:worse by >15", "holds <5", "bits:bits/value >10.3f", "sync_bits:sync b/v >9.3f", "front <",
+        "worse_by:worse by >15", "holds <5", "bits:bits/value >10.3f", "sync_bits:sync b/v >9.3f",
+        "clipped >9.6g", "clipped_energy:of energy >9.2g", "front <",
     )  # fmt: skip
     lines = [shown.heading]
     for row in rows:
         lost = f"({row['diverged']} diverged) " if row["diverged"] else ""
         worse = None if row["worse_by"] is None else f"{row['worse_by']:.4f} ±{row['paired_error']:.4f}"
         cells = {"setting": f"{lost}{row['label']}"[:44], "front": "*" if row["front"] else ""}
-        lines.append(shown.line(row, **cells, worse_by=worse))
+        lines.append(shown.line({"clipped": None, "clipped_energy": None, **row}, **cells, worse_by=worse))
     return lines
 
 

@@ -84,7 +84,7 @@ class _Worker:
             self.pipe.send(task)
 
     def hear(self) -> tuple[str, Any]:
-        """Return what it said: a tick, a result or an error; or that it is lost, and how it died."""
+        """Return the worker's message: a tick, a result or an error; or that it is lost, and how it died."""
         try:
             said: tuple[str, Any] = self.pipe.recv()
             return said
@@ -95,9 +95,9 @@ class _Worker:
 
 
 def _serve(tasks: Sequence[Callable[[Tick], Any]], pipe: Connection, parent: int) -> None:
-    """Do the tasks whose numbers come, for ever: the parent ends this process.
+    """Do the tasks whose numbers arrive, until the parent ends this process.
 
-    Signals end it at once, wherever it is. The parent's end does too, however it came: no orphan writes
+    Signals end it at once, wherever it is. So does the end of the parent, however it ends: no orphan writes
     results.
     """
     for number in SAID:

@@ -15,7 +15,7 @@ from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.errors import PeerError
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.communicator import Communicator, PeerResult
+from oscar.reducers.communicator import Communicator, PeerResult, PeerStats
 from oscar.studies.recording import open_workload
 from oscar.tables import Table
 from oscar.transports.base import Transport, TransportError
@@ -66,10 +66,9 @@ class RankRun:
             tensors, loss = self._gradients()
             result = self._reduce(tensors)
             if result is not None:
-                stats = result.stats
-                self._apply(result.mean, loss, stats.sent_bytes, stats.seconds, stats.waited_s)
+                self._apply(result.mean, loss, result.stats)
             else:  # the others had this iteration's mean already
-                self._apply(self.last, loss, 0, math.nan, math.nan)
+                self._apply(self.last, loss, None)
             if hear is not None:
                 every = self.communicator.gather(json.dumps(self.log[-1]).encode(), REPORT_BYTES)
                 hear(make_row(len(self.log) - 1, [json.loads(text) for text in every], self.values))
@@ -79,14 +78,17 @@ class RankRun:
             return self.workload.node_gradients(self.worker)
         return self.workload.gradients()[self.worker], float(self.workload.loss)  # a recorded trace
 
-    def _apply(self, mean: list[np.ndarray], loss: float, sent: int, seconds: float, waited_s: float) -> None:
+    def _apply(self, mean: list[np.ndarray], loss: float, stats: PeerStats | None) -> None:
+        """Apply the mean and log it. stats: None where other ranks took this one's part in the AllReduce."""
         self.workload.apply(mean)
         self.last = mean
         entry = {
             "loss": loss,
-            "sent": sent,
-            "seconds": seconds,
-            "waited_s": waited_s,
+            "sent": stats.sent_bytes if stats else 0,
+            "seconds": stats.seconds if stats else math.nan,
+            "waited_s": stats.waited_s if stats else math.nan,
+            "clipped": stats.clipped if stats else 0,
+            "clipped_energy": float(stats.clipped_energy) if stats else 0.0,
             "mean": digest(mean)[:DIGITS],
         }
         self.log.append(entry)
@@ -154,6 +156,8 @@ def summarise(
         "lost": run.lost,
         "values": run.values,
         "iterations": iterations,
+        "clipped": sum(row["clipped"] for row in iterations),
+        "clipped_energy": max((row["clipped_energy"] for row in iterations), default=0.0),
         "checked": 0 if run.lost else min(check, len(iterations)),
         "wrong": wrong,
         "ok": not wrong,
@@ -172,6 +176,8 @@ def make_row(number: int, entries: Sequence[dict[str, Any]], values: int) -> dic
         "bits_per_value": 8 * sent / crossed if crossed else 0.0,
         "seconds": max(entry["seconds"] for entry in entries),
         "waited_s": max(entry["waited_s"] for entry in entries),
+        "clipped": sum(entry["clipped"] for entry in entries),
+        "clipped_energy": math.fsum(entry["clipped_energy"] for entry in entries) / ranks,
         "identical": len({entry["mean"] for entry in entries}) == 1,
         "mean": entries[0]["mean"],
     }
@@ -208,7 +214,9 @@ def text_summary(report: dict[str, Any]) -> str:
     total = sum(row["sent_bytes"] for row in report["iterations"])
     lines = [
         f"# {report['ranks']} ranks sent {total:,} bytes; after 2 iterations {mean_bits:.3f} bits/value, "
-        f"median {median:.2f} ms per AllReduce (slowest rank)"
+        f"median {median:.2f} ms per AllReduce (slowest rank)",
+        f"# clipped {report['clipped']:,} values, at most {report['clipped_energy']:.2g} of the energy of an "
+        "iteration",
     ]
     if report["lost"]:
         lines.append(f"# {report['lost']} ranks died and were survived; not compared with one process")

@@ -33,6 +33,11 @@ TAIL = 5  # evaluations that are averaged at the end of a run, `TAIL_GAP` iterat
 TAIL_GAP = 5
 _TAIL = range(0, TAIL * TAIL_GAP, TAIL_GAP)  # iterations left after an evaluation of the tail
 
+OTHER_RUN = (
+    "; resume with the configuration of the run that saved it, leave out --resume to start anew, or keep "
+    "this run elsewhere (--checkpoint FILE, --set output=FOLDER)"
+)
+
 # What may differ between the run that saved a checkpoint and the one that takes it over.
 _FREE = ("output", "methods", "compare", "iterations")
 _FREE_TRAIN = ("evaluate_every", "checkpoint_every", "compute_ms")
@@ -48,6 +53,8 @@ class Run:
     tail, empty where there is no held-out data. compute_s: one node's forward and backward pass.
     exact: every sum was the sum computed directly. state_sha256: of weights, optimiser and batch generators.
     diverged: gradients, loss or metrics left the numbers; the series end there and `final` is empty.
+    clipped: values that saturated, of all nodes in all iterations; clipped_energy: the largest share of an
+    iteration's energy that this took.
     """
 
     seed: int
@@ -60,6 +67,8 @@ class Run:
     exact: bool
     state_sha256: str
     diverged: bool = False
+    clipped: int = 0
+    clipped_energy: float = 0.0
 
     @property
     def sent_bytes(self) -> float:
@@ -113,6 +122,7 @@ class Trainer:
         self.measured: list[list[float]] = []  # iteration, bytes, bits, sync bits, seconds, *bucket seconds
         self.evaluations: list[dict[str, float]] = []
         self.exact, self.diverged = True, False
+        self.clipped, self.clipped_energy = 0, 0.0
 
     def step(self) -> None:
         """Do one iteration; `diverged` is set once gradients, loss or held-out metrics are no numbers.
@@ -153,6 +163,8 @@ class Trainer:
                 "please report it with the configuration"
             )
         self.exact &= stats.exact
+        self.clipped += stats.clipped
+        self.clipped_energy = max(self.clipped_energy, float(stats.clipped_energy))
 
     def _measure(self, stats: Stats) -> None:
         buckets = bucket_times(stats, self.config.link.model(), self.shares, self.cluster.gather)
@@ -182,6 +194,8 @@ class Trainer:
             exact=self.exact,
             state_sha256=checkpoint.digest(self.workload.state_dict()),
             diverged=self.diverged,
+            clipped=self.clipped,
+            clipped_energy=self.clipped_energy,
         )
 
     def _tail_mean(self) -> dict[str, float]:
@@ -211,14 +225,21 @@ class Trainer:
             "measured": np.array(self.measured),
             "evaluations": self.evaluations,
             "exact": self.exact,
+            "clipped": self.clipped,
+            "clipped_energy": self.clipped_energy,
         }
         checkpoint.save(path, tree)
 
     def resume(self, path: Path) -> None:
         """Go on from the checkpoint at `path`; raises ConfigError when it is damaged or of another run."""
         saved = Saved(checkpoint.load(path), str(path))
-        saved.fits("fingerprint", self.fingerprint)
+        try:
+            saved.fits("fingerprint", self.fingerprint)
+        except ConfigError as error:
+            error.advice = OTHER_RUN
+            raise
         done, exact = saved["done"].integer(), saved["exact"].flag()
+        clipped, energy = saved["clipped"].integer(), saved["clipped_energy"].number(0.0, 1.0)
         if done > self.config.iterations:
             raise ConfigError(
                 f"{path}: expected a checkpoint of at most {self.config.iterations} iterations, it holds "
@@ -239,6 +260,7 @@ class Trainer:
             raise
         self.done, self.measured, self.exact = done, rows, exact
         self.losses, self.compute = losses, compute
+        self.clipped, self.clipped_energy = clipped, energy
         self.evaluations = [item.value for item in evaluations]
 
 

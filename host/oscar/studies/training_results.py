@@ -50,6 +50,8 @@ _NUMBERS = (
     "sent_mb",
     "simulated_s",
     "exposed",
+    "clipped",
+    "clipped_energy",
 )
 
 
@@ -67,6 +69,8 @@ def _row(run: Run) -> dict[str, Any]:
         "sent_mb": run.sent_bytes / 1e6,
         "simulated_s": run.simulated_s,
         "exposed": 1 - compute / run.simulated_s if run.simulated_s else 0.0,
+        "clipped": run.clipped,
+        "clipped_energy": run.clipped_energy,
         "exact": run.exact,
         "diverged": run.diverged,
         "state": run.state_sha256,
@@ -108,15 +112,16 @@ def heading(results: Results) -> list[str]:
         f"time model: {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop, {results['clock']}; compute "
         f"{compute:.3g} ms ({source}), {train['buckets']} buckets overlap the backward pass",
         f"loss, accuracy: held out, mean of the last {TAIL} looks, {TAIL_GAP} iterations apart; MB: sent by",
-        "all nodes together; exposed: the part of the time in which compute waits for the AllReduce; state:",
-        "start of the SHA-256 over weights, optimiser and batch generators at the end",
+        "all nodes together; exposed: the part of the time in which compute waits for the AllReduce;",
+        "clipped: values that saturated; of energy: the largest share of an iteration's energy cut off;",
+        "state: start of the SHA-256 over weights, optimiser and batch generators at the end",
     ]
 
 
 _TABLE = Table(
     "seed:# seed >6", "loss >8.4f", "accuracy >8.4f", "bits_per_value:bits/val >8.3f",
     "step_sync_bits:sync >7.3f", "sent_mb:MB sent >10.2f", "simulated_s:simul. s >9.4f", "exposed >7.3f",
-    "exact >5", "state <",
+    "clipped >8.6g", "clipped_energy:of energy >9.2g", "exact >5", "state <",
 )  # fmt: skip
 
 

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from oscar.coding.costs import Cost, check_seconds, is_number
+
 FP32_BITS = 32
-LEAST_RATE, MOST_RATE = 1e3, 1e18  # of bits or values a second; beyond these, times are of no use,
-MOST_SECONDS = 1e3  # and further out they are no numbers any more
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Seconds that one frame takes an engine: for each of its values, and once."""
-
-    per_value_s: float
-    once_s: float
-
-    def __post_init__(self) -> None:
-        for name in ("per_value_s", "once_s"):
-            _check_seconds(name, getattr(self, name))
+LEAST_RATE, MOST_RATE = 1e3, 1e18  # of bits or values a second; beyond these, times are of no use
 
 
 @dataclass(frozen=True)
@@ -77,15 +65,15 @@ class LinkModel:
             rate = getattr(self, name)
             if rate is None and name == "codec_values_per_s":
                 continue
-            if not _is_number(rate) or not LEAST_RATE <= rate <= MOST_RATE:
+            if not is_number(rate) or not LEAST_RATE <= rate <= MOST_RATE:
                 hint = ", or None for a codec at line rate" if name == "codec_values_per_s" else ""
                 raise ValueError(
                     f"{name}: expected a rate from {LEAST_RATE:g} to {MOST_RATE:g}{hint}, got {rate!r}"
                 )
         for name in ("latency_s", "codec_latency_s", "message_s"):
-            _check_seconds(name, getattr(self, name))
+            check_seconds(name, getattr(self, name))
         if self.encode_latency_s is not None:
-            _check_seconds("encode_latency_s", self.encode_latency_s)
+            check_seconds("encode_latency_s", self.encode_latency_s)
 
     @classmethod
     def of(
@@ -150,15 +138,6 @@ class Codec(NamedTuple):
         """How many values a node codes in a second on the way through it; None: as many as come."""
         slowest = self.hop_each / self.engines if self.busy else max(self.encode_each, self.decode_each)
         return 1 / slowest if slowest else None
-
-
-def _check_seconds(name: str, seconds: object) -> None:
-    if not _is_number(seconds) or not 0 <= seconds <= MOST_SECONDS:  # type: ignore[operator]
-        raise ValueError(f"{name}: expected seconds from 0 to {MOST_SECONDS:g}, got {seconds!r}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def algbw(values: int, time_s: float, *, bits: int = FP32_BITS) -> float:

@@ -1,30 +1,25 @@
 """What a NIC's lanes, or this host's coder, take for a frame: measured, and kept in a JSON file.
 
 `make rtl` writes such a file of the converted RTL; one comes with the package and names its revision. The
-host's is measured at first use and kept in the user's cache.
+host's is an estimate of oscar.coding.costs.
 """
 
 from __future__ import annotations
 
-import os
-import time
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from oscar.coding.costs import SIZES, Cost, FrameCost, machine
+from oscar.coding.registry import make_codec
 from oscar.errors import ConfigError
 from oscar.files import write_json
-from oscar.provenance import processor
-from oscar.timeline.link import Cost, Engines
-from oscar.version import __version__
+from oscar.timeline.link import Engines
 
 SHIPPED = "asc_lane.json"
-HOST_SIZES = 1 << 14, 1 << 18  # values of the two frames through which a host's line goes
-HOST_TURNS = 9
 NANOSECOND = "a clock here is a nanosecond"
 
 
@@ -119,60 +114,25 @@ def parse_nic(text: str, place: str) -> NicFile:
 
 @cache
 def host_nic() -> NicFile:
-    """Return this host's compiled coder as one engine: measured once, then read from the user's cache."""
-    machine = f"{processor()}, oscar {__version__}"
-    try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oscar"
-    except RuntimeError:  # a user without HOME or an entry in passwd, as containers have them
-        return _measure_host(machine)
-    path = folder / "host_codec.json"
-    try:
-        found = parse_nic(path.read_text(encoding="utf-8"), str(path))
-        if found.revision == machine:
-            return found
-    except (OSError, UnicodeDecodeError, ConfigError):
-        pass  # none there, or not of this format: measured anew
-    measured = _measure_host(machine)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        measured.write(path)
-    except (OSError, ConfigError):
-        pass  # no home to write to: every process measures for itself
-    return measured
+    """Return this host's compiled coder as one engine; see `core`."""
+    return core("compiled coder on a core", make_codec("asc").cost())
 
 
-def _measure_host(machine: str) -> NicFile:
-    """Time ASC on Laplace values of sigma 8 steps, whole calls on arrays, the best of some turns."""
-    rng = np.random.default_rng(0)
-    values = np.clip(np.rint(rng.laplace(0, 8 / np.sqrt(2), HOST_SIZES[1])), -127, 127).astype(np.int32)
-    short, long = (_host_seconds(values[:size]) for size in HOST_SIZES)
-    clocks = {}
-    for name in short:
-        each = (long[name] - short[name]) / (HOST_SIZES[1] - HOST_SIZES[0])
-        clocks[name] = (each * 1e9, max(0.0, short[name] - each * HOST_SIZES[0]) * 1e9)
-    (encode, encoded), (decode, decoded) = clocks["encode"], clocks["decode"]
+def core(name: str, cost: FrameCost) -> NicFile:
+    """Return a core of this host, whose frames cost `cost`, as one engine."""
+    (encode, encoded), (decode, decoded) = (
+        (part.per_value_s * 1e9, part.once_s * 1e9) for part in (cost.encode, cost.decode)
+    )
     return NicFile(
-        name="compiled coder on a core",
-        revision=machine,
-        measured_by=f"at first use, the best of {HOST_TURNS - 1} calls on {HOST_SIZES} values",
+        name=name,
+        revision=machine(),
+        measured_by=f"at first use, the best of some calls on {SIZES} values",
         engines=1,
         mhz=1000,
         mhz_from=NANOSECOND,
-        clocks={**clocks, "hop": (encode + decode, encoded + decoded)},
+        clocks={
+            "encode": (encode, encoded),
+            "hop": (encode + decode, encoded + decoded),
+            "decode": (decode, decoded),
+        },
     )
-
-
-def _host_seconds(values: np.ndarray) -> dict[str, float]:
-    """Return the least seconds that encoding and decoding take, when tables have been learnt."""
-    from oscar.coding.asc import AscParams, Decoder, Encoder
-
-    sender, receiver, classes = Encoder(AscParams()), Decoder(AscParams()), np.zeros(values.size, np.uint8)
-    took = []
-    for _ in range(HOST_TURNS):
-        began = time.perf_counter()
-        frame = sender.encode(values, step=0, context=classes)
-        middle = time.perf_counter()
-        receiver.decode(frame, step=0, context=classes)
-        took.append((middle - began, time.perf_counter() - middle))
-    encode, decode = zip(*took[1:], strict=True)
-    return {"encode": min(encode), "decode": min(decode)}

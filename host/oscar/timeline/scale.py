@@ -1,27 +1,24 @@
 """Time at up to 1,024 nodes from the frame sizes of a small measured run.
 
-What carries over: bits per value as a function of how many workers' values a frame sums, and how far each
-chunk deviates from the mean of its step. A chunk keeps its deviation along its whole way, since every
-node waits for the largest chunk at some hop; independent draws per frame would hide exactly that.
+Two things carry over: the bits per value, by how many workers' values a frame sums, and how far each chunk
+deviates from the mean of its step. A chunk keeps its deviation all the way, since every node waits for the
+largest chunk at some hop. Independent draws per frame would hide that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.actions import Phase
 from oscar.collective.gather import FORWARD, Gather
-from oscar.collective.ring import ring_chunk_sent
+from oscar.collective.ring import ring_chunks
 from oscar.timeline.link import LinkModel, algbw, busbw
 from oscar.timeline.recurrence import equal_ring_time, finish_unchecked
-from oscar.timeline.sizes import Sizes, checked_sizes, chunk_sent, new_sizes
+from oscar.timeline.sizes import Sizes, checked_sizes
 
 BITS_PER_DOUBLING = 0.5  # twice as many independent summands: sigma grows by sqrt 2, entropy by half a bit
 MAX_NODES = 1024
@@ -70,10 +67,8 @@ class Measured:
         own = np.divide(8.0 * payload, counts, out=np.zeros(counts.shape), where=counts > 0)
         mean = bits[:, :, None, None]
         relative = np.divide(own, mean, out=np.ones(counts.shape), where=(counts > 0) & (mean > 0))
-        for phase in Phase:
-            for step in range(nodes - 1):
-                chunks = [ring_chunk_sent(r, nodes, phase, step, self.gather) for r in range(nodes)]
-                relative[phase, step, chunks] = relative[phase, step].copy()
+        sender = np.argsort(ring_chunks(nodes, self.gather), axis=2)  # of each chunk
+        relative = np.take_along_axis(relative, sender[..., None], axis=2)
         for name, value in (
             ("frame_bytes", sizes),
             ("counts", counts),
@@ -134,21 +129,6 @@ class ScalePoint:
     busbw: float
 
 
-@njit(cache=True, nogil=True)
-def _fill(rate: Any, source: Any, share: Any, header: int, boomerang: bool, sizes: Any, counts: Any) -> None:
-    """Write bytes and count of every frame; `rate` [2, N-1, n K] is bytes per value of a source at a step."""
-    nodes, subs = share.shape
-    for phase in range(2):
-        for step in range(nodes - 1):
-            for rank in range(nodes):
-                chunk = chunk_sent(rank, nodes, phase, step, boomerang)
-                for sub in range(subs):
-                    count = share[chunk, sub]
-                    payload = int(np.ceil(count * rate[phase, step, source[chunk, sub]]))
-                    counts[phase, step, rank, sub] = count
-                    sizes[phase, step, rank, sub] = header + payload if count > 0 else 0
-
-
 def check_nodes(nodes: Iterable[int]) -> None:
     """Raise ValueError unless all are sizes of a ring that is modelled."""
     for count in nodes:
@@ -188,10 +168,10 @@ def draw_sizes(
         pick[1] = 0  # forwarded: the owner's frame all the way
     deviation = np.stack([measured.deviation[phase, pick[phase]] for phase in range(2)])
     rate = np.minimum(measured.bits_at(nodes)[:, :, None] * deviation, measured.raw_bits) / 8
-    sizes, counts = new_sizes(nodes, subs), new_sizes(nodes, subs)
-    origin, back = source.reshape(nodes, subs), measured.gather.boomerang
-    _fill(rate, origin, share, measured.header_bytes, back, sizes, counts)
-    return sizes, counts
+    chunks = ring_chunks(nodes, measured.gather)
+    origin, counts = source.reshape(nodes, subs)[chunks], share[chunks]
+    payload = np.ceil(counts * np.take_along_axis(rate[:, :, None], origin, axis=3)).astype(np.int64)
+    return np.where(counts > 0, measured.header_bytes + payload, 0), counts
 
 
 def scale(

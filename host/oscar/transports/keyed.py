@@ -114,11 +114,9 @@ class KeyedTransport(Transport):
         self.inner._pause(tries)
 
     def close(self) -> None:
-        """See Transport.close."""
         self.inner.close()
 
     def leave(self, status: int) -> NoReturn:
-        """See Transport.leave."""
         self.inner.was_told |= self.was_told
         self.inner.leave(status)
 

@@ -15,7 +15,7 @@ from oscar.trials._ranks import enter
 
 def main() -> None:
     """Run the cases that the first argument (JSON) describes and write what this rank did in each."""
-    task, first = enter()  # the transport starts the library, and is never used
+    task, first = enter()  # this transport starts the library; each case has its own
     with ThreadPoolExecutor(RANKS) as pool:
         for name in task["plays"]:
             undisturbed(pool, PLAYS[name], "threads")  # loads all kernels
@@ -29,7 +29,7 @@ def main() -> None:
             calm[name] = _play(task, name, None)
         did, messages = calm[name]
         case = at = None
-        if rank == victim and messages:  # who comes late itself gives no sign of life
+        if rank == victim and messages:  # a late rank sends no sign of life
             number = int(message * len(messages))
             at = number, int(byte * messages[number][1]), bit
             case = name, rank, messages[number][0], at
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _play(task: dict[str, Any], name: str, at: tuple[int, int, int] | None) -> tuple[Any, list[Any]]:
-    """Run a play; return what this rank did and its messages. Nobody closes before all are done."""
+    """Run a play; return what this rank did and its messages. No rank closes before all are done."""
     transport = TRANSPORTS[task["transport"]]()
     tap = Tap(transport, control=PLAYS[name].control, at=at)
     tap.listen(transport)

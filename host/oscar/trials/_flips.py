@@ -1,4 +1,4 @@
-"""What `oscar trial flips` runs on every rank: small exchanges of every kind, one bit of which is flipped."""
+"""What `oscar trial flips` runs on every rank: small exchanges of every kind, in which one bit is flipped."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from oscar.trials._ranks import config_of, laplace
 
 RANKS = 3
 TIMEOUT_S = 5.0
-SHORT_S = 0.3  # where a rank comes late, so that others show that they are alive
+SHORT_S = 0.3  # timeout of a play with a late rank: the others have to send signs of life
 LATE_S = 0.2
 HANG_S = 60.0  # a case may take this long
-START_S = 120.0  # the first one, which loads kernels
+START_S = 120.0  # the first case, which loads kernels
 TRIES = 5
 KEY = bytes(range(KEY_BYTES))
 SHAPES = ((13, 5), (), (31,))
@@ -35,8 +35,7 @@ Case = tuple[str, int, str, tuple[int, int, int]]  # play, rank, kind of message
 
 @dataclass(frozen=True)
 class Play:
-    """An exchange: a codec or a scheme, and what goes wrong by itself. `spoilt`: rank 1 has NaN in the end;
-    late: rank 1 is. flips: of control messages only."""
+    """An exchange by a codec or a scheme. spoilt: rank 1's last gradient has NaN; late: rank 1 comes late."""
 
     config: Config
     spoilt: bool = False
@@ -44,12 +43,12 @@ class Play:
 
     @property
     def scheme(self) -> bool:
-        """Whether it is one of a scheme, which needs the extra torch."""
+        """Whether its method is a scheme, which needs the extra torch."""
         return self.config.method in SCHEMES
 
     @property
     def control(self) -> bool:
-        """Whether its control messages are what is flipped; elsewhere there are none."""
+        """Whether bits of control messages are flipped, and of no others; other plays send none."""
         return self.spoilt or self.late
 
 
@@ -80,7 +79,7 @@ PLAYS: dict[str, Play] = {
 
 
 def run_play(play: Play, transport: Transport) -> str:
-    """Run a play on one rank and return a digest of all that it left; raises what the rank does."""
+    """Run a play on one rank; return a digest of its means, messages and state, or raise the rank's error."""
     timeout_s = SHORT_S if play.late else TIMEOUT_S
     config = play.config.variant(transport={"timeout_s": timeout_s, "survive": False})
     communicator = Communicator(config, transport, timeout_s=timeout_s)
@@ -100,7 +99,7 @@ def run_play(play: Play, transport: Transport) -> str:
 class Tap:
     """Sits where a rank's messages reach the wire: lists them, and flips one bit of one of them.
 
-    at: (number of the message, byte, bit) or None. control: count control messages, or all others.
+    at: (number of the message, byte, bit) or None. control: tap control messages, else all others.
     """
 
     def __init__(self, wire: Transport, *, control: bool, at: tuple[int, int, int] | None = None) -> None:
@@ -112,7 +111,7 @@ class Tap:
         setattr(wire, name, self._tapped)
 
     def listen(self, transport: Transport) -> None:
-        """Learn from the outermost transport what its messages are about."""
+        """Learn from the outermost transport what each message is about."""
         circulate = transport.circulate
 
         def named(hops: int, cap: int, deadline: float, what: str, give: Any, keep: Any) -> None:
@@ -150,10 +149,10 @@ def outcome(play: Play, transport: Transport) -> tuple[str, str]:
 
 
 def judge(calm: list[tuple[str, str]], came: list[tuple[str, str]]) -> str:
-    """Return "told", "harmless" or "wrong", of what all ranks did, and do undisturbed.
+    """Compare what all ranks did with what they do undisturbed; return "told", "harmless" or "wrong".
 
-    Wrong is another result on any rank, even where others raise, and an error that is no OscarError or names
-    no rank; where ranks raise undisturbed, all still must.
+    Wrong are: another result on any rank, even where others raise; an error that is no OscarError or names no
+    rank; a rank that does not raise where it raises undisturbed.
     """
     for (how, text), (kind, result) in zip(calm, came, strict=True):
         if kind == "raised" or (kind == "done" and (how != "done" or result != text)):
@@ -193,7 +192,7 @@ def exchange(
 
 
 def undisturbed(pool: ThreadPoolExecutor, play: Play, where: str) -> tuple[list[tuple[str, str]], list[Tap]]:
-    """Run a play as it is, after once to load its kernels; on a busy machine, until nobody is late."""
+    """Run a play without a flip, once its kernels are loaded; again where a busy machine made a rank late."""
     exchange(pool, play, where, None, START_S)
     for _ in range(TRIES):
         calm, taps = exchange(pool, play, where, None, START_S)

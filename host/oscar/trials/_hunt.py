@@ -1,14 +1,15 @@
-"""Searches in worker processes: chunks of cases, equal for equal seeds; a lost worker is counted."""
+"""Searches in worker processes: chunks of cases, the same for the same seed; lost workers are counted."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -16,14 +17,13 @@ from typing import Any
 from oscar.studies.parallel import Tick, run_tasks
 
 SHOW_S = 1.0  # between two looks at how far a search is, on a terminal
-TICK = 100  # cases between two signs of life
+TICK = 100  # cases between two ticks of a worker
 
 
 @dataclass
 class Chunk:
-    """What cases came to: outcomes counted, faults in the search's own words, the slowest case in seconds.
-
-    subjects: cases of each; cases: in all; lost: how workers ended that were not to.
+    """Outcomes of cases. tally: cases by outcome; faults: in the search's own words; subjects: cases by
+    subject; slowest: seconds of a case; cases: their number; lost: how workers died or hung.
     """
 
     tally: Counter[str] = field(default_factory=Counter)
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, count: int, of: str) -> No
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return what reads an option of a whole number of at least `least`."""
+    """Return the parser of an option that is a whole number of at least `least`."""
 
     def number(text: str) -> int:
         value = int(text)
@@ -67,8 +67,8 @@ def hunt(
 ) -> tuple[Chunk, float]:
     """Judge `count` cases in chunks of `size`; return what all came to, and the seconds since the first tick.
 
-    make: called once in each worker, returns its judge; it has to travel there. silence_s: between two ticks
-    of a judge, after which its worker counts as hanging. A chunk whose worker is lost is not judged again.
+    make: called once in each worker, returns its judge; it is pickled. silence_s: a worker that does not tick
+    for this time hangs. A chunk whose worker is lost is not judged again.
     """
     names = [f"{seed}/{index}" for index in range(-(-count // size))]
     begin, shown = 0.0, time.monotonic()
@@ -95,6 +95,14 @@ def hunt(
         total.faults += chunk.faults
         total.lost += chunk.lost
     return total, time.monotonic() - begin if begin else 0.0
+
+
+def cases(name: str, count: int, tick: Tick) -> Iterator[tuple[str, random.Random]]:
+    """Yield name and dice of each case of a chunk, and tick; a case is drawn from its name alone."""
+    for number in range(count):
+        if number % TICK == 0:
+            tick()
+        yield f"{name}/{number}", random.Random(f"{name}/{number}")
 
 
 _made = cache(lambda make: make())

@@ -16,7 +16,7 @@ from oscar.errors import MissingExtraError
 
 @dataclass
 class Subject:
-    """Something to attack: two frames valid in the same state, what they hold, and a decoder to reset."""
+    """Something to attack: two frames that are valid in the same state, their values, and two decoders."""
 
     name: str
     frames: tuple[bytes, bytes]
@@ -33,7 +33,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 class _AscSubjects:
-    """Makes subjects of ASC: a link with a past, and two frames that could come next."""
+    """Makes subjects of ASC: a link that has coded frames before, and two frames that may come next."""
 
     def __init__(self, draw: np.random.Generator) -> None:
         self.draw = draw

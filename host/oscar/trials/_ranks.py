@@ -1,4 +1,4 @@
-"""What trials between processes share: how ranks are started, what they are told, how they say and end."""
+"""What trials between processes share: starting ranks with a case, their lines of JSON, their end."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from oscar.transports.base import PEER_FAILED, Transport
 from oscar.transports.registry import TRANSPORTS
 
 START_S = 120.0  # to start processes on a busy machine
-LINGER_S = 0.5  # mpirun ends the others at the first status that is not 0
+LINGER_S = 0.5  # for the other ranks to report: mpirun ends them at the first status that is not 0
 
 
 def config_of(codec: str = "asc", gather: str = "forward", **more: Any) -> Config:
-    """Return a configuration with error feedback and two sub-frames: all kinds of state are in it."""
+    """Return a configuration with error feedback and two sub-frames, so that it has all kinds of state."""
     ring = {"gather": gather, "subframes": 2}
     kept = {"method": codec, "ring": ring, "plan": {"name": "splitter"}}
     return Config.model_validate(kept | {"quantiser": {"error_feedback": True}} | more)
@@ -69,11 +69,11 @@ def say(line: dict[str, Any], file: str | None = None) -> None:
 
 
 def lines_of(output: str) -> list[dict[str, Any]]:
-    """Return the lines that ranks said, out of all that was written."""
+    """Return the JSON lines in all that ranks wrote."""
     return [json.loads(line) for line in output.splitlines() if line.startswith("{") and line.endswith("}")]
 
 
 def leave(transport: Transport, error: BaseException) -> NoReturn:
-    """End this process with the status that `error` means, once the others had time to say what they know."""
+    """End this process with the status for `error`, after time for the other ranks to report."""
     time.sleep(LINGER_S)
     transport.leave(PEER_FAILED if isinstance(error, PeerError) else 1)

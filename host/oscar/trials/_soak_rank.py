@@ -31,13 +31,13 @@ CAP = 1 << 16  # bytes of one rank's samples
 TOUCHED, STOP = 1, 2  # flags of a verdict
 DIGEST = 64  # hexadecimal digits
 LOADED = 200  # configurations whose kernels are loaded before the start
-KEPT = 20  # mismatches that are told in full
+KEPT = 20  # mismatches that are reported in full
 DRAWN = {"seed", "method", "plan", "ring", "quantiser", "asc"}  # of a configuration
 
 # asc more often than all others together: it is the one with state on the links
 CODECS = (*["asc"] * 9, "asc-paper", "atalanta", "rans0", "zstd", "int32", "int8", "bf16", "fp32")
 Shapes = list[tuple[int, ...]]
-PART_S = 10.0  # for other ranks to come to their end
+PART_S = 10.0  # for the other ranks to end
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
     transport.close()
 
 
-# ------------------------------------------------------------------------------- what the seed decides
+# ------------------------------------------------------------------------------ what the seed decides
 
 
 def draw_config(seed: int, segment: int) -> Config:
@@ -191,7 +191,7 @@ class Soak:
         self._tell({"done": done, "seconds": seconds, "mismatches": self.mismatches, "memory": memory})
 
     def _load_kernels(self) -> None:
-        """Use each configuration: neither deadlines nor memory are for compiling and loading."""
+        """Use each configuration once, so that loading kernels counts neither as time nor as memory."""
         segments = -(-self.case["iterations"] // self.case["segment"])
         for segment in range(min(segments, LOADED)):
             cluster = LocalCluster(draw_config(self.seed, segment))
@@ -262,7 +262,7 @@ class Soak:
             self._tell({"mismatch": why, "iteration": iteration, "rank": rank, **where, "config": drawn})
 
     def _sample(self, done: int) -> None:
-        """Keep what is resident now that garbage is collected; in longer runs less often."""
+        """Collect garbage and note the resident memory; in longer runs less often."""
         gc.collect()
         self.samples.append((done, resident_kib()))
         if len(self.samples) > SAMPLES:
@@ -274,7 +274,7 @@ class Soak:
 
 
 def verdict_of(mean: list[np.ndarray], sums: np.ndarray, frames: list[np.ndarray], flags: int) -> bytes:
-    """Return what a rank tells the others: digests of its values and of its frames' sizes, and flags."""
+    """Return what a rank tells the others: digests of its values and of its frame sizes, and flags."""
     return digest([*mean, sums]).encode() + digest(frames).encode() + bytes([flags])
 
 

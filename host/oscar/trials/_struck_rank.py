@@ -1,4 +1,4 @@
-"""One rank of a run that something happens to: transport_faults starts it and reads its JSON lines."""
+"""One rank of a run in which a fault strikes one rank: started by transport_faults, which reads its lines."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from oscar.reducers.communicator import Communicator
 from oscar.transports.base import STATE_TAG, Transport
 from oscar.trials._ranks import LINGER_S, config_of, enter, laplace, leave, say
 
-ITERATIONS = 5  # the last ones only find what happened in the ones before
+ITERATIONS = 5  # faults strike in the first three; the last ones find them
 
 
 def load_kernels(config: Config) -> None:
-    """Use all kernels once, so that deadlines are not for loading, let alone compiling, them."""
+    """Use all kernels once, so that loading and compiling them does not count against deadlines."""
     cluster = LocalCluster(config)
     for _ in range(2):  # the second one has a residual
         cluster.allreduce([[np.linspace(-1, 1, 300, dtype=np.float32)]] * 2)
@@ -71,7 +71,7 @@ def _tell(transport: Transport, case: dict[str, Any], error: Exception, **more: 
 
 
 class Striker:
-    """A transport that does something bad at one point of one AllReduce, and is the given one otherwise.
+    """The given transport, except that a fault strikes at one point of one AllReduce.
 
     case: "kind" (kill, stop, corrupt, raise or cut), "iteration", and "point" in 0 .. 1 of its frames.
     """
@@ -87,17 +87,14 @@ class Striker:
         return getattr(self.transport, name)
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None:
-        """See Transport.post_recv."""
         self._strike(tag)
         self.transport.post_recv(peer, tag, cap)
 
     def wait(self, peer: int, tag: int, *args: Any) -> memoryview:
-        """See Transport.wait."""
         self._strike(tag)
         return self.transport.wait(peer, tag, *args)
 
     def post_send(self, peer: int, tag: int, frame: bytes) -> None:
-        """See Transport.post_send."""
         self._strike(tag)
         if self.left < 0 and self.kind == "corrupt" and tag != STATE_TAG:
             self.kind, frame = "done", damaged(frame, tag + 1)

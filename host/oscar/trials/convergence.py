@@ -56,14 +56,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             f"got {args.iterations}, {args.seeds} and {args.band_seeds}"
         )
     one_blas_thread()
-    cases = [(model, optimiser) for model in args.models for optimiser in args.optimisers]
+    cases = [f"{model} {optimiser}" for model in args.models for optimiser in args.optimisers]
     print(
         f"# {args.nodes} nodes, {args.iterations} iterations, {args.seeds} seeds, fp32 {args.band_seeds}; "
         "held-out loss at the end"
     )
     print("# columns: worse than fp32 under the same seeds, in standard deviations of fp32 over its seeds;")
     print("# !: by more than fp32's worst seed is worse than its mean; bits: sent, per value and link")
-    columns = (f"{_name(case)}:{case[0][:5]} {case[1]} >12" for case in cases)
+    columns = (f"{case}:{model[:5]} {optimiser} >12" for case in cases for model, optimiser in [case.split()])
     table = Table("method:  <18", "bits >5.2f", *columns, "holds >6", "caution: caution <")
     print(table.heading)
     band = _band(cases, args, table)
@@ -77,61 +77,50 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"# outside the band without a caution: {', '.join(bad) or 'none'}")
     return {
         "arguments": {key: value for key, value in vars(args).items() if key != "json"},
-        "band": {_name(case): row for case, row in band.items()},
+        "band": band,
         "methods": methods,
         "ok": not bad,
     }
 
 
-def _band(
-    cases: Sequence[tuple[str, str]], args: argparse.Namespace, table: Table
-) -> dict[tuple[str, str], Any]:
+def _runs(case: str, method: str, seeds: int, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Train a method in a case, once with each seed."""
+    (model, optimiser), how = case.split(), {"nodes": args.nodes, "iterations": args.iterations}
+    return [train(model, optimiser, METHODS[method], seed=seed, **how) for seed in range(seeds)]
+
+
+def _band(cases: Sequence[str], args: argparse.Namespace, table: Table) -> dict[str, Any]:
     """Train fp32 and return, for each case, its losses, mean, spread, and the worst one's distance."""
     band = {}
     for case in cases:
-        losses = [
-            train(*case, METHODS["fp32"], nodes=args.nodes, seed=s, iterations=args.iterations)["loss"]
-            for s in range(args.band_seeds)
-        ]
-        mean = statistics.fmean(losses)
-        band[case] = {
-            "losses": losses,
-            "mean": mean,
-            "spread": statistics.stdev(losses),
-            "limit": max(losses) - mean,
-        }
+        losses = [run["loss"] for run in _runs(case, "fp32", args.band_seeds, args)]
+        mean, spread = statistics.fmean(losses), statistics.stdev(losses)
+        band[case] = {"losses": losses, "mean": mean, "spread": spread, "limit": max(losses) - mean}
     for what in ("mean", "spread", "limit"):
-        cells = {_name(case): f"{row[what]:.4f} " for case, row in band.items()}
+        cells = {case: f"{row[what]:.4f} " for case, row in band.items()}
         bits = 32.0 if what == "mean" else ""
         print(table.line(cells, method=f"fp32 {what}", bits=bits, holds="", caution=""), flush=True)
     return band
 
 
 def _method(
-    name: str,
-    cases: Sequence[tuple[str, str]],
-    band: dict[tuple[str, str], Any],
-    args: argparse.Namespace,
-    table: Table,
+    name: str, cases: Sequence[str], band: dict[str, Any], args: argparse.Namespace, table: Table
 ) -> dict[str, Any]:
     """Train one method in all cases, print its line and return what it holds."""
     begin, cells, rows, bits = time.perf_counter(), {}, {}, []
     for case in cases:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CautionWarning)  # the table says so
-            runs = [
-                train(*case, METHODS[name], nodes=args.nodes, seed=s, iterations=args.iterations)
-                for s in range(args.seeds)
-            ]
+            runs = _runs(case, name, args.seeds, args)
         worse = statistics.fmean(r["loss"] - f for r, f in zip(runs, band[case]["losses"], strict=False))
         holds = worse <= band[case]["limit"]
-        rows[_name(case)] = {
+        rows[case] = {
             "losses": [r["loss"] for r in runs],
             "worse_by": worse,
             "holds": holds,
             "caution": next((r["caution"] for r in runs if r["caution"]), None),
         }
-        cells[_name(case)] = f"{worse / band[case]['spread']:.1f}{' ' if holds else '!'}"
+        cells[case] = f"{worse / band[case]['spread']:.1f}{' ' if holds else '!'}"
         bits += [r["bits"] for r in runs]
     cautions = sum(row["caution"] is not None for row in rows.values())
     held = sum(row["holds"] for row in rows.values())
@@ -163,7 +152,3 @@ def train(
         "bits": statistics.fmean(run.series["bits_per_value"] or [32.0]),
         "caution": None if scheme is None else scheme.caution(),
     }
-
-
-def _name(case: tuple[str, str]) -> str:
-    return " ".join(case)

@@ -1,8 +1,8 @@
-"""One bit flipped on the wire, at every byte of every message of small runs: all told, or without effect.
+"""One bit flipped on the wire, at every byte of every message of small runs: reported, or without effect.
 
 Ranks are threads, plain and keyed, and, for a number of cases, processes over MPI and Gloo. In each case one
-bit of one message is flipped where it leaves; told is an error that names a rank, harmless a run with the
-results of an undisturbed one. Wrong are all others, and first of all what nobody notices.
+bit of one message is flipped where it leaves its rank. Told: an error names a rank. Harmless: the results are
+those of an undisturbed run. Wrong: all other outcomes, above all a change that nobody notices.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from oscar.trials._ranks import start
 WHERE = ("threads", "keyed", *TRANSPORTS)
 COLUMNS = ("flips", "told", "harmless", "wrong", "hung")
 TABLE = Table("transport <10", "message <24", *(f"{name} >8" for name in COLUMNS))
-CASE_S = 4.0  # and on average this long, between processes
-KEPT = 20  # of what is wrong
+CASE_S = 4.0  # a case between processes may take, on average
+KEPT = 20  # wrong cases that are reported
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

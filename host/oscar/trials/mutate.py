@@ -1,8 +1,8 @@
 """Mutated frames: every one decodes or raises FrameError; no crash, no hang, no byte read behind the frame.
 
-Half of the mutations get their length and CRC-32 recomputed, so that they reach the block parser. Each
-mutated frame is decoded twice, with other bytes behind it in memory and by a decoder with another past;
-both must agree. Workers are processes of their own, so that even a segmentation fault is counted.
+Half of the mutated frames get a new length and CRC-32, so that they reach the block parser. Each is
+decoded twice, by two decoders and with different bytes behind it in memory; both must agree. Workers are
+processes of their own, so that even a segmentation fault is counted.
 
 `--boundscheck` makes numba check every index of the compiled kernels (NUMBA_BOUNDSCHECK=1, compiled anew
 into a temporary cache) and checks their accesses to several items at once, which numba leaves alone:
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import random
 import tempfile
 import time
 from collections import Counter
@@ -28,13 +27,13 @@ from oscar.errors import FrameError
 from oscar.studies.parallel import Tick
 from oscar.tables import Row, Table
 from oscar.trials import _hunt
-from oscar.trials._hunt import TICK, Chunk, hunt
+from oscar.trials._hunt import Chunk, cases, hunt
 from oscar.trials._mutate_subjects import Subject, make_subjects, same
 from oscar.trials._mutations import MUTATIONS, reseal
 
-CHUNK = 4096  # mutations between two reports of a worker
+CHUNK = 4096  # mutations that a worker is given at a time
 HANG_SECONDS = 1.0  # one decode may take this long
-SILENCE_S = 60.0  # a worker that reports nothing for this long has hung
+SILENCE_S = 60.0  # a worker that does not tick for this long has hung
 KINDS = ("sealed", "returned", "frame_errors", "crashes", "hangs", "over_reads", "wrong")
 TABLE = Table("mutations >12", *(f"{kind} >12" for kind in KINDS), "slowest_ms >12", "per_second >12")
 KEPT_FAULTS = 20  # of which the frame is kept, as hex
@@ -86,10 +85,8 @@ class _Judge:
         self.subjects = make_subjects(seed)
 
     def __call__(self, name: str, count: int, tick: Tick) -> Chunk:
-        r, chunk = random.Random(name), Chunk()
-        for number in range(count):
-            if number % TICK == 0:
-                tick()
+        chunk = Chunk()
+        for _, r in cases(name, count, tick):
             subject = self.subjects[r.randrange(len(self.subjects))]
             frame, other = bytearray(subject.frames[0]), subject.frames[1]
             for _ in range(r.choice((1, 1, 1, 2, 3))):

@@ -29,14 +29,14 @@ from oscar.schemes.registry import SCHEMES
 from oscar.studies.parallel import Tick
 from oscar.tables import Table
 from oscar.trials import _hunt
-from oscar.trials._hunt import TICK, Chunk, hunt, seed_of
+from oscar.trials._hunt import Chunk, cases, hunt, seed_of
 from oscar.trials._ranks import laplace
 from oscar.workloads import make_workload
 
 CHUNK = 500
 KEPT = 20
 CALLS = 3
-ROOM_BYTES = 4 << 30  # that a worker may take beside what it has: absurd shapes must not take all
+ROOM_BYTES = 4 << 30  # more memory that a worker may take: absurd shapes must not take all
 OUTCOMES = ("refused", "worked", "told", "crashes", "hangs", "tracebacks", "half_loaded")
 TABLE = Table("count:states >12", *(f"{name} >12" for name in OUTCOMES), "per_second >12.0f")
 SHAPES = ((13, 5), (), (0,), (31,), (300,))
@@ -108,33 +108,21 @@ def make_subjects() -> list[Subject]:
 
 # How a tree is damaged.
 
-_ODD: tuple[Callable[[], Any], ...] = (
-    lambda: None,
-    lambda: True,
-    lambda: -1,
-    lambda: 1 << 40,
-    lambda: 1 << 63,
-    lambda: 10**400,
-    lambda: 0.5,
-    lambda: float("nan"),
-    lambda: float("inf"),
-    lambda: "text",
-    lambda: b"bytes",
-    lambda: [],
-    lambda: {},
-    lambda: (),
-    lambda: np.zeros(3, np.float32),
-    lambda: np.zeros((), np.int64),
-    lambda: np.int64(3),
-    lambda: np.array(["text"]),
-    lambda: np.array([None, {}], object),
-    lambda: _nested(5000),
-)
+_NEST = object()  # stands for a list in a list, 5,000 times over
+_ODD: tuple[Any, ...] = (
+    None, True, -1, 1 << 40, 1 << 63, 10**400, 0.5, float("nan"), float("inf"), "text", b"bytes", [], {}, (),
+    np.zeros(3, np.float32), np.zeros((), np.int64), np.int64(3), np.array(["text"]),
+    np.array([None, {}], object), _NEST,
+)  # fmt: skip
 
 
-def _nested(depth: int) -> Any:
+def _odd(dice: random.Random) -> Any:
+    """Return a fresh value that no state holds in most places."""
+    odd = dice.choice(_ODD)
+    if odd is not _NEST:
+        return copy.deepcopy(odd)
     tree: Any = []
-    for _ in range(depth):
+    for _ in range(5000):
         tree = [tree]
     return tree
 
@@ -148,7 +136,7 @@ def _mutate(dice: random.Random, tree: Any) -> Any:
         other = dice.choice(places)[1]
         return _put(tree, path, other)
     if dice.random() < 0.15:
-        return _put(tree, path, dice.choice(_ODD)())
+        return _put(tree, path, _odd(dice))
     if isinstance(value, np.ndarray):
         return _put(tree, path, _damaged_array(dice, value))
     if isinstance(value, dict):
@@ -157,13 +145,13 @@ def _mutate(dice: random.Random, tree: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return _put(tree, path, _damaged_list(dice, value))
     if isinstance(value, bool) or value is None:
-        return _put(tree, path, dice.choice(_ODD)())
+        return _put(tree, path, _odd(dice))
     if type(value) in (int, float):
         steps = (value + 1, value - 1, -value, 1 << 31, -(1 << 31), (1 << 62) - 1, 0, 65536, 1e308)
         return _put(tree, path, dice.choice(steps))
     if isinstance(value, str):
         return _put(tree, path, dice.choice((value * 2, value[1:])))
-    return _put(tree, path, dice.choice(_ODD)())
+    return _put(tree, path, _odd(dice))
 
 
 def _places(tree: Any, path: list[Any]) -> Any:
@@ -195,7 +183,7 @@ def _damage_dict(dice: random.Random, value: dict[Any, Any]) -> None:
     odd = dice.choice(("foreign", -1, 1 << 20, 3, (0, 7), (9, -1), ("encode", 2), None, 0.5))
     what = dice.randrange(4)
     if not keys or what == 0:
-        value[odd] = value[dice.choice(keys)] if keys else dice.choice(_ODD)()
+        value[odd] = value[dice.choice(keys)] if keys else _odd(dice)
     elif what == 1:
         del value[dice.choice(keys)]
     elif what == 2:
@@ -211,9 +199,9 @@ def _damaged_list(dice: random.Random, value: Any) -> Any:
     if what == 0 and items:
         del items[dice.randrange(len(items))]
     elif what == 1:
-        items.append(dice.choice(items) if items else dice.choice(_ODD)())
+        items.append(dice.choice(items) if items else _odd(dice))
     elif what == 2 and items:
-        items[dice.randrange(len(items))] = dice.choice(_ODD)()
+        items[dice.randrange(len(items))] = _odd(dice)
     elif what == 3:
         dice.shuffle(items)
     else:
@@ -224,7 +212,7 @@ def _damaged_list(dice: random.Random, value: Any) -> Any:
 def _damaged_array(dice: random.Random, value: np.ndarray) -> Any:
     """Return an array of another shape, dtype or content."""
     if value.dtype.kind not in "fiu":  # of a mutation before
-        return dice.choice(_ODD)()
+        return _odd(dice)
     what = dice.randrange(8)
     if what == 0 and value.ndim and len(value):
         return np.delete(value, dice.randrange(len(value)), axis=0)
@@ -256,7 +244,7 @@ def _damaged_array(dice: random.Random, value: np.ndarray) -> Any:
     return changed
 
 
-# What is made of it.
+# What becomes of a damaged tree.
 
 
 class _Attack:
@@ -316,15 +304,12 @@ class _Judge:
 
     def __call__(self, name: str, count: int, tick: Tick) -> Chunk:
         chunk = Chunk()
-        for number in range(count):
-            if number % TICK == 0:
-                tick()
-            dice = random.Random(f"{name}/{number}")
+        for case, dice in cases(name, count, tick):
             attack = dice.choice(self.attacks)
             outcome, why = attack.strike(dice)
             chunk.tally[outcome] += 1
             if why:
-                chunk.faults.append(f"{attack.subject.name}, {name}/{number}: {outcome}: {why[:300]}")
+                chunk.faults.append(f"{attack.subject.name}, {case}: {outcome}: {why[:300]}")
         return chunk
 
 

@@ -25,11 +25,11 @@ from oscar.errors import ConfigError
 from oscar.studies.parallel import Tick
 from oscar.tables import Table
 from oscar.trials import _hunt
-from oscar.trials._hunt import TICK, Chunk, Judge, hunt, seed_of
+from oscar.trials._hunt import Chunk, Judge, cases, hunt, seed_of
 
 HANG_SECONDS = 1.0  # of processor time: machines are shared
 LONGEST_LINE = 20_000  # characters of an error
-CHUNK = 500  # configurations between two reports of a worker
+CHUNK = 500  # configurations that a worker is given at a time
 KEPT_FAULTS = 10
 NAMES = ("valid", "refused", "tracebacks", "crashes", "hangs", "faults")
 TABLE = Table("count >11", *(f"{name} >11" for name in NAMES), "slowest_ms >11", "seconds >11")
@@ -141,12 +141,10 @@ def judge(path: Path) -> tuple[str, str | None]:
 
 
 def _chunk(sources: list[bytes], name: str, count: int, tick: Tick) -> Chunk:
-    r, chunk = random.Random(name), Chunk()
+    chunk = Chunk()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "c.yaml"
-        for number in range(count):
-            if number % TICK == 0:
-                tick()
+        for _, r in cases(name, count, tick):
             data = mutate(r, sources)
             path.write_bytes(data)
             started = time.process_time()
@@ -180,13 +178,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"# mutate_yaml: count {args.count}, seed {seed}, {len(sources)} configurations", flush=True)
     found, seconds = hunt(partial(_make, sources), args.count, seed=seed, size=CHUNK, jobs=args.jobs)
     faults = [*({"fault": how, "text": ""} for how in found.lost), *found.faults][:KEPT_FAULTS]
-    result: dict[str, Any] = {
-        "seed": seed,
-        "count": args.count,
-        **{name: found.tally[name] for name in NAMES},
-    }
-    result["slowest_ms"] = round(1e3 * found.slowest, 1)
-    result["seconds"] = round(seconds, 1)
+    result: dict[str, Any] = {"seed": seed, "count": args.count}
+    result |= {name: found.tally[name] for name in NAMES}
+    result |= {"slowest_ms": round(1e3 * found.slowest, 1), "seconds": round(seconds, 1)}
     print(TABLE.heading, TABLE.line(result), sep="\n")
     for fault in faults:
         print(f"# {fault['fault']}\n{fault['text']!r}")

@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 class _Heard:
-    """What rank 0 says, line by line, and how far it is: a bar's worth of progress on stderr."""
+    """Reads what rank 0 writes, line by line, and shows its progress on stderr."""
 
     def __init__(self, total: int) -> None:
         self.total, self.rest, self.begin = total, b"", time.monotonic()
@@ -126,7 +126,7 @@ class _Heard:
             print(text, file=sys.stderr, flush=True)
 
     def read_all(self, output: str) -> None:
-        """Take rank 0's lines out of all that was written."""
+        """Read rank 0's lines in all that was written."""
         if sys.stderr.isatty():
             print(file=sys.stderr)
         for line in lines_of(output):

@@ -1,4 +1,4 @@
-"""Real processes, killed, stopped, cut off, damaged or misconfigured at random points: all say so in time.
+"""Real processes, killed, stopped, cut off, damaged or misconfigured at random points: all report it in time.
 
 Each case starts a job of its own, strikes one rank somewhere in the first three of five AllReduces, and looks
 at what the others say, when, and how all end. Faults and exit statuses: docs/transports.md.
@@ -33,7 +33,7 @@ from oscar.trials._struck_rank import load_kernels
 KINDS = ("kill", "stop", "corrupt", "raise", "config", "version", "cut")
 GATHERS = ("forward", "boomerang", "duplex")
 COUNTS = ("told", "wrong", "hung", "mpirun")
-SLACK_S = 1.0  # of a deadline, for the same reason
+SLACK_S = 1.0  # by which a busy machine may miss a deadline
 NAMED = {"config": "seed", "version": "oscar"}  # the key that differs
 TABLE = Table(
     "transport <10", "fault <8", "cases >6", *(f"{name} >6" for name in COUNTS), "slowest_s: slowest s >10.2f"
@@ -135,7 +135,7 @@ def _case(args: argparse.Namespace, dice: random.Random, transport: str, kind: s
 
 
 def _launch(case: dict[str, Any], args: argparse.Namespace, network: Network | None = None) -> Ended:
-    """Launch the ranks; what they say comes by way of a file: mpirun may lose it, and a cut does."""
+    """Launch the ranks. They report to a file: mpirun may lose their output, and a cut link does."""
     with tempfile.TemporaryDirectory(prefix="oscar-faults-") as folder:
         said = Path(folder) / "said"
         said.touch()
@@ -145,7 +145,7 @@ def _launch(case: dict[str, Any], args: argparse.Namespace, network: Network | N
 
 
 def _launch_across(case: dict[str, Any], args: argparse.Namespace, network: Network) -> Ended:
-    """Launch on hosts of a network that nothing has happened to."""
+    """Launch on the hosts of a fresh network."""
     network.renew()
     network.shape(RATE_BPS)
     return _launch(case, args, network)

@@ -118,29 +118,50 @@ def check_identity(workload: Workload, state: Any) -> None:
             )
 
 
+class Samples(Protocol):
+    """What a model learns from: inputs, and a class number (int64) for each."""
+
+    def batch(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Return `count` training samples that `rng` draws."""
+
+    def held_out(self) -> tuple[Array, Array]:
+        """Return the held-out samples, the same at every call and for every seed."""
+
+
 class DataParallel(ABC):
-    """What the workloads that train share: one random stream per node, and the loop over the nodes."""
+    """What the workloads that train share: one random stream per node, and the loop over the nodes.
+
+    options: their `batch` is the samples of a node in an iteration.
+    """
 
     name: str
 
-    def __init__(self, *, nodes: int, seed: int, named_shapes: Sequence[tuple[str, tuple[int, ...]]]) -> None:
-        self.nodes, self.seed = nodes, seed
+    def __init__(
+        self,
+        samples: Samples,
+        options: Any,
+        *,
+        nodes: int,
+        seed: int,
+        named_shapes: Sequence[tuple[str, tuple[int, ...]]],
+    ) -> None:
+        self.samples, self.options, self.nodes, self.seed = samples, options, nodes, seed
         self.tensor_names = tuple(name for name, _ in named_shapes)
         self.tensor_shapes = tuple(tuple(shape) for _, shape in named_shapes)
         self.loss = math.nan
         self._generators = [batch_generator(seed, node) for node in range(nodes)]
 
     @abstractmethod
-    def _node_gradients(self, rng: np.random.Generator) -> tuple[list[Array], float]:
-        """Return the gradients `[tensor]` and the loss of the next batch that `rng` draws."""
+    def _learn(self, inputs: Array, targets: Array) -> tuple[list[Array], float]:
+        """Return the gradients `[tensor]` and the loss of a batch."""
 
     @abstractmethod
     def _step(self, mean: Sequence[Array]) -> None:
         """Move the weights; the shapes of `mean` are right."""
 
     @abstractmethod
-    def evaluate(self) -> dict[str, float]:
-        """See Workload.evaluate."""
+    def _scores(self, inputs: Array, targets: Array) -> tuple[float, float]:
+        """Return accuracy and loss on a batch."""
 
     @abstractmethod
     def _model_state(self) -> dict[str, Any]:
@@ -151,7 +172,6 @@ class DataParallel(ABC):
         """Take over what `_model_state` returned; raises ConfigError where it is none."""
 
     def state_dict(self) -> dict[str, Any]:
-        """See Workload.state_dict."""
         return {
             "workload": workload_identity(self),
             "loss": self.loss,
@@ -160,7 +180,7 @@ class DataParallel(ABC):
         }
 
     def load_state_dict(self, state: Any) -> None:
-        """See Workload.load_state_dict; where it raises, nothing has changed."""
+        """Take over a state; where this raises, nothing has changed."""
         saved, before = Saved.of(state), self.state_dict()
         try:
             self._load(saved, before)
@@ -181,15 +201,17 @@ class DataParallel(ABC):
 
     def node_gradients(self, node: int) -> tuple[list[Array], float]:
         """Return the gradients `[tensor]` and the loss of one node's next batch: a process per node."""
-        return self._node_gradients(self._generators[node])
+        return self._learn(*self.samples.batch(self.options.batch, self._generators[node]))
 
     def gradients(self) -> list[list[Array]]:
-        """See Workload.gradients."""
-        results = [self._node_gradients(rng) for rng in self._generators]
+        results = [self.node_gradients(node) for node in range(self.nodes)]
         self.loss = math.fsum(loss for _, loss in results) / self.nodes
         return [tensors for tensors, _ in results]
 
     def apply(self, mean: Sequence[Array]) -> None:
-        """See Workload.apply."""
         check_mean(mean, self.tensor_names, self.tensor_shapes)
         self._step(mean)
+
+    def evaluate(self) -> dict[str, float]:
+        accuracy, loss = self._scores(*self.samples.held_out())
+        return {"accuracy": accuracy, "loss": loss}

@@ -16,18 +16,19 @@ _REPEATS = 4  # noisy versions of every held-out image
 
 @dataclass(frozen=True)
 class Digits:
-    """Images float32 [count, 8, 8] from 0 to 1 (before noise) and their classes int64 [count]."""
+    """Samples: images float32 [count, 8, 8] from 0 to 1 (before noise) and their classes int64 [count]."""
 
     images: Array
     labels: Array
-    held_out_images: Array  # noise already added
-    held_out_labels: Array
+    noisy: tuple[Array, Array]  # held-out images, noise already added, and their classes
     noise: float
 
     def batch(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Return `count` random training images with fresh noise, and their classes."""
         chosen = rng.integers(self.labels.size, size=count)
         return _noisy(self.images[chosen], self.noise, rng), self.labels[chosen]
+
+    def held_out(self) -> tuple[Array, Array]:
+        return self.noisy
 
 
 def _noisy(images: Array, noise: float, rng: np.random.Generator) -> Array:
@@ -48,10 +49,6 @@ def load_digits(noise: float) -> Digits:
     order = rng.permutation(len(raw.target))
     images = (raw.images / 16.0).astype(np.float32)[order]
     labels = raw.target.astype(np.int64)[order]
-    return Digits(
-        images=images[:_TRAINING],
-        labels=labels[:_TRAINING],
-        held_out_images=_noisy(np.tile(images[_TRAINING:], (_REPEATS, 1, 1)), noise, rng),
-        held_out_labels=np.tile(labels[_TRAINING:], _REPEATS),
-        noise=noise,
-    )
+    held_out = _noisy(np.tile(images[_TRAINING:], (_REPEATS, 1, 1)), noise, rng)
+    noisy = held_out, np.tile(labels[_TRAINING:], _REPEATS)
+    return Digits(images[:_TRAINING], labels[:_TRAINING], noisy, noise)

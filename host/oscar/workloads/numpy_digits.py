@@ -25,19 +25,20 @@ def initial_weights(options: NumpyDigitsOptions, rng: np.random.Generator) -> di
     }
 
 
-def _forward(weights: Sequence[Array], pixels: Array) -> tuple[Array, Array]:
-    """Return the hidden layer and the logits, each [batch, width]."""
+def _forward(weights: Sequence[Array], pixels: Array) -> tuple[Array, Array, Array]:
+    """Return the pixels, the hidden layer and the logits, each [batch, width]."""
     hidden_weight, hidden_bias, output_weight, output_bias = weights
+    pixels = pixels.reshape(len(pixels), -1)
     hidden = np.maximum(pixels @ hidden_weight + hidden_bias, 0)
-    return hidden, hidden @ output_weight + output_bias
+    return pixels, hidden, hidden @ output_weight + output_bias
 
 
 def loss_and_gradients(weights: Sequence[Array], pixels: Array, labels: Array) -> tuple[float, list[Array]]:
     """Return the mean loss (nats) and its gradient by every weight, in the weights' dtype.
 
-    `pixels`: [batch, 64]; `labels`: class numbers [batch].
+    `pixels`: [batch, 64] or [batch, 8, 8]; `labels`: class numbers [batch].
     """
-    hidden, logits = _forward(weights, pixels)
+    pixels, hidden, logits = _forward(weights, pixels)
     loss, by_logits = softmax_cross_entropy(logits, labels)
     by_sum = (by_logits @ weights[2].T) * (hidden > 0)
     return loss, [pixels.T @ by_sum, by_sum.sum(axis=0), hidden.T @ by_logits, by_logits.sum(axis=0)]
@@ -47,22 +48,9 @@ class NumpyDigits(NumpyWorkload):
     """The workload `numpy-digits`; see NumpyDigitsOptions."""
 
     name = "numpy-digits"
+    _forward, _loss_and_gradients = staticmethod(_forward), staticmethod(loss_and_gradients)
 
     def __init__(self, *, nodes: int, seed: int, options: NumpyDigitsOptions) -> None:
         weights = initial_weights(options, weight_generator(seed))
         optimiser = Momentum(list(weights.values()), rate=options.learning_rate, momentum=options.momentum)
-        super().__init__(weights, optimiser, nodes=nodes, seed=seed)
-        self.options = options
-        self._data = load_digits(options.noise)
-
-    def _node_gradients(self, rng: np.random.Generator) -> tuple[list[Array], float]:
-        images, labels = self._data.batch(self.options.batch, rng)
-        loss, gradients = loss_and_gradients(self.weights, images.reshape(len(images), -1), labels)
-        return gradients, loss
-
-    def evaluate(self) -> dict[str, float]:
-        """See Workload.evaluate."""
-        images, labels = self._data.held_out_images, self._data.held_out_labels
-        _, logits = _forward(self.weights, images.reshape(len(images), -1))
-        loss, _ = softmax_cross_entropy(logits, labels)
-        return {"accuracy": float(np.mean(logits.argmax(axis=1) == labels)), "loss": loss}
+        super().__init__(weights, optimiser, load_digits(options.noise), options, nodes=nodes, seed=seed)

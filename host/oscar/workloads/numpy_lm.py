@@ -12,12 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from oscar.array import Array
-from oscar.workloads.base import held_out_generator, weight_generator
+from oscar.workloads.base import weight_generator
 from oscar.workloads.numpy_training import Adam, NumpyWorkload, glorot, softmax_cross_entropy
 from oscar.workloads.options import NumpyLmOptions
-from oscar.workloads.text import fold_targets, windows, word_ids
-
-_HELD_OUT_WINDOWS = 2000
+from oscar.workloads.text import words
 
 
 def initial_weights(options: NumpyLmOptions, rng: np.random.Generator) -> dict[str, Array]:
@@ -78,26 +76,9 @@ class NumpyLm(NumpyWorkload):
     """The workload `numpy-lm`; see NumpyLmOptions."""
 
     name = "numpy-lm"
+    _forward, _loss_and_gradients = staticmethod(_forward), staticmethod(loss_and_gradients)
 
     def __init__(self, *, nodes: int, seed: int, options: NumpyLmOptions) -> None:
         weights = initial_weights(options, weight_generator(seed))
         optimiser = Adam(list(weights.values()), rate=options.learning_rate)
-        super().__init__(weights, optimiser, nodes=nodes, seed=seed)
-        self.options = options
-        self._training, self._held_out = word_ids(options.vocabulary, options.text_bytes)
-
-    def _draw(self, ids: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        drawn = windows(ids, count=count, length=self.options.context + 1, rng=rng)
-        return drawn[:, :-1], fold_targets(drawn[:, -1], self.options.outputs)
-
-    def _node_gradients(self, rng: np.random.Generator) -> tuple[list[Array], float]:
-        contexts, targets = self._draw(self._training, self.options.batch, rng)
-        loss, gradients = loss_and_gradients(self.weights, contexts, targets)
-        return gradients, loss
-
-    def evaluate(self) -> dict[str, float]:
-        """See Workload.evaluate."""
-        contexts, targets = self._draw(self._held_out, _HELD_OUT_WINDOWS, held_out_generator())
-        logits = _forward(self.weights, contexts)[2]
-        loss, _ = softmax_cross_entropy(logits, targets)
-        return {"accuracy": float(np.mean(logits.argmax(axis=1) == targets)), "loss": loss}
+        super().__init__(weights, optimiser, words(options), options, nodes=nodes, seed=seed)

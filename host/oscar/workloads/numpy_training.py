@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from oscar.array import Array
 from oscar.state import Saved
-from oscar.workloads.base import DataParallel
+from oscar.workloads.base import DataParallel, Samples
 
 
 def softmax_cross_entropy(logits: Array, targets: Array) -> tuple[float, Array]:
@@ -52,7 +52,6 @@ class Momentum:
         self._velocity = [np.zeros_like(weight) for weight in weights]
 
     def step(self, weights: Sequence[Array], gradients: Sequence[Array]) -> None:
-        """See Optimiser.step."""
         for weight, velocity, gradient in zip(weights, self._velocity, gradients, strict=True):
             velocity *= self.momentum
             velocity += gradient
@@ -77,7 +76,6 @@ class Adam:
         self._steps = 0
 
     def step(self, weights: Sequence[Array], gradients: Sequence[Array]) -> None:
-        """See Optimiser.step."""
         self._steps += 1
         one, two = (np.float32(beta) for beta in self.betas)
         rate = np.float32(self.rate / (1 - self.betas[0] ** self._steps))
@@ -107,12 +105,29 @@ def _copy_all(sources: Sequence[Array], targets: Sequence[Array]) -> None:
 
 
 class NumpyWorkload(DataParallel):
-    """A workload whose weights are named NumPy arrays."""
+    """A workload whose weights are named NumPy arrays; a subclass has the functions of its model.
 
-    def __init__(self, weights: Mapping[str, Array], optimiser: Optimiser, *, nodes: int, seed: int) -> None:
-        super().__init__(nodes=nodes, seed=seed, named_shapes=[(n, w.shape) for n, w in weights.items()])
+    `_forward` takes weights and inputs, and returns the layers, the logits last; `_loss_and_gradients` takes
+    weights, inputs and targets.
+    """
+
+    _forward: Callable[[Sequence[Array], Array], tuple[Array, ...]]
+    _loss_and_gradients: Callable[[Sequence[Array], Array, Array], tuple[float, list[Array]]]
+
+    def __init__(
+        self, weights: Mapping[str, Array], optimiser: Optimiser, samples: Samples, options: Any, **how: Any
+    ) -> None:
+        super().__init__(samples, options, named_shapes=[(n, w.shape) for n, w in weights.items()], **how)
         self.weights = list(weights.values())
         self._optimiser = optimiser
+
+    def _learn(self, inputs: Array, targets: Array) -> tuple[list[Array], float]:
+        loss, gradients = self._loss_and_gradients(self.weights, inputs, targets)
+        return gradients, loss
+
+    def _scores(self, inputs: Array, targets: Array) -> tuple[float, float]:
+        logits = self._forward(self.weights, inputs)[-1]
+        return float(np.mean(logits.argmax(axis=1) == targets)), softmax_cross_entropy(logits, targets)[0]
 
     def _step(self, mean: Sequence[Array]) -> None:
         self._optimiser.step(self.weights, [np.asarray(tensor, np.float32) for tensor in mean])

@@ -6,13 +6,16 @@ import os
 import re
 import sysconfig
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from oscar.array import Array
 from oscar.errors import OscarError
+from oscar.workloads.base import held_out_generator
 
 # Not the standard library, or text of another kind: installed packages, tests, caches.
 _SKIPPED_FOLDERS = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"})
@@ -102,6 +105,38 @@ def windows(ids: Array, *, count: int, length: int, rng: np.random.Generator) ->
     return ids[starts[:, None] + np.arange(length)]
 
 
-def fold_targets(targets: Array, outputs: int) -> Array:
-    """Return `targets` with every word beyond the `outputs` most frequent folded into 0, the rest."""
-    return np.where(targets < outputs, targets, 0)
+@dataclass(frozen=True)
+class Text:
+    """Samples of a text: what `cut` makes of windows of `length` symbols, inputs and targets.
+
+    ids: of the training and of the held-out text; looks: held-out windows.
+    """
+
+    ids: tuple[Array, Array]
+    length: int
+    looks: int
+    cut: Callable[[Array], tuple[Array, Array]]
+
+    def batch(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        return self.cut(windows(self.ids[0], count=count, length=self.length, rng=rng))
+
+    def held_out(self) -> tuple[Array, Array]:
+        return self.cut(windows(self.ids[1], count=self.looks, length=self.length, rng=held_out_generator()))
+
+
+def characters(length: int, text_bytes: int, *, looks: int = 64) -> Text:
+    """Return samples of `length` character codes, and the code that follows each of them."""
+    return Text(character_ids(text_bytes), length + 1, looks, lambda drawn: (drawn[:, :-1], drawn[:, 1:]))
+
+
+def words(options: Any, *, looks: int = 2000) -> Text:
+    """Return samples of `context` word numbers, and the word that follows; options: of a model of words.
+
+    Words beyond the `outputs` most frequent are folded into target 0, the rest.
+    """
+
+    def cut(drawn: Array) -> tuple[Array, Array]:
+        following = drawn[:, -1]
+        return drawn[:, :-1], np.where(following < options.outputs, following, 0)
+
+    return Text(word_ids(options.vocabulary, options.text_bytes), options.context + 1, looks, cut)

@@ -7,8 +7,8 @@ then does not depend on the machine's core count.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,10 @@ except ImportError as error:
         "or use the workload numpy-lm"
     ) from error
 
-from oscar.workloads.base import DataParallel, held_out_generator
+from oscar.workloads.base import DataParallel, Samples
 from oscar.workloads.digits import load_digits
 from oscar.workloads.options import CnnOptions, EmbeddingOptions, TransformerOptions
-from oscar.workloads.text import character_ids, fold_targets, windows, word_ids
+from oscar.workloads.text import characters, words
 
 _CHARACTERS = 128
 _HEAD_WIDTH = 32
@@ -56,7 +56,7 @@ def _tensors(tree: Any) -> Any:
 
 
 class CnnModel(nn.Module):
-    """Images float32 [batch, 1, 8, 8] to logits [batch, 10]."""
+    """Images float32 [batch, 8, 8] to logits [batch, 10]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class CnnModel(nn.Module):
         self.classify = nn.Sequential(nn.Flatten(), nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, 10))
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.classify(self.features(images))
+        return self.classify(self.features(images[:, None]))
 
 
 class Block(nn.Module):
@@ -123,18 +123,20 @@ class EmbeddingModel(nn.Module):
         nn.init.normal_(self.words.weight, 0.0, 0.05)
 
     def forward(self, contexts: Tensor) -> Tensor:
-        words = self.words(contexts)
-        seen = torch.cat([words[:, -1], words[:, -2], words.mean(dim=1)], dim=1)
+        found = self.words(contexts)
+        seen = torch.cat([found[:, -1], found[:, -2], found.mean(dim=1)], dim=1)
         return self.output(functional.relu(self.hidden(seen)))
 
 
 class TorchWorkload(DataParallel):
-    """A workload whose weights are those of a torch module; a subclass draws the batches."""
+    """A workload whose weights are those of a torch module, which makes logits of a batch of `samples`."""
 
     def __init__(
         self,
         build: Callable[[], nn.Module],
         optimise: Callable[[Any], torch.optim.Optimizer],
+        samples: Samples,
+        options: Any,
         *,
         nodes: int,
         seed: int,
@@ -150,24 +152,15 @@ class TorchWorkload(DataParallel):
             self._optimiser, lambda step: min(1.0, (step + 1) / warmup)
         )
         named = [(name, tuple(parameter.shape)) for name, parameter in self.model.named_parameters()]
-        super().__init__(nodes=nodes, seed=seed, named_shapes=named)
+        super().__init__(samples, options, nodes=nodes, seed=seed, named_shapes=named)
 
-    @abstractmethod
-    def _batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Return inputs and class numbers of the next training batch that `rng` draws."""
+    def _logits(self, inputs: Array, targets: Array) -> tuple[Tensor, Tensor]:
+        """Return logits [samples, classes] and classes; every position of a sequence is a sample."""
+        logits = self.model(torch.from_numpy(inputs))
+        return logits.reshape(-1, logits.shape[-1]), torch.from_numpy(targets).reshape(-1)
 
-    @abstractmethod
-    def _held_out_batch(self) -> tuple[Tensor, Tensor]:
-        """Return held-out inputs and class numbers, the same at every call."""
-
-    def _logits(self, inputs: Tensor) -> Tensor:
-        """Return [samples, classes]; for sequences every position is a sample."""
-        logits = self.model(inputs)
-        return logits.reshape(-1, logits.shape[-1])
-
-    def _node_gradients(self, rng: np.random.Generator) -> tuple[list[Array], float]:
-        inputs, targets = self._batch(rng)
-        loss = functional.cross_entropy(self._logits(inputs), targets.reshape(-1))
+    def _learn(self, inputs: Array, targets: Array) -> tuple[list[Array], float]:
+        loss = functional.cross_entropy(*self._logits(inputs, targets))
         gradients = torch.autograd.grad(loss, self._parameters)
         # Copied: autograd may return strided views, or one tensor for two parameters.
         copies = [np.array(gradient.numpy(), np.float32, order="C") for gradient in gradients]
@@ -201,12 +194,10 @@ class TorchWorkload(DataParallel):
                 raise saved[name].refuse("what torch saved", str(error)) from None
 
     @torch.no_grad()
-    def evaluate(self) -> dict[str, float]:
-        """See Workload.evaluate."""
-        inputs, targets = self._held_out_batch()
-        logits, targets = self._logits(inputs), targets.reshape(-1)
-        accuracy = (logits.argmax(dim=1) == targets).float().mean()
-        return {"accuracy": float(accuracy), "loss": float(functional.cross_entropy(logits, targets))}
+    def _scores(self, inputs: Array, targets: Array) -> tuple[float, float]:
+        logits, classes = self._logits(inputs, targets)
+        accuracy = (logits.argmax(dim=1) == classes).float().mean()
+        return float(accuracy), float(functional.cross_entropy(logits, classes))
 
 
 class Cnn(TorchWorkload):
@@ -215,20 +206,9 @@ class Cnn(TorchWorkload):
     name = "cnn"
 
     def __init__(self, *, nodes: int, seed: int, options: CnnOptions) -> None:
-        rate, momentum = options.learning_rate, options.momentum
-        super().__init__(
-            CnnModel, lambda p: torch.optim.SGD(p, lr=rate, momentum=momentum), nodes=nodes, seed=seed
-        )
-        self.options = options
-        self._data = load_digits(options.noise)
-
-    def _batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        images, labels = self._data.batch(self.options.batch, rng)
-        return torch.from_numpy(images[:, None]), torch.from_numpy(labels)
-
-    def _held_out_batch(self) -> tuple[Tensor, Tensor]:
-        images, labels = self._data.held_out_images, self._data.held_out_labels
-        return torch.from_numpy(images[:, None]), torch.from_numpy(labels)
+        optimise = partial(torch.optim.SGD, lr=options.learning_rate, momentum=options.momentum)
+        samples = load_digits(options.noise)
+        super().__init__(CnnModel, optimise, samples, options, nodes=nodes, seed=seed)
 
 
 class Transformer(TorchWorkload):
@@ -237,26 +217,9 @@ class Transformer(TorchWorkload):
     name = "transformer"
 
     def __init__(self, *, nodes: int, seed: int, options: TransformerOptions) -> None:
-        rate = options.learning_rate
-        super().__init__(
-            lambda: TransformerModel(options),
-            lambda p: torch.optim.AdamW(p, lr=rate, betas=(0.9, 0.98), weight_decay=0.01),
-            nodes=nodes,
-            seed=seed,
-            warmup=options.warmup,
-        )
-        self.options = options
-        self._training, self._held_out = character_ids(options.text_bytes)
-
-    def _draw(self, ids: Array, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        drawn = torch.from_numpy(windows(ids, count=count, length=self.options.length + 1, rng=rng))
-        return drawn[:, :-1], drawn[:, 1:]
-
-    def _batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        return self._draw(self._training, self.options.batch, rng)
-
-    def _held_out_batch(self) -> tuple[Tensor, Tensor]:
-        return self._draw(self._held_out, 64, held_out_generator())
+        optimise = partial(torch.optim.AdamW, lr=options.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+        build, samples = partial(TransformerModel, options), characters(options.length, options.text_bytes)
+        super().__init__(build, optimise, samples, options, nodes=nodes, seed=seed, warmup=options.warmup)
 
 
 class Embedding(TorchWorkload):
@@ -265,20 +228,8 @@ class Embedding(TorchWorkload):
     name = "embedding"
 
     def __init__(self, *, nodes: int, seed: int, options: EmbeddingOptions) -> None:
-        rate = options.learning_rate
-        super().__init__(
-            lambda: EmbeddingModel(options), lambda p: torch.optim.Adam(p, lr=rate), nodes=nodes, seed=seed
+        build, optimise = (
+            partial(EmbeddingModel, options),
+            partial(torch.optim.Adam, lr=options.learning_rate),
         )
-        self.options = options
-        self._training, self._held_out = word_ids(options.vocabulary, options.text_bytes)
-
-    def _draw(self, ids: Array, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        drawn = windows(ids, count=count, length=self.options.context + 1, rng=rng)
-        targets = fold_targets(drawn[:, -1], self.options.outputs)
-        return torch.from_numpy(drawn[:, :-1]), torch.from_numpy(targets)
-
-    def _batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        return self._draw(self._training, self.options.batch, rng)
-
-    def _held_out_batch(self) -> tuple[Tensor, Tensor]:
-        return self._draw(self._held_out, 2000, held_out_generator())
+        super().__init__(build, optimise, words(options), options, nodes=nodes, seed=seed)

@@ -70,7 +70,8 @@ def record(
     ):
         if count < least:
             raise ValueError(f"expected {what} of at least {least}, got {count}")
-    target = _target(path)
+    target = _with_suffix(path)
+    check_writable(target)  # before the training that would be lost
     gradients = [
         np.empty((iterations, workload.nodes, *shape), np.float32) for shape in workload.tensor_shapes
     ]
@@ -87,29 +88,20 @@ def record(
             progress(done + 1, total)
     metadata = _metadata(workload, warmup=warmup, skip_every=skip_every)
     _write(target, gradients, losses, names=workload.tensor_names, metadata=metadata)
-    return TraceInfo(
-        path=target,
-        workload=workload.name,
-        nodes=workload.nodes,
-        seed=metadata["seed"],
-        iterations=iterations,
-        names=workload.tensor_names,
-        shapes=workload.tensor_shapes,
-        metadata=metadata,
-    )
+    return _info(target, metadata, iterations, workload.tensor_names, workload.tensor_shapes)
+
+
+def _info(
+    path: Path, metadata: dict[str, Any], iterations: int, names: tuple[str, ...], shapes: Any
+) -> TraceInfo:
+    told = {key: metadata[key] for key in ("workload", "nodes", "seed")}
+    return TraceInfo(path=path, iterations=iterations, names=names, shapes=shapes, metadata=metadata, **told)
 
 
 def _with_suffix(path: str | os.PathLike[str]) -> Path:
     """Return `path` with .npz added when missing, as numpy does."""
     target = Path(path)
     return target if target.name.endswith(".npz") else target.with_name(target.name + ".npz")
-
-
-def _target(path: str | os.PathLike[str]) -> Path:
-    """Return where to write; raises ConfigError before the training that would be lost."""
-    target = _with_suffix(path)
-    check_writable(target)
-    return target
 
 
 def _keep(gradients: list[Array], place: int, current: list[list[Array]], names: Sequence[str]) -> None:
@@ -213,17 +205,8 @@ def load(path: str | os.PathLike[str]) -> TraceWorkload:
         gradients = [_read(target, archive, f"gradient_{index}") for index in range(len(names))]
         losses = _read(target, archive, "losses")
     iterations = _check(target, gradients, losses, names=names, nodes=metadata["nodes"])
-    info = TraceInfo(
-        path=target,
-        workload=metadata["workload"],
-        nodes=metadata["nodes"],
-        seed=metadata["seed"],
-        iterations=iterations,
-        names=names,
-        shapes=tuple(tensor.shape[2:] for tensor in gradients),
-        metadata=metadata,
-    )
-    return TraceWorkload(info, gradients, losses)
+    shapes = tuple(tensor.shape[2:] for tensor in gradients)
+    return TraceWorkload(_info(target, metadata, iterations, names, shapes), gradients, losses)
 
 
 def _foreign(target: Path, came: str) -> ConfigError:

@@ -64,7 +64,8 @@ class RingNode:
         self.clock = 0
 
     def start(self, plan: ChunkPlan, local: np.ndarray, classes: np.ndarray) -> None:
-        """Begin an AllReduce over `local`, in plan order."""
+        """Begin an AllReduce over `local`, in plan order; the one before is done."""
+        self.port.frames.clear()
         self.plan, self.local, self.classes = plan, local.astype(np.int64), classes
         self.work = self.local.copy()
         self.suffix = np.zeros_like(self.local) if self.gather.boomerang else None
@@ -73,10 +74,12 @@ class RingNode:
             for command in commands(self.rank, self.nodes, self.gather)
             if (high := plan.bounds[command.chunk + 1]) > (low := plan.bounds[command.chunk])
         ]
+        own = 0  # frames of this NIC's that are to be sent before
         for command, _, _ in self.todo:  # frames may come before their commands
             if command.source is not None:
-                onward = self.wires[self.rank, command.forward] if command.forward >= 0 else None
+                onward = (self.wires[self.rank, command.forward], own) if command.forward >= 0 else None
                 self.port.forwards.append(onward)
+            own += command.target is not None
         self.script, self.done = self._iteration(), False
 
     def result(self) -> np.ndarray:

@@ -189,7 +189,6 @@ class RingRun:
         for index, expected in enumerate(self.expected):
             start = self.clocks
             for node, plan in zip(self.nodes, plans, strict=True):
-                node.port.frames.clear()
                 node.start(plan, expected.local[node.rank], expected.classes)
             while not all(node.done for node in self.nodes):
                 if self.clocks - start > 100 * self.options.values + 200_000:

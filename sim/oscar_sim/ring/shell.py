@@ -31,17 +31,19 @@ class Wire:
 class Port:
     """A NIC's two streams to the network: frames go to `routes` in turn, what it gets comes from `source`.
 
-    rate: 16-bit words per clock each way, up to 1. frames: all that the NIC sent, as bytes. forwards: where
-    each frame that comes is also sent on to, whole, between the NIC's own; None: nowhere.
+    rate: 16-bit words per clock each way, up to 1. frames: all that the NIC sent in this AllReduce, as bytes.
+    forwards: where each frame that comes is also sent on to, whole, between the NIC's own, and after how many
+    of them (the next NIC takes frames in the schedule's order: one that is late must not be overtaken); None:
+    nowhere.
     """
 
     def __init__(self, rx: Stream, tx: Stream, *, rate: float) -> None:
         self.rx, self.tx, self.rate = rx, tx, rate
         self.routes: deque[Wire] = deque()
         self.source: Wire | None = None
-        self.forwards: deque[Wire | None] = deque()  # for each frame to come
+        self.forwards: deque[tuple[Wire, int] | None] = deque()  # for each frame to come
         self.passing: list[int] = []  # the frame that is received and will be sent on
-        self.waiting: deque[tuple[Wire, list[int]]] = deque()
+        self.waiting: deque[tuple[Wire, int, list[int]]] = deque()
         self.frames: list[bytes] = []
         self.out: list[int] = []
         self.tx_credit = self.rx_credit = 0.0
@@ -63,8 +65,8 @@ class Port:
                 self.frames.append(np.array(self.out, np.uint16).tobytes())
                 self.out.clear()
                 self.routes.popleft()
-        if self.waiting and not self.out:
-            wire, frame = self.waiting.popleft()
+        if self.waiting and not self.out and len(self.frames) >= self.waiting[0][1]:
+            wire, _, frame = self.waiting.popleft()
             due, end = clock + wire.latency, len(frame) - 1
             wire.words.extend((due, data, i == end) for i, data in enumerate(frame))
         self.tx_credit = min(2.0, self.tx_credit + self.rate)
@@ -88,7 +90,7 @@ class Port:
             if last:
                 target = self.forwards.popleft()
                 if target is not None:
-                    self.waiting.append((target, self.passing))
+                    self.waiting.append((*target, self.passing))
                 self.passing = []
         if offer != self.rx_offered:
             rx.tvalid.next = self.rx_offered = offer

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
+from oscar.planning.costs import method_cost
 from oscar.reducers.communicator import Communicator
 from oscar.state import Saved
 from oscar.transports.gloo import load_torch
@@ -20,6 +21,7 @@ Key = tuple[int, int]  # index and values of a bucket
 T = TypeVar("T")
 
 ROUNDS = 3  # measured calls of each bucket; the medians count
+FIRST = 1  # of them: after it, the plain AllReduce is held against what coding takes at the least
 LOG = logging.getLogger("oscar.ddp")
 
 
@@ -28,13 +30,15 @@ class Bypass:
 
     mode: "auto" measures each bucket's first calls (the first of all, which compiles and settles steps, does
     not count), "never" and "always" do not. group: of torch.distributed, for the measured AllReduces, whose
-    results nobody uses. communicator: what ranks decide by goes over it, under its checksums.
+    results nobody uses. communicator: what ranks decide by goes over it, under its checksums. `estimate`
+    returns the seconds that coding so many values takes at the least; None where nobody knows.
     """
 
     def __init__(self, mode: Mode, group: Any, communicator: Communicator) -> None:
         check_mode(mode)
         self._torch, self._dist = load_torch()
         self.mode, self.group, self.communicator = mode, group, communicator
+        self.estimate = _estimate(communicator)
         self.decided: dict[Key, bool] = {}  # whether the bucket goes uncompressed
         self._calls: dict[Key, int] = defaultdict(int)
         self._times: dict[Key, list[tuple[float, float]]] = defaultdict(list)
@@ -62,19 +66,42 @@ class Bypass:
         return result
 
     def settle(self) -> None:
-        """Decide once all buckets of an iteration, which has ended, are measured; collective."""
-        if not self._times or any(len(times) < ROUNDS for times in self._times.values()):
+        """Decide what can be decided, once an iteration has ended; collective.
+
+        After the first measured round, buckets whose estimated coding alone takes longer than the plain
+        AllReduce go uncompressed. After the last, all others are decided.
+        """
+        rounds = min((len(times) for times in self._times.values()), default=0)
+        if rounds == FIRST and self.estimate is not None:
+            estimate = self.estimate
+            rows = self._agree(lambda key, compressed: estimate(key[1]))
+            decided = {key: True for key, (plain, ours) in rows.items() if ours > plain}
+            self._say(decided, rows, "ms coding alone, as estimated")
+        elif rounds == ROUNDS:
+            rows = self._agree(lambda key, compressed: compressed)
+            decided = {key: ours >= plain for key, (plain, ours) in rows.items()}
+            self._say(decided, rows, "ms compressed")
+        else:
             return
-        keys = sorted(self._times)
-        medians = [[statistics.median(t) for t in zip(*self._times[key], strict=True)] for key in keys]
-        mine = np.array(medians, "<f8").tobytes()
+        self.decided.update(decided)
+        for key in decided:
+            del self._times[key]
+
+    def _agree(self, ours: Callable[[Key, float], float]) -> dict[Key, list[float]]:
+        """Return by bucket the largest of all ranks: median of the plain AllReduce, and `ours`."""
+        keys, rows = sorted(self._times), []
+        for key in keys:
+            plain, compressed = (statistics.median(t) for t in zip(*self._times[key], strict=True))
+            rows.append([plain, ours(key, compressed)])
+        mine = np.array(rows, "<f8").tobytes()
         every = [np.frombuffer(theirs, "<f8") for theirs in self.communicator.gather(mine, len(mine))]
         agreed = np.maximum.reduce(every).reshape(-1, 2)
-        rows = dict(zip(keys, agreed.tolist(), strict=True))
-        self.decided.update({key: ours >= plain for key, (plain, ours) in rows.items()})
-        self._times.clear()
-        if self.communicator.rank == 0:
-            _say({key: row for key, row in rows.items() if self.decided[key]}, len(rows))
+        return dict(zip(keys, agreed.tolist(), strict=True))
+
+    def _say(self, decided: dict[Key, bool], rows: dict[Key, list[float]], what: str) -> None:
+        """Log on rank 0 what has been decided, if anything."""
+        if decided and self.communicator.rank == 0:
+            _say({key: row for key, row in rows.items() if decided.get(key)}, len(rows), what)
 
     def forget_times(self) -> None:
         """Begin to measure anew, for buckets that are."""
@@ -106,12 +133,19 @@ def check_mode(mode: str) -> None:
         raise ValueError(f'bypass is "auto", "never" or "always", got {mode!r}')
 
 
-def _say(bypassed: dict[Key, list[float]], buckets: int) -> None:
+def _estimate(communicator: Communicator) -> Callable[[int], float] | None:
+    config, nodes = communicator.config, communicator.nodes
+    if config.nic != "compiled":  # measuring a simulated NIC takes minutes
+        return None
+    return lambda values: method_cost(config).coding_s(values, nodes)
+
+
+def _say(bypassed: dict[Key, list[float]], buckets: int, what: str) -> None:
     if not bypassed:
-        LOG.info("compression pays for all %d buckets", buckets)
+        LOG.info("compression pays for all %d buckets measured", buckets)
         return
     each = "; ".join(
-        f"bucket {index} ({values:,} values): {plain * 1e3:.1f} ms plain, {ours * 1e3:.1f} ms compressed"
+        f"bucket {index} ({values:,} values): {plain * 1e3:.1f} ms plain, {ours * 1e3:.1f} {what}"
         for (index, values), (plain, ours) in sorted(bypassed.items())
     )
     LOG.warning(

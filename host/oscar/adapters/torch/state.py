@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import weakref
@@ -45,8 +46,11 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Job:
-    """A bucket to reduce; measure: beside a plain AllReduce; forget: drop all state before, because the
-    buckets were made anew."""
+    """A bucket to reduce.
+
+    last: of those of its backward that are compressed; measure: beside a plain AllReduce; forget: drop all
+    state before, because the buckets were made anew.
+    """
 
     future: Any
     buffer: Any
@@ -146,7 +150,7 @@ class OscarState:
             buffer,
             key,
             self._layouts[key[0]].shapes,
-            last=bucket.is_last(),
+            last=bucket.is_last() or self._rest_skipped(key[0]),
             measure=self.bypass.measures(key),
             forget=forget,
         )
@@ -185,6 +189,15 @@ class OscarState:
             self._layouts.clear()
         self._layouts[index] = layout
         return changed
+
+    def _rest_skipped(self, index: int) -> bool:
+        """Whether buckets come after this one, and all of them go uncompressed."""
+        rest = [
+            (later, sum(math.prod(shape) for shape in layout.shapes))
+            for later, layout in self._layouts.items()
+            if later > index
+        ]
+        return bool(rest) and all(self.bypass.skips(key) for key in rest)
 
     def _plain(self, buffer: Any) -> Any:
         """Return the Future of the AllReduce that DDP does without a hook."""

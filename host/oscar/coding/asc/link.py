@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from oscar.coding.asc.state import TableState
 from oscar.coding.codec import as_values, check_header, fit_width
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
 from oscar.errors import ConfigError, FrameError, OscarError
-from oscar.state import Saved
+from oscar.state import Reader, Saved, Stateful
 
 ASC_CODE = 16  # codec byte of ASC frames
 MAX_STEP = 0xFFFF
@@ -46,8 +46,27 @@ def make_coder(params: AscParams, implementation: Implementation = "compiled") -
     raise ValueError(f'implementation must be "compiled" or "reference", got {implementation!r}')
 
 
-class _Link:
+def _read_fingerprint(link: _Link, saved: Saved) -> int:
+    if saved.integer(0, 0xFFFFFFFF) != link.fingerprint:
+        raise ConfigError(
+            f"{saved.path}: state was saved under other parameters than {link.params}; load it with the same"
+        )
+    return link.fingerprint
+
+
+def _read_states(link: _Link, saved: Saved) -> dict[int, TableState]:
+    last = MAX_STEP if link.params.tables == "step" else 0
+    keys = saved.keys(lambda key: type(key) is int and 0 <= key <= last, f"steps of 0 to {last}")
+    states = {key: TableState.initial(link.params) for key in keys}
+    for key, state in states.items():
+        state.load_state_dict(saved[key])
+    return states
+
+
+class _Link(Stateful):
     """State per step (or one for all, when pooled) of one link direction."""
+
+    STATE: ClassVar[dict[str, Reader]] = {"fingerprint": _read_fingerprint, "states": _read_states}
 
     def __init__(
         self,
@@ -57,6 +76,7 @@ class _Link:
         coder: Coder | None = None,
     ) -> None:
         self.params = params or AscParams()
+        self.fingerprint = self.params.fingerprint
         self.states: dict[int, TableState] = {}
         self._implementation: Implementation = implementation
         self._coder = coder
@@ -100,36 +120,6 @@ class _Link:
     def checksum(self, step: int) -> int:
         """Return the 16-bit checksum of the tables the next frame of `step` is coded with."""
         return self._state(self._key(step)).checksum(self.params)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a copy of all state: parameters' fingerprint and a table set per step."""
-        return {
-            "fingerprint": self.params.fingerprint,
-            "states": {key: state.to_dict() for key, state in self.states.items()},
-        }
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none.
-
-        So it does when the parameters differ.
-        """
-        saved = Saved.of(state).only("fingerprint", "states")
-        if saved["fingerprint"].integer(0, 0xFFFFFFFF) != self.params.fingerprint:
-            raise ConfigError(
-                f"{saved.path}: state was saved under other parameters than {self.params}; "
-                "load it with the same"
-            )
-        states, last = saved["states"], MAX_STEP if self.params.tables == "step" else 0
-        keys = states.keys(lambda key: type(key) is int and 0 <= key <= last, f"steps of 0 to {last}")
-        self.states = {key: TableState.read(states[key]) for key in keys}
-
-    def snapshot(self) -> dict[int, TableState]:
-        """Return a cheap token of the present state for `restore`: frames replace table sets."""
-        return dict(self.states)
-
-    def restore(self, token: dict[int, TableState]) -> None:
-        """Go back to the state of `snapshot`."""
-        self.states = dict(token)
 
 
 class Encoder(_Link):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
+from oscar.array import Array
 from oscar.coding.asc.params import (
     CONTEXTS,
     HIST_BITS,
@@ -19,19 +20,39 @@ from oscar.coding.asc.params import (
     AscParams,
     initial_map,
 )  # fmt: skip
-from oscar.state import Saved
+from oscar.state import Reader, Saved, Stateful, natural
 
 MAX_SHIFT = 15
 MOST_OBSERVED = 1 << 40  # of a cell: what is learnt from them fits int64
 
 
+def _read_hist(state: TableState, saved: Saved) -> Array:
+    """Read histograms; kernels make a row of frequencies of a row whose sum has HIST_BITS bits at most."""
+    most = (1 << HIST_BITS) - 1
+    hist = saved.array(np.int64, (CONTEXTS, SYMBOLS), 0, most)
+    largest = int(hist.sum(axis=1).max())
+    if largest > most:
+        raise saved.refuse(f"rows that sum to at most {most}", str(largest))
+    return hist
+
+
 @dataclass
-class TableState:
+class TableState(Stateful):
     """One table set. Arrays are replaced, never shared: `copy` is what makes a failed frame harmless.
 
     hist: int64 [16][16]; cmap: uint8 [256]; shift: int64 [1]; sums, counts: int64 [256], what the next
     context map is learnt from; seen: values coded so far; sequence: frames coded so far modulo 2^16.
     """
+
+    STATE: ClassVar[dict[str, Reader]] = {
+        "hist": _read_hist,
+        "cmap": lambda state, saved: saved.array(np.uint8, (256,), 0, CONTEXTS - 1),
+        "shift": lambda state, saved: saved.array(np.int64, (1,), 0, MAX_SHIFT),
+        "sums": lambda state, saved: saved.array(np.int64, (256,), 0, MOST_OBSERVED * max(WEIGHT)),
+        "counts": lambda state, saved: saved.array(np.int64, (256,), 0, MOST_OBSERVED),
+        "seen": natural,
+        "sequence": lambda state, saved: saved.integer(0, 0xFFFF),
+    }
 
     hist: np.ndarray
     cmap: np.ndarray
@@ -54,10 +75,7 @@ class TableState:
 
     def copy(self) -> TableState:
         """Return an independent copy."""
-        return TableState(
-            self.hist.copy(), self.cmap.copy(), self.shift.copy(), self.sums.copy(), self.counts.copy(),
-            self.seen, self.sequence,
-        )  # fmt: skip
+        return TableState(**self.state_dict())
 
     def checksum(self, params: AscParams) -> int:
         """Return 16 bits over everything the next frame is coded with."""
@@ -96,29 +114,3 @@ class TableState:
         if target != shift:
             self.shift[0] = target
             self.hist[:] = PRIOR
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a copy as plain arrays and integers."""
-        state = self.copy()
-        return {name: getattr(state, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def read(cls, saved: Saved) -> TableState:
-        """Return the state that `to_dict` described; raises ConfigError for what kernels cannot work on.
-
-        A row of frequencies is made of a row of `hist` whose sum has HIST_BITS bits, as after every update.
-        """
-        saved.only(*cls.__dataclass_fields__)
-        most = (1 << HIST_BITS) - 1
-        hist = saved["hist"].array(np.int64, (CONTEXTS, SYMBOLS), 0, most)
-        if int(hist.sum(axis=1).max()) > most:
-            raise saved["hist"].refuse(f"rows that sum to at most {most}", str(int(hist.sum(axis=1).max())))
-        return cls(
-            hist=hist,
-            cmap=saved["cmap"].array(np.uint8, (256,), 0, CONTEXTS - 1),
-            shift=saved["shift"].array(np.int64, (1,), 0, MAX_SHIFT),
-            sums=saved["sums"].array(np.int64, (256,), 0, MOST_OBSERVED * max(WEIGHT)),
-            counts=saved["counts"].array(np.int64, (256,), 0, MOST_OBSERVED),
-            seen=saved["seen"].integer(),
-            sequence=saved["sequence"].integer(0, 0xFFFF),
-        )

@@ -34,7 +34,7 @@ from oscar.coding.baselines.atalanta_kernels import (
     released_search,
 )
 from oscar.coding.baselines.blocks import (
-    RAW,
+    BlockCodec,
     bit_length,
     check_density,
     check_length,
@@ -42,34 +42,27 @@ from oscar.coding.baselines.blocks import (
     frozen,
     get,
     histogram,
-    open_raw,
     padded,
     put,
     quantise,
-    raw_block,
     raw_bytes,
     signed_bits,
 )
-from oscar.coding.codec import Domain
 
 MAX_GROUPS = 1536  # candidate starts of the exact search; its time grows with the square: 10-20 ms here
 Partition = tuple[Array, Array, Array]  # start, offset length, mass of each range
 
 
-class Atalanta:
+class Atalanta(BlockCodec):
     """Atalanta with the released table search: equal ranges, then sweeps of each boundary till < 1 % gain."""
 
     code = 7
-    domain: Domain = "int"
 
     def search(self, distinct: Array, counts: Array, space: int) -> Partition:
         """Return the ranges for a frame's histogram (offset-binary values, ascending)."""
         return released_search(distinct, counts, space)
 
-    def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
-        if not values.size:
-            return b""
+    def _code(self, values: Array, width: int) -> bytes | None:
         space = signed_bits(values)
         bias = 1 << (space - 1)
         distinct, counts = histogram(values)
@@ -79,15 +72,10 @@ class Atalanta:
         out[0] = space
         pos = _write_table(out, space, start, length, frequencies)
         end = encode(values, bias, start, length, _cumulative(frequencies), out, pos)
-        if end < 0:
-            return raw_block(values, width)
-        return padded(out[: (end + 7) // 8].tobytes(), values.size)
+        return None if end < 0 else padded(out[: (end + 7) // 8].tobytes(), values.size)
 
-    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
+    def _open(self, payload: memoryview, count: int, width: int) -> Array:
         check_density(payload, count)
-        if not count or payload[0] == RAW:
-            return open_raw(payload, count, width)
         space = payload[0]
         if space > width:
             raise damaged(f"payload has values of {space} bits in a frame of {width}")
@@ -99,10 +87,6 @@ class Atalanta:
             raise damaged(f"payload of {len(payload)} bytes does not hold {count} values of {space} bits")
         check_length(payload, count, (end + 7) // 8)
         return values
-
-    def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
-        return raw_bytes(count, width)
 
 
 class AtalantaDp(Atalanta):

@@ -8,14 +8,45 @@ with zero bytes to keep within the bound, and the padding counts like any other 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numba as nb
 import numpy as np
 
 from oscar.array import Array
+from oscar.coding.codec import Domain
 from oscar.errors import FrameError
 
 RAW = 0  # mode byte of the raw block
 VALUES_PER_BYTE = 4096
+
+
+class BlockCodec(ABC):
+    """A codec of integers that falls back to the raw block, where a frame does not get smaller."""
+
+    domain: Domain = "int"
+
+    def pack(self, values: Array, width: int) -> bytes:
+        if not values.size:
+            return b""
+        coded = self._code(values, width)
+        return raw_block(values, width) if coded is None else coded
+
+    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
+        if not count or not len(payload) or payload[0] == RAW:
+            return open_raw(payload, count, width)
+        return self._open(payload, count, width)
+
+    def max_payload(self, count: int, width: int) -> int:
+        return raw_bytes(count, width)
+
+    @abstractmethod
+    def _code(self, values: Array, width: int) -> bytes | None:
+        """Return a payload whose first byte is not RAW; None where the raw block is no larger."""
+
+    @abstractmethod
+    def _open(self, payload: memoryview, count: int, width: int) -> Array:
+        """Return the values of a payload of `_code`, or raise FrameError; any bytes may come."""
 
 
 def damaged(what: str) -> FrameError:

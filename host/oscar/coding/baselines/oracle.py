@@ -17,7 +17,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.baselines.blocks import (
-    RAW,
+    BlockCodec,
     check_density,
     check_length,
     check_range,
@@ -25,14 +25,11 @@ from oscar.coding.baselines.blocks import (
     damaged,
     frozen,
     get,
-    open_raw,
     padded,
     put,
-    raw_block,
     raw_bytes,
 )
 from oscar.coding.baselines.order0_kernels import get_table, put_table
-from oscar.coding.codec import Domain
 from oscar.errors import MissingExtraError
 
 MAX_SPAN = 1 << 16  # beyond that, a table of all counts cannot pay
@@ -51,24 +48,22 @@ def _constriction() -> Any:
     return stream
 
 
-class Oracle:
-    """The order-0 rate of a frame; `table_bytes` says how much of the last payload was its table."""
+class Oracle(BlockCodec):
+    """The order-0 rate of a frame; `table_bytes` says how much of the last payload was its table.
+
+    Raises MissingExtraError without constriction.
+    """
 
     code = 11
-    domain: Domain = "int"
 
     def __init__(self) -> None:
         self.table_bytes = 0
 
-    def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack; raises MissingExtraError without constriction."""
-        stream = _constriction()
-        self.table_bytes = 0
-        if not values.size:
-            return b""
+    def _code(self, values: Array, width: int) -> bytes | None:
+        stream, self.table_bytes = _constriction(), 0
         low, high = int(values.min()), int(values.max())
         if high - low >= MAX_SPAN:
-            return raw_block(values, width)
+            return None
         counts = np.zeros(high - low + 1, np.int64)
         count_values(values, low, counts)
         table = _write_table(low, counts)
@@ -81,35 +76,26 @@ class Oracle:
         words = coder.get_compressed().astype("<u4").tobytes()
         payload = padded(table + words, values.size)
         if len(payload) >= raw_bytes(values.size, width):
-            return raw_block(values, width)
+            return None
         self.table_bytes = len(table)
         return payload
 
-    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack; raises MissingExtraError without constriction."""
+    def _open(self, payload: memoryview, count: int, width: int) -> Array:
         stream = _constriction()
         check_density(payload, count)
-        if not count or payload[0] == RAW:
-            return open_raw(payload, count, width)
         at, low, counts = _read_table(frozen(payload), count)
         symbols, model = _model(stream, counts)
         if symbols.size == 1:
             return check_range(np.full(count, low + symbols[0], np.int64), width).astype(np.int32)
         tail = bytes(payload[at:])
         words = np.frombuffer(tail[: len(tail) // 4 * 4], "<u4").astype(np.uint32)
-        end = (
-            int(np.flatnonzero(words)[-1]) + 1 if words.any() else 0
-        )  # the coder's last word is never 0: padding
+        end = int(np.flatnonzero(words)[-1]) + 1 if words.any() else 0  # beyond the last word, padding is 0
         coder = stream.stack.AnsCoder(words[:end])
         values = low + symbols[coder.decode(model, count)]
         if not coder.is_empty():
             raise damaged(f"coded words do not end with the {count} values")
         check_length(payload, count, at + 4 * end)
         return check_range(values, width).astype(np.int32)
-
-    def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
-        return raw_bytes(count, width)
 
 
 def _model(stream: Any, counts: Array) -> tuple[Array, Any]:

@@ -18,17 +18,15 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.baselines.blocks import (
-    RAW,
+    BlockCodec,
     check_density,
     check_length,
     damaged,
     frozen,
     histogram,
-    open_raw,
     padded,
     put,
     quantise,
-    raw_block,
     raw_bytes,
 )
 from oscar.coding.baselines.order0_kernels import (
@@ -45,7 +43,6 @@ from oscar.coding.baselines.order0_kernels import (
     tally,
     token_of,
 )
-from oscar.coding.codec import Domain
 
 MAX_MANTISSA = 30
 MAX_TOKENS = SCALE // 2  # with more, the least frequency of 1 distorts the table
@@ -53,31 +50,24 @@ MIN_INTERLEAVED = 4096
 RANGE_ORDER = 5  # of the exponential Golomb codes of lowest token and number of tokens
 
 
-class Rans0:
+class Rans0(BlockCodec):
     """Order-0 rANS with a transmitted table; lossless for any int32 values."""
 
     code = 9
-    domain: Domain = "int"
 
-    def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
-        if not values.size:
-            return b""
+    def _code(self, values: Array, width: int) -> bytes | None:
         limit = raw_bytes(values.size, width)
         model = _choose(*histogram(values), limit)
         if model is None:
-            return raw_block(values, width)
+            return None
         mantissa, lowest, frequencies, table = model
         out = np.zeros(limit, np.uint8)
         out[: len(table)] = np.frombuffer(table, np.uint8)
         end = encode(values, mantissa, lowest, frequencies, _lanes(values.size), out, len(table))
-        return raw_block(values, width) if end < 0 else padded(out[:end].tobytes(), values.size)
+        return None if end < 0 else padded(out[:end].tobytes(), values.size)
 
-    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
+    def _open(self, payload: memoryview, count: int, width: int) -> Array:
         check_density(payload, count)
-        if not count or payload[0] == RAW:
-            return open_raw(payload, count, width)
         mantissa = payload[0] - 1
         if mantissa > MAX_MANTISSA:
             raise damaged(f"payload mode is {payload[0]}, expected 0 to {MAX_MANTISSA + 1}")
@@ -89,10 +79,6 @@ class Rans0:
             raise damaged(f"payload of {len(payload)} bytes does not hold {count} values of {width} bits")
         check_length(payload, count, end)
         return values
-
-    def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
-        return raw_bytes(count, width)
 
 
 def _lanes(count: int) -> int:

@@ -14,34 +14,37 @@ from oscar.coding.baselines.blocks import check_range, damaged
 from oscar.coding.codec import Domain
 
 
-def _open(payload: memoryview, count: int, dtype: str) -> Array:
-    """Return `count` items of the payload; raises FrameError unless they are the whole of it."""
-    item = np.dtype(dtype).itemsize
-    if len(payload) != count * item:
-        raise damaged(f"{count} values of {item} bytes take {count * item} bytes, payload has {len(payload)}")
-    return np.frombuffer(payload, dtype)
+class _Items:
+    """One item of `dtype` for each value, little-endian."""
+
+    dtype: str
+    domain: Domain = "int"
+
+    def max_payload(self, count: int, width: int) -> int:
+        return count * np.dtype(self.dtype).itemsize
+
+    def _items(self, payload: memoryview, count: int) -> Array:
+        """Return `count` items of the payload; raises FrameError unless they are the whole of it."""
+        size = self.max_payload(count, 0)
+        if len(payload) != size:
+            raise damaged(f"{count} values of {self.dtype} take {size} bytes, payload has {len(payload)}")
+        return np.frombuffer(payload, self.dtype)
 
 
-class Fp32:
-    """float32, little-endian, bit for bit."""
+class Fp32(_Items):
+    """float32, bit for bit."""
 
-    code = 1
+    code, dtype = 1, "<f4"
     domain: Domain = "float"
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
-        return values.astype("<f4").tobytes()
+        return values.astype(self.dtype).tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
-        return _open(payload, count, "<f4").astype(np.float32)
-
-    def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
-        return 4 * count
+        return self._items(payload, count).astype(np.float32)
 
 
-class _Clipping:
+class _Clipping(_Items):
     """Counts what one encoder clips: so give each encoder an instance of its own.
 
     saturated: values so far; lost: the shares of energy that frames lost, each times the frame's values.
@@ -68,33 +71,26 @@ class Bf16(_Clipping):
     and NaN stay what they are.
     """
 
-    code = 2
+    code, dtype = 2, "<u2"
     domain: Domain = "float"
     limit = float.fromhex("0x1.fep127")
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         bits = values.view(np.uint32)
         magnitude = bits & np.uint32(0x7FFFFFFF)
         finite = magnitude < 0x7F800000
         clipped = finite & (magnitude > 0x7F7F7FFF)  # these would round up to Inf
         self._count(values, clipped, self.limit)
-        rounded = (
-            magnitude + np.uint32(0x7FFF) + ((magnitude >> np.uint32(16)) & np.uint32(1))
-        ) >> np.uint32(16)
+        odd = (magnitude >> np.uint32(16)) & np.uint32(1)
+        rounded = (magnitude + np.uint32(0x7FFF) + odd) >> np.uint32(16)
         rounded[clipped] = 0x7F7F
         special = (magnitude >> np.uint32(16)) | ((magnitude > 0x7F800000).astype(np.uint32) << np.uint32(6))
         halves = np.where(finite, rounded, special) | ((bits >> np.uint32(16)) & np.uint32(0x8000))
-        return halves.astype("<u2").tobytes()
+        return halves.astype(self.dtype).tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
-        halves = _open(payload, count, "<u2").astype(np.uint32)
+        halves = self._items(payload, count).astype(np.uint32)
         return (halves << np.uint32(16)).view(np.float32)
-
-    def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
-        return 2 * count
 
 
 class Fp16(_Clipping):
@@ -104,77 +100,54 @@ class Fp16(_Clipping):
     scaling); below 6e-8 it becomes 0. Inf and NaN stay.
     """
 
-    code = 3
+    code, dtype = 3, "<f2"
     domain: Domain = "float"
     limit = np.float32(65504)
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
-        with np.errstate(
-            under="ignore", invalid="ignore"
-        ):  # small ones vanish and NaN stays NaN, as they should
+        # Small values vanish and NaN stays NaN, as they should.
+        with np.errstate(under="ignore", invalid="ignore"):
             clipped = (np.abs(values) > self.limit) & np.isfinite(values)
             self._count(values, clipped, float(self.limit))
-            return np.where(clipped, np.copysign(self.limit, values), values).astype("<f2").tobytes()
+            return np.where(clipped, np.copysign(self.limit, values), values).astype(self.dtype).tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
         with np.errstate(invalid="ignore"):  # a signalling NaN in a forged payload is a value like any other
-            return _open(payload, count, "<f2").astype(np.float32)
-
-    def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
-        return 2 * count
+            return self._items(payload, count).astype(np.float32)
 
 
-class Int16:
+class Int16(_Items):
     """Two bytes per value; raises ValueError on frames of more than 16 bits, whatever is in them."""
 
-    code = 4
-    domain: Domain = "int"
-    bits = 16
+    code, dtype, bits = 4, "<i2", 16
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         if width > self.bits:
             raise ValueError(
                 f"int{self.bits} carries up to {self.bits} bits, this chunk needs {width}; use int32"
             )
-        return values.astype(f"<i{self.bits // 8}").tobytes()
+        return values.astype(self.dtype).tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
         if width > self.bits:
             raise damaged(f"int{self.bits} carries up to {self.bits} bits, header announces {width}")
-        return check_range(_open(payload, count, f"<i{self.bits // 8}").astype(np.int32), width)
-
-    def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
-        return self.bits // 8 * count
+        return check_range(self._items(payload, count).astype(np.int32), width)
 
 
 class Int32(Int16):
     """Four bytes per value: every sum this system can make."""
 
-    code = 5
-    bits = 32
+    code, dtype, bits = 5, "<i4", 32
 
 
 class Int8(_Clipping):
     """One byte per value, SATURATING at +-127: a clipped partial sum stays wrong on all nodes."""
 
-    code = 6
-    domain: Domain = "int"
+    code, dtype = 6, "<i1"
 
     def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
         self._count(values, (values > 127) | (values < -127), 127.0)
-        return np.clip(values, -127, 127).astype(np.int8).tobytes()
+        return np.clip(values, -127, 127).astype(self.dtype).tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
-        return check_range(_open(payload, count, "<i1").astype(np.int32), width)
-
-    def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
-        return count
+        return check_range(self._items(payload, count).astype(np.int32), width)

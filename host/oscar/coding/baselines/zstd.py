@@ -16,24 +16,19 @@ import numpy as np
 import zstandard
 
 from oscar.array import Array
-from oscar.coding.baselines.blocks import RAW, check_range, damaged, open_raw, raw_block, raw_bytes
-from oscar.coding.codec import Domain
+from oscar.coding.baselines.blocks import BlockCodec, check_range, damaged, raw_bytes
 
 BYTES_PER_BYTE = 32768  # one run-length block: 4 bytes for 128 KiB
 MAX_WINDOW = 1 << 27  # what any zstd decoder must accept; level 1 needs 512 KiB
 
 
-class Zstd:
+class Zstd(BlockCodec):
     """zstd level 1 on byte planes; lossless for any int32 values."""
 
     code = 10
-    domain: Domain = "int"
     level = 1
 
-    def pack(self, values: Array, width: int) -> bytes:
-        """See PayloadCodec.pack."""
-        if not values.size:
-            return b""
+    def _code(self, values: Array, width: int) -> bytes | None:
         fold = ((values << 1) ^ (values >> 31)).view(np.uint32)
         planes = max(1, (int(fold.max()).bit_length() + 7) // 8)
         source = fold.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :planes].T
@@ -41,12 +36,9 @@ class Zstd:
             level=self.level, write_content_size=False, write_checksum=False
         )
         payload = bytes([planes]) + compressor.compress(np.ascontiguousarray(source).tobytes())
-        return payload if len(payload) < raw_bytes(values.size, width) else raw_block(values, width)
+        return payload if len(payload) < raw_bytes(values.size, width) else None
 
-    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """See PayloadCodec.unpack."""
-        if not len(payload) or payload[0] == RAW:
-            return open_raw(payload, count, width)
+    def _open(self, payload: memoryview, count: int, width: int) -> Array:
         planes, size = payload[0], payload[0] * count
         if planes > 4 or not 0 < size <= BYTES_PER_BYTE * len(payload):
             raise damaged(
@@ -59,10 +51,6 @@ class Zstd:
         fold = parts.view("<u4").ravel().astype(np.uint32)
         values = (fold >> np.uint32(1)) ^ (np.uint32(0) - (fold & np.uint32(1)))
         return check_range(values.view(np.int32), width)
-
-    def max_payload(self, count: int, width: int) -> int:
-        """See PayloadCodec.max_payload."""
-        return raw_bytes(count, width)
 
 
 def _inflate(data: memoryview, size: int) -> bytes:

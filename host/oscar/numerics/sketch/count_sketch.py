@@ -50,9 +50,9 @@ class CountSketch:
     def encode(self, values: Array, *, indices: Array | None = None, base: int = 0) -> Array:
         """Return the cells of `values`, int32 [rows, columns].
 
-        values: int32, of the indices base, base + 1, .. or, with `indices` (int64, any order), of those; all
-        others count as 0. Raises ValueError where indices lie outside, and where a cell could leave int32:
-        where magnitudes add up to 2^31, and so many as may share a cell may do so too, by their bits.
+        values: int32, of the indices base, base + 1, .. or of `indices` (int64, any order); all others count
+        as 0. Raises ValueError for indices outside, and where a cell could overflow int32: where all
+        magnitudes add up to 2^31, and as many values as may share a cell may, too.
         """
         _check_int32(values, "values")
         cells = np.zeros((self.rows, self.columns), np.int32)
@@ -140,8 +140,8 @@ def _check_rows(rows: int) -> None:
 def _check_bound(seen: int, sharing: int, values: Array) -> None:
     """Refuse values whose sums in a cell could leave int32, as could partial sums of any order.
 
-    seen: or of their magnitudes. sharing: at most so many share a cell. Their sum, which takes a pass of its
-    own, is looked at only where these do not settle it.
+    seen: the or of their magnitudes. sharing: how many may share a cell. The exact sum takes a pass of its
+    own, and is computed only where these two do not settle it.
     """
     most = np.iinfo(np.int32).max
     if sharing << seen.bit_length() <= most:

@@ -1,8 +1,8 @@
 """The loops of the count sketch: whole runs in vectors, single indices in small blocks.
 
 `cells` is one flat int32 array of all rows. The class has checked that indices and sizes fit; additions wrap
-modulo 2^32, which its bound on the magnitude makes harmless. Runs go through all rows in blocks: a block of
-values stays in the second-level cache, and each row's cells are met by long stretches of runs.
+modulo 2^32, which is harmless, since the class bounds magnitudes. Runs go through all rows in blocks: a block
+of values stays in the second-level cache, and each row sees many runs at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_ROWS = 5
 
 @njit(cache=True, nogil=True)
 def _start(signs: Any, places: Any, first_run: int) -> Any:
-    """Return where the hashes stand at `first_run`: signs, uint32 [rows, 64], places, uint64 [rows, 4]."""
+    """Return the hashes' differences at `first_run`: signs, uint32 [rows, 64], places, uint64 [rows, 4]."""
     state, place = np.empty((len(signs), 64), np.uint32), np.empty((len(signs), 4), np.uint64)
     column = np.empty(4, np.uint32)
     for row in range(len(signs)):
@@ -41,7 +41,7 @@ def _start(signs: Any, places: Any, first_run: int) -> Any:
 @njit(cache=True, nogil=True)
 def _next(x: Any, step: Any) -> Any:
     total = x + step
-    return min(total, total - u64(PRIME))  # unsigned: a difference below 0 is large
+    return min(total, total - u64(PRIME))  # unsigned: a difference below 0 wraps to a large number
 
 
 @njit(cache=True, nogil=True)

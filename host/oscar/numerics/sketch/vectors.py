@@ -46,8 +46,10 @@ def store(typing: Any, array: Any, offset: Any, value: Any) -> Any:
 
 @intrinsic
 def add_modulo(typing: Any, x: Any, y: Any) -> Any:
-    """x + y modulo 2^31 - 1 of values below it: of the sum and the sum less the prime the one that is smaller
-    as an unsigned number."""
+    """x + y modulo 2^31 - 1, of values below that prime.
+
+    Of the sum, and the sum less the prime, the smaller unsigned number.
+    """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         total = builder.add(*args)
@@ -71,7 +73,7 @@ def signed(typing: Any, x: Any, sign: Any) -> Any:
 
 @intrinsic
 def smaller(typing: Any, x: Any, y: Any) -> Any:
-    """The minimum of both, lane by lane."""
+    """The minimum of both, element by element."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.select(builder.icmp_signed("<", *args), *args)
@@ -81,7 +83,7 @@ def smaller(typing: Any, x: Any, y: Any) -> Any:
 
 @intrinsic
 def larger(typing: Any, x: Any, y: Any) -> Any:
-    """The maximum of both, lane by lane."""
+    """The maximum of both, element by element."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.select(builder.icmp_signed(">", *args), *args)

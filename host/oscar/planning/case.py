@@ -1,0 +1,70 @@
+"""What `predict` is asked about: bits, link and gather as assumed, or as a method's cost says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oscar.coding.costs import Cost
+from oscar.coding.registry import ASC
+from oscar.collective.gather import BOOMERANG, Gather
+from oscar.config import Config, LinkSection
+from oscar.errors import ConfigError
+from oscar.planning.costs import MOST_NODES, MethodCost, method_cost
+from oscar.planning.predict import NOTHING
+from oscar.reducers.method import gather_of, make_codec_of
+from oscar.schemes.methods import method_info
+from oscar.timeline.link import LinkModel
+from oscar.timeline.nic import core
+
+DENSE_BITS = 6.0  # per value, of a dense transformer
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments of `predict`. source, clock: where the bits and the codec's times come from, in words."""
+
+    link: LinkModel
+    gather: Gather
+    bits: float
+    source: str
+    clock: str
+    around: Cost = NOTHING
+    cost: MethodCost | None = None
+
+
+def assumed(link: LinkSection, gather: Gather, bits: float | None) -> Case:
+    """Return the case of no method in particular; bits: per value, None for those of a dense transformer."""
+    chosen = DENSE_BITS if bits is None else bits
+    return Case(link.model(), gather, chosen, "", link.clock_text())
+
+
+def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Case:
+    """Return the case of the method of `config` on `nodes`; bits: None for those of its estimate.
+
+    With the host's clock the codec's rate and latency are the estimate's, too, and what a worker computes
+    around the ring counts. Raises ConfigError where the clock is the RTL's and the codec is not ASC.
+    """
+    config = config.variant(nodes=min(max(2, nodes), MOST_NODES))
+    name, section = config.method, config.link
+    codec, host = method_info(name).codec, section.codec == "host"
+    if section.codec == "rtl" and name not in ASC:
+        raise ConfigError(f"link.codec is rtl, which codes ASC only, not {name}: take host or ideal")
+    gather = gather_of(config, make_codec_of(config))
+    cost = method_cost(config)
+    if codec is None and cost.frame is not None:
+        gather = BOOMERANG
+    if host and cost.frame is not None:
+        section = LinkSection.as_kept(section.model_dump(), core(f"{name} on a core", cost.frame))
+    clock = section.clock_text() if gather.coded else f"codec: {section.codec} ({name} has no coded frames)"
+    if host:
+        took = cost.scheme.seconds(values) * 1e3
+        clock += f", estimated on this machine; {took:.3g} ms of computing before and after the ring"
+    return Case(
+        section.model(),
+        gather,
+        cost.bits_per_value if bits is None else bits,
+        f" as {'given' if bits is not None else f'estimated on {config.nodes} nodes'} for {name}",
+        clock,
+        cost.scheme if host else NOTHING,
+        cost,
+    )
