@@ -1,15 +1,25 @@
-"""The house stays in order: imports go down only, modules and functions stay readable."""
+"""The house stays in order: imports go down only, modules and functions stay readable, its page is true."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oscar
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "host").rglob("*.py"))
 MODULE_LINES, FUNCTION_LINES = 400, 60
+HOUSE = Path(oscar.__file__).parent
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_imports_go_down_only() -> None:
@@ -34,3 +44,65 @@ def test_no_function_is_longer_than_a_screen() -> None:
         if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES
     }
     assert not long
+
+
+def layers() -> list[list[str]]:
+    """The layers of pyproject.toml, from the top."""
+    found = re.search(
+        r"^layers = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert found is not None
+    return [line.split(" | ") for line in re.findall(r'"(.*?)"', found[1])]
+
+
+def test_the_page_draws_the_layers_that_hold() -> None:
+    drawing = PAGE.partition("## The layers")[2].split("```")[1]
+    names = [re.split(r"  +", line)[-1].split(" | ") for line in drawing.strip("\n").splitlines()]
+    assert names == layers()
+
+
+def room(frame: FrameType) -> str | None:
+    """The package, or the module at the bottom, that a frame is of; None outside the house."""
+    path = Path(frame.f_code.co_filename)
+    return path.relative_to(HOUSE).parts[0].removesuffix(".py") if path.is_relative_to(HOUSE) else None
+
+
+@pytest.mark.parametrize("gather", ["forward", "duplex"])
+def test_a_gradient_passes_the_packages_that_the_page_names_and_no_call_goes_up(gather: str) -> None:
+    random = np.random.default_rng(0)
+    gradients = [[random.laplace(size=5000).astype(np.float32)] for _ in range(3)]
+    cluster = oscar.LocalCluster(oscar.Config.model_validate({"nodes": 3, "ring": {"gather": gather}}))
+    cluster.allreduce(gradients)
+    calls: set[tuple[str | None, str]] = set()
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        here = room(frame) if event == "call" else None
+        if here is None:
+            return
+        caller = frame.f_back
+        while caller is not None and room(caller) is None:
+            caller = caller.f_back
+        calls.add((None if caller is None else room(caller), here))
+
+    sys.setprofile(watch)
+    try:
+        cluster.allreduce(gradients)
+    finally:
+        sys.setprofile(None)
+    listed = re.search(r"run in this call: (.*?)\.", PAGE)
+    assert listed is not None
+    assert {here for _, here in calls} == set(re.findall(r"`(\w+)`", listed[1]))
+    height = {name: level for level, names in enumerate(layers()) for name in names}
+    up = [(caller, here) for caller, here in calls if caller in height and height[caller] > height[here]]
+    assert not up
+
+
+def test_files_and_names_on_the_page_exist() -> None:
+    """Where a new thing goes has to be there; NAME stands for the new one."""
+    for path in re.findall(r"`((?:[a-z_]+/)+(?:\w+\.py)?)`", PAGE):
+        known = [ROOT / path, HOUSE / path]
+        assert any(place.exists() for place in known) or "NAME" in path, path
+    rows = PAGE.partition("## Where a new one goes")[2].partition("###")[0]
+    house = "\n".join(path.read_text() for path in SOURCES)
+    for name in set(re.findall(r"`([A-Z]\w{3,})`", rows)) - {"NAME"}:
+        assert re.search(rf"\b{name}\b", house), name

@@ -1,4 +1,4 @@
-"""What the README shows must run: its Python, every command that is cheap, and the tour of examples/."""
+"""What README and guide show must run: Python, every command that is cheap, and the tour of examples/."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oscar.cli import COMMANDS as OSCAR_COMMANDS
 from oscar.cli import build_parser, main
+from oscar.cli.bench import modules
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = [
-    line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines() if line
-]
+PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md")}
+README = PAGES["README.md"]
+COMMANDS = list(  # of both pages, each once
+    dict.fromkeys(
+        line
+        for text in PAGES.values()
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+        if line
+    )
+)
 SMALL = {  # makes a command cheap: appended
     "oscar allreduce": "--set iterations=2 --set nodes=2 --set 'methods=[]'",
     "oscar train": "--set iterations=4 --set nodes=2 --set train.ring_every=1",
@@ -28,7 +37,7 @@ SMALL = {  # makes a command cheap: appended
 
 
 def test_python_runs() -> None:
-    (snippet,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    (snippet,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     exec(compile(snippet, "README.md", "exec"), {})
 
 
@@ -51,18 +60,58 @@ def test_commands_parse_as_written(line: str) -> None:
     build_parser().parse_args(shlex.split(line)[1:])
 
 
-def test_links_lead_somewhere() -> None:
-    targets = re.findall(r"\]\(([^)#]+)", TEXT)
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    targets = re.findall(r"\]\(([^)#]+)", PAGES[page])
     assert len(targets) > 5
     for target in targets:
-        assert target.startswith("https://") or (ROOT / target).exists(), target
+        assert target.startswith("https://") or ((ROOT / page).parent / target).exists(), target
 
 
-def test_make_targets_exist() -> None:
+def test_readme_is_for_five_minutes() -> None:
+    assert len(README.splitlines()) <= 100
+    assert len(re.findall(r"^!\[", README, re.MULTILINE)) == 1
+    assert len(re.findall(r"^\|-", README, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_make_targets_exist(page: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"make ([a-z-]+)", TEXT):
+    for target in re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", PAGES[page], re.MULTILINE):
+        target = target[0] or target[1]
         rule = f"{target}%" if target.endswith("-") else target  # mpi-4 is a case of mpi-%
         assert f"\n{rule}:" in makefile, target
+
+
+def is_there(path: str) -> bool:
+    """Whether a dotted path leads to a module of the host, or to something that its source names."""
+    here, parts = ROOT / "host", path.split(".")
+    while parts and (here / parts[0]).is_dir():
+        here /= parts.pop(0)
+    module = here / f"{parts[0]}.py" if parts else here / "__init__.py"
+    if parts and module.exists():
+        parts.pop(0)
+    else:
+        module = here / "__init__.py"
+    source = module.read_text(encoding="utf-8")
+    return all(re.search(rf"\b{part}\b", source) for part in parts)
+
+
+def test_what_the_pages_name_exists() -> None:
+    """Modules, files and commands on all pages; the changelog's table names what has gone."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")]
+    known = {"bench": modules("bench"), "trial": modules("trial")}
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for path in re.findall(r"(?<![/\w])oscar\.(?:[a-z_]+\.)*\w+\b", text):
+            assert path in ("oscar.core", "oscar.nic", "oscar.ddp") or is_there(path), f"{page.name}: {path}"
+        for path in re.findall(r"\b(?:host|tests)/[\w/]+(?:\.\w+)?", text):
+            assert (ROOT / path).exists(), f"{page.name}: {path}"
+        for command, name in re.findall(
+            r"(?:`|^\$ |^|venv/bin/)oscar ([a-z]+)(?: ([a-z_]+)\b)?", text, re.MULTILINE
+        ):
+            assert command in OSCAR_COMMANDS, f"{page.name}: oscar {command}"
+            assert not name or name in known.get(command, [name]), f"{page.name}: oscar {command} {name}"
 
 
 def test_tour_draws_a_training_curve(tmp_path: Path) -> None:
