@@ -183,7 +183,7 @@ class Reducer(ABC):
                     f"got {len(messages)}: this is a bug; please report it with the configuration"
                 )
             if not announced:
-                wire.announce(scheme.digests())
+                wire.announce(scheme.digests)
             announced = (
                 messages[0].op != "agree"
             )  # an agree moves replicated state: announce its digests next

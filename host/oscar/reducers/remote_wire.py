@@ -37,8 +37,8 @@ class RemoteWire(Wire):
         self.party, self.transport, self.rank = party, party.transport, party.rank
         self._sent = 0  # bytes, of the present message
 
-    def announce(self, digests: Mapping[str, int]) -> None:
-        self.party.announce(digests)
+    def announce(self, digests: Callable[[], Mapping[str, int]]) -> None:
+        self.party.announce(digests())
 
     def settle(self) -> None:
         self.party.settle()

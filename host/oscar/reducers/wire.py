@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,7 @@ class Wire(ABC):
         ValueError for an integer that its field does not hold.
         """
 
-    def announce(self, digests: Mapping[str, int]) -> None:  # noqa: B027 - in process there is one state
+    def announce(self, digests: Callable[[], Mapping[str, int]]) -> None:  # noqa: B027 - in process there is one state
         """Tell the peers the digests of the replicated state; a peer whose state differs raises."""
 
     def settle(self) -> None:  # noqa: B027
