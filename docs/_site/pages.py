@@ -55,10 +55,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let links to folders and sources lead to their pages."""
 
     def lead(link: re.Match[str]) -> str:
-        target = _target(page.file.src_uri, link[1])
-        if target is None:
-            return link[1]
-        return f"{link[1].rstrip('/')}/README.md" if (ROOT / target).is_dir() else f"{link[1]}.md"
+        name = _named(page.file.src_uri, link[1])
+        if name is not None and (ROOT / name).is_dir():
+            return f"{link[1].rstrip('/')}/README.md"  # of the folder itself, or its list of pages
+        return link[1] if _target(page.file.src_uri, link[1]) is None else f"{link[1]}.md"
 
     markdown = GLUED.sub(lambda found: found[0] + "\n" if found["line"] else found[0], markdown)
     return LINK.sub(lead, markdown)
@@ -90,9 +90,16 @@ def _linked(page: str) -> Iterator[str]:
 
 def _target(page: str, link: str) -> str | None:
     """Return the file or folder from the root that `link` on `page` leads to; None for pages and the web."""
+    name = _named(page, link)
+    if name is None or (ROOT / name / "README.md").exists():
+        return None
+    return name if PurePosixPath(name).suffix not in {".md", ".png"} else None
+
+
+def _named(page: str, link: str) -> str | None:
+    """Return what `link` on `page` leads to, from the root; None for the web and what is not there."""
     name = normpath(str(PurePosixPath(page).parent / unquote(link)))
-    there = not urlsplit(link).scheme and (ROOT / name).exists() and not (ROOT / name / "README.md").exists()
-    return name if there and PurePosixPath(name).suffix not in {".md", ".png"} else None
+    return name if not urlsplit(link).scheme and (ROOT / name).exists() else None
 
 
 class _Page(HTMLParser):

@@ -77,6 +77,12 @@ class MissingExtraError(OscarError, ImportError):
     """An optional package is needed; the text names the extra to install."""
 
 
+def install(extra: str, *, target: str | None = None) -> str:
+    """Return how to install `extra`, in words; target: of make, where one brings it."""
+    pip = f"pip install -e '.[{extra}]' in the checkout"
+    return pip if target is None else f"`make {target}`, or {pip}"
+
+
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return a question that names the nearest of `known`, and a space; nothing where none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)

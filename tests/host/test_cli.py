@@ -399,6 +399,7 @@ def test_codec_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "atalanta-dp" in text
     assert "fp32" not in text  # integers stay integers
+    assert "# one frame, cold tables: what ASC learns" in text.splitlines()[-1]
 
 
 def test_codec_all_leaves_out_who_cannot_take_the_values(
@@ -406,7 +407,9 @@ def test_codec_all_leaves_out_who_cannot_take_the_values(
 ) -> None:
     np.save(tmp_path / "v.npy", np.array([-(1 << 31), 0, (1 << 31) - 1]))
     assert run(["codec", tmp_path / "v.npy", "--all"]) == 0
-    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line[0] != "#"}
+    text = capsys.readouterr().out
+    assert "# one frame, cold tables, no position classes: " in text.splitlines()[-1]
+    rows = {line.split()[0]: line for line in text.splitlines() if line[0] != "#"}
     assert "carries up to 16 bits, this chunk needs 32" in rows["int16"]
     assert rows["asc"].endswith("yes")
     np.save(tmp_path / "v.npy", np.array([1 << 40]))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import sizes_of
-from oscar.errors import MissingExtraError
+from oscar.errors import MissingExtraError, install
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.steps import StepTracker, summarise
@@ -35,7 +35,7 @@ def default_model(preferred: str) -> str:
     return preferred if importlib.util.find_spec("torch") else "numpy-lm"
 
 
-def peer(package: str, *, extra: str = "pip install -e '.[peers]' in the checkout") -> Any:
+def peer(package: str, *, extra: str = install("peers")) -> Any:
     """Import a package that OSCAR is measured against; raises MissingExtraError where it is missing."""
     try:
         return importlib.import_module(package)

@@ -137,6 +137,9 @@ def _table(
         print(result.line())
     if not frame:
         raise ValueError(f"{args.file}: no codec takes it, for the reasons above")
+    if args.all:
+        cold = "cold tables" if given["context"] is not None else "cold tables, no position classes"
+        print(f"# one frame, {cold}: what ASC learns over iterations shows in `oscar allreduce`")
     return codec, frame, failed
 
 

@@ -18,7 +18,7 @@ from oscar.array import sizes_of
 from oscar.collective.gather import Gather
 from oscar.config import Config
 from oscar.config.lab import Case, MethodSpec, Settings, method_config, parse_settings
-from oscar.errors import ConfigError, MissingExtraError, OscarError
+from oscar.errors import ConfigError, MissingExtraError, OscarError, install
 from oscar.lab.calibrate import (
     Flow,
     calibrate,
@@ -93,9 +93,7 @@ def _check_needs(config: Config, settings: Settings) -> None:
             if spec.kind != "oscar" or find_spec("cryptography") is not None:
                 continue
             if method_config(config, spec, case.hosts).transport.security != "none":
-                raise MissingExtraError(
-                    f"lab: method {spec.name!r} needs cryptography: pip install 'oscar-allreduce[secure]'"
-                )
+                raise MissingExtraError(f"lab: method {spec.name!r} needs cryptography: {install('secure')}")
 
 
 def _gradients(

@@ -17,7 +17,7 @@ from collections import defaultdict, deque
 from datetime import timedelta
 from typing import Any
 
-from oscar.errors import MissingExtraError, OscarError
+from oscar.errors import MissingExtraError, OscarError, install
 from oscar.transports.base import CONTROL_TAGS, Bytes, Transport
 
 FOREVER = timedelta(days=1)  # deadlines are kept here, not by Gloo
@@ -205,7 +205,7 @@ def load_torch() -> tuple[Any, Any]:
         import torch
         from torch import distributed
     except ImportError as error:
-        raise MissingExtraError(f'Gloo needs torch: pip install "oscar-allreduce[torch]" ({error})') from None
+        raise MissingExtraError(f"Gloo needs torch: {install('torch', target='torch')} ({error})") from None
     if not distributed.is_available():
         raise MissingExtraError("this torch was built without torch.distributed; install another build")
     return torch, distributed

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from oscar.errors import ConfigError, MissingExtraError
+from oscar.errors import ConfigError, MissingExtraError, install
 from oscar.transports import handshake
 from oscar.transports.base import CONTROL_TAG, KEYED_CONTROL_TAG, Bytes, Notice, Transport, TransportError
 
@@ -139,7 +139,7 @@ def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
     except ImportError as error:
         raise MissingExtraError(
-            f'security aes-gcm needs cryptography: pip install "oscar-allreduce[secure]" ({error})'
+            f"security aes-gcm needs cryptography: {install('secure')} ({error})"
         ) from None
     mine = HELLO + os.urandom(SESSION_BYTES)
     with _telling(inner):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from oscar.errors import MissingExtraError
+from oscar.errors import MissingExtraError, install
 from oscar.transports.base import PEER_FAILED, Bytes, Transport, TransportError
 
 EAGER = 10  # looks in vain before the first nap
@@ -23,7 +23,7 @@ ABORT_S = 10  # whole seconds: MPI's abort waits for mpirun, which in rare cases
 RUMOUR_S = 2.0  # how long the news of a death may take to reach every rank
 WITH_FT = "OMPI_MCA_mpi_ft_enable"  # what mpirun --with-ft ulfm sets
 DEATHS = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_PROC_ABORTED")  # where this MPI has them
-INSTALL = "pip install \"oscar-allreduce[mpi]\", or in a clone pip install -e '.[mpi]' (make mpi-2 does it)"
+INSTALL = install("mpi", target="mpi-2")
 
 
 class MpiTransport(Transport):

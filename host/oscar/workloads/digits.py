@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscar.array import Array
-from oscar.errors import MissingExtraError
+from oscar.errors import MissingExtraError, install
 from oscar.workloads.base import held_out_generator
 
 _TRAINING = 1297  # of 1797; the other 500 are held out
@@ -42,7 +42,7 @@ def load_digits(noise: float) -> Digits:
     except ImportError as error:
         raise MissingExtraError(
             "the digits workloads need scikit-learn, which is not installed; "
-            "the extra `torch` brings it: `make torch`, or pip install -e '.[torch]' in the checkout"
+            f"the extra `torch` brings it: {install('torch', target='torch')}"
         ) from error
     raw = load()
     rng = held_out_generator()

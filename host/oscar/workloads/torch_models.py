@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.errors import ConfigError, MissingExtraError
+from oscar.errors import ConfigError, MissingExtraError, install
 from oscar.state import Saved
 
 try:
@@ -24,7 +24,7 @@ try:
 except ImportError as error:
     raise MissingExtraError(
         "the workloads cnn, transformer and embedding need torch, which is not installed; "
-        "install the extra: `make torch`, or pip install -e '.[torch]' in the checkout; "
+        f"install the extra: {install('torch', target='torch')}; "
         "or use the workload numpy-lm"
     ) from error
 

@@ -1,14 +1,14 @@
 """The hook itself, a pure function; all that it keeps is in its state."""
 # No `from __future__ import annotations`: DDP compares the annotations below with torch's classes.
 
-from oscar.errors import MissingExtraError
+from oscar.errors import MissingExtraError, install
 
 try:
     import torch
     from torch import distributed as dist
 except ImportError as error:
     raise MissingExtraError(
-        f'the DDP hook needs torch: pip install "oscar-allreduce[torch]" ({error})'
+        f"the DDP hook needs torch: {install('torch', target='torch')} ({error})"
     ) from error
 
 from oscar.adapters.torch.state import OscarState

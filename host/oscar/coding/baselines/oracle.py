@@ -30,7 +30,7 @@ from oscar.coding.baselines.blocks import (
     raw_bytes,
 )
 from oscar.coding.baselines.order0_kernels import get_table, put_table
-from oscar.errors import MissingExtraError
+from oscar.errors import MissingExtraError, install
 
 MAX_SPAN = 1 << 16  # beyond that, a table of all counts cannot pay
 BIAS = 1 << 31
@@ -43,7 +43,7 @@ def _constriction() -> Any:
     except ImportError:
         raise MissingExtraError(
             "the rate oracle needs the package constriction, which is not installed; "
-            "install it with: pip install -e '.[peers]' in the checkout"
+            f"install it with: {install('peers')}"
         ) from None
     return stream
 
