@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
+import sys
+import warnings
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -90,3 +93,11 @@ def one_line(text: str) -> str:
     """Return `text` in one line, with unprintable characters as escapes."""
     words = " ".join(text.split())
     return words if words.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """Warn of the line outside the package that called into it."""
+    package, frame, level = os.path.dirname(__file__) + os.sep, sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)

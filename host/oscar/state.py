@@ -209,10 +209,10 @@ class Stateful:
                     held.load_state_dict(saved[name])
                 else:
                     setattr(self, name, read(self, saved[name]))
+            self._follow()
         except BaseException:
             self.restore(before)
             raise
-        self._follow()
 
     def snapshot(self) -> Any:
         """Return a cheap token of the state for `restore`."""

@@ -136,6 +136,7 @@ def rtl_codec(params: AscParams, lane: Lane) -> Codec:
         uses_context=params.uses_position,
         max_bits=lane.params.width_max,
         clocks=clocks,
+        options=f"{type(lane).__name__} {params}",
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import chain, pairwise
 
+import numpy as np
 import pytest
 
 from oscar.coding.registry import make_codec
 from oscar.collective.actions import MAX_SUBFRAMES, SENDS, Action, Op, Phase
 from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, Gather
 from oscar.collective.local import LocalRun
-from oscar.collective.node import Node
+from oscar.collective.node import Layout, Node
 from oscar.collective.ring import ring_actions
 
 GATHERS = {"forward": FORWARD, "lossy": Gather(adopt=True), "boomerang": BOOMERANG, "duplex": DUPLEX}
@@ -181,3 +183,38 @@ def test_a_rank_refuses_frames_that_nobody_made_room_for():
     with pytest.raises(ValueError, match=r"rank 0 sent 3 bytes to rank 1 .* at most 2 bytes fit"):
         sender.post_send(1, 5, b"abc")
     sender.post_send(1, 5, b"ab")
+
+
+def direct_actions(rank: int, nodes: int) -> Iterator[Action]:
+    """Every rank pushes each chunk straight to its owner, who sends the sum's one frame to all."""
+    scatter, gather, every = Phase.REDUCE_SCATTER, Phase.ALL_GATHER, (1 << nodes) - 1
+    others = [(rank + 1 + step) % nodes for step in range(nodes - 1)]
+    for step, peer in enumerate(others):
+        yield Action(Op.POST_RECV, scatter, nodes - 2 - step, rank, 0, peer, peer, 0, 1 << peer)
+        yield Action(Op.POST_RECV, gather, nodes - 2 - step, peer, 0, peer, peer, 1, every)
+    for step, peer in enumerate(others):
+        yield Action(Op.ENCODE, scatter, step, peer, 0, peer, rank, 0, 1 << rank)
+        yield Action(Op.SEND, scatter, step, peer, 0, peer, rank, 0, 1 << rank)
+    for step, peer in enumerate(others):
+        yield Action(Op.WAIT, scatter, nodes - 2 - step, rank, 0, peer, peer, 0, 1 << peer)
+        yield Action(Op.DECODE_ADD, scatter, nodes - 2 - step, rank, 0, peer, peer, 0, 1 << peer)
+    yield Action(Op.ENCODE, gather, 0, rank, 0, -1, rank, 1, every)
+    for step, peer in enumerate(others):
+        yield Action(Op.SEND, gather, step, rank, 0, peer, rank, 1, every)
+    for step, peer in enumerate(others):
+        yield Action(Op.WAIT, gather, nodes - 2 - step, peer, 0, peer, peer, 1, every)
+        yield Action(Op.DECODE, gather, nodes - 2 - step, peer, 0, peer, peer, 1, every)
+
+
+@pytest.mark.parametrize("codec", ["int16", "asc"])
+def test_nodes_perform_a_schedule_that_is_no_ring(codec: str) -> None:
+    """Tables of one receiver's link tell nothing to another's: each has an encoder of its own."""
+    chosen, random = make_codec(codec), np.random.default_rng(0)
+    ranks = range(4)
+    nodes = [Node(rank, 4, chosen, apart=False, width=lambda _: 16) for rank in ranks]
+    for _ in range(3):
+        values = [np.rint(random.laplace(0, 8, 8000)).astype(np.int32) for _ in ranks]
+        for node, own in zip(nodes, values, strict=True):
+            node.begin(own, np.zeros(8000, np.uint8), Layout((0, 2000, 4000, 6000, 8000), 1))
+        LocalRun(nodes, [direct_actions(rank, 4) for rank in ranks], steps=3, subframes=1).run()
+        assert all(np.array_equal(node.result(), np.sum(values, axis=0)) for node in nodes)

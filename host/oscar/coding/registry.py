@@ -8,9 +8,7 @@ from functools import partial
 from oscar.coding.asc import AscParams, Decoder, Encoder, make_coder, max_frame
 from oscar.coding.asc.link import Implementation
 from oscar.coding.baselines.registry import BASELINES
-from oscar.coding.codec import Codec, LinkDecoder, LinkEncoder
-
-__all__ = ["CODECS", "Codec", "LinkDecoder", "LinkEncoder", "asc_codec", "make_codec"]
+from oscar.coding.codec import Codec
 
 
 def asc_codec(

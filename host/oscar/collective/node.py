@@ -11,13 +11,14 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.codec import Codec, LinkDecoder, LinkEncoder
 from oscar.coding.frame import peek
-from oscar.collective.actions import MAX_SUBFRAMES, Action, Op, Phase
+from oscar.collective.actions import Action, Op, Phase
 from oscar.errors import FrameError, PeerError
 from oscar.state import Saved
 
 MIN_SUBFRAME = 4096  # values; smaller sub-frames cost more in flushes and headers than overlap gains
 
-End = tuple[str, Phase, int]  # "encode" or "decode", phase, and the rank that encodes: -1 for this one
+# "encode" with the receiver (-1: all to whom frames are passed on), "decode" with the rank that encodes.
+End = tuple[str, Phase, int]
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,11 @@ class Layout:
 class Node:
     """Values, partial sums and link ends of one rank; `perform` does one action.
 
-    A link end outlives an AllReduce. There is one encoder for each phase, and one decoder for each phase and
-    rank that encodes. A link end has a set of tables for each table number that actions name. `begin` hands
-    in the values of one AllReduce and `result` returns its sums. apart: the sums of the second phase are kept
-    apart from partial sums. Neither is ever sent as part of the other, so they may arrive in either order.
-    width(workers): raw width in bits of a sum of so many workers' values.
+    A link end outlives an AllReduce. In each phase there is one encoder for each receiver, and one decoder
+    for each rank that encodes. An end has a set of tables for each table number that actions name. `begin`
+    hands in the values of one AllReduce and `result` returns its sums. apart: the sums of the second phase
+    are kept apart from partial sums. Neither is ever sent as part of the other, so they may arrive in either
+    order. width(workers): raw width in bits of a sum of so many workers' values.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Node:
         self.rank, self.nodes, self.codec = rank, nodes, codec
         self.apart, self.width = apart, width
         self.ends: dict[End, Any] = {}
-        self._frames: dict[tuple[Phase, int], bytes] = {}
+        self._frames: dict[tuple[Phase, int, int, int], bytes] = {}
         self.clocks: list[tuple[Action, int]] = []  # of a device that counts them, since `begin`
         self.local = self.work = np.zeros(0, np.int32)
         self.suffix: Array | None = None
@@ -96,8 +97,9 @@ class Node:
         """
         return self._HANDLERS[action.op](self, action)
 
-    def _key(self, action: Action, back: int = 0) -> tuple[Phase, int]:
-        return action.phase, (action.step - back) * MAX_SUBFRAMES + action.sub
+    def _key(self, action: Action) -> tuple[Phase, int, int, int]:
+        """Return what names a frame: a FORWARD passes on the one that a WAIT of equal source brought."""
+        return action.phase, action.source, action.chunk, action.sub
 
     def _context(self, low: int, high: int) -> Array | None:
         return None if self.classes is None else self.classes[low:high]
@@ -121,7 +123,7 @@ class Node:
         values, apart = self.work[low:high], self._apart(action)
         if apart is not None:
             values = apart[low:high] + self.local[low:high]  # the first sender has received nothing: 0
-        end: LinkEncoder = self._end("encode", action.phase, -1)
+        end: LinkEncoder = self._end("encode", action.phase, action.peer)
         self._out = end.encode(
             values,
             step=action.table,
@@ -140,7 +142,7 @@ class Node:
         return self._out
 
     def _forward(self, action: Action) -> bytes:
-        return self._frames[self._key(action, back=1)]
+        return self._frames[self._key(action)]
 
     def _decode(self, action: Action, frame: bytes) -> Array:
         low, high = self.layout.span(action.chunk, action.sub)
@@ -149,12 +151,12 @@ class Node:
             values = end.decode(frame, step=action.table, context=self._context(low, high))
             self._check_place(action, frame, high - low)
         except FrameError as error:
-            at = action.ring_step(self.nodes)
+            at, peer = action.ring_step(self.nodes), action.source if action.peer < 0 else action.peer
             raise PeerError(
-                f"rank {self.rank}: frame from rank {action.peer} at step {at}, chunk {action.chunk}, "
+                f"rank {self.rank}: frame from rank {peer} at step {at}, chunk {action.chunk}, "
                 f"sub-frame {action.sub} is bad: {error}",
                 rank=self.rank,
-                peer=action.peer,
+                peer=peer,
                 step=at,
                 chunk=action.chunk,
             ) from error
@@ -229,8 +231,8 @@ class Node:
         """Whether `key` names a link end that this node may have."""
         if type(key) is not tuple or len(key) != 3 or key[1] not in tuple(Phase):
             return False
-        sources = range(self.nodes) if key[0] == "decode" else (-1,) if key[0] == "encode" else ()
-        return isinstance(key[2], int) and key[2] in sources
+        first = {"decode": 0, "encode": -1}.get(key[0], self.nodes)
+        return isinstance(key[2], int) and first <= key[2] < self.nodes
 
     def snapshot(self) -> dict[Any, Any]:
         """Return a cheap token of all link ends for `restore`."""

@@ -128,7 +128,7 @@ class _Rank:
                         yield self._frame(Op.WAIT, phase, step - 1, sub, source, source)
                         yield self._frame(Op.DECODE_ADD, phase, step - 1, sub, source, source)
                     if step < self.nodes - 1:
-                        yield self._frame(Op.ENCODE, phase, step, sub, self.rank)
+                        yield self._frame(Op.ENCODE, phase, step, sub, self.rank, target)
                         yield self._frame(Op.SEND, phase, step, sub, self.rank, target)
 
     def _forward(self) -> Iterator[Action]:

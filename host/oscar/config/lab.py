@@ -10,6 +10,7 @@ from oscar.config.base import Name, Section
 from oscar.config.experiment import Config
 from oscar.config.explain import explain
 from oscar.errors import ConfigError, did_you_mean
+from oscar.schemes.methods import method_info
 
 SECTIONS = ("quantiser", "asc", "plan", "ring", "transport")  # merged key by key, others replaced
 
@@ -112,7 +113,12 @@ def read_settings(config: Config) -> Settings:
     for case in settings.cases:
         for method in settings.chosen(case):
             if method.kind == "oscar":
-                method_config(config, method, case.hosts)
+                chosen = method_config(config, method, case.hosts).method
+                if method_info(chosen).codec is None:
+                    raise ConfigError(
+                        f"lab: method {method.name!r}: expected a codec, {chosen} is a scheme; "
+                        "compare schemes with `oscar compare`"
+                    )
     return settings
 
 

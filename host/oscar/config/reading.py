@@ -23,33 +23,50 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """
     source = find(path)
     try:
-        data = yaml_core.read(source)
-        if not isinstance(data, dict):
-            raise ConfigError(f"expected a mapping of keys at the top, got {type(data).__name__}")
-        for text in overrides:
-            _override(data, text)
-        config = validated(Config, data)
-        list(config.compared())
-        list(config.contenders())
-        if config.lab:
-            read_settings(config)
+        return _read(source, overrides)
     except ConfigError as error:
-        raise ConfigError(one_line(f"{source}: {error}")) from None
+        where = str(source)
+        if overrides and _is_valid(source):
+            where = " ".join(f"--set {text}" for text in overrides)
+        raise ConfigError(one_line(f"{where}: {error}")) from None
+
+
+def _read(source: Path, overrides: Sequence[str]) -> Config:
+    """Return the configuration in a file with `overrides`, checked whole; raises ConfigError."""
+    data = yaml_core.read(source)
+    if not isinstance(data, dict):
+        raise ConfigError(f"expected a mapping of keys at the top, got {type(data).__name__}")
+    for text in overrides:
+        _override(data, text)
+    config = validated(Config, data)
+    list(config.compared())
+    list(config.contenders())
+    if config.lab:
+        read_settings(config)
     return config
+
+
+def _is_valid(source: Path) -> bool:
+    """Whether a file is right by itself, so that only what overrides it can be wrong."""
+    try:
+        _read(source, ())
+    except ConfigError:
+        return False
+    return True
 
 
 def _override(data: dict[Any, Any], text: str) -> None:
     key, sign, value = text.partition("=")
     if not sign or not key.strip():
-        raise ConfigError(f"--set {text}: expected key=value, for example --set link.gbps=25")
+        raise ConfigError("expected key=value, for example --set link.gbps=25")
     try:
         parsed = yaml_core.parse(value)
     except ValueError as error:
-        raise ConfigError(f"--set {text}: the value is not YAML: {error}") from None
+        raise ConfigError(f"the value is not YAML: {error}") from None
     *path, last = key.strip().split(".")
     for part in path:
         inner = data.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise ConfigError(f"--set {text}: {part} is a value, not a section")
+            raise ConfigError(f"{part} is a value, not a section")
         data = inner
     data[last] = parsed

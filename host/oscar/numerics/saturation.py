@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from oscar.errors import SaturationWarning
+from oscar.errors import SaturationWarning, warn
 from oscar.numerics.quantiser_kernels import energy_beyond
 
 ADVICE = "raise quantiser.bits (to 16) or quantiser.coarseness, or set quantiser.error_feedback"
@@ -69,11 +68,10 @@ class SaturationNotice:
         if loss.worst <= WARN_SHARE:
             return
         what = "its sketch" if loss.tensor < 0 else f"tensor {loss.tensor}"
-        warnings.warn(
+        warn(
             f"rank {rank}, {what}: saturation cut off {loss.worst:.2%} of the energy, and without error "
             f"feedback that is lost: {advice}. Told once; stats.clipped_energy has every call's share",
             SaturationWarning,
-            stacklevel=4,
         )
         self.told = True
 
@@ -81,10 +79,9 @@ class SaturationNotice:
         """Warn where the codec's frames lost more than WARN_SHARE of their energy; `share`: how much."""
         if self.told_of_codec or share <= WARN_SHARE:
             return
-        warnings.warn(
+        warn(
             f"codec {name}: saturation cut off {share:.2%} of the energy of what was sent, which no error "
             f"feedback gives back: {CODEC_ADVICE}. Told once; stats.clipped_energy has every call's share",
             SaturationWarning,
-            stacklevel=4,
         )
         self.told_of_codec = True

@@ -61,7 +61,8 @@ def method_cost(config: Config) -> MethodCost:
     """
     chosen = config.variant(nodes=min(config.nodes, MOST_NODES), seed=0)  # one measurement for all seeds
     codec = make_codec_of(chosen)
-    what = f"{chosen.method} on {chosen.nodes} nodes, {method_fingerprint(chosen, codec)}, {codec.options}"
+    what = f"{chosen.method} on {chosen.nodes} nodes, {method_fingerprint(chosen, codec)}, "
+    what += f"{codec.options}, nic {chosen.nic}"
     return MethodCost(**kept(what, ("scheme", *FRAME), lambda: _measure(chosen)))
 
 

@@ -115,9 +115,10 @@ class Communicator(Reducer):
 
         key: whose state this is; a training that reduces in buckets gives each a key, and all ranks call in
         the same order. Collective. `tensors` are never written to. Raises PeerError when a peer fails,
-        ConfigError for unequal shapes, GradientError (NaN, Inf) and TypeError for this rank's own; all ranks
-        raise something within the timeout, their state is as before, and the communicator serves no more.
-        A SaturationWarning comes last: where warnings are errors, the call has succeeded all the same.
+        ConfigError for unequal shapes where they are new on all ranks, GradientError (NaN, Inf) and TypeError
+        for this rank's own. All ranks raise something within the timeout, their state is as before, and the
+        communicator serves no more. A SaturationWarning comes after all that: where warnings are errors, the
+        call has succeeded all the same.
         """
         self.party.check_alive()
         try:

@@ -137,13 +137,14 @@ class LocalWire(Wire):
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         """Run a ring of coded frames, with the tables that the channel's last message left."""
         plan, channel, nodes = self._begin(messages)
+        faults, self.faults = self.faults, ()
         before = np.sum([node.saturated() for node in nodes], axis=0)  # counted since the links were made
         run = LocalRun(
             nodes,
             [self._actions(rank, channel) for rank in self.ranks],
             steps=self.nodes - 1,
             subframes=channel.subframes,
-            faults=self.faults,
+            faults=faults,
         )
         run.run()
         first = nodes[0].result()

@@ -26,6 +26,7 @@ class Party:
         self.failed: str | None = None
         self.waited_s = 0.0
         self._state: handshake.StateCheck | None = None
+        self._shared: ConfigError | None = None  # the error of a comparison, which every rank raises
 
     @property
     def deadline(self) -> float:
@@ -41,6 +42,9 @@ class Party:
         """Raise the same ConfigError on all ranks unless `pairs` are equal on all of them; collective."""
         try:
             handshake.compare(self.transport, pairs, self.deadline, what, advice=advice)
+        except ConfigError as error:
+            self._shared = error
+            raise
         except TransportError as error:
             try:
                 self.blame(error, f"during the {what}", None)
@@ -130,8 +134,8 @@ class Party:
     def give_up(self, error: BaseException) -> None:
         """Tell the neighbours, who tell theirs; a neighbour's notice is passed on unchanged."""
         self.failed = f"{type(error).__name__}: {error}"
-        if isinstance(error, ConfigError):
-            return  # every rank raises it itself
+        if error is self._shared:
+            return  # from a comparison: every rank has found the same
         cause = error.__cause__
         notice = cause.notice if isinstance(cause, TransportError) else None
         if notice is None:

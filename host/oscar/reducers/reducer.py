@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import numpy as np
 from oscar.array import Array, split
 from oscar.coding.codec import Codec
 from oscar.config import Config
-from oscar.errors import CautionWarning, OscarError
+from oscar.errors import CautionWarning, OscarError, warn
 from oscar.numerics.saturation import Saturation, SaturationNotice
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
 from oscar.reducers.wire import Traffic, Wire
@@ -117,7 +116,7 @@ class CautionNotice:
         """Warn, if there is a caution and it has not been told."""
         if not self.told and (said := scheme.caution()):
             text = f"scheme {scheme.name}: {said} (docs/results/convergence.md)"
-            warnings.warn(text, CautionWarning, stacklevel=5)
+            warn(text, CautionWarning)
             self.told = True
 
 

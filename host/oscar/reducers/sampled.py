@@ -57,6 +57,8 @@ class _SampledWire(LocalWire):
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         if self.cluster.has_ring():
             return super()._coded(messages)
+        if self.faults:
+            raise ConfigError("expected no faults in an iteration without a ring; set train.ring_every to 1")
         total = np.zeros_like(messages[0].data)
         for message in messages:
             total += message.data

@@ -230,6 +230,8 @@ class OscarState:
         except Exception as error:
             if isinstance(error, OscarError):
                 error.advice = ""  # backward() can neither skip nor go on
+            if self._communicator.failed is None:
+                self._communicator.give_up(error)  # or else the others wait for this rank
             self.error = error
             LOG.error(
                 "rank %d: bucket %d could not be reduced: %s: %s. What backward() raises now is torch's way "
