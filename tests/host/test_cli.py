@@ -491,7 +491,11 @@ PREDICT = ["predict", "--values", "1M", "--nodes", "8", "--gbps", "1"]
 def test_predict_pays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "p.json"
     assert run(["predict", "--values", "25M", "--nodes", 8, "--gbps", 25, "--bits", 4, "--json", out]) == 0
-    assert "pays: " in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "pays: " in text
+    assert re.search(r"^fp32 +56\.\d{3} ms$", text, re.MULTILINE)
+    assert re.search(r"^coded +7\.\d{3} ms$", text, re.MULTILINE)
+    assert text.splitlines()[-1] == "# on a codec at line rate; this machine's own: --codec host"
     assert json.loads(out.read_text())["pays"] is True
 
 
@@ -524,6 +528,8 @@ def test_predict_takes_bits_and_times_from_the_cost_of_a_method(
         cost = method_cost(Config.model_validate(tree))
         assert f"{cost.bits_per_value:.4g} bits/value as estimated on 2 nodes for {method}" in said
         assert seen in said
+        assert re.search(rf"^{method} +[\d.]+ s$", said, re.MULTILINE)
+        assert ("at line rate; this machine's own" in said) is (codec == "ideal")
         assert ("before and after the ring" in said) is (codec == "host")
         assert found["bits_per_value"] == cost.bits_per_value
         assert found["cost"] == asdict(cost)

@@ -80,9 +80,12 @@ def run(args: argparse.Namespace) -> int:
     )
     print(f"# times are modelled, {case.clock}")
     times = {"fp32": found.fp32_time_s, "bf16": found.bf16_time_s, "int8": found.int8_time_s}
-    for name, time_s in {**times, "coded": found.time_s}.items():
-        text = "sums do not fit" if time_s is None else f"{time_s * 1e6:14.2f} us"
-        print(f"{name:6} {text}")
+    coded = args.method or "coded"
+    rows = (*times.items(), (coded, found.time_s))  # --method may be fp32, too
+    unit, scale, digits = _unit(max(time_s for _, time_s in rows if time_s is not None))
+    for name, time_s in rows:
+        text = "sums do not fit" if time_s is None else f"{time_s * scale:14.{digits}f} {unit}"
+        print(f"{name:{max(6, len(coded))}} {text}")
     print(f"speedup over fp32: {found.speedup:.2f}")
     if found.breakeven_values is not None:
         print(f"pays from {found.breakeven_values:,} values on this ring and link")
@@ -91,7 +94,16 @@ def run(args: argparse.Namespace) -> int:
     print(found.reason if found.pays else f"does not pay: {found.reason}")
     if args.json is not None:
         _write(args.json, found, case)
+    if args.codec == "ideal" and args.codec_gvalues is None:
+        print("# on a codec at line rate; this machine's own: --codec host")
     return 0 if found.pays else 3
+
+
+def _unit(longest_s: float) -> tuple[str, float, int]:
+    """Return unit, factor and decimals of a column of times: us up to 10 ms, ms up to 10 s."""
+    if longest_s <= 0.01:
+        return "us", 1e6, 2
+    return ("ms", 1e3, 3) if longest_s <= 10 else ("s", 1.0, 3)
 
 
 def _write(path: Path, found: Any, case: Any) -> None:
