@@ -35,6 +35,9 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert names(tmp_path) == {"a.json"}
 
 
+NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}  # a full disk cuts Python's own files short
+
+
 @pytest.mark.parametrize("before", [None, b"old"])
 def test_a_full_disk_leaves_the_old_file_or_none_and_is_named(before: bytes | None, tmp_path: Path) -> None:
     np.save(tmp_path / "g.npy", np.random.default_rng(0).integers(-99, 99, 100_000))
@@ -49,7 +52,8 @@ def test_a_full_disk_leaves_the_old_file_or_none_and_is_named(before: bytes | No
     words = [sys.executable, "-m", "oscar", "codec", str(tmp_path / "g.npy"), "--codec", "zstd"]
     subprocess.run(words, check=True)  # its kernels are in the cache then, where they are not yet
     words += ["-o", str(out)]
-    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=small_disk, check=False)
+    env = os.environ | NO_BYTECODE
+    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=small_disk, check=False, env=env)
     assert done.returncode == 2
     assert done.stderr.startswith(f"oscar codec: error: {out}: cannot write there (File too large)")
     assert done.stderr.count("\n") == 1
@@ -66,7 +70,7 @@ def test_no_room_for_compiled_kernels_is_said(tmp_path: Path) -> None:
 
     done = subprocess.run(
         [sys.executable, "-m", "oscar", "codec", str(tmp_path / "g.npy"), "--codec", "zstd"],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+        env=os.environ | NO_BYTECODE | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
         preexec_fn=small_disk,

@@ -6,8 +6,8 @@ and sub-frames; it never sees a value, a byte or a clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 MAX_SUBFRAMES = 64
 
@@ -35,8 +35,7 @@ class Op(IntEnum):
 SENDS = (Op.SEND, Op.FORWARD)
 
 
-@dataclass(frozen=True)
-class Action:
+class Action(NamedTuple):
     """One thing a node does with one frame.
 
     step: within the phase, 0 .. nodes-2. peer: the rank at the other end of the wire, -1 without one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import ring_time
 from oscar.timeline.sizes import received_bytes
 
+KEPT_STEPS = 64  # nodes times sub-frames of schedules that are kept
 BITMAP_BITS = 8  # of the bytes in which an index travels
 
 
@@ -40,6 +41,7 @@ class LocalWire(Wire):
         self.link = link
         self.faults: Sequence[Fault] = ()
         self._proved: set[tuple[str, int]] = set()
+        self._programs: dict[tuple[int, int, Gather], tuple[Action, ...]] = {}
 
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         first = messages[0]
@@ -163,8 +165,15 @@ class LocalWire(Wire):
         )
         return total, traffic
 
-    def _actions(self, rank: int, channel: Channel) -> Iterator[Action]:
-        return ring_actions(rank, self.nodes, subframes=channel.subframes, gather=channel.gather)
+    def _actions(self, rank: int, channel: Channel) -> Iterable[Action]:
+        """Return what `rank` does; small schedules are kept, since every call has the same."""
+        actions = ring_actions(rank, self.nodes, subframes=channel.subframes, gather=channel.gather)
+        if self.nodes * channel.subframes > KEPT_STEPS:
+            return actions
+        key = rank, channel.subframes, channel.gather
+        if key not in self._programs:
+            self._programs[key] = tuple(actions)
+        return self._programs[key]
 
     def _is_sum(self, plan: ChunkPlan, channel: Channel, messages: Sequence[Message], sums: Array) -> bool:
         """Whether `sums` is the sum computed directly: in integers, or in ring order for floats."""

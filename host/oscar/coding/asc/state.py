@@ -75,7 +75,8 @@ class TableState(Stateful):
 
     def copy(self) -> TableState:
         """Return an independent copy."""
-        return TableState(**self.state_dict())
+        arrays = self.hist.copy(), self.cmap.copy(), self.shift.copy(), self.sums.copy(), self.counts.copy()
+        return TableState(*arrays, self.seen, self.sequence)
 
     def checksum(self, params: AscParams) -> int:
         """Return 16 bits over everything the next frame is coded with."""
