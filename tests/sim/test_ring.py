@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -35,7 +34,7 @@ def test_a_set_is_kept_until_the_next_is_committed() -> None:
     assert sets.load(sent) == (first, 1)
     assert sets.load(later) == (first, 0)  # from the nearest lower table
     assert sets.load(Action(Op.WAIT, phase, 2, 0, 0, peer=1, source=1, table=2)) == (None, 0)
-    assert sets.load(replace(later, phase=Phase.ALL_GATHER)) == (None, 0)
+    assert sets.load(later._replace(phase=Phase.ALL_GATHER)) == (None, 0)
     second = sets.reserve()
     assert second != first
     sets.commit(sent, second)
