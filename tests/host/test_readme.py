@@ -86,7 +86,7 @@ def test_make_targets_exist(page: str) -> None:
 def is_there(path: str) -> bool:
     """Whether a dotted path leads to a module of the host, or to something that its source names."""
     here, parts = ROOT / "host", path.split(".")
-    while parts and (here / parts[0]).is_dir():
+    while parts and (here / parts[0] / "__init__.py").is_file():
         here /= parts.pop(0)
     module = here / f"{parts[0]}.py" if parts else here / "__init__.py"
     if parts and module.exists():
