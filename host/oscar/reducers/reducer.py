@@ -183,9 +183,7 @@ class Reducer(ABC):
                 )
             if not announced:
                 wire.announce(scheme.digests)
-            announced = (
-                messages[0].op != "agree"
-            )  # an agree moves replicated state: announce its digests next
+            announced = messages[0].op != "agree"  # which moves replicated state: its new digests come next
             answer, moved = wire.combine(messages)
             if not moved.exact and messages[0].coded and scheme.name != "exact":
                 raise OscarError(

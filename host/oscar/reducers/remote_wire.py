@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from oscar.array import Array
-from oscar.collective.executor import drive, execute
+from oscar.collective.executor import FrameLog, drive, execute
 from oscar.collective.ring import ring_actions
 from oscar.reducers.party import Party
 from oscar.reducers.wire import Traffic, Wire
@@ -132,7 +132,7 @@ class RemoteWire(Wire):
     def _coded(self, message: Message) -> tuple[Array, Traffic]:
         """Run this rank's part of a ring of coded frames, as LocalWire does for all ranks."""
         plan, channel, (node,) = self._begin([message])
-        before, log = node.saturated(), self._log(channel)
+        before, log = node.saturated(), FrameLog(self.nodes - 1, 1, channel.subframes)
         subframes, gather = channel.subframes, channel.gather
         actions = partial(ring_actions, self.rank, self.nodes, subframes=subframes, gather=gather)
         drive(execute(node, actions(), self.transport, log), self.party.wait)

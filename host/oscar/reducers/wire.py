@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.collective.executor import FrameLog
 from oscar.collective.node import Layout, Node
-from oscar.numerics.plans import make_plan
+from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar.schemes.base import Channel, Message
 from oscar.state import Saved
 
@@ -67,7 +66,7 @@ class Wire(ABC):
     def settle(self) -> None:  # noqa: B027
         """Raise PeerError where a peer has announced another state."""
 
-    def _begin(self, messages: Sequence[Message]) -> tuple[Any, Channel, list[Node]]:
+    def _begin(self, messages: Sequence[Message]) -> tuple[ChunkPlan, Channel, list[Node]]:
         """Hand the values of coded messages to their nodes; return the plan, the channel, the nodes."""
         first = messages[0]
         channel, nodes = self.channels[first.channel], self._open(first.channel)
@@ -89,9 +88,6 @@ class Wire(ABC):
         for node, message in zip(nodes, messages, strict=True):
             node.begin(plan.gather(message.data, node.local), classes, layout)
         return plan, channel, nodes
-
-    def _log(self, channel: Channel) -> FrameLog:
-        return FrameLog(self.nodes - 1, len(self.ranks), channel.subframes)
 
     def _open(self, name: str) -> list[Node]:
         """Return the ring nodes of a coded channel, made where it is new."""

@@ -92,9 +92,9 @@ class Scheme(Stateful, ABC):
     """The rules of one scheme, and its replicated state: equal on all nodes, held once per process.
 
     sizes: values of each tensor, in the order of the flat gradient. Every iteration, each worker's
-    `messages` runs to its end, then `finish` once. State moves in `finish` and `Worker.commit` alone, so an
-    iteration that fails leaves none behind. Whatever `finish` returns depends on nothing but the combined
-    buffers and the replicated state: all nodes end bit-identical.
+    `messages` runs to its end, then `finish` once. State moves in `finish` and `Worker.commit`, and where an
+    "agree" has been received; the reducer takes it back where an iteration fails. Whatever `finish` returns
+    depends on nothing but the combined buffers and the replicated state: all nodes end bit-identical.
     """
 
     name: ClassVar[str]
