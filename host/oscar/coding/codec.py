@@ -113,13 +113,32 @@ def fit_width(values: Array, width: int | None) -> int:
 
     Raises ValueError when they do not fit the width asked for, or that is not 1 to 32.
     """
-    if width is not None and not 1 <= width <= 32:
-        raise ValueError(f"width is 1 to 32 bits, got {width}")
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    for candidate in (8, 16, 24, 32) if width is None else (width,):
-        if -(1 << (candidate - 1)) <= low and high < 1 << (candidate - 1):
-            return candidate
-    raise ValueError(f"values reach from {low} to {high}: they need more than {width or 32} signed bits")
+    if width is None:
+        width = next((w for w in (8, 16, 24) if -(1 << (w - 1)) <= low and high < 1 << (w - 1)), 32)
+    check_range(low, high, check_width(width))
+    return width
+
+
+def check_width(width: int) -> int:
+    """Return `width`; raises ValueError unless it is 1 to 32."""
+    if not 1 <= width <= 32:
+        raise ValueError(f"width is 1 to 32 bits, got {width}")
+    return width
+
+
+def check_range(low: int, high: int, width: int) -> None:
+    """Raise ValueError unless values from `low` to `high` fit `width` signed bits."""
+    if low < -(1 << (width - 1)) or high >= 1 << (width - 1):
+        raise ValueError(f"values reach from {low} to {high}: they need more than {width} signed bits")
+
+
+def as_integers(values: Array) -> Array:
+    """Return `values` as contiguous 1-D int8, int16 or int32; raises TypeError or ValueError if they are not."""
+    array = np.asarray(values)
+    if array.dtype in (np.int8, np.int16, np.int32) and array.ndim == 1:
+        return np.ascontiguousarray(array)
+    return as_values(values, "int")
 
 
 def as_values(values: Array, domain: Domain) -> Array:

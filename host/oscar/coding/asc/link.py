@@ -8,9 +8,9 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.asc.params import BLOCK_HEADER_BYTES, AscParams
+from oscar.coding.asc.params import DIRECTORY_BYTES, MAX_BLOCK_LOG2, PREFIX_BYTES, AscParams
 from oscar.coding.asc.state import TableState
-from oscar.coding.codec import as_values, check_header, fit_width
+from oscar.coding.codec import as_integers, check_header, check_width, fit_width
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
 from oscar.errors import ConfigError, FrameError, OscarError
 from oscar.state import Reader, Saved, Stateful
@@ -22,13 +22,27 @@ Implementation = Literal["compiled", "reference"]
 
 
 class Coder(Protocol):
-    """What codes payloads: the plain-integer reference or its compiled twin."""
+    """What codes payloads: the plain-integer reference or its compiled twin.
 
-    def encode(self, values: np.ndarray, classes: np.ndarray, width: int, state: TableState) -> bytes: ...
+    classes: uint8 position classes 0..15, or None. The histograms of `state` learn, unless a call raises.
+    """
+
+    def encode(
+        self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState
+    ) -> bytes | memoryview:
+        """Return the payload of `values` (int8, int16 or int32, contiguous) that fit `width` bits."""
 
     def decode(
-        self, payload: memoryview, count: int, classes: np.ndarray, width: int, state: TableState
-    ) -> np.ndarray: ...
+        self,
+        payload: memoryview,
+        count: int,
+        classes: np.ndarray | None,
+        width: int,
+        state: TableState,
+        out: np.ndarray,
+        add: bool,
+    ) -> None:
+        """Put the values of `payload` into `out` (int16 or int32), or add them to it; raises FrameError."""
 
 
 def make_coder(params: AscParams, implementation: Implementation = "compiled") -> Coder:
@@ -57,7 +71,7 @@ def _read_fingerprint(link: _Link, saved: Saved) -> int:
 def _read_states(link: _Link, saved: Saved) -> dict[int, TableState]:
     last = MAX_STEP if link.params.tables == "step" else 0
     keys = saved.keys(lambda key: type(key) is int and 0 <= key <= last, f"steps of 0 to {last}")
-    states = {key: TableState.initial(link.params) for key in keys}
+    states = {key: TableState.initial() for key in keys}
     for key, state in states.items():
         state.load_state_dict(saved[key])
     return states
@@ -98,14 +112,14 @@ class _Link(Stateful):
             return self.states[key].copy()
         nearest = max((k for k in self.states if k < key), default=None)
         if nearest is None:
-            return TableState.initial(self.params)
+            return TableState.initial()
         state = self.states[nearest].copy()  # one more worker only spreads sums a little wider
-        state.sequence = state.seen = 0  # so that it soon learns a context map of its own
+        state.sequence = 0
         return state
 
-    def _classes(self, context: Array | None, count: int) -> np.ndarray:
+    def _classes(self, context: Array | None, count: int) -> np.ndarray | None:
         if context is None or not self.params.uses_position:
-            return np.zeros(count, np.uint8)
+            return None
         classes = np.asarray(context)
         if classes.shape != (count,) or classes.dtype.kind not in "iu":
             raise ValueError(
@@ -115,7 +129,7 @@ class _Link(Stateful):
         negative = classes.dtype.kind == "i" and bool((classes < 0).any())
         if count and (negative or int(classes.max()) > 15):
             raise ValueError(f"context classes are 0..15, got {classes.min()}..{classes.max()}")
-        return np.multiply(classes, 16, dtype=np.uint8, casting="unsafe")
+        return np.ascontiguousarray(classes, np.uint8)
 
     def checksum(self, step: int) -> int:
         """Return the 16-bit checksum of the tables the next frame of `step` is coded with."""
@@ -144,9 +158,8 @@ class Encoder(_Link):
         to the receiver; width: bits of a raw value, 1..32, by default the smallest of 8, 16, 24, 32.
         Raises TypeError or ValueError on values that are not 1-D integers of that width.
         """
-        # Kernels are compiled for aligned, writable arrays; others would be compiled anew, for seconds.
-        array = np.require(as_values(values, "int"), requirements=("A", "W"))
-        bits = fit_width(array, width)
+        array = as_integers(values)
+        bits = fit_width(array, None) if width is None else check_width(width)
         classes = self._classes(context, array.size)
         key = self._key(step)
         state = self._state(key)
@@ -154,6 +167,7 @@ class Encoder(_Link):
             ASC_CODE, step, array.size, chunk, sub, bits, state.sequence, state.checksum(self.params)
         )
         frame = pack_frame(head, self.coder.encode(array, classes, bits, state))
+        state.sequence = (state.sequence + 1) & 0xFFFF
         self.states[key] = state
         return frame
 
@@ -161,11 +175,20 @@ class Encoder(_Link):
 class Decoder(_Link):
     """The receiving end; a frame that raises leaves its state as it was."""
 
-    def decode(self, frame: bytes, *, step: int, context: Array | None = None) -> np.ndarray:
-        """Return the int32 values of `frame`, 1-D; raises FrameError on anything but the expected frame.
+    def decode(
+        self,
+        frame: bytes,
+        *,
+        step: int,
+        context: Array | None = None,
+        out: Array | None = None,
+        add: bool = False,
+    ) -> Array:
+        """Return the values of `frame`, 1-D; raises FrameError on anything but the expected frame.
 
-        A `context` without one class for each value of the frame raises FrameError too. A `context` that is
-        no integer array of 0..15 raises ValueError.
+        out: int16 or int32 array that takes them, a new int32 one by default; add: they are added to it. Where
+        FrameError is raised, `out` may hold some of them. A `context` without one class for each value of the
+        frame raises FrameError too. A `context` that is no integer array of 0..15 raises ValueError.
         """
         head, payload = unpack_frame(frame)
         key = self._key(step)
@@ -177,14 +200,22 @@ class Decoder(_Link):
                 f"0x{head.checksum:04x} at the sender: parameters differ or the ends drifted apart; "
                 "reset both"
             )
-        blocks = -(-head.count // self.params.block)
-        if blocks * BLOCK_HEADER_BYTES > len(payload):
+        if (-(-head.count >> MAX_BLOCK_LOG2)) * DIRECTORY_BYTES + PREFIX_BYTES * (head.count > 0) > len(payload):
             raise FrameError(f"{len(payload)} bytes cannot hold the {head.count} values announced")
         if context is not None and len(context) != head.count:
             raise FrameError(f"frame carries {head.count} values, {len(context)} were expected here")
-        values = self.coder.decode(payload, head.count, self._classes(context, head.count), head.width, state)
+        if out is None:
+            out = np.zeros(head.count, np.int32)
+        elif out.shape != (head.count,) or (out.dtype == np.int16 and head.width > 16):
+            raise FrameError(
+                f"frame carries {head.count} values of {head.width} bits, "
+                f"expected {out.size} that fit {out.dtype}"
+            )
+        classes = self._classes(context, head.count)
+        self.coder.decode(payload, head.count, classes, head.width, state, out, add)
+        state.sequence = (state.sequence + 1) & 0xFFFF
         self.states[key] = state
-        return values
+        return out
 
 
 def max_frame(params: AscParams, count: int, width: int) -> int:

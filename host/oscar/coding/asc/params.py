@@ -1,161 +1,160 @@
-"""The one parameter object of ASC, and the constants of docs/asc.md that both implementations share."""
+"""The one parameter object of ASC, and the constants of docs/asc.md that all implementations share."""
 
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-FORMAT = 2  # of the payload; part of the fingerprint
-LANES = 12  # interleaved rANS states over contiguous runs of a block
-PROB_BITS = 12  # frequencies of a context sum to 4096
-STATE_LOW = 1 << 12  # states live in [2^12, 2^24)
-WORD_BITS = 12
+FORMAT = 3  # of the payload; part of the fingerprint
+LANES = 32  # values of a row, each with a coder state of its own
+GROUP_ROWS = 32  # rows whose classes are coded in one step
+GROUP = LANES * GROUP_ROWS
+PROB_BITS = 10  # the frequencies of a table row sum to 1024
+TOTAL = 1 << PROB_BITS
+STATE_LOW = 1 << 16  # states live in [2^16, 2^24)
 STATE_BITS = 24
-CONTEXTS = 16
+RAW_STEP = 6  # raw bits that one step takes at most
+
 SYMBOLS = 16
-RCP_SHIFT = 36  # floor(y/f) == (y * ceil(2^36/f)) >> 36 for all y < f << 12
-HIST_BITS = 10  # a histogram row sums to less than 2^10 after each update
-NEIGHBOUR_SHIFT = 3
-LAG_SHIFT = 2  # tables are built a quarter of an interval before they are used
-COUNT_STEP = 2  # what a counted symbol adds, since a little under half of them are counted
+BASE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160)  # symbol s holds BASE[s]..BASE[s+1]-1
+LIMIT = 192  # magnitudes that have a symbol end below it
+RAW_BITS = (0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 6, 6)  # sign and low bits of a symbol
 
-# Symbol s holds u in [BASE[s], BASE[s+1]), EXTRA[s] raw bits below it; 15 escapes to 16 or 32 raw bits.
-BASE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
-EXTRA = (0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 7, 16)
-# Sixteen times the magnitude that stands for a symbol in the neighbour state and in the learnt map.
-WEIGHT = (0, 16, 32, 48, 72, 104, 152, 216, 312, 440, 632, 888, 1272, 1784, 3064, 4095)
-# No entry below 3: a symbol costs 4.42 bits at most where nothing is learnt yet, less than max_words grants.
-PRIOR = (6, 6, 5, 5, 4, 4, 4, 3, 3, 3, 3, 3, 4, 4, 3, 3)
+NARROW_CLASS = 12  # the last class of rows whose magnitudes are all below LIMIT
+WIDE_SHIFT = (1, 3, 8)  # of the classes behind it: how many low bits go round the tables
+VALUE_ROWS, CLASS_ROWS = 24, 8  # table rows: contexts of values, then contexts of row classes
+TABLE_ROWS = VALUE_ROWS + CLASS_ROWS
+NEAR_ROWS = 21  # contexts of values at or above their row's position class, or little below
 
-BLOCK_HEADER_BYTES = 6
+# A geometric distribution for each context of values; classes of rows start even.
+PRIOR = (
+    (60, 3), (56, 6), (53, 8, 1), (50, 10, 2), (46, 12, 3), (41, 14, 5, 1), (36, 15, 6, 2, 1),
+    (31, 15, 8, 4, 3), (25, 15, 9, 5, 5, 1), (20, 13, 9, 6, 7, 3, 2), (16, 12, 9, 6, 8, 4, 4, 1),
+    (12, 9, 7, 6, 9, 6, 6, 2, 1), (9, 7, 6, 5, 9, 6, 8, 4, 3, 1), (6, 6, 5, 4, 8, 6, 9, 6, 6, 2, 1),
+    (4, 4, 4, 3, 6, 5, 9, 6, 8, 4, 3), (3, 3, 3, 2, 5, 4, 8, 6, 9, 5, 6, 2, 1),
+    (2, 2, 2, 2, 4, 3, 6, 5, 9, 6, 8, 4, 3), (1, 1, 1, 1, 3, 3, 5, 4, 8, 6, 9, 5, 6, 2),
+    (1, 1, 1, 1, 2, 2, 4, 3, 6, 5, 9, 6, 8, 4, 2, 1), (0, 0, 0, 0, 1, 1, 3, 3, 5, 4, 8, 6, 9, 5, 3, 2),
+    (0, 0, 0, 0, 0, 0, 1, 1, 3, 3, 5, 4, 8, 6, 5, 4),
+    (61, 2), (39, 15, 5, 2, 1), (3, 3, 3, 3, 5, 5, 8, 6, 9, 5, 5, 2, 1),
+    *((4,) * SYMBOLS,) * CLASS_ROWS,
+)  # fmt: skip
+
+COUNT_BITS = 15  # of what a frame adds to a histogram row; so a row stays below 2^16
+FADE_ABOVE = 64  # a histogram row with more than this is halved before a frame's counts come in
+ALL_COUNTED = 1 << 15  # values: in a frame of no more, tables learn from every row
+COST_BITS = 8  # costs are in 1/256 bit
+COST = tuple((PROB_BITS << COST_BITS) + 1 - (f ** (1 << COST_BITS)).bit_length() if f else 0
+             for f in range(TOTAL + 1))  # of a symbol of frequency f: 2560 - floor(256 log2 f)  # fmt: skip
+SENT_ROW_BYTES = SYMBOLS // 2
+SENT_GAIN = 11 * (8 * SENT_ROW_BYTES + 8) << COST_BITS  # ten times the gain above which a row is sent
+
+MIN_BLOCK_LOG2, MAX_BLOCK_LOG2 = 10, 17
+AUTO_BLOCK_LOG2 = 12  # the least that the sender chooses by itself
+BLOCK_BYTES_LOG2 = 15  # of coded bytes, about, that a block has then: a flush costs some 60
+PREFIX_BYTES, MASK_BYTES, DIRECTORY_BYTES = 2, 4, 6
 FLUSH_BYTES = LANES * STATE_BITS // 8
-CODED, CONSTANT, RAW = 0, 1, 2  # block types
-LEARN_FIRST = 1 << 12  # values after which a context map is learnt for the first time
-LEARN_WINDOW = 1 << 18  # later maps are learnt from at least this many values
-LEARN_MIN = 1 << 10  # observed values below which a map is left as it is
-CELL_MIN = 16  # a cell of the context map seen less often keeps its default
+CODED, RAW, CONSTANT = 0, 1, 2  # block types
+MOST_SEED_ROWS = 5
 
-ContextMode = Literal["none", "position", "neighbour", "both"]
+ContextMode = Literal["class", "none"]
 TableMode = Literal["step", "pooled"]
-MapMode = Literal["learned", "fixed"]
+
+
+def seed_bits(rows: int) -> int:
+    """Return the bits of a value in each of `rows` seed rows, which share 16 bits of a start state."""
+    return 16 // rows
+
+
+def context_of(row_class: int, position: int, mean: int) -> int:
+    """Return the table row of a value from its row's class, its position class and the row's mean one."""
+    above = position - mean
+    if above <= -3:
+        return NEAR_ROWS + min(2, (row_class - 1) >> 2)
+    return min(NEAR_ROWS - 1, max(0, 2 * row_class - 4 + min(4, max(-2, above))))
+
+
+def _possible() -> tuple[int, ...]:
+    """Return how many symbols, from 0 on, the values of each table row may have; the last always may."""
+    most = [0] * VALUE_ROWS
+    for row_class in range(1, 16):
+        largest = min(LIMIT, 1 << row_class) - 1
+        symbols = sum(base <= largest for base in BASE)
+        for position in range(16):
+            for mean in range(16):
+                q = context_of(row_class, position, mean)
+                most[q] = max(most[q], symbols)
+    return (*most, *(SYMBOLS,) * CLASS_ROWS)
+
+
+POSSIBLE = _possible()
+
+
+def count_step(values: int, live_rows: int) -> int:
+    """Return the distance of the rows of a group that tables learn from; each then counts as so many.
+
+    values: of the frame; live_rows: rows of the group whose class is not 0.
+    """
+    if values <= ALL_COUNTED or live_rows <= 8:
+        return 1
+    return 2 if live_rows <= 16 else 4
 
 
 @dataclass(frozen=True)
 class AscParams:
-    """Parameters of adaptive stepwise coding; both ends of a link, and the hardware, need equal ones.
+    """Parameters of adaptive stepwise coding; `context` and `tables` are equal on both ends of a link.
 
-    block_log2: log2 of the values between two flushes of the states (10..16); hardware buffers a block.
-    interval_log2: log2 of the values between two table updates (10..16), at most the block.
-    context: what selects one of 16 tables: "none" (the paper's ASC), "position", "neighbour", "both".
+    context: what selects one of 24 tables: "class", the class of a value's row, which is sent, and the value's
+    position class relative to it; "none", one table for all values, as in the paper.
     tables: "step" keeps a table set per AllReduce step (the paper), "pooled" one for all steps.
-    map: "learned" re-learns the context map as values pass; "fixed" keeps the initial one.
-    Raises ValueError when a field is out of range.
+    sent_rows: whether a sender may put table rows that pay for themselves into a frame. The paper sends none.
+    block_log2: log2 of the values of a block (10..17), which can be coded apart; 0: by what the frame holds.
+    Raises TypeError or ValueError when a field is out of range.
     """
 
-    block_log2: int = 16
-    interval_log2: int = 12
-    context: ContextMode = "both"
+    context: ContextMode = "class"
     tables: TableMode = "step"
-    map: MapMode = "learned"
+    sent_rows: bool = True
+    block_log2: int = 0
 
     def __post_init__(self) -> None:
-        if type(self.interval_log2) is not int or type(self.block_log2) is not int:
-            raise TypeError(f"interval_log2 and block_log2 are integers, got {self}")
-        if not 10 <= self.interval_log2 <= self.block_log2 <= 16:
+        if type(self.block_log2) is not int or type(self.sent_rows) is not bool:
+            raise TypeError(f"block_log2 is an integer and sent_rows true or false, got {self}")
+        if self.block_log2 and not MIN_BLOCK_LOG2 <= self.block_log2 <= MAX_BLOCK_LOG2:
             raise ValueError(
-                "expected 10 <= interval_log2 <= block_log2 <= 16, "
-                f"got interval_log2={self.interval_log2}, block_log2={self.block_log2}"
+                f"block_log2 must be 0 or {MIN_BLOCK_LOG2} to {MAX_BLOCK_LOG2}, got {self.block_log2}"
             )
-        for name, allowed in (
-            ("context", ("none", "position", "neighbour", "both")),
-            ("tables", ("step", "pooled")),
-            ("map", ("learned", "fixed")),
-        ):
+        for name, allowed in (("context", ("class", "none")), ("tables", ("step", "pooled"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
 
     @property
-    def block(self) -> int:
-        """Values per block."""
-        return 1 << self.block_log2
-
-    @property
-    def interval_rows(self) -> int:
-        """Rows (one value of every lane) per table epoch."""
-        return (1 << self.interval_log2) // LANES
-
-    @property
-    def lag_rows(self) -> int:
-        """Rows before the end of an epoch at which the next epoch's tables are made."""
-        return self.interval_rows >> LAG_SHIFT
-
-    @property
     def uses_position(self) -> bool:
-        """Whether the position class takes part in the context."""
-        return self.context in ("position", "both")
+        """Whether position classes take part in the context."""
+        return self.context == "class"
 
     @property
-    def uses_neighbour(self) -> bool:
-        """Whether the neighbour class takes part in the context."""
-        return self.context in ("neighbour", "both")
-
-    @property
-    def learns(self) -> bool:
-        """Whether the context map is learnt."""
-        return self.map == "learned" and self.context != "none"
+    def least_class(self) -> int:
+        """The class of a row is never below this; without contexts, only wide rows are told apart."""
+        return 0 if self.context == "class" else NARROW_CLASS
 
     @cached_property
     def fingerprint(self) -> int:
-        """CRC-32 of format and all fields: two ends with unequal ones fail at the first frame."""
-        text = ",".join([f"format={FORMAT}", *(f"{f.name}={getattr(self, f.name)}" for f in fields(self))])
-        return zlib.crc32(text.encode())
+        """CRC-32 of format and what both ends need alike: unequal ends fail at the first frame."""
+        return zlib.crc32(f"format={FORMAT},context={self.context},tables={self.tables}".encode())
 
     def max_payload(self, count: int, width: int) -> int:
         """Bytes that `count` values of `width` bits never exceed (docs/asc.md, "Worst case")."""
-        full, rest = divmod(count, self.block)
-        bits = [self.block] * full + [rest] * (rest > 0)
-        return sum(BLOCK_HEADER_BYTES + raw_bytes(n, width) for n in bits)
+        blocks = -(-count >> (self.block_log2 or AUTO_BLOCK_LOG2))
+        tables = MASK_BYTES + TABLE_ROWS * SENT_ROW_BYTES if self.sent_rows else 0
+        return (PREFIX_BYTES + tables + blocks * (DIRECTORY_BYTES + 1) + (count * width >> 3)) if count else 0
 
 
-def raw_bytes(count: int, width: int) -> int:
-    """Bytes of a raw block's payload: `count` values of `width` bits, padded to 16 bits."""
-    return 2 * ((count * width + 15) // 16)
-
-
-def max_words(count: int) -> int:
-    """Words that a coded block of `count` values has at most; with more it is sent raw."""
-    return 3 * count // 8
-
-
-def initial_cell(cell: int, params: AscParams) -> int:
-    """Sum of position and neighbour class of a map cell, counted twice where only one is used."""
-    position, neighbour = cell >> 4, cell & 15
-    if params.context == "both":
-        return position + neighbour
-    return 2 * position if params.context == "position" else 2 * neighbour
-
-
-def initial_map(params: AscParams) -> list[int]:
-    """Return the context map before anything was learnt: 256 entries of 0..15."""
-    if params.context == "none":
-        return [0] * 256
-    return [min(15, max(0, (initial_cell(cell, params) - 4) >> 1)) for cell in range(256)]
-
-
-def epochs(rows: int, params: AscParams) -> list[tuple[int, int]]:
-    """Cut `rows` full rows of a block into table epochs; the last takes what is left over."""
-    step = params.interval_rows
-    count = max(1, (rows + step // 2) // step)
-    return [(i * step, (i + 1) * step if i < count - 1 else rows) for i in range(count)]
-
-
-def is_counted(row: int, lane: int) -> bool:
-    """Whether tables learn from the symbol in this row and lane of a block; never from two in succession."""
-    return (row + lane) % 2 == 0 and lane != LANES - 1
-
-
-def cut_row(first: int, last: int, params: AscParams) -> int:
-    """Return the row of the epoch of rows first..last before which the next epoch's histograms are made."""
-    return max(first, last - params.lag_rows)
+def auto_block_log2(count: int, coded_bytes: int) -> int:
+    """Return the block size for a frame of `count` values that takes about `coded_bytes`."""
+    blocks = max(1, coded_bytes >> BLOCK_BYTES_LOG2)
+    log2 = AUTO_BLOCK_LOG2
+    while log2 < MAX_BLOCK_LOG2 and blocks << log2 < count:
+        log2 += 1
+    return log2

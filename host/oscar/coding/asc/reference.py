@@ -1,4 +1,4 @@
-"""ASC in plain integers, written to be read beside docs/asc.md; the compiled twin must equal it.
+"""ASC in plain integers, written to be read beside docs/asc.md; the compiled twins must equal it.
 
 Everything here is a Python int or a list of them, so nothing overflows and nothing rounds.
 """
@@ -6,340 +6,520 @@ Everything here is a Python int or a list of them, so nothing overflows and noth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from oscar.coding.asc.params import (
     BASE,
-    BLOCK_HEADER_BYTES,
-    CELL_MIN,
     CODED,
     CONSTANT,
-    COUNT_STEP,
-    EXTRA,
+    COST,
+    COST_BITS,
+    COUNT_BITS,
+    DIRECTORY_BYTES,
+    FADE_ABOVE,
     FLUSH_BYTES,
-    HIST_BITS,
+    GROUP_ROWS,
     LANES,
-    LEARN_MIN,
-    NEIGHBOUR_SHIFT,
-    PRIOR,
+    LIMIT,
+    MASK_BYTES,
+    MAX_BLOCK_LOG2,
+    MIN_BLOCK_LOG2,
+    MOST_SEED_ROWS,
+    NARROW_CLASS,
+    POSSIBLE,
+    PREFIX_BYTES,
     PROB_BITS,
     RAW,
-    STATE_BITS,
+    RAW_BITS,
+    RAW_STEP,
+    SENT_GAIN,
+    SENT_ROW_BYTES,
     STATE_LOW,
-    WEIGHT,
-    WORD_BITS,
+    SYMBOLS,
+    TABLE_ROWS,
+    TOTAL,
+    VALUE_ROWS,
+    WIDE_SHIFT,
     AscParams,
-    cut_row,
-    epochs,
-    initial_cell,
-    is_counted,
-    max_words,
-    raw_bytes,
+    auto_block_log2,
+    context_of,
+    count_step,
+    seed_bits,
 )  # fmt: skip
 from oscar.coding.asc.state import TableState
+from oscar.coding.codec import check_range
 from oscar.errors import FrameError
 
-TOTAL = 1 << PROB_BITS
-OCTAVE_EIGHTHS = (65536, 71468, 77936, 84990, 92682, 101071, 110218, 120194)  # ceil(2^(16 + i/8))
+Rows = list[list[int]]  # a table row each, or a row of values each
+Step = tuple[int, int, int, int]  # frequency, cumulative frequency, raw bits, their number
+IDLE: Step = (TOTAL, 0, 0, 0)  # leaves a state as it is
 
 
-def symbol(u: int) -> int:
-    """Return the symbol whose interval holds the (shifted) magnitude `u`."""
-    return max(s for s in range(16) if BASE[s] <= u)
+# --- tables
 
 
-def frequencies(hist: Sequence[int]) -> list[int]:
-    """Normalise one histogram row to frequencies of at least 1 that sum to 4096."""
-    scale = ((TOTAL - 16) * TOTAL) // (sum(hist) + 1)
-    freq = [1 + ((h * scale) >> PROB_BITS) for h in hist]
-    freq[hist.index(max(hist))] += TOTAL - sum(freq)
+def may_have(q: int, s: int) -> bool:
+    """Whether the code has a place for symbol `s` in table row `q`."""
+    return s < POSSIBLE[q] or s == SYMBOLS - 1
+
+
+def frequencies(hist: Sequence[int], q: int) -> list[int]:
+    """Return the frequencies that a histogram row of table row `q` stands for; they sum to 1024."""
+    kept = [h if may_have(q, s) else 0 for s, h in enumerate(hist)]
+    places = sum(may_have(q, s) for s in range(SYMBOLS))
+    ratio = ((TOTAL - places) << 16) // (sum(kept) + 1)
+    freq = [1 + (h * ratio >> 16) if may_have(q, s) else 0 for s, h in enumerate(kept)]
+    freq[kept.index(max(kept))] += TOTAL - sum(freq)
     return freq
 
 
-def update(hist: list[list[int]], counts: list[list[int]]) -> None:
-    """Add what was counted since the last cut, then halve each row until it sums to less than 2^10."""
-    for row, fresh in zip(hist, counts, strict=True):
-        row[:] = [h + n for h, n in zip(row, fresh, strict=True)]
-        halvings = max(0, sum(row).bit_length() - HIST_BITS)
-        row[:] = [h >> halvings for h in row]
+def learn(hist: Sequence[int], counts: Sequence[int]) -> list[int]:
+    """Return a histogram row after a frame's counts."""
+    scale = max(0, sum(counts).bit_length() - COUNT_BITS)
+    fade = sum(hist) > FADE_ABOVE
+    return [(h >> fade) + (c >> scale) for h, c in zip(hist, counts, strict=True)]
 
 
-def lane_starts(n: int) -> list[int]:
-    """Where each lane's contiguous run begins in a block of `n` values."""
-    full, rest = divmod(n, LANES)
-    return [lane * full + min(lane, rest) for lane in range(LANES)]
+def octaves(counts: Sequence[int]) -> list[int]:
+    """Return a sent row: 0 for what did not occur, otherwise 15 less the octaves below the largest count."""
+    largest = max(counts)
+    levels = []
+    for count in counts:
+        down = 0
+        while count and 2 * (count << down) ** 2 < largest**2:
+            down += 1
+        levels.append(max(1, 15 - down) if count else 0)
+    return levels
 
 
-def order(n: int) -> list[tuple[int, int, int]]:
-    """(row, lane, position) of every value of a block in decoding order: rows, lanes within a row."""
-    full, rest = divmod(n, LANES)
-    starts = lane_starts(n)
-    rows = [(t, lane, starts[lane] + t) for t in range(full) for lane in range(LANES)]
-    return rows + [(full, lane, starts[lane] + full) for lane in range(rest)]
+def from_octaves(levels: Sequence[int], q: int) -> list[int]:
+    """Return the frequencies that a sent row stands for."""
+    return frequencies([1 << (level - 1) if level else 0 for level in levels], q)
 
 
-def log_eighths(x: int) -> int:
-    """floor(8 log2 x) for 1 <= x < 2^16; above, at most one less (docs/asc.md, "After a frame")."""
-    octave = x.bit_length() - 1
-    mantissa = (x << 16) >> octave
-    return 8 * octave + max(i for i in range(8) if OCTAVE_EIGHTHS[i] <= mantissa)
+def cost(counts: Sequence[int], freq: Sequence[int]) -> int:
+    """Return what so many symbols cost, in 1/256 bit."""
+    return sum(c * COST[f] for c, f in zip(counts, freq, strict=True))
 
 
-class _Session:
-    """The state of one frame while it is coded, as lists."""
-
-    def __init__(self, params: AscParams, state: TableState, learning: bool) -> None:
-        self.params, self.learning = params, learning
-        self.hist: list[list[int]] = state.hist.tolist()
-        self.cmap: list[int] = state.cmap.tolist()
-        self.shift = int(state.shift[0])
-        self.sums: list[int] = state.sums.tolist()
-        self.counts: list[int] = state.counts.tolist()
-        self.nonzero = self.weight = 0
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop counts and neighbour states, as after a block that is not coded."""
-        self.neighbour = [0] * LANES
-        self.fresh = [[0] * 16 for _ in range(16)]  # counted since the last cut
-
-    def context(self, position: int, neighbour: int) -> tuple[int, int]:
-        """Cell of the context map and the context it stands for."""
-        cell = position << 4 if self.params.uses_position else 0
-        if self.params.uses_neighbour:
-            cell |= neighbour.bit_length()
-        return cell, self.cmap[cell]
-
-    def tables(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Frequencies and cumulative frequencies of all contexts."""
-        freq = [frequencies(row) for row in self.hist]
-        return freq, [[sum(row[:s]) for s in range(16)] for row in freq]
-
-    def cut(self) -> None:
-        """Make the histograms of the next epoch from what was counted so far."""
-        update(self.hist, self.fresh)
-        self.fresh = [[0] * 16 for _ in range(16)]
-
-    def note(self, cell: int, q: int, s: int, row: int, lane: int) -> None:
-        """Account for one symbol: neighbour state, cell of the map; tables and shift if counted."""
-        self.neighbour[lane] += (WEIGHT[s] - self.neighbour[lane]) >> NEIGHBOUR_SHIFT
-        if is_counted(row, lane):
-            self.fresh[q][s] += COUNT_STEP
-            self.nonzero += s > 0
-            self.weight += WEIGHT[s]
-        if self.learning:
-            self.sums[cell] += WEIGHT[s]
-            self.counts[cell] += 1
-
-    def after_raw(self, block: Sequence[int]) -> None:
-        """A raw block restarts the tables, with a shift under which u is at most 256."""
-        self.forget()
-        self.nonzero = self.weight = 0
-        self.hist = [list(PRIOR) for _ in range(16)]
-        self.shift = min(15, max(0, max(abs(v) for v in block).bit_length() - 8))
-
-    def save(self, state: TableState, count: int) -> None:
-        """Write everything back and do what is due at the end of a frame."""
-        self.cut()
-        state.hist[:] = self.hist
-        state.shift[0] = self.shift
-        state.sums[:] = self.sums
-        state.counts[:] = self.counts
-        state.adapt_shift(self.nonzero, self.weight)
-        if state.advance(self.params, count, self.learning):
-            learn_map(state, self.params)
+# --- rows of values
 
 
-def learn_map(state: TableState, params: AscParams) -> None:
-    """Divide the cells into 16 classes by their mean weight; halve what was observed."""
-    sums, counts = state.sums.tolist(), state.counts.tolist()
-    total = sum(counts)
-    if total < LEARN_MIN:
+@dataclass
+class Row:
+    """32 values or fewer, their position classes, and what follows from them."""
+
+    values: list[int]
+    positions: list[int]
+    row_class: int
+
+    @property
+    def mean(self) -> int:
+        """The mean position class of the row; places behind the last value count as 0."""
+        return (sum(self.positions) + LANES // 2) // LANES
+
+    def context(self, lane: int) -> int:
+        return context_of(self.row_class, self.positions[lane], self.mean)
+
+
+def low_bits(row_class: int, shift: int) -> int:
+    """Return how many low bits of a row's values go round the tables."""
+    return shift + (WIDE_SHIFT[row_class - NARROW_CLASS - 1] if row_class > NARROW_CLASS else 0)
+
+
+def class_of(values: Sequence[int], shift: int, least: int) -> int:
+    """Return the class of a row: the size of its sum of magnitudes, or how wide its values are."""
+    high = [v >> shift for v in values]
+    for row_class, wide in ((NARROW_CLASS, 0), *enumerate(WIDE_SHIFT, NARROW_CLASS + 1)):
+        if max(abs(v >> wide) for v in high) < LIMIT:
+            break
+    if row_class == NARROW_CLASS:
+        row_class = min(NARROW_CLASS, sum(map(abs, high)).bit_length())
+    return max(least, row_class)
+
+
+def class_context(mean: int) -> int:
+    """Return the table row of a row's class."""
+    return VALUE_ROWS + min(7, mean)
+
+
+def symbol_of(value: int, bits: int) -> tuple[int, int]:
+    """Return symbol and raw bits of a value whose `bits` low bits go round the tables."""
+    high = value >> bits
+    s = max(s for s in range(SYMBOLS) if BASE[s] <= abs(high))
+    raw = abs(high) - BASE[s]
+    return s, raw | (high < 0) << (RAW_BITS[s] - 1) if s else 0
+
+
+def raw_steps(value: int, bits: int) -> list[Step]:
+    """Return the steps that carry the low bits of a value, lowest first."""
+    steps = []
+    for at in range(0, bits, RAW_STEP):
+        size = min(RAW_STEP, bits - at)
+        steps.append((TOTAL, 0, (value >> at) & ((1 << size) - 1), size))
+    return steps
+
+
+def live(group: Sequence[Row]) -> int:
+    """Return the number of rows whose class is not 0."""
+    return sum(row.row_class > 0 for row in group)
+
+
+def count_group(group: Sequence[Row], values: int, shift: int, counts: Rows) -> None:
+    """Add to `counts` what tables learn from a group of a frame of so many values."""
+    if not live(group):
         return
-    level = [
-        log_eighths(sums[c] + 1) - log_eighths(counts[c])
-        if counts[c] >= CELL_MIN
-        else 4 * initial_cell(c, params) - 36
-        for c in range(256)
-    ]
-    ranked = sorted(range(256), key=lambda c: level[c])
-    reached, running = [], 0
-    for c in ranked:
-        running += counts[c]
-        reached.append(running)
-    low = level[next(c for c, r in zip(ranked, reached, strict=True) if r * 256 >= total)]
-    high = level[next(c for c, r in zip(ranked, reached, strict=True) if r * 256 >= total * 255)]
-    low = max(low, high - 72)
-    state.cmap[:] = [min(15, max(0, 16 * (v - low) // (high - low + 1))) for v in level]
-    state.sums[:] = [v >> 1 for v in sums]
-    state.counts[:] = [v >> 1 for v in counts]
+    step = count_step(values, live(group))
+    for j, row in enumerate(group):
+        counts[class_context(row.mean)][row.row_class] += 1
+        if row.row_class and j % step == 0:
+            for lane, value in enumerate(row.values):
+                s, _ = symbol_of(value, low_bits(row.row_class, shift))
+                counts[row.context(lane)][s] += step
+
+
+def seed_rows(group: Sequence[Row], count: int) -> list[int]:
+    """Return which rows of a block's first group ride in the start states when `count` of them may."""
+    return [j for j, row in enumerate(group) if row.row_class][:count]
+
+
+# --- the coder
+
+
+class Lanes:
+    """The states of a block's 32 lanes and the bytes they have emitted."""
+
+    def __init__(self, states: list[int], data: bytes = b"") -> None:
+        self.states, self.data = states, bytearray(data)
+
+    def push(self, steps: Sequence[Step]) -> None:
+        """Code one step in each lane, from lane 0 on."""
+        for lane, (f, c, raw, size) in enumerate(steps):
+            x = self.states[lane]
+            while x >= f << (14 - size):
+                self.data.append(x & 255)
+                x >>= 8
+            x = x << size | raw
+            self.states[lane] = ((x // f) << PROB_BITS) + c + x % f
+
+    def pop(self, tables: Sequence[tuple[list[int], Sequence[int]] | None]) -> list[tuple[int, int]]:
+        """Undo a step in each lane, from the last on; return symbols and raw bits.
+
+        tables: frequencies and raw bits of each symbol; None where a lane has nothing.
+        """
+        out = []
+        for lane in reversed(range(len(tables))):
+            table = tables[lane]
+            if table is None:
+                out.append((0, 0))
+                continue
+            x, (freq, sizes) = self.states[lane], table
+            slot, s, c = x % TOTAL, 0, 0
+            while c + freq[s] <= slot:
+                c += freq[s]
+                s += 1
+            x = freq[s] * (x >> PROB_BITS) + slot - c
+            raw = x & ((1 << sizes[s]) - 1)
+            x >>= sizes[s]
+            while x < STATE_LOW:
+                if not self.data:
+                    raise FrameError("a block's bytes end before its values do")
+                x = x << 8 | self.data.pop()
+            self.states[lane] = x
+            out.append((s, raw))
+        return out[::-1]
+
+    def flush(self) -> bytes:
+        """Return all bytes: those emitted, then the low byte of every state, then the two upper ones."""
+        low = bytes(x & 255 for x in self.states)
+        return bytes(self.data) + low + b"".join((x >> 8).to_bytes(2, "little") for x in self.states)
+
+    @classmethod
+    def load(cls, data: bytes) -> Lanes:
+        """Return the coder whose `flush` returned `data`."""
+        if len(data) < FLUSH_BYTES:
+            raise FrameError(f"a coded block has at least {FLUSH_BYTES} bytes, this one {len(data)}")
+        body, low, up = data[:-FLUSH_BYTES], data[-FLUSH_BYTES : -2 * LANES], data[-2 * LANES :]
+        states = [low[i] | int.from_bytes(up[2 * i : 2 * i + 2], "little") << 8 for i in range(LANES)]
+        if min(states) < STATE_LOW:
+            raise FrameError("a coder state is below 2^16")
+        return cls(states, body)
 
 
 class ReferenceCoder:
-    """Codes payloads one integer at a time; the same interface as CompiledCoder."""
+    """Codes payloads one integer at a time; the same interface as the compiled coder."""
 
     def __init__(self, params: AscParams) -> None:
         self.params = params
 
-    def encode(self, values: np.ndarray, classes: np.ndarray, width: int, state: TableState) -> bytes:
-        """Return the payload of `values`; `state` moves on. `classes`: 16 times the position class."""
-        run = _Session(self.params, state, state.learning(self.params, values.size))
-        out = bytearray()
-        for start in range(0, values.size, self.params.block):
-            block = [int(v) for v in values[start : start + self.params.block]]
-            position = [int(c) >> 4 for c in classes[start : start + self.params.block]]
-            out += self._encode_block(run, block, position, width)
-        run.save(state, values.size)
-        return bytes(out)
+    # --- encoding
 
-    def _encode_block(self, run: _Session, block: list[int], position: list[int], width: int) -> bytes:
-        n = len(block)
-        if min(block) == max(block):
-            run.forget()
-            return (CONSTANT | (block[0] & 0xFFFFFFFF) << 16).to_bytes(BLOCK_HEADER_BYTES, "little")
-        before = (list(run.sums), list(run.counts))
-        escape = 16 if width <= 16 else 32
-        coded, raw, raw_bits = [], 0, 0  # coded: (lane, frequency, cumulative frequency)
-        places = order(n)
-        for first, last in epochs(n // LANES, self.params):
-            stop = n if last == n // LANES else last * LANES
-            cut = cut_row(first, last, self.params)
-            freq, cumulative = run.tables()
-            for row, lane, j in places[first * LANES : stop]:
-                if (row, lane) == (cut, 0):
-                    run.cut()
-                cell, q = run.context(position[j], run.neighbour[lane])
-                m = abs(block[j])
-                u = ((m - 1) >> run.shift) + 1 if m else 0
-                s = symbol(u)
-                if m:
-                    raw |= (block[j] < 0) << raw_bits
-                    raw |= ((m - 1) & ((1 << run.shift) - 1)) << (raw_bits + 1)
-                    raw |= (u - BASE[s]) << (raw_bits + 1 + run.shift)
-                    raw_bits += 1 + run.shift + (escape if s == 15 else EXTRA[s])
-                coded.append((lane, freq[q][s], cumulative[q][s]))
-                run.note(cell, q, s, row, lane)
-        words, states = push_all(coded)
-        word_bytes, raw_words = 2 * ((WORD_BITS * len(words) + 15) // 16), (raw_bits + 15) // 16
-        size = FLUSH_BYTES + word_bytes + 2 * raw_words
-        if len(words) > max_words(n) or size >= raw_bytes(n, width):
-            run.sums, run.counts = before
-            run.after_raw(block)
-            mask = (1 << width) - 1
-            bits = sum((block[j] & mask) << (i * width) for i, (_, _, j) in enumerate(places))
-            return RAW.to_bytes(BLOCK_HEADER_BYTES, "little") + bits.to_bytes(raw_bytes(n, width), "little")
-        head = CODED | len(words) << 2 | raw_words << 24
-        packed = sum(w << (WORD_BITS * i) for i, w in enumerate(words))
-        flush = sum(x << (STATE_BITS * lane) for lane, x in enumerate(states))
-        return (
-            head.to_bytes(BLOCK_HEADER_BYTES, "little")
-            + flush.to_bytes(FLUSH_BYTES, "little")
-            + packed.to_bytes(word_bytes, "little")
-            + raw.to_bytes(2 * raw_words, "little")
-        )
+    def encode(self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState) -> bytes:
+        """Return the payload of integer `values`; raises ValueError where they do not fit `width` bits."""
+        if not values.size:
+            return b""
+        numbers = [int(v) for v in values]
+        check_range(min(numbers), max(numbers), width)
+        shift = max(0, max(v ^ (v >> 31) for v in numbers).bit_length() - 15)
+        groups = self._groups(numbers, classes, shift)
+        counts = _counted(groups, len(numbers), shift)
+        freq, sent = self._tables(state, counts)
+        log2 = self.params.block_log2 or auto_block_log2(len(numbers), _estimate(counts, freq))
+        size = (1 << log2) // (LANES * GROUP_ROWS)
+        blocks = [groups[at : at + size] for at in range(0, len(groups), size)]
+        coded = [_encode_block(block, freq, shift) for block in blocks]
+        if any(entry & 3 != CODED for entry, _ in coded):  # tables learn from coded blocks only
+            kept = [g for block, (entry, _) in zip(blocks, coded, strict=True) if entry & 3 == CODED for g in block]
+            counts = _counted(kept, len(numbers), shift)
+        state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
+        out = bytearray(((log2 | shift << 5 | bool(sent) << 10)).to_bytes(PREFIX_BYTES, "little"))
+        if sent:
+            out += sum(1 << q for q in sent).to_bytes(MASK_BYTES, "little")
+            for levels in sent.values():
+                out += sum(level << (4 * s) for s, level in enumerate(levels)).to_bytes(SENT_ROW_BYTES, "little")
+        out += b"".join(entry.to_bytes(DIRECTORY_BYTES, "little") for entry, _ in coded)
+        return bytes(out) + b"".join(data for _, data in coded)
+
+    def _groups(self, values: Sequence[int], classes: np.ndarray | None, shift: int) -> list[list[Row]]:
+        """Cut a frame into groups of rows."""
+        positions = self._positions(classes, len(values))
+        rows = []
+        for at in range(0, len(values), LANES):
+            row = list(values[at : at + LANES])
+            row_class = class_of(row, shift, self.params.least_class)
+            rows.append(Row(row, positions[at : at + LANES], row_class))
+        return [rows[at : at + GROUP_ROWS] for at in range(0, len(rows), GROUP_ROWS)]
+
+    def _positions(self, classes: np.ndarray | None, count: int) -> list[int]:
+        if classes is None or not self.params.uses_position:
+            return [0] * count
+        return [int(c) for c in classes]
+
+    def _tables(self, state: TableState, counts: Rows) -> tuple[Rows, dict[int, list[int]]]:
+        """Return the frequencies a frame is coded with, and the levels of the rows that are sent."""
+        freq = [frequencies(row, q) for q, row in enumerate(state.hist.tolist())]
+        sent = {}
+        for q in range(TABLE_ROWS) if self.params.sent_rows else ():
+            levels = octaves(counts[q])
+            own = from_octaves(levels, q)
+            if 10 * (cost(counts[q], freq[q]) - cost(counts[q], own)) > SENT_GAIN:
+                freq[q], sent[q] = own, levels
+        return freq, sent
+
+    # --- decoding
 
     def decode(
-        self, payload: memoryview, count: int, classes: np.ndarray, width: int, state: TableState
-    ) -> np.ndarray:
-        """Return the int32 values of `payload`; raises FrameError, leaving `state` in pieces."""
-        run = _Session(self.params, state, state.learning(self.params, count))
-        data, out = _Reader(bytes(payload)), []
-        for start in range(0, count, self.params.block):
-            n = min(self.params.block, count - start)
-            position = [int(c) >> 4 for c in classes[start : start + n]]
-            out += self._decode_block(run, data, n, position, width)
-        if data.left:
-            raise FrameError(f"{data.left} bytes follow the last block: frame damaged")
-        run.save(state, count)
-        return np.array(out, np.int32)
+        self,
+        payload: memoryview,
+        count: int,
+        classes: np.ndarray | None,
+        width: int,
+        state: TableState,
+        out: np.ndarray,
+        add: bool,
+    ) -> None:
+        """Put the values of `payload` into `out`, or add them; raises FrameError before it changes anything."""
+        values = np.array(self._decode(payload, count, classes, width, state), np.int32)
+        out[:] = (out + values if add else values).astype(out.dtype)
 
-    def _decode_block(
-        self, run: _Session, data: _Reader, n: int, position: list[int], width: int
+    def _decode(
+        self, payload: memoryview, count: int, classes: np.ndarray | None, width: int, state: TableState
     ) -> list[int]:
-        head = data.take(BLOCK_HEADER_BYTES)
-        limit = 1 << (width - 1)
-        if head & 3 == CONSTANT:
-            value = _signed((head >> 16) & 0xFFFFFFFF, 32)
-            if not -limit <= value < limit:
-                raise FrameError("a value does not fit the width of the frame")
-            run.forget()
-            return [value] * n
-        if head & 3 == RAW:
-            bits = data.take(raw_bytes(n, width))
-            block = [0] * n
-            for i, (_, _, j) in enumerate(order(n)):
-                block[j] = _signed((bits >> (i * width)) & (2 * limit - 1), width)
-            run.after_raw(block)
-            return block
-        if head & 3 != CODED:
-            raise FrameError("block type is none of coded, constant, raw")
-        used, raw_words = (head >> 2) & 0x3FFFFF, head >> 24
-        if used > max_words(n):
-            raise FrameError("a coded block has more words than one that is sent raw")
-        flush = data.take(FLUSH_BYTES)
-        states = [(flush >> (STATE_BITS * lane)) & ((1 << STATE_BITS) - 1) for lane in range(LANES)]
-        packed = data.take(2 * ((WORD_BITS * used + 15) // 16))
-        words = [(packed >> (WORD_BITS * i)) & (TOTAL - 1) for i in range(used)] + [0] * (n - used)
-        raw = data.take(2 * raw_words)
-        if min(states) < STATE_LOW:
-            raise FrameError("a coder state is out of its bounds")
-        symbols = self._pop_all(run, states, words, used, n, position)
-        return _rebuild(symbols, raw, raw_words, n, run.shift, 16 if width <= 16 else 32)
-
-    def _pop_all(
-        self, run: _Session, states: list[int], words: list[int], used: int, n: int, position: list[int]
-    ) -> list[int]:
-        symbols, p = [], 0
-        places = order(n)
-        for first, last in epochs(n // LANES, self.params):
-            stop = n if last == n // LANES else last * LANES
-            cut = cut_row(first, last, self.params)
-            freq, cumulative = run.tables()
-            for row, lane, j in places[first * LANES : stop]:
-                if (row, lane) == (cut, 0):
-                    run.cut()
-                cell, q = run.context(position[j], run.neighbour[lane])
-                slot = states[lane] & (TOTAL - 1)
-                s = max(i for i in range(16) if cumulative[q][i] <= slot)
-                states[lane] = freq[q][s] * (states[lane] >> PROB_BITS) + slot - cumulative[q][s]
-                if states[lane] < STATE_LOW:
-                    states[lane] = states[lane] << WORD_BITS | words[p]
-                    p += 1
-                symbols.append(s)
-                run.note(cell, q, s, row, lane)
-        if p != used:
-            raise FrameError("coded words do not end where the block does")
-        if any(x != STATE_LOW for x in states):
-            raise FrameError("a coder state is out of its bounds")
-        return symbols
+        data = _Reader(bytes(payload))
+        if not count:
+            data.end()
+            return []
+        prefix = data.take(PREFIX_BYTES)
+        log2, shift = prefix & 31, prefix >> 5 & 31
+        if prefix >> 11 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
+            raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
+        freq = [frequencies(row, q) for q, row in enumerate(state.hist.tolist())]
+        if prefix >> 10:
+            mask = data.take(MASK_BYTES)
+            for q in range(TABLE_ROWS):
+                if mask >> q & 1:
+                    row = data.take(SENT_ROW_BYTES)
+                    freq[q] = from_octaves([row >> (4 * s) & 15 for s in range(SYMBOLS)], q)
+        entries = [data.take(DIRECTORY_BYTES) for _ in range(0, count, 1 << log2)]
+        positions = self._positions(classes, count)
+        counts = _nothing()
+        values: list[int] = []
+        for entry in entries:
+            part = positions[len(values) : len(values) + (1 << log2)]
+            values += _decode_block(entry, data, part, freq, shift, width, count, counts)
+        data.end()
+        state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
+        size = 16 if width <= 16 else 32
+        return [_signed(v & ((1 << size) - 1), size) for v in values]
 
 
-def push_all(coded: Sequence[tuple[int, int, int]]) -> tuple[list[int], list[int]]:
-    """Encode (lane, frequency, cumulative frequency) backwards; return words in reading order and states."""
-    states, words = [STATE_LOW] * LANES, []
-    for lane, f, c in reversed(coded):
-        x = states[lane]
-        if x >= f << WORD_BITS:
-            words.append(x & ((1 << WORD_BITS) - 1))
-            x >>= WORD_BITS
-        states[lane] = ((x // f) << PROB_BITS) + c + x % f
-    return words[::-1], states
+def _nothing() -> Rows:
+    return [[0] * SYMBOLS for _ in range(TABLE_ROWS)]
 
 
-def _rebuild(symbols: list[int], raw: int, raw_words: int, n: int, shift: int, escape: int) -> list[int]:
-    lengths = [0, *(1 + shift + (escape if s == 15 else EXTRA[s]) for s in range(1, 16))]
-    if (sum(lengths[s] for s in symbols) + 15) // 16 != raw_words:
-        raise FrameError("raw bits do not end where the block does")
-    block, used = [0] * n, 0
-    for (_, _, j), s in zip(order(n), symbols, strict=True):
-        if s:
-            field = (raw >> used) & ((1 << lengths[s]) - 1)
-            used += lengths[s]
-            low, high = (field >> 1) & ((1 << shift) - 1), field >> (1 + shift)
-            m = ((BASE[s] + high - 1) << shift) + low + 1
-            block[j] = -m if field & 1 else m
-    return [_signed(v & 0xFFFFFFFF, 32) for v in block]
+def _counted(groups: Sequence[Sequence[Row]], values: int, shift: int) -> Rows:
+    counts = _nothing()
+    for group in groups:
+        count_group(group, values, shift, counts)
+    return counts
+
+
+def _estimate(counts: Rows, freq: Rows) -> int:
+    """Return about how many bytes a frame takes: symbols and the raw bits that belong to them."""
+    total = sum(cost(c, f) for c, f in zip(counts, freq, strict=True))
+    raw = sum(c * bits for row in counts[:VALUE_ROWS] for c, bits in zip(row, RAW_BITS, strict=True))
+    return ((total >> COST_BITS) + raw) >> 3
+
+
+def _encode_block(groups: Sequence[Sequence[Row]], freq: Rows, shift: int) -> tuple[int, bytes]:
+    """Return the directory entry and the bytes of a block."""
+    values = [v for group in groups for row in group for v in row.values]
+    if min(values) == max(values):
+        return CONSTANT | (values[0] & 0xFFFFFFFF) << 16, b""
+    bits = max((v ^ (v >> 31)).bit_length() for v in values) + 1
+    raw_size = (len(values) * bits + 7) // 8
+    used = [i for i, group in enumerate(groups) if shift or live(group)]
+    first, last = used[0], used[-1]
+    seeds = _most_seeds(groups[first])
+    data = _push_groups(groups[first : last + 1], freq, shift, seeds)
+    if len(data) >= raw_size:
+        packed = sum((v & ((1 << bits) - 1)) << (bits * i) for i, v in enumerate(values))
+        return RAW | bits << 2 | raw_size << 24, packed.to_bytes(raw_size, "little")
+    return CODED | seeds << 2 | first << 5 | last << 12 | len(data) << 24, data
+
+
+def _most_seeds(group: Sequence[Row]) -> int:
+    """Return how many rows at most may ride in the start states: as many as fit, and fit in them."""
+    for count in range(MOST_SEED_ROWS, 0, -1):
+        half = 1 << (seed_bits(count) - 1)
+        rows = seed_rows(group, count)
+        if rows and all(-half <= v < half for j in rows for v in group[j].values):
+            return count
+    return 0
+
+
+def _push_groups(groups: Sequence[Sequence[Row]], freq: Rows, shift: int, seeds: int) -> bytes:
+    states = [STATE_LOW] * LANES
+    riding = seed_rows(groups[0], seeds)
+    for i, j in enumerate(riding):
+        bits = seed_bits(seeds)
+        for lane, value in enumerate(groups[0][j].values):
+            states[lane] |= (value & ((1 << bits) - 1)) << (bits * i)
+    coder = Lanes(states)
+    for group in groups:
+        for j, row in enumerate(group):
+            if group is groups[0] and j in riding:
+                continue
+            if row.row_class:
+                coder.push([_value_step(row, lane, freq, shift) for lane in range(len(row.values))])
+            low = [raw_steps(v, low_bits(row.row_class, shift)) for v in row.values]
+            for steps in zip(*low, strict=True):
+                coder.push(steps)
+        coder.push([_class_step(row, freq) for row in group])
+    return coder.flush()
+
+
+def _value_step(row: Row, lane: int, freq: Rows, shift: int) -> Step:
+    s, raw = symbol_of(row.values[lane], low_bits(row.row_class, shift))
+    f = freq[row.context(lane)]
+    return f[s], sum(f[:s]), raw, RAW_BITS[s]
+
+
+def _class_step(row: Row, freq: Rows) -> Step:
+    f = freq[class_context(row.mean)]
+    return f[row.row_class], sum(f[: row.row_class]), 0, 0
+
+
+def _decode_block(
+    entry: int,
+    data: _Reader,
+    positions: list[int],
+    freq: Rows,
+    shift: int,
+    width: int,
+    count: int,
+    counts: Rows,
+) -> list[int]:
+    """Return the values of a block and count the symbols of a coded one."""
+    n, size = len(positions), entry >> 24
+    if entry & 3 == CONSTANT:
+        value = _signed(entry >> 16, 32)
+        if entry >> 2 & 0x3FFF or not -(1 << (width - 1)) <= value < 1 << (width - 1):
+            raise FrameError(f"a constant block of {value}, which does not fit {width} bits or its entry")
+        return [value] * n
+    if entry & 3 == RAW:
+        bits = entry >> 2 & 63
+        if entry >> 8 & 0xFFFF or not 1 <= bits <= width or size != (n * bits + 7) // 8:
+            raise FrameError(f"a raw block of {size} bytes and {bits} bits a value, for {n} values of {width}")
+        packed = data.take(size)
+        return [_signed(packed >> (bits * i) & ((1 << bits) - 1), bits) for i in range(n)]
+    groups = -(-n // (LANES * GROUP_ROWS))
+    seeds, first, last = entry >> 2 & 7, entry >> 5 & 127, entry >> 12 & 127
+    if entry & 3 != CODED or entry >> 19 & 31 or seeds > MOST_SEED_ROWS or not first <= last < groups:
+        raise FrameError(f"a block's entry is 0x{entry:012x}, which no sender writes")
+    coder = Lanes.load(data.bytes(size))
+    rows = [positions[at : at + LANES] for at in range(0, n, LANES)]
+    out: list[list[int]] = [[0] * len(row) for row in rows]
+    for g in range(last, first - 1, -1):
+        part = range(g * GROUP_ROWS, min(len(rows), (g + 1) * GROUP_ROWS))
+        group = _pop_group(coder, [rows[t] for t in part], freq, shift, seeds if g == first else 0)
+        if g == first:
+            _finish(coder, group, seeds)
+        count_group(group, count, shift, counts)
+        for t, row in zip(part, group, strict=True):
+            out[t] = row.values
+    return [v for row in out for v in row]
+
+
+def _pop_group(coder: Lanes, positions: list[list[int]], freq: Rows, shift: int, seeds: int) -> list[Row]:
+    """Undo a group; the rows that ride in the start states are still 0."""
+    group = [Row([0] * len(p), p, 0) for p in positions]
+    tables = [(freq[class_context(row.mean)], [0] * SYMBOLS) for row in group]
+    for row, (s, _) in zip(group, coder.pop(tables), strict=True):
+        row.row_class = s
+    riding = seed_rows(group, seeds)
+    for j in reversed(range(len(group))):
+        if j in riding:
+            continue
+        row, bits = group[j], low_bits(group[j].row_class, shift)
+        lanes = range(len(row.values))
+        low = [0 for _ in lanes]
+        for at in reversed(range(0, bits, RAW_STEP)):
+            size = min(RAW_STEP, bits - at)
+            raw = coder.pop([([TOTAL], [size]) for _ in lanes])
+            low = [v | r << at for v, (_, r) in zip(low, raw, strict=True)]
+        if row.row_class:
+            popped = coder.pop([(freq[row.context(lane)], RAW_BITS) for lane in lanes])
+            low = [v | _high(s, raw) << bits for v, (s, raw) in zip(low, popped, strict=True)]
+        row.values = low
+    return group
+
+
+def _high(s: int, raw: int) -> int:
+    """Return the value that `symbol_of` turned into a symbol and raw bits."""
+    if not s:
+        return 0
+    top = 1 << (RAW_BITS[s] - 1)
+    magnitude = BASE[s] + (raw & (top - 1))
+    return -magnitude if raw & top else magnitude
+
+
+def _finish(coder: Lanes, group: Sequence[Row], seeds: int) -> None:
+    """Take the seed rows out of the start states; nothing may be left."""
+    riding = seed_rows(group, seeds)
+    bits = seed_bits(seeds) if seeds else 0
+    for lane, x in enumerate(coder.states):
+        rest = x - STATE_LOW
+        for i, j in enumerate(riding):
+            if lane < len(group[j].values):
+                group[j].values[lane] = _signed(rest >> (bits * i) & ((1 << bits) - 1), bits)
+                rest &= ~(((1 << bits) - 1) << (bits * i))
+        if rest:
+            raise FrameError("a coder state does not end where it started")
+    if coder.data:
+        raise FrameError(f"{len(coder.data)} bytes of a block are left over")
 
 
 def _signed(bits: int, width: int) -> int:
@@ -352,12 +532,15 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
-    @property
-    def left(self) -> int:
-        return len(self.data) - self.at
-
-    def take(self, size: int) -> int:
-        if size > self.left:
+    def bytes(self, size: int) -> bytes:
+        if size > len(self.data) - self.at:
             raise FrameError("payload ends inside a block: frame damaged")
         self.at += size
-        return int.from_bytes(self.data[self.at - size : self.at], "little")
+        return self.data[self.at - size : self.at]
+
+    def take(self, size: int) -> int:
+        return int.from_bytes(self.bytes(size), "little")
+
+    def end(self) -> None:
+        if self.at != len(self.data):
+            raise FrameError(f"{len(self.data) - self.at} bytes follow the last block: frame damaged")
