@@ -20,6 +20,7 @@ from oscar.coding.asc.params import (
     DIRECTORY_BYTES,
     FADE_ABOVE,
     FLUSH_BYTES,
+    GROUP,
     GROUP_ROWS,
     LANES,
     LIMIT,
@@ -204,18 +205,14 @@ class Lanes:
             x = x << size | raw
             self.states[lane] = ((x // f) << PROB_BITS) + c + x % f
 
-    def pop(self, tables: Sequence[tuple[list[int], Sequence[int]] | None]) -> list[tuple[int, int]]:
-        """Undo a step in each lane, from the last on; return symbols and raw bits.
+    def pop(self, tables: Sequence[tuple[list[int], Sequence[int]]]) -> list[tuple[int, int]]:
+        """Undo a step in each lane, from the last on, given frequencies and raw bits of each symbol.
 
-        tables: frequencies and raw bits of each symbol; None where a lane has nothing.
+        Returns symbols and raw bits.
         """
         out = []
         for lane in reversed(range(len(tables))):
-            table = tables[lane]
-            if table is None:
-                out.append((0, 0))
-                continue
-            x, (freq, sizes) = self.states[lane], table
+            x, (freq, sizes) = self.states[lane], tables[lane]
             slot, s, c = x % TOTAL, 0, 0
             while c + freq[s] <= slot:
                 c += freq[s]
@@ -263,16 +260,13 @@ class ReferenceCoder:
         numbers = [int(v) for v in values]
         check_range(min(numbers), max(numbers), width)
         shift = max(0, max(v ^ (v >> 31) for v in numbers).bit_length() - 15)
-        groups = self._groups(numbers, classes, shift)
+        groups = self._groups(numbers, self._positions(classes, len(numbers)), shift)
         counts = _counted(groups, len(numbers), shift)
         freq, sent = self._tables(state, counts)
         log2 = self.params.block_log2 or auto_block_log2(len(numbers), _estimate(counts, freq))
         size = (1 << log2) // (LANES * GROUP_ROWS)
         blocks = [groups[at : at + size] for at in range(0, len(groups), size)]
         coded = [_encode_block(block, freq, shift) for block in blocks]
-        if any(entry & 3 != CODED for entry, _ in coded):  # tables learn from coded blocks only
-            kept = [g for block, (entry, _) in zip(blocks, coded, strict=True) if entry & 3 == CODED for g in block]
-            counts = _counted(kept, len(numbers), shift)
         state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
         out = bytearray(((log2 | shift << 5 | bool(sent) << 10)).to_bytes(PREFIX_BYTES, "little"))
         if sent:
@@ -282,14 +276,13 @@ class ReferenceCoder:
         out += b"".join(entry.to_bytes(DIRECTORY_BYTES, "little") for entry, _ in coded)
         return bytes(out) + b"".join(data for _, data in coded)
 
-    def _groups(self, values: Sequence[int], classes: np.ndarray | None, shift: int) -> list[list[Row]]:
-        """Cut a frame into groups of rows."""
-        positions = self._positions(classes, len(values))
+    def _groups(self, values: Sequence[int], positions: Sequence[int], shift: int) -> list[list[Row]]:
+        """Cut values into groups of rows."""
         rows = []
         for at in range(0, len(values), LANES):
             row = list(values[at : at + LANES])
             row_class = class_of(row, shift, self.params.least_class)
-            rows.append(Row(row, positions[at : at + LANES], row_class))
+            rows.append(Row(row, list(positions[at : at + LANES]), row_class))
         return [rows[at : at + GROUP_ROWS] for at in range(0, len(rows), GROUP_ROWS)]
 
     def _positions(self, classes: np.ndarray | None, count: int) -> list[int]:
@@ -344,12 +337,18 @@ class ReferenceCoder:
                     freq[q] = from_octaves([row >> (4 * s) & 15 for s in range(SYMBOLS)], q)
         entries = [data.take(DIRECTORY_BYTES) for _ in range(0, count, 1 << log2)]
         positions = self._positions(classes, count)
-        counts = _nothing()
         values: list[int] = []
+        groups: list[list[Row]] = []
         for entry in entries:
             part = positions[len(values) : len(values) + (1 << log2)]
-            values += _decode_block(entry, data, part, freq, shift, width, count, counts)
+            block = _plain_block(entry, data, len(part), width)
+            if block is None:
+                groups += _decode_block(entry, data, part, freq, shift)
+            else:
+                groups += self._groups(block, part, shift)
+            values += [v for group in groups[len(values) // GROUP :] for row in group for v in row.values]
         data.end()
+        counts = _counted(groups, count, shift)
         state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
         size = 16 if width <= 16 else 32
         return [_signed(v & ((1 << size) - 1), size) for v in values]
@@ -432,50 +431,40 @@ def _class_step(row: Row, freq: Rows) -> Step:
     return f[row.row_class], sum(f[: row.row_class]), 0, 0
 
 
-def _decode_block(
-    entry: int,
-    data: _Reader,
-    positions: list[int],
-    freq: Rows,
-    shift: int,
-    width: int,
-    count: int,
-    counts: Rows,
-) -> list[int]:
-    """Return the values of a block and count the symbols of a coded one."""
-    n, size = len(positions), entry >> 24
+def _plain_block(entry: int, data: _Reader, n: int, width: int) -> list[int] | None:
+    """Return the `n` values of a constant or raw block; None of another."""
     if entry & 3 == CONSTANT:
         value = _signed(entry >> 16, 32)
         if entry >> 2 & 0x3FFF or not -(1 << (width - 1)) <= value < 1 << (width - 1):
             raise FrameError(f"a constant block of {value}, which does not fit {width} bits or its entry")
         return [value] * n
     if entry & 3 == RAW:
-        bits = entry >> 2 & 63
+        bits, size = entry >> 2 & 63, entry >> 24
         if entry >> 8 & 0xFFFF or not 1 <= bits <= width or size != (n * bits + 7) // 8:
             raise FrameError(f"a raw block of {size} bytes and {bits} bits a value, for {n} values of {width}")
         packed = data.take(size)
         return [_signed(packed >> (bits * i) & ((1 << bits) - 1), bits) for i in range(n)]
-    groups = -(-n // (LANES * GROUP_ROWS))
+    return None
+
+
+def _decode_block(
+    entry: int, data: _Reader, positions: list[int], freq: Rows, shift: int
+) -> list[list[Row]]:
+    """Return the groups of a coded block."""
+    rows = [Row([0] * len(p), p, 0) for p in (positions[i : i + LANES] for i in range(0, len(positions), LANES))]
+    groups = [rows[at : at + GROUP_ROWS] for at in range(0, len(rows), GROUP_ROWS)]
     seeds, first, last = entry >> 2 & 7, entry >> 5 & 127, entry >> 12 & 127
-    if entry & 3 != CODED or entry >> 19 & 31 or seeds > MOST_SEED_ROWS or not first <= last < groups:
+    if entry & 3 != CODED or entry >> 19 & 31 or seeds > MOST_SEED_ROWS or not first <= last < len(groups):
         raise FrameError(f"a block's entry is 0x{entry:012x}, which no sender writes")
-    coder = Lanes.load(data.bytes(size))
-    rows = [positions[at : at + LANES] for at in range(0, n, LANES)]
-    out: list[list[int]] = [[0] * len(row) for row in rows]
+    coder = Lanes.load(data.bytes(entry >> 24))
     for g in range(last, first - 1, -1):
-        part = range(g * GROUP_ROWS, min(len(rows), (g + 1) * GROUP_ROWS))
-        group = _pop_group(coder, [rows[t] for t in part], freq, shift, seeds if g == first else 0)
-        if g == first:
-            _finish(coder, group, seeds)
-        count_group(group, count, shift, counts)
-        for t, row in zip(part, group, strict=True):
-            out[t] = row.values
-    return [v for row in out for v in row]
+        _pop_group(coder, groups[g], freq, shift, seeds if g == first else 0)
+    _finish(coder, groups[first], seeds)
+    return groups
 
 
-def _pop_group(coder: Lanes, positions: list[list[int]], freq: Rows, shift: int, seeds: int) -> list[Row]:
-    """Undo a group; the rows that ride in the start states are still 0."""
-    group = [Row([0] * len(p), p, 0) for p in positions]
+def _pop_group(coder: Lanes, group: list[Row], freq: Rows, shift: int, seeds: int) -> None:
+    """Undo a group; the rows that ride in the start states stay 0."""
     tables = [(freq[class_context(row.mean)], [0] * SYMBOLS) for row in group]
     for row, (s, _) in zip(group, coder.pop(tables), strict=True):
         row.row_class = s
@@ -485,16 +474,13 @@ def _pop_group(coder: Lanes, positions: list[list[int]], freq: Rows, shift: int,
             continue
         row, bits = group[j], low_bits(group[j].row_class, shift)
         lanes = range(len(row.values))
-        low = [0 for _ in lanes]
         for at in reversed(range(0, bits, RAW_STEP)):
             size = min(RAW_STEP, bits - at)
             raw = coder.pop([([TOTAL], [size]) for _ in lanes])
-            low = [v | r << at for v, (_, r) in zip(low, raw, strict=True)]
+            row.values = [v | r << at for v, (_, r) in zip(row.values, raw, strict=True)]
         if row.row_class:
             popped = coder.pop([(freq[row.context(lane)], RAW_BITS) for lane in lanes])
-            low = [v | _high(s, raw) << bits for v, (s, raw) in zip(low, popped, strict=True)]
-        row.values = low
-    return group
+            row.values = [v | _high(s, raw) << bits for v, (s, raw) in zip(row.values, popped, strict=True)]
 
 
 def _high(s: int, raw: int) -> int:
