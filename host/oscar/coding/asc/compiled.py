@@ -20,6 +20,7 @@ from oscar.coding.asc.params import (
     DIRECTORY_BYTES,
     GROUP,
     LANES,
+    LIMIT,
     MASK_BYTES,
     MAX_BLOCK_LOG2,
     MIN_BLOCK_LOG2,
@@ -133,9 +134,9 @@ class CompiledCoder:
             return 0
 
         share(survey, groups, threads)
-        self._check(groups, width)
+        last = self._last_symbol(groups, width)
         tk.gather_counts(self.banks, self.counts)
-        sent = tk.choose_tables(state.hist, self.counts, self.params.sent_rows, self.freq, self.levels)
+        sent = tk.choose_tables(state.hist, last, self.counts, self.params.sent_rows, self.freq, self.levels)
         log2 = self.params.block_log2 or tk.choose_block(count, self.counts, self.freq)
         tk.encoder_table(self.freq, self.table)
         blocks, region = -(-count >> log2), ((1 << log2) * width >> 3) + ek.SLACK
@@ -150,7 +151,7 @@ class CompiledCoder:
             return 0
 
         share(code, blocks, threads)
-        head = self._prefix(log2, shift, sent)
+        head = self._prefix(log2 | shift << 5 | last << 11, sent)
         out = self._memory("payload", self.params.max_payload(count, width) + 1024 + 7 * blocks)
         payload = self._room["payload"][0]
         payload[: len(head)] = np.frombuffer(head, np.uint8)
@@ -158,18 +159,20 @@ class CompiledCoder:
         tk.learn(state.hist, self.counts)
         return memoryview(payload)[: len(head) + used]
 
-    def _check(self, groups: int, width: int) -> None:
-        """Raise ValueError unless the values fit; the counts are dropped then."""
-        low, high = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
+    def _last_symbol(self, groups: int, width: int) -> int:
+        """Return the symbol of the largest magnitude surveyed; raises ValueError unless values fit `width`."""
+        lows, highs = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
+        low, high = int(lows.min()), int(highs.max())
         try:
-            check_range(int(low.min()), int(high.max()), width)
+            check_range(low, high, width)
         except ValueError:
             self.banks[:] = 0
             raise
+        return int(SYMBOL_OF[min(LIMIT - 1, max(high, -low))])
 
-    def _prefix(self, log2: int, shift: int, sent: int) -> bytes:
-        """Return what a payload starts with: block size, shift, and the table rows that are sent."""
-        head = (log2 | shift << 5 | bool(sent) << 10).to_bytes(PREFIX_BYTES, "little")
+    def _prefix(self, prefix: int, sent: int) -> bytes:
+        """Return what a payload starts with, the table rows that are sent included."""
+        head = (prefix | bool(sent) << 10).to_bytes(PREFIX_BYTES, "little")
         if not sent:
             return head
         rows = self.levels[[q for q in range(TABLE_ROWS) if sent >> q & 1]]
@@ -221,11 +224,11 @@ class CompiledCoder:
     def _read_prefix(self, data: np.ndarray, width: int, state: TableState) -> tuple[int, int, int]:
         """Set the tables of a payload; return the log2 of its block size, its shift, and where its blocks start."""
         prefix = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
-        log2, shift, head = prefix & 31, prefix >> 5 & 31, PREFIX_BYTES
-        if prefix >> 11 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
+        log2, shift, last, head = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15, PREFIX_BYTES
+        if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
             raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
-        tk.choose_tables(state.hist, self.counts, False, self.freq, self.levels)
-        if prefix >> 10:
+        tk.choose_tables(state.hist, last, self.counts, False, self.freq, self.levels)
+        if prefix >> 10 & 1:
             mask = int.from_bytes(data[head : head + MASK_BYTES].tobytes(), "little")
             head += MASK_BYTES
             for q in range(TABLE_ROWS):
@@ -234,7 +237,7 @@ class CompiledCoder:
                     head += SENT_ROW_BYTES
                     if len(row) == SENT_ROW_BYTES:
                         self.levels[q, ::2], self.levels[q, 1::2] = row & 15, row >> 4
-                        tk.from_octaves(self.levels[q], q, self.freq[q])
+                        tk.from_octaves(self.levels[q], q, last, self.freq[q])
         return log2, shift, head
 
     def _refuse(self, status: int) -> None:

@@ -61,17 +61,18 @@ IDLE: Step = (TOTAL, 0, 0, 0)  # leaves a state as it is
 # --- tables
 
 
-def may_have(q: int, s: int) -> bool:
-    """Whether the code has a place for symbol `s` in table row `q`."""
-    return s < POSSIBLE[q] or s == SYMBOLS - 1
+def possible(q: int, last: int) -> set[int]:
+    """Return the symbols that have a place in table row `q` of a frame whose values have none above `last`."""
+    count = POSSIBLE[q] if q >= VALUE_ROWS else min(POSSIBLE[q], last + 1)
+    return {*range(count), SYMBOLS - 1}
 
 
-def frequencies(hist: Sequence[int], q: int) -> list[int]:
+def frequencies(hist: Sequence[int], q: int, last: int) -> list[int]:
     """Return the frequencies that a histogram row of table row `q` stands for; they sum to 1024."""
-    kept = [h if may_have(q, s) else 0 for s, h in enumerate(hist)]
-    places = sum(may_have(q, s) for s in range(SYMBOLS))
-    ratio = ((TOTAL - places) << 16) // (sum(kept) + 1)
-    freq = [1 + (h * ratio >> 16) if may_have(q, s) else 0 for s, h in enumerate(kept)]
+    places = possible(q, last)
+    kept = [h if s in places else 0 for s, h in enumerate(hist)]
+    ratio = ((TOTAL - len(places)) << 16) // (sum(kept) + 1)
+    freq = [1 + (h * ratio >> 16) if s in places else 0 for s, h in enumerate(kept)]
     freq[kept.index(max(kept))] += TOTAL - sum(freq)
     return freq
 
@@ -95,9 +96,9 @@ def octaves(counts: Sequence[int]) -> list[int]:
     return levels
 
 
-def from_octaves(levels: Sequence[int], q: int) -> list[int]:
+def from_octaves(levels: Sequence[int], q: int, last: int) -> list[int]:
     """Return the frequencies that a sent row stands for."""
-    return frequencies([1 << (level - 1) if level else 0 for level in levels], q)
+    return frequencies([1 << (level - 1) if level else 0 for level in levels], q, last)
 
 
 def cost(counts: Sequence[int], freq: Sequence[int]) -> int:
@@ -262,13 +263,14 @@ class ReferenceCoder:
         shift = max(0, max(v ^ (v >> 31) for v in numbers).bit_length() - 15)
         groups = self._groups(numbers, self._positions(classes, len(numbers)), shift)
         counts = _counted(groups, len(numbers), shift)
-        freq, sent = self._tables(state, counts)
+        last = symbol_of(min(LIMIT - 1, max(max(numbers), -min(numbers))), 0)[0]
+        freq, sent = self._tables(state, counts, last)
         log2 = self.params.block_log2 or auto_block_log2(len(numbers), _estimate(counts, freq))
         size = (1 << log2) // (LANES * GROUP_ROWS)
         blocks = [groups[at : at + size] for at in range(0, len(groups), size)]
         coded = [_encode_block(block, freq, shift) for block in blocks]
         state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
-        out = bytearray(((log2 | shift << 5 | bool(sent) << 10)).to_bytes(PREFIX_BYTES, "little"))
+        out = bytearray((log2 | shift << 5 | bool(sent) << 10 | last << 11).to_bytes(PREFIX_BYTES, "little"))
         if sent:
             out += sum(1 << q for q in sent).to_bytes(MASK_BYTES, "little")
             for levels in sent.values():
@@ -290,13 +292,13 @@ class ReferenceCoder:
             return [0] * count
         return [int(c) for c in classes]
 
-    def _tables(self, state: TableState, counts: Rows) -> tuple[Rows, dict[int, list[int]]]:
+    def _tables(self, state: TableState, counts: Rows, last: int) -> tuple[Rows, dict[int, list[int]]]:
         """Return the frequencies a frame is coded with, and the levels of the rows that are sent."""
-        freq = [frequencies(row, q) for q, row in enumerate(state.hist.tolist())]
+        freq = [frequencies(row, q, last) for q, row in enumerate(state.hist.tolist())]
         sent = {}
         for q in range(TABLE_ROWS) if self.params.sent_rows else ():
             levels = octaves(counts[q])
-            own = from_octaves(levels, q)
+            own = from_octaves(levels, q, last)
             if 10 * (cost(counts[q], freq[q]) - cost(counts[q], own)) > SENT_GAIN:
                 freq[q], sent[q] = own, levels
         return freq, sent
@@ -325,16 +327,16 @@ class ReferenceCoder:
             data.end()
             return []
         prefix = data.take(PREFIX_BYTES)
-        log2, shift = prefix & 31, prefix >> 5 & 31
-        if prefix >> 11 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
+        log2, shift, last = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15
+        if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
             raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
-        freq = [frequencies(row, q) for q, row in enumerate(state.hist.tolist())]
-        if prefix >> 10:
+        freq = [frequencies(row, q, last) for q, row in enumerate(state.hist.tolist())]
+        if prefix >> 10 & 1:
             mask = data.take(MASK_BYTES)
             for q in range(TABLE_ROWS):
                 if mask >> q & 1:
                     row = data.take(SENT_ROW_BYTES)
-                    freq[q] = from_octaves([row >> (4 * s) & 15 for s in range(SYMBOLS)], q)
+                    freq[q] = from_octaves([row >> (4 * s) & 15 for s in range(SYMBOLS)], q, last)
         entries = [data.take(DIRECTORY_BYTES) for _ in range(0, count, 1 << log2)]
         positions = self._positions(classes, count)
         values: list[int] = []

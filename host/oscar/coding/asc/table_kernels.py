@@ -47,9 +47,9 @@ PLACES = np.array(POSSIBLE, np.int64)
 
 
 @njit(**PART)
-def frequencies(hist: Any, q: int, freq: Any) -> None:
-    """Fill `freq` with the frequencies that a histogram row of table row `q` stands for."""
-    possible = PLACES[q]
+def frequencies(hist: Any, q: int, last: int, freq: Any) -> None:
+    """Fill `freq` with the frequencies of table row `q` in a frame whose values have no symbol above `last`."""
+    possible = PLACES[q] if q >= VALUE_ROWS else min(PLACES[q], i64(last) + 1)
     places = min(i64(SYMBOLS), possible + 1)
     total, best, most = i64(0), i64(0), i64(-1)
     for s in range(SYMBOLS):
@@ -68,12 +68,12 @@ def frequencies(hist: Any, q: int, freq: Any) -> None:
 
 
 @njit(**KERNEL)
-def from_octaves(levels: Any, q: int, freq: Any) -> None:
+def from_octaves(levels: Any, q: int, last: int, freq: Any) -> None:
     """Fill `freq` with the frequencies that a sent row of 16 levels stands for."""
     weights = np.zeros(SYMBOLS, np.int64)
     for s in range(SYMBOLS):
         weights[s] = i64(1) << (levels[s] - 1) if levels[s] else 0
-    frequencies(weights, q, freq)
+    frequencies(weights, q, last, freq)
 
 
 @njit(**PART)
@@ -108,16 +108,16 @@ def gather_counts(banks: Any, counts: Any) -> None:
 
 
 @njit(**KERNEL)
-def choose_tables(hist: Any, counts: Any, may_send: bool, freq: Any, levels: Any) -> int:
+def choose_tables(hist: Any, last: int, counts: Any, may_send: bool, freq: Any, levels: Any) -> int:
     """Fill `freq`, and `levels` of the rows worth sending; return a mask of those."""
     own = np.zeros(SYMBOLS, np.int64)
     sent = i64(0)
     for q in range(TABLE_ROWS):
-        frequencies(hist[q], q, freq[q])
+        frequencies(hist[q], q, last, freq[q])
         now = cost(counts[q], freq[q]) if may_send else 0
         if 10 * now > SENT_GAIN:
             octaves(counts[q], levels[q])
-            from_octaves(levels[q], q, own)
+            from_octaves(levels[q], q, last, own)
             if 10 * (now - cost(counts[q], own)) > SENT_GAIN:
                 freq[q] = own
                 sent |= i64(1) << q
