@@ -53,6 +53,7 @@ from oscar.coding.asc.row_kernels import (
 from oscar.coding.asc.survey_kernels import Found, copy_bytes, get_value
 from oscar.coding.asc.vectors import (
     bit_length,
+    copy_entries,
     gather,
     get32,
     get_byte,
@@ -75,24 +76,46 @@ from oscar.coding.asc.vectors import (
 )  # fmt: skip
 
 MOST_GROUP_BYTES = GROUP_ROWS * 8 * 2 * LANES  # that a group adds before its size is looked at, and more
-SCRATCH = 512  # bytes of memory for a thread
+# The memory of each of two blocks: states, indices and entries of a group's rows.
+INDICES, ENTRIES = 128, 128 + 64 * GROUP_ROWS
+SIDE = ENTRIES + 128 * GROUP_ROWS + 64
+SCRATCH = 2 * SIDE  # bytes of memory for a thread
 SLACK = MOST_GROUP_BYTES + FLUSH_BYTES + 64
 
 
 @njit(**INLINE)
-def _push_values(at: Any, x: Any, row: Any, positions: Any, mean: int, c: int, table: Any, lanes: Any) -> Any:
-    """Code the first `lanes` values of a row whose low bits are gone; lanes 32 costs no masks."""
-    q = contexts(load8(positions), mean, c)
-    magnitude = greater(row, 0 - row)
-    entries = gather(table, (q << STRIDE_LOG2) + magnitude)
+def _push_values(at: Any, x: Any, row: Any, entries: Any, lanes: Any) -> Any:
+    """Code the first `lanes` values of a row, whose low bits are gone, with their entries; lanes None: all."""
     f, cumulative = entries & FREQUENCY_MASK, (entries >> CUMULATIVE_AT) & CUMULATIVE_MASK
     bits = (entries >> BITS_AT) & BITS_MASK
     half = (spread(1) << bits) >> 1
-    raw = (magnitude & (half - 1)) | where(row < 0, half, 0)
+    raw = (greater(row, 0 - row) & (half - 1)) | where(row < 0, half, 0)
     if lanes is None:
         return push(at, x, f, cumulative, raw, bits)
     on = lane_numbers() < lanes
     return push(at, x, where(on, f, TOTAL), where(on, cumulative, 0), where(on, raw, 0), where(on, bits, 0))
+
+
+@njit(**INLINE)
+def _is_plain(frame: Frame, t: int, c: int) -> bool:
+    """Whether row `t` is a whole one and none of its bits go round the tables."""
+    return frame.shift == 0 and c <= NARROW_CLASS and LANES * (t + 1) <= frame.count
+
+
+@njit(**PART)
+def _look_up(frame: Frame, g: int, rows: int, found: Found, table: Any, side: Any) -> None:
+    """Put the table's entries of a group's plain rows at `side`, 128 bytes a row."""
+    indices = side + u64(INDICES)
+    for j in range(rows):
+        t = GROUP_ROWS * g + j
+        c = get_byte(found.classes + u64(t))
+        if c and _is_plain(frame, t, c):
+            row = load_values(values_at(frame, t), frame.size)
+            q = contexts(load8(positions_at(frame, t)), get_byte(found.means + u64(t)), c)
+            store16(indices + u64(64 * j), to16((q << STRIDE_LOG2) + greater(row, 0 - row)))
+    for j in range(rows):
+        if get_byte(found.classes + u64(GROUP_ROWS * g + j)):
+            copy_entries(table, indices + u64(64 * j), side + u64(ENTRIES + 128 * j))
 
 
 @njit(**PART)
@@ -105,7 +128,9 @@ def _push_any_row(at: Any, states: Any, frame: Frame, t: int, mean: int, c: int,
         values, positions = scratch, scratch + u64(4 * LANES)
     x, row, low, done = load32(states), load_values(values, frame.size), low_bits(c, frame.shift), i64(0)
     if c:
-        at, x = _push_values(at, x, row >> low, positions, mean, c, table, lanes)
+        high = row >> low
+        q = contexts(load8(positions), mean, c)
+        at, x = _push_values(at, x, high, gather(table, (q << STRIDE_LOG2) + greater(high, 0 - high)), lanes)
     on = lane_numbers() < lanes
     while done < low:
         part = min(i64(RAW_STEP), low - done)
@@ -117,17 +142,18 @@ def _push_any_row(at: Any, states: Any, frame: Frame, t: int, mean: int, c: int,
 
 
 @njit(**INLINE)
-def _push_row(at: Any, x: Any, states: Any, frame: Frame, t: int, found: Found, table: Any, scratch: Any) -> Any:
-    """Code row `t`; `states` keeps the states of a row that is not plain."""
-    c, mean = get_byte(found.classes + u64(t)), get_byte(found.means + u64(t))
-    if frame.shift == 0 and c <= NARROW_CLASS and LANES * (t + 1) <= frame.count:
+def _push_row(at: Any, x: Any, side: Any, frame: Frame, t: int, found: Found, table: Any) -> Any:
+    """Code row `t`; the states of a row that is not plain go through `side`."""
+    c = get_byte(found.classes + u64(t))
+    if _is_plain(frame, t, c):
         if c:
-            row = load_values(values_at(frame, t), frame.size)
-            return _push_values(at, x, row, positions_at(frame, t), mean, c, table, None)
+            entries = load32(side + u64(ENTRIES + 128 * (t % GROUP_ROWS)))
+            return _push_values(at, x, load_values(values_at(frame, t), frame.size), entries, None)
         return at, x
-    store32(states, x)
-    at = _push_any_row(at, states, frame, t, mean, c, table, scratch)
-    return at, load32(states)
+    store32(side, x)
+    mean = get_byte(found.means + u64(t))
+    at = _push_any_row(at, side, frame, t, mean, c, table, side + u64(INDICES))
+    return at, load32(side)
 
 
 @njit(**INLINE)
@@ -201,29 +227,31 @@ def encode_blocks(
     Describes each at `blocks`. scratch: SCRATCH bytes.
     """
     groups, per_block = (frame.count + GROUP - 1) // GROUP, (1 << log2) // GROUP
-    states_a, states_b = scratch + u64(256), scratch + u64(384)
+    side_a, side_b = scratch, scratch + u64(SIDE)
     for b in range(first_block, last_block, 2):
         block_a, block_b = block_at(blocks, b), block_at(blocks, b + 1)
         a0, b0, pair = b * per_block, (b + 1) * per_block, b + 1 < last_block
-        first_a, last_a, mask_a, room_a = _prepare(frame, a0, min(groups, b0), found, block_a, states_a)
+        first_a, last_a, mask_a, room_a = _prepare(frame, a0, min(groups, b0), found, block_a, side_a)
         first_b, last_b, mask_b, room_b = i64(1), i64(0), i64(0), i64(0)
         if pair:
             end = min(groups, b0 + per_block)
-            first_b, last_b, mask_b, room_b = _prepare(frame, b0, end, found, block_b, states_b)
+            first_b, last_b, mask_b, room_b = _prepare(frame, b0, end, found, block_b, side_b)
         begin_a = regions + u64(b) * u64(region)
         begin_b = begin_a + u64(region)
-        at, x, to, y = begin_a, load32(states_a), begin_b, load32(states_b)
+        at, x, to, y = begin_a, load32(side_a), begin_b, load32(side_b)
         for k in range(per_block):
             g, h = a0 + k, b0 + k
             on_a = first_a <= g <= last_a and i64(at - begin_a) < room_a
             on_b = first_b <= h <= last_b and i64(to - begin_b) < room_b
             rows_a, rows_b = rows_of(frame, g) if on_a else i64(0), rows_of(frame, h) if on_b else i64(0)
             skip_a, skip_b = mask_a if g == first_a else i64(0), mask_b if h == first_b else i64(0)
+            _look_up(frame, g, rows_a, found, table, side_a)
+            _look_up(frame, h, rows_b, found, table, side_b)
             for j in range(max(rows_a, rows_b)):
                 if j < rows_a and not (skip_a >> j) & 1:
-                    at, x = _push_row(at, x, states_a, frame, GROUP_ROWS * g + j, found, table, scratch)
+                    at, x = _push_row(at, x, side_a, frame, GROUP_ROWS * g + j, found, table)
                 if j < rows_b and not (skip_b >> j) & 1:
-                    to, y = _push_row(to, y, states_b, frame, GROUP_ROWS * h + j, found, table, scratch)
+                    to, y = _push_row(to, y, side_b, frame, GROUP_ROWS * h + j, found, table)
             if on_a:
                 at, x = _push_classes(at, x, found, g, rows_a, table)
             if on_b:

@@ -20,6 +20,7 @@ from oscar.coding.asc.params import (
     NARROW_CLASS,
     NEAR_ROWS,
     PROB_BITS,
+    QUARTER_COUNTED,
     STATE_LOW,
     SYMBOLS,
     TABLE_ROWS,
@@ -206,7 +207,9 @@ def count_step(values: int, live: int) -> int:
     """See oscar.coding.asc.params.count_step."""
     if values <= ALL_COUNTED or live <= 8:
         return 1
-    return 2 if live <= 16 else 4
+    if live <= 16:
+        return 2
+    return 4 if values <= QUARTER_COUNTED else 8
 
 
 @njit(**INLINE)

@@ -301,6 +301,25 @@ get64, put64 = _scalar(64, signed=True)
 
 
 @intrinsic
+def copy_entries(typing: Any, table: Any, indices: Any, target: Any) -> Any:
+    """Copy 32 32-bit integers of a table, whose 16-bit indices are at `indices`, to `target`.
+
+    One load after the other: on many machines that is faster than a gather, where nothing waits for it.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        table, indices, target = (place(builder, a, k) for a, k in zip(args, (I32, I16, I32), strict=True))
+        for lane in range(N):
+            number = ir.Constant(I64, lane)
+            index = builder.zext(builder.load(builder.gep(indices, [number], inbounds=True)), I64)
+            entry = builder.load(builder.gep(table, [index], inbounds=True))
+            builder.store(entry, builder.gep(target, [number], inbounds=True))
+        return context.get_dummy_value()
+
+    return types.none(types.uint64, types.uint64, types.uint64), codegen
+
+
+@intrinsic
 def increment(typing: Any, table: Any, index: Any, amount: Any) -> Any:
     """Add to a 32-bit integer of the table at an address."""
 
