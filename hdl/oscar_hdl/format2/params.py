@@ -65,7 +65,9 @@ class AscParams:
     @cached_property
     def fingerprint(self) -> int:
         """CRC-32 of format and all fields of format 2: ends with unequal ones fail at the first frame."""
-        fields = f"block_log2={self.block_log2},interval_log2={self.block_log2},context=both,tables=step,map=fixed"
+        fields = (
+            f"block_log2={self.block_log2},interval_log2={self.block_log2},context=both,tables=step,map=fixed"
+        )
         return zlib.crc32(f"format={FORMAT},{fields}".encode())
 
     def max_payload(self, count: int, width: int) -> int:

@@ -121,7 +121,7 @@ def _unpacked(data: bytes, count: int, length: int) -> list[int]:
 
 
 class Session:
-    """The state of one frame while it is coded, as lists. neighbour: by lane; fresh: counted since the cut."""
+    """The state of one frame while it is coded. neighbour: by lane; fresh: counted since the cut."""
 
     def __init__(self, state: TableState) -> None:
         self.hist: list[list[int]] = state.hist.tolist()
@@ -204,18 +204,21 @@ class ReferenceCoder:
         out = bytearray()
         for start in range(0, values.size, self.params.block):
             end = start + self.params.block
-            out += self._encode_block(run, numbers[start:end], positions[start:end], width)
+            out += self.encode_block(run, numbers[start:end], positions[start:end], width)
         run.save(state)
         return bytes(out)
 
-    def _encode_block(self, run: Session, block: list[int], position: list[int], width: int) -> bytes:
+    def encode_block(self, run: Session, block: list[int], position: list[int], width: int) -> bytes:
+        """Return one block of a payload; `run` moves on."""
         n = len(block)
         if min(block) == max(block):
             run.forget()
             return (CONSTANT | (block[0] & 0xFFFFFFFF) << 16).to_bytes(BLOCK_HEADER_BYTES, "little")
-        coded = self._code(run, block, position)
+        coded = self.code(run, block, position)
         words = _packed(coded.words, WORD_BITS)
-        if len(coded.words) > max_words(n) or FLUSH_BYTES + len(words) + len(coded.raw) >= raw_bytes(n, width):
+        if len(coded.words) > max_words(n) or FLUSH_BYTES + len(words) + len(coded.raw) >= raw_bytes(
+            n, width
+        ):
             run.after_raw(block)
             mask = (1 << width) - 1
             raw = _packed([block[j] & mask for _, _, j in order(n)], width)
@@ -224,7 +227,7 @@ class ReferenceCoder:
         flush = _packed(coded.states, STATE_BITS)
         return head.to_bytes(BLOCK_HEADER_BYTES, "little") + flush + words + coded.raw
 
-    def _code(self, run: Session, block: list[int], position: list[int]) -> Coded:
+    def code(self, run: Session, block: list[int], position: list[int]) -> Coded:
         """Code a block's symbols, whether it is sent so or not."""
         n, shift, raw = len(block), run.shift, Bits()
         freq, cumulative = run.tables()
@@ -290,9 +293,7 @@ class ReferenceCoder:
         shift = run.shift
         return _rebuild(self._pop_all(run, states, words, position), raw, shift)
 
-    def _pop_all(
-        self, run: Session, states: list[int], words: list[int], position: list[int]
-    ) -> list[int]:
+    def _pop_all(self, run: Session, states: list[int], words: list[int], position: list[int]) -> list[int]:
         """Return the symbols of a block in decoding order."""
         n, used, symbols, p = len(position), len(words), [], 0
         words = words + [0] * (n - used)  # a forged block may ask for more than it has
