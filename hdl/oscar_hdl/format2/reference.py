@@ -14,6 +14,7 @@ from itertools import accumulate
 import numpy as np
 
 from oscar.errors import FrameError
+from oscar_hdl.format2.bits import Bits, Reader, packed, signed, unpacked
 from oscar_hdl.format2.params import (
     BASE,
     BLOCK_HEADER_BYTES,
@@ -82,42 +83,6 @@ def order(n: int) -> list[tuple[int, int, int]]:
 def _places(n: int) -> list[tuple[int, int, bool]]:
     """(lane, position, whether tables learn from it) of every value of a block in decoding order."""
     return [(lane, j, is_counted(row, lane)) for row, lane, j in order(n)]
-
-
-class Bits:
-    """Numbers one behind the other, each from its lowest bit on, into whole 16-bit words."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self._full, self._rest, self._held = bytearray(), 0, 0
-
-    def put(self, number: int, length: int) -> None:
-        """Append `length` bits."""
-        self._rest |= number << self._held
-        self._held += length
-        self.length += length
-        if self._held >= 512:  # a long integer is copied by each operation: keep it short
-            self._full += (self._rest & ((1 << 512) - 1)).to_bytes(64, "little")
-            self._rest >>= 512
-            self._held -= 512
-
-    def bytes(self) -> bytes:
-        """Return all bits, padded to 16."""
-        return bytes(self._full) + self._rest.to_bytes(2 * ((self._held + 15) // 16), "little")
-
-
-def _packed(numbers: Sequence[int], length: int) -> bytes:
-    bits = Bits()
-    for number in numbers:
-        bits.put(number, length)
-    return bits.bytes()
-
-
-def _unpacked(data: bytes, count: int, length: int) -> list[int]:
-    """Return `count` numbers of `length` bits, at most 24."""
-    mask, data = (1 << length) - 1, data + bytes(4)
-    starts = range(0, count * length, length)
-    return [int.from_bytes(data[at >> 3 : (at >> 3) + 4], "little") >> (at & 7) & mask for at in starts]
 
 
 class Session:
@@ -215,16 +180,16 @@ class ReferenceCoder:
             run.forget()
             return (CONSTANT | (block[0] & 0xFFFFFFFF) << 16).to_bytes(BLOCK_HEADER_BYTES, "little")
         coded = self.code(run, block, position)
-        words = _packed(coded.words, WORD_BITS)
+        words = packed(coded.words, WORD_BITS)
         if len(coded.words) > max_words(n) or FLUSH_BYTES + len(words) + len(coded.raw) >= raw_bytes(
             n, width
         ):
             run.after_raw(block)
             mask = (1 << width) - 1
-            raw = _packed([block[j] & mask for _, _, j in order(n)], width)
+            raw = packed([block[j] & mask for _, _, j in order(n)], width)
             return RAW.to_bytes(BLOCK_HEADER_BYTES, "little") + raw
         head = CODED | len(coded.words) << 2 | len(coded.raw) // 2 << 24
-        flush = _packed(coded.states, STATE_BITS)
+        flush = packed(coded.states, STATE_BITS)
         return head.to_bytes(BLOCK_HEADER_BYTES, "little") + flush + words + coded.raw
 
     def code(self, run: Session, block: list[int], position: list[int]) -> Coded:
@@ -246,7 +211,7 @@ class ReferenceCoder:
             run.note(q, s, lane, counted)
             symbols.append((q, s))
             pushes.append((lane, freq[q][s], cumulative[q][s]))
-        return Coded(freq, symbols, *push_all(pushes), raw.bytes())
+        return Coded(freq, symbols, *push_all(pushes), raw.to_bytes())
 
     def decode(
         self, payload: memoryview, count: int, classes: np.ndarray, width: int, state: TableState
@@ -255,7 +220,7 @@ class ReferenceCoder:
         if width > MAX_WIDTH:
             raise FrameError(f"frame has values of {width} bits, a lane's have {MAX_WIDTH} at most")
         run, positions = Session(state), (classes >> 4).tolist()
-        data, out = _Reader(bytes(payload)), []
+        data, out = Reader(bytes(payload)), []
         for start in range(0, count, self.params.block):
             end = min(count, start + self.params.block)
             out += self._decode_block(run, data, positions[start:end], width)
@@ -264,20 +229,20 @@ class ReferenceCoder:
         run.save(state)
         return np.array(out, np.int32)
 
-    def _decode_block(self, run: Session, data: _Reader, position: list[int], width: int) -> list[int]:
+    def _decode_block(self, run: Session, data: Reader, position: list[int], width: int) -> list[int]:
         n, limit = len(position), 1 << (width - 1)
         head = int.from_bytes(data.take(BLOCK_HEADER_BYTES), "little")
         if head & 3 == CONSTANT:
-            value = _signed((head >> 16) & 0xFFFFFFFF, 32)
+            value = signed((head >> 16) & 0xFFFFFFFF, 32)
             if not -limit <= value < limit:
                 raise FrameError("a value does not fit the width of the frame")
             run.forget()
             return [value] * n
         if head & 3 == RAW:
             block = [0] * n
-            bits = _unpacked(data.take(raw_bytes(n, width)), n, width)
+            bits = unpacked(data.take(raw_bytes(n, width)), n, width)
             for (_, _, j), number in zip(order(n), bits, strict=True):
-                block[j] = _signed(number, width)
+                block[j] = signed(number, width)
             run.after_raw(block)
             return block
         if head & 3 != CODED:
@@ -285,8 +250,8 @@ class ReferenceCoder:
         used, raw_words = (head >> 2) & 0x3FFFFF, head >> 24
         if used > max_words(n):
             raise FrameError("a coded block has more words than one that is sent raw")
-        states = _unpacked(data.take(FLUSH_BYTES), LANES, STATE_BITS)
-        words = _unpacked(data.take(2 * ((WORD_BITS * used + 15) // 16)), used, WORD_BITS)
+        states = unpacked(data.take(FLUSH_BYTES), LANES, STATE_BITS)
+        words = unpacked(data.take(2 * ((WORD_BITS * used + 15) // 16)), used, WORD_BITS)
         raw = data.take(2 * raw_words)
         if min(states) < STATE_LOW:
             raise FrameError("a coder state is out of its bounds")
@@ -346,26 +311,5 @@ def _rebuild(symbols: list[int], raw: bytes, shift: int) -> list[int]:
             at += lengths[s]
             low, high = (field >> 1) & ((1 << shift) - 1), field >> (1 + shift)
             m = ((BASE[s] + high - 1) << shift) + low + 1
-            block[j] = _signed((-m if field & 1 else m) & 0xFFFFFFFF, 32)
+            block[j] = signed((-m if field & 1 else m) & 0xFFFFFFFF, 32)
     return block
-
-
-def _signed(bits: int, width: int) -> int:
-    return bits - (1 << width) if bits >> (width - 1) else bits
-
-
-class _Reader:
-    """Bytes off the front of some bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    @property
-    def left(self) -> int:
-        return len(self.data) - self.at
-
-    def take(self, size: int) -> bytes:
-        if size > self.left:
-            raise FrameError("payload ends inside a block: frame damaged")
-        self.at += size
-        return self.data[self.at - size : self.at]
