@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oscar.coding import crc
-from oscar.coding.codec import check_header, fit_width
+from oscar.coding.codec import as_values, check_header, fit_width
 from oscar.coding.frame import HEADER_BYTES, MAX_COUNT, Header, pack_frame, seal_frame, unpack_frame
 from oscar.errors import FrameError
+from oscar.numerics.integers import extremes
 
 HEAD = Header(codec=16, step=0x0203, count=5, chunk=0x0405, sub=6, width=24, sequence=0x0708, checksum=0x090A)
 GOLDEN = "a1100302050406180807" + "0a0905000000" + "03000000" + "dc16cf78" + "616263"
@@ -127,6 +128,13 @@ def test_fit_width() -> None:
     for width, values in edges.items():
         assert fit_width(np.array(values), None) == width
     assert fit_width(np.array([-1, 0]), 1) == 1
+    for kind in (np.int8, np.int16, np.int32, np.uint16):
+        low, high = np.iinfo(kind).min, np.iinfo(kind).max
+        values = np.array([0, high, low, 3], kind)
+        assert fit_width(values, 32) == 32
+        assert extremes(values) == extremes(values.astype(">i8")) == (low, high)
+        assert extremes(values[::3]) == (0, 3)
+        assert extremes(values[:0]) == (0, 0)
     with pytest.raises(ValueError, match="more than 8 signed bits"):
         fit_width(np.array([128]), 8)
     for width in (0, 33, -5):
@@ -157,3 +165,12 @@ def test_the_crc_needs_no_wide_registers_and_no_multiplier(features: str) -> Non
     )
     settings = {"NUMBA_CPU_NAME": "x86-64" if features else "generic", "NUMBA_CPU_FEATURES": features}
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | settings)
+
+
+def test_narrow_integers_stay_narrow_only_where_they_may() -> None:
+    for kind in (np.int8, np.int16, np.int32):
+        values = np.arange(6, dtype=kind)
+        assert as_values(values, "int").dtype == np.int32
+        assert as_values(values, "int", narrow=True) is values
+        assert as_values(values[::2], "int", narrow=True).flags.c_contiguous
+    assert as_values(np.arange(6, dtype=np.uint16), "int", narrow=True).dtype == np.int32

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba import njit
 
 
 def floor_log2(numerator: int, denominator: int) -> int:
@@ -26,3 +29,21 @@ def _dot(a: np.ndarray, b: np.ndarray) -> int:
     """Return the exact inner product of integers of up to 24 bits."""
     size = 1 << 14  # 2 x 24 + 14 bits fit int64
     return sum(int(np.dot(a[at : at + size], b[at : at + size])) for at in range(0, a.size, size))
+
+
+def extremes(values: np.ndarray) -> tuple[int, int]:
+    """Return the least and the largest of integers, 0 and 0 of none; int16 and int32 take one pass."""
+    if values.size == 0:
+        return 0, 0
+    if values.dtype.char in "hi" and values.dtype.isnative and values.flags.carray and values.ndim == 1:
+        low, high = _extremes(values)
+        return int(low), int(high)
+    return int(values.min()), int(values.max())
+
+
+@njit(cache=True, nogil=True)
+def _extremes(values: Any) -> tuple[int, int]:
+    low = high = values[0]
+    for i in range(values.size):
+        low, high = min(low, values[i]), max(high, values[i])
+    return low, high
