@@ -1,11 +1,14 @@
-"""Exact integer arithmetic, from which the step of a tensor is derived."""
+"""Exact integer arithmetic, from which the step of a tensor is derived, and checks of integers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numba import njit
+
+BLOCK = 1 << 16  # values whose sums stay in the second-level cache
 
 
 def floor_log2(numerator: int, denominator: int) -> int:
@@ -23,6 +26,39 @@ def sum_of_squares(values: np.ndarray) -> int:
         return _dot(wide, wide)
     high, low = wide >> 16, wide & 0xFFFF
     return (_dot(high, high) << 32) + (_dot(high, low) << 17) + _dot(low, low)
+
+
+def add_up(parts: Sequence[np.ndarray], total: np.ndarray) -> bool:
+    """Return whether `total` is exactly the sum of `parts`: integers of up to 32 bits, 1-D, of one length."""
+    narrow = all(part.dtype == np.int16 for part in parts) and len(parts) < 1 << 16
+    sums = np.empty(min(BLOCK, total.size), np.int32 if narrow else np.int64)
+    for at in range(0, total.size, BLOCK):
+        expected = sums[: total.size - at]
+        expected[:] = 0
+        for part in parts:
+            _add(part[at : at + BLOCK], expected)
+        if not _equal(total[at : at + BLOCK], expected):
+            return False
+    return True
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether two 1-D arrays of one dtype hold the same bits."""
+    return a.size == b.size and bool(_equal(a.view(np.uint8), b.view(np.uint8)))
+
+
+@njit(cache=True, nogil=True)
+def _add(values: Any, out: Any) -> None:
+    for i in range(out.size):
+        out[i] += values[i]
+
+
+@njit(cache=True, nogil=True)
+def _equal(a: Any, b: Any) -> bool:
+    same = True
+    for i in range(a.size):
+        same &= a[i] == b[i]
+    return same
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> int:
