@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 from oscar.numerics import quantiser
 from oscar.numerics.integers import add_up, same_bits
 from oscar.numerics.plans import make_plan
+from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, Rounding, WorkerQuantiser
 from oscar.numerics.quantiser_kernels import (
     COUNTS,
@@ -141,3 +142,16 @@ def test_sums_and_bits_are_compared_to_the_last_value(dtype: type[np.integer[Any
     most = np.full(size, np.iinfo(dtype).max, dtype)
     assert add_up([most, most], most + most) is (size == 0)  # wraps
     assert add_up([most, -most], np.zeros(size, dtype))
+
+
+def test_position_classes_are_bit_lengths_of_moving_means() -> None:
+    random = np.random.default_rng(0)
+    state = PositionState(1 << 16)
+    means = state.mean = np.arange(1 << 16).astype(np.uint16)
+    sums = random.integers(-32768, 32768, means.size).astype(np.int16) >> random.integers(0, 16, means.size)
+    state.observe(sums)
+    moved = np.minimum(np.abs(sums.astype(np.int32)), 4095) * 16 - means.astype(np.int32)
+    assert np.array_equal(state.mean, means + (moved >> 3))
+    assert state.classes.tolist() == [min(15, int(mean).bit_length()) for mean in state.mean]
+    state.load_state_dict({"mean": means})
+    assert state.classes.tolist() == [min(15, mean.bit_length()) for mean in range(1 << 16)]
