@@ -186,12 +186,10 @@ def _stage(place: str) -> str:
 
 def _rows(who: str, seconds: dict[str, float], values: int) -> list[Row]:
     whole = sum(seconds.values())
-    rows = [
-        {"who": who, "stage": stage, "ns": 1e9 * took / values, "share": took / whole}
-        for stage, took in sorted(seconds.items(), key=lambda item: -item[1])
-    ]
-    rows.append({"who": who, "stage": "whole call", "ns": 1e9 * whole / values, "share": 1.0})
-    for row in rows:
-        row["gbps"] = 4 / row["ns"] if row["ns"] else 0.0
+    rows: list[Row] = []
+    for stage, took in [*sorted(seconds.items(), key=lambda item: -item[1]), ("whole call", whole)]:
+        ns = 1e9 * took / values
+        row = {"who": who, "stage": stage, "ns": ns, "gbps": 4 / ns if ns else None, "share": took / whole}
         print(TABLE.line(row), flush=True)
+        rows.append(row)
     return rows
