@@ -60,16 +60,16 @@ class LinkDecoder(LinkEnd, Protocol):
 
 
 class PayloadCodec(Protocol):
-    """A stateless codec: bytes of a payload from values, and back."""
+    """A stateless codec: bytes of a payload from values, and back. `narrow = True`: packs int16, too."""
 
     code: int  # codec byte of the frame header, unique in the registry
     domain: Domain
 
-    def pack(self, values: Array, width: int) -> bytes:
+    def pack(self, values: Array, width: int) -> bytes | memoryview:
         """Code 1-D `values` (int32 that fit `width` bits, or float32); never above `max_payload`."""
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """Return exactly `count` values (int32 or float32), or raise FrameError; any bytes may come."""
+        """Return exactly `count` values (integers or float32), or raise FrameError; any bytes may come."""
 
     def max_payload(self, count: int, width: int) -> int:
         """Return the bytes that `pack` never exceeds, the same on all nodes: receivers make room for them."""
@@ -175,7 +175,7 @@ class FramedEncoder(_Framed):
         sub: int = 0,
     ) -> bytes:
         """See LinkEncoder.encode; `context` is ignored."""
-        array = as_values(values, self.codec.domain)
+        array = as_values(values, self.codec.domain, narrow=getattr(self.codec, "narrow", False))
         bits = fit_width(array, width) if self.codec.domain == "int" else 32
         sequence = self.sequences.get(step, 0)
         head = Header(self.codec.code, step, array.size, chunk, sub, bits, sequence)
