@@ -1,6 +1,6 @@
 """CRC-32 (IEEE 802.3) as zlib computes it, by carry-less multiplication where the processor has it.
 
-zlib reaches 1 to 7 GB/s, which a frame of a fast coder would notice. Folding (Gopal et al., "Fast CRC
+zlib reaches some GB/s, which a frame of a fast coder would notice. Folding (Gopal et al., "Fast CRC
 computation for generic polynomials using PCLMULQDQ", 2009) brings any length down to a few bytes that have
 the same CRC; zlib finishes those, and does everything on other processors.
 """
