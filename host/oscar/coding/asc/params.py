@@ -24,6 +24,7 @@ RAW_BITS = (0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 6, 6)  # sign and low bits
 
 NARROW_CLASS = 12  # the last class of rows whose magnitudes are all below LIMIT
 WIDE_SHIFT = (1, 3, 8)  # of the classes behind it: how many low bits go round the tables
+LEAST_WIDE = 8  # a wide row has the contexts of a class from here to NARROW_CLASS, where all symbols are possible
 VALUE_ROWS, CLASS_ROWS = 24, 8  # table rows: contexts of values, then contexts of row classes
 TABLE_ROWS = VALUE_ROWS + CLASS_ROWS
 NEAR_ROWS = 21  # contexts of values at or above their row's position class, or little below
@@ -68,7 +69,13 @@ def seed_bits(rows: int) -> int:
 
 
 def context_of(row_class: int, position: int, mean: int) -> int:
-    """Return the table row of a value from its row's class, its position class and the row's mean one."""
+    """Return the table row of a value from its row's class, its position class and the row's mean one.
+
+    Wide rows say nothing of their sum; where positions are known, their mean stands for it.
+    """
+    if row_class > NARROW_CLASS:
+        scale = mean + 2 - WIDE_SHIFT[row_class - NARROW_CLASS - 1] if mean else NARROW_CLASS
+        row_class = min(NARROW_CLASS, max(LEAST_WIDE, scale))
     above = position - mean
     if above <= -3:
         return NEAR_ROWS + min(2, (row_class - 1) >> 2)
