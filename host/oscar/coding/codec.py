@@ -79,7 +79,8 @@ class Codec:
     """A registry entry. `lossless`: of the values on the wire, after quantisation.
 
     coded: an entropy coder works on the values; False where they have a fixed width, which takes the time
-    model no time. saturated: of a codec that clips, returns how many values it has clipped so far, and the
+    model no time. decodes_into: its encoders take int8, int16 and int32 as they are, and its decoders `out` (int16
+    or int32) and `add`, which put values where they belong. saturated: of a codec that clips, returns how many values it has clipped so far, and the
     sum of the shares of energy that its frames lost, each times the frame's values. clocks: returns what a
     link end's device took for its last frame, where a device counts clocks (a simulated NIC). options: what
     a frame's cost depends on, beside the name.
@@ -93,6 +94,7 @@ class Codec:
     max_frame: Callable[[int, int], int]  # (count, width) -> bytes, header included
     uses_context: bool = False
     coded: bool = True
+    decodes_into: bool = False
     max_bits: int = 32  # widest integers that frames carry
     saturated: Callable[[LinkEncoder], tuple[int, float]] | None = None
     clocks: Callable[[LinkEncoder | LinkDecoder], int] | None = None

@@ -144,12 +144,22 @@ class Node:
     def _forward(self, action: Action) -> bytes:
         return self._frames[self._key(action)]
 
-    def _decode(self, action: Action, frame: bytes) -> Array:
+    def _decode(self, action: Action, frame: bytes, into: Array, *, add: bool = False) -> None:
+        """Put the values of a frame where they belong in `into` (plan order), or add them to what is there."""
         low, high = self.layout.span(action.chunk, action.sub)
-        end: LinkDecoder = self._end("decode", action.phase, action.source)
+        end: Any = self._end("decode", action.phase, action.source)
+        out, known = into[low:high], {"step": action.table, "context": self._context(low, high)}
         try:
-            values = end.decode(frame, step=action.table, context=self._context(low, high))
-            self._check_place(action, frame, high - low)
+            if self.codec.decodes_into:
+                end.decode(frame, **known, out=out, add=add)
+                self._check_place(action, frame, high - low)
+            else:
+                values = end.decode(frame, **known)
+                self._check_place(action, frame, high - low)
+                if add:
+                    out += values.astype(out.dtype, copy=False)
+                else:
+                    out[:] = values
         except FrameError as error:
             at, peer = action.ring_step(self.nodes), action.source if action.peer < 0 else action.peer
             raise PeerError(
@@ -161,7 +171,6 @@ class Node:
                 chunk=action.chunk,
             ) from error
         self._count_clocks(action, end)
-        return values
 
     def _check_place(self, action: Action, frame: bytes, count: int) -> None:
         """Raise FrameError unless an intact frame is the frame of this action."""
@@ -175,20 +184,14 @@ class Node:
             )
 
     def _decode_add(self, action: Action) -> None:
-        low, high = self.layout.span(action.chunk, action.sub)
-        values, apart = self._decode(action, self._frames.pop(self._key(action))), self._apart(action)
-        if apart is not None:
-            apart[low:high] = values
-        else:
-            self.work[low:high] += values.astype(self.work.dtype, copy=False)
+        frame, apart = self._frames.pop(self._key(action)), self._apart(action)
+        self._decode(action, frame, self.work if apart is None else apart, add=apart is None)
 
     def _adopt(self, action: Action) -> None:
-        low, high = self.layout.span(action.chunk, action.sub)
-        self.work[low:high] = self._decode(action, self._out)
+        self._decode(action, self._out, self.work)
 
     def _decode_final(self, action: Action) -> None:
-        low, high = self.layout.span(action.chunk, action.sub)
-        self.work[low:high] = self._decode(action, self._frames.pop(self._key(action)))
+        self._decode(action, self._frames.pop(self._key(action)), self.work)
 
     def _nothing(self, action: Action) -> None:
         return None
