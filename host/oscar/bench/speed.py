@@ -2,7 +2,7 @@
 
 The sample is the sum of the first four workers, as half-way round a ring of eight, after a few iterations.
 Everything is timed in turns within one run, so that all see the same machine; the minimum over the turns is
-what ratios are taken from. ASC is timed as it is used: whole calls on arrays, 16 contexts, frame, CRC-32 and
+what ratios are taken from. ASC is timed as it is used: whole calls on arrays, 24 contexts, frame, CRC-32 and
 table updates included. constriction codes the same values by one static table that is ready beforehand, in
 memory; zstd gets ready-made byte planes. Both are favoured: what else they would need is not timed. What
 gzip, LZ4 and Snappy make of the same planes is printed too: published FPGA kernels code with those.
