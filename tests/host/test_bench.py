@@ -121,21 +121,3 @@ def test_mutated_configurations_are_read_or_refused_in_one_line(
     configs = Path(__file__).parents[2] / "configs"
     assert main(["trial", "mutate_yaml", "--count", "120", "--configs", str(configs)]) == 0
     print(capsys.readouterr().out)  # with the seed, a new one each time
-
-
-def test_boundscheck_covers_accesses_to_several_items() -> None:
-    from numba import njit
-
-    from oscar.coding.asc.kernels import load64
-
-    checked = mutate._checked(load64, 8, takes_value=False)
-
-    @njit
-    def word(array: Any, offset: int) -> int:
-        return checked(array, np.uint64(offset))
-
-    data = np.arange(16, dtype=np.uint8)
-    assert word(data, 8) == int.from_bytes(range(8, 16), "little")
-    for offset in (9, 16, 17, 1 << 63, -1):
-        with pytest.raises(IndexError, match="beyond the array"):
-            word(data, np.uint64(offset & 0xFFFFFFFFFFFFFFFF))
