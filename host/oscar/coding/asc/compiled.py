@@ -1,0 +1,247 @@
+"""The compiled twin: whole payloads through the kernels, without the GIL, large frames by several threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from oscar.coding.asc import decode_kernels as dk
+from oscar.coding.asc import encode_kernels as ek
+from oscar.coding.asc import survey_kernels as sk
+from oscar.coding.asc import table_kernels as tk
+from oscar.coding.asc.params import (
+    BASE,
+    CODED,
+    CONSTANT,
+    DIRECTORY_BYTES,
+    GROUP,
+    LANES,
+    LIMIT,
+    MASK_BYTES,
+    MAX_BLOCK_LOG2,
+    MIN_BLOCK_LOG2,
+    PREFIX_BYTES,
+    SENT_ROW_BYTES,
+    SYMBOLS,
+    TABLE_ROWS,
+    AscParams,
+)  # fmt: skip
+from oscar.coding.asc.row_kernels import (
+    BANKS,
+    COUNTS,
+    DECODER_ENTRIES,
+    ENCODER_ENTRIES,
+    SYMBOL_OF,
+)
+from oscar.coding.asc.state import TableState
+from oscar.coding.codec import check_range
+from oscar.errors import FrameError
+
+PAD = 64  # bytes behind arrays that are read a row at a time
+THREAD_VALUES = 1 << 19  # of a frame, for each thread that works on it
+MOST_THREADS = 16
+BASE_SYMBOL = np.zeros(256, np.uint32)
+BASE_SYMBOL[list(BASE)] = range(SYMBOLS)
+_pool: ThreadPoolExecutor | None = None
+
+
+def cores() -> int:
+    """Return how many threads a frame may take: the processors this process may use, or OSCAR_THREADS."""
+    asked = os.environ.get("OSCAR_THREADS", "")
+    if asked.isdigit() and int(asked):
+        return min(MOST_THREADS, int(asked))
+    return min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+
+
+def share(work: Callable[[int, int, int], int], pieces: int, threads: int) -> list[int]:
+    """Call work(thread, first, last) on even shares of `pieces` from several threads; return what they return."""
+    global _pool
+    step = -(-pieces // threads)
+    step += step & 1  # blocks are coded in pairs
+    shares = [(first, min(pieces, first + step)) for first in range(0, pieces, step)]
+    if len(shares) == 1:
+        return [work(0, *shares[0])]
+    if _pool is None:
+        _pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="oscar-coder")
+    others = [_pool.submit(work, i, *part) for i, part in enumerate(shares) if i]
+    return [work(0, *shares[0]), *(other.result() for other in others)]
+
+
+def address(array: np.ndarray) -> np.uint64:
+    """Return where the items of an array lie; kernels are compiled for addresses of this type."""
+    return np.uint64(array.ctypes.data)
+
+
+class CompiledCoder:
+    """Codes payloads; the same interface as ReferenceCoder. It keeps its memory, so one thread at a time."""
+
+    def __init__(self, params: AscParams, threads: int | None = None) -> None:
+        self.params = params
+        self.threads = threads or cores()
+        self._room: dict[str, tuple[np.ndarray, np.uint64]] = {}
+        self._fixed = {"symbols": SYMBOL_OF, "bases": BASE_SYMBOL, "zeros": np.zeros(LANES + PAD, np.uint8)}
+        self._at = {name: address(array) for name, array in self._fixed.items()}
+        self.freq = np.zeros((TABLE_ROWS, SYMBOLS), np.int64)
+        self.levels = np.zeros((TABLE_ROWS, SYMBOLS), np.int64)
+        self.counts = np.zeros((TABLE_ROWS, SYMBOLS), np.int64)
+        self.table = np.zeros(ENCODER_ENTRIES, np.uint32)
+        self.lookup = np.zeros(DECODER_ENTRIES, np.uint32)
+        self.banks = np.zeros(self.threads * BANKS * COUNTS, np.uint32)
+        self.scratch = np.zeros(self.threads * dk.SCRATCH, np.uint8)
+
+    def _memory(self, name: str, size: int) -> np.uint64:
+        """Return the address of `size` bytes and PAD more, kept from call to call."""
+        kept = self._room.get(name)
+        if kept is None or kept[0].size < size + PAD:
+            array = np.zeros((size + size // 8 + PAD) // 8 * 8 + 8, np.uint8)
+            kept = self._room[name] = array, address(array)
+        return kept[1]
+
+    def _positions(self, classes: np.ndarray | None) -> tuple[np.uint64, int]:
+        """Return address and stride of position classes, of zeros without any."""
+        if classes is None or not self.params.uses_position:
+            return self._at["zeros"], 0
+        return address(classes), LANES
+
+    def _threads(self, count: int) -> int:
+        return max(1, min(self.threads, count // THREAD_VALUES))
+
+    def encode(
+        self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState
+    ) -> bytes | memoryview:
+        """See Coder.encode; the memory that is returned holds until the next call."""
+        count, size = values.size, values.itemsize
+        if not count:
+            return b""
+        at, (positions, stride) = address(values), self._positions(classes)
+        shift = max(0, sk.widest(at, size, count) - 15) if size > 2 and width > 16 else 0
+        groups, rows = -(-count // GROUP), -(-count // LANES)
+        row_classes, means = self._memory("classes", rows), self._memory("means", rows)
+        live, low, high = self._memory("live", groups), self._memory("low", 4 * groups), self._memory("high", 4 * groups)
+        banks, scratch, symbols = address(self.banks), address(self.scratch), self._at["symbols"]
+        least, threads = self.params.least_class, self._threads(count)
+
+        def survey(thread: int, first: int, last: int) -> int:
+            bank, own = banks + 4 * BANKS * COUNTS * thread, scratch + dk.SCRATCH * thread
+            sk.survey(
+                at, size, count, positions, stride, shift, least, first, last, row_classes, means, live, low, high,
+                bank, symbols, own,
+            )  # fmt: skip
+            return 0
+
+        share(survey, groups, threads)
+        last = self._last_symbol(groups, width)
+        tk.gather_counts(self.banks, self.counts)
+        sent = tk.choose_tables(state.hist, last, self.counts, self.params.sent_rows, self.freq, self.levels)
+        log2 = self.params.block_log2 or tk.choose_block(count, self.counts, self.freq)
+        tk.encoder_table(self.freq, self.table)
+        blocks, region = -(-count >> log2), ((1 << log2) * width >> 3) + ek.SLACK
+        directory, regions = self._memory("directory", 64 * blocks), self._memory("regions", region * blocks)
+        table = address(self.table)
+
+        def code(thread: int, first: int, last: int) -> int:
+            ek.encode_blocks(
+                at, size, count, positions, stride, shift, log2, first, last, row_classes, means, live, low, high,
+                table, regions, region, directory, scratch + dk.SCRATCH * thread,
+            )  # fmt: skip
+            return 0
+
+        share(code, blocks, threads)
+        head = self._prefix(log2 | shift << 5 | last << 11, sent)
+        out = self._memory("payload", self.params.max_payload(count, width) + 1024 + 7 * blocks)
+        payload = self._room["payload"][0]
+        payload[: len(head)] = np.frombuffer(head, np.uint8)
+        used = ek.write_directory(directory, log2, blocks, regions, region, out + len(head))
+        tk.learn(state.hist, self.counts)
+        return memoryview(payload)[: len(head) + used]
+
+    def _last_symbol(self, groups: int, width: int) -> int:
+        """Return the symbol of the largest magnitude surveyed; raises ValueError unless values fit `width`."""
+        lows, highs = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
+        low, high = int(lows.min()), int(highs.max())
+        try:
+            check_range(low, high, width)
+        except ValueError:
+            self.banks[:] = 0
+            raise
+        return int(SYMBOL_OF[min(LIMIT - 1, max(high, -low))])
+
+    def _prefix(self, prefix: int, sent: int) -> bytes:
+        """Return what a payload starts with, the table rows that are sent included."""
+        head = (prefix | bool(sent) << 10).to_bytes(PREFIX_BYTES, "little")
+        if not sent:
+            return head
+        rows = self.levels[[q for q in range(TABLE_ROWS) if sent >> q & 1]]
+        return head + int(sent).to_bytes(MASK_BYTES, "little") + (rows[:, ::2] | rows[:, 1::2] << 4).astype(np.uint8).tobytes()
+
+    def decode(
+        self,
+        payload: memoryview,
+        count: int,
+        classes: np.ndarray | None,
+        width: int,
+        state: TableState,
+        out: np.ndarray,
+        add: bool,
+    ) -> None:
+        """See Coder.decode; where it raises, `out` may hold some of the values."""
+        if not count:
+            if len(payload):
+                raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
+            return
+        data = np.frombuffer(payload, np.uint8)
+        log2, shift, head = self._read_prefix(data, width, state)
+        tk.decoder_table(self.freq, self.lookup)
+        blocks, begin = -(-count >> log2), address(data)
+        directory, end = self._memory("directory", 64 * blocks), begin + len(data)
+        if head + DIRECTORY_BYTES * blocks > len(data):
+            raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
+        self._refuse(dk.read_directory(begin + head, end, count, log2, width, directory))
+        (positions, stride), threads = self._positions(classes), self._threads(count)
+        copy = int(self._room["directory"][0].view(np.int64)[: 8 * blocks].reshape(-1, 8)[:, 6].max()) + dk.BEFORE + dk.BEHIND
+        copies, banks, scratch = self._memory("copies", 2 * threads * copy), address(self.banks), address(self.scratch)
+        symbols, bases, table, target = self._at["symbols"], self._at["bases"], address(self.lookup), address(out)
+
+        def code(thread: int, first: int, last: int) -> int:
+            bank, own = banks + 4 * BANKS * COUNTS * thread, scratch + dk.SCRATCH * thread
+            return int(
+                dk.decode_blocks(
+                    begin, end, count, positions, stride, shift, self.params.least_class, width, log2, first, last,
+                    directory, table, target,
+                    out.itemsize, add, bank, symbols, bases, copies + 2 * copy * thread, copy, own,
+                )
+            )  # fmt: skip
+
+        for status in share(code, blocks, threads):
+            self._refuse(status)
+        tk.gather_counts(self.banks, self.counts)
+        tk.learn(state.hist, self.counts)
+
+    def _read_prefix(self, data: np.ndarray, width: int, state: TableState) -> tuple[int, int, int]:
+        """Set the tables of a payload; return the log2 of its block size, its shift, and where its blocks start."""
+        prefix = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
+        log2, shift, last, head = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15, PREFIX_BYTES
+        if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
+            raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
+        tk.choose_tables(state.hist, last, self.counts, False, self.freq, self.levels)
+        if prefix >> 10 & 1:
+            mask = int.from_bytes(data[head : head + MASK_BYTES].tobytes(), "little")
+            head += MASK_BYTES
+            for q in range(TABLE_ROWS):
+                if mask >> q & 1:
+                    row = data[head : head + SENT_ROW_BYTES]
+                    head += SENT_ROW_BYTES
+                    if len(row) == SENT_ROW_BYTES:
+                        self.levels[q, ::2], self.levels[q, 1::2] = row & 15, row >> 4
+                        tk.from_octaves(self.levels[q], q, last, self.freq[q])
+        return log2, shift, head
+
+    def _refuse(self, status: int) -> None:
+        """Raise FrameError unless `status` is 0; the counts are dropped then."""
+        if status:
+            self.banks[:] = 0
+            raise FrameError(f"{dk.REASONS[status]}: frame damaged")
