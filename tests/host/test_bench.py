@@ -81,8 +81,8 @@ def test_the_ideal_is_what_the_reference_codes(seed: int) -> None:
     for scale, shift in ((0.05, 0), (9, 0), (9, 3), (300, 0), (1e5, 2), (1e8, 0)):
         values = np.rint(random.laplace(0, scale, 1024 + 40)).astype(np.int32)
         classes = random.integers(0, 16, values.size).astype(np.uint8)
-        groups = ReferenceCoder(AscParams())._groups(values.tolist(), classes, shift)
-        freq = [frequencies(row, q) for q, row in enumerate(TableState.initial().hist.tolist())]
+        groups = ReferenceCoder(AscParams())._groups(values.tolist(), classes.tolist(), shift)
+        freq = [frequencies(row, q, 15) for q, row in enumerate(TableState.initial().hist.tolist())]
         expected = 0.0
         for row in (row for group in groups for row in group):
             steps = [_class_step(row, freq)]

@@ -10,7 +10,6 @@ counted.
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -120,7 +119,8 @@ def measure(workload: Workload, args: argparse.Namespace) -> list[Row]:
             pair.code(values, classes, step, counted=index >= args.learning)
     rows = []
     for block, step in ((b, s) for b in BLOCKS for s in steps):
-        total = sum((p.total for (b, s, _), p in pairs.items() if (b, s) == (block, step)), Counter[str]())
+        mine = [pair.total for (b, s, _), pair in pairs.items() if (b, s) == (block, step)]
+        total = {name: sum(each[name] for each in mine) for name in mine[0]}
         row: Row = {"model": workload.name, "block": block, "step": step}
         row |= {name: int(total[name]) for name in ("frames", "values")}
         row |= {f"{part}_bits": float(total[part] / total["values"]) for part in (*PARTS, "coded")}
@@ -143,7 +143,9 @@ class _Pair:
 
     def __init__(self, params: AscParams) -> None:
         self.encoder, self.decoder = Encoder(params), Decoder(params)
-        self.total: Counter[str] = Counter()  # frames, values, bits of the frames and of their parts
+        self.total = dict.fromkeys(
+            ("frames", "values", "coded", *PARTS), 0.0
+        )  # in bits but for the first two
 
     def code(self, values: np.ndarray, classes: np.ndarray, step: int, *, counted: bool) -> None:
         """Code one frame; raises OscarError unless it comes back."""
@@ -153,7 +155,8 @@ class _Pair:
         if not np.array_equal(self.decoder.decode(frame, step=step, context=classes), values):
             raise OscarError(f"step {step}: expected the values that were coded, got others: this is a bug")
         if counted:
-            self.total.update(frames=1, values=values.size, coded=8 * len(frame), **bits)
+            bits |= {"frames": 1, "values": values.size, "coded": 8 * len(frame)}
+            self.total = {name: so_far + bits[name] for name, so_far in self.total.items()}
 
 
 def anatomy(frame: bytes, values: np.ndarray, classes: np.ndarray, state: TableState) -> dict[str, float]:
@@ -163,16 +166,16 @@ def anatomy(frame: bytes, values: np.ndarray, classes: np.ndarray, state: TableS
     """
     at = HEADER_BYTES
     prefix = int.from_bytes(frame[at : at + PREFIX_BYTES], "little")
-    log2, shift = prefix & 31, prefix >> 5 & 31
-    freq = [frequencies(row, q) for q, row in enumerate(state.hist.tolist())]
+    log2, shift, last = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15
+    freq = [frequencies(row, q, last) for q, row in enumerate(state.hist.tolist())]
     at += PREFIX_BYTES
     begin = at
-    if prefix >> 10:
+    if prefix >> 10 & 1:
         mask = int.from_bytes(frame[at : at + MASK_BYTES], "little")
         at += MASK_BYTES
         for q in (q for q in range(TABLE_ROWS) if mask >> q & 1):
             row = int.from_bytes(frame[at : at + SENT_ROW_BYTES], "little")
-            freq[q] = from_octaves([row >> (4 * s) & 15 for s in range(SYMBOLS)], q)
+            freq[q] = from_octaves([row >> (4 * s) & 15 for s in range(SYMBOLS)], q, last)
             at += SENT_ROW_BYTES
     parts = {"header": 8.0 * (HEADER_BYTES + PREFIX_BYTES), "tables": 8.0 * (at - begin)}
     starts = range(0, values.size, 1 << log2)
@@ -185,8 +188,8 @@ def anatomy(frame: bytes, values: np.ndarray, classes: np.ndarray, state: TableS
     ideal, flushes = 0.0, 0
     for start, entry in zip(starts, entries, strict=True):
         if entry & 3 == CODED:
-            first, last = entry >> 5 & 127, entry >> 12 & 127
-            used = slice(start + GROUP * first, min(start + GROUP * (last + 1), start + (1 << log2)))
+            first, end = entry >> 5 & 127, (entry >> 12 & 127) + 1
+            used = slice(start + GROUP * first, min(start + GROUP * end, start + (1 << log2)))
             ideal += code_length(values[used], classes[used], shift, lengths)
             flushes += 1
         elif entry & 3 != CONSTANT:

@@ -75,7 +75,9 @@ class AscSection(Section):
     @classmethod
     def _renamed(cls, context: Any) -> Any:
         if context in ("both", "position", "neighbour"):
-            raise ValueError(f"context {context} is gone: write class, which tells values apart better, or none")
+            raise ValueError(
+                f"context {context} is gone: write class, which tells values apart better, or none"
+            )
         return context
 
     @model_validator(mode="after")

@@ -86,7 +86,13 @@ def _fields(r: random.Random, f: bytearray) -> Iterator[tuple[int, int, int]]:
     if len(f) < at:
         return
     prefix = int.from_bytes(f[HEADER_BYTES:at], "little")
-    parts = [(HEADER_BYTES, 0, 5), (HEADER_BYTES, 5, 5), (HEADER_BYTES, 10, 1), (HEADER_BYTES, 11, 5)]
+    parts = [
+        (HEADER_BYTES, 0, 5),
+        (HEADER_BYTES, 5, 5),
+        (HEADER_BYTES, 10, 1),
+        (HEADER_BYTES, 11, 4),
+        (HEADER_BYTES + 1, 7, 1),
+    ]
     if prefix >> 10 & 1:
         rows = int.from_bytes(f[at : at + MASK_BYTES], "little").bit_count()
         parts += [(at, r.randrange(32), 1), (at, 0, 32)]
