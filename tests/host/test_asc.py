@@ -248,7 +248,7 @@ FIVE = np.where(np.arange(1024) == 0, 5, 0).astype(np.int32)
 SPELT = (
     # frame header: magic and version, codec 16, step 1, chunk 0, sub-frame 0, width 8, sequence 0, checksum
     "a1 10 0100 0000 00 08 0000 {checksum} 00040000 74000000 {crc} "
-    # prefix: blocks of 2^12 at most, shift 0, rows are sent, no symbol above 4; which: 24, the classes of rows of mean 0; its
+    # prefix: blocks of 2^12, shift 0, rows sent, no symbol above 4; which: 24, classes of rows of mean 0; its
     # levels: 15 for the 31 rows of class 0; 10 for the one of class 3, five octaves rarer; 0 for others
     "0c24 00000001 0fa0000000000000 "
     # directory: coded, 4 seed rows, groups 0 to 0, 96 bytes
