@@ -1,7 +1,7 @@
 """Sixteen int32 in vector registers: a numba type and its operators.
 
-LLVM splits a vector into what the machine has (AVX2: 8 + 8, NEON: 4 x 4). Operands are two `Lanes`, or one and
-a scalar, which then stands for all sixteen. Arithmetic wraps; `>>` is arithmetic.
+LLVM splits a vector into what the machine has (AVX2: 8 + 8, NEON: 4 x 4). Operands are two `Lanes`, or one
+and a scalar, which then stands for all sixteen. Arithmetic wraps; `>>` is arithmetic.
 """
 
 from __future__ import annotations
