@@ -79,11 +79,11 @@ class Codec:
     """A registry entry. `lossless`: of the values on the wire, after quantisation.
 
     coded: an entropy coder works on the values; False where they have a fixed width, which takes the time
-    model no time. decodes_into: its encoders take int8, int16 and int32 as they are, and its decoders `out` (int16
-    or int32) and `add`, which put values where they belong. saturated: of a codec that clips, returns how many values it has clipped so far, and the
-    sum of the shares of energy that its frames lost, each times the frame's values. clocks: returns what a
-    link end's device took for its last frame, where a device counts clocks (a simulated NIC). options: what
-    a frame's cost depends on, beside the name.
+    model no time. decodes_into: its encoders take int8, int16 and int32 as they are, and its decoders have
+    `out` (int16 or int32) and `add`, which put values where they belong. saturated: of a codec that clips,
+    returns how many values it has clipped so far, and the sum of the shares of energy that its frames lost,
+    each times the frame's values. clocks: returns what a link end's device took for its last frame, where a
+    device counts clocks (a simulated NIC). options: what a frame's cost depends on, beside the name.
     """
 
     name: str
@@ -136,7 +136,7 @@ def check_range(low: int, high: int, width: int) -> None:
 
 
 def as_integers(values: Array) -> Array:
-    """Return `values` as contiguous 1-D int8, int16 or int32; raises TypeError or ValueError if they are not."""
+    """Return `values` as contiguous 1-D int8, int16 or int32; raises TypeError or ValueError otherwise."""
     array = np.asarray(values)
     if array.dtype in (np.int8, np.int16, np.int32) and array.ndim == 1:
         return np.ascontiguousarray(array)

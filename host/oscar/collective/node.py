@@ -145,7 +145,7 @@ class Node:
         return self._frames[self._key(action)]
 
     def _decode(self, action: Action, frame: bytes, into: Array, *, add: bool = False) -> None:
-        """Put the values of a frame where they belong in `into` (plan order), or add them to what is there."""
+        """Put a frame's values where they belong in `into` (plan order), or add them to what is there."""
         low, high = self.layout.span(action.chunk, action.sub)
         end: Any = self._end("decode", action.phase, action.source)
         out, known = into[low:high], {"step": action.table, "context": self._context(low, high)}
