@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,8 +16,6 @@ from oscar.coding.asc import survey_kernels as sk
 from oscar.coding.asc import table_kernels as tk
 from oscar.coding.asc.params import (
     BASE,
-    CODED,
-    CONSTANT,
     DIRECTORY_BYTES,
     GROUP,
     LANES,
@@ -30,13 +29,7 @@ from oscar.coding.asc.params import (
     TABLE_ROWS,
     AscParams,
 )  # fmt: skip
-from oscar.coding.asc.row_kernels import (
-    BANKS,
-    COUNTS,
-    DECODER_ENTRIES,
-    ENCODER_ENTRIES,
-    SYMBOL_OF,
-)
+from oscar.coding.asc.row_kernels import BANKS, BLOCK_BYTES, COUNTS, DECODER_ENTRIES, ENCODER_ENTRIES, Frame
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError
@@ -44,8 +37,7 @@ from oscar.errors import FrameError
 PAD = 64  # bytes behind arrays that are read a row at a time
 THREAD_VALUES = 1 << 19  # of a frame, for each thread that works on it
 MOST_THREADS = 16
-BASE_SYMBOL = np.zeros(256, np.uint32)
-BASE_SYMBOL[list(BASE)] = range(SYMBOLS)
+SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
 _pool: ThreadPoolExecutor | None = None
 
 
@@ -57,7 +49,7 @@ def cores() -> int:
     return min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
-def share(work: Callable[[int, int, int], int], pieces: int, threads: int) -> list[int]:
+def share(work: Callable[[int, int, int], Any], pieces: int, threads: int) -> list[Any]:
     """Call work(thread, first, last) on even shares of `pieces` from several threads; return what they return."""
     global _pool
     step = -(-pieces // threads)
@@ -77,21 +69,34 @@ def address(array: np.ndarray) -> np.uint64:
 
 
 class CompiledCoder:
-    """Codes payloads; the same interface as ReferenceCoder. It keeps its memory, so one thread at a time."""
+    """Codes payloads; the same interface as ReferenceCoder. It keeps its memory, so one thread at a time.
+
+    threads: how many a large frame takes; by default `cores()`.
+    """
 
     def __init__(self, params: AscParams, threads: int | None = None) -> None:
         self.params = params
         self.threads = threads or cores()
         self._room: dict[str, tuple[np.ndarray, np.uint64]] = {}
-        self._fixed = {"symbols": SYMBOL_OF, "bases": BASE_SYMBOL, "zeros": np.zeros(LANES + PAD, np.uint8)}
-        self._at = {name: address(array) for name, array in self._fixed.items()}
-        self.freq = np.zeros((TABLE_ROWS, SYMBOLS), np.int64)
-        self.levels = np.zeros((TABLE_ROWS, SYMBOLS), np.int64)
-        self.counts = np.zeros((TABLE_ROWS, SYMBOLS), np.int64)
-        self.table = np.zeros(ENCODER_ENTRIES, np.uint32)
-        self.lookup = np.zeros(DECODER_ENTRIES, np.uint32)
+        self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
+        self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
         self.banks = np.zeros(self.threads * BANKS * COUNTS, np.uint32)
-        self.scratch = np.zeros(self.threads * dk.SCRATCH, np.uint8)
+        self._table_at, self._lookup_at, self._banks_at = map(address, (self.table, self.lookup, self.banks))
+        self._zeros, self._scratch_at = self._memory("zeros", LANES), self._memory("scratch", SCRATCH * self.threads)
+
+    def _bank(self, thread: int) -> np.uint64:
+        """Return the address of the counts of a thread."""
+        return self._banks_at + 4 * BANKS * COUNTS * thread
+
+    def _scratch(self, thread: int) -> np.uint64:
+        return self._scratch_at + SCRATCH * thread
+
+    def _frame(self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0) -> Frame:
+        """Return what kernels know of a frame whose values are in an array, or will be."""
+        known = classes is not None and self.params.uses_position
+        positions, stride = (address(classes), LANES) if known else (self._zeros, 0)
+        least = self.params.least_class
+        return Frame(address(values), values.itemsize, values.size, positions, stride, shift, least, width)
 
     def _memory(self, name: str, size: int) -> np.uint64:
         """Return the address of `size` bytes and PAD more, kept from call to call."""
@@ -101,12 +106,6 @@ class CompiledCoder:
             kept = self._room[name] = array, address(array)
         return kept[1]
 
-    def _positions(self, classes: np.ndarray | None) -> tuple[np.uint64, int]:
-        """Return address and stride of position classes, of zeros without any."""
-        if classes is None or not self.params.uses_position:
-            return self._at["zeros"], 0
-        return address(classes), LANES
-
     def _threads(self, count: int) -> int:
         return max(1, min(self.threads, count // THREAD_VALUES))
 
@@ -114,24 +113,18 @@ class CompiledCoder:
         self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState
     ) -> bytes | memoryview:
         """See Coder.encode; the memory that is returned holds until the next call."""
-        count, size = values.size, values.itemsize
+        count = values.size
         if not count:
             return b""
-        at, (positions, stride) = address(values), self._positions(classes)
-        shift = max(0, sk.widest(at, size, count) - 15) if size > 2 and width > 16 else 0
-        groups, rows = -(-count // GROUP), -(-count // LANES)
-        row_classes, means = self._memory("classes", rows), self._memory("means", rows)
-        live, low, high = self._memory("live", groups), self._memory("low", 4 * groups), self._memory("high", 4 * groups)
-        banks, scratch, symbols = address(self.banks), address(self.scratch), self._at["symbols"]
-        least, threads = self.params.least_class, self._threads(count)
+        frame = self._frame(values, classes, width)
+        if width > 16:
+            frame = frame._replace(shift=max(0, sk.widest(frame.values, frame.size, count) - 15))
+        groups, rows, threads = -(-count // GROUP), -(-count // LANES), self._threads(count)
+        sizes = {"classes": rows, "means": rows, "live": groups, "low": 4 * groups, "high": 4 * groups}
+        found = sk.Found(*(self._memory(name, size) for name, size in sizes.items()))
 
-        def survey(thread: int, first: int, last: int) -> int:
-            bank, own = banks + 4 * BANKS * COUNTS * thread, scratch + dk.SCRATCH * thread
-            sk.survey(
-                at, size, count, positions, stride, shift, least, first, last, row_classes, means, live, low, high,
-                bank, symbols, own,
-            )  # fmt: skip
-            return 0
+        def survey(thread: int, first: int, last: int) -> None:
+            sk.survey(frame, first, last, found, self._bank(thread), self._scratch(thread))
 
         share(survey, groups, threads)
         last = self._last_symbol(groups, width)
@@ -139,23 +132,19 @@ class CompiledCoder:
         sent = tk.choose_tables(state.hist, last, self.counts, self.params.sent_rows, self.freq, self.levels)
         log2 = self.params.block_log2 or tk.choose_block(count, self.counts, self.freq)
         tk.encoder_table(self.freq, self.table)
-        blocks, region = -(-count >> log2), ((1 << log2) * width >> 3) + ek.SLACK
-        directory, regions = self._memory("directory", 64 * blocks), self._memory("regions", region * blocks)
-        table = address(self.table)
+        number, region = -(-count >> log2), ((1 << log2) * width >> 3) + ek.SLACK
+        blocks, regions = self._memory("blocks", BLOCK_BYTES * number), self._memory("regions", region * number)
 
-        def code(thread: int, first: int, last: int) -> int:
-            ek.encode_blocks(
-                at, size, count, positions, stride, shift, log2, first, last, row_classes, means, live, low, high,
-                table, regions, region, directory, scratch + dk.SCRATCH * thread,
-            )  # fmt: skip
-            return 0
+        def code(thread: int, first: int, last: int) -> None:
+            scratch = self._scratch(thread)
+            ek.encode_blocks(frame, log2, first, last, found, self._table_at, regions, region, blocks, scratch)
 
-        share(code, blocks, threads)
-        head = self._prefix(log2 | shift << 5 | last << 11, sent)
-        out = self._memory("payload", self.params.max_payload(count, width) + 1024 + 7 * blocks)
+        share(code, number, threads)
+        head = self._prefix(log2 | frame.shift << 5 | last << 11, sent)
+        out = self._memory("payload", self.params.max_payload(count, width) + len(head))
         payload = self._room["payload"][0]
         payload[: len(head)] = np.frombuffer(head, np.uint8)
-        used = ek.write_directory(directory, log2, blocks, regions, region, out + len(head))
+        used = ek.write_blocks(blocks, log2, number, regions, region, out + len(head))
         tk.learn(state.hist, self.counts)
         return memoryview(payload)[: len(head) + used]
 
@@ -168,7 +157,7 @@ class CompiledCoder:
         except ValueError:
             self.banks[:] = 0
             raise
-        return int(SYMBOL_OF[min(LIMIT - 1, max(high, -low))])
+        return bisect_right(BASE, min(LIMIT - 1, max(high, -low))) - 1
 
     def _prefix(self, prefix: int, sent: int) -> bytes:
         """Return what a payload starts with, the table rows that are sent included."""
@@ -196,27 +185,20 @@ class CompiledCoder:
         data = np.frombuffer(payload, np.uint8)
         log2, shift, head = self._read_prefix(data, width, state)
         tk.decoder_table(self.freq, self.lookup)
-        blocks, begin = -(-count >> log2), address(data)
-        directory, end = self._memory("directory", 64 * blocks), begin + len(data)
-        if head + DIRECTORY_BYTES * blocks > len(data):
+        number, begin, threads = -(-count >> log2), address(data), self._threads(count)
+        blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)
+        if head + DIRECTORY_BYTES * number > len(data):
             raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
-        self._refuse(dk.read_directory(begin + head, end, count, log2, width, directory))
-        (positions, stride), threads = self._positions(classes), self._threads(count)
-        copy = int(self._room["directory"][0].view(np.int64)[: 8 * blocks].reshape(-1, 8)[:, 6].max()) + dk.BEFORE + dk.BEHIND
-        copies, banks, scratch = self._memory("copies", 2 * threads * copy), address(self.banks), address(self.scratch)
-        symbols, bases, table, target = self._at["symbols"], self._at["bases"], address(self.lookup), address(out)
+        self._refuse(dk.read_directory(begin + head, end, count, log2, width, blocks))
+        copy = dk.BEFORE + ((4 << log2) + dk.BEHIND)
+        copies, frame = self._memory("copies", 2 * threads * copy), self._frame(out, classes, width, shift)
 
         def code(thread: int, first: int, last: int) -> int:
-            bank, own = banks + 4 * BANKS * COUNTS * thread, scratch + dk.SCRATCH * thread
-            return int(
-                dk.decode_blocks(
-                    begin, end, count, positions, stride, shift, self.params.least_class, width, log2, first, last,
-                    directory, table, target,
-                    out.itemsize, add, bank, symbols, bases, copies + 2 * copy * thread, copy, own,
-                )
-            )  # fmt: skip
+            bank, own, scratch = self._bank(thread), copies + 2 * copy * thread, self._scratch(thread)
+            at = self._lookup_at
+            return dk.decode_blocks(begin, end, frame, add, log2, first, last, blocks, at, bank, own, copy, scratch)
 
-        for status in share(code, blocks, threads):
+        for status in share(code, number, threads):
             self._refuse(status)
         tk.gather_counts(self.banks, self.counts)
         tk.learn(state.hist, self.counts)

@@ -237,8 +237,6 @@ class Lanes:
     @classmethod
     def load(cls, data: bytes) -> Lanes:
         """Return the coder whose `flush` returned `data`."""
-        if len(data) < FLUSH_BYTES:
-            raise FrameError(f"a coded block has at least {FLUSH_BYTES} bytes, this one {len(data)}")
         body, low, up = data[:-FLUSH_BYTES], data[-FLUSH_BYTES : -2 * LANES], data[-2 * LANES :]
         states = [low[i] | int.from_bytes(up[2 * i : 2 * i + 2], "little") << 8 for i in range(LANES)]
         if min(states) < STATE_LOW:
@@ -345,6 +343,8 @@ class ReferenceCoder:
             part = positions[len(values) : len(values) + (1 << log2)]
             block = _plain_block(entry, data, len(part), width)
             if block is None:
+                if not FLUSH_BYTES <= entry >> 24 < (len(part) * width + 7) // 8:
+                    raise FrameError(f"a coded block of {entry >> 24} bytes: shorter than its states, or than raw")
                 groups += _decode_block(entry, data, part, freq, shift)
             else:
                 groups += self._groups(block, part, shift)

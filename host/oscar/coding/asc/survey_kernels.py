@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import njit
 
-from oscar.coding.asc.params import GROUP_ROWS, LANES, LIMIT, NARROW_CLASS
+from oscar.coding.asc.params import GROUP, GROUP_ROWS, LANES, LIMIT, NARROW_CLASS
 from oscar.coding.asc.row_kernels import (
     INLINE,
     KERNEL,
     PART,
+    Frame,
+    bump_rows,
+    bump_some,
     count_classes,
-    count_row,
     count_step,
+    find_cells,
     i64,
+    lanes_of,
     load_values,
     low_bits,
+    positions_at,
+    rows_of,
     u64,
+    values_at,
     wide_class,
 )  # fmt: skip
 from oscar.coding.asc.vectors import (
@@ -35,6 +42,8 @@ from oscar.coding.asc.vectors import (
     to8,
     total,
 )  # fmt: skip
+
+SURVEY_BYTES = (5 + 4 * (GROUP_ROWS + 1)) * LANES  # a short row, and where the symbols of a group are counted
 
 
 @njit(**KERNEL)
@@ -77,77 +86,82 @@ def row_class(row: Any, shift: int, least: int) -> int:
     return max(least, min(i64(NARROW_CLASS), bit_length(total(to8(magnitude)))))
 
 
+class Found(NamedTuple):
+    """Addresses of what a survey finds: a byte for each row, a byte and two int32 for each group."""
+
+    classes: Any
+    means: Any  # position classes
+    live: Any  # rows of the group whose class is not 0
+    low: Any
+    high: Any
+
+
 @njit(**KERNEL)
-def survey(
-    values: Any, size: int, count: int, positions: Any, stride: int, shift: int, least: int,
-    first: int, last: int, classes: Any, means: Any, live: Any, low: Any, high: Any, counts: Any,
-    symbols: Any, scratch: Any,
-) -> None:  # fmt: skip
-    """Survey the groups `first` to `last` - 1 of a frame of `count` values.
-
-    Fills a byte for each row at `classes` and `means`, a byte for each group at `live` (rows whose class is
-    not 0), and int32 extremes of each group at `low` and `high`; adds to `counts`. scratch: 512 bytes.
-    """
-    rows = (count + LANES - 1) // LANES
+def survey(frame: Frame, first: int, last: int, found: Found, counts: Any, scratch: Any) -> None:
+    """Survey the groups `first` to `last` - 1: fill in `found`, add to `counts`. scratch: SURVEY_BYTES."""
     for g in range(first, last):
-        t0 = GROUP_ROWS * g
-        full = min(GROUP_ROWS, rows - t0)
-        least_value, most_value, alive = spread(0x7FFFFFFF), spread(-0x7FFFFFFF - 1), 0
-        for t in range(t0, t0 + full):
-            at, places = _row(values, size, positions, stride, count, t, scratch)
-            row = load_values(at, size)
-            least_value, most_value = lesser(least_value, row), greater(most_value, row)
-            c = row_class(row, shift, least)
-            put_byte(classes + u64(t), c)
-            put_byte(means + u64(t), (total(load8(places)) + LANES // 2) >> 5)
-            alive += c > 0
-        put_byte(live + u64(g), alive)
-        put32(low + u64(4 * g), lowest(least_value))
-        put32(high + u64(4 * g), highest(most_value))
-        if LANES * (t0 + full) > count:
-            _last_extremes(values, size, count, g, low, high)
-        if alive:
-            count_group(values, size, count, positions, stride, shift, g, alive, classes, means, counts, symbols, scratch)
-
-
-@njit(**PART)
-def _last_extremes(values: Any, size: int, count: int, g: int, low: Any, high: Any) -> None:
-    """Take the extremes of a group whose last row is short from its values alone, not from the zeros behind."""
-    least_value, most_value = i64(1) << 31, -(i64(1) << 31)
-    for i in range(GROUP_ROWS * LANES * g, count):
-        value = get_value(values, size, i)
-        least_value, most_value = min(least_value, value), max(most_value, value)
-    put32(low + u64(4 * g), least_value)
-    put32(high + u64(4 * g), most_value)
+        rows, t0 = rows_of(frame, g), GROUP_ROWS * g
+        low, high, live = spread(0x7FFFFFFF), spread(-0x7FFFFFFF - 1), i64(0)
+        for t in range(t0, t0 + rows):
+            values, positions = _row(frame, t, scratch)
+            row = load_values(values, frame.size)
+            low, high = lesser(low, row), greater(high, row)
+            c = row_class(row, frame.shift, frame.least)
+            put_byte(found.classes + u64(t), c)
+            put_byte(found.means + u64(t), mean_position(positions))
+            live += c > 0
+        put_byte(found.live + u64(g), live)
+        put32(found.low + u64(4 * g), lowest(low))
+        put32(found.high + u64(4 * g), highest(high))
+        if lanes_of(frame, t0 + rows - 1) < LANES:
+            _last_extremes(frame, g, found)
+        if live:
+            _count_group(frame, g, live, found, counts, scratch)
 
 
 @njit(**INLINE)
-def _row(values: Any, size: int, positions: Any, stride: int, count: int, t: int, scratch: Any) -> Any:
-    """Return where values and position classes of row `t` are; a short last row is in `scratch`, with zeros."""
-    at, places = values + u64(LANES * size * t), positions + u64(stride * t)
-    if LANES * (t + 1) > count:
-        n = count - LANES * t
-        copy_bytes(at, scratch, size * n, LANES * size)
-        copy_bytes(places, scratch + u64(128), n, LANES)
-        return scratch, scratch + u64(128)
-    return at, places
+def mean_position(positions: Any) -> int:
+    """Return the mean of a row's position classes."""
+    return (total(load8(positions)) + LANES // 2) >> 5
 
 
 @njit(**PART)
-def count_group(
-    values: Any, size: int, count: int, positions: Any, stride: int, shift: int, g: int, live: int,
-    classes: Any, means: Any, counts: Any, symbols: Any, scratch: Any,
-) -> None:  # fmt: skip
+def _last_extremes(frame: Frame, g: int, found: Found) -> None:
+    """Take the extremes of a group whose last row is short from its values alone, not from the zeros behind."""
+    low, high = i64(1) << 31, -(i64(1) << 31)
+    for i in range(GROUP * g, frame.count):
+        value = get_value(frame.values, frame.size, i)
+        low, high = min(low, value), max(high, value)
+    put32(found.low + u64(4 * g), low)
+    put32(found.high + u64(4 * g), high)
+
+
+@njit(**INLINE)
+def _row(frame: Frame, t: int, scratch: Any) -> Any:
+    """Return where values and position classes of row `t` are; a short last row is in `scratch`, with zeros."""
+    values, positions, n = values_at(frame, t), positions_at(frame, t), lanes_of(frame, t)
+    if n < LANES:
+        copy_bytes(values, scratch, frame.size * n, frame.size * LANES)
+        copy_bytes(positions, scratch + u64(4 * LANES), n, LANES)
+        return scratch, scratch + u64(4 * LANES)
+    return values, positions
+
+
+@njit(**PART)
+def _count_group(frame: Frame, g: int, live: int, found: Found, counts: Any, scratch: Any) -> None:
     """Add what tables learn from a group of which `live` rows have a class."""
-    t0 = GROUP_ROWS * g
-    rows = min(GROUP_ROWS, (count + LANES - 1) // LANES - t0)
-    count_classes(classes, means, t0, rows, counts)
-    step = count_step(count, live)
-    for j in range(0, rows, step):
-        t = t0 + j
-        c = get_byte(classes + u64(t))
+    rows, t0 = rows_of(frame, g), GROUP_ROWS * g
+    count_classes(found.classes + u64(t0), found.means + u64(t0), rows, counts)
+    step = count_step(frame.count, live)
+    cells = filled = scratch + u64(5 * LANES)
+    for t in range(t0, t0 + rows, step):
+        c = get_byte(found.classes + u64(t))
         if c:
-            at, places = _row(values, size, positions, stride, count, t, scratch)
-            lanes = min(LANES, count - LANES * t)
-            mean = get_byte(means + u64(t))
-            count_row(at, size, places, mean, c, low_bits(c, shift), lanes, counts, scratch + u64(256), symbols, step)
+            values, positions = _row(frame, t, scratch)
+            low, mean = low_bits(c, frame.shift), get_byte(found.means + u64(t))
+            find_cells(load_values(values, frame.size), positions, mean, c, low, filled)
+            if lanes_of(frame, t) == LANES:
+                filled += u64(4 * LANES)
+            else:
+                bump_some(counts, filled, lanes_of(frame, t), step)
+    bump_rows(counts, cells, filled, step)

@@ -102,7 +102,7 @@ def gather_counts(banks: Any, counts: Any) -> None:
     """Add up the banks of all threads, uint32 [threads * BANKS * COUNTS], and clear them."""
     counts[:] = 0
     for bank in range(len(banks) // COUNTS):
-        for i in range(COUNTS):
+        for i in range(TABLE_ROWS * SYMBOLS):
             counts[i // SYMBOLS, i % SYMBOLS] += banks[bank * COUNTS + i]
     banks[:] = 0
 

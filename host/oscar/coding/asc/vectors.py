@@ -216,6 +216,16 @@ def quotient(typing: Any, x: Any, f: Any) -> Any:
 
 
 @intrinsic
+def float_bits(typing: Any, x: Any) -> Any:
+    """The bits of each lane as a float of single precision; exact below 2^24."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(builder.sitofp(args[0], FLOATS), V32.llvm)
+
+    return V32(x), codegen
+
+
+@intrinsic
 def gather(typing: Any, address: Any, index: Any) -> Any:
     """32 unsigned 32-bit integers of a table at `address`."""
 
@@ -288,6 +298,37 @@ get_byte, put_byte = _scalar(8, signed=False)
 get16, put16 = _scalar(16, signed=True)
 get32, put32 = _scalar(32, signed=True)
 get64, put64 = _scalar(64, signed=True)
+
+
+@intrinsic
+def copy_entries(typing: Any, table: Any, indices: Any, target: Any) -> Any:
+    """Copy 32 32-bit integers of a table, whose 16-bit indices are at `indices`, to `target`.
+
+    One load after the other: on many machines that is faster than a gather, where nothing waits for it.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        table, indices, target = (place(builder, a, k) for a, k in zip(args, (I32, I16, I32), strict=True))
+        for lane in range(N):
+            number = ir.Constant(I64, lane)
+            index = builder.zext(builder.load(builder.gep(indices, [number], inbounds=True)), I64)
+            entry = builder.load(builder.gep(table, [index], inbounds=True))
+            builder.store(entry, builder.gep(target, [number], inbounds=True))
+        return context.get_dummy_value()
+
+    return types.none(types.uint64, types.uint64, types.uint64), codegen
+
+
+@intrinsic
+def increment(typing: Any, table: Any, index: Any, amount: Any) -> Any:
+    """Add to a 32-bit integer of the table at an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        cell = builder.gep(place(builder, args[0], I32), [args[1]], inbounds=True)
+        builder.store(builder.add(builder.load(cell), builder.trunc(args[2], I32)), cell)
+        return context.get_dummy_value()
+
+    return types.none(types.uint64, types.int64, types.int64), codegen
 
 
 @intrinsic
