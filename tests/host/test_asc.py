@@ -360,9 +360,9 @@ REFUSED: list[tuple[str, int, str, dict[str, Any], str]] = [
     ("five", 14, "30", {}, "a block's entry is 0x000060000030"),  # first group behind the last
     ("five", 14, "10 10", {}, "a block's entry is 0x000060001010"),  # a last group that the block has not
     ("five", 14, "10 00 08", {}, "a block's entry is 0x000060080010"),
-    ("five", 17, "5f", {}, "a coded block has at least 96 bytes, this one 95"),
+    ("five", 17, "5f", {}, "a coded block of 95 bytes: shorter than its states, or than raw"),
     ("five", 17, "61", {}, "payload ends inside a block"),
-    ("five", 19, "ff", {}, "payload ends inside a block"),
+    ("five", 18, "04", {}, "a coded block of 1120 bytes: shorter than"),  # raw it takes 1,024 at most
     ("five", 52, "ff 00", {}, "a coder state is below 2^16"),
     ("five", 54, "0b 02", {}, "a coder state does not end where it started"),
     ("five", 14, "00", {}, "a block's bytes end before its values do"),  # no row rides, so the first is coded
