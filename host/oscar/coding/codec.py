@@ -116,12 +116,12 @@ def fit_width(values: Array, width: int | None) -> int:
 
     Raises ValueError when they do not fit the width asked for, or that is not 1 to 32.
     """
-    if width is not None and values.dtype.kind == "i" and 8 * values.dtype.itemsize <= check_width(width):
-        return width  # whatever the values are
-    low, high = extremes(values)
     if width is None:
+        low, high = extremes(values)
         width = next((w for w in (8, 16, 24) if -(1 << (w - 1)) <= low and high < 1 << (w - 1)), 32)
-    check_range(low, high, check_width(width))
+        check_range(low, high, width)
+    elif values.dtype.kind != "i" or 8 * values.dtype.itemsize > check_width(width):
+        check_range(*extremes(values), width)
     return width
 
 

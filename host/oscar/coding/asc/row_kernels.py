@@ -254,7 +254,8 @@ def count_classes(classes: Any, means: Any, rows: int, counts: Any) -> None:
     """Count the classes of a group's `rows` rows."""
     for j in range(rows):
         q = VALUE_ROWS + min(i64(7), get_byte(means + u64(j)))
-        increment(counts, SYMBOLS * q + get_byte(classes + u64(j)), 1)
+        bank = counts + u64(BANK_BYTES) * u64(j % BANKS)
+        increment(bank, SYMBOLS * q + get_byte(classes + u64(j)), 1)
 
 
 @njit(**INLINE)
