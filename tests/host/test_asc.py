@@ -213,6 +213,18 @@ def test_large_frames_of_many_blocks(seed: int) -> None:
     assert sizes[1] < sizes[0]  # tables were learnt
 
 
+def test_a_large_frame_learns_from_every_eighth_row() -> None:
+    values = np.zeros((1 << 18) + 5000, np.int32)
+    values[:40_000], values[-3000:] = lcg(40_000, 7, 4, 3), lcg(3000, 8, 4, 3)
+    encoders = [Encoder(AscParams(), implementation=i) for i in BOTH]
+    slow, fast = (encoder.encode(values, step=0) for encoder in encoders)
+    decoder = Decoder()
+    assert slow == fast
+    np.testing.assert_array_equal(decoder.decode(fast, step=0), values)
+    assert same_state(*encoders)
+    assert same_state(encoders[0], decoder)
+
+
 def test_any_integer_array_is_taken() -> None:
     values = np.array([3, 0, 7, 120, 5, 1] * 40)
     expected = Encoder(SMALL).encode(values.astype(np.int32), step=0)

@@ -20,6 +20,7 @@ from oscar.coding.asc.params import (
     MAX_BLOCK_LOG2,
     POSSIBLE,
     PRIOR,
+    QUARTER_COUNTED,
     RAW_BITS,
     STATE_BITS,
     STATE_LOW,
@@ -121,6 +122,7 @@ def test_coder_states_stay_in_bounds_and_pop_undoes_push() -> None:
 def test_the_rows_that_tables_learn_from_and_the_size_of_blocks() -> None:
     assert {count_step(ALL_COUNTED, live) for live in range(33)} == {1}
     assert [count_step(ALL_COUNTED + 1, live) for live in (1, 8, 9, 16, 17, 32)] == [1, 1, 2, 2, 4, 4]
+    assert [count_step(QUARTER_COUNTED + 1, live) for live in (8, 16, 17, 32)] == [1, 2, 8, 8]
     for count in (1, 4096, 4097, 100_000, 10**8):
         for coded in (0, count // 64, count // 8, count, 4 * count):
             log2 = auto_block_log2(count, coded)
