@@ -341,7 +341,7 @@ class ReferenceCoder:
         groups: list[list[Row]] = []
         for entry in entries:
             part = positions[len(values) : len(values) + (1 << log2)]
-            block = _plain_block(entry, data, len(part), width)
+            block = _plain_block(entry, data, len(part), min(width, 16 + shift))
             if block is None:
                 if not FLUSH_BYTES <= entry >> 24 < (len(part) * width + 7) // 8:
                     raise FrameError(f"a coded block of {entry >> 24} bytes: shorter than its states, or than raw")
@@ -350,10 +350,12 @@ class ReferenceCoder:
                 groups += self._groups(block, part, shift)
             values += [v for group in groups[len(values) // GROUP :] for row in group for v in row.values]
         data.end()
+        for row in (row for group in groups for row in group):  # of a forged frame they may not fit
+            row.values = [_signed(v & 0xFFFFFFFF, 32) for v in row.values]
         counts = _counted(groups, count, shift)
         state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
         size = 16 if width <= 16 else 32
-        return [_signed(v & ((1 << size) - 1), size) for v in values]
+        return [_signed(v & ((1 << size) - 1), size) for group in groups for row in group for v in row.values]
 
 
 def _nothing() -> Rows:
