@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oscar.coding.asc import AscParams, Encoder, max_frame
-from oscar.coding.asc import reference as ref
+from oscar.coding.asc import lanes, model, reference as ref
 from oscar.coding.asc.link import Implementation
 from oscar.coding.asc.params import (
     ALL_COUNTED,
@@ -41,7 +41,7 @@ def test_symbols_hold_all_magnitudes_below_the_limit_once() -> None:
         *(1 << (b - 1) for b in RAW_BITS[1:]),
     ]
     for value in range(-LIMIT + 1, LIMIT):
-        s, raw = ref.symbol_of(value, 0)
+        s, raw = model.symbol_of(value, 0)
         assert 0 <= raw < 1 << RAW_BITS[s]
         assert ref._high(s, raw) == value
 
@@ -55,8 +55,8 @@ def test_frequencies_sum_to_1024_and_every_symbol_that_may_occur_has_one(seed: i
         levels = [dice.randrange(16) for _ in range(SYMBOLS)]
         last = dice.randrange(SYMBOLS)
         most = POSSIBLE[q] if q >= VALUE_ROWS else min(POSSIBLE[q], last + 1)
-        learnt, sent = ref.frequencies(hist, q, last), ref.from_octaves(levels, q, last)
-        for freq in (learnt, sent, ref.frequencies([0] * SYMBOLS, q, last)):
+        learnt, sent = model.frequencies(hist, q, last), model.from_octaves(levels, q, last)
+        for freq in (learnt, sent, model.frequencies([0] * SYMBOLS, q, last)):
             assert sum(freq) == TOTAL
             assert freq[-1] >= 1
             assert [f > 0 for f in freq] == [s < most or s == SYMBOLS - 1 for s in range(SYMBOLS)]
@@ -77,20 +77,20 @@ def test_histograms_stay_below_16_bits_and_fade(seed: int) -> None:
     hist = list(PRIOR[0]) + [0] * (SYMBOLS - len(PRIOR[0]))
     for _ in range(200):
         counts = [dice.getrandbits(dice.randrange(28)) for _ in range(SYMBOLS)]
-        hist = ref.learn(hist, counts)
+        hist = model.learn(hist, counts)
         assert sum(hist) < 1 << (COUNT_BITS + 1)
     for _ in range(20):
-        hist = ref.learn(hist, [0] * SYMBOLS)
+        hist = model.learn(hist, [0] * SYMBOLS)
     assert sum(hist) <= 64
 
 
 def test_a_level_is_half_the_count_of_the_next(seed: int) -> None:
     dice = random.Random(seed)
-    assert ref.octaves([64, 32, 33, 1, 0] + [0] * 11)[:5] == [15, 14, 14, 9, 0]
+    assert model.octaves([64, 32, 33, 1, 0] + [0] * 11)[:5] == [15, 14, 14, 9, 0]
     for _ in range(200):
         counts = [dice.getrandbits(dice.randrange(30)) for _ in range(SYMBOLS)]
         if any(counts):
-            for count, level in zip(counts, ref.octaves(counts), strict=True):
+            for count, level in zip(counts, model.octaves(counts), strict=True):
                 exact = 15 - np.log2(max(counts) / count) if count else 0
                 assert level == 0 if not count else level == 1 or abs(level - exact) <= 0.5000001
 
@@ -109,7 +109,7 @@ def test_coder_states_stay_in_bounds_and_pop_undoes_push() -> None:
             for x in {STATE_LOW, STATE_LOW + 1, edge - 1, edge, edge + 1, 256 * edge - 1, 256 * edge, top}:
                 if not STATE_LOW <= x <= top:
                     continue
-                coder = ref.Lanes([x])
+                coder = lanes.Lanes([x])
                 raw = x & ((1 << size) - 1)
                 coder.push([(f, c, raw, size)])
                 assert STATE_LOW <= coder.states[0] <= top

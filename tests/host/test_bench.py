@@ -15,14 +15,9 @@ from oscar.bench import rate, speed
 from oscar.bench._integers import integers
 from oscar.cli import main
 from oscar.coding.asc import AscParams
-from oscar.coding.asc.reference import (
-    ReferenceCoder,
-    _class_step,
-    _value_step,
-    frequencies,
-    low_bits,
-    raw_steps,
-)
+from oscar.coding.asc.lanes import raw_steps
+from oscar.coding.asc.model import frequencies, low_bits
+from oscar.coding.asc.reference import ReferenceCoder, _class_step, _value_step
 from oscar.coding.asc.state import TableState
 from oscar.errors import MissingExtraError, OscarError
 from oscar.trials import mutate

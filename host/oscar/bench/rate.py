@@ -37,7 +37,7 @@ from oscar.coding.asc.params import (
     WIDE_SHIFT,
     context_of,
 )  # fmt: skip
-from oscar.coding.asc.reference import frequencies, from_octaves
+from oscar.coding.asc.model import frequencies, from_octaves
 from oscar.coding.asc.state import TableState
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError
