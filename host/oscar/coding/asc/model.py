@@ -99,7 +99,7 @@ def class_of(values: Sequence[int], shift: int, least: int) -> int:
     if max(map(abs, high)) < LIMIT:
         return max(least, min(NARROW_CLASS, sum(map(abs, high)).bit_length()))
     fits = (c for c, k in enumerate(WIDE_SHIFT, NARROW_CLASS + 1) if max(abs(v >> k) for v in high) < LIMIT)
-    return next(fits)
+    return next(fits, NARROW_CLASS + len(WIDE_SHIFT))
 
 
 def class_context(mean: int) -> int:
