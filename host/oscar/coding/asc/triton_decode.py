@@ -1,0 +1,290 @@
+"""Triton kernels that decode a frame: a program of one warp for each block, from its last byte to its first.
+
+Any bytes may come. Loops run over rows, never until a state says so; a table row is one of 32 and a slot one
+of 1024 whatever was decoded; bytes are read only between a block's first and last. So forged input ends, too,
+and within its memory. What is wrong with a block goes to `status`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+from oscar.coding.asc.triton_values import (
+    BINS,
+    class_context,
+    context_of,
+    count_step,
+    frequencies,
+    low_bits,
+    raw_bits,
+    symbol_of,
+    value_of,
+)
+
+FIELDS = tl.constexpr(6)  # of a block: index, bytes, then seeds, first, last or kind, bits, value; place below
+COPIES = tl.constexpr(256)  # of the counters: blocks that run at the same time rarely meet at one
+
+
+@triton.jit
+def expand(hist: Any, possible: Any, table: Any) -> None:
+    """Write a table row of the decoder, int32 [1024]; program q row q.
+
+    An entry has the frequency of the slot's symbol, the slot within it (from bit 11), the symbol (from bit 21).
+    """
+    row = tl.program_id(0)
+    q, column = tl.arange(0, 32), tl.arange(0, 16)
+    at = q[:, None] * 16 + column[None, :]
+    every = frequencies(tl.load(hist + at).to(tl.int64), tl.load(possible + q))
+    freq = tl.sum(tl.where(q[:, None] == row, every, 0), 0)
+    slot = tl.arange(0, 1024)
+    entry, c = tl.zeros((1024,), tl.int32), 0
+    for s in tl.static_range(16):
+        f = tl.sum(tl.where(column == s, freq, 0), 0)
+        entry = tl.where((slot >= c) & (slot < c + f), f | ((slot - c) << 11) | (s << 21), entry)
+        c += f
+    tl.store(table + row * 1024 + slot, entry)
+
+
+@triton.jit
+def decode(
+    out: Any,
+    classes: Any,
+    count: Any,
+    log2: Any,
+    shift: Any,
+    blocks: Any,
+    offsets: Any,
+    payload: Any,
+    table: Any,
+    counts: Any,
+    status: Any,
+    POSITIONS: tl.constexpr,
+    NARROW: tl.constexpr,
+    ADD: tl.constexpr,
+) -> None:
+    """Decode a coded block into `out`, or add it; NARROW: values are taken modulo 2^16.
+
+    blocks: int32 [blocks][FIELDS]; offsets: int64, where each begins; counts: int32 [COPIES][32][16].
+    """
+    at = blocks + tl.program_id(0) * FIELDS
+    start = tl.load(at) << log2
+    size, seeds = tl.load(at + 1), tl.load(at + 2)
+    first, last = (start >> 10) + tl.load(at + 3), (start >> 10) + tl.load(at + 4)
+    end = tl.minimum(count, start + (1 << log2))
+    body = payload + tl.load(offsets + tl.program_id(0))
+    counters = counts + (tl.program_id(0) % COPIES) * BINS
+    if not ADD:
+        _clear(out, start, first << 10, end)
+        _clear(out, (last + 1) << 10, end, end)
+    lane = tl.arange(0, 32)
+    left = size - 96
+    x = tl.load(body + left + lane).to(tl.int32)
+    x |= tl.load(body + left + 32 + 2 * lane).to(tl.int32) << 8
+    x |= tl.load(body + left + 33 + 2 * lane).to(tl.int32) << 16
+    bad = tl.min(x, 0) < 65536
+    group = last
+    while (group >= first) & (left >= 0):
+        x, left, known, live = _pop_classes(x, left, classes, count, group, body, table, counters, POSITIONS)
+        step = count_step(count, live)
+        rank = tl.cumsum(((known & 15) > 0).to(tl.int32), 0) - ((known & 15) > 0).to(tl.int32)
+        riding = ((known & 15) > 0) & (rank < seeds) & (group == first)
+        known |= riding.to(tl.int32) << 8
+        rows = tl.minimum(32, ((end + 31) >> 5) - group * 32)
+        for i in range(rows):
+            j = rows - 1 - i
+            one = tl.sum(tl.where(lane == j, known, 0), 0)
+            if one < 256:
+                v, x, left = _pop_row(
+                    x, left, classes, (group * 32 + j) * 32, end, one & 15, one >> 4, shift, body, table,
+                    counters, tl.where(j & (step - 1) == 0, step, 0), POSITIONS, ADD,
+                )  # fmt: skip
+                _put(out, (group * 32 + j) * 32 + lane, v, end, (one & 15) + shift > 0, NARROW, ADD)
+        if group == first:
+            bad |= _finish(
+                out, classes, group, end, x, known, riding, rank, seeds, shift, step, counters,
+                POSITIONS, NARROW, ADD,
+            )  # fmt: skip
+        group -= 1
+    tl.store(status + tl.program_id(0), (bad | (left != 0)).to(tl.int32))
+
+
+@triton.jit
+def _clear(out: Any, begin: Any, stop: Any, end: Any) -> None:
+    lane = tl.arange(0, 1024)
+    for at in range(begin, stop, 1024):
+        tl.store(out + at + lane, tl.zeros((1024,), tl.int32).to(out.dtype.element_ty), mask=at + lane < end)
+
+
+@triton.jit
+def _put(out: Any, at: Any, v: Any, end: Any, some: Any, NARROW: tl.constexpr, ADD: tl.constexpr) -> None:
+    """Store values, or add them; some: whether any can be other than 0."""
+    inside = at < end
+    if NARROW:
+        v = (v << 16) >> 16
+    if ADD:
+        inside = inside & some
+        v += tl.load(out + at, mask=inside, other=0).to(tl.int32)
+    tl.store(out + at, v.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _refill(x: Any, left: Any, used: Any, body: Any) -> Any:
+    """Take back the bytes that the states in `used` emitted; `left` is below 0 where they are not there."""
+    n = (used & (x < 65536)).to(tl.int32) + (used & (x < 256)).to(tl.int32)
+    left -= tl.sum(n, 0)
+    at = left + tl.cumsum(n, 0) - n
+    low = tl.load(body + at, mask=(n > 0) & (at >= 0), other=0).to(tl.int32)
+    high = tl.load(body + at + 1, mask=(n > 1) & (at >= 0), other=0).to(tl.int32)
+    return tl.where(n > 1, (x << 16) | (high << 8) | low, tl.where(n > 0, (x << 8) | low, x)), left
+
+
+@triton.jit
+def _pop(x: Any, q: Any, used: Any, table: Any) -> Any:
+    """Return states before the symbols, and the symbols."""
+    entry = tl.load(table + (q << 10) + (x & 1023), mask=used, other=0)
+    return tl.where(used, (entry & 2047) * (x >> 10) + ((entry >> 11) & 1023), x), entry >> 21
+
+
+@triton.jit
+def _pop_classes(
+    x: Any,
+    left: Any,
+    classes: Any,
+    count: Any,
+    group: Any,
+    body: Any,
+    table: Any,
+    counters: Any,
+    POSITIONS: tl.constexpr,
+) -> Any:
+    """Undo the step of a group's classes; return class and mean position class of each row, and live rows."""
+    row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
+    exists = group * 1024 + row * 32 < count
+    mean = tl.zeros((32,), tl.int32)
+    if POSITIONS:
+        at = (group * 32 + row[:, None]) * 32 + lane
+        mean = (tl.sum(tl.load(classes + at, mask=at < count, other=0).to(tl.int32), 1) + 16) >> 5
+        mean &= 15  # classes are 0..15; of others nothing may reach the bits above
+    x, c = _pop(x, class_context(mean), exists, table)
+    x, left = _refill(x, left, exists, body)
+    live = tl.sum((c > 0).to(tl.int32), 0)
+    tl.atomic_add(counters + class_context(mean) * 16 + c, 1, mask=exists & (live > 0), sem="relaxed")
+    return x, left, c | (mean << 4), live
+
+
+@triton.jit
+def _pop_row(
+    x: Any,
+    left: Any,
+    classes: Any,
+    start: Any,
+    end: Any,
+    c: Any,
+    mean: Any,
+    shift: Any,
+    body: Any,
+    table: Any,
+    counters: Any,
+    weight: Any,
+    POSITIONS: tl.constexpr,
+    ADD: tl.constexpr,
+) -> Any:
+    """Undo a row; its symbols count `weight` times."""
+    at = start + tl.arange(0, 32)
+    inside = at < end
+    v = tl.zeros((32,), tl.int32)
+    bits = low_bits(c, shift)
+    steps = (bits + 5) // 6
+    for i in range(steps):
+        step = steps - 1 - i
+        size = tl.minimum(6, bits - 6 * step)
+        v |= tl.where(inside, x & ((1 << size) - 1), 0) << (6 * step)
+        x, left = _refill(tl.where(inside, x >> size, x), left, inside, body)
+    if c > 0:
+        p = tl.zeros((32,), tl.int32)
+        if POSITIONS:
+            p = tl.load(classes + at, mask=inside, other=0).to(tl.int32)
+        q = context_of(c, p, mean)
+        x, s = _pop(x, q, inside, table)
+        size = raw_bits(s)
+        v |= value_of(s, x & ((1 << size) - 1)) << bits
+        x, left = _refill(tl.where(inside, x >> size, x), left, inside, body)
+        tl.atomic_add(counters + q * 16 + s, weight, mask=inside & (weight > 0), sem="relaxed")
+    return v, x, left
+
+
+@triton.jit
+def _finish(
+    out: Any,
+    classes: Any,
+    group: Any,
+    end: Any,
+    x: Any,
+    known: Any,
+    riding: Any,
+    rank: Any,
+    seeds: Any,
+    shift: Any,
+    step: Any,
+    counters: Any,
+    POSITIONS: tl.constexpr,
+    NARROW: tl.constexpr,
+    ADD: tl.constexpr,
+) -> Any:
+    """Put the rows that ride in the start states; return whether these hold anything else."""
+    row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
+    at = (group * 32 + row[:, None]) * 32 + lane
+    held = riding[:, None] & (at < end)
+    bits = 16 // tl.maximum(seeds, 1)
+    place = bits * tl.where(riding, rank, 0)[:, None]
+    rest = x - 65536
+    part = (rest[None, :] >> place) & ((1 << bits) - 1)
+    taken = tl.sum(tl.where(held, part << place, 0), 0)
+    v = (part << (32 - bits)) >> (32 - bits)
+    c, mean = known & 15, (known >> 4) & 15
+    p = tl.zeros((32, 32), tl.int32)
+    if POSITIONS:
+        p = tl.load(classes + at, mask=held, other=0).to(tl.int32)
+    s = symbol_of(v >> low_bits(c, shift)[:, None])
+    counted = held & ((row & (step - 1)) == 0)[:, None]
+    bins = context_of(c[:, None], p, mean[:, None]) * 16 + s
+    tl.atomic_add(counters + bins, step, mask=counted, sem="relaxed")
+    if NARROW:
+        v = (v << 16) >> 16
+    if ADD:
+        v += tl.load(out + at, mask=held, other=0).to(tl.int32)
+    tl.store(out + at, v.to(out.dtype.element_ty), mask=held)
+    return tl.max(rest ^ taken, 0) | tl.min(rest ^ taken, 0) != 0
+
+
+@triton.jit
+def fill(
+    out: Any,
+    count: Any,
+    log2: Any,
+    blocks: Any,
+    offsets: Any,
+    payload: Any,
+    NARROW: tl.constexpr,
+    ADD: tl.constexpr,
+) -> None:
+    """Put a part of a block that is not coded into `out`, or add it: program (block, group of it)."""
+    at = blocks + tl.program_id(0) * FIELDS
+    size, bits, value = tl.load(at + 1), tl.load(at + 3), tl.load(at + 4)
+    start = (tl.load(at) << log2) + tl.program_id(1) * 1024
+    end = tl.minimum(count, (tl.load(at) << log2) + (1 << log2))
+    here = start + tl.arange(0, 1024)
+    v = tl.full((1024,), 0, tl.int32) + value
+    if bits > 0:
+        bit = (tl.program_id(1) * 1024 + tl.arange(0, 1024)) * bits  # below 2^22
+        byte = payload + tl.load(offsets + tl.program_id(0))
+        word = tl.zeros((1024,), tl.int64)
+        for i in tl.static_range(5):
+            to = (bit >> 3) + i
+            word |= tl.load(byte + to, mask=(here < end) & (to < size), other=0).to(tl.int64) << (8 * i)
+        word >>= (bit & 7).to(tl.int64)
+        v = ((word << (64 - bits).to(tl.int64)) >> (64 - bits).to(tl.int64)).to(tl.int32)
+    _put(out, here, v, end, True, NARROW, ADD)

@@ -1,0 +1,272 @@
+"""Triton kernels that code a frame: a program of one warp for each block, then all blocks moved together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+from oscar.coding.asc import params
+from oscar.coding.asc.triton_values import (
+    GROUP_FIELDS,
+    LOG2,
+    SENT,
+    SHIFT,
+    bit_length,
+    class_context,
+    context_of,
+    low_bits,
+    raw_bits,
+    raw_of,
+    symbol_of,
+)
+
+RAW, CONSTANT = tl.constexpr(params.RAW), tl.constexpr(params.CONSTANT)
+
+
+@triton.jit
+def encode(
+    values: Any,
+    classes: Any,
+    count: Any,
+    width: Any,
+    meta: Any,
+    info: Any,
+    groups: Any,
+    coding: Any,
+    scratch: Any,
+    entries: Any,
+    sizes: Any,
+    POSITIONS: tl.constexpr,
+) -> None:
+    """Code one block into its region of `scratch`; write its directory entry and its bytes, both int64.
+
+    A region is as long as the block's values at `width` bits. Coding stops where the block is no shorter than
+    its raw form, so it never leaves the region. Programs behind the last block write a size of 0.
+    """
+    block = tl.program_id(0)
+    log2, shift = tl.load(meta + LOG2), tl.load(meta + SHIFT)
+    entry, size = tl.full((), 0, tl.int64), tl.full((), 0, tl.int32)
+    if block <= (count - 1) >> log2:
+        start = block << log2
+        n = tl.minimum(count - start, 1 << log2)
+        region = scratch + ((start.to(tl.int64) * width) >> 3)
+        many = tl.arange(0, 128)
+        inside = many < (n + 1023) >> 10
+        at = groups + ((start >> 10) + many) * GROUP_FIELDS
+        low = tl.min(tl.load(at, mask=inside, other=0x7FFFFFFF), 0)
+        high = tl.max(tl.load(at + 1, mask=inside, other=-0x7FFFFFFF - 1), 0)
+        if low == high:
+            entry = ((low.to(tl.int64) & 0xFFFFFFFF) << 16) | CONSTANT
+        else:
+            bits = bit_length(tl.maximum(low ^ (low >> 31), high ^ (high >> 31))) + 1
+            raw_size = (n * bits + 7) >> 3
+            room = tl.minimum(raw_size, (n * width + 7) >> 3)  # less only where values do not fit, an error
+            used = inside & ((tl.load(at + 2, mask=inside, other=0) > 0) | (shift > 0))
+            first = tl.min(tl.where(used, many, 127), 0)
+            last = tl.max(tl.where(used, many, 0), 0)
+            x, seeds = _start(values, count, info, (start >> 10) + first)
+            size, x = _push_groups(
+                values, classes, count, info, coding, region, room, shift, x, seeds,
+                (start >> 10) + first, (start >> 10) + last, POSITIONS,
+            )  # fmt: skip
+            size += 96
+            if size < raw_size:
+                lane = tl.arange(0, 32)
+                tail = region + size - 96
+                tl.store(tail + lane, (x & 255).to(tl.uint8))
+                tl.store(tail + 32 + 2 * lane, ((x >> 8) & 255).to(tl.uint8))
+                tl.store(tail + 33 + 2 * lane, (x >> 16).to(tl.uint8))
+                entry = (seeds | (first << 3) | (last << 10)).to(tl.int64) << 2
+            else:
+                size = raw_size
+                entry = (bits.to(tl.int64) << 2) | RAW
+                _pack(values, start, n, bits, region, room)
+            entry |= size.to(tl.int64) << 24
+    tl.store(entries + block, entry)
+    tl.store(sizes + block, size.to(tl.int64))
+
+
+@triton.jit
+def _start(values: Any, count: Any, info: Any, group: Any) -> Any:
+    """Return the start states and how many rows of the first group may ride in them."""
+    row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
+    live = (tl.load(info + group * 32 + row) & 15) > 0
+    rank = tl.cumsum(live.to(tl.int32), 0) - live.to(tl.int32)
+    front = live & (rank < 5)
+    at = (group * 32 + row[:, None]) * 32 + lane
+    v = tl.load(values + at, mask=(at < count) & front[:, None], other=0).to(tl.int32)
+    need = bit_length(tl.max(v ^ (v >> 31), 1)) + 1
+    seeds = 0
+    for rows in tl.static_range(1, 6):
+        wanted = tl.max(tl.where(live & (rank < rows), need, 0), 0)  # 0 where no row is live
+        seeds = tl.where((wanted > 0) & (wanted <= 16 // rows), rows, seeds)
+    bits = 16 // tl.maximum(seeds, 1)
+    riding = live & (rank < seeds)
+    part = (v & ((1 << bits) - 1)) << (bits * tl.where(riding, rank, 0))[:, None]
+    return 65536 + tl.sum(tl.where(riding[:, None], part, 0), 0), seeds
+
+
+@triton.jit
+def _push_groups(
+    values: Any,
+    classes: Any,
+    count: Any,
+    info: Any,
+    coding: Any,
+    region: Any,
+    room: Any,
+    shift: Any,
+    x: Any,
+    riding: Any,
+    group: Any,
+    last: Any,
+    POSITIONS: tl.constexpr,
+) -> Any:
+    """Code the rows of groups group..last but the first `riding`; return the bytes emitted, and states."""
+    lane = tl.arange(0, 32)
+    at = 0
+    while (group <= last) & (at < room):
+        rows = tl.minimum(32, ((count + 31) >> 5) - group * 32)
+        for j in range(rows):
+            known = tl.load(info + group * 32 + j)
+            c, mean = known & 15, known >> 4
+            if (c > 0) & (riding > 0):
+                riding -= 1
+            else:
+                if (c > 0) | (shift > 0):
+                    here = (group * 32 + j) * 32 + lane
+                    inside = here < count
+                    v = tl.load(values + here, mask=inside, other=0).to(tl.int32)
+                    bits = low_bits(c, shift)
+                    if c > 0:
+                        p = tl.zeros((32,), tl.int32)
+                        if POSITIONS:
+                            p = tl.load(classes + here, mask=inside, other=0).to(tl.int32)
+                        high = v >> bits
+                        s = symbol_of(high)
+                        q = context_of(c, p, mean)
+                        x, at = push(
+                            x, coding, q * 16 + s, raw_of(high, s), raw_bits(s), inside, region, at, room
+                        )
+                    for step in range((bits + 5) // 6):
+                        size = tl.minimum(6, bits - 6 * step)
+                        raw = (v >> (6 * step)) & ((1 << size) - 1)
+                        x, at = _push_raw(x, raw, size, inside, region, at, room)
+        riding = 0
+        exists = lane < rows
+        known = tl.load(info + group * 32 + lane, mask=exists, other=0)
+        zero = tl.zeros((32,), tl.int32)
+        symbols = class_context(known >> 4) * 16 + (known & 15)
+        x, at = push(x, coding, symbols, zero, zero, exists, region, at, room)
+        group += 1
+    return at, x
+
+
+@triton.jit
+def push(
+    x: Any, coding: Any, symbol: Any, raw: Any, size: Any, used: Any, region: Any, at: Any, room: Any
+) -> Any:
+    """Code a symbol of the lanes in `used` and its raw bits; return states and where the next byte goes.
+
+    A state is below 2^24 and its frequency f at least 1, so it emits two bytes at most, and y < 2^14 f then.
+    The quotient is exact: m of the table is (2^(31 + octave) + e) / f with e < f, so that y m / 2^(31 + octave)
+    exceeds y / f by less than y / 2^(31 + octave) < 2^-16, and y / f lies 1 / f >= 2^-10 below the next integer.
+    """
+    packed = tl.load(coding + 2 * symbol, mask=used, other=1)
+    magic = tl.load(coding + 2 * symbol + 1, mask=used, other=0).to(tl.uint32, bitcast=True)
+    f, c, octave = packed & 2047, (packed >> 11) & 1023, packed >> 21
+    limit = f << (14 - size)
+    one, two = used & (x >= limit), used & ((x >> 8) >= limit)
+    n = one.to(tl.int32) + two.to(tl.int32)
+    to = at + tl.cumsum(n, 0) - n
+    tl.store(region + to, (x & 255).to(tl.uint8), mask=one & (to < room))
+    tl.store(region + to + 1, ((x >> 8) & 255).to(tl.uint8), mask=two & (to + 1 < room))
+    y = ((x >> (8 * n)) << size) | raw
+    quotient = (tl.umulhi((2 * y).to(tl.uint32, bitcast=True), magic)).to(tl.int32, bitcast=True) >> octave
+    y += quotient * (1024 - f) + c
+    return tl.where(used, y, x), at + tl.sum(n, 0)
+
+
+@triton.jit
+def _push_raw(x: Any, raw: Any, size: Any, used: Any, region: Any, at: Any, room: Any) -> Any:
+    """Push bits that go round the tables: a step of frequency 1024, which emits one byte at most."""
+    emits = used & (x >= (1 << (24 - size)))
+    n = emits.to(tl.int32)
+    to = at + tl.cumsum(n, 0) - n
+    tl.store(region + to, (x & 255).to(tl.uint8), mask=emits & (to < room))
+    return tl.where(used, ((x >> (8 * n)) << size) | raw, x), at + tl.sum(n, 0)
+
+
+@triton.jit
+def _pack(values: Any, start: Any, n: Any, bits: Any, region: Any, room: Any) -> None:
+    """Write a block raw: a row of 32 values is `bits` words of 32 bits."""
+    word, lane = tl.arange(0, 32)[:, None], tl.arange(0, 32)[None, :]
+    keep = tl.full((), 0xFFFFFFFF, tl.uint32) >> (32 - bits).to(tl.uint32)
+    move = lane * bits - 32 * word  # of a value within a word; it may reach in from either side
+    touches = (move > -32) & (move < 32)
+    left = tl.where(touches, tl.maximum(move, 0), 0).to(tl.uint32)
+    right = tl.where(touches, tl.maximum(-move, 0), 0).to(tl.uint32)
+    for row in range((n + 31) >> 5):
+        at = row * 32 + lane
+        v = tl.load(values + start + at, mask=at < n, other=0).to(tl.int32).to(tl.uint32, bitcast=True) & keep
+        words = tl.sum(tl.where(touches, (v << left) >> right, 0).to(tl.uint32), 1)
+        k = tl.arange(0, 32)
+        for i in tl.static_range(4):
+            to = row * 4 * bits + 4 * k + i
+            mask = (k < bits) & (to < room)
+            tl.store(region + to, ((words >> (8 * i)) & 255).to(tl.uint8), mask=mask)
+
+
+@triton.jit
+def gather(
+    count: Any,
+    width: Any,
+    meta: Any,
+    levels: Any,
+    entries: Any,
+    ends: Any,
+    scratch: Any,
+    payload: Any,
+    total: Any,
+    SIZE: tl.constexpr,
+) -> None:
+    """Write prefix, sent rows and directory, and move each block to where the one before it ends.
+
+    ends: int64, sizes of all blocks up to each; total: int64, takes the size of the payload.
+    """
+    block = tl.program_id(0)
+    log2, sent = tl.load(meta + LOG2), tl.load(meta + SENT).to(tl.int64) & 0xFFFFFFFF
+    blocks = ((count - 1) >> log2) + 1
+    if block < blocks:
+        prefix = log2.to(tl.int64) | (tl.load(meta + SHIFT).to(tl.int64) << 5)
+        prefix |= (sent != 0).to(tl.int64) << 10
+        q = tl.arange(0, 32)
+        chosen = ((sent >> q.to(tl.int64)) & 1).to(tl.int32)
+        rows = tl.sum(chosen, 0)
+        directory = payload + 2 + tl.where(sent != 0, 4 + 8 * rows, 0)
+        byte = tl.arange(0, 8)
+        if block == 0:
+            head = prefix | (sent << 16)
+            tl.store(
+                payload + byte,
+                ((head >> (8 * byte).to(tl.int64)) & 255).to(tl.uint8),
+                mask=byte < tl.where(sent != 0, 6, 2),
+            )
+            two = q[:, None] * 16 + 2 * byte[None, :]
+            pair = tl.load(levels + two) | (tl.load(levels + two + 1) << 4)
+            to = payload + 6 + (tl.cumsum(chosen, 0) - chosen)[:, None] * 8 + byte[None, :]
+            tl.store(to, pair.to(tl.uint8), mask=(chosen > 0)[:, None])
+            size = tl.load(ends + blocks - 1) + 2 + tl.where(sent != 0, 4 + 8 * rows, 0) + blocks * 6
+            tl.store(total, size)
+        entry = tl.load(entries + block)
+        size = entry >> 24
+        code = ((entry >> (8 * byte).to(tl.int64)) & 255).to(tl.uint8)
+        tl.store(directory + block * 6 + byte, code, mask=byte < 6)
+        if (entry & 3) != CONSTANT:
+            region = scratch + (((block << log2).to(tl.int64) * width) >> 3)
+            to = directory + blocks * 6 + (tl.load(ends + block) - size)
+            for at in range(0, size.to(tl.int32), SIZE):
+                here = at + tl.arange(0, SIZE)
+                tl.store(to + here, tl.load(region + here, mask=here < size), mask=here < size)

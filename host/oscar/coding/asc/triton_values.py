@@ -1,0 +1,120 @@
+"""What the Triton kernels of ASC share: bit lengths, row classes, contexts, symbols and counting.
+
+Integers only. Where a float32 occurs, it holds an integer below 2^24 exactly and only its bits are read.
+Every kernel has 32 lanes along a row; a tile is the 32 rows of a group by their 32 lanes. Counts of values
+stay below 2^30 (TritonCoder refuses more), so that indices are int32; offsets into bytes are int64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+from oscar.coding.asc import params
+
+BINS = tl.constexpr(params.TABLE_ROWS * params.SYMBOLS)
+# Places of `meta`, int32, that kernels of an encoder share.
+MAGNITUDE, LOW, HIGH = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+SHIFT, LOG2, SENT = tl.constexpr(3), tl.constexpr(4), tl.constexpr(5)
+META = 8
+GROUP_FIELDS = tl.constexpr(3)  # of a group: lowest and highest value, rows whose class is not 0
+
+
+@triton.jit
+def short_length(x: Any) -> Any:
+    """Return the bit length of 0 <= x < 2^24, from the exponent of an exact float32."""
+    exponent = x.to(tl.float32).to(tl.int32, bitcast=True) >> 23
+    return tl.maximum(exponent - 126, 0)
+
+
+@triton.jit
+def bit_length(x: Any) -> Any:
+    """Return the bit length of 0 <= x < 2^31."""
+    upper = x >> 16
+    return tl.where(upper > 0, 16 + short_length(upper), short_length(x & 0xFFFF))
+
+
+@triton.jit
+def low_bits(row_class: Any, shift: Any) -> Any:
+    """Return how many low bits of a row's values go round the tables."""
+    wide = tl.where(row_class == 13, 1, tl.where(row_class == 14, 3, tl.where(row_class == 15, 8, 0)))
+    return shift + wide
+
+
+@triton.jit
+def context_of(row_class: Any, position: Any, mean: Any) -> Any:
+    """Return the table row of a value; it is one of values whatever the arguments are."""
+    above = position - mean
+    near = 2 * row_class - 4 + tl.minimum(tl.maximum(above, -2), 4)
+    near = tl.minimum(tl.maximum(near, 0), 20)
+    far = 21 + tl.minimum(tl.maximum((row_class - 1) >> 2, 0), 2)
+    return tl.where(above <= -3, far, near)
+
+
+@triton.jit
+def class_context(mean: Any) -> Any:
+    """Return the table row of a row's class."""
+    return 24 + tl.minimum(mean, 7)
+
+
+@triton.jit
+def symbol_of(high: Any) -> Any:
+    """Return the symbol of |high| < 2^24: two to an octave from 2 to 127, then 128 and 160 and above."""
+    m = tl.abs(high)
+    half_octaves = (m.to(tl.float32).to(tl.int32, bitcast=True) >> 22) - 254
+    s = tl.maximum(half_octaves, tl.minimum(m, 1)) + (m >= 160).to(tl.int32)
+    return tl.minimum(s, 15)
+
+
+@triton.jit
+def raw_bits(s: Any) -> Any:
+    """Return the raw bits of a symbol: its sign and its low bits."""
+    return tl.minimum(s, 1) + tl.minimum(tl.maximum((s >> 1) - 1, 0), 5)
+
+
+@triton.jit
+def base_of(s: Any) -> Any:
+    """Return the least magnitude of a symbol."""
+    octave = (2 | (s & 1)) << tl.maximum((s >> 1) - 1, 0)
+    return tl.where(s < 4, s, octave - 32 * (s == 15).to(tl.int32))
+
+
+@triton.jit
+def raw_of(high: Any, s: Any) -> Any:
+    """Return the raw bits of a value that has symbol `s`: low bits, then the sign."""
+    extra = tl.maximum(raw_bits(s) - 1, 0)
+    return (tl.abs(high) & ((1 << extra) - 1)) | ((high < 0).to(tl.int32) << extra)
+
+
+@triton.jit
+def value_of(s: Any, raw: Any) -> Any:
+    """Undo `symbol_of` and `raw_of`."""
+    extra = tl.maximum(raw_bits(s) - 1, 0)
+    magnitude = base_of(s) + (raw & ((1 << extra) - 1))
+    return tl.where(((raw >> extra) & 1) > 0, -magnitude, magnitude)
+
+
+@triton.jit
+def count_step(count: Any, live: Any) -> Any:
+    """Return the distance of the rows of a group that tables learn from."""
+    few = (count <= 32768) | (live <= 8)
+    return tl.where(few, 1, tl.where(live <= 16, 2, 4))
+
+
+@triton.jit
+def frequencies(hist: Any, possible: Any) -> Any:
+    """Return the frequencies of all table rows, int32 [32][16].
+
+    hist: int64 [32][16]; possible: int32 [32], how many symbols from 0 on a table row has, beside the last.
+    """
+    s = tl.arange(0, 16)[None, :]
+    may = (s < possible[:, None]) | (s == 15)
+    kept = tl.where(may, hist, 0)
+    places = tl.sum(may.to(tl.int64), 1)
+    ratio = ((1024 - places) << 16) // (tl.sum(kept, 1) + 1)
+    freq = tl.where(may, 1 + (kept * ratio[:, None] >> 16), 0)
+    largest = 15 - (tl.max(kept * 16 + (15 - s), 1) & 15)  # the first of the largest
+    rest = 1024 - tl.sum(freq, 1)
+    return (freq + tl.where(s == largest[:, None], rest[:, None], 0)).to(tl.int32)
