@@ -150,6 +150,7 @@ class TritonCoder:
         )
         ends = torch.cumsum(sizes, 0)
         payload = self._empty(self.params.max_payload(n, width), torch.uint8)
+        triton_encode.pack[many](values, n, width, meta, entries, scratch, GROUPS=triton_survey.GROUPS)
         total = self._empty(1, torch.int64)
         triton_encode.gather[(blocks,)](
             n, width, meta, levels, entries, ends, scratch, payload, total, SIZE=1024
@@ -218,8 +219,11 @@ class TritonCoder:
             table = self._empty(TABLE_ROWS * TOTAL, torch.int32)
             triton_decode.expand[(TABLE_ROWS,)](self._put(blocks.hist), self._possible, table)
             fields, at = self._put(blocks.coded), self._put(blocks.coded_at)
+            means = self._empty(triton.cdiv(n, 1024) * 32 if has else 1, torch.int32)
+            if positions is not None:
+                triton_decode.average[(triton.cdiv(n, 1024),)](positions, n, means)
             triton_decode.decode[(len(fields),)](
-                out, out if positions is None else positions, n, blocks.log2, blocks.shift, fields, at, data,
+                out, out if positions is None else positions, means, n, blocks.log2, blocks.shift, fields, at, data,
                 table, counts, status, POSITIONS=has, **kinds, num_warps=1,
             )  # fmt: skip
         return torch.cat((status.sum().reshape(1), counts.sum(0)))

@@ -7,8 +7,6 @@ and within its memory. What is wrong with a block goes to `status`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -24,12 +22,14 @@ from oscar.coding.asc.triton_values import (
     value_of,
 )
 
-FIELDS = tl.constexpr(6)  # of a block: index, bytes, then seeds, first, last or kind, bits, value; place below
+FIELDS = tl.constexpr(
+    6
+)  # of a block: index, bytes, then seeds, first, last or kind, bits, value; place below
 COPIES = tl.constexpr(256)  # of the counters: blocks that run at the same time rarely meet at one
 
 
 @triton.jit
-def expand(hist: Any, possible: Any, table: Any) -> None:
+def expand(hist, possible, table):
     """Write a table row of the decoder, int32 [1024]; program q row q.
 
     An entry has the frequency of the slot's symbol, the slot within it (from bit 11), the symbol (from bit 21).
@@ -49,22 +49,35 @@ def expand(hist: Any, possible: Any, table: Any) -> None:
 
 
 @triton.jit
+def average(classes, count, means):
+    """Write the mean position class of each row, 0..15, int32; program g those of group g.
+
+    A kernel of its own, because a tile would take half of the registers of `decode`.
+    """
+    row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
+    at = (tl.program_id(0) * 32 + row[:, None]) * 32 + lane
+    mean = (tl.sum(tl.load(classes + at, mask=at < count, other=0).to(tl.int32), 1) + 16) >> 5
+    tl.store(means + tl.program_id(0) * 32 + row, tl.minimum(mean, 15))
+
+
+@triton.jit
 def decode(
-    out: Any,
-    classes: Any,
-    count: Any,
-    log2: Any,
-    shift: Any,
-    blocks: Any,
-    offsets: Any,
-    payload: Any,
-    table: Any,
-    counts: Any,
-    status: Any,
+    out,
+    classes,
+    means,
+    count,
+    log2,
+    shift,
+    blocks,
+    offsets,
+    payload,
+    table,
+    counts,
+    status,
     POSITIONS: tl.constexpr,
     NARROW: tl.constexpr,
     ADD: tl.constexpr,
-) -> None:
+):
     """Decode a coded block into `out`, or add it; NARROW: values are taken modulo 2^16.
 
     blocks: int32 [blocks][FIELDS]; offsets: int64, where each begins; counts: int32 [COPIES][32][16].
@@ -87,11 +100,11 @@ def decode(
     bad = tl.min(x, 0) < 65536
     group = last
     while (group >= first) & (left >= 0):
-        x, left, known, live = _pop_classes(x, left, classes, count, group, body, table, counters, POSITIONS)
+        x, left, known, live = _pop_classes(x, left, means, count, group, body, table, counters, POSITIONS)
         step = count_step(count, live)
-        rank = tl.cumsum(((known & 15) > 0).to(tl.int32), 0) - ((known & 15) > 0).to(tl.int32)
-        riding = ((known & 15) > 0) & (rank < seeds) & (group == first)
-        known |= riding.to(tl.int32) << 8
+        some = ((known & 15) > 0).to(tl.int32)
+        rank = tl.cumsum(some, 0) - some
+        known |= tl.where(rank < tl.where(group == first, seeds, 0), some << 8, 0)
         rows = tl.minimum(32, ((end + 31) >> 5) - group * 32)
         for i in range(rows):
             j = rows - 1 - i
@@ -101,10 +114,10 @@ def decode(
                     x, left, classes, (group * 32 + j) * 32, end, one & 15, one >> 4, shift, body, table,
                     counters, tl.where(j & (step - 1) == 0, step, 0), POSITIONS, ADD,
                 )  # fmt: skip
-                _put(out, (group * 32 + j) * 32 + lane, v, end, (one & 15) + shift > 0, NARROW, ADD)
+                _put(out, (group * 32 + j) * 32 + lane, v, end, (one & 15) + shift, NARROW, ADD)
         if group == first:
             bad |= _finish(
-                out, classes, group, end, x, known, riding, rank, seeds, shift, step, counters,
+                out, classes, group, end, x, known, rank, live, seeds, shift, step, counters,
                 POSITIONS, NARROW, ADD,
             )  # fmt: skip
         group -= 1
@@ -112,26 +125,26 @@ def decode(
 
 
 @triton.jit
-def _clear(out: Any, begin: Any, stop: Any, end: Any) -> None:
+def _clear(out, begin, stop, end):
     lane = tl.arange(0, 1024)
     for at in range(begin, stop, 1024):
         tl.store(out + at + lane, tl.zeros((1024,), tl.int32).to(out.dtype.element_ty), mask=at + lane < end)
 
 
 @triton.jit
-def _put(out: Any, at: Any, v: Any, end: Any, some: Any, NARROW: tl.constexpr, ADD: tl.constexpr) -> None:
-    """Store values, or add them; some: whether any can be other than 0."""
+def _put(out, at, v, end, some, NARROW: tl.constexpr, ADD: tl.constexpr):
+    """Store values, or add them; some: 0 where all are 0."""
     inside = at < end
     if NARROW:
         v = (v << 16) >> 16
     if ADD:
-        inside = inside & some
+        inside = tl.where(inside, some, 0) > 0
         v += tl.load(out + at, mask=inside, other=0).to(tl.int32)
     tl.store(out + at, v.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _refill(x: Any, left: Any, used: Any, body: Any) -> Any:
+def _refill(x, left, used, body):
     """Take back the bytes that the states in `used` emitted; `left` is below 0 where they are not there."""
     n = (used & (x < 65536)).to(tl.int32) + (used & (x < 256)).to(tl.int32)
     left -= tl.sum(n, 0)
@@ -142,7 +155,7 @@ def _refill(x: Any, left: Any, used: Any, body: Any) -> Any:
 
 
 @triton.jit
-def _pop(x: Any, q: Any, used: Any, table: Any) -> Any:
+def _pop(x, q, used, table):
     """Return states before the symbols, and the symbols."""
     entry = tl.load(table + (q << 10) + (x & 1023), mask=used, other=0)
     return tl.where(used, (entry & 2047) * (x >> 10) + ((entry >> 11) & 1023), x), entry >> 21
@@ -150,48 +163,48 @@ def _pop(x: Any, q: Any, used: Any, table: Any) -> Any:
 
 @triton.jit
 def _pop_classes(
-    x: Any,
-    left: Any,
-    classes: Any,
-    count: Any,
-    group: Any,
-    body: Any,
-    table: Any,
-    counters: Any,
+    x,
+    left,
+    means,
+    count,
+    group,
+    body,
+    table,
+    counters,
     POSITIONS: tl.constexpr,
-) -> Any:
+):
     """Undo the step of a group's classes; return class and mean position class of each row, and live rows."""
-    row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
+    row = tl.arange(0, 32)
     exists = group * 1024 + row * 32 < count
     mean = tl.zeros((32,), tl.int32)
     if POSITIONS:
-        at = (group * 32 + row[:, None]) * 32 + lane
-        mean = (tl.sum(tl.load(classes + at, mask=at < count, other=0).to(tl.int32), 1) + 16) >> 5
-        mean &= 15  # classes are 0..15; of others nothing may reach the bits above
+        mean = tl.load(means + group * 32 + row)
     x, c = _pop(x, class_context(mean), exists, table)
     x, left = _refill(x, left, exists, body)
     live = tl.sum((c > 0).to(tl.int32), 0)
-    tl.atomic_add(counters + class_context(mean) * 16 + c, 1, mask=exists & (live > 0), sem="relaxed")
+    tl.atomic_add(
+        counters + class_context(mean) * 16 + c, 1, mask=tl.where(exists, live, 0) > 0, sem="relaxed"
+    )
     return x, left, c | (mean << 4), live
 
 
 @triton.jit
 def _pop_row(
-    x: Any,
-    left: Any,
-    classes: Any,
-    start: Any,
-    end: Any,
-    c: Any,
-    mean: Any,
-    shift: Any,
-    body: Any,
-    table: Any,
-    counters: Any,
-    weight: Any,
+    x,
+    left,
+    classes,
+    start,
+    end,
+    c,
+    mean,
+    shift,
+    body,
+    table,
+    counters,
+    weight,
     POSITIONS: tl.constexpr,
     ADD: tl.constexpr,
-) -> Any:
+):
     """Undo a row; its symbols count `weight` times."""
     at = start + tl.arange(0, 32)
     inside = at < end
@@ -212,65 +225,63 @@ def _pop_row(
         size = raw_bits(s)
         v |= value_of(s, x & ((1 << size) - 1)) << bits
         x, left = _refill(tl.where(inside, x >> size, x), left, inside, body)
-        tl.atomic_add(counters + q * 16 + s, weight, mask=inside & (weight > 0), sem="relaxed")
+        tl.atomic_add(counters + q * 16 + s, weight, mask=tl.where(inside, weight, 0) > 0, sem="relaxed")
     return v, x, left
 
 
 @triton.jit
 def _finish(
-    out: Any,
-    classes: Any,
-    group: Any,
-    end: Any,
-    x: Any,
-    known: Any,
-    riding: Any,
-    rank: Any,
-    seeds: Any,
-    shift: Any,
-    step: Any,
-    counters: Any,
+    out,
+    classes,
+    group,
+    end,
+    x,
+    known,
+    rank,
+    live,
+    seeds,
+    shift,
+    step,
+    counters,
     POSITIONS: tl.constexpr,
     NARROW: tl.constexpr,
     ADD: tl.constexpr,
-) -> Any:
+):
     """Put the rows that ride in the start states; return whether these hold anything else."""
-    row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
-    at = (group * 32 + row[:, None]) * 32 + lane
-    held = riding[:, None] & (at < end)
+    row = tl.arange(0, 32)
     bits = 16 // tl.maximum(seeds, 1)
-    place = bits * tl.where(riding, rank, 0)[:, None]
     rest = x - 65536
-    part = (rest[None, :] >> place) & ((1 << bits) - 1)
-    taken = tl.sum(tl.where(held, part << place, 0), 0)
-    v = (part << (32 - bits)) >> (32 - bits)
-    c, mean = known & 15, (known >> 4) & 15
-    p = tl.zeros((32, 32), tl.int32)
-    if POSITIONS:
-        p = tl.load(classes + at, mask=held, other=0).to(tl.int32)
-    s = symbol_of(v >> low_bits(c, shift)[:, None])
-    counted = held & ((row & (step - 1)) == 0)[:, None]
-    bins = context_of(c[:, None], p, mean[:, None]) * 16 + s
-    tl.atomic_add(counters + bins, step, mask=counted, sem="relaxed")
-    if NARROW:
-        v = (v << 16) >> 16
-    if ADD:
-        v += tl.load(out + at, mask=held, other=0).to(tl.int32)
-    tl.store(out + at, v.to(out.dtype.element_ty), mask=held)
-    return tl.max(rest ^ taken, 0) | tl.min(rest ^ taken, 0) != 0
+    for i in range(tl.minimum(seeds, live)):
+        j = tl.sum(tl.where((rank == i) & ((known & 15) > 0), row, 0), 0)
+        one = tl.sum(tl.where(row == j, known, 0), 0)
+        at = (group * 32 + j) * 32 + row
+        held = at < end
+        part = (rest >> (bits * i)) & ((1 << bits) - 1)
+        rest -= tl.where(held, part << (bits * i), 0)
+        v = (part << (32 - bits)) >> (32 - bits)
+        p = tl.zeros((32,), tl.int32)
+        if POSITIONS:
+            p = tl.load(classes + at, mask=held, other=0).to(tl.int32)
+        s = symbol_of(v >> low_bits(one & 15, shift))
+        weight = tl.where(j & (step - 1) == 0, step, 0)
+        counted = tl.where(held, weight, 0) > 0
+        q = context_of(one & 15, p, (one >> 4) & 15)
+        tl.atomic_add(counters + q * 16 + s, weight, mask=counted, sem="relaxed")
+        _put(out, at, v, end, 1, NARROW, ADD)
+    return tl.max(tl.abs(rest), 0) > 0
 
 
 @triton.jit
 def fill(
-    out: Any,
-    count: Any,
-    log2: Any,
-    blocks: Any,
-    offsets: Any,
-    payload: Any,
+    out,
+    count,
+    log2,
+    blocks,
+    offsets,
+    payload,
     NARROW: tl.constexpr,
     ADD: tl.constexpr,
-) -> None:
+):
     """Put a part of a block that is not coded into `out`, or add it: program (block, group of it)."""
     at = blocks + tl.program_id(0) * FIELDS
     size, bits, value = tl.load(at + 1), tl.load(at + 3), tl.load(at + 4)
@@ -287,4 +298,4 @@ def fill(
             word |= tl.load(byte + to, mask=(here < end) & (to < size), other=0).to(tl.int64) << (8 * i)
         word >>= (bit & 7).to(tl.int64)
         v = ((word << (64 - bits).to(tl.int64)) >> (64 - bits).to(tl.int64)).to(tl.int32)
-    _put(out, here, v, end, True, NARROW, ADD)
+    _put(out, here, v, end, 1, NARROW, ADD)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -27,19 +25,19 @@ RAW, CONSTANT = tl.constexpr(params.RAW), tl.constexpr(params.CONSTANT)
 
 @triton.jit
 def encode(
-    values: Any,
-    classes: Any,
-    count: Any,
-    width: Any,
-    meta: Any,
-    info: Any,
-    groups: Any,
-    coding: Any,
-    scratch: Any,
-    entries: Any,
-    sizes: Any,
+    values,
+    classes,
+    count,
+    width,
+    meta,
+    info,
+    groups,
+    coding,
+    scratch,
+    entries,
+    sizes,
     POSITIONS: tl.constexpr,
-) -> None:
+):
     """Code one block into its region of `scratch`; write its directory entry and its bytes, both int64.
 
     A region is as long as the block's values at `width` bits. Coding stops where the block is no shorter than
@@ -82,48 +80,63 @@ def encode(
             else:
                 size = raw_size
                 entry = (bits.to(tl.int64) << 2) | RAW
-                _pack(values, start, n, bits, region, room)
             entry |= size.to(tl.int64) << 24
     tl.store(entries + block, entry)
     tl.store(sizes + block, size.to(tl.int64))
 
 
 @triton.jit
-def _start(values: Any, count: Any, info: Any, group: Any) -> Any:
+def _start(values, count, info, group):
     """Return the start states and how many rows of the first group may ride in them."""
-    row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
-    live = (tl.load(info + group * 32 + row) & 15) > 0
-    rank = tl.cumsum(live.to(tl.int32), 0) - live.to(tl.int32)
-    front = live & (rank < 5)
-    at = (group * 32 + row[:, None]) * 32 + lane
-    v = tl.load(values + at, mask=(at < count) & front[:, None], other=0).to(tl.int32)
-    need = bit_length(tl.max(v ^ (v >> 31), 1)) + 1
-    seeds = 0
-    for rows in tl.static_range(1, 6):
-        wanted = tl.max(tl.where(live & (rank < rows), need, 0), 0)  # 0 where no row is live
-        seeds = tl.where((wanted > 0) & (wanted <= 16 // rows), rows, seeds)
+    row = tl.arange(0, 32)
+    live = ((tl.load(info + group * 32 + row, mask=group * 1024 + row * 32 < count, other=0) & 15) > 0).to(
+        tl.int32
+    )
+    rank = tl.cumsum(live, 0) - live
+    rows = tl.minimum(tl.sum(live, 0), 5)
+    seeds, widest = 0 * rows, 0 * rows
+    for i in range(rows):
+        widest = tl.maximum(widest, _bits(_row(values, count, group, live, rank, i)))
+        seeds = tl.where(widest <= 16 // (i + 1), i + 1, seeds)
+    for more in tl.static_range(2, 6):  # where fewer rows are live, bits may be made for more
+        seeds = tl.where((more > rows) & (rows > 0) & (widest <= 16 // more), more, seeds)
     bits = 16 // tl.maximum(seeds, 1)
-    riding = live & (rank < seeds)
-    part = (v & ((1 << bits) - 1)) << (bits * tl.where(riding, rank, 0))[:, None]
-    return 65536 + tl.sum(tl.where(riding[:, None], part, 0), 0), seeds
+    x = tl.full((32,), 65536, tl.int32)
+    for i in range(tl.minimum(seeds, rows)):
+        x |= (_row(values, count, group, live, rank, i) & ((1 << bits) - 1)) << (bits * i)
+    return x, seeds
+
+
+@triton.jit
+def _row(values, count, group, live, rank, i):
+    """Return row i of the rows of a group whose class is not 0."""
+    lane = tl.arange(0, 32)
+    at = (group * 32 + tl.sum(tl.where((rank == i) & (live > 0), lane, 0), 0)) * 32 + lane
+    return tl.load(values + at, mask=at < count, other=0).to(tl.int32)
+
+
+@triton.jit
+def _bits(v):
+    """Return the bits that hold the values of a row, sign included."""
+    return bit_length(tl.max(v ^ (v >> 31), 0)) + 1
 
 
 @triton.jit
 def _push_groups(
-    values: Any,
-    classes: Any,
-    count: Any,
-    info: Any,
-    coding: Any,
-    region: Any,
-    room: Any,
-    shift: Any,
-    x: Any,
-    riding: Any,
-    group: Any,
-    last: Any,
+    values,
+    classes,
+    count,
+    info,
+    coding,
+    region,
+    room,
+    shift,
+    x,
+    riding,
+    group,
+    last,
     POSITIONS: tl.constexpr,
-) -> Any:
+):
     """Code the rows of groups group..last but the first `riding`; return the bytes emitted, and states."""
     lane = tl.arange(0, 32)
     at = 0
@@ -165,9 +178,7 @@ def _push_groups(
 
 
 @triton.jit
-def push(
-    x: Any, coding: Any, symbol: Any, raw: Any, size: Any, used: Any, region: Any, at: Any, room: Any
-) -> Any:
+def push(x, coding, symbol, raw, size, used, region, at, room):
     """Code a symbol of the lanes in `used` and its raw bits; return states and where the next byte goes.
 
     A state is below 2^24 and its frequency f at least 1, so it emits two bytes at most, and y < 2^14 f then.
@@ -190,7 +201,7 @@ def push(
 
 
 @triton.jit
-def _push_raw(x: Any, raw: Any, size: Any, used: Any, region: Any, at: Any, room: Any) -> Any:
+def _push_raw(x, raw, size, used, region, at, room):
     """Push bits that go round the tables: a step of frequency 1024, which emits one byte at most."""
     emits = used & (x >= (1 << (24 - size)))
     n = emits.to(tl.int32)
@@ -200,38 +211,56 @@ def _push_raw(x: Any, raw: Any, size: Any, used: Any, region: Any, at: Any, room
 
 
 @triton.jit
-def _pack(values: Any, start: Any, n: Any, bits: Any, region: Any, room: Any) -> None:
-    """Write a block raw: a row of 32 values is `bits` words of 32 bits."""
+def pack(values, count, width, meta, entries, scratch, GROUPS: tl.constexpr):
+    """Write blocks that are raw into their regions; a program looks at GROUPS groups.
+
+    A row of 32 values is `bits` words of 32 bits.
+    """
+    log2 = tl.load(meta + LOG2)
     word, lane = tl.arange(0, 32)[:, None], tl.arange(0, 32)[None, :]
-    keep = tl.full((), 0xFFFFFFFF, tl.uint32) >> (32 - bits).to(tl.uint32)
-    move = lane * bits - 32 * word  # of a value within a word; it may reach in from either side
-    touches = (move > -32) & (move < 32)
-    left = tl.where(touches, tl.maximum(move, 0), 0).to(tl.uint32)
-    right = tl.where(touches, tl.maximum(-move, 0), 0).to(tl.uint32)
-    for row in range((n + 31) >> 5):
-        at = row * 32 + lane
-        v = tl.load(values + start + at, mask=at < n, other=0).to(tl.int32).to(tl.uint32, bitcast=True) & keep
-        words = tl.sum(tl.where(touches, (v << left) >> right, 0).to(tl.uint32), 1)
-        k = tl.arange(0, 32)
-        for i in tl.static_range(4):
-            to = row * 4 * bits + 4 * k + i
-            mask = (k < bits) & (to < room)
-            tl.store(region + to, ((words >> (8 * i)) & 255).to(tl.uint8), mask=mask)
+    for i in range(GROUPS):
+        start = (tl.program_id(0) * GROUPS + i) * 1024
+        block = start >> log2
+        entry = tl.load(entries + block, mask=start < count, other=0)
+        if (entry & 3) == RAW:
+            bits = (entry >> 2).to(tl.int32) & 63
+            region = scratch + (((block << log2).to(tl.int64) * width) >> 3)
+            room = ((count - (block << log2)).to(tl.int64) * width + 7) >> 3
+            room = tl.minimum(room, entry >> 24)
+            keep = tl.full((), 0xFFFFFFFF, tl.uint32) >> (32 - bits).to(tl.uint32)
+            move = lane * bits - 32 * word  # of a value within a word; it may reach in from either side
+            touches = (move > -32) & (move < 32)
+            left = tl.where(touches, tl.maximum(move, 0), 0).to(tl.uint32)
+            right = tl.where(touches, tl.maximum(-move, 0), 0).to(tl.uint32)
+            for row in range(32):
+                at = start + row * 32 + lane
+                v = tl.load(values + at, mask=at < count, other=0).to(tl.int32).to(tl.uint32, bitcast=True)
+                words = tl.sum(tl.where(touches, ((v & keep) << left) >> right, 0).to(tl.uint32), 1)
+                first = (start - (block << log2)) // 8 * bits + row * 4 * bits
+                _put_words(region + first, words, bits, room - first)
+
+
+@triton.jit
+def _put_words(to, words, bits, room):
+    byte = 4 * tl.arange(0, 32)
+    for i in tl.static_range(4):
+        mask = (byte < 4 * bits) & (byte + i < room)
+        tl.store(to + byte + i, ((words >> (8 * i)) & 255).to(tl.uint8), mask=mask)
 
 
 @triton.jit
 def gather(
-    count: Any,
-    width: Any,
-    meta: Any,
-    levels: Any,
-    entries: Any,
-    ends: Any,
-    scratch: Any,
-    payload: Any,
-    total: Any,
+    count,
+    width,
+    meta,
+    levels,
+    entries,
+    ends,
+    scratch,
+    payload,
+    total,
     SIZE: tl.constexpr,
-) -> None:
+):
     """Write prefix, sent rows and directory, and move each block to where the one before it ends.
 
     ends: int64, sizes of all blocks up to each; total: int64, takes the size of the payload.

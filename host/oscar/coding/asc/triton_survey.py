@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -37,7 +35,7 @@ BYTES_LOG2 = tl.constexpr(params.BLOCK_BYTES_LOG2)
 
 
 @triton.jit
-def find_magnitude(values: Any, count: Any, meta: Any, SIZE: tl.constexpr) -> None:
+def find_magnitude(values, count, meta, SIZE: tl.constexpr):
     """Note the largest magnitude of a frame of int32; narrower values need no frame shift."""
     at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     v = tl.load(values + at, mask=at < count, other=0)
@@ -46,16 +44,16 @@ def find_magnitude(values: Any, count: Any, meta: Any, SIZE: tl.constexpr) -> No
 
 @triton.jit
 def classify(
-    values: Any,
-    classes: Any,
-    count: Any,
-    meta: Any,
-    info: Any,
-    groups: Any,
+    values,
+    classes,
+    count,
+    meta,
+    info,
+    groups,
     LEAST: tl.constexpr,
     POSITIONS: tl.constexpr,
     GROUPS: tl.constexpr,
-) -> None:
+):
     """Write of each row its class and, above, its mean position class; of each group what it holds."""
     shift = tl.maximum(bit_length(tl.load(meta + MAGNITUDE)) - 15, 0)
     row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
@@ -84,7 +82,7 @@ def classify(
 
 
 @triton.jit
-def _class(high: Any) -> Any:
+def _class(high):
     """Return the class of each row of a tile that is shifted: the size of its sum, or how wide it is."""
     sums = tl.sum(tl.abs(high), 1)
     narrow = tl.max(tl.abs(high), 1) < 192
@@ -96,17 +94,17 @@ def _class(high: Any) -> Any:
 
 @triton.jit
 def count(
-    values: Any,
-    classes: Any,
-    total: Any,
-    meta: Any,
-    info: Any,
-    entries: Any,
-    counts: Any,
+    values,
+    classes,
+    total,
+    meta,
+    info,
+    entries,
+    counts,
     POSITIONS: tl.constexpr,
     UNCODED: tl.constexpr,
     GROUPS: tl.constexpr,
-) -> None:
+):
     """Add what tables learn from to `counts`, int32 [32][16]; UNCODED: of blocks that are not coded only."""
     shift = tl.maximum(bit_length(tl.load(meta + MAGNITUDE)) - 15, 0)
     found = tl.zeros((BINS,), tl.int32)
@@ -123,9 +121,7 @@ def count(
 
 
 @triton.jit
-def _count_group(
-    values: Any, classes: Any, total: Any, info: Any, group: Any, shift: Any, POSITIONS: tl.constexpr
-) -> Any:
+def _count_group(values, classes, total, info, group, shift, POSITIONS: tl.constexpr):
     row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
     at = (group * 32 + row[:, None]) * 32 + lane
     known = tl.load(info + group * 32 + row)
@@ -140,23 +136,23 @@ def _count_group(
     s = symbol_of(v >> low_bits(c, shift)[:, None])
     bins = context_of(c[:, None], p, mean[:, None]) * 16 + s
     found = tl.histogram(tl.reshape(bins, (1024,)), BINS, mask=tl.reshape(used, (1024,))) * step
-    exists = (group * 1024 + row * 32 < total) & (live > 0)
+    exists = tl.where(group * 1024 + row * 32 < total, live, 0) > 0
     return found + tl.histogram(class_context(mean) * 16 + c, BINS, mask=exists)
 
 
 @triton.jit
 def tables(
-    count: Any,
-    hist: Any,
-    counts: Any,
-    possible: Any,
-    costs: Any,
-    meta: Any,
-    levels: Any,
-    coding: Any,
+    count,
+    hist,
+    counts,
+    possible,
+    costs,
+    meta,
+    levels,
+    coding,
     BLOCK_LOG2: tl.constexpr,
     SENDS: tl.constexpr,
-) -> None:
+):
     """Choose rows to send and the block size, and write the coding table; one program.
 
     coding: int32 [512][2] of symbols: frequency, cumulative frequency (from bit 11) and octave of the
@@ -195,7 +191,7 @@ def tables(
 
 
 @triton.jit
-def _octaves(counts: Any) -> Any:
+def _octaves(counts):
     """Return the levels of sent rows from counts, int64 [32][16] below 2^30: nothing overflows."""
     largest = tl.max(counts, 1)[:, None]
     down = tl.zeros((32, 16), tl.int32)

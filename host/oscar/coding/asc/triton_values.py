@@ -7,8 +7,6 @@ stay below 2^30 (TritonCoder refuses more), so that indices are int32; offsets i
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -23,28 +21,28 @@ GROUP_FIELDS = tl.constexpr(3)  # of a group: lowest and highest value, rows who
 
 
 @triton.jit
-def short_length(x: Any) -> Any:
+def short_length(x):
     """Return the bit length of 0 <= x < 2^24, from the exponent of an exact float32."""
     exponent = x.to(tl.float32).to(tl.int32, bitcast=True) >> 23
     return tl.maximum(exponent - 126, 0)
 
 
 @triton.jit
-def bit_length(x: Any) -> Any:
+def bit_length(x):
     """Return the bit length of 0 <= x < 2^31."""
     upper = x >> 16
     return tl.where(upper > 0, 16 + short_length(upper), short_length(x & 0xFFFF))
 
 
 @triton.jit
-def low_bits(row_class: Any, shift: Any) -> Any:
+def low_bits(row_class, shift):
     """Return how many low bits of a row's values go round the tables."""
     wide = tl.where(row_class == 13, 1, tl.where(row_class == 14, 3, tl.where(row_class == 15, 8, 0)))
     return shift + wide
 
 
 @triton.jit
-def context_of(row_class: Any, position: Any, mean: Any) -> Any:
+def context_of(row_class, position, mean):
     """Return the table row of a value; it is one of values whatever the arguments are."""
     above = position - mean
     near = 2 * row_class - 4 + tl.minimum(tl.maximum(above, -2), 4)
@@ -54,13 +52,13 @@ def context_of(row_class: Any, position: Any, mean: Any) -> Any:
 
 
 @triton.jit
-def class_context(mean: Any) -> Any:
+def class_context(mean):
     """Return the table row of a row's class."""
     return 24 + tl.minimum(mean, 7)
 
 
 @triton.jit
-def symbol_of(high: Any) -> Any:
+def symbol_of(high):
     """Return the symbol of |high| < 2^24: two to an octave from 2 to 127, then 128 and 160 and above."""
     m = tl.abs(high)
     half_octaves = (m.to(tl.float32).to(tl.int32, bitcast=True) >> 22) - 254
@@ -69,27 +67,27 @@ def symbol_of(high: Any) -> Any:
 
 
 @triton.jit
-def raw_bits(s: Any) -> Any:
+def raw_bits(s):
     """Return the raw bits of a symbol: its sign and its low bits."""
     return tl.minimum(s, 1) + tl.minimum(tl.maximum((s >> 1) - 1, 0), 5)
 
 
 @triton.jit
-def base_of(s: Any) -> Any:
+def base_of(s):
     """Return the least magnitude of a symbol."""
     octave = (2 | (s & 1)) << tl.maximum((s >> 1) - 1, 0)
     return tl.where(s < 4, s, octave - 32 * (s == 15).to(tl.int32))
 
 
 @triton.jit
-def raw_of(high: Any, s: Any) -> Any:
+def raw_of(high, s):
     """Return the raw bits of a value that has symbol `s`: low bits, then the sign."""
     extra = tl.maximum(raw_bits(s) - 1, 0)
     return (tl.abs(high) & ((1 << extra) - 1)) | ((high < 0).to(tl.int32) << extra)
 
 
 @triton.jit
-def value_of(s: Any, raw: Any) -> Any:
+def value_of(s, raw):
     """Undo `symbol_of` and `raw_of`."""
     extra = tl.maximum(raw_bits(s) - 1, 0)
     magnitude = base_of(s) + (raw & ((1 << extra) - 1))
@@ -97,14 +95,14 @@ def value_of(s: Any, raw: Any) -> Any:
 
 
 @triton.jit
-def count_step(count: Any, live: Any) -> Any:
+def count_step(count, live):
     """Return the distance of the rows of a group that tables learn from."""
     few = (count <= 32768) | (live <= 8)
     return tl.where(few, 1, tl.where(live <= 16, 2, 4))
 
 
 @triton.jit
-def frequencies(hist: Any, possible: Any) -> Any:
+def frequencies(hist, possible):
     """Return the frequencies of all table rows, int32 [32][16].
 
     hist: int64 [32][16]; possible: int32 [32], how many symbols from 0 on a table row has, beside the last.
