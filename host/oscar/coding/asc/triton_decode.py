@@ -32,7 +32,7 @@ COPIES = tl.constexpr(256)  # of the counters: blocks that run at the same time 
 def expand(hist, possible, table):
     """Write a table row of the decoder, int32 [1024]; program q row q.
 
-    An entry has the frequency of the slot's symbol, the slot within it (from bit 11), the symbol (from bit 21).
+    An entry has the frequency of the slot's symbol, the slot within it (from bit 11), the symbol (bit 21).
     """
     row = tl.program_id(0)
     q, column = tl.arange(0, 32), tl.arange(0, 16)

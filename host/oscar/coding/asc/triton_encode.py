@@ -182,8 +182,9 @@ def push(x, coding, symbol, raw, size, used, region, at, room):
     """Code a symbol of the lanes in `used` and its raw bits; return states and where the next byte goes.
 
     A state is below 2^24 and its frequency f at least 1, so it emits two bytes at most, and y < 2^14 f then.
-    The quotient is exact: m of the table is (2^(31 + octave) + e) / f with e < f, so that y m / 2^(31 + octave)
-    exceeds y / f by less than y / 2^(31 + octave) < 2^-16, and y / f lies 1 / f >= 2^-10 below the next integer.
+    The quotient is exact: m of the table is (2^(31 + octave) + e) / f with e < f, so y m / 2^(31 + octave)
+    exceeds y / f by less than y / 2^(31 + octave) < 2^-16, and y / f lies at least 1 / f >= 2^-10 below the
+    next integer.
     """
     packed = tl.load(coding + 2 * symbol, mask=used, other=1)
     magic = tl.load(coding + 2 * symbol + 1, mask=used, other=0).to(tl.uint32, bitcast=True)

@@ -1,7 +1,7 @@
 """What the host does of a frame that a device decodes: it reads prefix, sent rows and directory, and learns.
 
-These are some KiB, and they are on the host anyhow. The device gets a list of blocks that are checked, so that
-kernels meet no length or offset that a sender made up.
+These are some KiB, and they are on the host anyhow. The device gets a list of blocks that are checked: its
+kernels meet no length and no offset that a sender made up.
 """
 
 from __future__ import annotations
@@ -113,8 +113,10 @@ def _check_entries(entries: np.ndarray, values: np.ndarray, width: int) -> np.nd
 
 
 def _fields(entries: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return int32 rows: index and bytes; of a coded block seed rows, first and last group, 0; of others 0, bits
-    of a raw value or 0, the constant or 0, 0."""
+    """Return int32 rows: index, bytes; seed rows, first and last group of a coded block, 0.
+
+    Of another block 0, the bits of a raw value or 0, the constant or 0, 0 behind index and bytes.
+    """
     coded, raw = entries & 3 == CODED, entries & 3 == RAW
     columns = [
         np.arange(entries.size),

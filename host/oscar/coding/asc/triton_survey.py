@@ -1,4 +1,4 @@
-"""Triton kernels that look at a frame before it is coded: classes of rows, counts, and the tables from them."""
+"""Triton kernels that look at a frame before it is coded: classes of rows, counts, tables from them."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ BINS = tl.constexpr(params.TABLE_ROWS * params.SYMBOLS)
 MAGNITUDE, LOW, HIGH = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 SHIFT, LOG2, SENT = tl.constexpr(3), tl.constexpr(4), tl.constexpr(5)
 META = 8
+OPTIONS = {"enable_fp_fusion": False}  # of every launch; nothing here adds or multiplies float32
 GROUP_FIELDS = tl.constexpr(3)  # of a group: lowest and highest value, rows whose class is not 0
 
 
