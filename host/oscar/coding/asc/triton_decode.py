@@ -22,9 +22,7 @@ from oscar.coding.asc.triton_values import (
     value_of,
 )
 
-FIELDS = tl.constexpr(
-    6
-)  # of a block: index, bytes, then seeds, first, last or kind, bits, value; place below
+FIELDS = tl.constexpr(6)  # of a block, see triton_payload
 COPIES = tl.constexpr(256)  # of the counters: blocks that run at the same time rarely meet at one
 
 

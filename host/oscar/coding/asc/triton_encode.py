@@ -139,42 +139,63 @@ def _push_groups(
 ):
     """Code the rows of groups group..last but the first `riding`; return the bytes emitted, and states."""
     lane = tl.arange(0, 32)
-    at = 0
+    at = 0 * group
     while (group <= last) & (at < room):
         rows = tl.minimum(32, ((count + 31) >> 5) - group * 32)
         for j in range(rows):
             known = tl.load(info + group * 32 + j)
-            c, mean = known & 15, known >> 4
-            if (c > 0) & (riding > 0):
-                riding -= 1
-            else:
-                if (c > 0) | (shift > 0):
-                    here = (group * 32 + j) * 32 + lane
-                    inside = here < count
-                    v = tl.load(values + here, mask=inside, other=0).to(tl.int32)
-                    bits = low_bits(c, shift)
-                    if c > 0:
-                        p = tl.zeros((32,), tl.int32)
-                        if POSITIONS:
-                            p = tl.load(classes + here, mask=inside, other=0).to(tl.int32)
-                        high = v >> bits
-                        s = symbol_of(high)
-                        q = context_of(c, p, mean)
-                        x, at = push(
-                            x, coding, q * 16 + s, raw_of(high, s), raw_bits(s), inside, region, at, room
-                        )
-                    for step in range((bits + 5) // 6):
-                        size = tl.minimum(6, bits - 6 * step)
-                        raw = (v >> (6 * step)) & ((1 << size) - 1)
-                        x, at = _push_raw(x, raw, size, inside, region, at, room)
-        riding = 0
+            rides = tl.where((known & 15) > 0, tl.minimum(riding, 1), 0)
+            if rides == 0:
+                x, at = _push_row(
+                    x, at, values, classes, (group * 32 + j) * 32, count, known & 15, known >> 4, shift, coding,
+                    region, room, POSITIONS,
+                )  # fmt: skip
+            riding -= rides
+        riding *= 0
         exists = lane < rows
-        known = tl.load(info + group * 32 + lane, mask=exists, other=0)
+        every = tl.load(info + group * 32 + lane, mask=exists, other=0)
         zero = tl.zeros((32,), tl.int32)
-        symbols = class_context(known >> 4) * 16 + (known & 15)
+        symbols = class_context(every >> 4) * 16 + (every & 15)
         x, at = push(x, coding, symbols, zero, zero, exists, region, at, room)
         group += 1
     return at, x
+
+
+@triton.jit
+def _push_row(
+    x,
+    at,
+    values,
+    classes,
+    start,
+    count,
+    c,
+    mean,
+    shift,
+    coding,
+    region,
+    room,
+    POSITIONS: tl.constexpr,
+):
+    """Code the values of a row of class c: their symbols, unless it is 0, then the bits below them."""
+    here = start + tl.arange(0, 32)
+    bits = low_bits(c, shift)
+    if c + bits > 0:
+        inside = here < count
+        v = tl.load(values + here, mask=inside, other=0).to(tl.int32)
+        if c > 0:
+            p = tl.zeros((32,), tl.int32)
+            if POSITIONS:
+                p = tl.load(classes + here, mask=inside, other=0).to(tl.int32)
+            high = v >> bits
+            s = symbol_of(high)
+            symbol = context_of(c, p, mean) * 16 + s
+            x, at = push(x, coding, symbol, raw_of(high, s), raw_bits(s), inside, region, at, room)
+        for step in range((bits + 5) // 6):
+            size = tl.minimum(6, bits - 6 * step)
+            raw = (v >> (6 * step)) & ((1 << size) - 1)
+            x, at = _push_raw(x, raw, size, inside, region, at, room)
+    return x, at
 
 
 @triton.jit
