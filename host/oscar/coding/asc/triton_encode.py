@@ -147,8 +147,8 @@ def _push_groups(
             rides = tl.where((known & 15) > 0, tl.minimum(riding, 1), 0)
             if rides == 0:
                 x, at = _push_row(
-                    x, at, values, classes, (group * 32 + j) * 32, count, known & 15, known >> 4, shift, coding,
-                    region, room, POSITIONS,
+                    x, at, values, classes, (group * 32 + j) * 32, count, known & 15, known >> 4, shift,
+                    coding, region, room, POSITIONS,
                 )  # fmt: skip
             riding -= rides
         riding *= 0
@@ -280,12 +280,12 @@ def gather(
     ends,
     scratch,
     payload,
-    total,
+    filled,
     SIZE: tl.constexpr,
 ):
     """Write prefix, sent rows and directory, and move each block to where the one before it ends.
 
-    ends: int64, sizes of all blocks up to each; total: int64, takes the size of the payload.
+    ends: int64, sizes of all blocks up to each; filled: int64, takes the size of the payload.
     """
     block = tl.program_id(0)
     log2, sent = tl.load(meta + LOG2), tl.load(meta + SENT).to(tl.int64) & 0xFFFFFFFF
@@ -309,8 +309,8 @@ def gather(
             pair = tl.load(levels + two) | (tl.load(levels + two + 1) << 4)
             to = payload + 6 + (tl.cumsum(chosen, 0) - chosen)[:, None] * 8 + byte[None, :]
             tl.store(to, pair.to(tl.uint8), mask=(chosen > 0)[:, None])
-            size = tl.load(ends + blocks - 1) + 2 + tl.where(sent != 0, 4 + 8 * rows, 0) + blocks * 6
-            tl.store(total, size)
+            end = tl.load(ends + blocks - 1) + 2 + tl.where(sent != 0, 4 + 8 * rows, 0) + blocks * 6
+            tl.store(filled, end)
         entry = tl.load(entries + block)
         size = entry >> 24
         code = ((entry >> (8 * byte).to(tl.int64)) & 255).to(tl.uint8)
