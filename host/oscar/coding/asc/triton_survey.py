@@ -38,7 +38,7 @@ BYTES_LOG2 = tl.constexpr(params.BLOCK_BYTES_LOG2)
 def find_magnitude(values, count, meta, SIZE: tl.constexpr):
     """Note the largest magnitude of a frame of int32; narrower values need no frame shift."""
     at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    v = tl.load(values + at, mask=at < count, other=0)
+    v = tl.load(values + at, mask=at < count, other=0).to(tl.int32)
     tl.atomic_max(meta + MAGNITUDE, tl.max(v ^ (v >> 31), 0), sem="relaxed")
 
 
