@@ -1,4 +1,4 @@
-"""Neighbour states of twelve lanes, and the context of a symbol (docs/asc.md, "Contexts"; the fixed map)."""
+"""Neighbour states of twelve lanes, and the context of a symbol (docs/format2.md, "Contexts"; fixed map)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, block, concat, modbv
 
-from oscar.coding.asc.params import WEIGHT
+from oscar_hdl.format2.params import WEIGHT
 from oscar_hdl.streams import bit, word
 
 DEPTH = 16  # of a distributed RAM: 12 lanes and 4 rows that nobody uses

@@ -1,4 +1,4 @@
-"""Decoder of a lane: a payload in memory becomes a stream of values (docs/asc.md)."""
+"""Decoder of a lane: a payload in memory becomes a stream of values (docs/format2.md)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar.coding.asc.params import LANES
 from oscar_hdl.asc_tables import DROP, LOAD, MERGE, MERGE_ONLY, PRIOR, SAVE
+from oscar_hdl.format2.params import LANES
 from oscar_hdl.params import LaneParams
 from oscar_hdl.payload_reader import BAD_END, BAD_RAW, BAD_WORDS, TOO_WIDE, payload_reader
 from oscar_hdl.rans_decoder import rans_decoder

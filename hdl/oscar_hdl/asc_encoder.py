@@ -1,4 +1,4 @@
-"""The encoder of a lane: values in, payload out (docs/asc.md)."""
+"""The encoder of a lane: values in, payload out (docs/format2.md)."""
 
 from __future__ import annotations
 

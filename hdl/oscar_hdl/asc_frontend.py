@@ -1,4 +1,4 @@
-"""The forward pass of the encoder: values to contexts, symbols and raw stream (docs/asc.md, "Symbols")."""
+"""The forward pass of the encoder: values to contexts, symbols, raw stream (docs/format2.md, "Symbols")."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar.coding.asc.params import LANES
 from oscar_hdl.asc_context import asc_context
+from oscar_hdl.format2.params import LANES
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import bit, word
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, modbv
 
-from oscar.coding.asc.params import LANES
+from oscar_hdl.format2.params import LANES
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import bit, word
 

@@ -22,7 +22,7 @@ def block_writer(
     state_lane: Any, state: Any, st_valid: Any, st_words: Any, st_drop: Any, s_axis_word: Any,
     s_axis_raw: Any, s_axis_value: Any, m_axis: Any,
 ) -> Any:  # fmt: skip
-    """Decide whether a block is sent raw, and write it (docs/asc.md, "Payload").
+    """Decide whether a block is sent raw, and write it (docs/format2.md, "Payload").
 
     blk_valid and the fields of the block, blk_constant, blk_last, blk_overflow, blk_n u13, blk_width u5,
     blk_info u16 (its value or its raw words): hold still until blk_done. raw_event, states_sent: pulses.

@@ -6,9 +6,9 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar.coding.asc.link import ASC_CODE
 from oscar.coding.frame import HEADER_BYTES, MAGIC
 from oscar_hdl.crc32 import ONES, crc32
+from oscar_hdl.format2.link import ASC_CODE
 from oscar_hdl.frame_store import frame_store
 from oscar_hdl.streams import bit, word
 

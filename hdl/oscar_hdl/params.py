@@ -1,10 +1,10 @@
-"""What a lane is built for: the hardware's view of oscar's AscParams."""
+"""What a lane is built for: the parameters of its coder, and the width of its values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oscar.coding.asc.params import AscParams
+from oscar_hdl.format2.params import AscParams
 
 COUNT_BITS = 19  # a frame has at most 2^18 values
 
@@ -28,10 +28,8 @@ class LaneParams:
 
     @property
     def asc(self) -> AscParams:
-        """The same parameters for the host's coders."""
-        return AscParams(
-            block_log2=self.block_log2, interval_log2=self.block_log2, context="both", map="fixed"
-        )
+        """The parameters of its coder."""
+        return AscParams(self.block_log2)
 
     @property
     def block(self) -> int:
@@ -41,4 +39,4 @@ class LaneParams:
     @property
     def lag_rows(self) -> int:
         """Rows between the cut, where tables of the next block are fixed, and the end of a block."""
-        return self.asc.interval_rows >> 2
+        return self.asc.lag_rows

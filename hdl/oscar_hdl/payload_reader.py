@@ -6,11 +6,11 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar.coding.asc.params import CODED, CONSTANT, LANES, RAW
+from oscar_hdl.format2.params import CODED, CONSTANT, LANES, RAW
 from oscar_hdl.params import COUNT_BITS, LaneParams
 from oscar_hdl.streams import bit, word
 
-# What is wrong with a payload (docs/asc.md, "Frame"); the first fault counts. 0: nothing.
+# What is wrong with a payload (docs/format2.md, "Frame"); the first fault counts. 0: nothing.
 TRUNCATED = 1  # ends inside a block
 BAD_TYPE = 2  # a block of type 3
 TOO_WIDE = 3  # a constant does not fit the width

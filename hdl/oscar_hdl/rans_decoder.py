@@ -1,4 +1,4 @@
-"""The decoder's core: twelve rANS states, word FIFO, tables and contexts (docs/asc.md, "The coder")."""
+"""The decoder's core: twelve rANS states, word FIFO, tables and contexts (docs/format2.md, "The coder")."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, modbv
 
-from oscar.coding.asc.params import LANES, STATE_LOW
 from oscar_hdl.asc_context import asc_context
+from oscar_hdl.format2.params import LANES, STATE_LOW
 from oscar_hdl.streams import bit, word
 
 DEPTH = 16  # of a distributed RAM

@@ -15,7 +15,7 @@ def rans_encoder(
     in_valid: Any, in_bank: Any, in_ctx: Any, in_sym: Any, in_first: Any, in_final: Any,
     word_valid: Any, word_out: Any, word_end: Any, state_valid: Any, state_lane: Any, state: Any,
 ) -> Any:  # fmt: skip
-    """Code one symbol a clock with the tables of two banks (docs/asc.md, "The coder"; in reverse order).
+    """Code one symbol a clock with the tables of two banks (docs/format2.md, "The coder"; in reverse order).
 
     tw_en, tw_addr u9, tw_f u12, tw_c u12, tw_rcp u18: table writes, as asc_tables makes them. slot u4: the
     lane whose symbol is taken in this clock; counts 11, 10, .. 0, 11. in_valid low: a bubble, the lane's
@@ -25,9 +25,9 @@ def rans_encoder(
 
     A number in a name is the clock, counted from the slot, in which the signal belongs to that symbol. The
     state x = {q, lo} is back at its start after twelve: q16, lo16 of a symbol stand beside f4 of the lane's
-    next one. With y < f << 12 (docs/asc.md, "What is proven") the new state is {y / f, y mod f + c}, and the
-    test for a word, x >= f << 12, is q >= f. A bubble is a symbol with f = 4096, c = 0, which changes no x
-    and pushes nothing; 2^15 is its exact reciprocal.
+    next one. With y < f << 12 (docs/format2.md, "What is proven") the new state is {y / f, y mod f + c}, and
+    the test for a word, x >= f << 12, is q >= f. A bubble is a symbol with f = 4096, c = 0, which changes no
+    x and pushes nothing; 2^15 is its exact reciprocal.
     """
     # 36 + 6 bits a row, so that the tables are two block RAMs: f, c and the upper bits of the reciprocal.
     table = [word(36) for _ in range(512)]

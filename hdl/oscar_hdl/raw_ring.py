@@ -11,7 +11,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import bit, word
 
 # Words that may still come after `full`, and one more. A block that leaves no more than this free is raw:
-# with 18 words of states it is as long as its values (docs/asc.md, "Payload").
+# with 18 words of states it is as long as its values (docs/format2.md, "Payload").
 MARGIN = 18
 CHUNK_LOG2 = 5  # more than the margin
 

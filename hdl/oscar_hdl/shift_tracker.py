@@ -1,4 +1,4 @@
-"""The statistics of a frame's symbols, and the shift they lead to (docs/asc.md, "After a frame")."""
+"""The statistics of a frame's symbols, and the shift they lead to (docs/format2.md, "After a frame")."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, block
 
-from oscar.coding.asc.params import WEIGHT
+from oscar_hdl.format2.params import WEIGHT
 from oscar_hdl.streams import bit, word
 
 COUNT_BITS = 18  # at most 2^17 symbols of a frame are counted

@@ -1,4 +1,4 @@
-"""Whether a coded block has to be sent raw (docs/asc.md, "Payload"), a bit a clock."""
+"""Whether a coded block has to be sent raw (docs/format2.md, "Payload"), a bit a clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table sets of a lane's links, and the checksum of each (docs/asc.md, "State" and "Frame")."""
+"""The table sets of a lane's links, and the checksum of each (docs/format2.md, "State" and "Frame")."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar.coding.asc.params import CONTEXTS, HIST_BITS, SYMBOLS, initial_map
-from oscar.coding.asc.state import TableState
 from oscar_hdl.crc32 import ONES, crc32, unstep
+from oscar_hdl.format2.params import CONTEXT_MAP, CONTEXTS, HIST_BITS, SYMBOLS
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import bit, word
 
@@ -17,7 +17,7 @@ ENTRIES = CONTEXTS * SYMBOLS
 
 def fresh_checksum(params: LaneParams) -> int:
     """Return the checksum of the state that every link starts with."""
-    return TableState.initial(params.asc).checksum(params.asc)
+    return TableState.initial().checksum(params.asc)
 
 
 @block
@@ -43,8 +43,8 @@ def state_store(
         raise ValueError(f"sets is a power of two from 2 to 256, got {sets}")
     if any(len(s) != set_bits for s in (dec_load, dec_save, enc_load, enc_save, q_set)):
         raise ValueError(f"numbers of {sets} sets have {set_bits} bits")
-    if initial_map(params.asc) != [max(0, ((c >> 4) + (c & 15) - 4) >> 1) for c in range(256)]:
-        raise ValueError(f"the context map of {params} is not the one that is built in")
+    if tuple(max(0, ((c >> 4) + (c & 15) - 4) >> 1) for c in range(256)) != CONTEXT_MAP:
+        raise ValueError("the context map is not the one that is built in")
 
     # Bytes go through the CRC in pairs: one that is not there, 512 of histograms, 256 of the map, one of the
     # shift. The missing one counts as 0, and the start value undoes it.

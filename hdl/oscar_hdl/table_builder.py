@@ -16,7 +16,7 @@ def table_builder(
     go: Any, enc: Any, total: Any, h_valid: Any, h_sym: Any, h: Any, busy: Any,
     dec_valid: Any, dec_f: Any, dec_c: Any, enc_valid: Any, enc_f: Any, enc_c: Any, enc_rcp: Any,
 ) -> Any:  # fmt: skip
-    """Make the table rows of a context from its histogram (docs/asc.md, "Tables").
+    """Make the table rows of a context from its histogram (docs/format2.md, "Tables").
 
     Clocks come in rounds of eight, 0 to 7: `phase` is high in odd ones, `second` in 1, `stepping` in 1 to 6,
     `seventh` in 6, `tick` in 7. go: in clock 7, not while `busy`; `total` u11 is the histogram's sum plus 1,

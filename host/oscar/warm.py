@@ -7,9 +7,11 @@ import numpy as np
 
 def main() -> None:
     """Run small AllReduces with each compiled codec and gather, which run the time model too."""
+    from oscar.coding import crc
     from oscar.config import Config
     from oscar.reducers.cluster import LocalCluster
 
+    crc.crc32(bytes(crc.LEAST))
     random = np.random.default_rng(0)
     gradients = [[random.laplace(size=5000).astype(np.float32)] for _ in range(2)]
     config = Config.model_validate(

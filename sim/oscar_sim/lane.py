@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from oscar.coding.asc.state import TableState
 from oscar.errors import OscarError
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 
 

@@ -1,4 +1,4 @@
-"""The order in which a lane takes and gives values: decoding order, block by block (docs/asc.md, "Lanes")."""
+"""The order in which a lane takes and gives values: decoding order by blocks (docs/format2.md, "Lanes")."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from oscar.coding.asc.params import LANES
+from oscar_hdl.format2.params import LANES
 
 
 def block_order(n: int) -> np.ndarray:

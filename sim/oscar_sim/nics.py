@@ -1,19 +1,22 @@
 """RTL-backed NICs for the host: `nic: verilator` and `nic: myhdl` of a configuration (group oscar.nic).
 
-They take the place of the coder inside the host's links: payloads come from the simulated lane, tables are
-loaded into it before a frame and read back after it, frames are the host's.
+A NIC speaks format 2 with the parameters that its lane is built for (docs/format2.md). Payloads come from the
+simulated lane. Tables are loaded into it before a frame and read back after it, and links make the frames.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
-from oscar.coding.asc.state import TableState
 from oscar.coding.codec import Codec
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
 from oscar_hdl import payload_reader as errors
+from oscar_hdl.format2.link import Decoder, Encoder, max_frame
+from oscar_hdl.format2.params import MAX_WIDTH, AscParams
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import COUNT_BITS, LaneParams
 from oscar_sim.lane import Lane, LinkTables
 from oscar_sim.lane_order import lane_order
@@ -33,17 +36,18 @@ REASONS = {
 
 
 class RtlCoder:
-    """Codes payloads on a simulated lane; the interface of the host's coders. `clocks`: of the last frame."""
+    """Codes payloads on a simulated lane; the interface of the reference. `clocks`: of the last frame."""
 
-    def __init__(self, params: AscParams, lane: Lane) -> None:
-        self.params, self.lane = params, lane
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
         self.clocks = 0
 
-    def _finish(self, state: TableState, after: LinkTables | None, count: int) -> None:
+    @staticmethod
+    def _finish(state: TableState, after: LinkTables | None) -> None:
         if after is not None:
             state.hist[:] = after.hist.reshape(16, 16)
             state.shift[0] = after.shift
-        state.advance(self.params, count, False)
+        state.advance()
 
     def _order(self, count: int, width: int) -> np.ndarray:
         most = self.lane.params.width_max
@@ -55,14 +59,14 @@ class RtlCoder:
             raise ConfigError(
                 f"a lane's frame has at most {MAX_COUNT:,} values, this one {count:,}: raise ring.subframes"
             )
-        return lane_order(count, self.params.block)
+        return lane_order(count, self.lane.params.block)
 
     def encode(self, values: np.ndarray, classes: np.ndarray, width: int, state: TableState) -> bytes:
         """Return the payload of `values`; `state` moves on. `classes`: 16 times the position class."""
         order = self._order(values.size, width)
         self.clocks = 0
         if not values.size:
-            self._finish(state, None, 0)
+            self._finish(state, None)
             return b""
         done = self.lane.run(
             (classes >> 4).astype(np.uint8)[order],
@@ -72,7 +76,7 @@ class RtlCoder:
         )
         assert done.payload is not None
         self.clocks = done.clocks
-        self._finish(state, done.encoder, values.size)
+        self._finish(state, done.encoder)
         return done.payload
 
     def decode(
@@ -86,7 +90,7 @@ class RtlCoder:
         if not count:
             if len(payload):
                 raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
-            self._finish(state, None, 0)
+            self._finish(state, None)
             return np.zeros(0, np.int32)
         done = self.lane.run(
             (classes >> 4).astype(np.uint8)[order],
@@ -101,24 +105,26 @@ class RtlCoder:
         assert done.values is not None
         values = np.empty(count, np.int32)
         values[order] = done.values
-        self._finish(state, done.decoder, count)
+        self._finish(state, done.decoder)
         return values
 
 
-def hardware_params(params: AscParams) -> LaneParams:
-    """Return the lane that codes with `params`; raises ConfigError when none does."""
-    lane = LaneParams(block_log2=min(12, max(10, params.block_log2)))
-    if params != lane.asc:
-        wanted = ", ".join(
-            f"asc.{name}={getattr(lane.asc, name)}"
-            for name in ("block_log2", "interval_log2", "context", "tables", "map")
-            if getattr(lane.asc, name) != getattr(params, name)
-        )
-        raise ConfigError(f"an RTL NIC is built for other parameters: set {wanted}")
-    return lane
+def reference_codec(params: AscParams) -> Codec:
+    """Return format 2 in plain integers: a NIC's frames are to be these."""
+    return Codec(
+        name="asc",
+        domain="int",
+        lossless=True,
+        make_encoder=lambda: Encoder(params),
+        make_decoder=lambda: Decoder(params),
+        max_frame=lambda count, width: max_frame(params, count, width),
+        uses_context=True,
+        max_bits=MAX_WIDTH,
+        options=f"format 2 {params}",
+    )
 
 
-def rtl_codec(params: AscParams, lane: Lane) -> Codec:
+def rtl_codec(lane: Lane) -> Codec:
     """Return ASC whose payloads come from `lane`; its links share the lane, so they serve one thread."""
 
     def clocks(link: Encoder | Decoder) -> int:
@@ -126,14 +132,11 @@ def rtl_codec(params: AscParams, lane: Lane) -> Codec:
         assert isinstance(coder, RtlCoder)
         return coder.clocks
 
-    return Codec(
-        name="asc",
-        domain="int",
-        lossless=True,
-        make_encoder=lambda: Encoder(params, coder=RtlCoder(params, lane)),
-        make_decoder=lambda: Decoder(params, coder=RtlCoder(params, lane)),
-        max_frame=lambda count, width: max_frame(params, count, width),
-        uses_context=params.uses_position,
+    params = lane.params.asc
+    return replace(
+        reference_codec(params),
+        make_encoder=lambda: Encoder(params, coder=RtlCoder(lane)),
+        make_decoder=lambda: Decoder(params, coder=RtlCoder(lane)),
         max_bits=lane.params.width_max,
         clocks=clocks,
         options=f"{type(lane).__name__} {params}",
@@ -141,16 +144,17 @@ def rtl_codec(params: AscParams, lane: Lane) -> Codec:
 
 
 def verilator(config: Config) -> Codec:
-    """Return the configured codec on converted RTL under Verilator (entry point of `nic: verilator`)."""
+    """Return ASC on converted RTL under Verilator (entry point of `nic: verilator`).
+
+    A lane has parameters of its own: nothing of the configuration matters to it.
+    """
     from oscar_sim.verilator.lane import VerilatedLane
 
-    params = config.asc_params()
-    return rtl_codec(params, VerilatedLane(hardware_params(params)))
+    return rtl_codec(VerilatedLane(LaneParams()))
 
 
 def myhdl(config: Config) -> Codec:
-    """Return the configured codec on the MyHDL description itself (entry point of `nic: myhdl`); slow."""
+    """Return ASC on the MyHDL description itself (entry point of `nic: myhdl`); slow."""
     from oscar_sim.myhdl_lane import MyhdlLane
 
-    params = config.asc_params()
-    return rtl_codec(params, MyhdlLane(hardware_params(params)))
+    return rtl_codec(MyhdlLane(LaneParams()))

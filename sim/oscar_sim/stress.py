@@ -1,7 +1,7 @@
-"""Random frames through converted RTL: stalls, resets and damage, against the host's coder.
+"""Random frames through converted RTL: stalls, resets and damage, against format 2 in plain integers.
 
-Every command is checked whole: payload, values, sums, tables and shifts are the compiled coder's, bit for
-bit; a payload that the coder refuses is refused, and nothing is lost or comes twice. After a reset, in any
+Every command is checked whole: payload, values, sums, tables and shifts are the reference's, bit for bit;
+a payload that the reference refuses is refused, and nothing is lost or comes twice. After a reset, in any
 clock of a frame, the same command runs again, and must be right. Each seed has a lane of its own, so it shows
 the same again, whatever ran before it.
 
@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from oscar.coding.asc.compiled import CompiledCoder
-from oscar.coding.asc.state import TableState
 from oscar.errors import FrameError, OscarError
 from oscar.files import write_json
+from oscar_hdl.format2.reference import ReferenceCoder
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_sim.lane import Lane, LinkTables, Outcome, RtlError, Stress
 from oscar_sim.lane_order import lane_order
@@ -112,20 +112,20 @@ class Generator:
 
 
 class Checker:
-    """Runs commands on a lane and compares with the host's coder."""
+    """Runs commands on a lane and compares with the reference."""
 
     def __init__(self, lane: Lane, params: LaneParams, *, seed: int) -> None:
         self.lane, self.asc = lane, params.asc
-        self.coder = CompiledCoder(self.asc)
+        self.coder = ReferenceCoder(self.asc)
         self.rng = np.random.default_rng(seed + 1)
-        self.states = [TableState.initial(self.asc) for _ in range(2)]
+        self.states = [TableState.initial() for _ in range(2)]
         self.tally: Counter[str] = Counter()
         self.faults: list[str] = []
 
     def check(self, command: Command) -> None:
         """Run one command; note what is wrong with the outcome."""
         if self.rng.random() < 0.1:
-            self.states = [TableState.initial(self.asc) for _ in range(2)]
+            self.states = [TableState.initial() for _ in range(2)]
         decoding, adding = command.op != "encode", command.op.endswith("hop")
         encoding = command.op in ("encode", "hop", "recode", "broken hop")
         order = lane_order(command.values.size, self.asc.block)
@@ -312,7 +312,7 @@ def main(argv: list[str] | None = None) -> int:
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"# converted RTL of a lane under Verilator against the compiled coder; {params}")
+    print(f"# converted RTL of a lane under Verilator against the reference; {params}")
     print(
         "# random idle gaps, back-pressure, resets in any clock, damaged payloads; raw blocks ask for redos"
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 from myhdl import block, instance
 
-from oscar.coding.asc.params import CONTEXTS, COUNT_STEP, PRIOR, SYMBOLS
-from oscar.coding.asc.reference import frequencies, update
+from oscar_hdl.format2.params import CONTEXTS, COUNT_STEP, PRIOR, SYMBOLS
+from oscar_hdl.format2.reference import frequencies, update
 
 MERGE, MERGE_ONLY, DROP, PRIORS, LOAD, SAVE = range(6)
 NAMES = ("MERGE", "MERGE_ONLY", "DROP", "PRIOR", "LOAD", "SAVE")

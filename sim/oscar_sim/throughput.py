@@ -1,7 +1,7 @@
 """Values per clock of a lane of converted RTL on real gradients.
 
 The sums of a ring are taken as its links carry them: step s sends sums of s + 1 workers. Every frame is
-compared with the host's coder. The lane is never kept waiting: sources always have a value, sinks are ready.
+compared with the reference. The lane is never kept waiting: sources always have a value, sinks are ready.
 
     python -m oscar_sim.throughput
 """
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from oscar.bench._integers import Iteration, default_model, integers
-from oscar.coding.asc.compiled import CompiledCoder
-from oscar.coding.asc.state import TableState
 from oscar.errors import OscarError
 from oscar.files import write_json
 from oscar.workloads import make_workload
+from oscar_hdl.format2.reference import ReferenceCoder
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_sim.lane import Lane, LinkTables
 from oscar_sim.lane_order import lane_order
@@ -54,11 +54,11 @@ class Row:
 
 
 class _Link:
-    """Tables of a link's two ends, and the host's coder to move them on."""
+    """Tables of a link's two ends, and the reference to move them on."""
 
     def __init__(self, params: LaneParams) -> None:
-        self.coder = CompiledCoder(params.asc)
-        self.state = TableState.initial(params.asc)
+        self.coder = ReferenceCoder(params.asc)
+        self.state = TableState.initial()
 
     def send(
         self, values: np.ndarray, classes: np.ndarray, width: int

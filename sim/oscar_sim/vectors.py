@@ -1,8 +1,8 @@
 """What benches put into blocks and what must come out, all from the reference: no simulator is needed here.
 
 Frames are those of one link, each with the tables that the one before left: real gradients, random ones
-(others in each run: oscar_sim.seeds), and the corners of docs/asc.md. `blocks` takes a frame apart into what
-the coder's core sees.
+(others in each run: oscar_sim.seeds), and the corners of docs/format2.md. `blocks` takes a frame apart into
+what the coder's core sees.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from oscar.bench._integers import integers
-from oscar.coding.asc.params import CODED, LANES, AscParams
-from oscar.coding.asc.reference import ReferenceCoder, order, push_all
-from oscar.coding.asc.state import TableState
 from oscar.errors import FrameError
 from oscar.numerics.plans import block_costs, splitter
 from oscar.workloads import make_workload
+from oscar_hdl.format2.params import CODED, AscParams
+from oscar_hdl.format2.reference import Coded, ReferenceCoder, Session, order
+from oscar_hdl.format2.state import TableState
 from oscar_sim.lane_order import lane_order
 from oscar_sim.seeds import dice, numbers
 
@@ -122,7 +121,7 @@ def contents(
 
 def frames(params: AscParams, stream: int = 1, width_max: int = 12) -> Iterator[Frame]:
     """Yield the frames of a link with their payloads."""
-    coder, state = ReferenceCoder(params), TableState.initial(params)
+    coder, state = ReferenceCoder(params), TableState.initial()
     for name, values, classes in contents(params, stream, width_max):
         before, width = state.copy(), width_of(values)
         payload = coder.encode(values, classes << 4, width, state)
@@ -157,23 +156,20 @@ class _Recorder(ReferenceCoder):
         super().__init__(params)
         self.blocks: list[Block] = []
 
-    def _encode_block(self, run: Any, block: list[int], position: list[int], width: int) -> bytes:
-        freq, cumulative = run.tables()
-        symbols: list[tuple[int, int]] = []
-        note, zero = run.note, not any(run.neighbour)
-
-        def noting(cell: int, q: int, s: int, row: int, lane: int) -> None:
-            symbols.append((q, s))
-            note(cell, q, s, row, lane)
-
-        run.note = noting
-        body = super()._encode_block(run, block, position, width)
-        run.note = note
-        if body[0] & 3 == CODED:
-            coded = [(i % LANES, freq[q][s], cumulative[q][s]) for i, (q, s) in enumerate(symbols)]
-            classes = [position[j] for _, _, j in order(len(block))]
-            self.blocks.append(Block(freq, classes, zero, symbols, *push_all(coded)))
+    def encode_block(self, run: Session, block: list[int], position: list[int], width: int) -> bytes:
+        """See ReferenceCoder.encode_block."""
+        made = len(self.blocks)
+        body = super().encode_block(run, block, position, width)
+        if body[0] & 3 != CODED:
+            del self.blocks[made:]  # coded, but sent raw
         return body
+
+    def code(self, run: Session, block: list[int], position: list[int]) -> Coded:
+        """See ReferenceCoder.code."""
+        zero, classes = not any(run.neighbour), [position[j] for _, _, j in order(len(block))]
+        coded = super().code(run, block, position)
+        self.blocks.append(Block(coded.freq, classes, zero, coded.symbols, coded.words, coded.states))
+        return coded
 
 
 def blocks(frame: Frame, params: AscParams) -> list[Block]:

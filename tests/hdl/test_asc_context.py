@@ -1,17 +1,16 @@
-"""Neighbour states and contexts, against docs/asc.md in plain integers."""
+"""Neighbour states and contexts, against docs/format2.md in plain integers."""
 
 from __future__ import annotations
 
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.params import LANES, NEIGHBOUR_SHIFT, WEIGHT, AscParams, initial_map
 from oscar_hdl.asc_context import asc_context
+from oscar_hdl.format2.params import CONTEXT_MAP, LANES, NEIGHBOUR_SHIFT, WEIGHT
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import dice
 
-MAP = initial_map(AscParams(block_log2=12, interval_log2=12, context="both", map="fixed"))
 SEEN = 4  # clocks after which an update counts
 LATENCY = 2  # of a query
 
@@ -24,7 +23,7 @@ def contexts(ops: list[Op]) -> list[int]:
     for lane, position, s, zero in ops:
         if zero:
             states[lane] = 0
-        out.append(MAP[position << 4 | states[lane].bit_length()])
+        out.append(CONTEXT_MAP[position << 4 | states[lane].bit_length()])
         states[lane] += (WEIGHT[s] - states[lane]) >> NEIGHBOUR_SHIFT
     return out
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.reference import ReferenceCoder, order
-from oscar.coding.asc.state import TableState
 from oscar.errors import FrameError
 from oscar_hdl.asc_decoder import asc_decoder
 from oscar_hdl.asc_tables import asc_tables
+from oscar_hdl.format2.reference import ReferenceCoder, order
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink, source
@@ -55,7 +55,7 @@ class Link:
 
     def __init__(self) -> None:
         self.coder = ReferenceCoder(LANE.asc)
-        self.state = TableState.initial(LANE.asc)
+        self.state = TableState.initial()
         self.fresh = True
 
     def frame(self, values: Sequence[int], classes: Sequence[int], width: int) -> Frame:
@@ -90,7 +90,7 @@ class Link:
         """State before a frame that was this link's first."""
         if not frame.fresh:
             raise ValueError("only a link's first frame can be damaged")
-        return TableState.initial(LANE.asc)
+        return TableState.initial()
 
 
 def run(

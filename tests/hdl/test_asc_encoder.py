@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.reference import ReferenceCoder
-from oscar.coding.asc.state import TableState
 from oscar_hdl.asc_encoder import asc_encoder
+from oscar_hdl.format2.reference import ReferenceCoder
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import clock, simulate
@@ -173,10 +173,10 @@ class Bench:
     def run(self, limit: int = 200_000) -> None:
         """Run all frames and compare with the reference."""
         simulate(self.dut, self.clk, until=lambda: len(self.results) == len(self.frames), limit=limit)
-        coder, state = ReferenceCoder(self.params.asc), TableState.initial(self.params.asc)
+        coder, state = ReferenceCoder(self.params.asc), TableState.initial()
         for number, (frame, result) in enumerate(zip(self.frames, self.results, strict=True)):
             if frame.fresh:
-                state = TableState.initial(self.params.asc)
+                state = TableState.initial()
             payload = b""
             if frame.values.size:
                 payload = coder.encode(frame.values, frame.classes * 16, frame.width, state)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.params import BASE, EXTRA, LANES, WEIGHT, cut_row, is_counted
-from oscar.coding.asc.reference import symbol
 from oscar_hdl.asc_frontend import asc_frontend
+from oscar_hdl.format2.params import BASE, EXTRA, LANES, WEIGHT, cut_row, is_counted
+from oscar_hdl.format2.reference import symbol
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import clock, never, randomly, simulate, source
@@ -27,7 +27,7 @@ class Model:
     def block(self, values: list[int], classes: list[int], shift: int, zero: bool) -> dict:
         """Code one block; returns symbols (ctx << 4 | s), counts (byte, bank), raw words."""
         full = len(values) // LANES
-        cut = cut_row(0, full, PARAMS.asc) * LANES
+        cut = cut_row(full, PARAMS.asc) * LANES
         out: dict = {"symbols": [], "counts": [], "words": []}
         raw = used = 0
         if zero:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.params import COUNT_STEP
-from oscar.coding.asc.reference import frequencies, update
 from oscar_hdl.asc_tables import DROP, LOAD, MERGE, MERGE_ONLY, PRIOR, SAVE, asc_tables
+from oscar_hdl.format2.params import COUNT_STEP
+from oscar_hdl.format2.reference import frequencies, update
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
 from oscar_sim.seeds import dice

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.params import max_words, raw_bytes
 from oscar_hdl.bit_packer import bit_packer
 from oscar_hdl.block_writer import block_writer
+from oscar_hdl.format2.params import max_words, raw_bytes
 from oscar_hdl.size_test import size_test
 from oscar_hdl.streams import Stream, bit, word
 from oscar_hdl.word_stack import word_stack
@@ -20,7 +20,7 @@ from oscar_sim.seeds import dice
 
 
 def is_raw(n: int, width: int, words: int, raw_words: int) -> bool:
-    """The rule of docs/asc.md."""
+    """The rule of docs/format2.md."""
     body = 36 + 2 * ((12 * words + 15) // 16) + 2 * raw_words
     return words > max_words(n) or body >= raw_bytes(n, width)
 

@@ -1,4 +1,4 @@
-"""oscar_nic end to end, driven through its registers, against oscar.coding.asc.link.
+"""oscar_nic end to end, driven through its registers, against oscar_hdl.format2.link.
 
 The coders of a lane take thousands of clocks a frame, and MyHDL some hundred clocks a second. So all but one
 test put stand-ins in their place, which send values as they are and change the tables by a rule of their own;
@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from myhdl import always, block, instance
 
-from oscar.coding.asc.link import Encoder
-from oscar.coding.asc.reference import order
-from oscar.coding.asc.state import TableState
 from oscar.coding.frame import pack_frame, peek
 from oscar_hdl.asc_tables import LOAD, SAVE
+from oscar_hdl.format2.link import Encoder
+from oscar_hdl.format2.reference import order
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.oscar_nic import LanePorts, oscar_nic
 from oscar_hdl.params import LaneParams
 from oscar_hdl.registers import BY_NAME, COUNTERS, ERROR_ABORTED, ERROR_TOO_LONG, ID_VALUE, REGISTERS
@@ -72,7 +72,7 @@ def plain() -> Encoder:
 
 
 NONSENSE = 0xDEAD  # a payload that a stand-in refuses begins with it
-FIRST = TableState.initial(PARAMS.asc)
+FIRST = TableState.initial()
 HISTS: dict[int, list[int]] = {}  # of a stand-in, by the identity of its request signal
 
 

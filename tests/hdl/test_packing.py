@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from needs import needs
-from oscar.coding.asc.reference import frequencies
 from oscar_hdl.convert import SMALL, convert_top
+from oscar_hdl.format2.reference import frequencies
 from oscar_hdl.fpga import tools
 from oscar_hdl.fpga.array import ports_of
 from oscar_hdl.fpga.flow import LEAST_SHARED, synthesise, synthesise_array

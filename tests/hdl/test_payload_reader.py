@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.params import CODED, CONSTANT, RAW, max_words, raw_bytes
-from oscar.coding.asc.reference import ReferenceCoder
-from oscar.coding.asc.state import TableState
 from oscar_hdl import payload_reader as reader
+from oscar_hdl.format2.params import CODED, CONSTANT, RAW, max_words, raw_bytes
+from oscar_hdl.format2.reference import ReferenceCoder
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_hdl.payload_reader import payload_reader
 from oscar_hdl.streams import bit, word
@@ -27,7 +27,7 @@ SIZE = LANE.block
 def make(blocks: list[list[int]], width: int) -> bytes:
     """The reference's payload of these values, block by block."""
     values = np.array([v for b in blocks for v in b], np.int32)
-    state = TableState.initial(LANE.asc)
+    state = TableState.initial()
     return ReferenceCoder(LANE.asc).encode(values, np.zeros(values.size, np.uint8), width, state)
 
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.params import LANES, NEIGHBOUR_SHIFT, STATE_LOW, WEIGHT, AscParams, initial_map
-from oscar.coding.asc.reference import push_all
+from oscar_hdl.format2.params import CONTEXT_MAP, LANES, NEIGHBOUR_SHIFT, STATE_LOW, WEIGHT
+from oscar_hdl.format2.reference import push_all
 from oscar_hdl.rans_decoder import rans_decoder
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate
 from oscar_sim.seeds import dice
 
-MAP = initial_map(AscParams(block_log2=12, interval_log2=12, context="both", map="fixed"))
 LATENCY, END_LATENCY, START = 8, 16, 34  # clocks, docs/hardware.md
 
 Table = list[tuple[list[int], list[int]]]  # f and c of each context
@@ -65,7 +64,7 @@ def blocks(sizes: list[int], seed: int, *, rare: bool = False) -> list[Block]:
         classes, symbols, coded = [], [], []
         for i in range(n):
             lane, position = i % LANES, rng.randrange(16)
-            ctx = MAP[position << 4 | states[lane].bit_length()]
+            ctx = CONTEXT_MAP[position << 4 | states[lane].bit_length()]
             f, c = tab[ctx]
             s = rng.randrange(16) if rare or rng.random() < 0.1 else rng.choices(range(16), f)[0]
             states[lane] += (WEIGHT[s] - states[lane]) >> NEIGHBOUR_SHIFT
@@ -239,7 +238,7 @@ def ends_right(one: Block) -> bool:
     near = [0] * LANES
     for i, position in enumerate(one.classes):
         lane = i % LANES
-        f, c = one.table[MAP[position << 4 | near[lane].bit_length()]]
+        f, c = one.table[CONTEXT_MAP[position << 4 | near[lane].bit_length()]]
         slot = states[lane] & 4095
         s = max(s for s in range(16) if c[s] <= slot)
         x = f[s] * (states[lane] >> 12) + slot - c[s]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.reference import frequencies, push_all
+from oscar_hdl.format2.reference import frequencies, push_all
 from oscar_hdl.rans_encoder import rans_encoder
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import clock, simulate

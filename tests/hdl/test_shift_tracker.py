@@ -7,19 +7,17 @@ import random
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.params import WEIGHT, AscParams
-from oscar.coding.asc.state import TableState
+from oscar_hdl.format2.params import WEIGHT
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.shift_tracker import shift_tracker
 from oscar_hdl.streams import bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import dice
 
-PARAMS = AscParams(context="both", map="fixed")
-
 
 def expected(symbols: list[int], shift: int) -> tuple[int, bool]:
     """Shift after a frame in which these symbols were counted, and whether it is another."""
-    state = TableState.initial(PARAMS)
+    state = TableState.initial()
     state.shift[0] = shift
     state.adapt_shift(sum(s > 0 for s in symbols), sum(WEIGHT[s] for s in symbols))
     return int(state.shift[0]), int(state.shift[0]) != shift

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.state import TableState
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_hdl.state_store import fresh_checksum, state_store
 from oscar_hdl.streams import Stream, bit, word
@@ -21,7 +21,7 @@ SETS = 4
 
 def random_state(params: LaneParams, rng: np.random.Generator) -> TableState:
     """Return a state with any histograms and shift."""
-    state = TableState.initial(params.asc)
+    state = TableState.initial()
     state.hist[:] = rng.integers(0, 1024, (16, 16))
     state.shift[0] = rng.integers(0, 16)
     return state
@@ -169,7 +169,7 @@ def test_an_interrupted_save_leaves_no_trace_in_the_next():
 
 def test_the_first_checksum_is_the_hosts():
     params = LaneParams(block_log2=11)
-    assert fresh_checksum(params) == TableState.initial(params.asc).checksum(params.asc)
+    assert fresh_checksum(params) == TableState.initial().checksum(params.asc)
 
 
 def test_parameters_are_checked():

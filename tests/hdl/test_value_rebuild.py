@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from myhdl import block, instance
 
-from oscar.coding.asc.params import BASE, EXTRA
-from oscar.coding.asc.reference import symbol
+from oscar_hdl.format2.params import BASE, EXTRA
+from oscar_hdl.format2.reference import symbol
 from oscar_hdl.streams import Stream, bit, word
 from oscar_hdl.value_rebuild import value_rebuild
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink

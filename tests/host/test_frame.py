@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import random
 import struct
+import subprocess
+import sys
 import zlib
 from dataclasses import replace
 
@@ -11,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oscar.coding.codec import check_header, fit_width
-from oscar.coding.frame import HEADER_BYTES, MAX_COUNT, Header, pack_frame, unpack_frame
+from oscar.coding import crc
+from oscar.coding.codec import as_values, check_header, fit_width
+from oscar.coding.frame import HEADER_BYTES, MAX_COUNT, Header, pack_frame, seal_frame, unpack_frame
 from oscar.errors import FrameError
+from oscar.numerics.integers import extremes
 
 HEAD = Header(codec=16, step=0x0203, count=5, chunk=0x0405, sub=6, width=24, sequence=0x0708, checksum=0x090A)
 GOLDEN = "a1100302050406180807" + "0a0905000000" + "03000000" + "dc16cf78" + "616263"
@@ -51,6 +57,9 @@ def test_round_trip(head: Header, payload: bytes, kind: object) -> None:
     assert len(frame) == HEADER_BYTES + len(payload)
     came, body = unpack_frame(kind(frame))  # type: ignore[operator]
     assert (came, bytes(body)) == (head, payload)
+    buffer = bytearray(HEADER_BYTES) + payload
+    seal_frame(head, buffer)
+    assert buffer == frame
 
 
 def test_every_damaged_bit_and_every_length_is_noticed() -> None:
@@ -119,8 +128,49 @@ def test_fit_width() -> None:
     for width, values in edges.items():
         assert fit_width(np.array(values), None) == width
     assert fit_width(np.array([-1, 0]), 1) == 1
+    for kind in (np.int8, np.int16, np.int32, np.uint16):
+        low, high = np.iinfo(kind).min, np.iinfo(kind).max
+        values = np.array([0, high, low, 3], kind)
+        assert fit_width(values, 32) == 32
+        assert extremes(values) == extremes(values.astype(">i8")) == (low, high)
+        assert extremes(values[::3]) == (0, 3)
+        assert extremes(values[:0]) == (0, 0)
     with pytest.raises(ValueError, match="more than 8 signed bits"):
         fit_width(np.array([128]), 8)
     for width in (0, 33, -5):
         with pytest.raises(ValueError, match="width is 1 to 32 bits"):
             fit_width(np.array([0]), width)
+
+
+def test_the_crc_is_that_of_zlib_at_every_length_and_alignment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crc, "LEAST", crc.STRIDE)  # a single turn, too
+    data = memoryview(random.Random(0).randbytes(1 << 17))
+    for size in (*range(1101), 8191, 8192, 65537, 100_000):
+        for at in range(64) if size < 70 or size > 1090 else (0, size % 64):
+            start = size * 0x9E3779B1 & 0xFFFFFFFF
+            assert crc.crc32(data[at : at + size], start) == zlib.crc32(data[at : at + size], start)
+    assert crc.crc32(data) == zlib.crc32(data) == crc.crc32(data[50_001:], crc.crc32(data[:50_001]))
+    wide = np.frombuffer(data, np.int16)
+    assert crc.crc32(wide) == crc.crc32(data)
+
+
+@pytest.mark.parametrize("features", ["", "+sse2,+ssse3,+sse4.1,+pclmul"])
+def test_the_crc_needs_no_wide_registers_and_no_multiplier(features: str) -> None:
+    """A fresh process: numba reads once for which processor it compiles."""
+    if features and not crc.FOLDS:
+        pytest.skip("this processor has no carry-less multiplication")
+    program = (
+        "import zlib; from oscar.coding import crc; data = bytes(range(256)) * 99; "
+        f"assert crc.FOLDS is {bool(features)} and crc.crc32(data, 7) == zlib.crc32(data, 7)"
+    )
+    settings = {"NUMBA_CPU_NAME": "x86-64" if features else "generic", "NUMBA_CPU_FEATURES": features}
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | settings)
+
+
+def test_narrow_integers_stay_narrow_only_where_they_may() -> None:
+    for kind in (np.int8, np.int16, np.int32):
+        values = np.arange(6, dtype=kind)
+        assert as_values(values, "int").dtype == np.int32
+        assert as_values(values, "int", narrow=True) is values
+        assert as_values(values[::2], "int", narrow=True).flags.c_contiguous
+    assert as_values(np.arange(6, dtype=np.uint16), "int", narrow=True).dtype == np.int32

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,8 +11,19 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from oscar.numerics import quantiser
-from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
-from oscar.numerics.quantiser_kernels import FLOAT32_MAX, add_bounded, all_finite, squares_of_changes
+from oscar.numerics.integers import add_up, same_bits
+from oscar.numerics.plans import make_plan
+from oscar.numerics.position import PositionState
+from oscar.numerics.quantiser import QuantiserParams, Rounding, WorkerQuantiser
+from oscar.numerics.quantiser_kernels import (
+    COUNTS,
+    FLOAT32_MAX,
+    PIECE,
+    add_bounded,
+    all_finite,
+    squares_of_changes,
+    uniform,
+)
 from oscar.numerics.steps import StepTracker
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -22,23 +35,63 @@ floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
     st.integers(-140, 140),
     st.sampled_from([8, 12, 16]),
     st.booleans(),
+    st.sampled_from(["nearest", "stochastic"]),
+    st.sampled_from([np.int32, np.int16]),
+    st.sampled_from([None, "equal", "interleave"]),
 )
-def test_the_kernel_equals_numpy(tensor: np.ndarray, exponent: int, bits: int, feedback: bool) -> None:
-    params = QuantiserParams(bits=bits, error_feedback=feedback)
+def test_the_kernel_equals_numpy(
+    tensor: np.ndarray,
+    exponent: int,
+    bits: int,
+    feedback: bool,
+    rounding: Rounding,
+    dtype: type[np.integer[Any]],
+    plan_name: str | None,
+) -> None:
+    params = QuantiserParams(bits=bits, error_feedback=feedback, rounding=rounding, seed=2**63 - 1)
+    count = tensor.size + min(3, tensor.size)
+    plan = None if plan_name is None else make_plan(plan_name, count, 3, granule=4)
+    room = np.full(count, 99, dtype)
     compiled, plain = WorkerQuantiser(params, 0), WorkerQuantiser(params, 0)
     exponent = min(exponent, params.max_exponent)
     for given_now in (tensor, tensor[::-1].copy()):  # the second one meets a residual
-        came = compiled.quantise([given_now, given_now[:3]], [exponent, None])
+        came = compiled.quantise([given_now, given_now[:3]], [exponent, None], dtype, plan, room)
         with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
             patch.setattr(quantiser, "NORMAL_EXPONENTS", range(0))
-            expected = plain.quantise([given_now, given_now[:3]], [exponent, None])
-        assert np.array_equal(came, expected)
+            expected = plain.quantise([given_now, given_now[:3]], [exponent, None], dtype)
+        assert np.array_equal(came if plan is None else plan.scatter(came), expected)
         assert compiled.saturation == plain.saturation
         for worker in (compiled, plain):
             worker.commit()
         if feedback:
             bits_of = [worker.residual.view(np.uint32) for worker in (compiled, plain)]
             assert np.array_equal(*bits_of)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**63 - 1), st.integers(0, 255), st.integers(0, 2**63), st.integers(0, 9000), st.data())
+def test_any_part_of_the_noise_is_that_of_numpy(seed: int, rank: int, turn: int, at: int, data: Any) -> None:
+    size = data.draw(st.integers(0, PIECE))
+    generator = np.random.Generator(np.random.Philox(key=[seed, rank], counter=[0, 0, 0, turn]))
+    words, draws = np.empty((4, COUNTS), np.uint64), np.empty(4 * COUNTS)
+    came = uniform(np.array([seed, rank, turn], np.uint64), at, size, words, draws)
+    assert np.array_equal(came, generator.random(at + size)[at:])
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+def test_pieces_and_blocks_of_many_tensors_meet(rounding: Rounding) -> None:
+    random = np.random.default_rng(0)
+    tensors = [random.standard_normal(size).astype(np.float32) for size in (1, 7, 9001, 0, 4096, 5)]
+    exponents, params = [-4, -5, -6, None, -4, -3], QuantiserParams(bits=8, rounding=rounding)
+    compiled, plain = WorkerQuantiser(params, 1), WorkerQuantiser(params, 1)
+    for name in ("splitter", "interleave"):
+        plan = make_plan(name, sum(t.size for t in tensors), 4, granule=256)
+        came = compiled.quantise(tensors, exponents, np.int16, plan)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(quantiser, "NORMAL_EXPONENTS", range(0))
+            expected = plain.quantise(tensors, exponents, np.int16, plan)
+        assert np.array_equal(came, expected)
+        assert compiled.saturation == plain.saturation
 
 
 @settings(deadline=None)
@@ -71,3 +124,34 @@ def test_means_and_squares_are_those_of_wide_numbers(
         pairs = [(int(a), int(b)) for a, b in zip(sums, before, strict=True)]
         squares = sum(a * a for a, _ in pairs), sum(((a << left) - (b << right)) ** 2 for a, b in pairs)
         assert squares_of_changes(sums, before, left, right) == squares
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32])
+@pytest.mark.parametrize("size", [0, 1, 70_001])
+def test_sums_and_bits_are_compared_to_the_last_value(dtype: type[np.integer[Any]], size: int) -> None:
+    parts = [np.random.default_rng(rank).integers(-4000, 4000, size).astype(dtype) for rank in range(3)]
+    total = np.sum(parts, axis=0).astype(dtype)
+    assert add_up(parts, total)
+    assert same_bits(total, total.copy())
+    if size:
+        wrong = total.copy()
+        wrong[-1] += 1
+        assert not add_up(parts, wrong)
+        assert not same_bits(total, wrong)
+        assert not same_bits(total, total[1:])
+    most = np.full(size, np.iinfo(dtype).max, dtype)
+    assert add_up([most, most], most + most) is (size == 0)  # wraps
+    assert add_up([most, -most], np.zeros(size, dtype))
+
+
+def test_position_classes_are_bit_lengths_of_moving_means() -> None:
+    random = np.random.default_rng(0)
+    state = PositionState(1 << 16)
+    means = state.mean = np.arange(1 << 16).astype(np.uint16)
+    sums = random.integers(-32768, 32768, means.size).astype(np.int16) >> random.integers(0, 16, means.size)
+    state.observe(sums)
+    moved = np.minimum(np.abs(sums.astype(np.int32)), 4095) * 16 - means.astype(np.int32)
+    assert np.array_equal(state.mean, means + (moved >> 3))
+    assert state.classes.tolist() == [min(15, int(mean).bit_length()) for mean in state.mean]
+    state.load_state_dict({"mean": means})
+    assert state.classes.tolist() == [min(15, mean.bit_length()) for mean in range(1 << 16)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from needs import needs
-from oscar.coding.asc.params import CODED, CONSTANT, RAW
 from oscar_hdl.convert import SMALL
+from oscar_hdl.format2.params import CODED, CONSTANT, RAW
 from oscar_sim.cosim import __main__ as cosim
 from oscar_sim.vectors import blocks, damaged, frames
 

@@ -1,4 +1,4 @@
-"""Simulated lanes and the NICs made of them against the host's coder.
+"""Simulated lanes and the NICs made of them against format 2 in plain integers.
 
 The vectors at the end are frames that a lane once got wrong: every lane that is to come must get them right.
 """
@@ -6,28 +6,28 @@ The vectors at the end are frames that a lane once got wrong: every lane that is
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from needs import needs
-from oscar.coding.asc import Encoder
-from oscar.coding.asc.compiled import CompiledCoder
-from oscar.coding.asc.params import CODED
-from oscar.coding.asc.state import TableState
 from oscar.config import Config
+from oscar.config.explain import validated
 from oscar.errors import ConfigError, FrameError
 from oscar.reducers.cluster import LocalCluster
+from oscar_hdl.format2.link import Encoder
+from oscar_hdl.format2.params import CODED
+from oscar_hdl.format2.reference import ReferenceCoder
+from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_sim import stress
 from oscar_sim.lane import LinkTables, Stress, check_width
 from oscar_sim.lane_order import lane_order
-from oscar_sim.nics import hardware_params, rtl_codec
+from oscar_sim.nics import reference_codec, rtl_codec
 from oscar_sim.stress import Checker, Command, Generator
 from oscar_sim.verilator import build
 from oscar_sim.verilator.lane import VerilatedLane
-
-HARDWARE = {"block_log2": 12, "interval_log2": 12, "map": "fixed"}
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,10 @@ def myhdl_lane():
 def verilated_lane():
     needs("verilator", "g++", "make")
     return VerilatedLane(LaneParams())
+
+
+def load(tree: dict[str, Any]) -> Config:
+    return validated(Config, tree)
 
 
 def check(lane, params: LaneParams, *, frames: int, largest: int, seed: int) -> Checker:
@@ -71,15 +75,14 @@ def test_a_seed_of_the_stress_test_shows_the_same_again(capsys) -> None:
     assert shown[0] == shown[1] != []
 
 
-def test_a_cluster_on_converted_rtl_is_the_compiled_one(verilated_lane) -> None:
+def test_a_cluster_on_converted_rtl_is_one_on_the_reference(verilated_lane) -> None:
     rng = np.random.default_rng(1)
     gradients = [[rng.laplace(0, 1e-3, 9001).astype(np.float32)] for _ in range(3)]
-    base = {"nodes": 3, "asc": HARDWARE, "ring": {"gather": "boomerang"}}
-    compiled = LocalCluster(Config.model_validate(base))
-    config = Config.model_validate({**base, "nic": "verilator"})
-    on_rtl = LocalCluster(config, codec=rtl_codec(config.asc_params(), verilated_lane))
+    config = Config.model_validate({"nodes": 3, "ring": {"gather": "boomerang"}, "nic": "verilator"})
+    in_integers = LocalCluster(config, codec=reference_codec(verilated_lane.params.asc))
+    on_rtl = LocalCluster(config, codec=rtl_codec(verilated_lane))
     for _ in range(2):
-        a, b = compiled.allreduce(gradients), on_rtl.allreduce(gradients)
+        a, b = in_integers.allreduce(gradients), on_rtl.allreduce(gradients)
         assert np.array_equal(a.stats.frame_bytes, b.stats.frame_bytes)
         assert all(np.array_equal(x, y) for x, y in zip(a.mean, b.mean, strict=True))
         assert b.stats.exact
@@ -89,7 +92,7 @@ def test_a_cluster_on_converted_rtl_is_the_compiled_one(verilated_lane) -> None:
 
 def test_a_refused_payload_changes_nothing(verilated_lane) -> None:
     params = LaneParams().asc
-    codec = rtl_codec(params, verilated_lane)
+    codec = rtl_codec(verilated_lane)
     encoder, decoder = Encoder(params), codec.make_decoder()
     values = np.arange(-700, 700) // 9
     first, second = (encoder.encode(values, step=0) for _ in range(2))
@@ -102,13 +105,14 @@ def test_a_refused_payload_changes_nothing(verilated_lane) -> None:
     assert np.array_equal(decoder.decode(second, step=0), values)
 
 
-@pytest.mark.parametrize(
-    ("asc", "match"),
-    [({}, "set asc.block_log2=12"), ({**HARDWARE, "context": "none"}, "asc.context=both")],
-)
-def test_other_parameters_than_the_lanes_are_refused(asc: dict, match: str) -> None:
-    with pytest.raises(ConfigError, match=match):
-        hardware_params(Config.model_validate({"asc": asc}).asc_params())
+@pytest.mark.parametrize("nic", ["verilator", "myhdl"])
+def test_a_simulated_nic_takes_no_parameters_of_the_software(nic: str) -> None:
+    with pytest.raises(ConfigError, match=rf"nic '{nic}' has parameters of its own.*leave .* asc out"):
+        load({"nic": nic, "asc": {"context": "none"}})
+    assert load({"nic": nic, "asc": {"context": "none"}, "method": "int8"}).nic == nic
+    compared = load({"nic": nic, "methods": [{"name": "a", "method": "asc", "asc": {"context": "none"}}]})
+    with pytest.raises(ConfigError, match=rf"method 'a': .*nic '{nic}' has parameters of its own"):
+        list(compared.compared())
 
 
 def test_a_verilator_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,9 +134,9 @@ def test_vector_a_raw_stream_three_quarters_of_a_block_long(verilated_lane) -> N
     values[:size] *= rng.random(size) < 0.6  # tables learn that large values are many
     values[size + size * 3 // 4 :] = 0
     params = verilated_lane.params.asc
-    state = TableState.initial(params)
+    state = TableState.initial()
     before = LinkTables.of(state)
-    payload = CompiledCoder(params).encode(
+    payload = ReferenceCoder(params).encode(
         values.astype(np.int32), np.zeros(values.size, np.uint8), 16, state
     )
     second = _blocks(payload)[1]

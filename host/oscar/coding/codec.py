@@ -16,6 +16,7 @@ from oscar.array import Array
 from oscar.coding.costs import FrameCost, kept, measure_frames
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
 from oscar.errors import FrameError
+from oscar.numerics.integers import extremes
 from oscar.state import Reader, Saved, Stateful
 
 Domain = Literal["int", "float"]
@@ -55,20 +56,20 @@ class LinkDecoder(LinkEnd, Protocol):
     """The receiving end: frames in, values out; a frame that raises leaves the state as it was."""
 
     def decode(self, frame: bytes, *, step: int, context: Array | None = None) -> Array:
-        """Return the values (int32 or float32, 1-D) of `frame`; raises FrameError, nothing else."""
+        """Return the values (int8 to int32 or float32, 1-D) of `frame`; raises FrameError, nothing else."""
 
 
 class PayloadCodec(Protocol):
-    """A stateless codec: bytes of a payload from values, and back."""
+    """A stateless codec: bytes of a payload from values, and back. `narrow = True`: packs int16, too."""
 
     code: int  # codec byte of the frame header, unique in the registry
     domain: Domain
 
-    def pack(self, values: Array, width: int) -> bytes:
+    def pack(self, values: Array, width: int) -> bytes | memoryview:
         """Code 1-D `values` (int32 that fit `width` bits, or float32); never above `max_payload`."""
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """Return exactly `count` values (int32 or float32), or raise FrameError; any bytes may come."""
+        """Return exactly `count` values (integers or float32), or raise FrameError; any bytes may come."""
 
     def max_payload(self, count: int, width: int) -> int:
         """Return the bytes that `pack` never exceeds, the same on all nodes: receivers make room for them."""
@@ -113,10 +114,12 @@ def fit_width(values: Array, width: int | None) -> int:
 
     Raises ValueError when they do not fit the width asked for, or that is not 1 to 32.
     """
-    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     if width is None:
+        low, high = extremes(values)
         width = next((w for w in (8, 16, 24) if -(1 << (w - 1)) <= low and high < 1 << (w - 1)), 32)
-    check_range(low, high, check_width(width))
+        check_range(low, high, width)
+    elif values.dtype.kind != "i" or 8 * values.dtype.itemsize > width:
+        check_range(*extremes(values), check_width(width))
     return width
 
 
@@ -133,16 +136,11 @@ def check_range(low: int, high: int, width: int) -> None:
         raise ValueError(f"values reach from {low} to {high}: they need more than {width} signed bits")
 
 
-def as_integers(values: Array) -> Array:
-    """Return `values` as contiguous 1-D int8, int16 or int32; raises TypeError or ValueError if they are not."""
-    array = np.asarray(values)
-    if array.dtype in (np.int8, np.int16, np.int32) and array.ndim == 1:
-        return np.ascontiguousarray(array)
-    return as_values(values, "int")
+def as_values(values: Array, domain: Domain, *, narrow: bool = False) -> Array:
+    """Return `values` as contiguous 1-D int32 or float32; raises TypeError or ValueError if they are not.
 
-
-def as_values(values: Array, domain: Domain) -> Array:
-    """Return `values` as contiguous 1-D int32 or float32; raises TypeError or ValueError if they are not."""
+    narrow: int8 and int16 may stay what they are.
+    """
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"a link carries 1-D arrays, got shape {array.shape}; use .ravel()")
@@ -154,6 +152,8 @@ def as_values(values: Array, domain: Domain) -> Array:
         raise TypeError(f"this codec carries integers, got {array.dtype}; quantise the tensor first")
     if array.dtype.itemsize > 4 or array.dtype == np.uint32:
         fit_width(array, None)
+    if narrow and array.dtype in (np.int8, np.int16):
+        return np.ascontiguousarray(array)
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
@@ -186,7 +186,7 @@ class FramedEncoder(_Framed):
         sub: int = 0,
     ) -> bytes:
         """See LinkEncoder.encode; `context` is ignored."""
-        array = as_values(values, self.codec.domain)
+        array = as_values(values, self.codec.domain, narrow=getattr(self.codec, "narrow", False))
         bits = fit_width(array, width) if self.codec.domain == "int" else 32
         sequence = self.sequences.get(step, 0)
         head = Header(self.codec.code, step, array.size, chunk, sub, bits, sequence)

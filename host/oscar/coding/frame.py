@@ -13,9 +13,9 @@ Little-endian, byte offsets::
 from __future__ import annotations
 
 import struct
-import zlib
 from dataclasses import dataclass
 
+from oscar.coding.crc import crc32
 from oscar.errors import FrameError
 
 VERSION = 1
@@ -41,12 +41,12 @@ class Header:
     checksum: int = 0
 
 
-def pack_frame(header: Header, payload: bytes | bytearray | memoryview) -> bytes:
-    """Return header and payload as one frame; raises ValueError if a field does not fit."""
+def _head(header: Header, length: int) -> bytes:
+    """Return the bytes before the CRC, of a frame of `length` payload bytes."""
     if not 0 <= header.count <= MAX_COUNT:
         raise ValueError(f"a frame carries 0 to {MAX_COUNT} values, got {header.count}; split the chunk")
     try:
-        head = _HEAD.pack(
+        return _HEAD.pack(
             MAGIC,
             header.codec,
             header.step,
@@ -56,12 +56,27 @@ def pack_frame(header: Header, payload: bytes | bytearray | memoryview) -> bytes
             header.sequence & 0xFFFF,
             header.checksum,
             header.count,
-            len(payload),
+            length,
         )
     except struct.error as error:
         raise ValueError(f"a field of {header} does not fit its place in the frame: {error}") from None
-    crc = zlib.crc32(payload, zlib.crc32(head))
-    return b"".join((head, _CRC.pack(crc), payload))
+
+
+def pack_frame(header: Header, payload: bytes | bytearray | memoryview) -> bytes:
+    """Return header and payload, bytes, as one frame; raises ValueError if a field does not fit."""
+    head = _head(header, len(payload))
+    return b"".join((head, _CRC.pack(crc32(payload, crc32(head))), payload))
+
+
+def seal_frame(header: Header, frame: bytearray | memoryview) -> None:
+    """Write header and CRC to the first HEADER_BYTES of `frame`, where its payload already lies behind them.
+
+    frame: writable bytes, contiguous. Raises ValueError if a field does not fit.
+    """
+    view = memoryview(frame)
+    payload = view[HEADER_BYTES:]
+    head = _head(header, len(payload))
+    view[:HEADER_BYTES] = head + _CRC.pack(crc32(payload, crc32(head)))
 
 
 def peek(frame: bytes) -> Header:
@@ -92,7 +107,7 @@ def unpack_frame(frame: bytes | bytearray | memoryview) -> tuple[Header, memoryv
         raise FrameError(f"header announces {length} payload bytes, frame has {len(view) - HEADER_BYTES}")
     payload = view[HEADER_BYTES:]
     (crc,) = _CRC.unpack_from(view, HEADER_BYTES - 4)
-    actual = zlib.crc32(payload, zlib.crc32(view[: HEADER_BYTES - 4]))
+    actual = crc32(payload, crc32(view[: HEADER_BYTES - 4]))
     if crc != actual:
         raise FrameError(f"CRC-32 is 0x{actual:08x}, the header says 0x{crc:08x}: damaged on the way")
     if count > MAX_COUNT:

@@ -53,8 +53,11 @@ class Node:
         self.ends: dict[End, Any] = {}
         self._frames: dict[tuple[Phase, int, int, int], bytes] = {}
         self.clocks: list[tuple[Action, int]] = []  # of a device that counts them, since `begin`
-        self.local = self.work = np.zeros(0, np.int32)
+        self.local = self.work = self._spare = np.zeros(0, np.int32)
         self.suffix: Array | None = None
+        # Sub-frames of `work` and `suffix` that have values; until then they are `local`, and 0: not copied.
+        self._summed: set[tuple[int, int]] = set()
+        self._came: set[tuple[int, int]] = set()
 
     def begin(self, local: Array, classes: Array | None, layout: Layout) -> None:
         """Start an AllReduce over `local` (plan order; kept, and unchanged) with position `classes`."""
@@ -62,9 +65,9 @@ class Node:
         if self.work.shape != local.shape or self.work.dtype != local.dtype:
             self.work = np.empty_like(local)  # kept from call to call, so that pages stay mapped
             self.suffix = np.empty_like(local) if self.apart else None
-        self.work[:] = local
-        if self.suffix is not None:
-            self.suffix[:] = 0
+            self._spare = self.work[:0]
+        self._summed.clear()
+        self._came.clear()
         self._frames.clear()
         self.clocks = []
 
@@ -73,9 +76,23 @@ class Node:
 
         Sums that were kept apart are added here: the prefix summed on this node and the suffix received. Each
         node splits the sum elsewhere. The sums are bit-identical because integer addition is exact in any
-        order. With nothing kept apart, the next `begin` writes to the array that is returned.
+        order. The next `begin` writes to the array that is returned.
         """
-        return self.work if self.suffix is None else self.work + self.suffix
+        for chunk in range(len(self.layout.bounds) - 1):
+            for sub in range(self.layout.subframes):
+                low, high = self.layout.span(chunk, sub)
+                if self.suffix is not None and (chunk, sub) in self._came:
+                    np.add(self._prefix(chunk, sub), self.suffix[low:high], out=self.work[low:high])
+                elif (chunk, sub) not in self._summed:
+                    self.work[low:high] = self.local[low:high]
+                self._summed.add((chunk, sub))
+        self._came.clear()
+        return self.work
+
+    def _prefix(self, chunk: int, sub: int) -> Array:
+        """Return the partial sum of a sub-frame: this node's values, until others were added."""
+        low, high = self.layout.span(chunk, sub)
+        return (self.work if (chunk, sub) in self._summed else self.local)[low:high]
 
     def count(self, action: Action) -> int:
         """Return how many values the action's sub-frame has."""
@@ -120,9 +137,13 @@ class Node:
 
     def _encode(self, action: Action) -> None:
         low, high = self.layout.span(action.chunk, action.sub)
-        values, apart = self.work[low:high], self._apart(action)
+        values, apart = self._prefix(action.chunk, action.sub), self._apart(action)
         if apart is not None:
-            values = apart[low:high] + self.local[low:high]  # the first sender has received nothing: 0
+            values = self.local[low:high]
+            if (action.chunk, action.sub) in self._came:  # the first sender has received nothing
+                if self._spare.size < high - low:
+                    self._spare = np.empty(high - low, self.local.dtype)
+                values = np.add(values, apart[low:high], out=self._spare[: high - low])
         end: LinkEncoder = self._end("encode", action.phase, action.peer)
         self._out = end.encode(
             values,
@@ -175,20 +196,26 @@ class Node:
             )
 
     def _decode_add(self, action: Action) -> None:
-        low, high = self.layout.span(action.chunk, action.sub)
+        place, (low, high) = (action.chunk, action.sub), self.layout.span(action.chunk, action.sub)
         values, apart = self._decode(action, self._frames.pop(self._key(action))), self._apart(action)
         if apart is not None:
             apart[low:high] = values
+            self._came.add(place)
         else:
-            self.work[low:high] += values.astype(self.work.dtype, copy=False)
+            values = values.astype(self.work.dtype, copy=False)
+            np.add(self._prefix(*place), values, out=self.work[low:high])
+            self._summed.add(place)
 
     def _adopt(self, action: Action) -> None:
-        low, high = self.layout.span(action.chunk, action.sub)
-        self.work[low:high] = self._decode(action, self._out)
+        self._finish(action, self._out)
 
     def _decode_final(self, action: Action) -> None:
+        self._finish(action, self._frames.pop(self._key(action)))
+
+    def _finish(self, action: Action, frame: bytes) -> None:
         low, high = self.layout.span(action.chunk, action.sub)
-        self.work[low:high] = self._decode(action, self._frames.pop(self._key(action)))
+        self.work[low:high] = self._decode(action, frame)
+        self._summed.add((action.chunk, action.sub))
 
     def _nothing(self, action: Action) -> None:
         return None

@@ -1,6 +1,6 @@
 """YAML configuration, validated: an unknown key is refused with the nearest valid one named."""
 
-from oscar.config.experiment import Config
+from oscar.config.experiment import SOFTWARE, Config
 from oscar.config.link import LinkSection
 from oscar.config.methods import CompareSection, Contender, Method
 from oscar.config.reading import load_config
@@ -17,6 +17,7 @@ from oscar.config.sections import (
 
 __all__ = [
     "BURST",
+    "SOFTWARE",
     "AscSection",
     "CompareSection",
     "Config",

@@ -27,6 +27,8 @@ from oscar.errors import ConfigError
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.schemes.methods import method_info
 
+SOFTWARE = ("compiled", "reference")  # who codes ASC as the section asc says; others are simulated NICs
+
 
 class Config(Choice):
     """A whole experiment. Sections are explained in configs/default.yaml, which sets every default."""
@@ -53,7 +55,7 @@ class Config(Choice):
     @field_validator("nic")
     @classmethod
     def _nic(cls, name: str) -> str:
-        known = ["compiled", "reference", *(e.name for e in entry_points(group="oscar.nic"))]
+        known = [*SOFTWARE, *(e.name for e in entry_points(group="oscar.nic"))]
         if name not in known:
             raise ValueError(f"nic must be one of {', '.join(known)}; RTL-backed ones come with oscar_sim")
         return name
@@ -70,6 +72,12 @@ class Config(Choice):
     @model_validator(mode="after")
     def _scheme_options(self) -> Config:
         method_info(self.method).check_options(self.scheme)
+        return self
+
+    @model_validator(mode="after")
+    def _simulated(self) -> Config:
+        if self.method == "asc" and self.nic not in SOFTWARE and self.asc != AscSection():
+            raise ValueError(f"nic {self.nic!r} has parameters of its own: leave the section asc out")
         return self
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,23 +16,21 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def _gather(values: Any, order: Any, granule: int, out: Any) -> None:
-    at = 0
-    for j in range(len(order)):
-        start = order[j] * granule
-        count = min(granule, len(values) - start)
-        out[at : at + count] = values[start : start + count]
-        at += count
+def _gather(values: Any, places: Any, granule: int, out: Any) -> None:
+    for block in range(places.size):
+        source = values[block * granule : (block + 1) * granule]
+        target = out[places[block] : places[block] + source.size]
+        for i in range(source.size):  # an assignment of slices would look for overlaps
+            target[i] = source[i]
 
 
 @njit(cache=True, nogil=True)
-def _scatter(values: Any, order: Any, granule: int, out: Any) -> None:
-    at = 0
-    for j in range(len(order)):
-        start = order[j] * granule
-        count = min(granule, len(values) - start)
-        out[start : start + count] = values[at : at + count]
-        at += count
+def _scatter(values: Any, places: Any, granule: int, out: Any) -> None:
+    for block in range(places.size):
+        target = out[block * granule : (block + 1) * granule]
+        source = values[places[block] : places[block] + target.size]
+        for i in range(target.size):
+            target[i] = source[i]
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,20 @@ class ChunkPlan:
     bounds: tuple[int, ...]
     granule: int = 1
 
+    @cached_property
+    def places(self) -> tuple[np.ndarray, int]:
+        """Where blocks begin in plan order, int64, by block; and the values in a block.
+
+        The natural order is one block.
+        """
+        values = self.bounds[-1]
+        if self.order is None:
+            return np.zeros(min(1, values), np.int64), max(1, values)
+        lengths = np.minimum(self.granule, values - self.order * self.granule)
+        places = np.empty_like(self.order)
+        places[self.order] = np.cumsum(lengths) - lengths
+        return places, self.granule
+
     def gather(self, values: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return a copy of `values` in plan order, in which chunks are contiguous.
 
@@ -54,7 +67,7 @@ class ChunkPlan:
         if self.order is None:
             out[:] = values
             return out
-        _gather(np.ascontiguousarray(values), self.order, self.granule, out)
+        _gather(np.ascontiguousarray(values), *self.places, out)
         return out
 
     def scatter(self, values: np.ndarray) -> np.ndarray:
@@ -62,7 +75,7 @@ class ChunkPlan:
         if self.order is None:
             return values.copy()
         out = np.empty(values.shape, values.dtype)
-        _scatter(np.ascontiguousarray(values), self.order, self.granule, out)
+        _scatter(np.ascontiguousarray(values), *self.places, out)
         return out
 
 

@@ -14,25 +14,26 @@ from oscar.state import Reader, Stateful
 
 
 @njit(cache=True, nogil=True)
-def _observe(mean: Any, sums: Any, out: Any) -> None:
+def _observe(mean: Any, sums: Any, out: Any, classes: Any) -> None:
     for j in range(len(sums)):
         m = np.int32(sums[j])
         m = np.int32(min(m if m >= 0 else np.int32(-m), np.int32(4095)) << 4)
-        out[j] = np.int32(mean[j]) + (np.int32(m - np.int32(mean[j])) >> 3)
+        moved = np.int32(np.int32(mean[j]) + (np.int32(m - np.int32(mean[j])) >> 3))
+        out[j] = moved
+        classes[j] = _class(moved)
 
 
 @njit(cache=True, nogil=True)
-def _classes(mean: Any, table: Any, out: Any) -> None:
+def _classes(mean: Any, out: Any) -> None:
     for j in range(len(mean)):
-        out[j] = table[mean[j]]
+        out[j] = _class(mean[j])
 
 
-def _class_table() -> np.ndarray:
-    """Return the class of every mean: its bit length, 15 at most."""
-    table = np.zeros(1 << 16, np.uint8)
-    for bits in range(1, 17):
-        table[1 << (bits - 1) : 1 << bits] = min(15, bits)
-    return table
+@njit(cache=True, nogil=True)
+def _class(mean: Any) -> int:
+    """Return the bit length of a mean, 15 at most: its exponent as a float, which vectors have at once."""
+    bits = np.float32(np.float32(mean) + np.float32(0.5)).view(np.int32)  # the half gives 0 an exponent, too
+    return min(np.int32(15), np.int32((bits >> 23) - 126))
 
 
 class PositionState(Stateful):
@@ -45,7 +46,6 @@ class PositionState(Stateful):
     def __init__(self, count: int) -> None:
         self.mean = np.zeros(count, np.uint16)
         self.classes = np.zeros(count, np.uint8)
-        self._table = _class_table()
         self._spare: np.ndarray | None = (
             None  # the means before these; two arrays take turns, so that pages stay mapped
         )
@@ -57,9 +57,8 @@ class PositionState(Stateful):
         """
         if self._spare is None or self._spare is self.mean:
             self._spare = np.empty_like(self.mean)
-        _observe(self.mean, sums, self._spare)  # without the look-up in it, this loop is vectorised
+        _observe(self.mean, sums, self._spare, self.classes)
         self.mean, self._spare = self._spare, self.mean
-        _classes(self.mean, self._table, self.classes)
 
     def rescale(self, offsets: np.ndarray, rises: list[int]) -> None:
         """Follow a change of step: where tensor t's exponent rose by rises[t], means fall by as many bits."""
@@ -72,7 +71,7 @@ class PositionState(Stateful):
             else:
                 part[:] = np.minimum(part.astype(np.uint32) << min(-rise, 16), 65535)
         if any(rises):
-            _classes(self.mean, self._table, self.classes)
+            _classes(self.mean, self.classes)
 
     def _follow(self) -> None:
-        _classes(self.mean, self._table, self.classes)
+        _classes(self.mean, self.classes)

@@ -15,17 +15,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from oscar.numerics.member import Member, read_residual
+from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser_kernels import (
     NORMAL_EXPONENTS,
     add_bounded,
     energy_beyond,
-    round_to_grid,
-    round_with_residual,
+    to_grid,
 )
 from oscar.numerics.saturation import Saturation
 from oscar.state import Reader, natural, optional
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
+NONE = np.empty(0, np.float32)  # where kernels take no values
 SUM_BITS = 16  # of sums, unless the user asks for more: the fastest kernels hold them in int16
 
 Scale = Literal["sigma", "max"]
@@ -124,6 +125,7 @@ class WorkerQuantiser(Member):
         super().__init__(rank, values)
         self.params, self.iteration = params, 0
         self._spare: np.ndarray | None = None
+        self.room: np.ndarray | None = None  # for integers, from call to call, so that pages stay mapped
 
     def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:
         """Return the flat tensors with the residual of error feedback added, where there is one.
@@ -143,40 +145,44 @@ class WorkerQuantiser(Member):
         return out
 
     def quantise(
-        self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None], dtype: Any = np.int32
+        self,
+        tensors: Sequence[np.ndarray],
+        exponents: Sequence[int | None],
+        dtype: Any = np.int32,
+        plan: ChunkPlan | None = None,
+        out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return all tensors, corrected, as one flat array of `dtype`; without a step, zeros.
 
-        tensors: flat float32, as they came; dtype: int32, or int16 as sums may have. The residual changes
-        only when `commit` is called. Raises ValueError where the residual is of other tensors.
+        tensors: flat float32, as they came; dtype: int32, or int16 as sums may have. plan: in whose order, or
+        None for the natural one. out: may be written to and returned, where it has the size and dtype. The
+        residual changes only when `commit` is called. Raises ValueError where it is of other tensors.
         """
         self._check_residual(tensors)
-        if self.params.rounding == "stochastic" or any(
-            exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents
-        ):
-            return self._quantise_plainly(tensors, exponents, dtype)
-        out = np.empty(sum(t.size for t in tensors), dtype)
-        keep = self._room(out.size) if self.params.error_feedback else np.empty(0, np.float32)
-        limit = np.float32(self.params.limit)
+        values, feedback = sum(tensor.size for tensor in tensors), self.params.error_feedback
+        if any(exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents):
+            integers = self._quantise_plainly(tensors, exponents, dtype)
+            return integers if plan is None else plan.gather(integers)
+        places = ChunkPlan("", None, (0, values)).places if plan is None else plan.places
+        if out is None or out.shape != (values,) or out.dtype != dtype:
+            out = np.empty(values, dtype)
+        if None in exponents:
+            out[:] = 0
+        keep = self._room(values) if feedback else NONE
         clipped, at = [0] * len(tensors), 0
         for t, (tensor, exponent) in enumerate(zip(tensors, exponents, strict=True)):
             here = slice(at, at + tensor.size)
+            before = NONE if self.residual is None else self.residual[here]
+            if exponent is not None:
+                grid = np.float32(2.0**-exponent), np.float32(2.0**exponent), np.float32(self.params.limit)
+                beyond = to_grid(tensor, before, grid, at, *places, self._generator(), out, keep[here])
+                clipped[t] = int(beyond)
+            elif before.size:
+                add_bounded(tensor, before, keep[here])
+            elif feedback:
+                keep[here] = tensor
             at += tensor.size
-            if exponent is None:
-                out[here] = 0
-                if self.params.error_feedback:
-                    keep[here] = tensor
-                    if self.residual is not None:
-                        add_bounded(tensor, self.residual[here], keep[here])
-                continue
-            factor, step = np.float32(2.0**-exponent), np.float32(2.0**exponent)
-            if self.residual is None:
-                beyond = round_to_grid(tensor, factor, step, limit, out[here], keep[here])
-            else:
-                before = self.residual[here]
-                beyond = round_with_residual(tensor, before, factor, step, limit, out[here], keep[here])
-            clipped[t] = int(beyond)
-        self.pending = keep if self.params.error_feedback else None
+        self.pending = keep if feedback else None
         self.saturation = self._weigh(clipped, tensors, exponents)
         return out
 
@@ -232,6 +238,11 @@ class WorkerQuantiser(Member):
         if self._spare is None or self._spare is self.residual or self._spare.size != count:
             self._spare = np.empty(count, np.float32)  # a call that fails goes back to the present one
         return self._spare
+
+    def _generator(self) -> np.ndarray:
+        """Return key and counter of this iteration's noise, uint64; nothing for rounding to nearest."""
+        stochastic = self.params.rounding == "stochastic"
+        return np.array([self.params.seed, self.rank, self.iteration] if stochastic else [], np.uint64)
 
     def _noise(self, count: int) -> np.ndarray:
         bits = np.random.Philox(key=[self.params.seed, self.rank], counter=[0, 0, 0, self.iteration])

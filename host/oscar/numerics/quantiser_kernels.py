@@ -9,15 +9,48 @@ from numba import njit
 
 FLOAT32_MAX = np.finfo(np.float32).max
 NORMAL_EXPONENTS = range(-126, 127)  # of which 2^e and 2^-e are normal float32: products are rounded once
+PIECE = 4096  # values whose draws of stochastic rounding stay in the first-level cache
+COUNTS = PIECE // 4 + 1  # of the generator, four draws each; a piece may begin within one
 
 
 @njit(cache=True, nogil=True)
-def round_to_grid(tensor: Any, factor: Any, step: Any, limit: Any, out: Any, keep: Any) -> int:
-    """Write the nearest integers of `tensor * factor` to `out`; return how many saturated at `limit`.
+def to_grid(
+    tensor: Any, residual: Any, grid: Any, at: int, places: Any, granule: int, noise: Any, out: Any, keep: Any
+) -> int:
+    """Write the integers of a tensor to `out` in plan order; return how many saturated.
 
-    tensor: float32, flat; factor, step, limit: float32, step = 1 / factor; out: int32 or int16; keep:
-    float32, receives what rounding and clipping lost, or has no values.
+    tensor: float32, flat; its values are those from `at` on of all. residual: float32, added to it within the
+    range of float32, or no values. grid: float32 1 / step, step, limit. places, granule: ChunkPlan.places.
+    noise: of stochastic rounding, uint64: the generator's key (2) and the last word of its counter; none: to
+    nearest. out: int32 or int16, of all values; keep: float32, receives what rounding and clipping lost,
+    as long as the tensor, or no values.
     """
+    clipped, low = 0, 0
+    counts = COUNTS if noise.size else 0
+    words, draws = np.empty((4, counts), np.uint64), np.empty(4 * counts, np.float64)
+    while low < tensor.size:
+        block = (at + low) // granule
+        high = min(tensor.size, (block + 1) * granule - at)
+        if noise.size:
+            high = min(high, low + PIECE)
+        first = places[block] + at + low - block * granule
+        integers = out[first : first + high - low]
+        left = keep[low:high] if keep.size else keep
+        if noise.size:
+            drawn = uniform(noise, at + low, high - low, words, draws)
+            held = residual[low:high] if residual.size else residual
+            clipped += _round_by(tensor[low:high], held, grid, drawn, integers, left)
+        elif residual.size:
+            clipped += _round_with(tensor[low:high], residual[low:high], grid, integers, left)
+        else:
+            clipped += _round(tensor[low:high], grid, integers, left)
+        low = high
+    return clipped
+
+
+@njit(cache=True, nogil=True)
+def _round(tensor: Any, grid: Any, out: Any, keep: Any) -> int:
+    factor, step, limit = grid
     clipped = 0
     for i in range(tensor.size):
         rounded = np.rint(tensor[i] * factor)
@@ -31,19 +64,8 @@ def round_to_grid(tensor: Any, factor: Any, step: Any, limit: Any, out: Any, kee
 
 
 @njit(cache=True, nogil=True)
-def all_finite(values: Any) -> bool:
-    """Return np.isfinite(values).all() of flat float32."""
-    good = True
-    for i in range(values.size):
-        good &= np.abs(values[i]) <= FLOAT32_MAX
-    return good
-
-
-@njit(cache=True, nogil=True)
-def round_with_residual(
-    tensor: Any, residual: Any, factor: Any, step: Any, limit: Any, out: Any, keep: Any
-) -> int:
-    """Do add_bounded and then round_to_grid in one pass over memory; `keep` has room for all values."""
+def _round_with(tensor: Any, residual: Any, grid: Any, out: Any, keep: Any) -> int:
+    factor, step, limit = grid
     clipped = 0
     for i in range(tensor.size):
         value = min(max(tensor[i] + residual[i], -FLOAT32_MAX), FLOAT32_MAX)
@@ -54,6 +76,74 @@ def round_with_residual(
         out[i] = integer
         keep[i] = value - np.float32(integer) * step
     return clipped
+
+
+@njit(cache=True, nogil=True)
+def _round_by(tensor: Any, residual: Any, grid: Any, draws: Any, out: Any, keep: Any) -> int:
+    factor, step, limit = grid
+    clipped = 0
+    for i in range(tensor.size):
+        value = tensor[i]
+        if residual.size:
+            value = min(max(value + residual[i], -FLOAT32_MAX), FLOAT32_MAX)
+        rounded = np.floor(np.float64(value * factor) + draws[i])
+        bounded = min(max(rounded, -np.float64(limit)), np.float64(limit))
+        clipped += rounded != bounded
+        integer = np.int32(bounded)
+        out[i] = integer
+        if keep.size:
+            keep[i] = value - np.float32(integer) * step
+    return clipped
+
+
+@njit(cache=True, nogil=True)
+def uniform(noise: Any, at: int, size: int, words: Any, draws: Any) -> Any:
+    """Return the draws `at` to `at + size` of a numpy.random.Generator, without those before them.
+
+    noise: of Philox(key=noise[:2], counter=[0, 0, 0, noise[2]]), uint64. words: uint64 [4, COUNTS]; draws:
+    float64 [4 * COUNTS], of which a part is returned; size: up to PIECE.
+    """
+    first = at >> 2
+    end = ((at + size + 3) >> 2) - first
+    a, b, c, d = words[0][:end], words[1][:end], words[2][:end], words[3][:end]
+    for i in range(a.size):
+        a[i], b[i], c[i], d[i] = np.uint64(first + i + 1), np.uint64(0), np.uint64(0), noise[2]
+    _philox(a, b, c, d, noise[0], noise[1])
+    for i in range(a.size):
+        for word in range(4):
+            draws[4 * i + word] = (words[word, i] >> np.uint64(11)) * 2.0**-53
+    return draws[at & 3 : (at & 3) + size]
+
+
+@njit(cache=True, nogil=True)
+def _philox(a: Any, b: Any, c: Any, d: Any, key: Any, other: Any) -> None:
+    """Do the ten rounds of Philox 4x64 (Salmon et al., "Parallel random numbers", 2011), in vectors."""
+    for _ in range(10):
+        for i in range(a.size):
+            high, low = _product(np.uint64(0xD2E7470EE14C6C93), a[i])
+            upper, lower = _product(np.uint64(0xCA5A826395121157), c[i])
+            a[i], b[i], c[i], d[i] = upper ^ b[i] ^ key, lower, high ^ d[i] ^ other, low
+        key += np.uint64(0x9E3779B97F4A7C15)
+        other += np.uint64(0xBB67AE8584CAA73B)
+
+
+@njit(cache=True, nogil=True)
+def _product(x: Any, y: Any) -> Any:
+    """Return the upper and the lower 64 bits of a product of uint64, from products of halves."""
+    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    low = (x & mask) * (y & mask)
+    middle = (x >> half) * (y & mask) + (low >> half)
+    other = (x & mask) * (y >> half) + (middle & mask)
+    return (x >> half) * (y >> half) + (middle >> half) + (other >> half), other << half | low & mask
+
+
+@njit(cache=True, nogil=True)
+def all_finite(values: Any) -> bool:
+    """Return np.isfinite(values).all() of flat float32."""
+    good = True
+    for i in range(values.size):
+        good &= np.abs(values[i]) <= FLOAT32_MAX
+    return good
 
 
 @njit(cache=True, nogil=True)

@@ -12,8 +12,10 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import Action, Phase
 from oscar.collective.gather import FORWARD, RAW, Gather
 from oscar.collective.local import Fault, LocalRun
+from oscar.collective.node import Node
 from oscar.collective.ring import ring_actions, ring_chunks
 from oscar.errors import GradientError, OscarError
+from oscar.numerics.integers import add_up, same_bits
 from oscar.numerics.plans import ChunkPlan
 from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import RIDE_BITS, Channel, Message
@@ -150,8 +152,7 @@ class LocalWire(Wire):
         )
         run.run()
         first = nodes[0].result()
-        bits = first.view(np.uint8)
-        identical = all(np.array_equal(bits, node.result().view(np.uint8)) for node in nodes)
+        identical = all(same_bits(first, node.result()) for node in nodes[1:])
         total = plan.scatter(first)
         traffic = self._traffic(
             run.log.frame_bytes,
@@ -159,7 +160,7 @@ class LocalWire(Wire):
             plan.name,
             channel.gather,
             identical=identical,
-            exact=self._is_sum(plan, channel, messages, total),
+            exact=self._is_sum(plan, channel, nodes, first),
             clipped=np.sum([node.saturated() for node in nodes], axis=0) - before,
             clocks=run.clocks(),
         )
@@ -175,17 +176,14 @@ class LocalWire(Wire):
             self._programs[key] = tuple(actions)
         return self._programs[key]
 
-    def _is_sum(self, plan: ChunkPlan, channel: Channel, messages: Sequence[Message], sums: Array) -> bool:
-        """Whether `sums` is the sum computed directly: in integers, or in ring order for floats."""
+    def _is_sum(self, plan: ChunkPlan, channel: Channel, nodes: Sequence[Node], sums: Array) -> bool:
+        """Whether `sums`, in plan order, is the sum computed directly: in integers, or in ring order."""
         if not channel.codec.lossless:
             return False
+        local = [node.local for node in nodes]
         if channel.codec.domain == "int":
-            total = np.zeros(sums.size, np.int64)
-            for message in messages:
-                total += message.data
-            return np.array_equal(total, sums)
-        ordered = ring_order([plan.gather(message.data) for message in messages], plan.bounds)
-        return np.array_equal(ordered, plan.gather(sums))
+            return add_up(local, sums)
+        return np.array_equal(ring_order(local, plan.bounds), sums)
 
 
 def ring_order(buffers: Sequence[Array], bounds: Sequence[int]) -> Array:

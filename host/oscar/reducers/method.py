@@ -10,7 +10,7 @@ from typing import Any
 from oscar.coding.codec import Codec
 from oscar.coding.registry import asc_codec, make_codec
 from oscar.collective.gather import BOOMERANG, RAW, Gather
-from oscar.config import Config
+from oscar.config import SOFTWARE, Config
 from oscar.errors import ConfigError
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
@@ -22,7 +22,7 @@ def make_codec_of(config: Config) -> Codec:
     """Return the codec of the method's frames, on the configured NIC; a scheme's coded messages take ASC."""
     if method_info(config.method).codec is None:
         return asc_codec(config.asc_params())
-    if config.nic in ("compiled", "reference"):
+    if config.nic in SOFTWARE:
         implementation: Any = config.nic
         return make_codec(config.method, asc=config.asc_params(), implementation=implementation)
     if config.method != "asc":

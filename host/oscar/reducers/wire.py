@@ -86,7 +86,8 @@ class Wire(ABC):
             classes = np.zeros(first.data.size, np.uint8)
         layout = Layout(plan.bounds, channel.subframes)
         for node, message in zip(nodes, messages, strict=True):
-            node.begin(plan.gather(message.data, node.local), classes, layout)
+            local = message.data if message.planned else plan.gather(message.data, node.local)
+            node.begin(local, classes, layout)
         return plan, channel, nodes
 
     def _open(self, name: str) -> list[Node]:

@@ -43,7 +43,7 @@ class Message:
     `bits` is: a few small integers that are not worth a message of their own. coded: a sum goes around a ring
     of coded frames, as `Scheme.channels` says; `context` is then the position class 0 .. 15 of every value,
     uint8, and `plan` how values are dealt to chunks (None: the configured plan, without costs), both the same
-    on all workers.
+    on all workers. planned: data already lies in the order of `plan`; sums come back in the natural order.
     """
 
     channel: str
@@ -54,6 +54,7 @@ class Message:
     coded: bool = False
     context: Array | None = field(default=None, repr=False)
     plan: ChunkPlan | None = field(default=None, repr=False)
+    planned: bool = False
 
 
 @dataclass(frozen=True)

@@ -84,16 +84,18 @@ class Exact(Scheme):
     def start(self, worker: WorkerQuantiser, tensors: Sequence[Array]) -> Messages:
         """Yield a summary of the tensors without a step, where there are any, and the integers, or floats."""
         if self.floating:
-            local = join(tensors)
-        else:
-            if self.steps.unset:  # on all workers alike
-                summaries = summarise(worker.corrected(tensors, self.steps.unset), self.params)
-                packed = b"".join(_SUMMARY.pack(*summary) for summary in summaries)
-                every = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
-                self.once("steps", lambda: self._agree(every))
-            local = worker.quantise(tensors, self.steps.exponents, self.dtype)
+            yield Message("sums", join(tensors), coded=True, plan=self.once("plan", self._make_plan))
+            return
+        if self.steps.unset:  # on all workers alike
+            summaries = summarise(worker.corrected(tensors, self.steps.unset), self.params)
+            packed = b"".join(_SUMMARY.pack(*summary) for summary in summaries)
+            every = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
+            self.once("steps", lambda: self._agree(every))
+        plan = self.once("plan", self._make_plan)
+        local = worker.quantise(tensors, self.steps.exponents, self.dtype, plan, worker.room)
+        worker.room = local
         classes = None if self.position is None else self.position.classes
-        yield Message("sums", local, coded=True, context=classes, plan=self.once("plan", self._make_plan))
+        yield Message("sums", local, coded=True, context=classes, plan=plan, planned=True)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         """Not used: tensors are quantised where they lie, see `start`."""

@@ -11,8 +11,8 @@ import cocotb
 from cocotb.triggers import FallingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
 
-from oscar.coding.asc.params import COUNT_STEP
-from oscar.coding.asc.reference import frequencies, update
+from oscar_hdl.format2.params import COUNT_STEP
+from oscar_hdl.format2.reference import frequencies, update
 from oscar_sim.cosim.common import high, number, rows
 from oscar_sim.seeds import dice
 from oscar_sim.tables_model import (

@@ -7,8 +7,8 @@ from typing import Any
 import cocotb
 from cocotb.triggers import Combine, FallingEdge
 
-from oscar.coding.asc.params import COUNT_STEP
-from oscar.coding.asc.reference import frequencies, update
+from oscar_hdl.format2.params import COUNT_STEP
+from oscar_hdl.format2.reference import frequencies, update
 from oscar_sim.cosim.common import high, link, rows, settled, start
 from oscar_sim.seeds import dice
 from oscar_sim.tables_model import (

@@ -8,8 +8,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge
 
-from oscar.coding.asc.reference import ReferenceCoder
-from oscar.coding.asc.state import TableState
+from oscar_hdl.format2.reference import ReferenceCoder
+from oscar_hdl.format2.state import TableState
 from oscar_sim.cosim.agents import PayloadMemory, sink, source, words
 from oscar_sim.cosim.bench_asc_tables import States
 from oscar_sim.cosim.common import LANE, PARAMS, high, link, start
@@ -143,7 +143,7 @@ def local_values(frame: Frame, seed: int) -> np.ndarray:
 async def commands(dut: Any, share: float) -> None:
     """Every command on the frames of a link: sums, payload, shifts and tables are the reference's."""
     await start(dut, INPUTS.split())
-    bench, state = Bench(dut, share), TableState.initial(PARAMS)
+    bench, state = Bench(dut, share), TableState.initial()
     for n, frame in enumerate(link()):
         op = list(OPS)[n % len(OPS)] if n else "hop"
         await bench.check(op, frame, local_values(frame, n), state)
@@ -158,12 +158,12 @@ async def damage_and_resets(dut: Any) -> None:
     local = local_values(frame, 1)
     for name, payload in list(damaged(frame, PARAMS))[:6]:
         found = np.frombuffer(payload[: len(payload) & ~1], "<u2").tolist()
-        await bench.run("last hop", frame, found, local, TableState.initial(PARAMS))
+        await bench.run("last hop", frame, found, local, TableState.initial())
         assert bench.said["dec"][0], f"{name}: accepted"
         assert len(bench.sums.recv_nowait().tdata) == frame.values.size
-        await bench.check("hop", frame, local, TableState.initial(PARAMS))
+        await bench.check("hop", frame, local, TableState.initial())
     for _ in range(4):
-        task = cocotb.start_soon(bench.run("hop", frame, frame.words, local, TableState.initial(PARAMS)))
+        task = cocotb.start_soon(bench.run("hop", frame, frame.words, local, TableState.initial()))
         for _ in range(rng.randrange(100, 6000)):
             await FallingEdge(dut.clk)
         task.cancel()
@@ -176,4 +176,4 @@ async def damage_and_resets(dut: Any) -> None:
             taken.clear()
         dut.rst.value = 0
         await FallingEdge(dut.clk)
-        await bench.check("hop", frame, local, TableState.initial(PARAMS))
+        await bench.check("hop", frame, local, TableState.initial())

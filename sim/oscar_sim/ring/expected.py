@@ -11,13 +11,13 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.codec import LinkEncoder
 from oscar.coding.frame import peek
-from oscar.coding.registry import asc_codec
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.plans import ChunkPlan
 from oscar.reducers.cluster import LocalCluster
 from oscar.workloads import exact_mean, make_workload
 from oscar_hdl.params import LaneParams
+from oscar_sim.nics import reference_codec
 
 
 @dataclass
@@ -76,18 +76,16 @@ def host_run(
 
     Training runs on the whole model with the exact mean; `values` of its gradients are the bucket.
     """
-    asc = params.asc
     config = Config.model_validate(
         {
             "nodes": nodes,
             "quantiser": {"bits": 8},  # as the published clocks were measured
             "ring": {"gather": gather},
             "plan": {"name": "splitter", "granule": granule},
-            "asc": {"block_log2": asc.block_log2, "interval_log2": asc.interval_log2, "map": "fixed"},
         }
     )
     frames: dict[tuple[int, int], bytes] = {}
-    codec, found = asc_codec(config.asc_params()), []
+    codec, found = reference_codec(params.asc), []
     recording = replace(codec, make_encoder=lambda: _Recorder(codec.make_encoder(), frames))
     model, cluster = make_workload(workload, nodes=nodes, seed=0), LocalCluster(config, codec=recording)
     for _ in range(iterations):

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from oscar.coding.asc.params import AscParams
 from oscar.collective.actions import Phase
 from oscar.collective.gather import Gather
 from oscar.numerics.plans import ChunkPlan
+from oscar_hdl.format2.params import AscParams
 from oscar_hdl.registers import BY_NAME, COUNTERS, REGISTERS
 from oscar_hdl.streams import AxiLite, Stream
 from oscar_sim.ends import Collector, Feeder

@@ -70,13 +70,12 @@ def verilog_of(top: str, params: LaneParams, folder: Path) -> Path:
 
 
 def source_key() -> bytes:
-    """Return a digest of all that a conversion depends on: the sources of oscar_hdl and oscar.coding.asc."""
+    """Return a digest of all that a conversion depends on: the sources of oscar_hdl."""
     import myhdl
 
-    import oscar.coding.asc.params
     import oscar_hdl
 
-    files = [*sorted(Path(oscar_hdl.__file__).parent.rglob("*.py")), Path(oscar.coding.asc.params.__file__)]
+    files = sorted(Path(oscar_hdl.__file__).parent.rglob("*.py"))
     return _key([myhdl.__version__.encode(), *(f.read_bytes() for f in files)]).encode()
 
 

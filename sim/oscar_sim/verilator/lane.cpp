@@ -96,6 +96,7 @@ extern "C" {
 
 Lane* lane_new() {
   Lane* lane = new Lane;
+  lane->context.threads(1);  // of a pool, nothing would use it, and its end can hang in a forked process
   lane->top = new Vtop(&lane->context);
   Vtop& p = *lane->top;
   p.clk = 0;

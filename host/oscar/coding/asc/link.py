@@ -10,7 +10,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.asc.params import DIRECTORY_BYTES, MAX_BLOCK_LOG2, PREFIX_BYTES, AscParams
 from oscar.coding.asc.state import TableState
-from oscar.coding.codec import as_integers, check_header, check_width, fit_width
+from oscar.coding.codec import as_values, check_header, check_width, fit_width
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
 from oscar.errors import ConfigError, FrameError, OscarError
 from oscar.state import Reader, Saved, Stateful
@@ -158,7 +158,7 @@ class Encoder(_Link):
         to the receiver; width: bits of a raw value, 1..32, by default the smallest of 8, 16, 24, 32.
         Raises TypeError or ValueError on values that are not 1-D integers of that width.
         """
-        array = as_integers(values)
+        array = as_values(values, "int", narrow=True)
         bits = fit_width(array, None) if width is None else check_width(width)
         classes = self._classes(context, array.size)
         key = self._key(step)

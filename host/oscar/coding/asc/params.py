@@ -43,7 +43,7 @@ PRIOR = (
 
 COUNT_BITS = 15  # of what a frame adds to a histogram row; so a row stays below 2^16
 FADE_ABOVE = 64  # a histogram row with more than this is halved before a frame's counts come in
-ALL_COUNTED = 1 << 15  # values: in a frame of no more, tables learn from every row
+ALL_COUNTED, QUARTER_COUNTED = 1 << 15, 1 << 18  # values of a frame: tables learn from all rows, then from fewer
 COST_BITS = 8  # costs are in 1/256 bit
 COST = tuple((PROB_BITS << COST_BITS) + 1 - (f ** (1 << COST_BITS)).bit_length() if f else 0
              for f in range(TOTAL + 1))  # of a symbol of frequency f: 2560 - floor(256 log2 f)  # fmt: skip
@@ -98,7 +98,9 @@ def count_step(values: int, live_rows: int) -> int:
     """
     if values <= ALL_COUNTED or live_rows <= 8:
         return 1
-    return 2 if live_rows <= 16 else 4
+    if live_rows <= 16:
+        return 2
+    return 4 if values <= QUARTER_COUNTED else 8
 
 
 @dataclass(frozen=True)

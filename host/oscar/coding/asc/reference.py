@@ -20,6 +20,7 @@ from oscar.coding.asc.params import (
     DIRECTORY_BYTES,
     FADE_ABOVE,
     FLUSH_BYTES,
+    GROUP,
     GROUP_ROWS,
     LANES,
     LIMIT,
@@ -60,17 +61,18 @@ IDLE: Step = (TOTAL, 0, 0, 0)  # leaves a state as it is
 # --- tables
 
 
-def may_have(q: int, s: int) -> bool:
-    """Whether the code has a place for symbol `s` in table row `q`."""
-    return s < POSSIBLE[q] or s == SYMBOLS - 1
+def possible(q: int, last: int) -> set[int]:
+    """Return the symbols that have a place in table row `q` of a frame whose values have none above `last`."""
+    count = POSSIBLE[q] if q >= VALUE_ROWS else min(POSSIBLE[q], last + 1)
+    return {*range(count), SYMBOLS - 1}
 
 
-def frequencies(hist: Sequence[int], q: int) -> list[int]:
+def frequencies(hist: Sequence[int], q: int, last: int) -> list[int]:
     """Return the frequencies that a histogram row of table row `q` stands for; they sum to 1024."""
-    kept = [h if may_have(q, s) else 0 for s, h in enumerate(hist)]
-    places = sum(may_have(q, s) for s in range(SYMBOLS))
-    ratio = ((TOTAL - places) << 16) // (sum(kept) + 1)
-    freq = [1 + (h * ratio >> 16) if may_have(q, s) else 0 for s, h in enumerate(kept)]
+    places = possible(q, last)
+    kept = [h if s in places else 0 for s, h in enumerate(hist)]
+    ratio = ((TOTAL - len(places)) << 16) // (sum(kept) + 1)
+    freq = [1 + (h * ratio >> 16) if s in places else 0 for s, h in enumerate(kept)]
     freq[kept.index(max(kept))] += TOTAL - sum(freq)
     return freq
 
@@ -94,9 +96,9 @@ def octaves(counts: Sequence[int]) -> list[int]:
     return levels
 
 
-def from_octaves(levels: Sequence[int], q: int) -> list[int]:
+def from_octaves(levels: Sequence[int], q: int, last: int) -> list[int]:
     """Return the frequencies that a sent row stands for."""
-    return frequencies([1 << (level - 1) if level else 0 for level in levels], q)
+    return frequencies([1 << (level - 1) if level else 0 for level in levels], q, last)
 
 
 def cost(counts: Sequence[int], freq: Sequence[int]) -> int:
@@ -204,18 +206,14 @@ class Lanes:
             x = x << size | raw
             self.states[lane] = ((x // f) << PROB_BITS) + c + x % f
 
-    def pop(self, tables: Sequence[tuple[list[int], Sequence[int]] | None]) -> list[tuple[int, int]]:
-        """Undo a step in each lane, from the last on; return symbols and raw bits.
+    def pop(self, tables: Sequence[tuple[list[int], Sequence[int]]]) -> list[tuple[int, int]]:
+        """Undo a step in each lane, from the last on, given frequencies and raw bits of each symbol.
 
-        tables: frequencies and raw bits of each symbol; None where a lane has nothing.
+        Returns symbols and raw bits.
         """
         out = []
         for lane in reversed(range(len(tables))):
-            table = tables[lane]
-            if table is None:
-                out.append((0, 0))
-                continue
-            x, (freq, sizes) = self.states[lane], table
+            x, (freq, sizes) = self.states[lane], tables[lane]
             slot, s, c = x % TOTAL, 0, 0
             while c + freq[s] <= slot:
                 c += freq[s]
@@ -239,8 +237,6 @@ class Lanes:
     @classmethod
     def load(cls, data: bytes) -> Lanes:
         """Return the coder whose `flush` returned `data`."""
-        if len(data) < FLUSH_BYTES:
-            raise FrameError(f"a coded block has at least {FLUSH_BYTES} bytes, this one {len(data)}")
         body, low, up = data[:-FLUSH_BYTES], data[-FLUSH_BYTES : -2 * LANES], data[-2 * LANES :]
         states = [low[i] | int.from_bytes(up[2 * i : 2 * i + 2], "little") << 8 for i in range(LANES)]
         if min(states) < STATE_LOW:
@@ -263,18 +259,16 @@ class ReferenceCoder:
         numbers = [int(v) for v in values]
         check_range(min(numbers), max(numbers), width)
         shift = max(0, max(v ^ (v >> 31) for v in numbers).bit_length() - 15)
-        groups = self._groups(numbers, classes, shift)
+        groups = self._groups(numbers, self._positions(classes, len(numbers)), shift)
         counts = _counted(groups, len(numbers), shift)
-        freq, sent = self._tables(state, counts)
+        last = symbol_of(min(LIMIT - 1, max(max(numbers), -min(numbers))), 0)[0]
+        freq, sent = self._tables(state, counts, last)
         log2 = self.params.block_log2 or auto_block_log2(len(numbers), _estimate(counts, freq))
         size = (1 << log2) // (LANES * GROUP_ROWS)
         blocks = [groups[at : at + size] for at in range(0, len(groups), size)]
         coded = [_encode_block(block, freq, shift) for block in blocks]
-        if any(entry & 3 != CODED for entry, _ in coded):  # tables learn from coded blocks only
-            kept = [g for block, (entry, _) in zip(blocks, coded, strict=True) if entry & 3 == CODED for g in block]
-            counts = _counted(kept, len(numbers), shift)
         state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
-        out = bytearray(((log2 | shift << 5 | bool(sent) << 10)).to_bytes(PREFIX_BYTES, "little"))
+        out = bytearray((log2 | shift << 5 | bool(sent) << 10 | last << 11).to_bytes(PREFIX_BYTES, "little"))
         if sent:
             out += sum(1 << q for q in sent).to_bytes(MASK_BYTES, "little")
             for levels in sent.values():
@@ -282,14 +276,13 @@ class ReferenceCoder:
         out += b"".join(entry.to_bytes(DIRECTORY_BYTES, "little") for entry, _ in coded)
         return bytes(out) + b"".join(data for _, data in coded)
 
-    def _groups(self, values: Sequence[int], classes: np.ndarray | None, shift: int) -> list[list[Row]]:
-        """Cut a frame into groups of rows."""
-        positions = self._positions(classes, len(values))
+    def _groups(self, values: Sequence[int], positions: Sequence[int], shift: int) -> list[list[Row]]:
+        """Cut values into groups of rows."""
         rows = []
         for at in range(0, len(values), LANES):
             row = list(values[at : at + LANES])
             row_class = class_of(row, shift, self.params.least_class)
-            rows.append(Row(row, positions[at : at + LANES], row_class))
+            rows.append(Row(row, list(positions[at : at + LANES]), row_class))
         return [rows[at : at + GROUP_ROWS] for at in range(0, len(rows), GROUP_ROWS)]
 
     def _positions(self, classes: np.ndarray | None, count: int) -> list[int]:
@@ -297,13 +290,13 @@ class ReferenceCoder:
             return [0] * count
         return [int(c) for c in classes]
 
-    def _tables(self, state: TableState, counts: Rows) -> tuple[Rows, dict[int, list[int]]]:
+    def _tables(self, state: TableState, counts: Rows, last: int) -> tuple[Rows, dict[int, list[int]]]:
         """Return the frequencies a frame is coded with, and the levels of the rows that are sent."""
-        freq = [frequencies(row, q) for q, row in enumerate(state.hist.tolist())]
+        freq = [frequencies(row, q, last) for q, row in enumerate(state.hist.tolist())]
         sent = {}
         for q in range(TABLE_ROWS) if self.params.sent_rows else ():
             levels = octaves(counts[q])
-            own = from_octaves(levels, q)
+            own = from_octaves(levels, q, last)
             if 10 * (cost(counts[q], freq[q]) - cost(counts[q], own)) > SENT_GAIN:
                 freq[q], sent[q] = own, levels
         return freq, sent
@@ -332,24 +325,32 @@ class ReferenceCoder:
             data.end()
             return []
         prefix = data.take(PREFIX_BYTES)
-        log2, shift = prefix & 31, prefix >> 5 & 31
-        if prefix >> 11 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
+        log2, shift, last = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15
+        if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
             raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
-        freq = [frequencies(row, q) for q, row in enumerate(state.hist.tolist())]
-        if prefix >> 10:
+        freq = [frequencies(row, q, last) for q, row in enumerate(state.hist.tolist())]
+        if prefix >> 10 & 1:
             mask = data.take(MASK_BYTES)
             for q in range(TABLE_ROWS):
                 if mask >> q & 1:
                     row = data.take(SENT_ROW_BYTES)
-                    freq[q] = from_octaves([row >> (4 * s) & 15 for s in range(SYMBOLS)], q)
+                    freq[q] = from_octaves([row >> (4 * s) & 15 for s in range(SYMBOLS)], q, last)
         entries = [data.take(DIRECTORY_BYTES) for _ in range(0, count, 1 << log2)]
         positions = self._positions(classes, count)
-        counts = _nothing()
         values: list[int] = []
+        groups: list[list[Row]] = []
         for entry in entries:
             part = positions[len(values) : len(values) + (1 << log2)]
-            values += _decode_block(entry, data, part, freq, shift, width, count, counts)
+            block = _plain_block(entry, data, len(part), width)
+            if block is None:
+                if not FLUSH_BYTES <= entry >> 24 < (len(part) * width + 7) // 8:
+                    raise FrameError(f"a coded block of {entry >> 24} bytes: shorter than its states, or than raw")
+                groups += _decode_block(entry, data, part, freq, shift)
+            else:
+                groups += self._groups(block, part, shift)
+            values += [v for group in groups[len(values) // GROUP :] for row in group for v in row.values]
         data.end()
+        counts = _counted(groups, count, shift)
         state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
         size = 16 if width <= 16 else 32
         return [_signed(v & ((1 << size) - 1), size) for v in values]
@@ -432,50 +433,40 @@ def _class_step(row: Row, freq: Rows) -> Step:
     return f[row.row_class], sum(f[: row.row_class]), 0, 0
 
 
-def _decode_block(
-    entry: int,
-    data: _Reader,
-    positions: list[int],
-    freq: Rows,
-    shift: int,
-    width: int,
-    count: int,
-    counts: Rows,
-) -> list[int]:
-    """Return the values of a block and count the symbols of a coded one."""
-    n, size = len(positions), entry >> 24
+def _plain_block(entry: int, data: _Reader, n: int, width: int) -> list[int] | None:
+    """Return the `n` values of a constant or raw block; None of another."""
     if entry & 3 == CONSTANT:
         value = _signed(entry >> 16, 32)
         if entry >> 2 & 0x3FFF or not -(1 << (width - 1)) <= value < 1 << (width - 1):
             raise FrameError(f"a constant block of {value}, which does not fit {width} bits or its entry")
         return [value] * n
     if entry & 3 == RAW:
-        bits = entry >> 2 & 63
+        bits, size = entry >> 2 & 63, entry >> 24
         if entry >> 8 & 0xFFFF or not 1 <= bits <= width or size != (n * bits + 7) // 8:
             raise FrameError(f"a raw block of {size} bytes and {bits} bits a value, for {n} values of {width}")
         packed = data.take(size)
         return [_signed(packed >> (bits * i) & ((1 << bits) - 1), bits) for i in range(n)]
-    groups = -(-n // (LANES * GROUP_ROWS))
+    return None
+
+
+def _decode_block(
+    entry: int, data: _Reader, positions: list[int], freq: Rows, shift: int
+) -> list[list[Row]]:
+    """Return the groups of a coded block."""
+    rows = [Row([0] * len(p), p, 0) for p in (positions[i : i + LANES] for i in range(0, len(positions), LANES))]
+    groups = [rows[at : at + GROUP_ROWS] for at in range(0, len(rows), GROUP_ROWS)]
     seeds, first, last = entry >> 2 & 7, entry >> 5 & 127, entry >> 12 & 127
-    if entry & 3 != CODED or entry >> 19 & 31 or seeds > MOST_SEED_ROWS or not first <= last < groups:
+    if entry & 3 != CODED or entry >> 19 & 31 or seeds > MOST_SEED_ROWS or not first <= last < len(groups):
         raise FrameError(f"a block's entry is 0x{entry:012x}, which no sender writes")
-    coder = Lanes.load(data.bytes(size))
-    rows = [positions[at : at + LANES] for at in range(0, n, LANES)]
-    out: list[list[int]] = [[0] * len(row) for row in rows]
+    coder = Lanes.load(data.bytes(entry >> 24))
     for g in range(last, first - 1, -1):
-        part = range(g * GROUP_ROWS, min(len(rows), (g + 1) * GROUP_ROWS))
-        group = _pop_group(coder, [rows[t] for t in part], freq, shift, seeds if g == first else 0)
-        if g == first:
-            _finish(coder, group, seeds)
-        count_group(group, count, shift, counts)
-        for t, row in zip(part, group, strict=True):
-            out[t] = row.values
-    return [v for row in out for v in row]
+        _pop_group(coder, groups[g], freq, shift, seeds if g == first else 0)
+    _finish(coder, groups[first], seeds)
+    return groups
 
 
-def _pop_group(coder: Lanes, positions: list[list[int]], freq: Rows, shift: int, seeds: int) -> list[Row]:
-    """Undo a group; the rows that ride in the start states are still 0."""
-    group = [Row([0] * len(p), p, 0) for p in positions]
+def _pop_group(coder: Lanes, group: list[Row], freq: Rows, shift: int, seeds: int) -> None:
+    """Undo a group; the rows that ride in the start states stay 0."""
     tables = [(freq[class_context(row.mean)], [0] * SYMBOLS) for row in group]
     for row, (s, _) in zip(group, coder.pop(tables), strict=True):
         row.row_class = s
@@ -485,16 +476,13 @@ def _pop_group(coder: Lanes, positions: list[list[int]], freq: Rows, shift: int,
             continue
         row, bits = group[j], low_bits(group[j].row_class, shift)
         lanes = range(len(row.values))
-        low = [0 for _ in lanes]
         for at in reversed(range(0, bits, RAW_STEP)):
             size = min(RAW_STEP, bits - at)
             raw = coder.pop([([TOTAL], [size]) for _ in lanes])
-            low = [v | r << at for v, (_, r) in zip(low, raw, strict=True)]
+            row.values = [v | r << at for v, (_, r) in zip(row.values, raw, strict=True)]
         if row.row_class:
             popped = coder.pop([(freq[row.context(lane)], RAW_BITS) for lane in lanes])
-            low = [v | _high(s, raw) << bits for v, (s, raw) in zip(low, popped, strict=True)]
-        row.values = low
-    return group
+            row.values = [v | _high(s, raw) << bits for v, (s, raw) in zip(row.values, popped, strict=True)]
 
 
 def _high(s: int, raw: int) -> int:

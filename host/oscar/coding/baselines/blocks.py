@@ -16,6 +16,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.codec import Domain
 from oscar.errors import FrameError
+from oscar.numerics.integers import extremes
 
 RAW = 0  # mode byte of the raw block
 VALUES_PER_BYTE = 4096
@@ -109,7 +110,7 @@ def check_density(payload: memoryview, count: int) -> None:
 def check_range(values: Array, width: int) -> Array:
     """Return decoded integer values; raises FrameError when one of them does not fit `width` bits."""
     if values.size and width < 8 * values.dtype.itemsize:
-        low, high = int(values.min()), int(values.max())
+        low, high = extremes(values)
         if low < -(1 << (width - 1)) or high >= 1 << (width - 1):
             raise damaged(f"frame of {width}-bit values decodes to {low} ... {high}")
     return values
@@ -117,13 +118,13 @@ def check_range(values: Array, width: int) -> Array:
 
 def signed_bits(values: Array) -> int:
     """Return the fewest bits, at least 1, that hold every value of a non-empty array in two's complement."""
-    low, high = int(values.min()), int(values.max())
+    low, high = extremes(values)
     return 1 + max(high, -1 - low, 0).bit_length()
 
 
 def histogram(values: Array) -> tuple[Array, Array]:
     """Return the distinct values of a non-empty int32 array, ascending, and their counts (both int64)."""
-    low, high = int(values.min()), int(values.max())
+    low, high = extremes(values)
     if high - low < 1 << 20:  # counting beats sorting while the counters fit the cache
         counts = np.zeros(high - low + 1, np.int64)
         count_values(values, low, counts)

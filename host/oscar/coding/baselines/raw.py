@@ -120,18 +120,19 @@ class Int16(_Items):
     """Two bytes per value; raises ValueError on frames of more than 16 bits, whatever is in them."""
 
     code, dtype, bits = 4, "<i2", 16
+    narrow = True  # takes and returns items as they are, without a copy
 
-    def pack(self, values: Array, width: int) -> bytes:
+    def pack(self, values: Array, width: int) -> memoryview:
         if width > self.bits:
             raise ValueError(
                 f"int{self.bits} carries up to {self.bits} bits, this chunk needs {width}; use int32"
             )
-        return values.astype(self.dtype).tobytes()
+        return np.ascontiguousarray(values, self.dtype).view(np.uint8).data
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
         if width > self.bits:
             raise damaged(f"int{self.bits} carries up to {self.bits} bits, header announces {width}")
-        return check_range(self._items(payload, count).astype(np.int32), width)
+        return check_range(self._items(payload, count), width)
 
 
 class Int32(Int16):

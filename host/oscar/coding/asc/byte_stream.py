@@ -1,0 +1,176 @@
+"""Bytes that the 32 lanes of a coder emit and take back: none, one or two of each lane, packed in lane order.
+
+How they are packed depends on the machine: one instruction each way with AVX-512 VBMI2, look-ups of eight bytes
+at a time with AVX2, one lane after the other elsewhere. The bytes are the same.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from oscar.coding.asc.vectors import I8, I16, I32, I64, MASK, V16, V32, N, call, constant, place
+
+BYTES = ir.VectorType(I8, 2 * N)  # two of each lane
+BITS = ir.VectorType(ir.IntType(1), 2 * N)
+EIGHT, SIXTEEN = ir.VectorType(I8, 8), ir.VectorType(I8, 16)
+WITH_VBMI2 = ("icelake", "tigerlake", "rocketlake", "sapphire", "emerald", "granite", "znver4", "znver5")
+WITH_AVX2 = ("haswell", "broadwell", "skylake", "cascadelake", "cooperlake", "alderlake", "znver", "x86-64-v3")
+
+
+def _machine() -> str:
+    """Return how bytes are packed on the processor that numba compiles for: "avx512", "avx2" or "portable"."""
+    name = os.environ.get("NUMBA_CPU_NAME") or ""
+    if name and name != "host":
+        if name.startswith(WITH_VBMI2):
+            return "avx512"
+        return "avx2" if name.startswith((*WITH_AVX2, "x86-64-v4")) else "portable"
+    features = llvm.get_host_cpu_features()
+    if not config.ENABLE_AVX or not all(features.get(f) for f in ("avx2", "bmi2", "popcnt")):
+        return "portable"
+    return "avx512" if all(features.get(f) for f in ("avx512vbmi2", "avx512bw", "avx512vl")) else "avx2"
+
+
+MACHINE = _machine()
+
+
+def _selected(builder: Any, one: Any, two: Any) -> Any:
+    """Return 64 bits: for each lane whether its low and whether its high byte goes."""
+    if MACHINE == "portable":
+        pairs = builder.or_(
+            builder.zext(one, V16.llvm),
+            builder.shl(builder.zext(two, V16.llvm), constant(V16.llvm, 8)),
+        )
+        flags = builder.icmp_unsigned("!=", builder.bitcast(pairs, BYTES), ir.Constant(BYTES, [0] * 64))
+        return builder.bitcast(flags, I64)
+    low, high = (builder.zext(builder.bitcast(m, I32), I64) for m in (one, two))
+    low = call(builder, "llvm.x86.bmi.pdep.64", I64, [low, ir.Constant(I64, 0x5555555555555555)])
+    high = call(builder, "llvm.x86.bmi.pdep.64", I64, [high, ir.Constant(I64, 0xAAAAAAAAAAAAAAAA)])
+    return builder.or_(low, high)
+
+
+def _table(builder: Any, kind: str) -> Any:
+    """Return a constant for every mask of eight bytes: where each byte of the result comes from."""
+    rows = []
+    for mask in range(256):
+        on = [i for i in range(8) if mask >> i & 1]
+        packed = on + [128] * (8 - len(on))
+        spread = [on.index(i) if i in on else 128 for i in range(8)]
+        rows.append(ir.Constant(EIGHT, packed if kind == "pack" else spread))
+    array = ir.ArrayType(EIGHT, 256)
+    return cgutils.global_constant(builder.module, f"oscar_{kind}", ir.Constant(array, rows))
+
+
+def _shuffled(builder: Any, eight: Any, table: Any, mask: Any) -> Any:
+    """Return eight bytes moved by the row of a table that belongs to `mask`."""
+    row = builder.load(builder.gep(table, [ir.Constant(I64, 0), mask]))
+    row.align = 8
+    twice = ir.Constant(ir.VectorType(I32, 16), list(range(8)) * 2)
+    wide = [builder.shuffle_vector(v, v, twice) for v in (eight, row)]
+    out = call(builder, "llvm.x86.ssse3.pshuf.b.128", SIXTEEN, wide)
+    return builder.shuffle_vector(out, out, ir.Constant(ir.VectorType(I32, 8), list(range(8))))
+
+
+def _eighth(builder: Any, mask: Any, k: int) -> Any:
+    return builder.and_(builder.lshr(mask, ir.Constant(I64, 8 * k)), ir.Constant(I64, 255))
+
+
+def _store(builder: Any, address: Any, value: Any) -> None:
+    builder.store(value, place(builder, address, value.type)).align = 1
+
+
+def _load(builder: Any, address: Any, kind: Any) -> Any:
+    value = builder.load(place(builder, address, kind))
+    value.align = 1
+    return value
+
+
+def _pack(builder: Any, address: Any, pairs: Any, mask: Any) -> Any:
+    """Store the bytes of <32 x i16> that `mask` selects; return the address behind them."""
+    data = builder.bitcast(pairs, BYTES)
+    if MACHINE == "avx512":
+        nothing = ir.Constant(BYTES, [0] * 64)
+        name = "llvm.x86.avx512.mask.compress.v64i8"
+        _store(builder, address, call(builder, name, BYTES, [data, nothing, builder.bitcast(mask, BITS)]))
+        return builder.add(address, builder.ctpop(mask))
+    if MACHINE == "avx2":
+        table = _table(builder, "pack")
+        for k in range(8):
+            part = ir.Constant(ir.VectorType(I32, 8), list(range(8 * k, 8 * k + 8)))
+            bits = _eighth(builder, mask, k)
+            _store(builder, address, _shuffled(builder, builder.shuffle_vector(data, data, part), table, bits))
+            address = builder.add(address, builder.ctpop(bits))
+        return address
+    for lane in range(N):
+        _store(builder, address, builder.extract_element(pairs, ir.Constant(I32, lane)))
+        bits = builder.and_(builder.lshr(mask, ir.Constant(I64, 2 * lane)), ir.Constant(I64, 3))
+        address = builder.add(address, builder.ctpop(bits))
+    return address
+
+
+def _spread(builder: Any, address: Any, mask: Any) -> Any:
+    """Return as <32 x i16> the bytes from `address` on, each where `mask` has its bit."""
+    if MACHINE == "avx512":
+        data, nothing = _load(builder, address, BYTES), ir.Constant(BYTES, [0] * 64)
+        name = "llvm.x86.avx512.mask.expand.v64i8"
+        spread = call(builder, name, BYTES, [data, nothing, builder.bitcast(mask, BITS)])
+        return builder.bitcast(spread, V16.llvm)
+    if MACHINE == "avx2":
+        table, parts = _table(builder, "spread"), []
+        for k in range(8):
+            bits = _eighth(builder, mask, k)
+            parts.append(_shuffled(builder, _load(builder, address, EIGHT), table, bits))
+            address = builder.add(address, builder.ctpop(bits))
+        while len(parts) > 1:
+            size = 2 * parts[0].type.count
+            order = ir.Constant(ir.VectorType(I32, size), list(range(size)))
+            parts = [builder.shuffle_vector(a, b, order) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        return builder.bitcast(parts[0], V16.llvm)
+    out = ir.Constant(V16.llvm, ir.Undefined)
+    for lane in range(N):
+        bits = builder.and_(builder.lshr(mask, ir.Constant(I64, 2 * lane)), ir.Constant(I64, 3))
+        count = builder.ctpop(bits)
+        size = builder.trunc(builder.shl(count, ir.Constant(I64, 3)), I32)
+        keep = builder.sub(builder.shl(ir.Constant(I32, 1), size), ir.Constant(I32, 1))
+        value = builder.and_(_load(builder, address, I16), builder.trunc(keep, I16))
+        out = builder.insert_element(out, value, ir.Constant(I32, lane))
+        address = builder.add(address, count)
+    return out
+
+
+@intrinsic
+def push_bytes(typing: Any, address: Any, x: Any, one: Any, two: Any) -> Any:
+    """Store the low byte of `x` where `one`, the next where `two`; return the address behind them.
+
+    `two` implies `one`. Up to 64 bytes from `address` on are overwritten.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _pack(
+            builder, args[0], builder.trunc(args[1], V16.llvm), _selected(builder, args[2], args[3])
+        )
+
+    return types.uint64(types.uint64, V32, MASK, MASK), codegen
+
+
+@intrinsic
+def pull_bytes(typing: Any, address: Any, one: Any, two: Any) -> Any:
+    """Return the address of what `push_bytes` stored before `address`, and those bytes, 0 elsewhere.
+
+    Up to 64 bytes from the new address on are read.
+    """
+    result = types.Tuple((types.uint64, V32))
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        mask = _selected(builder, args[1], args[2])
+        address = builder.sub(args[0], builder.ctpop(mask))
+        data = builder.zext(_spread(builder, address, mask), V32.llvm)
+        return context.make_tuple(builder, result, (address, data))
+
+    return result(types.uint64, MASK, MASK), codegen

@@ -1,0 +1,229 @@
+"""The compiled twin: whole payloads through the kernels, without the GIL, large frames by several threads."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from oscar.coding.asc import decode_kernels as dk
+from oscar.coding.asc import encode_kernels as ek
+from oscar.coding.asc import survey_kernels as sk
+from oscar.coding.asc import table_kernels as tk
+from oscar.coding.asc.params import (
+    BASE,
+    DIRECTORY_BYTES,
+    GROUP,
+    LANES,
+    LIMIT,
+    MASK_BYTES,
+    MAX_BLOCK_LOG2,
+    MIN_BLOCK_LOG2,
+    PREFIX_BYTES,
+    SENT_ROW_BYTES,
+    SYMBOLS,
+    TABLE_ROWS,
+    AscParams,
+)  # fmt: skip
+from oscar.coding.asc.row_kernels import BANKS, BLOCK_BYTES, COUNTS, DECODER_ENTRIES, ENCODER_ENTRIES, Frame
+from oscar.coding.asc.state import TableState
+from oscar.coding.codec import check_range
+from oscar.errors import FrameError
+
+PAD = 64  # bytes behind arrays that are read a row at a time
+THREAD_VALUES = 1 << 19  # of a frame, for each thread that works on it
+MOST_THREADS = 16
+SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
+_pool: ThreadPoolExecutor | None = None
+
+
+def cores() -> int:
+    """Return how many threads a frame may take: the processors this process may use, or OSCAR_THREADS."""
+    asked = os.environ.get("OSCAR_THREADS", "")
+    if asked.isdigit() and int(asked):
+        return min(MOST_THREADS, int(asked))
+    return min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+
+
+def share(work: Callable[[int, int, int], Any], pieces: int, threads: int) -> list[Any]:
+    """Call work(thread, first, last) on even shares of `pieces` from several threads; return what they return."""
+    global _pool
+    step = -(-pieces // threads)
+    step += step & 1  # blocks are coded in pairs
+    shares = [(first, min(pieces, first + step)) for first in range(0, pieces, step)]
+    if len(shares) == 1:
+        return [work(0, *shares[0])]
+    if _pool is None:
+        _pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="oscar-coder")
+    others = [_pool.submit(work, i, *part) for i, part in enumerate(shares) if i]
+    return [work(0, *shares[0]), *(other.result() for other in others)]
+
+
+def address(array: np.ndarray) -> np.uint64:
+    """Return where the items of an array lie; kernels are compiled for addresses of this type."""
+    return np.uint64(array.ctypes.data)
+
+
+class CompiledCoder:
+    """Codes payloads; the same interface as ReferenceCoder. It keeps its memory, so one thread at a time.
+
+    threads: how many a large frame takes; by default `cores()`.
+    """
+
+    def __init__(self, params: AscParams, threads: int | None = None) -> None:
+        self.params = params
+        self.threads = threads or cores()
+        self._room: dict[str, tuple[np.ndarray, np.uint64]] = {}
+        self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
+        self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
+        self.banks = np.zeros(self.threads * BANKS * COUNTS, np.uint32)
+        self._table_at, self._lookup_at, self._banks_at = map(address, (self.table, self.lookup, self.banks))
+        self._zeros, self._scratch_at = self._memory("zeros", LANES), self._memory("scratch", SCRATCH * self.threads)
+
+    def _bank(self, thread: int) -> np.uint64:
+        """Return the address of the counts of a thread."""
+        return self._banks_at + 4 * BANKS * COUNTS * thread
+
+    def _scratch(self, thread: int) -> np.uint64:
+        return self._scratch_at + SCRATCH * thread
+
+    def _frame(self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0) -> Frame:
+        """Return what kernels know of a frame whose values are in an array, or will be."""
+        known = classes is not None and self.params.uses_position
+        positions, stride = (address(classes), LANES) if known else (self._zeros, 0)
+        least = self.params.least_class
+        return Frame(address(values), values.itemsize, values.size, positions, stride, shift, least, width)
+
+    def _memory(self, name: str, size: int) -> np.uint64:
+        """Return the address of `size` bytes and PAD more, kept from call to call."""
+        kept = self._room.get(name)
+        if kept is None or kept[0].size < size + PAD:
+            array = np.zeros((size + size // 8 + PAD) // 8 * 8 + 8, np.uint8)
+            kept = self._room[name] = array, address(array)
+        return kept[1]
+
+    def _threads(self, count: int) -> int:
+        return max(1, min(self.threads, count // THREAD_VALUES))
+
+    def encode(
+        self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState
+    ) -> bytes | memoryview:
+        """See Coder.encode; the memory that is returned holds until the next call."""
+        count = values.size
+        if not count:
+            return b""
+        frame = self._frame(values, classes, width)
+        if width > 16:
+            frame = frame._replace(shift=max(0, sk.widest(frame.values, frame.size, count) - 15))
+        groups, rows, threads = -(-count // GROUP), -(-count // LANES), self._threads(count)
+        sizes = {"classes": rows, "means": rows, "live": groups, "low": 4 * groups, "high": 4 * groups}
+        found = sk.Found(*(self._memory(name, size) for name, size in sizes.items()))
+
+        def survey(thread: int, first: int, last: int) -> None:
+            sk.survey(frame, first, last, found, self._bank(thread), self._scratch(thread))
+
+        share(survey, groups, threads)
+        last = self._last_symbol(groups, width)
+        tk.gather_counts(self.banks, self.counts)
+        sent = tk.choose_tables(state.hist, last, self.counts, self.params.sent_rows, self.freq, self.levels)
+        log2 = self.params.block_log2 or tk.choose_block(count, self.counts, self.freq)
+        tk.encoder_table(self.freq, self.table)
+        number, region = -(-count >> log2), ((1 << log2) * width >> 3) + ek.SLACK
+        blocks, regions = self._memory("blocks", BLOCK_BYTES * number), self._memory("regions", region * number)
+
+        def code(thread: int, first: int, last: int) -> None:
+            scratch = self._scratch(thread)
+            ek.encode_blocks(frame, log2, first, last, found, self._table_at, regions, region, blocks, scratch)
+
+        share(code, number, threads)
+        head = self._prefix(log2 | frame.shift << 5 | last << 11, sent)
+        out = self._memory("payload", self.params.max_payload(count, width) + len(head))
+        payload = self._room["payload"][0]
+        payload[: len(head)] = np.frombuffer(head, np.uint8)
+        used = ek.write_blocks(blocks, log2, number, regions, region, out + len(head))
+        tk.learn(state.hist, self.counts)
+        return memoryview(payload)[: len(head) + used]
+
+    def _last_symbol(self, groups: int, width: int) -> int:
+        """Return the symbol of the largest magnitude surveyed; raises ValueError unless values fit `width`."""
+        lows, highs = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
+        low, high = int(lows.min()), int(highs.max())
+        try:
+            check_range(low, high, width)
+        except ValueError:
+            self.banks[:] = 0
+            raise
+        return bisect_right(BASE, min(LIMIT - 1, max(high, -low))) - 1
+
+    def _prefix(self, prefix: int, sent: int) -> bytes:
+        """Return what a payload starts with, the table rows that are sent included."""
+        head = (prefix | bool(sent) << 10).to_bytes(PREFIX_BYTES, "little")
+        if not sent:
+            return head
+        rows = self.levels[[q for q in range(TABLE_ROWS) if sent >> q & 1]]
+        return head + int(sent).to_bytes(MASK_BYTES, "little") + (rows[:, ::2] | rows[:, 1::2] << 4).astype(np.uint8).tobytes()
+
+    def decode(
+        self,
+        payload: memoryview,
+        count: int,
+        classes: np.ndarray | None,
+        width: int,
+        state: TableState,
+        out: np.ndarray,
+        add: bool,
+    ) -> None:
+        """See Coder.decode; where it raises, `out` may hold some of the values."""
+        if not count:
+            if len(payload):
+                raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
+            return
+        data = np.frombuffer(payload, np.uint8)
+        log2, shift, head = self._read_prefix(data, width, state)
+        tk.decoder_table(self.freq, self.lookup)
+        number, begin, threads = -(-count >> log2), address(data), self._threads(count)
+        blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)
+        if head + DIRECTORY_BYTES * number > len(data):
+            raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
+        self._refuse(dk.read_directory(begin + head, end, count, log2, width, blocks))
+        copy = dk.BEFORE + ((4 << log2) + dk.BEHIND)
+        copies, frame = self._memory("copies", 2 * threads * copy), self._frame(out, classes, width, shift)
+
+        def code(thread: int, first: int, last: int) -> int:
+            bank, own, scratch = self._bank(thread), copies + 2 * copy * thread, self._scratch(thread)
+            at = self._lookup_at
+            return dk.decode_blocks(begin, end, frame, add, log2, first, last, blocks, at, bank, own, copy, scratch)
+
+        for status in share(code, number, threads):
+            self._refuse(status)
+        tk.gather_counts(self.banks, self.counts)
+        tk.learn(state.hist, self.counts)
+
+    def _read_prefix(self, data: np.ndarray, width: int, state: TableState) -> tuple[int, int, int]:
+        """Set the tables of a payload; return the log2 of its block size, its shift, and where its blocks start."""
+        prefix = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
+        log2, shift, last, head = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15, PREFIX_BYTES
+        if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
+            raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
+        tk.choose_tables(state.hist, last, self.counts, False, self.freq, self.levels)
+        if prefix >> 10 & 1:
+            mask = int.from_bytes(data[head : head + MASK_BYTES].tobytes(), "little")
+            head += MASK_BYTES
+            for q in range(TABLE_ROWS):
+                if mask >> q & 1:
+                    row = data[head : head + SENT_ROW_BYTES]
+                    head += SENT_ROW_BYTES
+                    if len(row) == SENT_ROW_BYTES:
+                        self.levels[q, ::2], self.levels[q, 1::2] = row & 15, row >> 4
+                        tk.from_octaves(self.levels[q], q, last, self.freq[q])
+        return log2, shift, head
+
+    def _refuse(self, status: int) -> None:
+        """Raise FrameError unless `status` is 0; the counts are dropped then."""
+        if status:
+            self.banks[:] = 0
+            raise FrameError(f"{dk.REASONS[status]}: frame damaged")

@@ -1,0 +1,319 @@
+"""The encoder of the compiled twin: blocks coded two at a time, so that one's arithmetic hides the other's waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from oscar.coding.asc.params import (
+    CODED,
+    CONSTANT,
+    DIRECTORY_BYTES,
+    FLUSH_BYTES,
+    GROUP,
+    GROUP_ROWS,
+    LANES,
+    MOST_SEED_ROWS,
+    NARROW_CLASS,
+    RAW,
+    RAW_STEP,
+    STATE_LOW,
+    SYMBOLS,
+    TOTAL,
+)  # fmt: skip
+from oscar.coding.asc.row_kernels import (
+    BITS_AT,
+    BITS_MASK,
+    CLASS_TABLE,
+    CUMULATIVE_AT,
+    CUMULATIVE_MASK,
+    FREQUENCY_MASK,
+    INLINE,
+    KERNEL,
+    PART,
+    STRIDE_LOG2,
+    Block,
+    Frame,
+    block_at,
+    contexts,
+    get_block,
+    i64,
+    lanes_of,
+    load_values,
+    low_bits,
+    positions_at,
+    push,
+    put_block,
+    rows_of,
+    u64,
+    values_at,
+)  # fmt: skip
+from oscar.coding.asc.survey_kernels import Found, copy_bytes, get_value
+from oscar.coding.asc.vectors import (
+    bit_length,
+    copy_entries,
+    gather,
+    get32,
+    get_byte,
+    greater,
+    lane_numbers,
+    lesser,
+    load8,
+    load32,
+    move,
+    put32,
+    put_byte,
+    spread,
+    store8,
+    store16,
+    store32,
+    to8,
+    to16,
+    where,
+    widen_unsigned,
+)  # fmt: skip
+
+MOST_GROUP_BYTES = GROUP_ROWS * 8 * 2 * LANES  # that a group adds before its size is looked at, and more
+# The memory of each of two blocks: states, indices and entries of a group's rows.
+INDICES, ENTRIES = 128, 128 + 64 * GROUP_ROWS
+SIDE = ENTRIES + 128 * GROUP_ROWS + 64
+SCRATCH = 2 * SIDE  # bytes of memory for a thread
+SLACK = MOST_GROUP_BYTES + FLUSH_BYTES + 64
+
+
+@njit(**INLINE)
+def _push_values(at: Any, x: Any, row: Any, entries: Any, lanes: Any) -> Any:
+    """Code the first `lanes` values of a row, whose low bits are gone, with their entries; lanes None: all."""
+    f, cumulative = entries & FREQUENCY_MASK, (entries >> CUMULATIVE_AT) & CUMULATIVE_MASK
+    bits = (entries >> BITS_AT) & BITS_MASK
+    half = (spread(1) << bits) >> 1
+    raw = (greater(row, 0 - row) & (half - 1)) | where(row < 0, half, 0)
+    if lanes is None:
+        return push(at, x, f, cumulative, raw, bits)
+    on = lane_numbers() < lanes
+    return push(at, x, where(on, f, TOTAL), where(on, cumulative, 0), where(on, raw, 0), where(on, bits, 0))
+
+
+@njit(**INLINE)
+def _is_plain(frame: Frame, t: int, c: int) -> bool:
+    """Whether row `t` is a whole one and none of its bits go round the tables."""
+    return frame.shift == 0 and c <= NARROW_CLASS and LANES * (t + 1) <= frame.count
+
+
+@njit(**PART)
+def _look_up(frame: Frame, g: int, rows: int, found: Found, table: Any, side: Any) -> None:
+    """Put the table's entries of a group's plain rows at `side`, 128 bytes a row."""
+    indices = side + u64(INDICES)
+    for j in range(rows):
+        t = GROUP_ROWS * g + j
+        c = get_byte(found.classes + u64(t))
+        if c and _is_plain(frame, t, c):
+            row = load_values(values_at(frame, t), frame.size)
+            q = contexts(load8(positions_at(frame, t)), get_byte(found.means + u64(t)), c)
+            store16(indices + u64(64 * j), to16((q << STRIDE_LOG2) + greater(row, 0 - row)))
+    for j in range(rows):
+        if get_byte(found.classes + u64(GROUP_ROWS * g + j)):
+            copy_entries(table, indices + u64(64 * j), side + u64(ENTRIES + 128 * j))
+
+
+@njit(**PART)
+def _push_any_row(at: Any, states: Any, frame: Frame, t: int, mean: int, c: int, table: Any, scratch: Any) -> Any:
+    """Code a row of any class and length with the states at `states`. scratch: 160 bytes."""
+    values, positions, lanes = values_at(frame, t), positions_at(frame, t), lanes_of(frame, t)
+    if lanes < LANES:
+        copy_bytes(values, scratch, frame.size * lanes, frame.size * LANES)
+        copy_bytes(positions, scratch + u64(4 * LANES), lanes, LANES)
+        values, positions = scratch, scratch + u64(4 * LANES)
+    x, row, low, done = load32(states), load_values(values, frame.size), low_bits(c, frame.shift), i64(0)
+    if c:
+        high = row >> low
+        q = contexts(load8(positions), mean, c)
+        at, x = _push_values(at, x, high, gather(table, (q << STRIDE_LOG2) + greater(high, 0 - high)), lanes)
+    on = lane_numbers() < lanes
+    while done < low:
+        part = min(i64(RAW_STEP), low - done)
+        raw = (row >> done) & ((1 << part) - 1)
+        at, x = push(at, x, spread(TOTAL), spread(0), where(on, raw, 0), where(on, spread(part), 0))
+        done += part
+    store32(states, x)
+    return at
+
+
+@njit(**INLINE)
+def _push_row(at: Any, x: Any, side: Any, frame: Frame, t: int, found: Found, table: Any) -> Any:
+    """Code row `t`; the states of a row that is not plain go through `side`."""
+    c = get_byte(found.classes + u64(t))
+    if _is_plain(frame, t, c):
+        if c:
+            entries = load32(side + u64(ENTRIES + 128 * (t % GROUP_ROWS)))
+            return _push_values(at, x, load_values(values_at(frame, t), frame.size), entries, None)
+        return at, x
+    store32(side, x)
+    mean = get_byte(found.means + u64(t))
+    at = _push_any_row(at, side, frame, t, mean, c, table, side + u64(INDICES))
+    return at, load32(side)
+
+
+@njit(**INLINE)
+def _push_classes(at: Any, x: Any, found: Found, g: int, rows: int, table: Any) -> Any:
+    """Code the classes of a group's rows."""
+    t, on = u64(GROUP_ROWS * g), lane_numbers() < rows
+    q = lesser(widen_unsigned(load8(found.means + t)), 7)
+    cell = where(on, q * SYMBOLS + widen_unsigned(load8(found.classes + t)), 0)
+    entries = gather(table, cell + CLASS_TABLE)
+    f = where(on, entries & FREQUENCY_MASK, TOTAL)
+    c = where(on, (entries >> CUMULATIVE_AT) & CUMULATIVE_MASK, 0)
+    return push(at, x, f, c, spread(0), spread(0))
+
+
+@njit(**PART)
+def _prepare(frame: Frame, g0: int, g1: int, found: Found, block: Any, states: Any) -> Any:
+    """Describe the block of groups g0 to g1 - 1 at `block`, and put its start states at `states`.
+
+    Returns first and last group to code, the mask of the rows that ride in the start states, and the bytes from
+    which on a coded block is no shorter than a raw one, its flush left out.
+    """
+    low, high, first, last = get32(found.low + u64(4 * g0)), get32(found.high + u64(4 * g0)), g1, g0 - 1
+    for g in range(g0, g1):
+        low = min(low, get32(found.low + u64(4 * g)))
+        high = max(high, get32(found.high + u64(4 * g)))
+        if frame.shift or get_byte(found.live + u64(g)):
+            first, last = min(first, g), g
+    bits = bit_length(max(high, ~low)) + 1
+    raw_bytes = ((min(frame.count, GROUP * g1) - GROUP * g0) * bits + 7) // 8
+    store32(states, spread(STATE_LOW))
+    if low == high:
+        put_block(block, Block(i64(CONSTANT), first, last, i64(0), low, u64(0), i64(0)))
+        return i64(1), i64(0), i64(0), i64(0)
+    mask, seeds = _seed(frame, first, found, states)
+    put_block(block, Block(i64(CODED), first, last, seeds, bits, u64(0), raw_bytes))
+    return first, last, mask, max(i64(1), raw_bytes - FLUSH_BYTES)
+
+
+@njit(**PART)
+def _seed(frame: Frame, g: int, found: Found, states: Any) -> Any:
+    """Let as many rows of group `g` as fit ride in the start states; return their mask and how many may."""
+    places, sizes = np.zeros(MOST_SEED_ROWS, np.int64), np.zeros(MOST_SEED_ROWS, np.int64)
+    riders, widest = i64(0), i64(0)
+    for t in range(GROUP_ROWS * g, GROUP_ROWS * g + rows_of(frame, g)):
+        if riders < MOST_SEED_ROWS and get_byte(found.classes + u64(t)):
+            for i in range(LANES * t, LANES * t + lanes_of(frame, t)):
+                value = get_value(frame.values, frame.size, i)
+                widest = max(widest, bit_length(value ^ (value >> 63)) + 1)
+            places[riders], sizes[riders] = t, widest
+            riders += 1
+    for seeds in range(MOST_SEED_ROWS, 0, -1):
+        riding, bits, mask = min(riders, i64(seeds)), i64(16 // seeds), i64(0)
+        if riding and sizes[riding - 1] <= bits:
+            for k in range(riding):
+                mask |= i64(1) << (places[k] - GROUP_ROWS * g)
+                for lane in range(lanes_of(frame, places[k])):
+                    value = get_value(frame.values, frame.size, LANES * places[k] + lane)
+                    state = states + u64(4 * lane)
+                    put32(state, get32(state) | (value & ((1 << bits) - 1)) << (bits * k))
+            return mask, i64(seeds)
+    return i64(0), i64(0)
+
+
+@njit(**KERNEL)
+def encode_blocks(
+    frame: Frame, log2: int, first_block: int, last_block: int, found: Found, table: Any, regions: Any,
+    region: int, blocks: Any, scratch: Any,
+) -> None:  # fmt: skip
+    """Code the blocks `first_block` to `last_block` - 1; block b goes to regions + b * region.
+
+    Describes each at `blocks`. scratch: SCRATCH bytes.
+    """
+    groups, per_block = (frame.count + GROUP - 1) // GROUP, (1 << log2) // GROUP
+    side_a, side_b = scratch, scratch + u64(SIDE)
+    for b in range(first_block, last_block, 2):
+        block_a, block_b = block_at(blocks, b), block_at(blocks, b + 1)
+        a0, b0, pair = b * per_block, (b + 1) * per_block, b + 1 < last_block
+        first_a, last_a, mask_a, room_a = _prepare(frame, a0, min(groups, b0), found, block_a, side_a)
+        first_b, last_b, mask_b, room_b = i64(1), i64(0), i64(0), i64(0)
+        if pair:
+            end = min(groups, b0 + per_block)
+            first_b, last_b, mask_b, room_b = _prepare(frame, b0, end, found, block_b, side_b)
+        begin_a = regions + u64(b) * u64(region)
+        begin_b = begin_a + u64(region)
+        at, x, to, y = begin_a, load32(side_a), begin_b, load32(side_b)
+        for k in range(per_block):
+            g, h = a0 + k, b0 + k
+            on_a = first_a <= g <= last_a and i64(at - begin_a) < room_a
+            on_b = first_b <= h <= last_b and i64(to - begin_b) < room_b
+            rows_a, rows_b = rows_of(frame, g) if on_a else i64(0), rows_of(frame, h) if on_b else i64(0)
+            skip_a, skip_b = mask_a if g == first_a else i64(0), mask_b if h == first_b else i64(0)
+            _look_up(frame, g, rows_a, found, table, side_a)
+            _look_up(frame, h, rows_b, found, table, side_b)
+            for j in range(max(rows_a, rows_b)):
+                if j < rows_a and not (skip_a >> j) & 1:
+                    at, x = _push_row(at, x, side_a, frame, GROUP_ROWS * g + j, found, table)
+                if j < rows_b and not (skip_b >> j) & 1:
+                    to, y = _push_row(to, y, side_b, frame, GROUP_ROWS * h + j, found, table)
+            if on_a:
+                at, x = _push_classes(at, x, found, g, rows_a, table)
+            if on_b:
+                to, y = _push_classes(to, y, found, h, rows_b, table)
+        _flush(at, x)
+        _close(frame, a0, min(groups, b0), block_a, begin_a, at)
+        if pair:
+            _flush(to, y)
+            _close(frame, b0, min(groups, b0 + per_block), block_b, begin_b, to)
+
+
+@njit(**INLINE)
+def _flush(at: Any, x: Any) -> None:
+    """Store the states behind a block's bytes: every lane's low byte, then every lane's upper two."""
+    store8(at, to8(x))
+    store16(at + u64(LANES), to16(x >> 8))
+
+
+@njit(**PART)
+def _close(frame: Frame, g0: int, g1: int, block: Any, begin: Any, at: Any) -> None:
+    """Note the bytes of a block, and make it raw if it is no shorter coded."""
+    b = get_block(block)
+    if b.kind == CONSTANT:
+        return
+    kind, used = i64(CODED), i64(at - begin) + FLUSH_BYTES
+    if used >= b.used:
+        kind, used = i64(RAW), b.used
+        _write_raw(frame, GROUP * g0, min(frame.count, GROUP * g1), b.extra, begin)
+    put_block(block, Block(kind, b.first, b.last, b.seeds, b.extra, u64(0), used))
+
+
+@njit(**PART)
+def _write_raw(frame: Frame, first: int, last: int, bits: int, out: Any) -> None:
+    """Write the values `first` to `last` - 1, `bits` each, lowest bit first."""
+    held, have = u64(0), 0
+    for i in range(first, last):
+        held |= u64(get_value(frame.values, frame.size, i) & ((1 << bits) - 1)) << u64(have)
+        have += bits
+        while have >= 8:
+            put_byte(out, i64(held & u64(255)))
+            out += u64(1)
+            held >>= u64(8)
+            have -= 8
+    if have:
+        put_byte(out, i64(held & u64(255)))
+
+
+@njit(**KERNEL)
+def write_blocks(blocks: Any, log2: int, count: int, regions: Any, region: int, out: Any) -> int:
+    """Write the directory of `count` blocks, then their bytes, one after another, at `out`; return how many."""
+    at, per_block = out + u64(DIRECTORY_BYTES * count), (1 << log2) // GROUP
+    for n in range(count):
+        b = get_block(block_at(blocks, n))
+        word = b.kind | b.used << 24
+        if b.kind == CODED:
+            word |= b.seeds << 2 | (b.first - n * per_block) << 5 | (b.last - n * per_block) << 12
+        elif b.kind == RAW:
+            word |= b.extra << 2
+        else:
+            word |= (b.extra & 0xFFFFFFFF) << 16
+        for i in range(DIRECTORY_BYTES):
+            put_byte(out + u64(DIRECTORY_BYTES * n + i), (word >> (8 * i)) & 255)
+        move(regions + u64(n) * u64(region), at, b.used)
+        at += u64(b.used)
+    return i64(at - out)

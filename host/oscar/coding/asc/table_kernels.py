@@ -1,0 +1,179 @@
+"""Tables of the compiled twin: frequencies, rows worth sending, the tables that coder and decoder look up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from oscar.coding.asc.params import (
+    AUTO_BLOCK_LOG2,
+    BASE,
+    BLOCK_BYTES_LOG2,
+    COST,
+    COST_BITS,
+    COUNT_BITS,
+    FADE_ABOVE,
+    LIMIT,
+    MAX_BLOCK_LOG2,
+    POSSIBLE,
+    PROB_BITS,
+    RAW_BITS,
+    SENT_GAIN,
+    SYMBOLS,
+    TABLE_ROWS,
+    TOTAL,
+    VALUE_ROWS,
+)  # fmt: skip
+from oscar.coding.asc.row_kernels import (
+    BANKS,
+    BITS_AT,
+    CLASS_TABLE,
+    COUNTS,
+    CUMULATIVE_AT,
+    KERNEL,
+    PART,
+    STRIDE_LOG2,
+    SYMBOL_AT,
+)  # fmt: skip
+from oscar.coding.asc.vectors import bit_length
+
+i64 = np.int64
+COSTS = np.array(COST, np.int64)
+BASES = np.array((*BASE, LIMIT), np.int64)
+SIZES = np.array(RAW_BITS, np.int64)
+PLACES = np.array(POSSIBLE, np.int64)
+
+
+@njit(**PART)
+def frequencies(hist: Any, q: int, last: int, freq: Any) -> None:
+    """Fill `freq` with the frequencies of table row `q` in a frame whose values have no symbol above `last`."""
+    possible = PLACES[q] if q >= VALUE_ROWS else min(PLACES[q], i64(last) + 1)
+    places = min(i64(SYMBOLS), possible + 1)
+    total, best, most = i64(0), i64(0), i64(-1)
+    for s in range(SYMBOLS):
+        if s < possible or s == SYMBOLS - 1:
+            total += hist[s]
+            if hist[s] > most:
+                best, most = i64(s), hist[s]
+    ratio = ((TOTAL - places) << 16) // (total + 1)
+    rest = i64(TOTAL)
+    for s in range(SYMBOLS):
+        freq[s] = 0
+        if s < possible or s == SYMBOLS - 1:
+            freq[s] = 1 + ((hist[s] * ratio) >> 16)
+            rest -= freq[s]
+    freq[best] += rest
+
+
+@njit(**KERNEL)
+def from_octaves(levels: Any, q: int, last: int, freq: Any) -> None:
+    """Fill `freq` with the frequencies that a sent row of 16 levels stands for."""
+    weights = np.zeros(SYMBOLS, np.int64)
+    for s in range(SYMBOLS):
+        weights[s] = i64(1) << (levels[s] - 1) if levels[s] else 0
+    frequencies(weights, q, last, freq)
+
+
+@njit(**PART)
+def octaves(counts: Any, levels: Any) -> None:
+    """Fill `levels` with a sent row: 0 for what did not occur, else 15 less octaves below the largest."""
+    largest = counts.max()
+    for s in range(SYMBOLS):
+        down = 0
+        if counts[s]:
+            while 2 * (counts[s] << down) * (counts[s] << down) < largest * largest:
+                down += 1
+        levels[s] = max(1, 15 - down) if counts[s] else 0
+
+
+@njit(**PART)
+def cost(counts: Any, freq: Any) -> int:
+    """Return what so many symbols cost, in 1/256 bit."""
+    total = i64(0)
+    for s in range(SYMBOLS):
+        total += counts[s] * COSTS[freq[s]]
+    return total
+
+
+@njit(**KERNEL)
+def gather_counts(banks: Any, counts: Any) -> None:
+    """Add up the banks of all threads, uint32 [threads * BANKS * COUNTS], and clear them."""
+    counts[:] = 0
+    for bank in range(len(banks) // COUNTS):
+        for i in range(TABLE_ROWS * SYMBOLS):
+            counts[i // SYMBOLS, i % SYMBOLS] += banks[bank * COUNTS + i]
+    banks[:] = 0
+
+
+@njit(**KERNEL)
+def choose_tables(hist: Any, last: int, counts: Any, may_send: bool, freq: Any, levels: Any) -> int:
+    """Fill `freq`, and `levels` of the rows worth sending; return a mask of those."""
+    own = np.zeros(SYMBOLS, np.int64)
+    sent = i64(0)
+    for q in range(TABLE_ROWS):
+        frequencies(hist[q], q, last, freq[q])
+        now = cost(counts[q], freq[q]) if may_send else 0
+        if 10 * now > SENT_GAIN:
+            octaves(counts[q], levels[q])
+            from_octaves(levels[q], q, last, own)
+            if 10 * (now - cost(counts[q], own)) > SENT_GAIN:
+                freq[q] = own
+                sent |= i64(1) << q
+    return sent
+
+
+@njit(**KERNEL)
+def choose_block(count: int, counts: Any, freq: Any) -> int:
+    """Return the log2 of the block size for a frame of `count` values with such symbols."""
+    total, raw = i64(0), i64(0)
+    for q in range(TABLE_ROWS):
+        total += cost(counts[q], freq[q])
+        if q < VALUE_ROWS:
+            for s in range(SYMBOLS):
+                raw += counts[q, s] * SIZES[s]
+    blocks = max(i64(1), (((total >> COST_BITS) + raw) >> 3) >> BLOCK_BYTES_LOG2)
+    log2 = i64(AUTO_BLOCK_LOG2)
+    while log2 < MAX_BLOCK_LOG2 and blocks << log2 < count:
+        log2 += 1
+    return log2
+
+
+@njit(**KERNEL)
+def learn(hist: Any, counts: Any) -> None:
+    """Take a frame's counts into the histograms."""
+    for q in range(TABLE_ROWS):
+        scale = max(i64(0), bit_length(counts[q].sum()) - COUNT_BITS)
+        fade = i64(1) if hist[q].sum() > FADE_ABOVE else i64(0)
+        for s in range(SYMBOLS):
+            hist[q, s] = (hist[q, s] >> fade) + (counts[q, s] >> scale)
+
+
+@njit(**KERNEL)
+def encoder_table(freq: Any, table: Any) -> None:
+    """Fill what an encoder looks up: an entry for each context and magnitude, then for each class context."""
+    for q in range(TABLE_ROWS):
+        c = i64(0)
+        for s in range(SYMBOLS):
+            entry = freq[q, s] | (c & (TOTAL - 1)) << CUMULATIVE_AT
+            if q >= VALUE_ROWS:
+                table[CLASS_TABLE + SYMBOLS * (q - VALUE_ROWS) + s] = entry
+            else:
+                entry |= SIZES[s] << BITS_AT
+                at = q << STRIDE_LOG2
+                table[at + BASES[s] : at + BASES[s + 1]] = entry
+            c += freq[q, s]
+
+
+@njit(**KERNEL)
+def decoder_table(freq: Any, table: Any) -> None:
+    """Fill what a decoder looks up: an entry for each table row and place in its 1024."""
+    for q in range(TABLE_ROWS):
+        at = q << PROB_BITS
+        for s in range(SYMBOLS):
+            f = freq[q, s]
+            same = f | (SIZES[s] << BITS_AT | BASES[s] << SYMBOL_AT if q < VALUE_ROWS else i64(s) << SYMBOL_AT)
+            for i in range(f):
+                table[at + i] = same | i << CUMULATIVE_AT
+            at += f
