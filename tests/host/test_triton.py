@@ -211,11 +211,10 @@ def test_the_quantiser_has_the_bits_of_the_host(exponent: int, feedback: bool) -
     gradient[:6] = (0.0, -0.0, 2.5 * 2.0**exponent, -0.5 * 2.0**exponent, 3e38, -3e38)
     residual = (random.normal(0, 1, gradient.size) * 2.0**exponent).astype(np.float32)
     out, keep = np.empty(gradient.size, np.int16), np.empty(gradient.size, np.float32)
-    sizes = np.float32(2.0**-exponent), np.float32(2.0**exponent), np.float32(limit)
-    if feedback:
-        clipped = host.round_with_residual(gradient, residual, *sizes, out, keep)
-    else:
-        clipped = host.round_to_grid(gradient, *sizes, out, keep)
+    grid = np.array([2.0**-exponent, 2.0**exponent, limit], np.float32)
+    places, noise = np.zeros(1, np.int64), np.empty(0, np.uint64)
+    held = residual if feedback else np.empty(0, np.float32)
+    clipped = host.to_grid(gradient, held, grid, 0, places, gradient.size, noise, out, keep)
     own, kept = torch.empty(gradient.size, dtype=torch.int16), torch.empty(gradient.size)
     before = tensor(residual) if feedback else None
     beyond = quantise(tensor(gradient), exponent, limit, own, residual=before, keep=kept)
@@ -280,7 +279,7 @@ def compiled() -> None:
     }
     kinds = {name: kind for kind, names in pointers.items() for name in names.split()}
     constants = {
-        "SIZE": 1024, "LEAST": 0, "POSITIONS": True, "UNCODED": True, "GROUPS": 4, "BLOCK_LOG2": 0,
+        "SIZE": 1024, "LEAST": 0, "POSITIONS": True, "GROUPS": 4, "BLOCK_LOG2": 0,
         "SENDS": True, "NARROW": True, "ADD": True, "ADDS": True, "KEEPS": True,
     }  # fmt: skip
     cuobjdump = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"

@@ -146,8 +146,8 @@ class TritonCoder:
         kinds = {"POSITIONS": has, "GROUPS": GROUPS, **OPTIONS}
         least = self.params.least_class
         triton_survey.classify[some](values, p, n, meta, info, held, LEAST=least, **kinds)
-        counts, uncoded = torch.zeros(2, BINS, dtype=torch.int32, device=self.device)
-        triton_survey.count[some](values, p, n, meta, info, meta, counts, UNCODED=False, **kinds)
+        counts = torch.zeros(BINS, dtype=torch.int32, device=self.device)
+        triton_survey.count[some](values, p, n, meta, info, counts, **kinds)
         levels, coding = self._tables(n, counts, meta, state)
         # Where the device chooses the block size, programs are started for the smallest one.
         blocks = (triton.cdiv(n, 1 << (self.params.block_log2 or AUTO_BLOCK_LOG2)),)
@@ -158,13 +158,12 @@ class TritonCoder:
             POSITIONS=has, num_warps=1, **OPTIONS,
         )  # fmt: skip
         triton_encode.pack[some](values, n, width, meta, entries, scratch, GROUPS=GROUPS, **OPTIONS)
-        triton_survey.count[some](values, p, n, meta, info, entries, uncoded, UNCODED=True, **kinds)
         payload = self._room(self.params.max_payload(n, width), torch.uint8)
         ends, size = torch.cumsum(sizes, 0), self._room(1, torch.int64)
         triton_encode.gather[blocks](
             n, width, meta, levels, entries, ends, scratch, payload, size, SIZE=1024, **OPTIONS
         )
-        return payload, torch.cat((meta.long(), size, (counts - uncoded).long()))
+        return payload, torch.cat((meta.long(), size, counts.long()))
 
     def _tables(
         self, n: int, counts: torch.Tensor, meta: torch.Tensor, state: TableState
@@ -199,7 +198,11 @@ class TritonCoder:
             if len(blocks.plain):
                 fields, at = self._put(blocks.plain), self._put(blocks.plain_at)
                 parts = (len(fields), 1 << (blocks.log2 - 10))
-                triton_decode.fill[parts](out, out.numel(), blocks.log2, fields, at, data, **kinds)
+                triton_decode.fill[parts](
+                    out, out if positions is None else positions, out.numel(), blocks.log2, blocks.shift,
+                    fields, at, data, counts,
+                    LEAST=self.params.least_class, POSITIONS=positions is not None, **kinds,
+                )  # fmt: skip
             if len(blocks.coded):
                 self._decode(data, blocks, positions, out, counts, status, kinds)
             return torch.cat((status.sum().reshape(1), counts.sum(0)))
@@ -216,7 +219,8 @@ class TritonCoder:
     ) -> None:
         n, p, means = out.numel(), out, out
         table = self._room(TABLE_ROWS * TOTAL)
-        triton_decode.expand[TABLE_ROWS,](self._put(blocks.hist), self._possible, table, **OPTIONS)
+        hist = self._put(blocks.hist)
+        triton_decode.expand[TABLE_ROWS,](hist, self._possible, blocks.last, table, **OPTIONS)
         if positions is not None:
             p, means = positions, self._room(triton.cdiv(n, 1024) * 32)
             triton_decode.average[triton.cdiv(n, 1024),](p, n, means, **OPTIONS)

@@ -15,9 +15,11 @@ from oscar.coding.asc.triton_values import (
     class_context,
     context_of,
     count_step,
+    count_tile,
     frequencies,
     low_bits,
     raw_bits,
+    row_classes,
     symbol_of,
     value_of,
 )
@@ -27,7 +29,7 @@ COPIES = tl.constexpr(256)  # of the counters: blocks that run at the same time 
 
 
 @triton.jit
-def expand(hist, possible, table):
+def expand(hist, possible, last, table):
     """Write a table row of the decoder, int32 [1024]; program q row q.
 
     An entry has the frequency of the slot's symbol, the slot within it (from bit 11), the symbol (bit 21).
@@ -35,7 +37,7 @@ def expand(hist, possible, table):
     row = tl.program_id(0)
     q, column = tl.arange(0, 32), tl.arange(0, 16)
     at = q[:, None] * 16 + column[None, :]
-    every = frequencies(tl.load(hist + at).to(tl.int64), tl.load(possible + q))
+    every = frequencies(tl.load(hist + at).to(tl.int64), tl.load(possible + q), last)
     freq = tl.sum(tl.where(q[:, None] == row, every, 0), 0)
     slot = tl.arange(0, 1024)
     entry, c = tl.zeros((1024,), tl.int32), 0
@@ -272,28 +274,52 @@ def _finish(
 @triton.jit
 def fill(
     out,
+    classes,
     count,
     log2,
+    shift,
     blocks,
     offsets,
     payload,
+    counts,
+    LEAST: tl.constexpr,
+    POSITIONS: tl.constexpr,
     NARROW: tl.constexpr,
     ADD: tl.constexpr,
 ):
-    """Put a part of a block that is not coded into `out`, or add it: program (block, group of it)."""
-    at = blocks + tl.program_id(0) * FIELDS
-    size, bits, value = tl.load(at + 1), tl.load(at + 3), tl.load(at + 4)
-    start = (tl.load(at) << log2) + tl.program_id(1) * 1024
-    end = tl.minimum(count, (tl.load(at) << log2) + (1 << log2))
-    here = start + tl.arange(0, 1024)
-    v = tl.full((1024,), 0, tl.int32) + value
+    """Put a group of a block that is not coded into `out`, or add it; count it. Program (block, group)."""
+    block = blocks + tl.program_id(0) * FIELDS
+    size, bits, value = tl.load(block + 1), tl.load(block + 3), tl.load(block + 4)
+    start = tl.load(block) << log2
+    end = tl.minimum(count, start + (1 << log2))
+    row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
+    place = tl.program_id(1) * 1024 + row[:, None] * 32 + lane
+    at = start + place
+    inside = at < end
+    v = tl.zeros((32, 32), tl.int32) + value
     if bits > 0:
-        bit = (tl.program_id(1) * 1024 + tl.arange(0, 1024)) * bits  # below 2^22
         byte = payload + tl.load(offsets + tl.program_id(0))
-        word = tl.zeros((1024,), tl.int64)
+        word = tl.zeros((32, 32), tl.int64)
         for i in tl.static_range(5):
-            to = (bit >> 3) + i
-            word |= tl.load(byte + to, mask=(here < end) & (to < size), other=0).to(tl.int64) << (8 * i)
-        word >>= (bit & 7).to(tl.int64)
-        v = ((word << (64 - bits).to(tl.int64)) >> (64 - bits).to(tl.int64)).to(tl.int32)
-    _put(out, here, v, end, 1, NARROW, ADD)
+            to = ((place * bits) >> 3) + i  # below 2^22
+            word |= tl.load(byte + to, mask=inside & (to < size), other=0).to(tl.int64) << (8 * i)
+        word >>= ((place * bits) & 7).to(tl.int64)
+        unused = (64 - bits).to(tl.int64)
+        v = ((word << unused) >> unused).to(tl.int32)
+    _put(out, at, v, end, 1, NARROW, ADD)
+    if (bits > 0) | (value != 0) | (LEAST > 0):
+        v = tl.where(inside, v, 0)
+        exists = start + tl.program_id(1) * 1024 + row * 32 < end
+        c = tl.where(exists, tl.maximum(row_classes(v >> shift), LEAST), 0)
+        p, mean = tl.zeros((32, 32), tl.int32), tl.zeros((32,), tl.int32)
+        if POSITIONS:
+            p = tl.load(classes + at, mask=inside, other=0).to(tl.int32)
+            mean = tl.minimum((tl.sum(p, 1) + 16) >> 5, 15)
+        live = tl.sum((c > 0).to(tl.int32), 0)
+        step = count_step(count, live)
+        used = inside & ((c > 0) & (row & (step - 1) == 0))[:, None]
+        exists = tl.where(exists, live, 0) > 0
+        found = count_tile(v, p, c, mean, used, exists, step, shift)
+        bins = tl.arange(0, BINS)
+        to = counts + (tl.program_id(0) % COPIES) * BINS + bins
+        tl.atomic_add(to, found, mask=found > 0, sem="relaxed")

@@ -8,6 +8,7 @@ import triton.language as tl
 from oscar.coding.asc import params
 from oscar.coding.asc.triton_values import (
     GROUP_FIELDS,
+    LAST,
     LOG2,
     SENT,
     SHIFT,
@@ -292,7 +293,7 @@ def gather(
     blocks = ((count - 1) >> log2) + 1
     if block < blocks:
         prefix = log2.to(tl.int64) | (tl.load(meta + SHIFT).to(tl.int64) << 5)
-        prefix |= (sent != 0).to(tl.int64) << 10
+        prefix |= ((sent != 0).to(tl.int64) << 10) | (tl.load(meta + LAST).to(tl.int64) << 11)
         q = tl.arange(0, 32)
         chosen = ((sent >> q.to(tl.int64)) & 1).to(tl.int32)
         rows = tl.sum(chosen, 0)

@@ -42,6 +42,7 @@ class Blocks:
 
     log2: int
     shift: int
+    last: int
     hist: np.ndarray
     coded: np.ndarray
     coded_at: np.ndarray
@@ -53,11 +54,11 @@ def parse(payload: bytes | memoryview, count: int, width: int, hist: np.ndarray)
     """Return the blocks of a payload of `count` > 0 values; raises FrameError where no sender wrote it so."""
     data = np.frombuffer(payload, np.uint8)
     prefix = int.from_bytes(_take(data, 0, PREFIX_BYTES), "little")
-    log2, shift, at = prefix & 31, prefix >> 5 & 31, PREFIX_BYTES
-    if prefix >> 11 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
+    log2, shift, last, at = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15, PREFIX_BYTES
+    if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
         raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
     rows = hist.astype(np.int32)
-    if prefix >> 10:
+    if prefix >> 10 & 1:
         mask = int.from_bytes(_take(data, at, MASK_BYTES), "little")
         at += MASK_BYTES
         for q in range(TABLE_ROWS):
@@ -78,7 +79,7 @@ def parse(payload: bytes | memoryview, count: int, width: int, hist: np.ndarray)
     if end < data.size:
         raise FrameError(f"{data.size - end} bytes follow the last block: frame damaged")
     fields, coded = _fields(entries, sizes), entries & 3 == CODED
-    return Blocks(log2, shift, rows, fields[coded], offsets[coded], fields[~coded], offsets[~coded])
+    return Blocks(log2, shift, last, rows, fields[coded], offsets[coded], fields[~coded], offsets[~coded])
 
 
 def _take(data: np.ndarray, at: int, size: int) -> bytes:
@@ -106,6 +107,7 @@ def _check_entries(entries: np.ndarray, values: np.ndarray, width: int) -> np.nd
     first, last = entries >> 5 & 127, entries >> 12 & 127
     coded = (kind == CODED) & (entries >> 19 & 31 == 0) & (entries >> 2 & 7 <= MOST_SEED_ROWS)
     coded &= (first <= last) & (last < -(-values // GROUP)) & (sizes >= FLUSH_BYTES)
+    coded &= sizes < (values * width + 7) // 8
     wrong = np.flatnonzero(~(constant | raw | coded))
     if wrong.size:
         raise FrameError(f"block {wrong[0]} has the entry 0x{entries[wrong[0]]:012x}, which no sender writes")

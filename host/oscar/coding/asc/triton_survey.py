@@ -10,18 +10,18 @@ from oscar.coding.asc.triton_values import (
     BINS,
     GROUP_FIELDS,
     HIGH,
+    LAST,
     LOG2,
     LOW,
     MAGNITUDE,
     SENT,
     SHIFT,
     bit_length,
-    class_context,
-    context_of,
     count_step,
+    count_tile,
     frequencies,
-    low_bits,
     raw_bits,
+    row_classes,
     short_length,
     symbol_of,
 )
@@ -64,7 +64,7 @@ def classify(
             at = (group * 32 + row[:, None]) * 32 + lane
             inside = at < count
             v = tl.load(values + at, mask=inside, other=0).to(tl.int32)
-            c = tl.maximum(_class(v >> shift), LEAST)
+            c = tl.maximum(row_classes(v >> shift), LEAST)
             c = tl.where(group * 1024 + row * 32 < count, c, 0)
             mean = tl.zeros((32,), tl.int32)
             if POSITIONS:
@@ -82,62 +82,37 @@ def classify(
 
 
 @triton.jit
-def _class(high):
-    """Return the class of each row of a tile that is shifted: the size of its sum, or how wide it is."""
-    sums = tl.sum(tl.abs(high), 1)
-    narrow = tl.max(tl.abs(high), 1) < 192
-    by_1 = tl.max(tl.abs(high >> 1), 1) < 192
-    by_3 = tl.max(tl.abs(high >> 3), 1) < 192
-    size = tl.minimum(short_length(tl.minimum(sums, 0xFFFF)), 12)
-    return tl.where(narrow, size, tl.where(by_1, 13, tl.where(by_3, 14, 15)))
-
-
-@triton.jit
 def count(
     values,
     classes,
     total,
     meta,
     info,
-    entries,
     counts,
     POSITIONS: tl.constexpr,
-    UNCODED: tl.constexpr,
     GROUPS: tl.constexpr,
 ):
-    """Add what tables learn from to `counts`, int32 [32][16]; UNCODED: of blocks that are not coded only."""
+    """Add what tables learn from `total` values to `counts`, int32 [32][16]."""
     shift = tl.maximum(bit_length(tl.load(meta + MAGNITUDE)) - 15, 0)
+    row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
     found = tl.zeros((BINS,), tl.int32)
     for i in range(GROUPS):
         group = tl.program_id(0) * GROUPS + i
-        wanted = group * 1024 < total
-        if UNCODED:
-            block = group >> (tl.load(meta + LOG2) - 10)
-            wanted = wanted & ((tl.load(entries + block, mask=wanted, other=0) & 3) != 0)
-        if wanted:
-            found += _count_group(values, classes, total, info, group, shift, POSITIONS)
+        if group * 1024 < total:
+            at = (group * 32 + row[:, None]) * 32 + lane
+            known = tl.load(info + group * 32 + row)
+            c, mean = known & 15, known >> 4
+            live = tl.sum((c > 0).to(tl.int32), 0)
+            step = count_step(total, live)
+            used = (at < total) & ((c > 0) & (row & (step - 1) == 0))[:, None]
+            v = tl.load(values + at, mask=used, other=0).to(tl.int32)
+            p = tl.zeros((32, 32), tl.int32)
+            if POSITIONS:
+                p = tl.load(classes + at, mask=used, other=0).to(tl.int32)
+            exists = tl.where(group * 1024 + row * 32 < total, live, 0) > 0
+            found += count_tile(v, p, c, mean, used, exists, step, shift)
     bins = tl.arange(0, BINS)
     tl.atomic_add(counts + bins, found, mask=found > 0, sem="relaxed")
-
-
-@triton.jit
-def _count_group(values, classes, total, info, group, shift, POSITIONS: tl.constexpr):
-    row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
-    at = (group * 32 + row[:, None]) * 32 + lane
-    known = tl.load(info + group * 32 + row)
-    c, mean = known & 15, known >> 4
-    live = tl.sum((c > 0).to(tl.int32), 0)
-    step = count_step(total, live)
-    used = (at < total) & ((c > 0) & (row & (step - 1) == 0))[:, None]
-    v = tl.load(values + at, mask=used, other=0).to(tl.int32)
-    p = tl.zeros((32, 32), tl.int32)
-    if POSITIONS:
-        p = tl.load(classes + at, mask=used, other=0).to(tl.int32)
-    s = symbol_of(v >> low_bits(c, shift)[:, None])
-    bins = context_of(c[:, None], p, mean[:, None]) * 16 + s
-    found = tl.histogram(tl.reshape(bins, (1024,)), BINS, mask=tl.reshape(used, (1024,))) * step
-    exists = tl.where(group * 1024 + row * 32 < total, live, 0) > 0
-    return found + tl.histogram(class_context(mean) * 16 + c, BINS, mask=exists)
 
 
 @triton.jit
@@ -161,12 +136,14 @@ def tables(
     q, s = tl.arange(0, 32), tl.arange(0, 16)[None, :]
     at = q[:, None] * 16 + s
     may = tl.load(possible + q)
-    freq = frequencies(tl.load(hist + at).to(tl.int64), may)
+    largest = tl.maximum(tl.minimum(tl.load(meta + HIGH), 191), -tl.maximum(tl.load(meta + LOW), -191))
+    last = symbol_of(largest)
+    freq = frequencies(tl.load(hist + at).to(tl.int64), may, last)
     c = tl.load(counts + at).to(tl.int64)
     sent = tl.zeros((32,), tl.int1)
     if SENDS:
         level = _octaves(c)
-        own = frequencies(tl.where(level > 0, 1 << tl.maximum(level - 1, 0), 0).to(tl.int64), may)
+        own = frequencies(tl.where(level > 0, 1 << tl.maximum(level - 1, 0), 0).to(tl.int64), may, last)
         gain = tl.sum(c * (tl.load(costs + freq) - tl.load(costs + own)), 1)
         sent = 10 * gain > SENT_GAIN
         freq = tl.where(sent[:, None], own, freq)
@@ -180,6 +157,7 @@ def tables(
         for _ in range(AUTO_STEPS):
             log2 += ((blocks << log2.to(tl.int64)) < count).to(tl.int32)  # once it is not, it stays so
     tl.store(meta + LOG2, log2)
+    tl.store(meta + LAST, last)
     tl.store(meta + SHIFT, tl.maximum(bit_length(tl.load(meta + MAGNITUDE)) - 15, 0))
     tl.store(meta + SENT, tl.sum(sent.to(tl.int32) << q, 0))
     f = tl.maximum(freq, 1)  # a symbol without a place is never coded

@@ -12,10 +12,11 @@ import triton.language as tl
 
 from oscar.coding.asc import params
 
+ALL_COUNTED, QUARTER_COUNTED = tl.constexpr(params.ALL_COUNTED), tl.constexpr(params.QUARTER_COUNTED)
 BINS = tl.constexpr(params.TABLE_ROWS * params.SYMBOLS)
 # Places of `meta`, int32, that kernels of an encoder share.
 MAGNITUDE, LOW, HIGH = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-SHIFT, LOG2, SENT = tl.constexpr(3), tl.constexpr(4), tl.constexpr(5)
+SHIFT, LOG2, SENT, LAST = tl.constexpr(3), tl.constexpr(4), tl.constexpr(5), tl.constexpr(6)
 META = 8
 OPTIONS = {"enable_fp_fusion": False}  # of every launch; nothing here adds or multiplies float32
 GROUP_FIELDS = tl.constexpr(3)  # of a group: lowest and highest value, rows whose class is not 0
@@ -98,18 +99,46 @@ def value_of(s, raw):
 @triton.jit
 def count_step(count, live):
     """Return the distance of the rows of a group that tables learn from."""
-    few = (count <= 32768) | (live <= 8)
-    return tl.where(few, 1, tl.where(live <= 16, 2, 4))
+    few = (count <= ALL_COUNTED) | (live <= 8)
+    many = tl.where(count <= QUARTER_COUNTED, 4, 8)
+    return tl.where(few, 1, tl.where(live <= 16, 2, many))
 
 
 @triton.jit
-def frequencies(hist, possible):
+def row_classes(high):
+    """Return the class of each row of a tile: the size of its sum of magnitudes, or how wide it is."""
+    high = tl.minimum(tl.maximum(high, -65535), 65535)  # of what is forged, too, the magnitude is an int32
+    sums = tl.sum(tl.abs(high), 1)
+    narrow = tl.max(tl.abs(high), 1) < 192
+    by_1 = tl.max(tl.abs(high >> 1), 1) < 192
+    by_3 = tl.max(tl.abs(high >> 3), 1) < 192
+    size = tl.minimum(short_length(tl.minimum(sums, 0xFFFF)), 12)
+    return tl.where(narrow, size, tl.where(by_1, 13, tl.where(by_3, 14, 15)))
+
+
+@triton.jit
+def count_tile(v, p, c, mean, used, exists, step, shift):
+    """Return what tables learn from a group, int32 [BINS].
+
+    v, p: values and position classes; c, mean: of its rows; used: values that count, each `step` times;
+    exists: rows whose classes count.
+    """
+    high = tl.minimum(tl.maximum(v >> low_bits(c, shift)[:, None], -65535), 65535)
+    bins = context_of(c[:, None], p, mean[:, None]) * 16 + symbol_of(high)
+    found = tl.histogram(tl.reshape(bins, (1024,)), BINS, mask=tl.reshape(used, (1024,))) * step
+    return found + tl.histogram(class_context(mean) * 16 + c, BINS, mask=exists)
+
+
+@triton.jit
+def frequencies(hist, possible, last):
     """Return the frequencies of all table rows, int32 [32][16].
 
-    hist: int64 [32][16]; possible: int32 [32], how many symbols from 0 on a table row has, beside the last.
+    hist: int64 [32][16]; possible: int32 [32], how many symbols from 0 on a table row has, beside 15; last:
+    symbol of the frame's largest magnitude.
     """
     s = tl.arange(0, 16)[None, :]
-    may = (s < possible[:, None]) | (s == 15)
+    places = tl.where(tl.arange(0, 32) < 24, tl.minimum(possible, last + 1), possible)
+    may = (s < places[:, None]) | (s == 15)
     kept = tl.where(may, hist, 0)
     places = tl.sum(may.to(tl.int64), 1)
     ratio = ((1024 - places) << 16) // (tl.sum(kept, 1) + 1)
