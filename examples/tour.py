@@ -36,7 +36,7 @@ result = cluster.allreduce([first, second])
 error = np.abs(result.mean[0] - (first[0] + second[0]) / 2).max()
 print(f"identical: {result.stats.identical}; sums exact: {result.stats.exact}; largest error {error:.1e}")
 
-# %% 3. What crossed the links. Tables are learnt from what has passed, and never sent.
+# %% 3. What crossed the links. Tables are learnt from what has passed; a row that pays is sent.
 bits = [cluster.allreduce(gradients_of(2)).stats.bits_per_value for _ in range(8)]
 print("bits/value, call by call:", " ".join(f"{b:.2f}" for b in bits), "(fp32: 32)")
 

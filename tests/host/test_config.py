@@ -52,7 +52,7 @@ REFUSED = {
     "plan: {granul: 3}": "unknown key 'plan.granul'; did you mean 'granule'?",
     "methods: [{name: a, method: fp32, gater: x}]": "unknown key 'methods.0.gater'; did you mean 'gather'?",
     "methods: [{name: a, method: asc, asc: {contxt: none}}]": "method 'a': unknown key 'asc.contxt'",
-    "methods: [{name: a, method: asc, asc: {interval_log2: 17}}]": "method 'a': asc: expected 10 <=",
+    "methods: [{name: a, method: asc, asc: {interval_log2: 11}}]": "method 'a': asc: the key interval_log2",
     "methods: [{name: a, method: asd}]": "did you mean 'asc'",
     "methods: [{name: a, method: asc, plans: []}]": "at least one plan",
     "methods: [{name: a, method: asc, plans: [snakes]}]": "did you mean 'snake'",
@@ -71,7 +71,12 @@ REFUSED = {
         "method 'a': configuration: int16 carries"
     ),
     "quantiser: {coarseness: 0}": "coarseness must lie in",
-    "asc: {interval_log2: 17}": "10 <= interval_log2 <= block_log2 <= 16",
+    "asc: {block_log2: 18}": "block_log2 must be 0 or 10 to 17, got 18",
+    "asc: {interval_log2: 12}": "asc: the key interval_log2 is gone: tables change once a frame;",
+    "asc: {map: fixed}": "asc: the key map is gone: contexts are fixed;",
+    "asc: {context: both}": "asc.context: context both is gone: write class, which",
+    "asc: {context: clas}": "asc.context: Input should be 'class' or 'none', got 'clas'",
+    "asc: {sent_rows: 1}": "asc.sent_rows: Input should be a valid boolean, got 1",
     "link: {gbps: -1}": "link.gbps",
     "method: lzma": "method must be one of",
     "nic: fpga": "nic must be one of compiled, reference",
@@ -206,9 +211,9 @@ def test_without_methods_the_configuration_is_compared_with_fp32() -> None:
 
 def test_rows_change_what_methods_say_and_nothing_else() -> None:
     method: dict[str, Any] = {"name": "m", "method": "asc", "asc": {"context": "none"}, "plans": ["equal"]}
-    config = Config.model_validate({"asc": {"interval_log2": 11}, "methods": [method]})
+    config = Config.model_validate({"asc": {"block_log2": 11}, "methods": [method]})
     ((_, _, row),) = config.compared()
-    assert (row.asc.context, row.asc.interval_log2, row.ring.gather) == ("none", 11, "forward")
+    assert (row.asc.context, row.asc.block_log2, row.ring.gather) == ("none", 11, "forward")
     assert row.model_dump(exclude={"asc", "ring", "plan", "methods"}) == config.model_dump(
         exclude={"asc", "ring", "plan", "methods"}
     )

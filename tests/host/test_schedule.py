@@ -218,3 +218,21 @@ def test_nodes_perform_a_schedule_that_is_no_ring(codec: str) -> None:
             node.begin(own, np.zeros(8000, np.uint8), Layout((0, 2000, 4000, 6000, 8000), 1))
         LocalRun(nodes, [direct_actions(rank, 4) for rank in ranks], steps=3, subframes=1).run()
         assert all(np.array_equal(node.result(), np.sum(values, axis=0)) for node in nodes)
+
+
+@pytest.mark.parametrize("gather", [FORWARD, BOOMERANG, DUPLEX], ids=lambda gather: gather.name)
+@pytest.mark.parametrize("codec", ["int16", "zstd", "asc"])
+def test_sums_that_fit_int16_may_be_kept_as_int16(codec: str, gather: Gather, seed: int) -> None:
+    chosen, random = make_codec(codec), np.random.default_rng(seed)
+    count, bounds = 13_000, (0, 4200, 9000, 13_000)
+    kinds = {dtype: [Node(r, 3, chosen, apart=gather.boomerang, width=lambda _: 16) for r in range(3)]
+             for dtype in (np.int16, np.int32)}  # fmt: skip
+    for _ in range(2):
+        values = random.integers(-9000, 9000, (3, count))
+        for dtype, nodes in kinds.items():
+            for node, own in zip(nodes, values, strict=True):
+                node.begin(own.astype(dtype), np.zeros(count, np.uint8), Layout(bounds, 2))
+            programs = [ring_actions(rank, 3, subframes=2, gather=gather) for rank in range(3)]
+            LocalRun(nodes, programs, steps=4, subframes=2).run()
+            assert all(node.result().dtype == dtype for node in nodes)
+            assert all(np.array_equal(node.result(), values.sum(axis=0)) for node in nodes)

@@ -58,18 +58,21 @@ ENCODER = *NODES, 0, ("encode", 0, 1), "states", 0
 CASES: list[tuple[str, Callable[[Any], None], str]] = [
     (
         "asc",
-        put(*ENCODER, "hist", to=lambda hist: hist[:15]),
-        r"^state\.links\.sums\[0\]\['encode', 0, 1\]\.states\[0\]\.hist: expected int64 \(16, 16\), got",
+        put(*ENCODER, "hist", to=lambda hist: hist[:31]),
+        r"^state\.links\.sums\[0\]\['encode', 0, 1\]\.states\[0\]\.hist: expected int64 \(32, 16\), got",
     ),
     (
         "asc",
-        put(*ENCODER, "hist", to=lambda hist: hist + 900),
-        "hist: expected rows that sum to at most 1023",
+        put(*ENCODER, "hist", to=lambda hist: hist + 4096),
+        "hist: expected rows that sum to at most 65535",
     ),
-    ("asc", put(*ENCODER, "hist", to=lambda hist: -hist), "hist: expected values of 0 to 1023, got -"),
-    ("asc", put(*ENCODER, "cmap", to=lambda cmap: cmap + 16), "cmap: expected values of 0 to 15"),
-    ("asc", put(*ENCODER, "shift", to=lambda shift: shift + 16), "shift: expected values of 0 to 15, got 16"),
-    ("asc", put(*ENCODER, "seen", to=lambda _: 10**400), "seen: expected an integer of 0 to"),
+    ("asc", put(*ENCODER, "hist", to=lambda hist: -hist), "hist: expected values of 0 to 65535, got -"),
+    (
+        "asc",
+        put(*ENCODER, to=lambda state: {**state, "cmap": state["hist"]}),
+        r"states\[0\]: expected keys that are",
+    ),
+    ("asc", put(*ENCODER, "sequence", to=lambda _: 10**400), "sequence: expected an integer of 0 to 65535"),
     (
         "asc",
         put(*ENCODER, "sequence", to=lambda _: True),

@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--plans", nargs="+", metavar="PLAN[:GRANULE]", help="default: each method's own")
-    parser.add_argument("--asc", nargs="*", default=[], metavar="KEY=VALUE", help="of ASC: interval_log2=11")
+    parser.add_argument("--asc", nargs="*", default=[], metavar="KEY=VALUE", help="of ASC: block_log2=14")
     parser.add_argument("--subframes", type=int, default=1, help="sub-frames per chunk")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--summary", nargs="+", type=Path, metavar="JSON", help="only print these files")

@@ -45,8 +45,8 @@ def add_command(commands: Any) -> None:
     asc = parser.add_argument_group("coding")
     asc.add_argument(
         "--context",
-        default="both",
-        choices=["none", "position", "neighbour", "both"],
+        default="class",
+        choices=["class", "none"],
         help="what chooses among ASC's tables (%(default)s)",
     )
     asc.add_argument("--classes", type=Path, metavar="FILE.npy", help="position class 0..15 of each value")

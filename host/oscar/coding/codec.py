@@ -80,10 +80,11 @@ class Codec:
     """A registry entry. `lossless`: of the values on the wire, after quantisation.
 
     coded: an entropy coder works on the values; False where they have a fixed width, which takes the time
-    model no time. saturated: of a codec that clips, returns how many values it has clipped so far, and the
-    sum of the shares of energy that its frames lost, each times the frame's values. clocks: returns what a
-    link end's device took for its last frame, where a device counts clocks (a simulated NIC). options: what
-    a frame's cost depends on, beside the name.
+    model no time. decodes_into: its encoders take int8, int16 and int32 as they are, and its decoders have
+    `out` (int16 or int32) and `add`, which put values where they belong. saturated: of a codec that clips,
+    returns how many values it has clipped so far, and the sum of the shares of energy that its frames lost,
+    each times the frame's values. clocks: returns what a link end's device took for its last frame, where a
+    device counts clocks (a simulated NIC). options: what a frame's cost depends on, beside the name.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Codec:
     max_frame: Callable[[int, int], int]  # (count, width) -> bytes, header included
     uses_context: bool = False
     coded: bool = True
+    decodes_into: bool = False
     max_bits: int = 32  # widest integers that frames carry
     saturated: Callable[[LinkEncoder], tuple[int, float]] | None = None
     clocks: Callable[[LinkEncoder | LinkDecoder], int] | None = None
@@ -118,8 +120,8 @@ def fit_width(values: Array, width: int | None) -> int:
         low, high = extremes(values)
         width = next((w for w in (8, 16, 24) if -(1 << (w - 1)) <= low and high < 1 << (w - 1)), 32)
         check_range(low, high, width)
-    elif values.dtype.kind != "i" or 8 * values.dtype.itemsize > width:
-        check_range(*extremes(values), check_width(width))
+    elif values.dtype.kind != "i" or 8 * values.dtype.itemsize > check_width(width):
+        check_range(*extremes(values), width)
     return width
 
 

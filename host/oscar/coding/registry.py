@@ -25,12 +25,13 @@ def asc_codec(
         make_decoder=lambda: Decoder(chosen, coder=coder),
         max_frame=lambda count, width: max_frame(chosen, count, width),
         uses_context=chosen.uses_position,
+        decodes_into=True,
         options=f"{implementation} {chosen}",
     )
 
 
-# The paper's ASC, read literally: a table for each step, no context. The update interval is the best one.
-PAPER = AscParams(context="none", interval_log2=10)
+# The paper's ASC, read literally: a table for each step, no context, and no table is ever sent.
+PAPER = AscParams(context="none", sent_rows=False)
 ASC = {"asc": AscParams(), "asc-paper": PAPER}
 
 CODECS: dict[str, Callable[[], Codec]] = {

@@ -165,12 +165,24 @@ class Node:
     def _forward(self, action: Action) -> bytes:
         return self._frames[self._key(action)]
 
-    def _decode(self, action: Action, frame: bytes) -> Array:
+    def _decode(self, action: Action, frame: bytes, into: Array, *, plus: Array | None = None) -> None:
+        """Put a frame's values where they belong in `into` (plan order), each plus its one of `plus`."""
         low, high = self.layout.span(action.chunk, action.sub)
-        end: LinkDecoder = self._end("decode", action.phase, action.source)
+        end: Any = self._end("decode", action.phase, action.source)
+        out, known = into[low:high], {"step": action.table, "context": self._context(low, high)}
         try:
-            values = end.decode(frame, step=action.table, context=self._context(low, high))
-            self._check_place(action, frame, high - low)
+            if self.codec.decodes_into:
+                if plus is not None and (action.chunk, action.sub) not in self._summed:
+                    out[:] = plus  # otherwise it is there
+                end.decode(frame, **known, out=out, add=plus is not None)
+                self._check_place(action, frame, high - low)
+            else:
+                values = end.decode(frame, **known)
+                self._check_place(action, frame, high - low)
+                if plus is None:
+                    out[:] = values
+                else:
+                    np.add(plus, values.astype(out.dtype, copy=False), out=out)
         except FrameError as error:
             at, peer = action.ring_step(self.nodes), action.source if action.peer < 0 else action.peer
             raise PeerError(
@@ -182,7 +194,6 @@ class Node:
                 chunk=action.chunk,
             ) from error
         self._count_clocks(action, end)
-        return values
 
     def _check_place(self, action: Action, frame: bytes, count: int) -> None:
         """Raise FrameError unless an intact frame is the frame of this action."""
@@ -196,15 +207,17 @@ class Node:
             )
 
     def _decode_add(self, action: Action) -> None:
-        place, (low, high) = (action.chunk, action.sub), self.layout.span(action.chunk, action.sub)
-        values, apart = self._decode(action, self._frames.pop(self._key(action))), self._apart(action)
-        if apart is not None:
-            apart[low:high] = values
-            self._came.add(place)
-        else:
-            values = values.astype(self.work.dtype, copy=False)
-            np.add(self._prefix(*place), values, out=self.work[low:high])
+        place, frame, apart = (
+            (action.chunk, action.sub),
+            self._frames.pop(self._key(action)),
+            self._apart(action),
+        )
+        if apart is None:
+            self._decode(action, frame, self.work, plus=self._prefix(*place))
             self._summed.add(place)
+        else:
+            self._decode(action, frame, apart)
+            self._came.add(place)
 
     def _adopt(self, action: Action) -> None:
         self._finish(action, self._out)
@@ -213,8 +226,7 @@ class Node:
         self._finish(action, self._frames.pop(self._key(action)))
 
     def _finish(self, action: Action, frame: bytes) -> None:
-        low, high = self.layout.span(action.chunk, action.sub)
-        self.work[low:high] = self._decode(action, frame)
+        self._decode(action, frame, self.work)
         self._summed.add((action.chunk, action.sub))
 
     def _nothing(self, action: Action) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from oscar.coding.asc.params import AscParams, ContextMode, MapMode, TableMode
+from oscar.coding.asc.params import AscParams, ContextMode, TableMode
 from oscar.collective.gather import GatherName
 from oscar.config.base import MOST, Section, one_of
 from oscar.numerics.plans import PLANS
@@ -50,14 +50,35 @@ class QuantiserSection(Section):
         return QuantiserParams(**{**self.model_dump(), "bits": bits}, seed=seed)
 
 
+GONE = {  # keys of the section asc that format 3 of the coder has no more
+    "interval_log2": "tables change once a frame; for smaller pieces set ring.subframes",
+    "map": "contexts are fixed; for own tables where they pay set sent_rows: true",
+}
+
+
 class AscSection(Section):
     """See oscar.coding.asc.AscParams."""
 
-    block_log2: int = 16
-    interval_log2: int = 12
-    context: ContextMode = "both"
+    context: ContextMode = "class"
     tables: TableMode = "step"
-    map: MapMode = "learned"
+    sent_rows: bool = True
+    block_log2: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gone(cls, data: Any) -> Any:
+        for key in GONE.keys() & data.keys() if isinstance(data, dict) else ():
+            raise ValueError(f"the key {key} is gone: {GONE[key]}, and leave {key} out")
+        return data
+
+    @field_validator("context", mode="before")
+    @classmethod
+    def _renamed(cls, context: Any) -> Any:
+        if context in ("both", "position", "neighbour"):
+            raise ValueError(
+                f"context {context} is gone: write class, which tells values apart better, or none"
+            )
+        return context
 
     @model_validator(mode="after")
     def _valid(self) -> AscSection:

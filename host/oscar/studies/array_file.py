@@ -13,9 +13,11 @@ import struct
 import zlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
+from oscar.coding.asc.params import ContextMode
 from oscar.errors import ConfigError
 
 MAGIC = b"OSCAR array 1\n"
@@ -82,6 +84,7 @@ def _parse(header: bytes, wanted: str) -> ArrayFile:
     about = ArrayFile(**pairs)
     wrong = [name for name, kind in _TYPES.items() if not isinstance(pairs[name], kind)]
     wrong += [] if isinstance(about.exponent, int | None) else ["exponent"]
+    wrong += [] if about.context in get_args(ContextMode) else ["context"]
     wrong += [] if wrong or all(isinstance(n, int) and n >= 0 for n in about.shape) else ["shape"]
     wrong += [] if wrong or about.dtype[1:2] in ("i", "u", "f") else ["dtype"]
     if wrong:

@@ -5,8 +5,16 @@ from __future__ import annotations
 import random
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from oscar.coding.asc.params import (
+    DIRECTORY_BYTES,
+    FLUSH_BYTES,
+    LANES,
+    MASK_BYTES,
+    PREFIX_BYTES,
+    SENT_ROW_BYTES,
+)
 from oscar.coding.frame import HEADER_BYTES
 
 
@@ -59,23 +67,47 @@ def _edit_header(r: random.Random, f: bytearray, other: bytes) -> None:
     f[at : at + size] = (value & top).to_bytes(size, "little")
 
 
-def _edit_block(r: random.Random, f: bytearray, other: bytes) -> None:
-    """Change the first block's header or a start state, where the structure of the payload is."""
-    if len(f) < HEADER_BYTES + 6:
-        return _set_bytes(r, f, other)
-    where = r.choice((0, 2, 24, 48 + 24 * r.randrange(12)))
-    width = {0: 2, 2: 22}.get(where, 24)
-    head = int.from_bytes(f[HEADER_BYTES : HEADER_BYTES + 48], "little")
-    value = (head >> where) & ((1 << width) - 1)
-    value = r.choice(
-        (0, 1, value + 1, value - 1, value + 8, 4095, 4096, r.randrange(400), r.getrandbits(width))
-    )
-    head = head & ~(((1 << width) - 1) << where) | (value & ((1 << width) - 1)) << where
-    end = min(len(f), HEADER_BYTES + 48)
-    f[HEADER_BYTES:end] = (head & ((1 << (8 * (end - HEADER_BYTES))) - 1)).to_bytes(
-        end - HEADER_BYTES, "little"
-    )
-    return None
+def _edit_form(r: random.Random, f: bytearray, other: bytes) -> None:
+    """Change one field of what says how an ASC payload is laid out, or of what its first block ends with."""
+    place = r.choice(list(_fields(r, f)) or [(0, 0, 8)])
+    at, shift, width = place
+    size = min((shift + width + 7) // 8, len(f) - at)
+    whole, ones = int.from_bytes(f[at : at + size], "little"), (1 << width) - 1
+    value = whole >> shift & ones
+    other_bit = value ^ 1 << r.randrange(width)
+    value = r.choice((0, 1, ones, value + 1, value - 1, value + 8, other_bit, r.getrandbits(width))) & ones
+    whole = whole & ~(ones << shift) | value << shift
+    f[at : at + size] = (whole & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+
+
+def _fields(r: random.Random, f: bytearray) -> Iterator[tuple[int, int, int]]:
+    """Yield fields that lie in the frame: where their bytes begin, the first bit there, the width in bits."""
+    at = HEADER_BYTES + PREFIX_BYTES
+    if len(f) < at:
+        return
+    prefix = int.from_bytes(f[HEADER_BYTES:at], "little")
+    parts = [
+        (HEADER_BYTES, 0, 5),
+        (HEADER_BYTES, 5, 5),
+        (HEADER_BYTES, 10, 1),
+        (HEADER_BYTES, 11, 4),
+        (HEADER_BYTES + 1, 7, 1),
+    ]
+    if prefix >> 10 & 1:
+        rows = int.from_bytes(f[at : at + MASK_BYTES], "little").bit_count()
+        parts += [(at, r.randrange(32), 1), (at, 0, 32)]
+        at += MASK_BYTES
+        parts += [(at + r.randrange(SENT_ROW_BYTES * max(1, rows)), r.choice((0, 4)), 4)]
+        at += SENT_ROW_BYTES * rows
+    blocks = max(1, -(-int.from_bytes(f[12:16], "little") >> (prefix & 31)))
+    entry = at + DIRECTORY_BYTES * r.randrange(min(blocks, 8))
+    # Type; seeds, first and last group and size of a coded block; bits of a raw one; a constant one's value.
+    for shift, width in ((0, 2), (2, 3), (5, 7), (12, 7), (19, 5), (24, 24), (2, 6), (16, 32)):
+        parts.append((entry, shift, width))
+    end = at + DIRECTORY_BYTES * blocks + int.from_bytes(f[at + 3 : at + DIRECTORY_BYTES], "little")
+    lane = r.randrange(LANES)
+    parts += [(end - FLUSH_BYTES + lane, 0, 8), (end - 2 * LANES + 2 * lane, 0, 16)]
+    yield from (part for part in parts if 0 <= part[0] < len(f))
 
 
 def _edit_payload(r: random.Random, f: bytearray, other: bytes) -> None:
@@ -90,7 +122,8 @@ def _edit_payload(r: random.Random, f: bytearray, other: bytes) -> None:
 
 
 MUTATIONS: tuple[Callable[[random.Random, bytearray, bytes], None], ...] = (
-    _flip_bits, _flip_bits, _set_bytes, _truncate, _extend, _splice, _edit_header, _edit_block, _edit_payload,
+    _flip_bits, _flip_bits, _set_bytes, _truncate, _extend, _splice, _edit_header, _edit_payload,
+    _edit_form, _edit_form, _edit_form,
 )  # fmt: skip
 
 

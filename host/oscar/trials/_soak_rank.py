@@ -65,7 +65,6 @@ def draw_config(seed: int, segment: int) -> Config:
     name = dice.choice(CODECS)
     codec = make_codec(name)
     gathers = ("boomerang", "duplex", "forward") if codec.lossless and codec.domain == "int" else ("forward",)
-    interval = dice.randrange(10, 17)
     return Config.model_validate(
         {
             "seed": dice.randrange(1 << 31),
@@ -83,11 +82,10 @@ def draw_config(seed: int, segment: int) -> Config:
                 "error_feedback": dice.random() < 0.5,
             },
             "asc": {
-                "interval_log2": interval,
-                "block_log2": dice.randrange(interval, 17),
-                "context": dice.choice(("both", "both", "position", "neighbour", "none")),
+                "block_log2": dice.choice((0, 0, *range(10, 18))),
+                "context": dice.choice(("class", "class", "none")),
                 "tables": dice.choice(("step", "pooled")),
-                "map": dice.choice(("learned", "fixed")),
+                "sent_rows": dice.random() < 0.5,
             },
         }
     )

@@ -1,12 +1,12 @@
 """Mutated frames: every one decodes or raises FrameError; no crash, no hang, no byte read behind the frame.
 
 Half of the mutated frames get a new length and CRC-32, so that they reach the block parser. Each is
-decoded twice, by two decoders and with different bytes behind it in memory; both must agree. Workers are
-processes of their own, so that even a segmentation fault is counted.
+decoded twice, by two decoders and with different bytes behind it in memory; both must agree. ASC's second
+decoder puts values into the middle of an array, where nothing beside them may change. Workers are processes
+of their own, so that even a segmentation fault is counted.
 
 `--boundscheck` makes numba check every index of the compiled kernels (NUMBA_BOUNDSCHECK=1, compiled anew
-into a temporary cache) and checks their accesses to several items at once, which numba leaves alone:
-unaligned words, vectors of twelve lanes, rows of sixteen slots. Use a smaller count.
+into a temporary cache). Use a smaller count.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from oscar.errors import FrameError
 from oscar.studies.parallel import Tick
@@ -79,9 +77,7 @@ def _judge(subject: Subject, frame: bytearray, sealed: bool, tally: Counter[str]
 class _Judge:
     """Judges chunks of mutations, the same for the same name."""
 
-    def __init__(self, seed: int, boundscheck: bool) -> None:
-        if boundscheck:
-            _check_accesses()
+    def __init__(self, seed: int) -> None:
         self.subjects = make_subjects(seed)
 
     def __call__(self, name: str, count: int, tick: Tick) -> Chunk:
@@ -107,48 +103,6 @@ class _Judge:
                     chunk.tally["wrong"] += 1
                     chunk.faults.append({"subject": subject.name, "fault": "state moved", "frame": ""})
         return chunk
-
-
-def _checked(access: Any, items: int, *, takes_value: bool) -> Any:
-    """Return an access that raises IndexError unless all its `items`, from the offset, lie in the array."""
-    from numba import njit
-
-    @njit
-    def check(size: int, offset: int) -> None:
-        if np.uint64(offset) > np.uint64(size) or np.uint64(size) - np.uint64(offset) < np.uint64(items):
-            raise IndexError("several items at once reach beyond the array")
-
-    @njit(inline="always")
-    def read(array: Any, offset: Any) -> Any:
-        check(array.size, offset)
-        return access(array, offset)
-
-    @njit(inline="always")
-    def take(array: Any, offset: Any, value: Any) -> Any:
-        check(array.size, offset)
-        return access(array, offset, value)
-
-    return take if takes_value else read
-
-
-def _check_accesses() -> None:
-    """Replace the kernels' accesses to several items at once by checked ones.
-
-    numba checks indices, not these: they are intrinsics. Kernels look them up when they are compiled.
-    """
-    from oscar.coding.asc import decode_kernels, encode_kernels, kernels
-    from oscar.numerics import simd as lanes
-
-    for name, items, takes_value, modules in (
-        ("load64", 8, False, (kernels, decode_kernels)),
-        ("store64", 8, True, (kernels, encode_kernels)),
-        ("count_below", 16, True, (decode_kernels,)),
-        ("load", 12, False, (lanes,)),
-        ("store", 12, True, (lanes,)),
-    ):
-        checked = _checked(getattr(modules[0], name), items, takes_value=takes_value)
-        for module in modules:
-            setattr(module, name, checked)
 
 
 @contextlib.contextmanager
@@ -180,7 +134,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"# mutate: count {args.count}, seed {args.seed}, jobs {args.jobs}, boundscheck {args.boundscheck}")
     how = {"seed": args.seed, "size": CHUNK, "jobs": args.jobs, "silence_s": SILENCE_S}
     with _environment(args.boundscheck):
-        found, seconds = hunt(partial(_Judge, args.seed, args.boundscheck), args.count, **how)
+        found, seconds = hunt(partial(_Judge, args.seed), args.count, **how)
     faults = [*({"subject": "worker", "fault": end, "frame": ""} for end in found.lost), *found.faults]
     result: Row = {
         "mutations": found.cases,

@@ -189,7 +189,7 @@ class CompiledCoder:
         blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)
         if head + DIRECTORY_BYTES * number > len(data):
             raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
-        self._refuse(dk.read_directory(begin + head, end, count, log2, width, blocks))
+        self._refuse(dk.read_directory(begin + head, end, count, log2, width, shift, blocks))
         copy = dk.BEFORE + ((4 << log2) + dk.BEHIND)
         copies, frame = self._memory("copies", 2 * threads * copy), self._frame(out, classes, width, shift)
 

@@ -104,9 +104,12 @@ SCRATCH = 2 * SIDE + FOUND + 256
 
 
 @njit(**KERNEL)
-def read_directory(entries: Any, end: Any, count: int, log2: int, width: int, blocks: Any) -> int:
+def read_directory(
+    entries: Any, end: Any, count: int, log2: int, width: int, shift: int, blocks: Any
+) -> int:
     """Describe the blocks of a payload, whose bytes end at `end`, at `blocks`; return 0, or why one is refused."""
     number, per_block = (count + (1 << log2) - 1) >> log2, (1 << log2) // GROUP
+    plain = min(width, 16 + shift)  # bits of a value in a block without symbols
     at = entries + u64(DIRECTORY_BYTES * number)
     for b in range(number):
         n, word = min(1 << log2, count - (b << log2)), i64(0)
@@ -118,11 +121,11 @@ def read_directory(entries: Any, end: Any, count: int, log2: int, width: int, bl
             extra = (word >> 16) & 0xFFFFFFFF
             extra -= (extra >> 31) << 32
             used = i64(0)
-            if (word >> 2) & 0x3FFF or extra < -(i64(1) << (width - 1)) or extra >= i64(1) << (width - 1):
+            if (word >> 2) & 0x3FFF or extra < -(i64(1) << (plain - 1)) or extra >= i64(1) << (plain - 1):
                 return BAD_CONSTANT
         elif kind == RAW:
             extra = (word >> 2) & 63
-            if (word >> 8) & 0xFFFF or extra < 1 or extra > width or used != (n * extra + 7) // 8:
+            if (word >> 8) & 0xFFFF or extra < 1 or extra > plain or used != (n * extra + 7) // 8:
                 return BAD_RAW
         elif kind != CODED or (word >> 19) & 31 or seeds > MOST_SEED_ROWS or first > last or last * GROUP >= n:
             return BAD_ENTRY

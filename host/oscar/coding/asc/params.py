@@ -24,6 +24,7 @@ RAW_BITS = (0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 6, 6)  # sign and low bits
 
 NARROW_CLASS = 12  # the last class of rows whose magnitudes are all below LIMIT
 WIDE_SHIFT = (1, 3, 8)  # of the classes behind it: how many low bits go round the tables
+LEAST_WIDE = 8  # wide rows have contexts of classes from here to NARROW_CLASS: all symbols are possible
 VALUE_ROWS, CLASS_ROWS = 24, 8  # table rows: contexts of values, then contexts of row classes
 TABLE_ROWS = VALUE_ROWS + CLASS_ROWS
 NEAR_ROWS = 21  # contexts of values at or above their row's position class, or little below
@@ -43,7 +44,10 @@ PRIOR = (
 
 COUNT_BITS = 15  # of what a frame adds to a histogram row; so a row stays below 2^16
 FADE_ABOVE = 64  # a histogram row with more than this is halved before a frame's counts come in
-ALL_COUNTED, QUARTER_COUNTED = 1 << 15, 1 << 18  # values of a frame: tables learn from all rows, then from fewer
+ALL_COUNTED, QUARTER_COUNTED = (
+    1 << 15,
+    1 << 18,
+)  # values: tables learn from all rows, then from fewer
 COST_BITS = 8  # costs are in 1/256 bit
 COST = tuple((PROB_BITS << COST_BITS) + 1 - (f ** (1 << COST_BITS)).bit_length() if f else 0
              for f in range(TOTAL + 1))  # of a symbol of frequency f: 2560 - floor(256 log2 f)  # fmt: skip
@@ -68,7 +72,13 @@ def seed_bits(rows: int) -> int:
 
 
 def context_of(row_class: int, position: int, mean: int) -> int:
-    """Return the table row of a value from its row's class, its position class and the row's mean one."""
+    """Return the table row of a value from its row's class, its position class and the row's mean one.
+
+    Wide rows say nothing of their sum; where positions are known, their mean stands for it.
+    """
+    if row_class > NARROW_CLASS:
+        scale = mean + 2 - WIDE_SHIFT[row_class - NARROW_CLASS - 1] if mean else NARROW_CLASS
+        row_class = min(NARROW_CLASS, max(LEAST_WIDE, scale))
     above = position - mean
     if above <= -3:
         return NEAR_ROWS + min(2, (row_class - 1) >> 2)
@@ -107,8 +117,8 @@ def count_step(values: int, live_rows: int) -> int:
 class AscParams:
     """Parameters of adaptive stepwise coding; `context` and `tables` are equal on both ends of a link.
 
-    context: what selects one of 24 tables: "class", the class of a value's row, which is sent, and the value's
-    position class relative to it; "none", one table for all values, as in the paper.
+    context: what selects one of 24 tables: "class", the class of a value's row, which is sent, and its
+    position class relative to the row's; "none", one table for all values, as in the paper.
     tables: "step" keeps a table set per AllReduce step (the paper), "pooled" one for all steps.
     sent_rows: whether a sender may put table rows that pay for themselves into a frame. The paper sends none.
     block_log2: log2 of the values of a block (10..17), which can be coded apart; 0: by what the frame holds.

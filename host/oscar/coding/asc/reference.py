@@ -6,19 +6,32 @@ Everything here is a Python int or a list of them, so nothing overflows and noth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from oscar.coding.asc.lanes import Lanes, Step, raw_steps
+from oscar.coding.asc.model import (
+    Row,
+    Rows,
+    class_context,
+    class_of,
+    cost,
+    count_group,
+    frequencies,
+    from_octaves,
+    learn,
+    live,
+    low_bits,
+    octaves,
+    seed_rows,
+    symbol_of,
+)  # fmt: skip
 from oscar.coding.asc.params import (
     BASE,
     CODED,
     CONSTANT,
-    COST,
     COST_BITS,
-    COUNT_BITS,
     DIRECTORY_BYTES,
-    FADE_ABOVE,
     FLUSH_BYTES,
     GROUP,
     GROUP_ROWS,
@@ -28,10 +41,7 @@ from oscar.coding.asc.params import (
     MAX_BLOCK_LOG2,
     MIN_BLOCK_LOG2,
     MOST_SEED_ROWS,
-    NARROW_CLASS,
-    POSSIBLE,
     PREFIX_BYTES,
-    PROB_BITS,
     RAW,
     RAW_BITS,
     RAW_STEP,
@@ -42,206 +52,13 @@ from oscar.coding.asc.params import (
     TABLE_ROWS,
     TOTAL,
     VALUE_ROWS,
-    WIDE_SHIFT,
     AscParams,
     auto_block_log2,
-    context_of,
-    count_step,
     seed_bits,
 )  # fmt: skip
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError
-
-Rows = list[list[int]]  # a table row each, or a row of values each
-Step = tuple[int, int, int, int]  # frequency, cumulative frequency, raw bits, their number
-IDLE: Step = (TOTAL, 0, 0, 0)  # leaves a state as it is
-
-
-# --- tables
-
-
-def possible(q: int, last: int) -> set[int]:
-    """Return the symbols that have a place in table row `q` of a frame whose values have none above `last`."""
-    count = POSSIBLE[q] if q >= VALUE_ROWS else min(POSSIBLE[q], last + 1)
-    return {*range(count), SYMBOLS - 1}
-
-
-def frequencies(hist: Sequence[int], q: int, last: int) -> list[int]:
-    """Return the frequencies that a histogram row of table row `q` stands for; they sum to 1024."""
-    places = possible(q, last)
-    kept = [h if s in places else 0 for s, h in enumerate(hist)]
-    ratio = ((TOTAL - len(places)) << 16) // (sum(kept) + 1)
-    freq = [1 + (h * ratio >> 16) if s in places else 0 for s, h in enumerate(kept)]
-    freq[kept.index(max(kept))] += TOTAL - sum(freq)
-    return freq
-
-
-def learn(hist: Sequence[int], counts: Sequence[int]) -> list[int]:
-    """Return a histogram row after a frame's counts."""
-    scale = max(0, sum(counts).bit_length() - COUNT_BITS)
-    fade = sum(hist) > FADE_ABOVE
-    return [(h >> fade) + (c >> scale) for h, c in zip(hist, counts, strict=True)]
-
-
-def octaves(counts: Sequence[int]) -> list[int]:
-    """Return a sent row: 0 for what did not occur, otherwise 15 less the octaves below the largest count."""
-    largest = max(counts)
-    levels = []
-    for count in counts:
-        down = 0
-        while count and 2 * (count << down) ** 2 < largest**2:
-            down += 1
-        levels.append(max(1, 15 - down) if count else 0)
-    return levels
-
-
-def from_octaves(levels: Sequence[int], q: int, last: int) -> list[int]:
-    """Return the frequencies that a sent row stands for."""
-    return frequencies([1 << (level - 1) if level else 0 for level in levels], q, last)
-
-
-def cost(counts: Sequence[int], freq: Sequence[int]) -> int:
-    """Return what so many symbols cost, in 1/256 bit."""
-    return sum(c * COST[f] for c, f in zip(counts, freq, strict=True))
-
-
-# --- rows of values
-
-
-@dataclass
-class Row:
-    """32 values or fewer, their position classes, and what follows from them."""
-
-    values: list[int]
-    positions: list[int]
-    row_class: int
-
-    @property
-    def mean(self) -> int:
-        """The mean position class of the row; places behind the last value count as 0."""
-        return (sum(self.positions) + LANES // 2) // LANES
-
-    def context(self, lane: int) -> int:
-        return context_of(self.row_class, self.positions[lane], self.mean)
-
-
-def low_bits(row_class: int, shift: int) -> int:
-    """Return how many low bits of a row's values go round the tables."""
-    return shift + (WIDE_SHIFT[row_class - NARROW_CLASS - 1] if row_class > NARROW_CLASS else 0)
-
-
-def class_of(values: Sequence[int], shift: int, least: int) -> int:
-    """Return the class of a row: the size of its sum of magnitudes, or how wide its values are."""
-    high = [v >> shift for v in values]
-    for row_class, wide in ((NARROW_CLASS, 0), *enumerate(WIDE_SHIFT, NARROW_CLASS + 1)):
-        if max(abs(v >> wide) for v in high) < LIMIT:
-            break
-    if row_class == NARROW_CLASS:
-        row_class = min(NARROW_CLASS, sum(map(abs, high)).bit_length())
-    return max(least, row_class)
-
-
-def class_context(mean: int) -> int:
-    """Return the table row of a row's class."""
-    return VALUE_ROWS + min(7, mean)
-
-
-def symbol_of(value: int, bits: int) -> tuple[int, int]:
-    """Return symbol and raw bits of a value whose `bits` low bits go round the tables."""
-    high = value >> bits
-    s = max(s for s in range(SYMBOLS) if BASE[s] <= abs(high))
-    raw = abs(high) - BASE[s]
-    return s, raw | (high < 0) << (RAW_BITS[s] - 1) if s else 0
-
-
-def raw_steps(value: int, bits: int) -> list[Step]:
-    """Return the steps that carry the low bits of a value, lowest first."""
-    steps = []
-    for at in range(0, bits, RAW_STEP):
-        size = min(RAW_STEP, bits - at)
-        steps.append((TOTAL, 0, (value >> at) & ((1 << size) - 1), size))
-    return steps
-
-
-def live(group: Sequence[Row]) -> int:
-    """Return the number of rows whose class is not 0."""
-    return sum(row.row_class > 0 for row in group)
-
-
-def count_group(group: Sequence[Row], values: int, shift: int, counts: Rows) -> None:
-    """Add to `counts` what tables learn from a group of a frame of so many values."""
-    if not live(group):
-        return
-    step = count_step(values, live(group))
-    for j, row in enumerate(group):
-        counts[class_context(row.mean)][row.row_class] += 1
-        if row.row_class and j % step == 0:
-            for lane, value in enumerate(row.values):
-                s, _ = symbol_of(value, low_bits(row.row_class, shift))
-                counts[row.context(lane)][s] += step
-
-
-def seed_rows(group: Sequence[Row], count: int) -> list[int]:
-    """Return which rows of a block's first group ride in the start states when `count` of them may."""
-    return [j for j, row in enumerate(group) if row.row_class][:count]
-
-
-# --- the coder
-
-
-class Lanes:
-    """The states of a block's 32 lanes and the bytes they have emitted."""
-
-    def __init__(self, states: list[int], data: bytes = b"") -> None:
-        self.states, self.data = states, bytearray(data)
-
-    def push(self, steps: Sequence[Step]) -> None:
-        """Code one step in each lane, from lane 0 on."""
-        for lane, (f, c, raw, size) in enumerate(steps):
-            x = self.states[lane]
-            while x >= f << (14 - size):
-                self.data.append(x & 255)
-                x >>= 8
-            x = x << size | raw
-            self.states[lane] = ((x // f) << PROB_BITS) + c + x % f
-
-    def pop(self, tables: Sequence[tuple[list[int], Sequence[int]]]) -> list[tuple[int, int]]:
-        """Undo a step in each lane, from the last on, given frequencies and raw bits of each symbol.
-
-        Returns symbols and raw bits.
-        """
-        out = []
-        for lane in reversed(range(len(tables))):
-            x, (freq, sizes) = self.states[lane], tables[lane]
-            slot, s, c = x % TOTAL, 0, 0
-            while c + freq[s] <= slot:
-                c += freq[s]
-                s += 1
-            x = freq[s] * (x >> PROB_BITS) + slot - c
-            raw = x & ((1 << sizes[s]) - 1)
-            x >>= sizes[s]
-            while x < STATE_LOW:
-                if not self.data:
-                    raise FrameError("a block's bytes end before its values do")
-                x = x << 8 | self.data.pop()
-            self.states[lane] = x
-            out.append((s, raw))
-        return out[::-1]
-
-    def flush(self) -> bytes:
-        """Return all bytes: those emitted, then the low byte of every state, then the two upper ones."""
-        low = bytes(x & 255 for x in self.states)
-        return bytes(self.data) + low + b"".join((x >> 8).to_bytes(2, "little") for x in self.states)
-
-    @classmethod
-    def load(cls, data: bytes) -> Lanes:
-        """Return the coder whose `flush` returned `data`."""
-        body, low, up = data[:-FLUSH_BYTES], data[-FLUSH_BYTES : -2 * LANES], data[-2 * LANES :]
-        states = [low[i] | int.from_bytes(up[2 * i : 2 * i + 2], "little") << 8 for i in range(LANES)]
-        if min(states) < STATE_LOW:
-            raise FrameError("a coder state is below 2^16")
-        return cls(states, body)
 
 
 class ReferenceCoder:
@@ -272,7 +89,9 @@ class ReferenceCoder:
         if sent:
             out += sum(1 << q for q in sent).to_bytes(MASK_BYTES, "little")
             for levels in sent.values():
-                out += sum(level << (4 * s) for s, level in enumerate(levels)).to_bytes(SENT_ROW_BYTES, "little")
+                out += sum(level << (4 * s) for s, level in enumerate(levels)).to_bytes(
+                    SENT_ROW_BYTES, "little"
+                )
         out += b"".join(entry.to_bytes(DIRECTORY_BYTES, "little") for entry, _ in coded)
         return bytes(out) + b"".join(data for _, data in coded)
 
@@ -313,7 +132,7 @@ class ReferenceCoder:
         out: np.ndarray,
         add: bool,
     ) -> None:
-        """Put the values of `payload` into `out`, or add them; raises FrameError before it changes anything."""
+        """See Coder.decode; nothing is changed where it raises."""
         values = np.array(self._decode(payload, count, classes, width, state), np.int32)
         out[:] = (out + values if add else values).astype(out.dtype)
 
@@ -341,19 +160,23 @@ class ReferenceCoder:
         groups: list[list[Row]] = []
         for entry in entries:
             part = positions[len(values) : len(values) + (1 << log2)]
-            block = _plain_block(entry, data, len(part), width)
+            block = _plain_block(entry, data, len(part), min(width, 16 + shift))
             if block is None:
                 if not FLUSH_BYTES <= entry >> 24 < (len(part) * width + 7) // 8:
-                    raise FrameError(f"a coded block of {entry >> 24} bytes: shorter than its states, or than raw")
+                    raise FrameError(
+                        f"a coded block of {entry >> 24} bytes: shorter than its states, or than raw"
+                    )
                 groups += _decode_block(entry, data, part, freq, shift)
             else:
                 groups += self._groups(block, part, shift)
             values += [v for group in groups[len(values) // GROUP :] for row in group for v in row.values]
         data.end()
+        for line in (line for group in groups for line in group):  # of a forged frame they may not fit
+            line.values = [_signed(v & 0xFFFFFFFF, 32) for v in line.values]
         counts = _counted(groups, count, shift)
         state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
         size = 16 if width <= 16 else 32
-        return [_signed(v & ((1 << size) - 1), size) for v in values]
+        return [_signed(v & ((1 << size) - 1), size) for group in groups for row in group for v in row.values]
 
 
 def _nothing() -> Rows:
@@ -443,17 +266,19 @@ def _plain_block(entry: int, data: _Reader, n: int, width: int) -> list[int] | N
     if entry & 3 == RAW:
         bits, size = entry >> 2 & 63, entry >> 24
         if entry >> 8 & 0xFFFF or not 1 <= bits <= width or size != (n * bits + 7) // 8:
-            raise FrameError(f"a raw block of {size} bytes and {bits} bits a value, for {n} values of {width}")
+            raise FrameError(
+                f"a raw block of {size} bytes and {bits} bits a value, for {n} values of {width}"
+            )
         packed = data.take(size)
         return [_signed(packed >> (bits * i) & ((1 << bits) - 1), bits) for i in range(n)]
     return None
 
 
-def _decode_block(
-    entry: int, data: _Reader, positions: list[int], freq: Rows, shift: int
-) -> list[list[Row]]:
+def _decode_block(entry: int, data: _Reader, positions: list[int], freq: Rows, shift: int) -> list[list[Row]]:
     """Return the groups of a coded block."""
-    rows = [Row([0] * len(p), p, 0) for p in (positions[i : i + LANES] for i in range(0, len(positions), LANES))]
+    rows = [
+        Row([0] * len(p), p, 0) for p in (positions[i : i + LANES] for i in range(0, len(positions), LANES))
+    ]
     groups = [rows[at : at + GROUP_ROWS] for at in range(0, len(rows), GROUP_ROWS)]
     seeds, first, last = entry >> 2 & 7, entry >> 5 & 127, entry >> 12 & 127
     if entry & 3 != CODED or entry >> 19 & 31 or seeds > MOST_SEED_ROWS or not first <= last < len(groups):

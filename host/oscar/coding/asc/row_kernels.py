@@ -16,6 +16,7 @@ from oscar.coding.asc.params import (
     BASE,
     GROUP_ROWS,
     LANES,
+    LEAST_WIDE,
     LIMIT,
     NARROW_CLASS,
     NEAR_ROWS,
@@ -179,7 +180,9 @@ def low_bits(row_class: int, shift: int) -> int:
     """Return how many low bits of a row's values go round the tables."""
     if row_class <= NARROW_CLASS:
         return shift
-    return shift + (WIDE_1 if row_class == NARROW_CLASS + 1 else WIDE_2 if row_class == NARROW_CLASS + 2 else WIDE_3)
+    if row_class == NARROW_CLASS + 1:
+        return shift + WIDE_1
+    return shift + (WIDE_2 if row_class == NARROW_CLASS + 2 else WIDE_3)
 
 
 @njit(**INLINE)
@@ -194,7 +197,10 @@ def wide_class(low: int, high: int) -> int:
 
 @njit(**INLINE)
 def contexts(positions: Any, mean: int, row_class: int) -> Any:
-    """Return the table rows of a row's values."""
+    """Return the table rows of a row's values; see oscar.coding.asc.params.context_of."""
+    if row_class > NARROW_CLASS:
+        scale = mean + 2 - low_bits(row_class, 0) if mean else i64(NARROW_CLASS)
+        row_class = min(i64(NARROW_CLASS), max(i64(LEAST_WIDE), scale))
     above = positions - mean
     near = lesser(greater(above, -2), 4) + (2 * row_class - 4)
     near = lesser(greater(near, 0), NEAR_ROWS - 1)

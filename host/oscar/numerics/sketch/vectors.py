@@ -1,7 +1,6 @@
 """Sixteen int32 in a vector register, and the few operations on them that a sketch needs.
 
-The type and its arithmetic are those of oscar.numerics.simd, all sixteen in use. Offsets are the caller's to
-keep in bounds.
+The type and its arithmetic are those of oscar.numerics.simd. Offsets are the caller's to keep in bounds.
 """
 
 from __future__ import annotations

@@ -1,0 +1,80 @@
+"""The states of a block's 32 lanes, in plain integers (docs/asc.md, "The coder")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oscar.coding.asc.params import (
+    FLUSH_BYTES,
+    LANES,
+    PROB_BITS,
+    RAW_STEP,
+    STATE_LOW,
+    TOTAL,
+)  # fmt: skip
+from oscar.errors import FrameError
+
+Step = tuple[int, int, int, int]  # frequency, cumulative frequency, raw bits, their number
+
+
+def raw_steps(value: int, bits: int) -> list[Step]:
+    """Return the steps that carry the low bits of a value, lowest first."""
+    steps = []
+    for at in range(0, bits, RAW_STEP):
+        size = min(RAW_STEP, bits - at)
+        steps.append((TOTAL, 0, (value >> at) & ((1 << size) - 1), size))
+    return steps
+
+
+class Lanes:
+    """The states of a block's 32 lanes and the bytes they have emitted."""
+
+    def __init__(self, states: list[int], data: bytes = b"") -> None:
+        self.states, self.data = states, bytearray(data)
+
+    def push(self, steps: Sequence[Step]) -> None:
+        """Code one step in each lane, from lane 0 on."""
+        for lane, (f, c, raw, size) in enumerate(steps):
+            x = self.states[lane]
+            while x >= f << (14 - size):
+                self.data.append(x & 255)
+                x >>= 8
+            x = x << size | raw
+            self.states[lane] = ((x // f) << PROB_BITS) + c + x % f
+
+    def pop(self, tables: Sequence[tuple[list[int], Sequence[int]]]) -> list[tuple[int, int]]:
+        """Undo a step in each lane, from the last on, given frequencies and raw bits of each symbol.
+
+        Returns symbols and raw bits.
+        """
+        out = []
+        for lane in reversed(range(len(tables))):
+            x, (freq, sizes) = self.states[lane], tables[lane]
+            slot, s, c = x % TOTAL, 0, 0
+            while c + freq[s] <= slot:
+                c += freq[s]
+                s += 1
+            x = freq[s] * (x >> PROB_BITS) + slot - c
+            raw = x & ((1 << sizes[s]) - 1)
+            x >>= sizes[s]
+            while x < STATE_LOW:
+                if not self.data:
+                    raise FrameError("a block's bytes end before its values do")
+                x = x << 8 | self.data.pop()
+            self.states[lane] = x
+            out.append((s, raw))
+        return out[::-1]
+
+    def flush(self) -> bytes:
+        """Return all bytes: those emitted, then the low byte of every state, then the two upper ones."""
+        low = bytes(x & 255 for x in self.states)
+        return bytes(self.data) + low + b"".join((x >> 8).to_bytes(2, "little") for x in self.states)
+
+    @classmethod
+    def load(cls, data: bytes) -> Lanes:
+        """Return the coder whose `flush` returned `data`."""
+        body, low, up = data[:-FLUSH_BYTES], data[-FLUSH_BYTES : -2 * LANES], data[-2 * LANES :]
+        states = [low[i] | int.from_bytes(up[2 * i : 2 * i + 2], "little") << 8 for i in range(LANES)]
+        if min(states) < STATE_LOW:
+            raise FrameError("a coder state is below 2^16")
+        return cls(states, body)
