@@ -225,6 +225,8 @@ def _pop_row(
         size = raw_bits(s)
         v |= value_of(s, x & ((1 << size) - 1)) << bits
         x, left = _refill(tl.where(inside, x >> size, x), left, inside, body)
+        if bits >= 24:  # a forged value may not fit
+            s = symbol_of(v >> bits)
         tl.atomic_add(counters + q * 16 + s, weight, mask=tl.where(inside, weight, 0) > 0, sem="relaxed")
     return v, x, left
 

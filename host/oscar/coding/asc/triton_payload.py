@@ -71,7 +71,7 @@ def parse(payload: bytes | memoryview, count: int, width: int, hist: np.ndarray)
     entries = (codes << 8 * np.arange(DIRECTORY_BYTES)).sum(axis=1)
     values = np.full(blocks, 1 << log2, np.int64)
     values[-1] = count - ((blocks - 1) << log2)
-    sizes = _check_entries(entries, values, width)
+    sizes = _check_entries(entries, values, width, min(width, 16 + shift))
     offsets = at + size + np.cumsum(sizes) - sizes
     end = int(offsets[-1] + sizes[-1])
     if end > data.size:
@@ -95,14 +95,17 @@ def _sent_row(code: bytes) -> list[int]:
     return [1 << (level - 1) if level else 0 for level in levels]
 
 
-def _check_entries(entries: np.ndarray, values: np.ndarray, width: int) -> np.ndarray:
-    """Return the bytes of each block; raises FrameError at the first entry that no sender writes."""
-    kind, sizes, limit = entries & 3, entries >> 24, 1 << (width - 1)
+def _check_entries(entries: np.ndarray, values: np.ndarray, width: int, plain: int) -> np.ndarray:
+    """Return the bytes of each block; raises FrameError at the first entry that no sender writes.
+
+    values: of each block; plain: bits that those of blocks which are not coded fit, under the frame's shift.
+    """
+    kind, sizes, limit = entries & 3, entries >> 24, 1 << (plain - 1)
     constants = (entries >> 16).astype(np.int32)
     constant = (kind == CONSTANT) & (entries >> 2 & 0x3FFF == 0)
     constant &= (constants >= -limit) & (constants < limit)
     bits = entries >> 2 & 63
-    raw = (kind == RAW) & (entries >> 8 & 0xFFFF == 0) & (bits >= 1) & (bits <= width)
+    raw = (kind == RAW) & (entries >> 8 & 0xFFFF == 0) & (bits >= 1) & (bits <= plain)
     raw &= sizes == (values * bits + 7) // 8
     first, last = entries >> 5 & 127, entries >> 12 & 127
     coded = (kind == CODED) & (entries >> 19 & 31 == 0) & (entries >> 2 & 7 <= MOST_SEED_ROWS)

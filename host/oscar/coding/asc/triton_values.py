@@ -45,7 +45,12 @@ def low_bits(row_class, shift):
 
 @triton.jit
 def context_of(row_class, position, mean):
-    """Return the table row of a value; it is one of values whatever the arguments are."""
+    """Return the table row of a value; it is one of values whatever the arguments are.
+
+    A wide row has the contexts of the class that its mean position class stands for.
+    """
+    scale = tl.minimum(12, tl.maximum(8, mean + 2 - low_bits(row_class, 0)))
+    row_class = tl.where(row_class > 12, tl.where(mean > 0, scale, 12), row_class)
     above = position - mean
     near = 2 * row_class - 4 + tl.minimum(tl.maximum(above, -2), 4)
     near = tl.minimum(tl.maximum(near, 0), 20)
