@@ -12,7 +12,7 @@ CONFIG ?= configs/default.yaml
 MPI_CONFIG ?= configs/mpi.yaml
 BENCH ?=
 ARGS ?=
-EXTRAS := torch mpi secure peers cosim fpga dist docs
+EXTRAS := torch gpu mpi secure peers cosim fpga dist docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # $(call apt,PROGRAMS,PACKAGES): install Debian packages as root, or say the command, unless the programs are there.

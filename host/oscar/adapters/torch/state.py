@@ -15,6 +15,7 @@ import numpy as np
 
 from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, read_decided
 from oscar.adapters.torch.model import Model
+from oscar.adapters.torch.staging import Staging
 from oscar.array import split
 from oscar.checkpoint import flatten, rebuild
 from oscar.config import Config
@@ -48,12 +49,13 @@ class _Layout:
 class _Job:
     """A bucket to reduce.
 
-    last: of those of its backward that are compressed; measure: beside a plain AllReduce; forget: drop all
-    state before, because the buckets were made anew.
+    mark: of its gradients, see Staging; last: of those of its backward that are compressed; measure: beside a
+    plain AllReduce; forget: drop all state before, because the buckets were made anew.
     """
 
     future: Any
     buffer: Any
+    mark: Any
     key: Key
     shapes: Shapes
     last: bool
@@ -116,7 +118,7 @@ class OscarState:
             raise
         self.bypass = Bypass(bypass, self._group, self._communicator)
         self.error: Exception | None = None
-        self._model = Model()
+        self._model, self._staging = Model(), Staging()
         self.backwards = 0  # of this process
         self.values = 0  # that were reduced
         self._sent_bytes = 0
@@ -146,8 +148,9 @@ class OscarState:
         if first or self.bypass.skips(key):
             return self._plain(buffer)
         job = _Job(
-            self._torch.futures.Future(),
+            self._staging.future(buffer),
             buffer,
+            self._staging.mark(buffer),
             key,
             self._layouts[key[0]].shapes,
             last=bucket.is_last() or self._rest_skipped(key[0]),
@@ -165,10 +168,15 @@ class OscarState:
     def _check(self, bucket: Any) -> tuple[Any, Key]:
         self._check_whole()
         buffer = bucket.buffer()
-        if buffer.device.type != "cpu" or not buffer.dtype.is_floating_point:
+        if buffer.device.type not in Staging.DEVICES or not buffer.dtype.is_floating_point:
             raise TypeError(
-                f"expected floating-point gradients on the CPU, got {buffer.dtype} on {buffer.device}; "
-                "take the hook off for this model"
+                f"expected floating-point gradients on the CPU or a CUDA device, got {buffer.dtype} on "
+                f"{buffer.device}; take the hook off for this model"
+            )
+        if buffer.device.type != "cpu" and self.bypass.mode == "auto":
+            raise TypeError(
+                f'expected gradients on the CPU where bypass is "auto", got {buffer.device}: a second thread '
+                'cannot time the AllReduce of a GPU; say bypass="never", or take the hook off'
             )
         return buffer, (bucket.index(), buffer.numel())
 
@@ -224,7 +232,7 @@ class OscarState:
             if job.forget:
                 self._communicator.forget()
                 self.bypass.forget_times()
-            job.buffer.copy_(self._torch.from_numpy(self._mean(job)))
+            self._staging.put(job.buffer, self._mean(job))
             if job.last:
                 self.bypass.settle()
         except Exception as error:
@@ -247,7 +255,7 @@ class OscarState:
             job.future.set_result(job.buffer)
 
     def _mean(self, job: _Job) -> np.ndarray:
-        tensors = split(job.buffer.detach().float().numpy(), job.shapes)
+        tensors = split(self._staging.fetch(job.buffer, job.mark), job.shapes)
 
         def compressed() -> list[np.ndarray]:
             result = self._communicator.allreduce(tensors, key=job.key)

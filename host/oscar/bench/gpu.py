@@ -1,0 +1,201 @@
+"""Speed of ASC's Triton kernels on a GPU: encode, decode, and a node's hop (decode, add, encode).
+
+Integers are made on the device: Laplace-distributed sums whose scale varies from stretch to stretch of 256,
+as that of gradients does, and their position classes. `fine` is like steps of an eighth of a standard
+deviation, `coarse` like steps of one, `sparse` like an embedding's gradient, of whose rows few are touched.
+Kernels are timed by CUDA events, without transfers to the host; a whole call by the clock of the host, from
+tensor to frame in pinned memory or back, with all waiting. Before that, a small frame is held against the
+reference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from oscar.coding.asc.params import MAX_BLOCK_LOG2, MIN_BLOCK_LOG2, AscParams
+from oscar.coding.asc.reference import ReferenceCoder
+from oscar.coding.asc.state import TableState
+from oscar.errors import MissingExtraError, OscarError, install
+from oscar.tables import Row, Table
+
+STRETCH, WIDTH, CHECKED = 256, 12, 20_000
+SCALES = {"fine": 6.0, "coarse": 0.8, "sparse": 6.0}
+TOUCHED = 0.13  # of the rows of `sparse`
+WARM_UP = 3  # untimed calls: kernels are compiled, and tables learn
+
+TABLE = Table(
+    "data <8", "block_log2:block >6", "operation <10", "kernels:Gvalues/s >10.2f", "call:whole calls >12.2f",
+    "bits:bits/value >11.3f",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    parser.add_argument("--values", type=int, default=1 << 26, help="of a frame")
+    parser.add_argument("--blocks", type=int, nargs="+", default=[12, 13, 14, 15], metavar="LOG2")
+    parser.add_argument("--data", nargs="+", choices=list(SCALES), default=list(SCALES))
+    parser.add_argument("--turns", type=int, default=20, help="times everything is timed; medians count")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Time all operations, print a table, and return it; raises OscarError without a device."""
+    if args.turns < 1 or not 1 <= args.values <= 1 << 30:
+        raise ValueError(f"expected 1 turn and 1 to 2^30 values, got {args.turns} and {args.values}")
+    if not all(MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 for log2 in args.blocks):
+        raise ValueError(f"blocks are {MIN_BLOCK_LOG2} to {MAX_BLOCK_LOG2}, got {args.blocks}")
+    torch, find_device = _load()
+    device = find_device()
+    card = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU, interpreted"
+    print(f"# {card}; torch {torch.__version__}; {args.values:,} values, {args.turns} turns, medians")
+    rows: list[Row] = []
+    for data in args.data:
+        values, classes = sample(data, args.values, device)
+        for log2 in args.blocks:
+            check(AscParams(block_log2=log2), values[:CHECKED], classes[:CHECKED])
+            fresh = measure(AscParams(block_log2=log2), values, classes, args.turns)
+            if not rows:
+                print(TABLE.heading)
+            for row in fresh:
+                rows.append({"data": data, "block_log2": log2, **row})
+                print(TABLE.line(rows[-1]), flush=True)
+    return {
+        "device": card,
+        "torch": torch.__version__,
+        "values": args.values,
+        "turns": args.turns,
+        "rows": rows,
+    }
+
+
+def _load() -> Any:
+    """Return torch and `find_device`; raises MissingExtraError where torch or Triton is missing."""
+    try:
+        import torch
+
+        from oscar.coding.asc.triton_coder import find_device
+    except ImportError as error:
+        raise MissingExtraError(
+            f"the coder for GPUs needs torch and triton: {install('gpu')} ({error})"
+        ) from error
+    return torch, find_device
+
+
+def sample(data: str, count: int, device: Any) -> tuple[Any, Any]:
+    """Return int16 values and uint8 position classes on the device; the same for the same arguments."""
+    import torch
+
+    random = torch.Generator(device).manual_seed(1)
+    stretches = -(-count // STRETCH)
+    scale = SCALES[data] * torch.exp(0.6 * torch.randn(stretches, generator=random, device=device))
+    if data == "sparse":
+        scale *= torch.rand(stretches, generator=random, device=device) < TOUCHED
+    spread = scale.repeat_interleave(STRETCH)[:count]
+    sides = torch.rand(count, generator=random, device=device) - 0.5
+    sizes = -torch.log1p(-2 * sides.abs().clamp(max=0.4999999)) * spread
+    limit = (1 << (WIDTH - 1)) - 1
+    values = torch.round(sides.sign() * sizes).clamp(-limit, limit).to(torch.int16)
+    classes = torch.log2(1 + spread * 2).round().clamp(0, 15).to(torch.uint8)
+    return values, classes
+
+
+def check(params: AscParams, values: Any, classes: Any) -> None:
+    """Raise OscarError unless a frame of these values has the bytes of the reference."""
+    from oscar.coding.asc.triton_coder import TritonCoder
+
+    states = [TableState.initial() for _ in range(2)]
+    plain = ReferenceCoder(params)
+    frame = plain.encode(values.cpu().numpy(), classes.cpu().numpy(), WIDTH, states[0])
+    own = TritonCoder(params, values.device).encode(values, classes, WIDTH, states[1])
+    if bytes(own) != frame or not np.array_equal(states[0].hist, states[1].hist):
+        raise OscarError("expected the frame of the reference, got another one: this is a bug")
+
+
+def measure(params: AscParams, values: Any, classes: Any, turns: int) -> list[Row]:
+    """Return rows of encode, decode and hop: G values/s of kernels and of whole calls, and bits per value."""
+    import torch
+
+    from oscar.coding.asc.triton_coder import TritonCoder
+    from oscar.coding.asc.triton_payload import parse
+
+    coder, state = TritonCoder(params, values.device), TableState.initial()
+    for _ in range(WARM_UP):  # tables as they are once some frames have passed
+        coder.encode(values, classes, WIDTH, state)
+    frame = coder.encode(values, classes, WIDTH, state.copy())
+    out = torch.zeros(values.numel(), dtype=torch.int16, device=values.device)
+    coder.decode(frame, values.numel(), classes, WIDTH, state.copy(), out, False)
+    if not torch.equal(out, values):
+        raise OscarError("expected the values that were coded, got others: this is a bug")
+    blocks = parse(frame, values.numel(), WIDTH, state.hist)
+    data = torch.from_numpy(np.frombuffer(frame, np.uint8).copy()).to(values.device)
+
+    def decode(add: bool) -> None:
+        coder.start_decode(data, blocks, classes, WIDTH, out, add)
+
+    def encode() -> None:
+        coder.start_encode(values, classes, WIDTH, state)
+
+    def hop() -> None:  # the sum goes out again; `values` stand for it, so that each turn codes the same
+        decode(True)
+        encode()
+
+    def whole_decode(add: bool = False) -> None:
+        coder.decode(frame, values.numel(), classes, WIDTH, state.copy(), out, add)
+
+    def whole_encode() -> None:
+        coder.encode(values, classes, WIDTH, state.copy())
+
+    def whole_hop() -> None:
+        whole_decode(True)
+        whole_encode()
+
+    operations = {
+        "encode": (encode, whole_encode),
+        "decode": (lambda: decode(False), whole_decode),
+        "hop": (hop, whole_hop),
+    }
+    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in operations}
+    for turn in range(-WARM_UP, turns):
+        for name, (kernels, call) in operations.items():
+            seconds = by_device(kernels, values.device), by_host(call)
+            if turn >= 0:
+                for kept, took in zip(times[name], seconds, strict=True):
+                    kept.append(took)
+    giga = 1e-9 * values.numel()
+    bits = {"encode": 8 * len(frame) / values.numel()}
+    return [
+        {
+            "operation": name,
+            "kernels": giga / statistics.median(kernels),
+            "call": giga / statistics.median(calls),
+            "bits": bits.get(name),
+        }
+        for name, (kernels, calls) in times.items()
+    ]
+
+
+def by_device(work: Callable[[], None], device: Any) -> float:
+    """Return the seconds between two events around `work`; interpreted, those of the host."""
+    import torch
+
+    if device.type != "cuda":
+        return by_host(work)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize(device)
+    begin.record()
+    work()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1e-3
+
+
+def by_host(work: Callable[[], None]) -> float:
+    """Return the seconds that a call took, which ends only when its results are there."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin

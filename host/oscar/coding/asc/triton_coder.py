@@ -1,0 +1,264 @@
+"""The Triton twin of the coder: payloads of tensors on a GPU (the extra `gpu`).
+
+Frames leave and come through pinned memory of the host. A card codes a block in a warp and holds some
+thousand warps at a time, so `block_log2` decides how much of it works: 13 for frames of 16 million values and
+more, 12 below, 14 from 100 million on. 0, which chooses by what a frame holds, makes blocks too large to fill
+a card.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+
+from oscar.coding.asc import triton_decode, triton_encode, triton_survey
+from oscar.coding.asc.params import AUTO_BLOCK_LOG2, COST, POSSIBLE, SYMBOLS, TABLE_ROWS, TOTAL, AscParams
+from oscar.coding.asc.state import TableState
+from oscar.coding.asc.triton_payload import Blocks, learned, parse
+from oscar.coding.asc.triton_survey import GROUPS
+from oscar.coding.asc.triton_values import META, OPTIONS
+from oscar.coding.codec import check_range
+from oscar.errors import FrameError, OscarError
+
+MOST_VALUES = 1 << 30  # of a frame: indices are int32
+BINS = TABLE_ROWS * SYMBOLS
+LOW, HIGH, SIZE, COUNTS = 1, 2, META, META + 1  # places in what an encoder reports, which begins as meta does
+VALUES = (torch.int8, torch.int16, torch.int32)
+SUMS = (torch.int16, torch.int32)
+
+
+def find_device() -> torch.device:
+    """Return where kernels run: a CUDA device, the CPU under TRITON_INTERPRET=1; raises OscarError."""
+    if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise OscarError(
+            "expected a CUDA device, found none; code on the CPU (nic: compiled), "
+            "or set TRITON_INTERPRET=1 to try the kernels slowly"
+        )
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+class TritonCoder:
+    """Codes payloads on a GPU, byte for byte as ReferenceCoder does.
+
+    params: of the frames; device: by default the current one. For one thread at a time; kernels run on the
+    current stream. Raises OscarError without a device.
+    """
+
+    def __init__(self, params: AscParams, device: torch.device | None = None) -> None:
+        self.params = params
+        self.device = find_device() if device is None else device
+        if self.device.type == "cuda" and self.device.index is None:
+            self.device = torch.device("cuda", torch.cuda.current_device())  # as tensors say it
+        self._cuda = self.device.type == "cuda"
+        self._possible = self._put(np.array(POSSIBLE, np.int32))
+        self._costs = self._put(np.array(COST, np.int32))
+        self._meta = self._put(np.array([0, 2**31 - 1, -(2**31), *[0] * (META - 3)], np.int32))
+
+    # --- whole frames
+
+    def encode(
+        self, values: torch.Tensor, classes: torch.Tensor | None, width: int, state: TableState
+    ) -> memoryview:
+        """Return the payload of `values`, in pinned memory that the caller owns; `state` learns.
+
+        values: int8, int16 or int32, flat, on the device; classes: uint8 0..15, or None. Raises TypeError or
+        ValueError on others, and where values do not fit `width` bits; `state` is as it was then.
+
+        The host waits twice: for 4 KiB with the size and what tables learn, and for the payload, whose copy
+        cannot begin before its size is known. A round trip costs some 10 us.
+        """
+        if not values.numel():
+            return memoryview(b"")
+        payload, report = self.start_encode(values, classes, width, state)
+        known = report.cpu().numpy()
+        check_range(int(known[LOW]), int(known[HIGH]), width)
+        learned(state, known[COUNTS:])
+        host = self._pinned(int(known[SIZE]))
+        host.copy_(payload[: host.numel()], non_blocking=self._cuda)
+        if self._cuda:
+            torch.cuda.current_stream(self.device).synchronize()
+        return host.numpy().data
+
+    def decode(
+        self,
+        payload: bytes | memoryview,
+        count: int,
+        classes: torch.Tensor | None,
+        width: int,
+        state: TableState,
+        out: torch.Tensor,
+        add: bool,
+    ) -> None:
+        """Put the values of `payload` into `out`, or add them; `state` learns.
+
+        out: `count` int16 or int32, flat, on the device. Raises FrameError where the payload is not of so
+        many values of `width` bits; `state` is as it was then, `out` may hold some of them. The host waits
+        once, for 4 KiB with the blocks' status and what tables learn.
+        """
+        if not count and len(payload):
+            raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
+        self._check(out, SUMS, "room for values")
+        if out.numel() != count:
+            raise FrameError(f"frame carries {count} values, {out.numel()} were expected here")
+        if not count:
+            return
+        blocks = parse(payload, count, width, state.hist)
+        host = self._pinned(len(payload))
+        host.numpy()[:] = np.frombuffer(payload, np.uint8)
+        data = host.to(self.device, non_blocking=self._cuda)
+        known = self.start_decode(data, blocks, classes, width, out, add).cpu().numpy()
+        if known[0]:
+            raise FrameError(f"{known[0]} coded blocks do not end where their values do: frame damaged")
+        learned(state, known[1:])
+
+    # --- kernels
+
+    def start_encode(
+        self, values: torch.Tensor, classes: torch.Tensor | None, width: int, state: TableState
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Start to encode; return room that begins with the payload, and a report, both on the device.
+
+        The report, int64, has at LOW, HIGH and SIZE the extremes of the values and the bytes of the payload,
+        from COUNTS on what tables learn. Waits for nothing.
+        """
+        self._check(values, VALUES, "values")
+        positions = self._positions(classes, values.numel())
+        with self._there():
+            return self._encode(values, positions, width, state)
+
+    def _encode(
+        self, values: torch.Tensor, positions: torch.Tensor | None, width: int, state: TableState
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        n, has = values.numel(), positions is not None
+        p = values if positions is None else positions  # which is not read where there are none
+        groups = triton.cdiv(n, 1024)
+        some = (triton.cdiv(groups, GROUPS),)
+        meta, info, held = self._meta.clone(), self._room(groups * 32), self._room(groups * 3)
+        if values.dtype == torch.int32:
+            triton_survey.find_magnitude[triton.cdiv(n, 4096),](values, n, meta, SIZE=4096, **OPTIONS)
+        kinds = {"POSITIONS": has, "GROUPS": GROUPS, **OPTIONS}
+        least = self.params.least_class
+        triton_survey.classify[some](values, p, n, meta, info, held, LEAST=least, **kinds)
+        counts = torch.zeros(BINS, dtype=torch.int32, device=self.device)
+        triton_survey.count[some](values, p, n, meta, info, counts, **kinds)
+        levels, coding = self._tables(n, counts, meta, state)
+        # Where the device chooses the block size, programs are started for the smallest one.
+        blocks = (triton.cdiv(n, 1 << (self.params.block_log2 or AUTO_BLOCK_LOG2)),)
+        entries, sizes = self._room(*blocks, torch.int64), self._room(*blocks, torch.int64)
+        scratch = self._room((n * width + 7) // 8, torch.uint8)
+        triton_encode.encode[blocks](
+            values, p, n, width, meta, info, held, coding, scratch, entries, sizes,
+            POSITIONS=has, num_warps=1, **OPTIONS,
+        )  # fmt: skip
+        triton_encode.pack[some](values, n, width, meta, entries, scratch, GROUPS=GROUPS, **OPTIONS)
+        payload = self._room(self.params.max_payload(n, width), torch.uint8)
+        ends, size = torch.cumsum(sizes, 0), self._room(1, torch.int64)
+        triton_encode.gather[blocks](
+            n, width, meta, levels, entries, ends, scratch, payload, size, SIZE=1024, **OPTIONS
+        )
+        return payload, torch.cat((meta.long(), size, counts.long()))
+
+    def _tables(
+        self, n: int, counts: torch.Tensor, meta: torch.Tensor, state: TableState
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return levels of sent rows and the coding table, made on the device: the host need not wait."""
+        levels, coding = self._room(BINS), self._room(2 * BINS)
+        hist = self._put(state.hist.astype(np.int32))
+        triton_survey.tables[1,](
+            n, hist, counts, self._possible, self._costs, meta, levels, coding,
+            BLOCK_LOG2=self.params.block_log2, SENDS=self.params.sent_rows, **OPTIONS,
+        )  # fmt: skip
+        return levels, coding
+
+    def start_decode(
+        self,
+        data: torch.Tensor,
+        blocks: Blocks,
+        classes: torch.Tensor | None,
+        width: int,
+        out: torch.Tensor,
+        add: bool,
+    ) -> torch.Tensor:
+        """Start to decode `data`, a payload on the device, of which `parse` returned `blocks`.
+
+        Returns on the device, int64, how many coded blocks are damaged, and what tables learn where none is.
+        """
+        positions = self._positions(classes, out.numel())
+        kinds = {"NARROW": width <= 16, "ADD": add, **OPTIONS}
+        counts = torch.zeros(triton_decode.COPIES.value, BINS, dtype=torch.int32, device=self.device)
+        status = torch.zeros(1 + len(blocks.coded), dtype=torch.int32, device=self.device)
+        with self._there():
+            if len(blocks.plain):
+                fields, at = self._put(blocks.plain), self._put(blocks.plain_at)
+                parts = (len(fields), 1 << (blocks.log2 - 10))
+                triton_decode.fill[parts](
+                    out, out if positions is None else positions, out.numel(), blocks.log2, blocks.shift,
+                    fields, at, data, counts,
+                    LEAST=self.params.least_class, POSITIONS=positions is not None, **kinds,
+                )  # fmt: skip
+            if len(blocks.coded):
+                self._decode(data, blocks, positions, out, counts, status, kinds)
+            return torch.cat((status.sum().reshape(1), counts.sum(0)))
+
+    def _decode(
+        self,
+        data: torch.Tensor,
+        blocks: Blocks,
+        positions: torch.Tensor | None,
+        out: torch.Tensor,
+        counts: torch.Tensor,
+        status: torch.Tensor,
+        kinds: dict[str, Any],
+    ) -> None:
+        n, p, means = out.numel(), out, out
+        table = self._room(TABLE_ROWS * TOTAL)
+        hist = self._put(blocks.hist)
+        triton_decode.expand[TABLE_ROWS,](hist, self._possible, blocks.last, table, **OPTIONS)
+        if positions is not None:
+            p, means = positions, self._room(triton.cdiv(n, 1024) * 32)
+            triton_decode.average[triton.cdiv(n, 1024),](p, n, means, **OPTIONS)
+        fields, at = self._put(blocks.coded), self._put(blocks.coded_at)
+        triton_decode.decode[len(fields),](
+            out, p, means, n, blocks.log2, blocks.shift, fields, at, data, table, counts, status,
+            POSITIONS=positions is not None, num_warps=1, **kinds,
+        )  # fmt: skip
+
+    # --- memory
+
+    def _there(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context in which kernels start on this coder's device."""
+        return torch.cuda.device(self.device) if self._cuda else contextlib.nullcontext()
+
+    def _put(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def _room(self, size: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+        return torch.empty(size, dtype=dtype, device=self.device)
+
+    def _pinned(self, size: int) -> torch.Tensor:
+        """Return bytes of the host that the device reads and writes by itself."""
+        return torch.empty(size, dtype=torch.uint8, pin_memory=self._cuda)
+
+    def _check(self, tensor: torch.Tensor, kinds: tuple[torch.dtype, ...], what: str) -> None:
+        if tensor.dtype not in kinds or tensor.device != self.device or not tensor.is_contiguous():
+            raise TypeError(
+                f"expected {what} as contiguous {', '.join(map(str, kinds))} on {self.device}, "
+                f"got {tensor.dtype} on {tensor.device}"
+            )
+        if tensor.dim() != 1 or tensor.numel() > MOST_VALUES:
+            raise ValueError(f"expected {what} of one axis and at most 2^30, got shape {tuple(tensor.shape)}")
+
+    def _positions(self, classes: torch.Tensor | None, count: int) -> torch.Tensor | None:
+        if classes is None or not self.params.uses_position:
+            return None
+        self._check(classes, (torch.uint8,), "position classes")
+        if classes.numel() != count:
+            raise ValueError(f"expected {count} position classes, got {classes.numel()}")
+        return classes

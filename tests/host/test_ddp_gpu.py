@@ -1,0 +1,108 @@
+"""Buckets on their way to the host and back; two ranks on a GPU end as two ranks on the CPU do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from needs import needs
+
+needs("torch")
+import torch  # noqa: E402
+
+from oscar.adapters.torch.staging import Staging  # noqa: E402
+from oscar.adapters.torch.state import OscarState  # noqa: E402
+
+STEPS = 4
+
+
+def test_buckets_of_the_cpu_are_not_copied() -> None:
+    staging, buffer = Staging(), torch.arange(6, dtype=torch.float32)
+    assert staging.mark(buffer) is None
+    values = staging.fetch(buffer, None)
+    assert values.ctypes.data == buffer.data_ptr()
+    staging.put(buffer, values[::-1].copy())
+    np.testing.assert_array_equal(buffer.numpy(), np.arange(6, dtype=np.float32)[::-1])
+    half = torch.ones(3, dtype=torch.bfloat16)
+    staging.put(half, staging.fetch(half, None) * 2)
+    assert half.tolist() == [2.0, 2.0, 2.0]
+
+
+def refused(device: str, mode: str) -> str:
+    """Return what the hook says of a bucket on a device; a bucket is asked for its device only."""
+    buffer = SimpleNamespace(device=torch.device(device), dtype=torch.float32, numel=lambda: 3)
+    state: Any = SimpleNamespace(bypass=SimpleNamespace(mode=mode), _check_whole=lambda: None)
+    bucket = SimpleNamespace(buffer=lambda: buffer, index=lambda: 0)
+    try:
+        OscarState._check(state, bucket)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("device", "mode", "what"),
+    [
+        ("meta", "never", "take the hook off"),
+        ("cuda", "auto", 'say bypass="never"'),
+        ("cuda", "never", ""),
+        ("cpu", "auto", ""),
+    ],
+)
+def test_where_gradients_may_be(device: str, mode: str, what: str) -> None:
+    said = refused(device, mode)
+    assert what in said if what else not said
+
+
+def test_replicas_on_a_gpu_are_those_on_the_cpu(tmp_path: Path) -> None:
+    needs("cuda")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "WORLD_SIZE": "2"}
+    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(tmp_path / f"{rank}.npz")], env={**environment, "RANK": str(rank)}
+        )
+        for rank in range(2)
+    ]
+    assert [rank.wait(240) for rank in ranks] == [0, 0]
+    first, second = (np.load(tmp_path / f"{rank}.npz") for rank in range(2))
+    for key in ("cpu", "cuda"):
+        np.testing.assert_array_equal(first[key], second[key])
+    np.testing.assert_array_equal(first["cpu"], first["cuda"])
+
+
+def main(path: str) -> None:
+    """Reduce the same buckets on either device, without DDP's model; save the last means."""
+    torch.distributed.init_process_group("gloo")
+    rank, means = torch.distributed.get_rank(), {}
+    for device in ("cpu", "cuda"):
+        with OscarState(bypass="never") as state:
+            parameter = torch.nn.Parameter(torch.zeros(40, 30, device=device))
+            for step in range(STEPS):
+                random = np.random.default_rng([rank, step])
+                gradient = torch.from_numpy(random.laplace(0, 0.02, 1200).astype(np.float32)).to(device)
+                bucket = SimpleNamespace(
+                    buffer=lambda held=gradient: held,
+                    gradients=lambda held=gradient: [held.view(40, 30)],
+                    parameters=lambda only=parameter: [only],
+                    index=lambda: 0,
+                    is_last=lambda: True,
+                )
+                means[device] = state.reduce(bucket).wait().cpu().numpy()
+    np.savez(path, **means)
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
