@@ -14,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -116,48 +117,68 @@ def check(params: AscParams, values: Any, classes: Any) -> None:
         raise OscarError("expected the frame of the reference, got another one: this is a bug")
 
 
+@dataclass(frozen=True)
+class _Card:
+    """A coder, values on its device, and their frame; tables are as they are once some frames have passed."""
+
+    coder: Any
+    values: Any
+    classes: Any
+    state: TableState
+    frame: memoryview
+    data: Any  # the frame on the device
+    blocks: Any
+    out: Any
+
+    @classmethod
+    def of(cls, params: AscParams, values: Any, classes: Any) -> _Card:
+        import torch
+
+        from oscar.coding.asc.triton_coder import TritonCoder
+        from oscar.coding.asc.triton_payload import parse
+
+        coder, state = TritonCoder(params, values.device), TableState.initial()
+        for _ in range(WARM_UP):
+            coder.encode(values, classes, WIDTH, state)
+        frame = coder.encode(values, classes, WIDTH, state.copy())
+        data = torch.from_numpy(np.frombuffer(frame, np.uint8).copy()).to(values.device)
+        blocks = parse(frame, values.numel(), WIDTH, state.hist)
+        card = cls(coder, values, classes, state, frame, data, blocks, torch.zeros_like(values))
+        card.whole_decode()
+        if not torch.equal(card.out, values):
+            raise OscarError("expected the values that were coded, got others: this is a bug")
+        return card
+
+    def encode(self) -> None:
+        self.coder.start_encode(self.values, self.classes, WIDTH, self.state)
+
+    def decode(self, add: bool = False) -> None:
+        self.coder.start_decode(self.data, self.blocks, self.classes, WIDTH, self.out, add)
+
+    def hop(self) -> None:
+        """Decode, add and encode; the values stand for the sum, so that every turn codes the same."""
+        self.decode(True)
+        self.encode()
+
+    def whole_encode(self) -> None:
+        self.coder.encode(self.values, self.classes, WIDTH, self.state.copy())
+
+    def whole_decode(self, add: bool = False) -> None:
+        count, state = self.values.numel(), self.state.copy()
+        self.coder.decode(self.frame, count, self.classes, WIDTH, state, self.out, add)
+
+    def whole_hop(self) -> None:
+        self.whole_decode(True)
+        self.whole_encode()
+
+
 def measure(params: AscParams, values: Any, classes: Any, turns: int) -> list[Row]:
     """Return rows of encode, decode and hop: G values/s of kernels and of whole calls, and bits per value."""
-    import torch
-
-    from oscar.coding.asc.triton_coder import TritonCoder
-    from oscar.coding.asc.triton_payload import parse
-
-    coder, state = TritonCoder(params, values.device), TableState.initial()
-    for _ in range(WARM_UP):  # tables as they are once some frames have passed
-        coder.encode(values, classes, WIDTH, state)
-    frame = coder.encode(values, classes, WIDTH, state.copy())
-    out = torch.zeros(values.numel(), dtype=torch.int16, device=values.device)
-    coder.decode(frame, values.numel(), classes, WIDTH, state.copy(), out, False)
-    if not torch.equal(out, values):
-        raise OscarError("expected the values that were coded, got others: this is a bug")
-    blocks = parse(frame, values.numel(), WIDTH, state.hist)
-    data = torch.from_numpy(np.frombuffer(frame, np.uint8).copy()).to(values.device)
-
-    def decode(add: bool) -> None:
-        coder.start_decode(data, blocks, classes, WIDTH, out, add)
-
-    def encode() -> None:
-        coder.start_encode(values, classes, WIDTH, state)
-
-    def hop() -> None:  # the sum goes out again; `values` stand for it, so that each turn codes the same
-        decode(True)
-        encode()
-
-    def whole_decode(add: bool = False) -> None:
-        coder.decode(frame, values.numel(), classes, WIDTH, state.copy(), out, add)
-
-    def whole_encode() -> None:
-        coder.encode(values, classes, WIDTH, state.copy())
-
-    def whole_hop() -> None:
-        whole_decode(True)
-        whole_encode()
-
+    card = _Card.of(params, values, classes)
     operations = {
-        "encode": (encode, whole_encode),
-        "decode": (lambda: decode(False), whole_decode),
-        "hop": (hop, whole_hop),
+        "encode": (card.encode, card.whole_encode),
+        "decode": (card.decode, card.whole_decode),
+        "hop": (card.hop, card.whole_hop),
     }
     times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in operations}
     for turn in range(-WARM_UP, turns):
@@ -167,7 +188,7 @@ def measure(params: AscParams, values: Any, classes: Any, turns: int) -> list[Ro
                 for kept, took in zip(times[name], seconds, strict=True):
                     kept.append(took)
     giga = 1e-9 * values.numel()
-    bits = {"encode": 8 * len(frame) / values.numel()}
+    bits = {"encode": 8 * len(card.frame) / values.numel()}
     return [
         {
             "operation": name,

@@ -94,9 +94,7 @@ def decode(
         _clear(out, (last + 1) << 10, end, end)
     lane = tl.arange(0, 32)
     left = size - 96
-    x = tl.load(body + left + lane).to(tl.int32)
-    x |= tl.load(body + left + 32 + 2 * lane).to(tl.int32) << 8
-    x |= tl.load(body + left + 33 + 2 * lane).to(tl.int32) << 16
+    x = _states(body + left)
     bad = tl.min(x, 0) < 65536
     group = last
     while (group >= first) & (left >= 0):
@@ -122,6 +120,14 @@ def decode(
             )  # fmt: skip
         group -= 1
     tl.store(status + tl.program_id(0), (bad | (left != 0)).to(tl.int32))
+
+
+@triton.jit
+def _states(at):
+    """Return the states that a block ends with: the low byte of each, then the two upper ones of each."""
+    lane = tl.arange(0, 32)
+    x = tl.load(at + lane).to(tl.int32) | (tl.load(at + 32 + 2 * lane).to(tl.int32) << 8)
+    return x | (tl.load(at + 33 + 2 * lane).to(tl.int32) << 16)
 
 
 @triton.jit
