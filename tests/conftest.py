@@ -21,6 +21,8 @@ COMPLETE = os.environ.get("OSCAR_TESTS_COMPLETE", "") not in ("", "0")
 
 def pytest_configure() -> None:
     told()  # one seed for all processes of a run
+    # Triton asks when it is imported, which torch does in any test: kernels of this process are interpreted.
+    os.environ["TRITON_INTERPRET"] = "1"
 
 
 @pytest.fixture(autouse=True)
