@@ -6,6 +6,7 @@ from typing import Any
 
 from numba import njit
 
+from oscar.coding.asc.byte_stream import MACHINE
 from oscar.coding.asc.params import (
     CODED,
     CONSTANT,
@@ -49,11 +50,17 @@ from oscar.coding.asc.row_kernels import (
     pull,
     put_block,
     rows_of,
+    SEARCH_AT,
+    SEARCH_BYTES,
+    SYMBOLS_AT,
+    relative,
+    put_values,
     store_cells,
     store_values,
     u64,
     values_at,
 )  # fmt: skip
+from oscar.coding.asc.look_ups import narrow, permute, permute_two, weigh
 from oscar.coding.asc.survey_kernels import SURVEY_BYTES, Found, copy_bytes, mean_position, survey
 from oscar.coding.asc.vectors import (
     bits_of,
@@ -61,6 +68,7 @@ from oscar.coding.asc.vectors import (
     get16,
     get32,
     get_byte,
+    greater,
     lane_numbers,
     lesser,
     load8,
@@ -145,11 +153,42 @@ def _find(x: Any, q: Any, table: Any) -> Any:
 
 
 @njit(**INLINE)
-def _value(entries: Any, raw: Any, bits: Any) -> Any:
-    """Return values from their entries and raw bits."""
-    half = (spread(1) << bits) >> 1
+def _take_by_gather(x: Any, positions: Any, mean: int, c: int, table: Any) -> Any:
+    """Take a row's symbols and their raw bits from the states; return those, and the values."""
+    entries, y = _find(x, contexts(positions, mean, c), table)
+    bits = (entries >> BITS_AT) & BITS_MASK
+    z = y >> bits
+    raw, half = y - (z << bits), (spread(1) << bits) >> 1
     magnitude = upper_byte(entries) + (raw & (half - 1))
-    return where((raw & half) == 0, magnitude, 0 - magnitude)
+    return z, to16(where((raw & half) == 0, magnitude, 0 - magnitude))
+
+
+@njit(**INLINE)
+def _take_by_search(x: Any, positions: Any, mean: int, c: int, table: Any) -> Any:
+    """Do the same without a gather: halve the symbols four times, by thresholds of the row's class."""
+    at = table + u64(SEARCH_AT) + u64(SEARCH_BYTES) * u64(c)
+    i = relative(positions, mean)
+    slot = narrow(x) & (TOTAL - 1)
+    edge = permute(at, i + 16)
+    up = slot >= edge
+    low, high, i = where(up, edge, 0), where(up, TOTAL, edge), where(up, i + 8, i)
+    edge = permute(at, i)
+    up = slot >= edge
+    low, high, i = where(up, edge, low), where(up, high, edge), where(up, i + 16, i)
+    edge = permute(at + u64(64), i)
+    up = slot >= edge
+    low, high, i = where(up, edge, low), where(up, high, edge), where(up, i + 32, i)
+    edge = permute_two(at + u64(128), i)
+    up = slot >= edge
+    low, high, i = where(up, edge, low), where(up, high, edge), where(up, i + 64, i) >> 3
+    y = weigh(x, high - low, slot - low)
+    symbols, raw = table + u64(SYMBOLS_AT), narrow(y)
+    magnitude = permute(symbols, i) + (raw & permute(symbols + u64(64), i))
+    minus = (raw & permute(symbols + u64(128), i)) == 0
+    return y >> widen_unsigned(permute(symbols + u64(192), i)), where(minus, magnitude, 0 - magnitude)
+
+
+_take = _take_by_search if MACHINE == "avx512" else _take_by_gather
 
 
 @njit(**PART)
@@ -168,10 +207,8 @@ def _pop_any_row(
         done -= RAW_STEP
     if c:
         copy_bytes(positions_at(frame, t), cells, lanes, LANES)
-        entries, y = _find(x, contexts(load8(cells), mean, c), table)
-        bits = (entries >> BITS_AT) & BITS_MASK
-        z = y >> bits
-        values = values | (_value(entries, y - (z << bits), bits) << low)
+        z, high = _take(x, load8(cells), mean, c, table)
+        values = values | (widen(high) << low)
         at, x = pull(at, where(on, z, x))
         if step:
             find_cells(values, cells, mean, c, low, cells)
@@ -207,17 +244,16 @@ def _pop_row(
     c, counted = get_byte(side + u64(CLASSES + j)), j % step == 0
     if frame.shift == 0 and c <= NARROW_CLASS and LANES * (t + 1) <= frame.count:
         if c:
-            q = contexts(load8(positions_at(frame, t)), get_byte(side + u64(MEANS + j)), c)
-            entries, y = _find(x, q, table)
-            bits = (entries >> BITS_AT) & BITS_MASK
-            x = y >> bits
-            store_values(values_at(frame, t), frame.size, _value(entries, y - (x << bits), bits), add)
+            positions, mean = load8(positions_at(frame, t)), get_byte(side + u64(MEANS + j))
+            x, values = _take(x, positions, mean, c, table)
+            put_values(values_at(frame, t), frame.size, values, add)
             if counted:
-                store_cells(filled, q, upper_byte(entries))
+                wide = widen(values)
+                store_cells(filled, contexts(positions, mean, c), greater(wide, 0 - wide))
                 filled += u64(4 * LANES)
             at, x = pull(at, x)
         elif not add:
-            store_values(values_at(frame, t), frame.size, spread(0), False)
+            put_values(values_at(frame, t), frame.size, to16(spread(0)), False)
         return at, x, filled
     store32(side, x)
     at = _pop_any_row(at, side, frame, t, add, table, counts, step if counted else i64(0))

@@ -29,6 +29,7 @@ from oscar.coding.asc.params import (
     WIDE_SHIFT,
 )  # fmt: skip
 from oscar.coding.asc.vectors import (
+    extend,
     float_bits,
     get32,
     get64,
@@ -61,7 +62,12 @@ BANK_BYTES = 4 * COUNTS
 STRIDE_LOG2 = 8  # of a row of the encoder's table, by magnitude
 CLASS_TABLE = VALUE_ROWS << STRIDE_LOG2  # where class rows start in it
 ENCODER_ENTRIES = CLASS_TABLE + SYMBOLS * (TABLE_ROWS - VALUE_ROWS)
-DECODER_ENTRIES = TABLE_ROWS << PROB_BITS
+NEAREST = 8  # contexts of a row: what `relative` returns
+# A decoder's table: an entry for each place of each row's 1024; then, where symbols are searched for, thresholds of
+# each row class and what a symbol stands for.
+SEARCH_AT, SEARCH_BYTES = 4 * TABLE_ROWS << PROB_BITS, 2 * SYMBOLS * NEAREST
+SYMBOLS_AT = SEARCH_AT + SEARCH_BYTES * SYMBOLS
+DECODER_ENTRIES = (SYMBOLS_AT + 4 * 64) // 4
 # An entry of either table: frequency, 11 bits; cumulative frequency or place in the interval, 10; raw bits, 3;
 # symbol or its base, 8.
 CUMULATIVE_AT, BITS_AT, SYMBOL_AT = 11, 21, 24
@@ -175,6 +181,15 @@ def store_values(address: Any, size: int, values: Any, add: bool) -> None:
 
 
 @njit(**INLINE)
+def put_values(address: Any, size: int, values: Any, add: bool) -> None:
+    """Store a row of 32 values of 16 bits as values of 2 or 4 bytes, or add it to what is there."""
+    if size == 2:
+        store16(address, load16(address) + values if add else values)
+    else:
+        store_values(address, size, widen(values), add)
+
+
+@njit(**INLINE)
 def low_bits(row_class: int, shift: int) -> int:
     """Return how many low bits of a row's values go round the tables."""
     if row_class <= NARROW_CLASS:
@@ -200,6 +215,12 @@ def contexts(positions: Any, mean: int, row_class: int) -> Any:
     near = lesser(greater(near, 0), NEAR_ROWS - 1)
     far = NEAR_ROWS + min(i64(2), (row_class - 1) >> 2)
     return widen_unsigned(where(above < -2, far, near))
+
+
+@njit(**INLINE)
+def relative(positions: Any, mean: int) -> Any:
+    """Return which of the eight contexts of their row's class the values have, 16 bits each."""
+    return extend(lesser(greater(positions - mean, -3), 4) + 3)
 
 
 @njit(**INLINE)

@@ -25,6 +25,7 @@ from oscar.coding.asc.params import (
     TABLE_ROWS,
     TOTAL,
     VALUE_ROWS,
+    context_of,
 )  # fmt: skip
 from oscar.coding.asc.row_kernels import (
     BANKS,
@@ -33,9 +34,13 @@ from oscar.coding.asc.row_kernels import (
     COUNTS,
     CUMULATIVE_AT,
     KERNEL,
+    NEAREST,
     PART,
+    SEARCH_AT,
+    SEARCH_BYTES,
     STRIDE_LOG2,
     SYMBOL_AT,
+    SYMBOLS_AT,
 )  # fmt: skip
 from oscar.coding.asc.vectors import bit_length
 
@@ -43,6 +48,8 @@ i64 = np.int64
 COSTS = np.array(COST, np.int64)
 BASES = np.array((*BASE, LIMIT), np.int64)
 SIZES = np.array(RAW_BITS, np.int64)
+REVERSED = np.array([int(f"{s:04b}"[::-1], 2) for s in range(SYMBOLS)])
+CONTEXTS = np.array([[context_of(max(1, c), near, 3) for near in range(NEAREST)] for c in range(SYMBOLS)])
 PLACES = np.array(POSSIBLE, np.int64)
 
 
@@ -167,9 +174,12 @@ def encoder_table(freq: Any, table: Any) -> None:
 
 
 @njit(**KERNEL)
-def decoder_table(freq: Any, table: Any) -> None:
-    """Fill what a decoder looks up: an entry for each table row and place in its 1024."""
-    for q in range(TABLE_ROWS):
+def decoder_table(freq: Any, searched: bool, table: Any) -> None:
+    """Fill what a decoder looks up: an entry for each table row and place in its 1024.
+
+    searched: those of values are not looked up, but searched for.
+    """
+    for q in range(VALUE_ROWS if searched else 0, TABLE_ROWS):
         at = q << PROB_BITS
         for s in range(SYMBOLS):
             f = freq[q, s]
@@ -177,3 +187,32 @@ def decoder_table(freq: Any, table: Any) -> None:
             for i in range(f):
                 table[at + i] = same | i << CUMULATIVE_AT
             at += f
+
+
+@njit(**KERNEL)
+def search_table(freq: Any, table: Any) -> None:
+    """Fill the part of a decoder's table, 16 bits an entry, in which symbols are searched for.
+
+    The thresholds of a search's first two steps share 32 entries; the others have 32 and 64. A step that goes up
+    sets a bit of the index, so that in the end it holds the bits of the symbol in reverse.
+    """
+    edges = np.zeros((VALUE_ROWS, SYMBOLS), np.uint16)
+    for q in range(VALUE_ROWS):
+        for s in range(1, SYMBOLS):
+            edges[q, s] = edges[q, s - 1] + freq[q, s - 1]
+    for c in range(SYMBOLS):
+        for i in range(NEAREST):
+            at, row = (SEARCH_AT + SEARCH_BYTES * c) // 2 + i, edges[CONTEXTS[c, i]]
+            table[at + 16] = row[8]
+            for n in range(2):
+                table[at + 8 * n] = row[REVERSED[n] + 4]
+            for n in range(4):
+                table[at + 32 + 8 * n] = row[REVERSED[n] + 2]
+            for n in range(8):
+                table[at + 64 + 8 * n] = row[REVERSED[n] + 1]
+    for s in range(SYMBOLS):
+        at, half = SYMBOLS_AT // 2 + REVERSED[s], (1 << SIZES[s]) >> 1
+        table[at] = BASES[s]
+        table[at + 32] = max(i64(0), half - 1)
+        table[at + 64] = half
+        table[at + 96] = SIZES[s]

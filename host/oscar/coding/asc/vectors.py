@@ -126,6 +126,7 @@ def _unary(result: Vector, emit: Callable[[Any, Any], Any]) -> Any:
 
 widen = _unary(V32, lambda b, x: b.sext(x, V32.llvm))
 widen_unsigned = _unary(V32, lambda b, x: b.zext(x, V32.llvm))
+extend = _unary(V16, lambda b, x: b.zext(x, V16.llvm))
 to16 = _unary(V16, lambda b, x: b.trunc(x, V16.llvm))
 to8 = _unary(V8, lambda b, x: b.trunc(x, V8.llvm))
 upper_byte = _unary(V32, lambda b, x: b.lshr(x, constant(V32.llvm, 24)))
