@@ -118,6 +118,7 @@ def _spread(builder: Any, address: Any, mask: Any) -> Any:
     """Return as <32 x i16> the bytes from `address` on, each where `mask` has its bit."""
     if MACHINE == "avx512":
         data, nothing = _load(builder, address, BYTES), ir.Constant(BYTES, [0] * 64)
+        data = builder.asm(ir.FunctionType(BYTES, [BYTES]), "", "=v,0", [data], False)  # no expansion from memory
         name = "llvm.x86.avx512.mask.expand.v64i8"
         spread = call(builder, name, BYTES, [data, nothing, builder.bitcast(mask, BITS)])
         return builder.bitcast(spread, V16.llvm)
