@@ -55,7 +55,7 @@ def share(work: Callable[[int, int, int], Any], pieces: int, threads: int) -> li
     """Call work(thread, first, last) on even shares of `pieces` from several threads; return what they return."""
     global _pool
     step = -(-pieces // threads)
-    step += step & 1  # blocks are coded in pairs
+    step += -step % dk.SIDES  # blocks are decoded in fours, coded in pairs
     shares = [(first, min(pieces, first + step)) for first in range(0, pieces, step)]
     if len(shares) == 1:
         return [work(0, *shares[0])]
@@ -195,10 +195,10 @@ class CompiledCoder:
             raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
         self._refuse(dk.read_directory(begin + head, end, count, log2, width, blocks))
         copy = dk.BEFORE + ((4 << log2) + dk.BEHIND)
-        copies, frame = self._memory("copies", 2 * threads * copy), self._frame(out, classes, width, shift)
+        copies, frame = self._memory("copies", dk.SIDES * threads * copy), self._frame(out, classes, width, shift)
 
         def code(thread: int, first: int, last: int) -> int:
-            bank, own, scratch = self._bank(thread), copies + 2 * copy * thread, self._scratch(thread)
+            bank, own, scratch = self._bank(thread), copies + dk.SIDES * copy * thread, self._scratch(thread)
             at = self._lookup_at
             return dk.decode_blocks(begin, end, frame, add, log2, first, last, blocks, at, bank, own, copy, scratch)
 

@@ -48,7 +48,6 @@ i64 = np.int64
 COSTS = np.array(COST, np.int64)
 BASES = np.array((*BASE, LIMIT), np.int64)
 SIZES = np.array(RAW_BITS, np.int64)
-REVERSED = np.array([int(f"{s:04b}"[::-1], 2) for s in range(SYMBOLS)])
 CONTEXTS = np.array([[context_of(max(1, c), near, 3) for near in range(NEAREST)] for c in range(SYMBOLS)])
 PLACES = np.array(POSSIBLE, np.int64)
 
@@ -193,8 +192,8 @@ def decoder_table(freq: Any, searched: bool, table: Any) -> None:
 def search_table(freq: Any, table: Any) -> None:
     """Fill the part of a decoder's table, 16 bits an entry, in which symbols are searched for.
 
-    The thresholds of a search's first two steps share 32 entries; the others have 32 and 64. A step that goes up
-    sets a bit of the index, so that in the end it holds the bits of the symbol in reverse.
+    For each class and context, the thresholds of symbols 4, 8 and 12 share the first 32 entries. For what is
+    found there the next three between follow, each in 32 entries of their own.
     """
     edges = np.zeros((VALUE_ROWS, SYMBOLS), np.uint16)
     for q in range(VALUE_ROWS):
@@ -203,15 +202,12 @@ def search_table(freq: Any, table: Any) -> None:
     for c in range(SYMBOLS):
         for i in range(NEAREST):
             at, row = (SEARCH_AT + SEARCH_BYTES * c) // 2 + i, edges[CONTEXTS[c, i]]
-            table[at + 16] = row[8]
-            for n in range(2):
-                table[at + 8 * n] = row[REVERSED[n] + 4]
             for n in range(4):
-                table[at + 32 + 8 * n] = row[REVERSED[n] + 2]
-            for n in range(8):
-                table[at + 64 + 8 * n] = row[REVERSED[n] + 1]
+                table[at + 8 * n] = row[(4 * n + 4) % SYMBOLS]
+                for m in range(1, 4):
+                    table[at + 32 * m + 8 * n] = row[4 * n + m]
     for s in range(SYMBOLS):
-        at, half = SYMBOLS_AT // 2 + REVERSED[s], (1 << SIZES[s]) >> 1
+        at, half = SYMBOLS_AT // 2 + (s >> 2) + 4 * (s & 3), (1 << SIZES[s]) >> 1
         table[at] = BASES[s]
         table[at + 32] = max(i64(0), half - 1)
         table[at + 64] = half
