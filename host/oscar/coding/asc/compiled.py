@@ -14,7 +14,6 @@ from oscar.coding.asc import decode_kernels as dk
 from oscar.coding.asc import encode_kernels as ek
 from oscar.coding.asc import survey_kernels as sk
 from oscar.coding.asc import table_kernels as tk
-from oscar.coding.asc.byte_stream import MACHINE
 from oscar.coding.asc.params import (
     BASE,
     DIRECTORY_BYTES,
@@ -39,7 +38,6 @@ PAD = 64  # bytes behind arrays that are read a row at a time
 THREAD_VALUES = 1 << 19  # of a frame, for each thread that works on it
 MOST_THREADS = 16
 SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
-SEARCHED = MACHINE == "avx512"  # whether values are decoded by look-ups in registers
 _pool: ThreadPoolExecutor | None = None
 
 
@@ -186,8 +184,8 @@ class CompiledCoder:
             return
         data = np.frombuffer(payload, np.uint8)
         log2, shift, head = self._read_prefix(data, width, state)
-        tk.decoder_table(self.freq, SEARCHED, self.lookup)
-        if SEARCHED:
+        tk.decoder_table(self.freq, dk.SEARCHED, self.lookup)
+        if dk.SEARCHED:
             tk.search_table(self.freq, self.lookup.view(np.uint16))
         number, begin, threads = -(-count >> log2), address(data), self._threads(count)
         blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)

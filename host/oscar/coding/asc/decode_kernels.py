@@ -112,8 +112,9 @@ BEFORE, BEHIND = 4096, 64  # bytes around a block that reading it may touch: a g
 SIDES = 4  # blocks that are decoded at once
 # The memory of each: states, classes and position classes of a group's rows, the rows to decode, integers, and
 # where symbols are counted.
-CLASSES, MEANS, ORDER, AT, BEGIN, FIRST, LAST, STEP, ROWS, DONE, MASK = 128, 192, 256, *range(320, 384, 8)
-CELLS = 384
+CLASSES, MEANS, ORDER, AT, BEGIN, FIRST, LAST, STEP, ROWS, DONE, MASK, WIDE = 128, 192, 256, *range(320, 392, 8)
+CELLS = 448
+DENSE = 24  # rows of a class other than 0 from which on the others are decoded, too
 SIDE = CELLS + 4 * LANES * (GROUP_ROWS + 1)
 FOUND = SURVEY_BYTES + 4 * GROUP  # in that of a plain block: a survey's, a group of int32, what is found
 SCRATCH = SIDES * SIDE + FOUND + 256
@@ -198,7 +199,8 @@ def _take_by_search(x: Any, positions: Any, mean: int, c: int, table: Any) -> An
     return y >> widen_unsigned(permute(symbols + u64(192), i)), where(minus, magnitude, 0 - magnitude)
 
 
-_take = _take_by_search if MACHINE == "avx512" else _take_by_gather
+SEARCHED = MACHINE == "avx512"  # whether values are decoded by look-ups in registers
+_take = _take_by_search if SEARCHED else _take_by_gather
 
 
 @njit(**PART)
@@ -246,16 +248,10 @@ def _put_row(values: Any, lanes: int, frame: Frame, out: Any, add: bool, cells: 
 
 
 @njit(**INLINE)
-def _pop_row(
-    at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, add: bool, table: Any, counts: Any, step: int
-) -> Any:
-    """Decode the row that is number `i` to be in its group; return where its bytes begin, and the states."""
+def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, add: bool, table: Any, step: int) -> Any:
+    """Decode the plain row that is number `i` to be in its group; return where its bytes begin, and the states."""
     j = get_byte(side + u64(ORDER) + u64(i))
     c, mean = get_byte(side + u64(CLASSES) + u64(j)), get_byte(side + u64(MEANS) + u64(j))
-    if c > NARROW_CLASS:
-        store32(side, x)
-        at = _pop_any_row(at, side, frame, t0 + j, add, table, counts, step if j & (step - 1) == 0 else i64(0))
-        return at, load32(side)
     positions = load8(positions_at(frame, t0 + j))
     x, values = _take(x, positions, mean, c, table)
     put_values(values_at(frame, t0 + j), frame.size, values, add)
@@ -266,11 +262,11 @@ def _pop_row(
 
 
 @njit(**PART)
-def _pop_one(a: Any, last: int, frame: Frame, t0: int, add: bool, table: Any, counts: Any) -> None:
+def _pop_one(a: Any, last: int, frame: Frame, t0: int, add: bool, table: Any) -> None:
     """Decode the rows of a block's group up to number `last` - 1; the group starts with row `t0`."""
     at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
     for i in range(get64(a + u64(DONE)), last):
-        at, x = _pop_row(at, x, a, i, frame, t0, add, table, counts, step)
+        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step)
     _leave(a, at, x, last)
 
 
@@ -283,20 +279,20 @@ def _leave(side: Any, at: Any, x: Any, done: int) -> None:
 
 
 @njit(**PART)
-def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any, counts: Any) -> None:
+def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any) -> None:
     """Do the same for two blocks whose sides lie one after the other, and whose groups are `apart` rows apart."""
     b, u0 = a + u64(SIDE), t0 + apart
     at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
     bt, y, pets = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
     for i in range(get64(a + u64(DONE)), last):
-        at, x = _pop_row(at, x, a, i, frame, t0, add, table, counts, step)
-        bt, y = _pop_row(bt, y, b, i, frame, u0, add, table, counts, pets)
+        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step)
+        bt, y = _pop_row(bt, y, b, i, frame, u0, add, table, pets)
     _leave(a, at, x, last)
     _leave(b, bt, y, last)
 
 
 @njit(**PART)
-def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any, counts: Any) -> None:
+def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any) -> None:
     """Do the same for four blocks."""
     b, c, d = a + u64(SIDE), a + u64(2 * SIDE), a + u64(3 * SIDE)
     at, x, step_a = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
@@ -304,10 +300,10 @@ def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, t
     ct, z, step_c = u64(get64(c + u64(AT))), load32(c), get64(c + u64(STEP))
     dt, w, step_d = u64(get64(d + u64(AT))), load32(d), get64(d + u64(STEP))
     for i in range(get64(a + u64(DONE)), last):
-        at, x = _pop_row(at, x, a, i, frame, t0, add, table, counts, step_a)
-        bt, y = _pop_row(bt, y, b, i, frame, t0 + apart, add, table, counts, step_b)
-        ct, z = _pop_row(ct, z, c, i, frame, t0 + 2 * apart, add, table, counts, step_c)
-        dt, w = _pop_row(dt, w, d, i, frame, t0 + 3 * apart, add, table, counts, step_d)
+        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step_a)
+        bt, y = _pop_row(bt, y, b, i, frame, t0 + apart, add, table, step_b)
+        ct, z = _pop_row(ct, z, c, i, frame, t0 + 2 * apart, add, table, step_c)
+        dt, w = _pop_row(dt, w, d, i, frame, t0 + 3 * apart, add, table, step_d)
     _leave(a, at, x, last)
     _leave(b, bt, y, last)
     _leave(c, ct, z, last)
@@ -347,17 +343,28 @@ def _pop_classes(side: Any, frame: Frame, g: int, add: bool, seeds: int, table: 
         count_classes(side + u64(CLASSES), side + u64(MEANS), rows, counts)
     if live < GROUP_ROWS:
         _zeros(frame, GROUP * g, min(frame.count, GROUP * (g + 1)), add)
-    left = ((i64(1) << rows) - 1) & ~(get64(side + u64(MASK)) | (dead if frame.shift == 0 else i64(0)))
+    if frame.shift or (SEARCHED and live >= DENSE):
+        dead = i64(0)  # rows of class 0 are searched, too, and change nothing: blocks stay in step
+    left = ((i64(1) << rows) - 1) & ~(get64(side + u64(MASK)) | dead)
     put64(side + u64(ROWS), popcount(left))
-    order = side + u64(ORDER)
+    _list_rows(side, left, i64(bits_of(classes < NARROW_CLASS + 1)))
+
+
+@njit(**INLINE)
+def _list_rows(side: Any, left: int, plain: int) -> None:
+    """Note the rows of a mask, the last first, and which numbers of these are not plain."""
+    order, wide, i = side + u64(ORDER), i64(0), i64(0)
     if left == 0xFFFFFFFF:
         store8(order, to8(GROUP_ROWS - 1 - lane_numbers()))
-        return
+        if plain == 0xFFFFFFFF:
+            left = i64(0)
     while left:
         j = bit_length(left) - 1
-        put_byte(order, j)
+        put_byte(order + u64(i), j)
+        wide |= (1 - ((plain >> j) & 1)) << i
         left ^= i64(1) << j
-        order += u64(1)
+        i += 1
+    put64(side + u64(WIDE), wide)
 
 
 @njit(**PART)
@@ -499,32 +506,67 @@ def _check(at: Any, side: Any, g: int, frame: Frame, add: bool, counts: Any) -> 
 
 
 @njit(**INLINE)
-def _rows_left(sides: Any, number: int) -> int:
-    """Return up to which number all of the first `number` sides have rows of their group to decode."""
-    least = get64(sides + u64(ROWS))
-    for s in range(1, number):
-        least = min(least, get64(sides + u64(SIDE * s) + u64(ROWS)))
+def _plain_end(sides: Any, number: int) -> int:
+    """Return up to which number all of the first `number` sides have plain rows of their group to decode."""
+    least = i64(GROUP_ROWS)
+    for s in range(number):
+        side = sides + u64(SIDE * s)
+        wide = get64(side + u64(WIDE)) >> get64(side + u64(DONE))
+        if wide:
+            least = min(least, get64(side + u64(DONE)) + bit_length(wide & -wide) - 1)
+        least = min(least, get64(side + u64(ROWS)))
     return least
 
 
 @njit(**PART)
 def _pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, add: bool, table: Any, counts: Any) -> None:
-    """Decode the rows of a group of each of `number` blocks, together as far as they have equally many."""
-    t0, rows = GROUP_ROWS * g, GROUP_ROWS * apart
-    if number == SIDES:
-        _pop_four(sides, _rows_left(sides, 4), frame, t0, rows, add, table, counts)
+    """Decode the rows of a group of each of `number` blocks, together as far as they have plain rows alike."""
+    t0, rows, going = GROUP_ROWS * g, GROUP_ROWS * apart, True
+    while number == SIDES and going:
+        _pop_four(sides, _plain_end(sides, 4), frame, t0, rows, add, table)
+        going = get64(sides + u64(DONE)) < GROUP_ROWS
+        for s in range(SIDES):
+            one = sides + u64(SIDE * s)
+            going &= get64(one + u64(DONE)) < get64(one + u64(ROWS))
+        for s in range(SIDES if going else 0):
+            one = sides + u64(SIDE * s)
+            _pop_next(one, frame, t0 + rows * s, add, table, counts)
     for s in range(0, number - 1, 2):
         two = sides + u64(SIDE * s)
-        _pop_two(two, _rows_left(two, 2), frame, t0 + rows * s, rows, add, table, counts)
+        if get64(two + u64(DONE)) == get64(two + u64(SIDE + DONE)):
+            _pop_two(two, _plain_end(two, 2), frame, t0 + rows * s, rows, add, table)
     for s in range(number):
         one = sides + u64(SIDE * s)
-        _pop_one(one, get64(one + u64(ROWS)), frame, t0 + rows * s, add, table, counts)
-        step = get64(one + u64(STEP))
-        for i in range(get64(one + u64(ROWS))):
-            j = get_byte(one + u64(ORDER + i))
-            if j & (step - 1) == 0 and get_byte(one + u64(CLASSES + j)) <= NARROW_CLASS:
-                cells = one + u64(CELLS + 4 * LANES * j)
-                bump_rows(counts, cells, cells + u64(4 * LANES), step)
+        while get64(one + u64(DONE)) < get64(one + u64(ROWS)):
+            _pop_one(one, _plain_end(one, 1), frame, t0 + rows * s, add, table)
+            if get64(one + u64(DONE)) < get64(one + u64(ROWS)):
+                _pop_next(one, frame, t0 + rows * s, add, table, counts)
+        _count_rows(one, counts)
+
+
+@njit(**PART)
+def _pop_next(side: Any, frame: Frame, t0: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode the next row of a group, of any class."""
+    i, step = get64(side + u64(DONE)), get64(side + u64(STEP))
+    j = get_byte(side + u64(ORDER + i))
+    if (get64(side + u64(WIDE)) >> i) & 1:
+        counted = step if j & (step - 1) == 0 else i64(0)
+        at = _pop_any_row(u64(get64(side + u64(AT))), side, frame, t0 + j, add, table, counts, counted)
+        put64(side + u64(AT), i64(at))
+        put64(side + u64(DONE), i + 1)
+    else:
+        _pop_one(side, i + 1, frame, t0, add, table)
+
+
+@njit(**PART)
+def _count_rows(side: Any, counts: Any) -> None:
+    """Count the symbols of a group's plain rows, which stand in their cells."""
+    step = get64(side + u64(STEP))
+    for j in range(0, GROUP_ROWS, step):
+        c = get_byte(side + u64(CLASSES + j))
+        if c and c <= NARROW_CLASS and not (get64(side + u64(MASK)) >> j) & 1:
+            cells = side + u64(CELLS + 4 * LANES * j)
+            bump_rows(counts, cells, cells + u64(4 * LANES), step)
 
 
 @njit(**PART)

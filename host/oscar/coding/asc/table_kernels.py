@@ -49,6 +49,7 @@ COSTS = np.array(COST, np.int64)
 BASES = np.array((*BASE, LIMIT), np.int64)
 SIZES = np.array(RAW_BITS, np.int64)
 CONTEXTS = np.array([[context_of(max(1, c), near, 3) for near in range(NEAREST)] for c in range(SYMBOLS)])
+NEVER = np.full(SYMBOLS, TOTAL, np.uint16)
 PLACES = np.array(POSSIBLE, np.int64)
 
 
@@ -202,6 +203,8 @@ def search_table(freq: Any, table: Any) -> None:
     for c in range(SYMBOLS):
         for i in range(NEAREST):
             at, row = (SEARCH_AT + SEARCH_BYTES * c) // 2 + i, edges[CONTEXTS[c, i]]
+            if not c:
+                row = NEVER  # all of class 0 is symbol 0, certain
             for n in range(4):
                 table[at + 8 * n] = row[(4 * n + 4) % SYMBOLS]
                 for m in range(1, 4):
