@@ -29,7 +29,7 @@ from oscar.coding.asc.params import (
     TABLE_ROWS,
     AscParams,
 )  # fmt: skip
-from oscar.coding.asc.row_kernels import BANKS, BLOCK_BYTES, COUNTS, DECODER_ENTRIES, ENCODER_ENTRIES, Frame
+from oscar.coding.asc.row_kernels import BANKS, BLOCK_BYTES, COUNTS, DECODER_ENTRIES, ENCODER_ENTRIES, SEARCHED, Frame
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError
@@ -132,6 +132,8 @@ class CompiledCoder:
         sent = tk.choose_tables(state.hist, last, self.counts, self.params.sent_rows, self.freq, self.levels)
         log2 = self.params.block_log2 or tk.choose_block(count, self.counts, self.freq)
         tk.encoder_table(self.freq, self.table)
+        if SEARCHED:
+            tk.step_table(self.freq, self.table.view(np.uint16))
         number, region = -(-count >> log2), ((1 << log2) * width >> 3) + ek.SLACK
         blocks, regions = self._memory("blocks", BLOCK_BYTES * number), self._memory("regions", region * number)
 
@@ -184,8 +186,8 @@ class CompiledCoder:
             return
         data = np.frombuffer(payload, np.uint8)
         log2, shift, head = self._read_prefix(data, width, state)
-        tk.decoder_table(self.freq, dk.SEARCHED, self.lookup)
-        if dk.SEARCHED:
+        tk.decoder_table(self.freq, SEARCHED, self.lookup)
+        if SEARCHED:
             tk.search_table(self.freq, self.lookup.view(np.uint16))
         number, begin, threads = -(-count >> log2), address(data), self._threads(count)
         blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)

@@ -6,7 +6,6 @@ from typing import Any
 
 from numba import njit
 
-from oscar.coding.asc.byte_stream import MACHINE
 from oscar.coding.asc.params import (
     CODED,
     CONSTANT,
@@ -50,6 +49,7 @@ from oscar.coding.asc.row_kernels import (
     pull,
     put_block,
     rows_of,
+    SEARCHED,
     SEARCH_AT,
     SEARCH_BYTES,
     SYMBOLS_AT,
@@ -199,7 +199,6 @@ def _take_by_search(x: Any, positions: Any, mean: int, c: int, table: Any) -> An
     return y >> widen_unsigned(permute(symbols + u64(192), i)), where(minus, magnitude, 0 - magnitude)
 
 
-SEARCHED = MACHINE == "avx512"  # whether values are decoded by look-ups in registers
 _take = _take_by_search if SEARCHED else _take_by_gather
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from oscar.coding.asc.byte_stream import pull_bytes, push_bytes
+from oscar.coding.asc.byte_stream import MACHINE, pull_bytes, push_bytes
 from oscar.coding.asc.params import (
     ALL_COUNTED,
     BASE,
@@ -56,13 +56,18 @@ INLINE: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "no_cpyth
 PART: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True}
 KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
+SEARCHED = MACHINE == "avx512"  # whether symbols are looked up in registers
 BANKS = 4  # of counts: equal symbols side by side do not wait for each other's increments
 COUNTS = TABLE_ROWS * SYMBOLS + 16  # of one bank; no power of two apart, or equal cells would look like one
 BANK_BYTES = 4 * COUNTS
 STRIDE_LOG2 = 8  # of a row of the encoder's table, by magnitude
 CLASS_TABLE = VALUE_ROWS << STRIDE_LOG2  # where class rows start in it
-ENCODER_ENTRIES = CLASS_TABLE + SYMBOLS * (TABLE_ROWS - VALUE_ROWS)
 NEAREST = 8  # contexts of a row: what `relative` returns
+# Behind that, where symbols are looked up in registers: frequencies and cumulative ones for each row class, then
+# symbols by magnitude, and what belongs to a symbol.
+STEPS_AT, STEP_BYTES = 4 * CLASS_TABLE + 4 * SYMBOLS * (TABLE_ROWS - VALUE_ROWS), 4 * SYMBOLS * NEAREST
+KINDS_AT = STEPS_AT + STEP_BYTES * SYMBOLS
+ENCODER_ENTRIES = (KINDS_AT + 5 * 64) // 4
 # A decoder's table: an entry for each place of each row's 1024; then, where symbols are searched for, thresholds of
 # each row class and what a symbol stands for.
 SEARCH_AT, SEARCH_BYTES = 4 * TABLE_ROWS << PROB_BITS, 2 * SYMBOLS * NEAREST
@@ -168,6 +173,12 @@ def load_values(address: Any, size: int) -> Any:
     if size == 4:
         return load32(address)
     return widen(load8(address))
+
+
+@njit(**INLINE)
+def load_short(address: Any, size: int) -> Any:
+    """Return a row of 32 values that fit 16 bits."""
+    return load16(address) if size == 2 else to16(load_values(address, size))
 
 
 @njit(**INLINE)

@@ -34,10 +34,13 @@ from oscar.coding.asc.row_kernels import (
     COUNTS,
     CUMULATIVE_AT,
     KERNEL,
+    KINDS_AT,
     NEAREST,
     PART,
     SEARCH_AT,
     SEARCH_BYTES,
+    STEPS_AT,
+    STEP_BYTES,
     STRIDE_LOG2,
     SYMBOL_AT,
     SYMBOLS_AT,
@@ -171,6 +174,28 @@ def encoder_table(freq: Any, table: Any) -> None:
                 at = q << STRIDE_LOG2
                 table[at + BASES[s] : at + BASES[s + 1]] = entry
             c += freq[q, s]
+
+
+@njit(**KERNEL)
+def step_table(freq: Any, table: Any) -> None:
+    """Fill the part of an encoder's table, 16 bits an entry, that is looked up in registers."""
+    for c in range(SYMBOLS):
+        for i in range(NEAREST):
+            at, below, q = (STEPS_AT + STEP_BYTES * c) // 2 + i, i64(0), CONTEXTS[c, i]
+            for s in range(SYMBOLS):
+                table[at + NEAREST * s] = freq[q, s] if c else TOTAL
+                table[at + NEAREST * (SYMBOLS + s)] = below & (TOTAL - 1) if c else 0
+                below += freq[q, s]
+    at = KINDS_AT // 2
+    for s in range(SYMBOLS):
+        half = (1 << SIZES[s]) >> 1
+        for m in range(BASES[s], min(BASES[s + 1], 32)):
+            table[at + m] = s
+        for m in range(BASES[s] >> 4, BASES[s + 1] >> 4):
+            table[at + 32 + m] = s
+        table[at + 64 + s] = max(i64(0), half - 1)
+        table[at + 96 + s] = half
+        table[at + 128 + s] = SIZES[s]
 
 
 @njit(**KERNEL)
