@@ -518,22 +518,32 @@ def _plain_end(sides: Any, number: int) -> int:
 
 
 @njit(**PART)
-def _pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, add: bool, table: Any, counts: Any) -> None:
-    """Decode the rows of a group of each of `number` blocks, together as far as they have plain rows alike."""
-    t0, rows, going = GROUP_ROWS * g, GROUP_ROWS * apart, True
-    while number == SIDES and going:
-        _pop_four(sides, _plain_end(sides, 4), frame, t0, rows, add, table)
-        going = get64(sides + u64(DONE)) < GROUP_ROWS
-        for s in range(SIDES):
+def _pop_abreast(sides: Any, number: int, frame: Frame, t0: int, apart: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode rows of the groups of two or four blocks, until one has none left."""
+    going = True
+    while going:
+        if number == SIDES:
+            _pop_four(sides, _plain_end(sides, SIDES), frame, t0, apart, add, table)
+        else:
+            _pop_two(sides, _plain_end(sides, 2), frame, t0, apart, add, table)
+        for s in range(number):
             one = sides + u64(SIDE * s)
             going &= get64(one + u64(DONE)) < get64(one + u64(ROWS))
-        for s in range(SIDES if going else 0):
-            one = sides + u64(SIDE * s)
-            _pop_next(one, frame, t0 + rows * s, add, table, counts)
+        for s in range(number if going else 0):
+            _pop_next(sides + u64(SIDE * s), frame, t0 + apart * s, add, table, counts)
+
+
+@njit(**PART)
+def _pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode the rows of a group of each of `number` blocks, together as far as they have equally many.
+
+    With gathers, two blocks keep a machine busy: four are no faster there.
+    """
+    t0, rows = GROUP_ROWS * g, GROUP_ROWS * apart
+    if SEARCHED and number == SIDES:
+        _pop_abreast(sides, i64(SIDES), frame, t0, rows, add, table, counts)
     for s in range(0, number - 1, 2):
-        two = sides + u64(SIDE * s)
-        if get64(two + u64(DONE)) == get64(two + u64(SIDE + DONE)):
-            _pop_two(two, _plain_end(two, 2), frame, t0 + rows * s, rows, add, table)
+        _pop_abreast(sides + u64(SIDE * s), i64(2), frame, t0 + rows * s, rows, add, table, counts)
     for s in range(number):
         one = sides + u64(SIDE * s)
         while get64(one + u64(DONE)) < get64(one + u64(ROWS)):
