@@ -29,7 +29,15 @@ from oscar.coding.asc.params import (
     TABLE_ROWS,
     AscParams,
 )  # fmt: skip
-from oscar.coding.asc.row_kernels import BANKS, BLOCK_BYTES, COUNTS, DECODER_ENTRIES, ENCODER_ENTRIES, SEARCHED, Frame
+from oscar.coding.asc.row_kernels import (
+    BANKS,
+    BLOCK_BYTES,
+    COUNTS,
+    DECODER_ENTRIES,
+    ENCODER_ENTRIES,
+    SEARCHED,
+    Frame,
+)
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError

@@ -1,4 +1,4 @@
-"""The decoder of the compiled twin: blocks backwards, four at a time; no bytes make it read or write elsewhere."""
+"""The decoder of the compiled twin: blocks backwards, some at a time; no bytes make it read or write elsewhere."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from numba import njit
 
+from oscar.coding.asc.look_ups import narrow, permute, weigh
 from oscar.coding.asc.params import (
     CODED,
     CONSTANT,
@@ -32,6 +33,10 @@ from oscar.coding.asc.row_kernels import (
     INLINE,
     KERNEL,
     PART,
+    SEARCH_AT,
+    SEARCH_BYTES,
+    SEARCHED,
+    SYMBOLS_AT,
     Block,
     Frame,
     block_at,
@@ -48,19 +53,14 @@ from oscar.coding.asc.row_kernels import (
     positions_at,
     pull,
     put_block,
-    rows_of,
-    SEARCHED,
-    SEARCH_AT,
-    SEARCH_BYTES,
-    SYMBOLS_AT,
-    relative,
     put_values,
+    relative,
+    rows_of,
     store_cells,
     store_values,
     u64,
     values_at,
 )  # fmt: skip
-from oscar.coding.asc.look_ups import narrow, permute, permute_two, weigh
 from oscar.coding.asc.survey_kernels import SURVEY_BYTES, Found, copy_bytes, mean_position, survey
 from oscar.coding.asc.vectors import (
     bit_length,
@@ -78,9 +78,9 @@ from oscar.coding.asc.vectors import (
     load16,
     load32,
     move,
-    put16,
     popcount,
     prefetch,
+    put16,
     put32,
     put64,
     put_byte,
@@ -108,8 +108,8 @@ REASONS = {
     BAD_END: "a coder state does not end where it started",
     TRAILING: "bytes follow the last block",
 }
-BEFORE, BEHIND = 4096, 64  # bytes around a block that reading it may touch: a group's most before it is noticed
-SIDES = 4  # blocks that are decoded at once
+BEFORE, BEHIND = 8192, 64  # bytes around a block that reading it may touch: 32 rows' most, 192 each, is 6144
+SIDES = 4 if SEARCHED else 2  # blocks that are decoded at once: with gathers, two keep a machine busy
 # The memory of each: states, classes and position classes of a group's rows, the rows to decode, integers, and
 # where symbols are counted.
 CLASSES, MEANS, ORDER, AT, BEGIN, FIRST, LAST, STEP, ROWS, DONE, MASK, WIDE = 128, 192, 256, *range(320, 392, 8)
@@ -473,6 +473,7 @@ def _enter(
     counts: Any, scratch: Any,
 ) -> Any:  # fmt: skip
     """Begin the block of groups g0 to g1 - 1.
+
     Notes the groups to decode (none of a plain block) and where the bytes are; returns its status.
     """
     put64(side + u64(FIRST), i64(1))
@@ -522,8 +523,8 @@ def _pop_abreast(sides: Any, number: int, frame: Frame, t0: int, apart: int, add
     """Decode rows of the groups of two or four blocks, until one has none left."""
     going = True
     while going:
-        if number == SIDES:
-            _pop_four(sides, _plain_end(sides, SIDES), frame, t0, apart, add, table)
+        if number == 4:
+            _pop_four(sides, _plain_end(sides, 4), frame, t0, apart, add, table)
         else:
             _pop_two(sides, _plain_end(sides, 2), frame, t0, apart, add, table)
         for s in range(number):
@@ -535,13 +536,10 @@ def _pop_abreast(sides: Any, number: int, frame: Frame, t0: int, apart: int, add
 
 @njit(**PART)
 def _pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, add: bool, table: Any, counts: Any) -> None:
-    """Decode the rows of a group of each of `number` blocks, together as far as they have equally many.
-
-    With gathers, two blocks keep a machine busy: four are no faster there.
-    """
+    """Decode the rows of a group of each of `number` blocks, together as far as they have equally many."""
     t0, rows = GROUP_ROWS * g, GROUP_ROWS * apart
-    if SEARCHED and number == SIDES:
-        _pop_abreast(sides, i64(SIDES), frame, t0, rows, add, table, counts)
+    if number == 4:
+        _pop_abreast(sides, i64(4), frame, t0, rows, add, table, counts)
     for s in range(0, number - 1, 2):
         _pop_abreast(sides + u64(SIDE * s), i64(2), frame, t0 + rows * s, rows, add, table, counts)
     for s in range(number):

@@ -28,7 +28,6 @@ from oscar.coding.asc.params import (
     context_of,
 )  # fmt: skip
 from oscar.coding.asc.row_kernels import (
-    BANKS,
     BITS_AT,
     CLASS_TABLE,
     COUNTS,
@@ -39,8 +38,8 @@ from oscar.coding.asc.row_kernels import (
     PART,
     SEARCH_AT,
     SEARCH_BYTES,
-    STEPS_AT,
     STEP_BYTES,
+    STEPS_AT,
     STRIDE_LOG2,
     SYMBOL_AT,
     SYMBOLS_AT,
