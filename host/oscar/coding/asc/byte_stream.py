@@ -19,6 +19,7 @@ from oscar.coding.asc.vectors import I8, I16, I32, I64, MASK, V16, V32, N, call,
 
 BYTES = ir.VectorType(I8, 2 * N)  # two of each lane
 BITS = ir.VectorType(ir.IntType(1), 2 * N)
+HALF = ir.VectorType(I32, N // 2)
 EIGHT, SIXTEEN = ir.VectorType(I8, 8), ir.VectorType(I8, 16)
 WITH_VBMI2 = ("icelake", "tigerlake", "rocketlake", "sapphire", "emerald", "granite", "znver4", "znver5")
 WITH_AVX2 = ("haswell", "broadwell", "skylake", "cascadelake", "cooperlake", "alderlake", "znver", "x86-64-v3")
@@ -118,6 +119,7 @@ def _spread(builder: Any, address: Any, mask: Any) -> Any:
     """Return as <32 x i16> the bytes from `address` on, each where `mask` has its bit."""
     if MACHINE == "avx512":
         data, nothing = _load(builder, address, BYTES), ir.Constant(BYTES, [0] * 64)
+        data = builder.asm(ir.FunctionType(BYTES, [BYTES]), "", "=v,0", [data], False)  # no expansion from memory
         name = "llvm.x86.avx512.mask.expand.v64i8"
         spread = call(builder, name, BYTES, [data, nothing, builder.bitcast(mask, BITS)])
         return builder.bitcast(spread, V16.llvm)
@@ -142,6 +144,19 @@ def _spread(builder: Any, address: Any, mask: Any) -> Any:
         out = builder.insert_element(out, value, ir.Constant(I32, lane))
         address = builder.add(address, count)
     return out
+
+
+def _extended(builder: Any, data: Any) -> Any:
+    """Return 16-bit lanes as 32-bit ones; two permutations of them are faster than two halves of them widened."""
+    if MACHINE != "avx512":
+        return builder.zext(data, V32.llvm)
+    halves = []
+    for first in (0, N // 2):
+        order = constant(V16.llvm, [first + i // 2 for i in range(N)])
+        wide = call(builder, "llvm.x86.avx512.permvar.hi.512", V16.llvm, [data, order])
+        even = constant(MASK.llvm, [1 - i % 2 for i in range(N)])
+        halves.append(builder.bitcast(builder.select(even, wide, constant(V16.llvm, 0)), HALF))
+    return builder.shuffle_vector(*halves, constant(V32.llvm, list(range(N))))
 
 
 @intrinsic
@@ -170,7 +185,7 @@ def pull_bytes(typing: Any, address: Any, one: Any, two: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         mask = _selected(builder, args[1], args[2])
         address = builder.sub(args[0], builder.ctpop(mask))
-        data = builder.zext(_spread(builder, address, mask), V32.llvm)
+        data = _extended(builder, _spread(builder, address, mask))
         return context.make_tuple(builder, result, (address, data))
 
     return result(types.uint64, MASK, MASK), codegen

@@ -29,7 +29,15 @@ from oscar.coding.asc.params import (
     TABLE_ROWS,
     AscParams,
 )  # fmt: skip
-from oscar.coding.asc.row_kernels import BANKS, BLOCK_BYTES, COUNTS, DECODER_ENTRIES, ENCODER_ENTRIES, Frame
+from oscar.coding.asc.row_kernels import (
+    BANKS,
+    BLOCK_BYTES,
+    COUNTS,
+    DECODER_ENTRIES,
+    ENCODER_ENTRIES,
+    SEARCHED,
+    Frame,
+)
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError
@@ -53,7 +61,7 @@ def share(work: Callable[[int, int, int], Any], pieces: int, threads: int) -> li
     """Call work(thread, first, last) on even shares of `pieces` from several threads; return what they return."""
     global _pool
     step = -(-pieces // threads)
-    step += step & 1  # blocks are coded in pairs
+    step += -step % dk.SIDES  # blocks are decoded in fours, coded in pairs
     shares = [(first, min(pieces, first + step)) for first in range(0, pieces, step)]
     if len(shares) == 1:
         return [work(0, *shares[0])]
@@ -132,6 +140,8 @@ class CompiledCoder:
         sent = tk.choose_tables(state.hist, last, self.counts, self.params.sent_rows, self.freq, self.levels)
         log2 = self.params.block_log2 or tk.choose_block(count, self.counts, self.freq)
         tk.encoder_table(self.freq, self.table)
+        if SEARCHED:
+            tk.step_table(self.freq, self.table.view(np.uint16))
         number, region = -(-count >> log2), ((1 << log2) * width >> 3) + ek.SLACK
         blocks, regions = self._memory("blocks", BLOCK_BYTES * number), self._memory("regions", region * number)
 
@@ -184,17 +194,19 @@ class CompiledCoder:
             return
         data = np.frombuffer(payload, np.uint8)
         log2, shift, head = self._read_prefix(data, width, state)
-        tk.decoder_table(self.freq, self.lookup)
+        tk.decoder_table(self.freq, SEARCHED, self.lookup)
+        if SEARCHED:
+            tk.search_table(self.freq, self.lookup.view(np.uint16))
         number, begin, threads = -(-count >> log2), address(data), self._threads(count)
         blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)
         if head + DIRECTORY_BYTES * number > len(data):
             raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
         self._refuse(dk.read_directory(begin + head, end, count, log2, width, shift, blocks))
         copy = dk.BEFORE + ((4 << log2) + dk.BEHIND)
-        copies, frame = self._memory("copies", 2 * threads * copy), self._frame(out, classes, width, shift)
+        copies, frame = self._memory("copies", dk.SIDES * threads * copy), self._frame(out, classes, width, shift)
 
         def code(thread: int, first: int, last: int) -> int:
-            bank, own, scratch = self._bank(thread), copies + 2 * copy * thread, self._scratch(thread)
+            bank, own, scratch = self._bank(thread), copies + dk.SIDES * copy * thread, self._scratch(thread)
             at = self._lookup_at
             return dk.decode_blocks(begin, end, frame, add, log2, first, last, blocks, at, bank, own, copy, scratch)
 

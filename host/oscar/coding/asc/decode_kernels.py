@@ -1,4 +1,4 @@
-"""The decoder of the compiled twin: blocks backwards, two at a time; no bytes make it read or write elsewhere."""
+"""The decoder of the compiled twin: blocks backwards, some at a time; no bytes make it read or write elsewhere."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from numba import njit
 
+from oscar.coding.asc.look_ups import narrow, permute, weigh
 from oscar.coding.asc.params import (
     CODED,
     CONSTANT,
@@ -32,6 +33,10 @@ from oscar.coding.asc.row_kernels import (
     INLINE,
     KERNEL,
     PART,
+    SEARCH_AT,
+    SEARCH_BYTES,
+    SEARCHED,
+    SYMBOLS_AT,
     Block,
     Frame,
     block_at,
@@ -48,6 +53,8 @@ from oscar.coding.asc.row_kernels import (
     positions_at,
     pull,
     put_block,
+    put_values,
+    relative,
     rows_of,
     store_cells,
     store_values,
@@ -56,26 +63,32 @@ from oscar.coding.asc.row_kernels import (
 )  # fmt: skip
 from oscar.coding.asc.survey_kernels import SURVEY_BYTES, Found, copy_bytes, mean_position, survey
 from oscar.coding.asc.vectors import (
+    bit_length,
     bits_of,
+    clear,
     gather,
     get16,
     get32,
+    get64,
     get_byte,
+    greater,
     lane_numbers,
     lesser,
     load8,
     load16,
     load32,
     move,
+    popcount,
+    prefetch,
     put16,
     put32,
+    put64,
     put_byte,
     spread,
     store8,
     store32,
     to8,
     to16,
-    total,
     upper_byte,
     where,
     widen,
@@ -95,12 +108,16 @@ REASONS = {
     BAD_END: "a coder state does not end where it started",
     TRAILING: "bytes follow the last block",
 }
-BEFORE, BEHIND = 512, 64  # bytes around a block that reading it may touch
-# The memory of each of two blocks: states, classes and position classes of a group's rows, their counts' places.
-CLASSES, MEANS, CELLS = 128, 192, 256
+BEFORE, BEHIND = 8192, 64  # bytes around a block that reading it may touch: 32 rows' most, 192 each, is 6144
+SIDES = 4 if SEARCHED else 2  # blocks that are decoded at once: with gathers, two keep a machine busy
+# The memory of each: states, classes and position classes of a group's rows, the rows to decode, integers, and
+# where symbols are counted.
+CLASSES, MEANS, ORDER, AT, BEGIN, FIRST, LAST, STEP, ROWS, DONE, MASK, WIDE = 128, 192, 256, *range(320, 392, 8)
+CELLS = 448
+DENSE = 24  # rows of a class other than 0 from which on the others are decoded, too
 SIDE = CELLS + 4 * LANES * (GROUP_ROWS + 1)
 FOUND = SURVEY_BYTES + 4 * GROUP  # in that of a plain block: a survey's, a group of int32, what is found
-SCRATCH = 2 * SIDE + FOUND + 256
+SCRATCH = SIDES * SIDE + FOUND + 256
 
 
 @njit(**KERNEL)
@@ -148,11 +165,44 @@ def _find(x: Any, q: Any, table: Any) -> Any:
 
 
 @njit(**INLINE)
-def _value(entries: Any, raw: Any, bits: Any) -> Any:
-    """Return values from their entries and raw bits."""
-    half = (spread(1) << bits) >> 1
+def _take_by_gather(x: Any, positions: Any, mean: int, c: int, table: Any) -> Any:
+    """Take a row's symbols and their raw bits from the states; return those, and the values."""
+    entries, y = _find(x, contexts(positions, mean, c), table)
+    bits = (entries >> BITS_AT) & BITS_MASK
+    z = y >> bits
+    raw, half = y - (z << bits), (spread(1) << bits) >> 1
     magnitude = upper_byte(entries) + (raw & (half - 1))
-    return where((raw & half) == 0, magnitude, 0 - magnitude)
+    return z, to16(where((raw & half) == 0, magnitude, 0 - magnitude))
+
+
+@njit(**INLINE)
+def _climb(slot: Any, i: Any, step: int, low: Any, one: Any, two: Any, three: Any, high: Any) -> Any:
+    """Add `step` to `i` for each threshold a slot reaches; return it, and the thresholds that the slot is between."""
+    first, second, third = slot >= one, slot >= two, slot >= three
+    i = where(first, i + step, i)
+    i = where(second, i + step, i)
+    i = where(third, i + step, i)
+    low, high = where(first, one, low), where(third, high, three)
+    return i, where(third, three, where(second, two, low)), where(first, where(second, high, two), one)
+
+
+@njit(**INLINE)
+def _take_by_search(x: Any, positions: Any, mean: int, c: int, table: Any) -> Any:
+    """Do the same without a gather: twice, count the thresholds of three that a state's place reaches."""
+    at = table + u64(SEARCH_AT) + u64(SEARCH_BYTES) * u64(c)
+    i, slot = relative(positions, mean), narrow(x) & (TOTAL - 1)
+    i, low, high = _climb(slot, i, 8, 0, permute(at, i), permute(at, i + 8), permute(at, i + 16), TOTAL)
+    at += u64(64)
+    i, low, high = _climb(slot, i, 32, low, permute(at, i), permute(at + u64(64), i), permute(at + u64(128), i), high)
+    i = i >> 3
+    y = weigh(x, high - low, slot - low)
+    symbols, raw = table + u64(SYMBOLS_AT), narrow(y)
+    magnitude = permute(symbols, i) + (raw & permute(symbols + u64(64), i))
+    minus = (raw & permute(symbols + u64(128), i)) == 0
+    return y >> widen_unsigned(permute(symbols + u64(192), i)), where(minus, magnitude, 0 - magnitude)
+
+
+_take = _take_by_search if SEARCHED else _take_by_gather
 
 
 @njit(**PART)
@@ -171,10 +221,8 @@ def _pop_any_row(
         done -= RAW_STEP
     if c:
         copy_bytes(positions_at(frame, t), cells, lanes, LANES)
-        entries, y = _find(x, contexts(load8(cells), mean, c), table)
-        bits = (entries >> BITS_AT) & BITS_MASK
-        z = y >> bits
-        values = values | (_value(entries, y - (z << bits), bits) << low)
+        z, high = _take(x, load8(cells), mean, c, table)
+        values = values | (widen(high) << low)
         at, x = pull(at, where(on, z, x))
         if step:
             find_cells(values, cells, mean, c, low, cells)
@@ -202,44 +250,123 @@ def _put_row(values: Any, lanes: int, frame: Frame, out: Any, add: bool, cells: 
 
 
 @njit(**INLINE)
-def _pop_row(
-    at: Any, x: Any, side: Any, filled: Any, frame: Frame, t: int, add: bool, table: Any, counts: Any, step: int
-) -> Any:
-    """Decode row `t`; return where its bytes begin, the states, and the end of the counts' places."""
-    j = t % GROUP_ROWS
-    c, counted = get_byte(side + u64(CLASSES + j)), j % step == 0
-    if frame.shift == 0 and c <= NARROW_CLASS and LANES * (t + 1) <= frame.count:
-        if c:
-            q = contexts(load8(positions_at(frame, t)), get_byte(side + u64(MEANS + j)), c)
-            entries, y = _find(x, q, table)
-            bits = (entries >> BITS_AT) & BITS_MASK
-            x = y >> bits
-            store_values(values_at(frame, t), frame.size, _value(entries, y - (x << bits), bits), add)
-            if counted:
-                store_cells(filled, q, upper_byte(entries))
-                filled += u64(4 * LANES)
-            at, x = pull(at, x)
-        elif not add:
-            store_values(values_at(frame, t), frame.size, spread(0), False)
-        return at, x, filled
-    store32(side, x)
-    at = _pop_any_row(at, side, frame, t, add, table, counts, step if counted else i64(0))
-    return at, load32(side), filled
+def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, add: bool, table: Any, step: int) -> Any:
+    """Decode the plain row that is number `i` to be in its group; return where its bytes begin, and the states."""
+    j = get_byte(side + u64(ORDER) + u64(i))
+    c, mean = get_byte(side + u64(CLASSES) + u64(j)), get_byte(side + u64(MEANS) + u64(j))
+    positions = load8(positions_at(frame, t0 + j))
+    x, values = _take(x, positions, mean, c, table)
+    put_values(values_at(frame, t0 + j), frame.size, values, add)
+    if j & (step - 1) == 0:
+        wide = widen(values)
+        store_cells(side + u64(CELLS) + u64(4 * LANES * j), contexts(positions, mean, c), greater(wide, 0 - wide))
+    return pull(at, x)
+
+
+@njit(**PART)
+def _pop_one(a: Any, last: int, frame: Frame, t0: int, add: bool, table: Any) -> None:
+    """Decode the rows of a block's group up to number `last` - 1; the group starts with row `t0`."""
+    at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
+    for i in range(get64(a + u64(DONE)), last):
+        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step)
+    _leave(a, at, x, last)
 
 
 @njit(**INLINE)
-def _pop_classes(at: Any, x: Any, side: Any, frame: Frame, g: int, rows: int, table: Any, counts: Any) -> Any:
-    """Decode and count the classes of a group's rows, 0 behind them; return the step of rows to count, too."""
+def _leave(side: Any, at: Any, x: Any, done: int) -> None:
+    """Note where the rows of a group were left."""
+    store32(side, x)
+    put64(side + u64(AT), i64(at))
+    put64(side + u64(DONE), done)
+
+
+@njit(**PART)
+def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any) -> None:
+    """Do the same for two blocks whose sides lie one after the other, and whose groups are `apart` rows apart."""
+    b, u0 = a + u64(SIDE), t0 + apart
+    at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
+    bt, y, pets = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
+    for i in range(get64(a + u64(DONE)), last):
+        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step)
+        bt, y = _pop_row(bt, y, b, i, frame, u0, add, table, pets)
+    _leave(a, at, x, last)
+    _leave(b, bt, y, last)
+
+
+@njit(**PART)
+def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any) -> None:
+    """Do the same for four blocks."""
+    b, c, d = a + u64(SIDE), a + u64(2 * SIDE), a + u64(3 * SIDE)
+    at, x, step_a = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
+    bt, y, step_b = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
+    ct, z, step_c = u64(get64(c + u64(AT))), load32(c), get64(c + u64(STEP))
+    dt, w, step_d = u64(get64(d + u64(AT))), load32(d), get64(d + u64(STEP))
+    for i in range(get64(a + u64(DONE)), last):
+        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step_a)
+        bt, y = _pop_row(bt, y, b, i, frame, t0 + apart, add, table, step_b)
+        ct, z = _pop_row(ct, z, c, i, frame, t0 + 2 * apart, add, table, step_c)
+        dt, w = _pop_row(dt, w, d, i, frame, t0 + 3 * apart, add, table, step_d)
+    _leave(a, at, x, last)
+    _leave(b, bt, y, last)
+    _leave(c, ct, z, last)
+    _leave(d, dt, w, last)
+
+
+@njit(**INLINE)
+def _fetch_group(frame: Frame, g: int) -> None:
+    """Have the position classes of a group, and what its values are added to, fetched; memory is far."""
+    values, positions = values_at(frame, GROUP_ROWS * g), positions_at(frame, GROUP_ROWS * g)
+    for i in range(0, frame.stride * GROUP_ROWS, 64):
+        prefetch(positions + u64(i))
+    for i in range(0, frame.size * GROUP, 64):
+        prefetch(values + u64(i))
+
+
+@njit(**INLINE)
+def _pop_classes(side: Any, frame: Frame, g: int, add: bool, seeds: int, table: Any, counts: Any) -> None:
+    """Decode and count the classes of group `g`, and note the rows to decode, the last first.
+
+    seeds: rows that ride in the start states.
+    """
+    rows, at, x = rows_of(frame, g), u64(get64(side + u64(AT))), load32(side)
+    _fetch_group(frame, g - 1)
     _find_means(frame, GROUP_ROWS * g, rows, side)
     on = lane_numbers() < rows
     entries, y = _find(x, lesser(widen_unsigned(load8(side + u64(MEANS))), 7) + VALUE_ROWS, table)
     classes = where(on, upper_byte(entries), 0)
     store8(side + u64(CLASSES), to8(classes))
-    live = total(to8(where(classes == 0, spread(0), spread(1))))
+    dead = i64(bits_of(classes == 0))
+    live = GROUP_ROWS - i64(popcount(dead))
+    at, x = pull(at, where(on, y, x))
+    _leave(side, at, x, i64(0))
+    put64(side + u64(STEP), count_step(frame.count, live))
+    put64(side + u64(MASK), _riding(side, rows, seeds) if seeds else i64(0))
     if live:
         count_classes(side + u64(CLASSES), side + u64(MEANS), rows, counts)
-    at, x = pull(at, where(on, y, x))
-    return at, x, count_step(frame.count, live)
+    if live < GROUP_ROWS:
+        _zeros(frame, GROUP * g, min(frame.count, GROUP * (g + 1)), add)
+    if frame.shift or (SEARCHED and live >= DENSE):
+        dead = i64(0)  # rows of class 0 are searched, too, and change nothing: blocks stay in step
+    left = ((i64(1) << rows) - 1) & ~(get64(side + u64(MASK)) | dead)
+    put64(side + u64(ROWS), popcount(left))
+    _list_rows(side, left, i64(bits_of(classes < NARROW_CLASS + 1)))
+
+
+@njit(**INLINE)
+def _list_rows(side: Any, left: int, plain: int) -> None:
+    """Note the rows of a mask, the last first, and which numbers of these are not plain."""
+    order, wide, i = side + u64(ORDER), i64(0), i64(0)
+    if left == 0xFFFFFFFF:
+        store8(order, to8(GROUP_ROWS - 1 - lane_numbers()))
+        if plain == 0xFFFFFFFF:
+            left = i64(0)
+    while left:
+        j = bit_length(left) - 1
+        put_byte(order + u64(i), j)
+        wide |= (1 - ((plain >> j) & 1)) << i
+        left ^= i64(1) << j
+        i += 1
+    put64(side + u64(WIDE), wide)
 
 
 @njit(**PART)
@@ -267,9 +394,8 @@ def _riding(side: Any, rows: int, seeds: int) -> int:
 @njit(**PART)
 def _zeros(frame: Frame, first: int, last: int, add: bool) -> None:
     """Put zeros from value `first` up to `last` - 1."""
-    if not add:
-        for i in range(first * frame.size, last * frame.size):
-            put_byte(frame.values + u64(i), 0)
+    if not add and last > first:
+        clear(frame.values + u64(first * frame.size), (last - first) * frame.size)
 
 
 @njit(**PART)
@@ -296,7 +422,7 @@ def _finish(
 ) -> int:
     """Put the rows that ride in the start states in place and count them; return a block's status."""
     if left:
-        return LEFT_OVER if left > 0 else SHORT
+        return i64(LEFT_OVER)
     bits, done, rest = 16 // block.seeds if block.seeds else i64(1), i64(0), load32(side) - STATE_LOW
     cells = side + u64(CELLS)
     for j in range(GROUP_ROWS):
@@ -306,13 +432,13 @@ def _finish(
             field = where(lane_numbers() < lanes, (rest >> done) & ((1 << bits) - 1), 0)
             rest, done = rest - (field << done), done + bits
             values = (field << (32 - bits)) >> (32 - bits)
-            if j % step == 0:
+            if j & (step - 1) == 0:
                 copy_bytes(positions_at(frame, t), cells, lanes, LANES)
                 c, mean = get_byte(side + u64(CLASSES + j)), get_byte(side + u64(MEANS + j))
                 find_cells(values, cells, mean, c, low_bits(c, frame.shift), cells)
                 bump_some(counts, cells, lanes, step)
             _put_row(values, lanes, frame, values_at(frame, t), add, cells)
-    return 0 if bits_of(rest == 0) == 0xFFFFFFFF else BAD_END
+    return i64(0) if bits_of(rest == 0) == 0xFFFFFFFF else i64(BAD_END)
 
 
 @njit(**PART)
@@ -351,17 +477,118 @@ def _enter(
 ) -> Any:  # fmt: skip
     """Begin the block of groups g0 to g1 - 1.
 
-    Returns the groups to decode (none of a plain block), where the bytes begin and end, and its status.
+    Notes the groups to decode (none of a plain block) and where the bytes are; returns its status.
     """
+    put64(side + u64(FIRST), i64(1))
+    put64(side + u64(LAST), i64(0))
     if block.kind == CODED:
         _zeros(frame, GROUP * g0, GROUP * block.first, add)
         at, stop, status = _open(block, g1, frame, begin, end, copy, side, add)
-        return block.first, block.last, at, stop, status
+        put64(side + u64(FIRST), block.first)
+        put64(side + u64(LAST), block.last)
+        put64(side + u64(BEGIN), i64(at))
+        put64(side + u64(AT), i64(stop))
+        return status
     if block.kind == CONSTANT and block.extra == 0 and frame.least == 0:
         _zeros(frame, GROUP * g0, min(frame.count, GROUP * g1), add)
     else:
         _plain_block(block, g0, g1, frame, add, counts, scratch)
-    return i64(1), i64(0), u64(0), u64(0), i64(0)
+    return i64(0)
+
+
+@njit(**INLINE)
+def _check(at: Any, side: Any, g: int, frame: Frame, add: bool, counts: Any) -> int:
+    """Return the status of a block of which group `g` is decoded; finish it after its first one."""
+    left = get64(side + u64(AT)) - get64(side + u64(BEGIN))
+    if left < 0:
+        return SHORT
+    if g == get64(side + u64(FIRST)):
+        step, mask = get64(side + u64(STEP)), get64(side + u64(MASK))
+        return _finish(get_block(at), left, mask, frame, side, add, counts, step)
+    return i64(0)
+
+
+@njit(**INLINE)
+def _plain_end(sides: Any, number: int) -> int:
+    """Return up to which number all of the first `number` sides have plain rows of their group to decode."""
+    least = i64(GROUP_ROWS)
+    for s in range(number):
+        side = sides + u64(SIDE * s)
+        wide = get64(side + u64(WIDE)) >> get64(side + u64(DONE))
+        if wide:
+            least = min(least, get64(side + u64(DONE)) + bit_length(wide & -wide) - 1)
+        least = min(least, get64(side + u64(ROWS)))
+    return least
+
+
+@njit(**PART)
+def _pop_abreast(sides: Any, number: int, frame: Frame, t0: int, apart: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode rows of the groups of two or four blocks, until one has none left."""
+    going = True
+    while going:
+        if number == 4:
+            _pop_four(sides, _plain_end(sides, 4), frame, t0, apart, add, table)
+        else:
+            _pop_two(sides, _plain_end(sides, 2), frame, t0, apart, add, table)
+        for s in range(number):
+            one = sides + u64(SIDE * s)
+            going &= get64(one + u64(DONE)) < get64(one + u64(ROWS))
+        for s in range(number if going else 0):
+            _pop_next(sides + u64(SIDE * s), frame, t0 + apart * s, add, table, counts)
+
+
+@njit(**PART)
+def _pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode the rows of a group of each of `number` blocks, together as far as they have equally many."""
+    t0, rows = GROUP_ROWS * g, GROUP_ROWS * apart
+    if number == 4:
+        _pop_abreast(sides, i64(4), frame, t0, rows, add, table, counts)
+    for s in range(0, number - 1, 2):
+        _pop_abreast(sides + u64(SIDE * s), i64(2), frame, t0 + rows * s, rows, add, table, counts)
+    for s in range(number):
+        one = sides + u64(SIDE * s)
+        while get64(one + u64(DONE)) < get64(one + u64(ROWS)):
+            _pop_one(one, _plain_end(one, 1), frame, t0 + rows * s, add, table)
+            if get64(one + u64(DONE)) < get64(one + u64(ROWS)):
+                _pop_next(one, frame, t0 + rows * s, add, table, counts)
+        _count_rows(one, counts)
+
+
+@njit(**PART)
+def _pop_next(side: Any, frame: Frame, t0: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode the next row of a group, of any class."""
+    i, step = get64(side + u64(DONE)), get64(side + u64(STEP))
+    j = get_byte(side + u64(ORDER + i))
+    if (get64(side + u64(WIDE)) >> i) & 1:
+        counted = step if j & (step - 1) == 0 else i64(0)
+        at = _pop_any_row(u64(get64(side + u64(AT))), side, frame, t0 + j, add, table, counts, counted)
+        put64(side + u64(AT), i64(at))
+        put64(side + u64(DONE), i + 1)
+    else:
+        _pop_one(side, i + 1, frame, t0, add, table)
+
+
+@njit(**PART)
+def _count_rows(side: Any, counts: Any) -> None:
+    """Count the symbols of a group's plain rows, which stand in their cells."""
+    step = get64(side + u64(STEP))
+    for j in range(0, GROUP_ROWS, step):
+        c = get_byte(side + u64(CLASSES + j))
+        if c and c <= NARROW_CLASS and not (get64(side + u64(MASK)) >> j) & 1:
+            cells = side + u64(CELLS + 4 * LANES * j)
+            bump_rows(counts, cells, cells + u64(4 * LANES), step)
+
+
+@njit(**PART)
+def _pop_slowly(side: Any, frame: Frame, g: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode the rows of a group with a short row, or with low bits that go round the tables."""
+    at, step, begin = u64(get64(side + u64(AT))), get64(side + u64(STEP)), u64(get64(side + u64(BEGIN)))
+    for i in range(get64(side + u64(ROWS))):
+        j = get_byte(side + u64(ORDER + i))
+        if at >= begin:
+            t = GROUP_ROWS * g + j
+            at = _pop_any_row(at, side, frame, t, add, table, counts, step if j & (step - 1) == 0 else i64(0))
+    put64(side + u64(AT), i64(at))
 
 
 @njit(**KERNEL)
@@ -371,55 +598,37 @@ def decode_blocks(
 ) -> int:  # fmt: skip
     """Decode the blocks `first_block` to `last_block` - 1 of a payload; return 0, or why one is refused.
 
-    copies: room for two blocks, `copy` bytes each; scratch: SCRATCH bytes.
+    copies: room for SIDES blocks, `copy` bytes each; scratch: SCRATCH bytes.
     """
-    groups, per_block = (frame.count + GROUP - 1) // GROUP, (1 << log2) // GROUP
-    side_a, side_b, spare = scratch, scratch + u64(SIDE), scratch + u64(2 * SIDE)
-    for b in range(first_block, last_block, 2):
-        a0, b0 = b * per_block, (b + 1) * per_block
-        block_a = get_block(block_at(blocks, b))
-        block_b = get_block(block_at(blocks, b + 1)) if b + 1 < last_block else block_a
-        status_b, first_b, last_b, begin_b, to = i64(0), i64(1), i64(0), u64(0), u64(0)
-        if b + 1 < last_block:
-            end_b, room = min(groups, b0 + per_block), copies + u64(copy)
-            first_b, last_b, begin_b, to, status_b = _enter(block_b, b0, end_b, frame, begin, end, room, side_b, add, counts, spare)
-        first_a, last_a, begin_a, at, status_a = _enter(block_a, a0, min(groups, b0), frame, begin, end, copies, side_a, add, counts, spare)
-        if status_a or status_b:
-            return status_a or status_b
-        x, y = load32(side_a), load32(side_b)
+    groups, per_block = (frame.count + GROUP - 1) // GROUP, i64((1 << log2) // GROUP)
+    for b in range(first_block, last_block, SIDES):
+        number = min(i64(SIDES), last_block - b)
+        for s in range(number):
+            block, side, g0 = get_block(block_at(blocks, b + s)), scratch + u64(SIDE * s), (b + s) * per_block
+            room, spare, g1 = copies + u64(copy * s), scratch + u64(SIDES * SIDE), min(groups, g0 + per_block)
+            status = _enter(block, g0, g1, frame, begin, end, room, side, add, counts, spare)
+            if status:
+                return status
         for k in range(per_block - 1, -1, -1):
-            g, h = a0 + k, b0 + k
-            rows_a, step_a, skip_a, rows_b, step_b, skip_b = i64(0), i64(1), i64(0), i64(0), i64(1), i64(0)
-            cells_a, cells_b = side_a + u64(CELLS), side_b + u64(CELLS)
-            if first_a <= g <= last_a:
-                rows_a = rows_of(frame, g)
-                at, x, step_a = _pop_classes(at, x, side_a, frame, g, rows_a, table, counts)
-                skip_a = _riding(side_a, rows_a, block_a.seeds) if g == first_a else i64(0)
-            if first_b <= h <= last_b:
-                rows_b = rows_of(frame, h)
-                to, y, step_b = _pop_classes(to, y, side_b, frame, h, rows_b, table, counts)
-                skip_b = _riding(side_b, rows_b, block_b.seeds) if h == first_b else i64(0)
-            for j in range(max(rows_a, rows_b) - 1, -1, -1):
-                if j < rows_a and not (skip_a >> j) & 1:
-                    if at < begin_a:
-                        return SHORT
-                    t = GROUP_ROWS * g + j
-                    at, x, cells_a = _pop_row(at, x, side_a, cells_a, frame, t, add, table, counts, step_a)
-                if j < rows_b and not (skip_b >> j) & 1:
-                    if to < begin_b:
-                        return SHORT
-                    t = GROUP_ROWS * h + j
-                    to, y, cells_b = _pop_row(to, y, side_b, cells_b, frame, t, add, table, counts, step_b)
-            bump_rows(counts, side_a + u64(CELLS), cells_a, step_a)
-            bump_rows(counts, side_b + u64(CELLS), cells_b, step_b)
-            if rows_a and g == first_a:
-                store32(side_a, x)
-                status = _finish(block_a, i64(at - begin_a), skip_a, frame, side_a, add, counts, step_a)
-                if status:
-                    return status
-            if rows_b and h == first_b:
-                store32(side_b, y)
-                status = _finish(block_b, i64(to - begin_b), skip_b, frame, side_b, add, counts, step_b)
-                if status:
-                    return status
+            together = i64(0)
+            for s in range(number):
+                side, g = scratch + u64(SIDE * s), (b + s) * per_block + k
+                if not get64(side + u64(FIRST)) <= g <= get64(side + u64(LAST)):
+                    continue
+                first = g == get64(side + u64(FIRST))
+                seeds = get_block(block_at(blocks, b + s)).seeds if first else i64(0)
+                _pop_classes(side, frame, g, add, seeds, table, counts)
+                if frame.shift or GROUP * (g + 1) > frame.count:
+                    _pop_slowly(side, frame, g, add, table, counts)
+                elif together == s:
+                    together += 1
+                else:
+                    _pop_groups(side, 1, frame, g, per_block, add, table, counts)
+            _pop_groups(scratch, together, frame, b * per_block + k, per_block, add, table, counts)
+            for s in range(number):
+                side, g = scratch + u64(SIDE * s), (b + s) * per_block + k
+                if get64(side + u64(FIRST)) <= g <= get64(side + u64(LAST)):
+                    status = _check(block_at(blocks, b + s), side, g, frame, add, counts)
+                    if status:
+                        return status
     return 0

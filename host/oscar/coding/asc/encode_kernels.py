@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from oscar.coding.asc.look_ups import permute, permute_two
 from oscar.coding.asc.params import (
     CODED,
     CONSTANT,
@@ -32,7 +33,11 @@ from oscar.coding.asc.row_kernels import (
     FREQUENCY_MASK,
     INLINE,
     KERNEL,
+    KINDS_AT,
     PART,
+    SEARCHED,
+    STEP_BYTES,
+    STEPS_AT,
     STRIDE_LOG2,
     Block,
     Frame,
@@ -41,11 +46,13 @@ from oscar.coding.asc.row_kernels import (
     get_block,
     i64,
     lanes_of,
+    load_short,
     load_values,
     low_bits,
     positions_at,
     push,
     put_block,
+    relative,
     rows_of,
     u64,
     values_at,
@@ -75,6 +82,7 @@ from oscar.coding.asc.vectors import (
     widen_unsigned,
 )  # fmt: skip
 
+DENSE = 24  # rows of a class other than 0 from which on the others are coded, too: that changes nothing
 MOST_GROUP_BYTES = GROUP_ROWS * 8 * 2 * LANES  # that a group adds before its size is looked at, and more
 # The memory of each of two blocks: states, indices and entries of a group's rows.
 INDICES, ENTRIES = 128, 128 + 64 * GROUP_ROWS
@@ -100,6 +108,22 @@ def _push_values(at: Any, x: Any, row: Any, entries: Any, lanes: Any) -> Any:
 def _is_plain(frame: Frame, t: int, c: int) -> bool:
     """Whether row `t` is a whole one and none of its bits go round the tables."""
     return frame.shift == 0 and c <= NARROW_CLASS and LANES * (t + 1) <= frame.count
+
+
+@njit(**INLINE)
+def _push_searched(at: Any, x: Any, frame: Frame, t: int, mean: int, c: int, table: Any) -> Any:
+    """Code the plain row `t` of class `c` with what is looked up in registers."""
+    row = load_short(values_at(frame, t), frame.size)
+    magnitude, symbols = greater(row, 0 - row), table + u64(KINDS_AT)
+    s = where(magnitude < LANES, permute(symbols, magnitude), permute(symbols + u64(64), magnitude >> 4))
+    i = (s << 3) + relative(load8(positions_at(frame, t)), mean)
+    upper, entries = i >= 64, table + u64(STEPS_AT) + u64(STEP_BYTES) * u64(c)
+    f = where(upper, permute_two(entries + u64(128), i), permute_two(entries, i))
+    cumulative = where(upper, permute_two(entries + u64(384), i), permute_two(entries + u64(256), i))
+    raw = magnitude & permute(symbols + u64(128), s)
+    raw = raw | where(row < 0, permute(symbols + u64(192), s), 0)
+    bits = permute(symbols + u64(256), s)
+    return push(at, x, widen_unsigned(f), widen_unsigned(cumulative), widen_unsigned(raw), widen_unsigned(bits))
 
 
 @njit(**PART)
@@ -142,11 +166,14 @@ def _push_any_row(at: Any, states: Any, frame: Frame, t: int, mean: int, c: int,
 
 
 @njit(**INLINE)
-def _push_row(at: Any, x: Any, side: Any, frame: Frame, t: int, found: Found, table: Any) -> Any:
-    """Code row `t`; the states of a row that is not plain go through `side`."""
+def _push_row(at: Any, x: Any, side: Any, frame: Frame, t: int, found: Found, table: Any, dense: bool) -> Any:
+    """Code row `t`; the states of a row that is not plain go through `side`. dense: one of class 0 is no rare case."""
     c = get_byte(found.classes + u64(t))
     if _is_plain(frame, t, c):
-        if c:
+        if SEARCHED:
+            if dense or c:
+                return _push_searched(at, x, frame, t, get_byte(found.means + u64(t)), c, table)
+        elif c:
             entries = load32(side + u64(ENTRIES + 128 * (t % GROUP_ROWS)))
             return _push_values(at, x, load_values(values_at(frame, t), frame.size), entries, None)
         return at, x
@@ -245,13 +272,16 @@ def encode_blocks(
             on_b = first_b <= h <= last_b and i64(to - begin_b) < room_b
             rows_a, rows_b = rows_of(frame, g) if on_a else i64(0), rows_of(frame, h) if on_b else i64(0)
             skip_a, skip_b = mask_a if g == first_a else i64(0), mask_b if h == first_b else i64(0)
-            _look_up(frame, g, rows_a, found, table, side_a)
-            _look_up(frame, h, rows_b, found, table, side_b)
+            if not SEARCHED:
+                _look_up(frame, g, rows_a, found, table, side_a)
+                _look_up(frame, h, rows_b, found, table, side_b)
+            dense_a = rows_a > 0 and get_byte(found.live + u64(g)) >= DENSE
+            dense_b = rows_b > 0 and get_byte(found.live + u64(h)) >= DENSE
             for j in range(max(rows_a, rows_b)):
                 if j < rows_a and not (skip_a >> j) & 1:
-                    at, x = _push_row(at, x, side_a, frame, GROUP_ROWS * g + j, found, table)
+                    at, x = _push_row(at, x, side_a, frame, GROUP_ROWS * g + j, found, table, dense_a)
                 if j < rows_b and not (skip_b >> j) & 1:
-                    to, y = _push_row(to, y, side_b, frame, GROUP_ROWS * h + j, found, table)
+                    to, y = _push_row(to, y, side_b, frame, GROUP_ROWS * h + j, found, table, dense_b)
             if on_a:
                 at, x = _push_classes(at, x, found, g, rows_a, table)
             if on_b:

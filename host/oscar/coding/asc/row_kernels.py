@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from oscar.coding.asc.byte_stream import pull_bytes, push_bytes
+from oscar.coding.asc.byte_stream import MACHINE, pull_bytes, push_bytes
 from oscar.coding.asc.params import (
     ALL_COUNTED,
     BASE,
@@ -30,6 +30,7 @@ from oscar.coding.asc.params import (
     WIDE_SHIFT,
 )  # fmt: skip
 from oscar.coding.asc.vectors import (
+    extend,
     float_bits,
     get32,
     get64,
@@ -56,13 +57,23 @@ INLINE: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "no_cpyth
 PART: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True}
 KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
+SEARCHED = MACHINE == "avx512"  # whether symbols are looked up in registers
 BANKS = 4  # of counts: equal symbols side by side do not wait for each other's increments
 COUNTS = TABLE_ROWS * SYMBOLS + 16  # of one bank; no power of two apart, or equal cells would look like one
 BANK_BYTES = 4 * COUNTS
 STRIDE_LOG2 = 8  # of a row of the encoder's table, by magnitude
 CLASS_TABLE = VALUE_ROWS << STRIDE_LOG2  # where class rows start in it
-ENCODER_ENTRIES = CLASS_TABLE + SYMBOLS * (TABLE_ROWS - VALUE_ROWS)
-DECODER_ENTRIES = TABLE_ROWS << PROB_BITS
+NEAREST = 8  # contexts of a row: what `relative` returns
+# Behind that, where symbols are looked up in registers: frequencies and cumulative ones for each row class, then
+# symbols by magnitude, and what belongs to a symbol.
+STEPS_AT, STEP_BYTES = 4 * CLASS_TABLE + 4 * SYMBOLS * (TABLE_ROWS - VALUE_ROWS), 4 * SYMBOLS * NEAREST
+KINDS_AT = STEPS_AT + STEP_BYTES * SYMBOLS
+ENCODER_ENTRIES = (KINDS_AT + 5 * 64) // 4
+# A decoder's table: an entry for each place of each row's 1024; then, where symbols are searched for, thresholds of
+# each row class and what a symbol stands for.
+SEARCH_AT, SEARCH_BYTES = 4 * TABLE_ROWS << PROB_BITS, 2 * SYMBOLS * NEAREST
+SYMBOLS_AT = SEARCH_AT + SEARCH_BYTES * SYMBOLS
+DECODER_ENTRIES = (SYMBOLS_AT + 4 * 64) // 4
 # An entry of either table: frequency, 11 bits; cumulative frequency or place in the interval, 10; raw bits, 3;
 # symbol or its base, 8.
 CUMULATIVE_AT, BITS_AT, SYMBOL_AT = 11, 21, 24
@@ -166,6 +177,12 @@ def load_values(address: Any, size: int) -> Any:
 
 
 @njit(**INLINE)
+def load_short(address: Any, size: int) -> Any:
+    """Return a row of 32 values that fit 16 bits."""
+    return load16(address) if size == 2 else to16(load_values(address, size))
+
+
+@njit(**INLINE)
 def store_values(address: Any, size: int, values: Any, add: bool) -> None:
     """Store a row of 32 values of 2 or 4 bytes, or add it to what is there."""
     if size == 2:
@@ -173,6 +190,15 @@ def store_values(address: Any, size: int, values: Any, add: bool) -> None:
         store16(address, load16(address) + cut if add else cut)
     else:
         store32(address, load32(address) + values if add else values)
+
+
+@njit(**INLINE)
+def put_values(address: Any, size: int, values: Any, add: bool) -> None:
+    """Store a row of 32 values of 16 bits as values of 2 or 4 bytes, or add it to what is there."""
+    if size == 2:
+        store16(address, load16(address) + values if add else values)
+    else:
+        store_values(address, size, widen(values), add)
 
 
 @njit(**INLINE)
@@ -206,6 +232,12 @@ def contexts(positions: Any, mean: int, row_class: int) -> Any:
     near = lesser(greater(near, 0), NEAR_ROWS - 1)
     far = NEAR_ROWS + min(i64(2), (row_class - 1) >> 2)
     return widen_unsigned(where(above < -2, far, near))
+
+
+@njit(**INLINE)
+def relative(positions: Any, mean: int) -> Any:
+    """Return which of the eight contexts of their row's class the values have, 16 bits each."""
+    return extend(lesser(greater(positions - mean, -3), 4) + 3)
 
 
 @njit(**INLINE)

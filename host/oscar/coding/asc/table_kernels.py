@@ -25,17 +25,24 @@ from oscar.coding.asc.params import (
     TABLE_ROWS,
     TOTAL,
     VALUE_ROWS,
+    context_of,
 )  # fmt: skip
 from oscar.coding.asc.row_kernels import (
-    BANKS,
     BITS_AT,
     CLASS_TABLE,
     COUNTS,
     CUMULATIVE_AT,
     KERNEL,
+    KINDS_AT,
+    NEAREST,
     PART,
+    SEARCH_AT,
+    SEARCH_BYTES,
+    STEP_BYTES,
+    STEPS_AT,
     STRIDE_LOG2,
     SYMBOL_AT,
+    SYMBOLS_AT,
 )  # fmt: skip
 from oscar.coding.asc.vectors import bit_length
 
@@ -43,6 +50,8 @@ i64 = np.int64
 COSTS = np.array(COST, np.int64)
 BASES = np.array((*BASE, LIMIT), np.int64)
 SIZES = np.array(RAW_BITS, np.int64)
+CONTEXTS = np.array([[context_of(max(1, c), near, 3) for near in range(NEAREST)] for c in range(SYMBOLS)])
+NEVER = np.full(SYMBOLS, TOTAL, np.uint16)
 PLACES = np.array(POSSIBLE, np.int64)
 
 
@@ -167,9 +176,34 @@ def encoder_table(freq: Any, table: Any) -> None:
 
 
 @njit(**KERNEL)
-def decoder_table(freq: Any, table: Any) -> None:
-    """Fill what a decoder looks up: an entry for each table row and place in its 1024."""
-    for q in range(TABLE_ROWS):
+def step_table(freq: Any, table: Any) -> None:
+    """Fill the part of an encoder's table, 16 bits an entry, that is looked up in registers."""
+    for c in range(SYMBOLS):
+        for i in range(NEAREST):
+            at, below, q = (STEPS_AT + STEP_BYTES * c) // 2 + i, i64(0), CONTEXTS[c, i]
+            for s in range(SYMBOLS):
+                table[at + NEAREST * s] = freq[q, s] if c else TOTAL
+                table[at + NEAREST * (SYMBOLS + s)] = below & (TOTAL - 1) if c else 0
+                below += freq[q, s]
+    at = KINDS_AT // 2
+    for s in range(SYMBOLS):
+        half = (1 << SIZES[s]) >> 1
+        for m in range(BASES[s], min(BASES[s + 1], 32)):
+            table[at + m] = s
+        for m in range(BASES[s] >> 4, BASES[s + 1] >> 4):
+            table[at + 32 + m] = s
+        table[at + 64 + s] = max(i64(0), half - 1)
+        table[at + 96 + s] = half
+        table[at + 128 + s] = SIZES[s]
+
+
+@njit(**KERNEL)
+def decoder_table(freq: Any, searched: bool, table: Any) -> None:
+    """Fill what a decoder looks up: an entry for each table row and place in its 1024.
+
+    searched: those of values are not looked up, but searched for.
+    """
+    for q in range(VALUE_ROWS if searched else 0, TABLE_ROWS):
         at = q << PROB_BITS
         for s in range(SYMBOLS):
             f = freq[q, s]
@@ -177,3 +211,31 @@ def decoder_table(freq: Any, table: Any) -> None:
             for i in range(f):
                 table[at + i] = same | i << CUMULATIVE_AT
             at += f
+
+
+@njit(**KERNEL)
+def search_table(freq: Any, table: Any) -> None:
+    """Fill the part of a decoder's table, 16 bits an entry, in which symbols are searched for.
+
+    For each class and context, the thresholds of symbols 4, 8 and 12 share the first 32 entries. For what is
+    found there the next three between follow, each in 32 entries of their own.
+    """
+    edges = np.zeros((VALUE_ROWS, SYMBOLS), np.uint16)
+    for q in range(VALUE_ROWS):
+        for s in range(1, SYMBOLS):
+            edges[q, s] = edges[q, s - 1] + freq[q, s - 1]
+    for c in range(SYMBOLS):
+        for i in range(NEAREST):
+            at, row = (SEARCH_AT + SEARCH_BYTES * c) // 2 + i, edges[CONTEXTS[c, i]]
+            if not c:
+                row = NEVER  # all of class 0 is symbol 0, certain
+            for n in range(4):
+                table[at + 8 * n] = row[(4 * n + 4) % SYMBOLS]
+                for m in range(1, 4):
+                    table[at + 32 * m + 8 * n] = row[4 * n + m]
+    for s in range(SYMBOLS):
+        at, half = SYMBOLS_AT // 2 + (s >> 2) + 4 * (s & 3), (1 << SIZES[s]) >> 1
+        table[at] = BASES[s]
+        table[at + 32] = max(i64(0), half - 1)
+        table[at + 64] = half
+        table[at + 96] = SIZES[s]

@@ -126,6 +126,7 @@ def _unary(result: Vector, emit: Callable[[Any, Any], Any]) -> Any:
 
 widen = _unary(V32, lambda b, x: b.sext(x, V32.llvm))
 widen_unsigned = _unary(V32, lambda b, x: b.zext(x, V32.llvm))
+extend = _unary(V16, lambda b, x: b.zext(x, V16.llvm))
 to16 = _unary(V16, lambda b, x: b.trunc(x, V16.llvm))
 to8 = _unary(V8, lambda b, x: b.trunc(x, V8.llvm))
 upper_byte = _unary(V32, lambda b, x: b.lshr(x, constant(V32.llvm, 24)))
@@ -339,6 +340,36 @@ def bit_length(typing: Any, x: Any) -> Any:
         return builder.sub(ir.Constant(I64, 64), builder.ctlz(args[0], ir.Constant(I1, 0)))
 
     return types.int64(types.int64), codegen
+
+
+@intrinsic
+def popcount(typing: Any, x: Any) -> Any:
+    """How many bits of an int64 are set."""
+    return types.int64(types.int64), lambda context, builder, sig, args: builder.ctpop(args[0])
+
+
+@intrinsic
+def prefetch(typing: Any, address: Any) -> Any:
+    """Have the cache line of an address fetched, which need not be valid."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(), I32, I32, I32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [place(builder, args[0], I8), *(ir.Constant(I32, n) for n in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.none(types.uint64), codegen
+
+
+@intrinsic
+def clear(typing: Any, address: Any, count: Any) -> Any:
+    """Put `count` zeros from an address on."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        cgutils.memset(builder, place(builder, args[0], I8), args[1], 0)
+        return context.get_dummy_value()
+
+    return types.none(types.uint64, types.int64), codegen
 
 
 @intrinsic
