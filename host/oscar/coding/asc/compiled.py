@@ -14,6 +14,7 @@ from oscar.coding.asc import decode_kernels as dk
 from oscar.coding.asc import encode_kernels as ek
 from oscar.coding.asc import survey_kernels as sk
 from oscar.coding.asc import table_kernels as tk
+from oscar.coding.asc.directory_kernels import REASONS, read_directory
 from oscar.coding.asc.params import (
     BASE,
     DIRECTORY_BYTES,
@@ -29,6 +30,7 @@ from oscar.coding.asc.params import (
     TABLE_ROWS,
     AscParams,
 )  # fmt: skip
+from oscar.coding.asc.pop_kernels import SIDES
 from oscar.coding.asc.row_kernels import (
     BANKS,
     BLOCK_BYTES,
@@ -61,7 +63,7 @@ def share(work: Callable[[int, int, int], Any], pieces: int, threads: int) -> li
     """Call work(thread, first, last) on even shares of `pieces` from several threads; return what they return."""
     global _pool
     step = -(-pieces // threads)
-    step += -step % dk.SIDES  # blocks are decoded in fours, coded in pairs
+    step += -step % SIDES  # blocks are decoded in fours, coded in pairs
     shares = [(first, min(pieces, first + step)) for first in range(0, pieces, step)]
     if len(shares) == 1:
         return [work(0, *shares[0])]
@@ -201,12 +203,12 @@ class CompiledCoder:
         blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)
         if head + DIRECTORY_BYTES * number > len(data):
             raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
-        self._refuse(dk.read_directory(begin + head, end, count, log2, width, shift, blocks))
+        self._refuse(read_directory(begin + head, end, count, log2, width, shift, blocks))
         copy = dk.BEFORE + ((4 << log2) + dk.BEHIND)
-        copies, frame = self._memory("copies", dk.SIDES * threads * copy), self._frame(out, classes, width, shift)
+        copies, frame = self._memory("copies", SIDES * threads * copy), self._frame(out, classes, width, shift)
 
         def code(thread: int, first: int, last: int) -> int:
-            bank, own, scratch = self._bank(thread), copies + dk.SIDES * copy * thread, self._scratch(thread)
+            bank, own, scratch = self._bank(thread), copies + SIDES * copy * thread, self._scratch(thread)
             at = self._lookup_at
             return dk.decode_blocks(begin, end, frame, add, log2, first, last, blocks, at, bank, own, copy, scratch)
 
@@ -238,4 +240,4 @@ class CompiledCoder:
         """Raise FrameError unless `status` is 0; the counts are dropped then."""
         if status:
             self.banks[:] = 0
-            raise FrameError(f"{dk.REASONS[status]}: frame damaged")
+            raise FrameError(f"{REASONS[status]}: frame damaged")

@@ -222,11 +222,18 @@ def wide_class(low: int, high: int) -> int:
 
 
 @njit(**INLINE)
+def scaled_class(row_class: int, mean: int) -> int:
+    """Return the class whose contexts a row's values have: of wide rows, by position; of others, their own."""
+    if row_class <= NARROW_CLASS:
+        return row_class
+    scale = mean + 2 - low_bits(row_class, 0) if mean else i64(NARROW_CLASS)
+    return min(i64(NARROW_CLASS), max(i64(LEAST_WIDE), scale))
+
+
+@njit(**INLINE)
 def contexts(positions: Any, mean: int, row_class: int) -> Any:
     """Return the table rows of a row's values; see oscar.coding.asc.params.context_of."""
-    if row_class > NARROW_CLASS:
-        scale = mean + 2 - low_bits(row_class, 0) if mean else i64(NARROW_CLASS)
-        row_class = min(i64(NARROW_CLASS), max(i64(LEAST_WIDE), scale))
+    row_class = scaled_class(row_class, mean)
     above = positions - mean
     near = lesser(greater(above, -2), 4) + (2 * row_class - 4)
     near = lesser(greater(near, 0), NEAR_ROWS - 1)

@@ -1,0 +1,316 @@
+"""The decoder's rows: taken from the states, of several blocks abreast, so that one hides the waits of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from oscar.coding.asc.look_ups import narrow, permute, weigh
+from oscar.coding.asc.params import (
+    GROUP_ROWS,
+    LANES,
+    NARROW_CLASS,
+    PROB_BITS,
+    RAW_STEP,
+    TOTAL,
+)  # fmt: skip
+from oscar.coding.asc.row_kernels import (
+    BITS_AT,
+    BITS_MASK,
+    CUMULATIVE_AT,
+    CUMULATIVE_MASK,
+    FREQUENCY_MASK,
+    INLINE,
+    PART,
+    SEARCH_AT,
+    SEARCH_BYTES,
+    SEARCHED,
+    SYMBOLS_AT,
+    Frame,
+    bump_rows,
+    bump_some,
+    contexts,
+    find_cells,
+    i64,
+    lanes_of,
+    low_bits,
+    positions_at,
+    pull,
+    put_values,
+    relative,
+    scaled_class,
+    store_cells,
+    store_values,
+    u64,
+    values_at,
+)  # fmt: skip
+from oscar.coding.asc.survey_kernels import copy_bytes
+from oscar.coding.asc.vectors import (
+    bit_length,
+    gather,
+    get16,
+    get32,
+    get64,
+    get_byte,
+    greater,
+    lane_numbers,
+    load8,
+    load32,
+    put16,
+    put32,
+    put64,
+    spread,
+    store32,
+    to16,
+    upper_byte,
+    where,
+    widen,
+    widen_unsigned,
+)  # fmt: skip
+
+SIDES = 4 if SEARCHED else 2  # blocks that are decoded at once: with gathers, two keep a machine busy
+# The memory of each: states, classes and position classes of a group's rows, the rows to decode, integers, and
+# where symbols are counted.
+CLASSES, MEANS, ORDER, AT, BEGIN, FIRST, LAST, STEP, ROWS, DONE, MASK, WIDE = 128, 192, 256, *range(320, 392, 8)
+CELLS = 448
+SIDE = CELLS + 4 * LANES * (GROUP_ROWS + 1)
+
+
+@njit(**INLINE)
+def find_symbols(x: Any, q: Any, table: Any) -> Any:
+    """Return the entries of the symbols that states stand for, and the states without them."""
+    entries = gather(table, (q << PROB_BITS) + (x & (TOTAL - 1)))
+    f, place = entries & FREQUENCY_MASK, (entries >> CUMULATIVE_AT) & CUMULATIVE_MASK
+    return entries, (x >> PROB_BITS) * f + place
+
+
+@njit(**INLINE)
+def _take_by_gather(x: Any, positions: Any, mean: int, c: int, table: Any) -> Any:
+    """Take a row's symbols and their raw bits from the states; return those, and the values."""
+    entries, y = find_symbols(x, contexts(positions, mean, c), table)
+    bits = (entries >> BITS_AT) & BITS_MASK
+    z = y >> bits
+    raw, half = y - (z << bits), (spread(1) << bits) >> 1
+    magnitude = upper_byte(entries) + (raw & (half - 1))
+    return z, to16(where((raw & half) == 0, magnitude, 0 - magnitude))
+
+
+@njit(**INLINE)
+def _climb(slot: Any, i: Any, step: int, low: Any, one: Any, two: Any, three: Any, high: Any) -> Any:
+    """Add `step` to `i` for each threshold a slot reaches; return it, and the thresholds that the slot is between."""
+    first, second, third = slot >= one, slot >= two, slot >= three
+    i = where(first, i + step, i)
+    i = where(second, i + step, i)
+    i = where(third, i + step, i)
+    low, high = where(first, one, low), where(third, high, three)
+    return i, where(third, three, where(second, two, low)), where(first, where(second, high, two), one)
+
+
+@njit(**INLINE)
+def _take_by_search(x: Any, positions: Any, mean: int, c: int, table: Any) -> Any:
+    """Do the same without a gather: twice, count the thresholds of three that a state's place reaches."""
+    at = table + u64(SEARCH_AT) + u64(SEARCH_BYTES) * u64(c)
+    i, slot = relative(positions, mean), narrow(x) & (TOTAL - 1)
+    i, low, high = _climb(slot, i, 8, 0, permute(at, i), permute(at, i + 8), permute(at, i + 16), TOTAL)
+    at += u64(64)
+    i, low, high = _climb(slot, i, 32, low, permute(at, i), permute(at + u64(64), i), permute(at + u64(128), i), high)
+    i = i >> 3
+    y = weigh(x, high - low, slot - low)
+    symbols, raw = table + u64(SYMBOLS_AT), narrow(y)
+    magnitude = permute(symbols, i) + (raw & permute(symbols + u64(64), i))
+    minus = (raw & permute(symbols + u64(128), i)) == 0
+    return y >> widen_unsigned(permute(symbols + u64(192), i)), where(minus, magnitude, 0 - magnitude)
+
+
+_take = _take_by_search if SEARCHED else _take_by_gather
+
+
+@njit(**PART)
+def _pop_any_row(
+    at: Any, side: Any, frame: Frame, t: int, add: bool, table: Any, counts: Any, step: int
+) -> Any:
+    """Decode row `t`, of any class and length, with the states at `side`; count it if `step`."""
+    j, cells = t % GROUP_ROWS, side + u64(CELLS + 4 * LANES * GROUP_ROWS)
+    c, mean, lanes = get_byte(side + u64(CLASSES + j)), get_byte(side + u64(MEANS + j)), lanes_of(frame, t)
+    x, on, low, values = load32(side), lane_numbers() < lanes, low_bits(c, frame.shift), spread(0)
+    done = (low - 1) // RAW_STEP * RAW_STEP if low else i64(-1)
+    while done >= 0:
+        part = min(i64(RAW_STEP), low - done)
+        values = values | ((x & ((1 << part) - 1)) << done)
+        at, x = pull(at, where(on, x >> part, x))
+        done -= RAW_STEP
+    if c:
+        copy_bytes(positions_at(frame, t), cells, lanes, LANES)
+        z, high = _take(x, load8(cells), mean, scaled_class(c, mean), table)
+        values = values | (widen(high) << low)
+        at, x = pull(at, where(on, z, x))
+        if step:
+            find_cells(values, cells, mean, c, low, cells)
+            bump_some(counts, cells, lanes, step)
+    store32(side, x)
+    put_row(values, lanes, frame, values_at(frame, t), add, cells)
+    return at
+
+
+@njit(**PART)
+def put_row(values: Any, lanes: int, frame: Frame, out: Any, add: bool, cells: Any) -> None:
+    """Store `lanes` values at `out`, or add them; those of a frame of up to 16 bits are reduced to 16."""
+    if frame.width <= 16:
+        values = widen(to16(values))
+    if lanes == LANES:
+        store_values(out, frame.size, values, add)
+        return
+    store32(cells, values)
+    for i in range(lanes):
+        value, at = get32(cells + u64(4 * i)), out + u64(frame.size * i)
+        if frame.size == 2:
+            put16(at, get16(at) + value if add else value)
+        else:
+            put32(at, get32(at) + value if add else value)
+
+
+@njit(**INLINE)
+def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, add: bool, table: Any, step: int) -> Any:
+    """Decode the plain row that is number `i` to be in its group; return where its bytes begin, and the states."""
+    j = get_byte(side + u64(ORDER) + u64(i))
+    c, mean = get_byte(side + u64(CLASSES) + u64(j)), get_byte(side + u64(MEANS) + u64(j))
+    positions = load8(positions_at(frame, t0 + j))
+    x, values = _take(x, positions, mean, c, table)
+    put_values(values_at(frame, t0 + j), frame.size, values, add)
+    if j & (step - 1) == 0:
+        wide = widen(values)
+        store_cells(side + u64(CELLS) + u64(4 * LANES * j), contexts(positions, mean, c), greater(wide, 0 - wide))
+    return pull(at, x)
+
+
+@njit(**PART)
+def _pop_one(a: Any, last: int, frame: Frame, t0: int, add: bool, table: Any) -> None:
+    """Decode the rows of a block's group up to number `last` - 1; the group starts with row `t0`."""
+    at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
+    for i in range(get64(a + u64(DONE)), last):
+        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step)
+    leave(a, at, x, last)
+
+
+@njit(**INLINE)
+def leave(side: Any, at: Any, x: Any, done: int) -> None:
+    """Note where the rows of a group were left."""
+    store32(side, x)
+    put64(side + u64(AT), i64(at))
+    put64(side + u64(DONE), done)
+
+
+@njit(**PART)
+def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any) -> None:
+    """Do the same for two blocks whose sides lie one after the other, and whose groups are `apart` rows apart."""
+    b, u0 = a + u64(SIDE), t0 + apart
+    at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
+    bt, y, pets = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
+    for i in range(get64(a + u64(DONE)), last):
+        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step)
+        bt, y = _pop_row(bt, y, b, i, frame, u0, add, table, pets)
+    leave(a, at, x, last)
+    leave(b, bt, y, last)
+
+
+@njit(**PART)
+def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any) -> None:
+    """Do the same for four blocks."""
+    b, c, d = a + u64(SIDE), a + u64(2 * SIDE), a + u64(3 * SIDE)
+    at, x, step_a = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
+    bt, y, step_b = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
+    ct, z, step_c = u64(get64(c + u64(AT))), load32(c), get64(c + u64(STEP))
+    dt, w, step_d = u64(get64(d + u64(AT))), load32(d), get64(d + u64(STEP))
+    for i in range(get64(a + u64(DONE)), last):
+        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step_a)
+        bt, y = _pop_row(bt, y, b, i, frame, t0 + apart, add, table, step_b)
+        ct, z = _pop_row(ct, z, c, i, frame, t0 + 2 * apart, add, table, step_c)
+        dt, w = _pop_row(dt, w, d, i, frame, t0 + 3 * apart, add, table, step_d)
+    leave(a, at, x, last)
+    leave(b, bt, y, last)
+    leave(c, ct, z, last)
+    leave(d, dt, w, last)
+
+
+@njit(**INLINE)
+def _plain_end(sides: Any, number: int) -> int:
+    """Return up to which number all of the first `number` sides have plain rows of their group to decode."""
+    least = i64(GROUP_ROWS)
+    for s in range(number):
+        side = sides + u64(SIDE * s)
+        wide = get64(side + u64(WIDE)) >> get64(side + u64(DONE))
+        if wide:
+            least = min(least, get64(side + u64(DONE)) + bit_length(wide & -wide) - 1)
+        least = min(least, get64(side + u64(ROWS)))
+    return least
+
+
+@njit(**PART)
+def _pop_abreast(sides: Any, number: int, frame: Frame, t0: int, apart: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode rows of the groups of two or four blocks, until one has none left."""
+    going = True
+    while going:
+        if number == 4:
+            _pop_four(sides, _plain_end(sides, 4), frame, t0, apart, add, table)
+        else:
+            _pop_two(sides, _plain_end(sides, 2), frame, t0, apart, add, table)
+        for s in range(number):
+            one = sides + u64(SIDE * s)
+            going &= get64(one + u64(DONE)) < get64(one + u64(ROWS))
+        for s in range(number if going else 0):
+            _pop_next(sides + u64(SIDE * s), frame, t0 + apart * s, add, table, counts)
+
+
+@njit(**PART)
+def pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode the rows of a group of each of `number` blocks, together as far as they have equally many."""
+    t0, rows = GROUP_ROWS * g, GROUP_ROWS * apart
+    if number == 4:
+        _pop_abreast(sides, i64(4), frame, t0, rows, add, table, counts)
+    for s in range(0, number - 1, 2):
+        _pop_abreast(sides + u64(SIDE * s), i64(2), frame, t0 + rows * s, rows, add, table, counts)
+    for s in range(number):
+        one = sides + u64(SIDE * s)
+        while get64(one + u64(DONE)) < get64(one + u64(ROWS)):
+            _pop_one(one, _plain_end(one, 1), frame, t0 + rows * s, add, table)
+            if get64(one + u64(DONE)) < get64(one + u64(ROWS)):
+                _pop_next(one, frame, t0 + rows * s, add, table, counts)
+        _count_rows(one, counts)
+
+
+@njit(**PART)
+def _pop_next(side: Any, frame: Frame, t0: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode the next row of a group, of any class."""
+    i, step = get64(side + u64(DONE)), get64(side + u64(STEP))
+    j = get_byte(side + u64(ORDER + i))
+    if (get64(side + u64(WIDE)) >> i) & 1:
+        counted = step if j & (step - 1) == 0 else i64(0)
+        at = _pop_any_row(u64(get64(side + u64(AT))), side, frame, t0 + j, add, table, counts, counted)
+        put64(side + u64(AT), i64(at))
+        put64(side + u64(DONE), i + 1)
+    else:
+        _pop_one(side, i + 1, frame, t0, add, table)
+
+
+@njit(**PART)
+def _count_rows(side: Any, counts: Any) -> None:
+    """Count the symbols of a group's plain rows, which stand in their cells."""
+    step = get64(side + u64(STEP))
+    for j in range(0, GROUP_ROWS, step):
+        c = get_byte(side + u64(CLASSES + j))
+        if c and c <= NARROW_CLASS and not (get64(side + u64(MASK)) >> j) & 1:
+            cells = side + u64(CELLS + 4 * LANES * j)
+            bump_rows(counts, cells, cells + u64(4 * LANES), step)
+
+
+@njit(**PART)
+def pop_slowly(side: Any, frame: Frame, g: int, add: bool, table: Any, counts: Any) -> None:
+    """Decode the rows of a group with a short row, or with low bits that go round the tables."""
+    at, step, begin = u64(get64(side + u64(AT))), get64(side + u64(STEP)), u64(get64(side + u64(BEGIN)))
+    for i in range(get64(side + u64(ROWS))):
+        j = get_byte(side + u64(ORDER + i))
+        if at >= begin:
+            t = GROUP_ROWS * g + j
+            at = _pop_any_row(at, side, frame, t, add, table, counts, step if j & (step - 1) == 0 else i64(0))
+    put64(side + u64(AT), i64(at))
