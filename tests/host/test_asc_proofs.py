@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from oscar.coding.asc import AscParams, Encoder, max_frame
-from oscar.coding.asc import lanes, model, reference as ref
+from oscar.coding.asc import AscParams, Encoder, lanes, max_frame, model
+from oscar.coding.asc import reference as ref
 from oscar.coding.asc.link import Implementation
 from oscar.coding.asc.params import (
     ALL_COUNTED,

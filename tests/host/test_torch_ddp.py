@@ -649,7 +649,8 @@ def test_a_state_that_does_not_fit_changes_nothing_of_the_hook() -> None:
     try:
         with OscarState(bypass="auto") as state:
             parameters = [torch.empty(0) for _ in SHAPES]
-            state.bypass.estimate = lambda values: 0.0  # one process alone: anything takes longer than its wire
+            # one process alone: anything takes longer than its wire
+            state.bypass.estimate = lambda values: 0.0
             for iteration in range(3):
                 reduce(state, iteration, parameters, 0)
             saved, measured = state.state_dict(), (dict(state.bypass._calls), dict(state.bypass._times))

@@ -16,6 +16,7 @@ import numpy as np
 
 from oscar.bench._integers import Iteration, add_source, default_model, integers, open_source
 from oscar.coding.asc import AscParams, Decoder, Encoder
+from oscar.coding.asc.model import frequencies, from_octaves
 from oscar.coding.asc.params import (
     BASE,
     CODED,
@@ -37,7 +38,6 @@ from oscar.coding.asc.params import (
     WIDE_SHIFT,
     context_of,
 )  # fmt: skip
-from oscar.coding.asc.model import frequencies, from_octaves
 from oscar.coding.asc.state import TableState
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError

@@ -1,7 +1,7 @@
 """Bytes that the 32 lanes of a coder emit and take back: none, one or two of each lane, packed in lane order.
 
-How they are packed depends on the machine: one instruction each way with AVX-512 VBMI2, look-ups of eight bytes
-at a time with AVX2, one lane after the other elsewhere. The bytes are the same.
+How they are packed depends on the machine: one instruction each way with AVX-512 VBMI2, look-ups of eight
+bytes at a time with AVX2, one lane after the other elsewhere. The bytes are the same.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ BITS = ir.VectorType(ir.IntType(1), 2 * N)
 HALF = ir.VectorType(I32, N // 2)
 EIGHT, SIXTEEN = ir.VectorType(I8, 8), ir.VectorType(I8, 16)
 WITH_VBMI2 = ("icelake", "tigerlake", "rocketlake", "sapphire", "emerald", "granite", "znver4", "znver5")
-WITH_AVX2 = ("haswell", "broadwell", "skylake", "cascadelake", "cooperlake", "alderlake", "znver", "x86-64-v3")
+WITH_AVX2 = (
+    "haswell", "broadwell", "skylake", "cascadelake", "cooperlake", "alderlake", "znver", "x86-64-v3",
+)  # fmt: skip
 
 
 def _machine() -> str:
-    """Return how bytes are packed on the processor that numba compiles for: "avx512", "avx2" or "portable"."""
+    """Return how bytes are packed where numba's code will run: "avx512", "avx2" or "portable"."""
     name = os.environ.get("NUMBA_CPU_NAME") or ""
     if name and name != "host":
         if name.startswith(WITH_VBMI2):
@@ -105,7 +107,8 @@ def _pack(builder: Any, address: Any, pairs: Any, mask: Any) -> Any:
         for k in range(8):
             part = ir.Constant(ir.VectorType(I32, 8), list(range(8 * k, 8 * k + 8)))
             bits = _eighth(builder, mask, k)
-            _store(builder, address, _shuffled(builder, builder.shuffle_vector(data, data, part), table, bits))
+            eight = builder.shuffle_vector(data, data, part)
+            _store(builder, address, _shuffled(builder, eight, table, bits))
             address = builder.add(address, builder.ctpop(bits))
         return address
     for lane in range(N):
@@ -119,7 +122,8 @@ def _spread(builder: Any, address: Any, mask: Any) -> Any:
     """Return as <32 x i16> the bytes from `address` on, each where `mask` has its bit."""
     if MACHINE == "avx512":
         data, nothing = _load(builder, address, BYTES), ir.Constant(BYTES, [0] * 64)
-        data = builder.asm(ir.FunctionType(BYTES, [BYTES]), "", "=v,0", [data], False)  # no expansion from memory
+        # LLVM would fold the load into an expansion from memory, which is slow; a register stands between.
+        data = builder.asm(ir.FunctionType(BYTES, [BYTES]), "", "=v,0", [data], False)
         name = "llvm.x86.avx512.mask.expand.v64i8"
         spread = call(builder, name, BYTES, [data, nothing, builder.bitcast(mask, BITS)])
         return builder.bitcast(spread, V16.llvm)
@@ -132,7 +136,9 @@ def _spread(builder: Any, address: Any, mask: Any) -> Any:
         while len(parts) > 1:
             size = 2 * parts[0].type.count
             order = ir.Constant(ir.VectorType(I32, size), list(range(size)))
-            parts = [builder.shuffle_vector(a, b, order) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+            parts = [
+                builder.shuffle_vector(a, b, order) for a, b in zip(parts[::2], parts[1::2], strict=True)
+            ]
         return builder.bitcast(parts[0], V16.llvm)
     out = ir.Constant(V16.llvm, ir.Undefined)
     for lane in range(N):
@@ -147,7 +153,7 @@ def _spread(builder: Any, address: Any, mask: Any) -> Any:
 
 
 def _extended(builder: Any, data: Any) -> Any:
-    """Return 16-bit lanes as 32-bit ones; two permutations of them are faster than two halves of them widened."""
+    """Return 16-bit lanes as 32-bit ones; two permutations are faster than two halves widened."""
     if MACHINE != "avx512":
         return builder.zext(data, V32.llvm)
     halves = []
@@ -167,9 +173,7 @@ def push_bytes(typing: Any, address: Any, x: Any, one: Any, two: Any) -> Any:
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _pack(
-            builder, args[0], builder.trunc(args[1], V16.llvm), _selected(builder, args[2], args[3])
-        )
+        return _pack(builder, args[0], builder.trunc(args[1], V16.llvm), _selected(builder, args[2], args[3]))
 
     return types.uint64(types.uint64, V32, MASK, MASK), codegen
 

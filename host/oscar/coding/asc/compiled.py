@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,34 +49,50 @@ PAD = 64  # bytes behind arrays that are read a row at a time
 THREAD_VALUES = 1 << 19  # of a frame, for each thread that works on it
 MOST_THREADS = 16
 SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
-_pool: ThreadPoolExecutor | None = None
 
 
 def cores() -> int:
     """Return how many threads a frame may take: the processors this process may use, or OSCAR_THREADS."""
     asked = os.environ.get("OSCAR_THREADS", "")
-    if asked.isdigit() and int(asked):
+    if asked.isdecimal() and int(asked):
         return min(MOST_THREADS, int(asked))
     return min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """Return the threads of a process; by its number, since a fork has none of its parent's."""
+    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=f"oscar-coder-{process}")
+
+
 def share(work: Callable[[int, int, int], Any], pieces: int, threads: int) -> list[Any]:
-    """Call work(thread, first, last) on even shares of `pieces` from several threads; return what they return."""
-    global _pool
+    """Call work(thread, first, last) on even shares of `pieces` in several threads; return the results.
+
+    Whatever is raised, all threads are done with the arrays of the caller when this returns.
+    """
     step = -(-pieces // threads)
     step += -step % SIDES  # blocks are decoded in fours, coded in pairs
     shares = [(first, min(pieces, first + step)) for first in range(0, pieces, step)]
     if len(shares) == 1:
         return [work(0, *shares[0])]
-    if _pool is None:
-        _pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="oscar-coder")
-    others = [_pool.submit(work, i, *part) for i, part in enumerate(shares) if i]
-    return [work(0, *shares[0]), *(other.result() for other in others)]
+    others: list[Future[Any]] = []
+    try:
+        for i, part in enumerate(shares[1:], 1):
+            others.append(_pool(os.getpid()).submit(work, i, *part))
+        return [work(0, *shares[0]), *(other.result() for other in others)]
+    finally:
+        wait(others)
 
 
 def address(array: np.ndarray) -> np.uint64:
     """Return where the items of an array lie; kernels are compiled for addresses of this type."""
     return np.uint64(array.ctypes.data)
+
+
+def _refuse(status: int) -> None:
+    """Raise FrameError unless `status`, of a kernel, is 0."""
+    if status:
+        raise FrameError(f"{REASONS[status]}: frame damaged")
 
 
 class CompiledCoder:
@@ -92,19 +109,22 @@ class CompiledCoder:
         self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
         self.banks = np.zeros(self.threads * BANKS * COUNTS, np.uint32)
         self._table_at, self._lookup_at, self._banks_at = map(address, (self.table, self.lookup, self.banks))
-        self._zeros, self._scratch_at = self._memory("zeros", LANES), self._memory("scratch", SCRATCH * self.threads)
+        self._zeros = self._memory("zeros", LANES)
+        self._scratch_at = self._memory("scratch", SCRATCH * self.threads)
 
     def _bank(self, thread: int) -> np.uint64:
         """Return the address of the counts of a thread."""
         return self._banks_at + 4 * BANKS * COUNTS * thread
 
     def _scratch(self, thread: int) -> np.uint64:
+        """Return the address of the memory of a thread."""
         return self._scratch_at + SCRATCH * thread
 
     def _frame(self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0) -> Frame:
         """Return what kernels know of a frame whose values are in an array, or will be."""
-        known = classes is not None and self.params.uses_position
-        positions, stride = (address(classes), LANES) if known else (self._zeros, 0)
+        positions, stride = self._zeros, 0
+        if classes is not None and self.params.uses_position:
+            positions, stride = address(classes), LANES
         least = self.params.least_class
         return Frame(address(values), values.itemsize, values.size, positions, stride, shift, least, width)
 
@@ -117,6 +137,7 @@ class CompiledCoder:
         return kept[1]
 
     def _threads(self, count: int) -> int:
+        """Return how many threads a frame of `count` values takes."""
         return max(1, min(self.threads, count // THREAD_VALUES))
 
     def encode(
@@ -136,6 +157,7 @@ class CompiledCoder:
         def survey(thread: int, first: int, last: int) -> None:
             sk.survey(frame, first, last, found, self._bank(thread), self._scratch(thread))
 
+        self.banks[:] = 0
         share(survey, groups, threads)
         last = self._last_symbol(groups, width)
         tk.gather_counts(self.banks, self.counts)
@@ -145,11 +167,12 @@ class CompiledCoder:
         if SEARCHED:
             tk.step_table(self.freq, self.table.view(np.uint16))
         number, region = -(-count >> log2), ((1 << log2) * width >> 3) + ek.SLACK
-        blocks, regions = self._memory("blocks", BLOCK_BYTES * number), self._memory("regions", region * number)
+        blocks = self._memory("blocks", BLOCK_BYTES * number)
+        regions = self._memory("regions", region * number)
 
         def code(thread: int, first: int, last: int) -> None:
-            scratch = self._scratch(thread)
-            ek.encode_blocks(frame, log2, first, last, found, self._table_at, regions, region, blocks, scratch)
+            table, scratch = self._table_at, self._scratch(thread)
+            ek.encode_blocks(frame, log2, first, last, found, table, regions, region, blocks, scratch)
 
         share(code, number, threads)
         head = self._prefix(log2 | frame.shift << 5 | last << 11, sent)
@@ -158,17 +181,13 @@ class CompiledCoder:
         payload[: len(head)] = np.frombuffer(head, np.uint8)
         used = ek.write_blocks(blocks, log2, number, regions, region, out + len(head))
         tk.learn(state.hist, self.counts)
-        return memoryview(payload)[: len(head) + used]
+        return payload[: len(head) + used].data
 
     def _last_symbol(self, groups: int, width: int) -> int:
         """Return the symbol of the largest magnitude surveyed; raises ValueError unless values fit `width`."""
         lows, highs = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
         low, high = int(lows.min()), int(highs.max())
-        try:
-            check_range(low, high, width)
-        except ValueError:
-            self.banks[:] = 0
-            raise
+        check_range(low, high, width)
         return bisect_right(BASE, min(LIMIT - 1, max(high, -low))) - 1
 
     def _prefix(self, prefix: int, sent: int) -> bytes:
@@ -177,7 +196,8 @@ class CompiledCoder:
         if not sent:
             return head
         rows = self.levels[[q for q in range(TABLE_ROWS) if sent >> q & 1]]
-        return head + int(sent).to_bytes(MASK_BYTES, "little") + (rows[:, ::2] | rows[:, 1::2] << 4).astype(np.uint8).tobytes()
+        packed = (rows[:, ::2] | rows[:, 1::2] << 4).astype(np.uint8)
+        return head + int(sent).to_bytes(MASK_BYTES, "little") + packed.tobytes()
 
     def decode(
         self,
@@ -200,25 +220,29 @@ class CompiledCoder:
         if SEARCHED:
             tk.search_table(self.freq, self.lookup.view(np.uint16))
         number, begin, threads = -(-count >> log2), address(data), self._threads(count)
-        blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)
         if head + DIRECTORY_BYTES * number > len(data):
             raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
-        self._refuse(read_directory(begin + head, end, count, log2, width, shift, blocks))
-        copy = dk.BEFORE + ((4 << log2) + dk.BEHIND)
-        copies, frame = self._memory("copies", SIDES * threads * copy), self._frame(out, classes, width, shift)
+        blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)
+        _refuse(read_directory(begin + head, end, count, log2, width, shift, blocks))
+        copy = dk.BEFORE + (4 << log2) + dk.BEHIND
+        copies = self._memory("copies", SIDES * threads * copy)
+        frame = self._frame(out, classes, width, shift)
 
         def code(thread: int, first: int, last: int) -> int:
             bank, own, scratch = self._bank(thread), copies + SIDES * copy * thread, self._scratch(thread)
             at = self._lookup_at
-            return dk.decode_blocks(begin, end, frame, add, log2, first, last, blocks, at, bank, own, copy, scratch)
+            return dk.decode_blocks(
+                begin, end, frame, add, log2, first, last, blocks, at, bank, own, copy, scratch
+            )
 
+        self.banks[:] = 0
         for status in share(code, number, threads):
-            self._refuse(status)
+            _refuse(status)
         tk.gather_counts(self.banks, self.counts)
         tk.learn(state.hist, self.counts)
 
     def _read_prefix(self, data: np.ndarray, width: int, state: TableState) -> tuple[int, int, int]:
-        """Set the tables of a payload; return the log2 of its block size, its shift, and where its blocks start."""
+        """Set the tables of a payload; return the log2 of its blocks, its shift, and where its directory is."""
         prefix = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
         log2, shift, last, head = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15, PREFIX_BYTES
         if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
@@ -235,9 +259,3 @@ class CompiledCoder:
                         self.levels[q, ::2], self.levels[q, 1::2] = row & 15, row >> 4
                         tk.from_octaves(self.levels[q], q, last, self.freq[q])
         return log2, shift, head
-
-    def _refuse(self, status: int) -> None:
-        """Raise FrameError unless `status` is 0; the counts are dropped then."""
-        if status:
-            self.banks[:] = 0
-            raise FrameError(f"{REASONS[status]}: frame damaged")

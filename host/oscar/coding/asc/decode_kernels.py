@@ -122,12 +122,12 @@ def _pop_classes(side: Any, frame: Frame, g: int, add: bool, seeds: int, table: 
     live = GROUP_ROWS - i64(popcount(dead))
     at, x = pull(at, where(on, y, x))
     leave(side, at, x, i64(0))
-    put64(side + u64(STEP), count_step(frame.count, live))
+    put64(side + u64(STEP), count_step(frame.length, live))
     put64(side + u64(MASK), _riding(side, rows, seeds) if seeds else i64(0))
     if live:
         count_classes(side + u64(CLASSES), side + u64(MEANS), rows, counts)
     if live < GROUP_ROWS:
-        _zeros(frame, GROUP * g, min(frame.count, GROUP * (g + 1)), add)
+        _zeros(frame, GROUP * g, min(frame.length, GROUP * (g + 1)), add)
     if frame.shift or (SEARCHED and live >= DENSE):
         dead = i64(0)  # rows of class 0 are searched, too, and change nothing: blocks stay in step
     left = ((i64(1) << rows) - 1) & ~(get64(side + u64(MASK)) | dead)
@@ -183,12 +183,12 @@ def _zeros(frame: Frame, first: int, last: int, add: bool) -> None:
 
 @njit(**PART)
 def _open(block: Block, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, side: Any, add: bool) -> Any:
-    """Put zeros around a coded block's groups, up to group `g1`, and its start states at `side`.
+    """Put zeros behind a coded block's groups, up to group `g1`, and its final states at `side`.
 
-    Returns where its bytes begin and end, and its status. A block too near the ends of the payload, from `begin`
-    to `end`, is read from `copy`.
+    Returns where its bytes begin, where its states do, and its status. A block too near the ends of the
+    payload, from `begin` to `end`, is read from `copy`.
     """
-    _zeros(frame, GROUP * (block.last + 1), min(frame.count, GROUP * g1), add)
+    _zeros(frame, GROUP * (block.last + 1), min(frame.length, GROUP * g1), add)
     at = block.at
     if at < begin + u64(BEFORE) or at + u64(block.used + BEHIND) > end:
         move(at, copy + u64(BEFORE), block.used)
@@ -230,7 +230,7 @@ def _plain_block(block: Block, g0: int, g1: int, frame: Frame, add: bool, counts
     held, have, at, bits = u64(0), i64(0), block.at, block.extra
     values, found = scratch + u64(SURVEY_BYTES), scratch + u64(FOUND)
     for g in range(g0, g1):
-        n = min(GROUP, frame.count - GROUP * g)
+        n = min(GROUP, frame.length - GROUP * g)
         for i in range(n):
             value = bits  # of a constant block
             if block.kind == RAW:
@@ -247,9 +247,17 @@ def _plain_block(block: Block, g0: int, g1: int, frame: Frame, add: bool, counts
             row, out = load32(values + u64(4 * j)), values_at(frame, g * GROUP_ROWS + j // LANES)
             put_row(row, min(LANES, n - j), frame, out, add, scratch)
         here = values - u64(4 * GROUP * g)
-        own = Frame(here, i64(4), frame.count, frame.positions, frame.stride, frame.shift, frame.least, frame.width)
+        own = Frame(
+            here, i64(4), frame.length, frame.positions, frame.stride, frame.shift, frame.least, frame.width
+        )
         t, group = u64(GROUP_ROWS * g), u64(4 * g)
-        rows = Found(found - t, found + u64(64) - t, found + u64(128) - u64(g), found + u64(136) - group, found + u64(144) - group)
+        rows = Found(
+            found - t,
+            found + u64(64) - t,
+            found + u64(128) - u64(g),
+            found + u64(136) - group,
+            found + u64(144) - group,
+        )
         survey(own, g, g + 1, rows, counts, scratch)
 
 
@@ -273,7 +281,7 @@ def _enter(
         put64(side + u64(AT), i64(stop))
         return status
     if block.kind == CONSTANT and block.extra == 0 and frame.least == 0:
-        _zeros(frame, GROUP * g0, min(frame.count, GROUP * g1), add)
+        _zeros(frame, GROUP * g0, min(frame.length, GROUP * g1), add)
     else:
         _plain_block(block, g0, g1, frame, add, counts, scratch)
     return i64(0)
@@ -300,7 +308,7 @@ def decode_blocks(
 
     copies: room for SIDES blocks, `copy` bytes each; scratch: SCRATCH bytes.
     """
-    groups, per_block = (frame.count + GROUP - 1) // GROUP, i64((1 << log2) // GROUP)
+    groups, per_block = (frame.length + GROUP - 1) // GROUP, i64((1 << log2) // GROUP)
     for b in range(first_block, last_block, SIDES):
         number = min(i64(SIDES), last_block - b)
         for s in range(number):
@@ -318,7 +326,7 @@ def decode_blocks(
                 first = g == get64(side + u64(FIRST))
                 seeds = get_block(block_at(blocks, b + s)).seeds if first else i64(0)
                 _pop_classes(side, frame, g, add, seeds, table, counts)
-                if frame.shift or GROUP * (g + 1) > frame.count:
+                if frame.shift or GROUP * (g + 1) > frame.length:
                     pop_slowly(side, frame, g, add, table, counts)
                 elif together == s:
                     together += 1

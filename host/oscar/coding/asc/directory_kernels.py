@@ -15,19 +15,11 @@ from oscar.coding.asc.params import (
     MOST_SEED_ROWS,
     RAW,
 )  # fmt: skip
-from oscar.coding.asc.row_kernels import (
-    KERNEL,
-    Block,
-    block_at,
-    i64,
-    put_block,
-    u64,
-)  # fmt: skip
-from oscar.coding.asc.vectors import (
-    get_byte,
-)  # fmt: skip
+from oscar.coding.asc.row_kernels import KERNEL, Block, block_at, i64, put_block, u64
+from oscar.coding.asc.vectors import get_byte
 
-BAD_ENTRY, BAD_SIZE, TRUNCATED, BAD_CONSTANT, BAD_RAW, BAD_STATE, SHORT, LEFT_OVER, BAD_END, TRAILING = range(1, 11)
+BAD_ENTRY, BAD_SIZE, TRUNCATED, BAD_CONSTANT, BAD_RAW = range(1, 6)
+BAD_STATE, SHORT, LEFT_OVER, BAD_END, TRAILING = range(6, 11)
 REASONS = {
     BAD_ENTRY: "a block's entry is none that a sender writes",
     BAD_SIZE: "a coded block is shorter than its states, or no shorter than raw",
@@ -43,10 +35,8 @@ REASONS = {
 
 
 @njit(**KERNEL)
-def read_directory(
-    entries: Any, end: Any, count: int, log2: int, width: int, shift: int, blocks: Any
-) -> int:
-    """Describe the blocks of a payload, whose bytes end at `end`, at `blocks`; return 0, or why one is refused."""
+def read_directory(entries: Any, end: Any, count: int, log2: int, width: int, shift: int, blocks: Any) -> int:
+    """Describe the blocks of a payload that ends at `end` at `blocks`; return 0, or why one is refused."""
     number, per_block = (count + (1 << log2) - 1) >> log2, (1 << log2) // GROUP
     plain = min(width, 16 + shift)  # bits of a value in a block without symbols
     at = entries + u64(DIRECTORY_BYTES * number)
@@ -66,7 +56,9 @@ def read_directory(
             extra = (word >> 2) & 63
             if (word >> 8) & 0xFFFF or extra < 1 or extra > plain or used != (n * extra + 7) // 8:
                 return BAD_RAW
-        elif kind != CODED or (word >> 19) & 31 or seeds > MOST_SEED_ROWS or first > last or last * GROUP >= n:
+        elif (
+            kind != CODED or (word >> 19) & 31 or seeds > MOST_SEED_ROWS or first > last or last * GROUP >= n
+        ):
             return BAD_ENTRY
         elif used < FLUSH_BYTES or used >= (n * width + 7) // 8:
             return BAD_SIZE

@@ -1,4 +1,4 @@
-"""The encoder of the compiled twin: blocks coded two at a time, so that one's arithmetic hides the other's waits."""
+"""The encoder of the compiled twin: two blocks at a time, so that each hides the other's waits."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ SLACK = MOST_GROUP_BYTES + FLUSH_BYTES + 64
 
 @njit(**INLINE)
 def _push_values(at: Any, x: Any, row: Any, entries: Any, lanes: Any) -> Any:
-    """Code the first `lanes` values of a row, whose low bits are gone, with their entries; lanes None: all."""
+    """Code the first `lanes` values of a row, less its low bits, with their entries; lanes None: all."""
     f, cumulative = entries & FREQUENCY_MASK, (entries >> CUMULATIVE_AT) & CUMULATIVE_MASK
     bits = (entries >> BITS_AT) & BITS_MASK
     half = (spread(1) << bits) >> 1
@@ -107,7 +107,7 @@ def _push_values(at: Any, x: Any, row: Any, entries: Any, lanes: Any) -> Any:
 @njit(**INLINE)
 def _is_plain(frame: Frame, t: int, c: int) -> bool:
     """Whether row `t` is a whole one and none of its bits go round the tables."""
-    return frame.shift == 0 and c <= NARROW_CLASS and LANES * (t + 1) <= frame.count
+    return frame.shift == 0 and c <= NARROW_CLASS and LANES * (t + 1) <= frame.length
 
 
 @njit(**INLINE)
@@ -123,7 +123,9 @@ def _push_searched(at: Any, x: Any, frame: Frame, t: int, mean: int, c: int, tab
     raw = magnitude & permute(symbols + u64(128), s)
     raw = raw | where(row < 0, permute(symbols + u64(192), s), 0)
     bits = permute(symbols + u64(256), s)
-    return push(at, x, widen_unsigned(f), widen_unsigned(cumulative), widen_unsigned(raw), widen_unsigned(bits))
+    return push(
+        at, x, widen_unsigned(f), widen_unsigned(cumulative), widen_unsigned(raw), widen_unsigned(bits)
+    )
 
 
 @njit(**PART)
@@ -138,12 +140,16 @@ def _look_up(frame: Frame, g: int, rows: int, found: Found, table: Any, side: An
             q = contexts(load8(positions_at(frame, t)), get_byte(found.means + u64(t)), c)
             store16(indices + u64(64 * j), to16((q << STRIDE_LOG2) + greater(row, 0 - row)))
     for j in range(rows):
-        if get_byte(found.classes + u64(GROUP_ROWS * g + j)):
+        t = GROUP_ROWS * g + j
+        c = get_byte(found.classes + u64(t))
+        if c and _is_plain(frame, t, c):  # of other rows there are no indices
             copy_entries(table, indices + u64(64 * j), side + u64(ENTRIES + 128 * j))
 
 
 @njit(**PART)
-def _push_any_row(at: Any, states: Any, frame: Frame, t: int, mean: int, c: int, table: Any, scratch: Any) -> Any:
+def _push_any_row(
+    at: Any, states: Any, frame: Frame, t: int, mean: int, c: int, table: Any, scratch: Any
+) -> Any:
     """Code a row of any class and length with the states at `states`. scratch: 160 bytes."""
     values, positions, lanes = values_at(frame, t), positions_at(frame, t), lanes_of(frame, t)
     if lanes < LANES:
@@ -167,7 +173,7 @@ def _push_any_row(at: Any, states: Any, frame: Frame, t: int, mean: int, c: int,
 
 @njit(**INLINE)
 def _push_row(at: Any, x: Any, side: Any, frame: Frame, t: int, found: Found, table: Any, dense: bool) -> Any:
-    """Code row `t`; the states of a row that is not plain go through `side`. dense: one of class 0 is no rare case."""
+    """Code row `t`; the states of one not plain go through `side`. dense: code rows of class 0, too."""
     c = get_byte(found.classes + u64(t))
     if _is_plain(frame, t, c):
         if SEARCHED:
@@ -199,8 +205,8 @@ def _push_classes(at: Any, x: Any, found: Found, g: int, rows: int, table: Any) 
 def _prepare(frame: Frame, g0: int, g1: int, found: Found, block: Any, states: Any) -> Any:
     """Describe the block of groups g0 to g1 - 1 at `block`, and put its start states at `states`.
 
-    Returns first and last group to code, the mask of the rows that ride in the start states, and the bytes from
-    which on a coded block is no shorter than a raw one, its flush left out.
+    Returns first and last group to code, the mask of the rows that ride in the start states, and the bytes,
+    its flush left out, from which on a coded block is no shorter than a raw one.
     """
     low, high, first, last = get32(found.low + u64(4 * g0)), get32(found.high + u64(4 * g0)), g1, g0 - 1
     for g in range(g0, g1):
@@ -209,7 +215,7 @@ def _prepare(frame: Frame, g0: int, g1: int, found: Found, block: Any, states: A
         if frame.shift or get_byte(found.live + u64(g)):
             first, last = min(first, g), g
     bits = bit_length(max(high, ~low)) + 1
-    raw_bytes = ((min(frame.count, GROUP * g1) - GROUP * g0) * bits + 7) // 8
+    raw_bytes = ((min(frame.length, GROUP * g1) - GROUP * g0) * bits + 7) // 8
     store32(states, spread(STATE_LOW))
     if low == high:
         put_block(block, Block(i64(CONSTANT), first, last, i64(0), low, u64(0), i64(0)))
@@ -253,7 +259,7 @@ def encode_blocks(
 
     Describes each at `blocks`. scratch: SCRATCH bytes.
     """
-    groups, per_block = (frame.count + GROUP - 1) // GROUP, (1 << log2) // GROUP
+    groups, per_block = (frame.length + GROUP - 1) // GROUP, (1 << log2) // GROUP
     side_a, side_b = scratch, scratch + u64(SIDE)
     for b in range(first_block, last_block, 2):
         block_a, block_b = block_at(blocks, b), block_at(blocks, b + 1)
@@ -309,7 +315,7 @@ def _close(frame: Frame, g0: int, g1: int, block: Any, begin: Any, at: Any) -> N
     kind, used = i64(CODED), i64(at - begin) + FLUSH_BYTES
     if used >= b.used:
         kind, used = i64(RAW), b.used
-        _write_raw(frame, GROUP * g0, min(frame.count, GROUP * g1), b.extra, begin)
+        _write_raw(frame, GROUP * g0, min(frame.length, GROUP * g1), b.extra, begin)
     put_block(block, Block(kind, b.first, b.last, b.seeds, b.extra, u64(0), used))
 
 
@@ -331,7 +337,7 @@ def _write_raw(frame: Frame, first: int, last: int, bits: int, out: Any) -> None
 
 @njit(**KERNEL)
 def write_blocks(blocks: Any, log2: int, count: int, regions: Any, region: int, out: Any) -> int:
-    """Write the directory of `count` blocks, then their bytes, one after another, at `out`; return how many."""
+    """Write the directory of `count` blocks, then their bytes, at `out`; return how many bytes that are."""
     at, per_block = out + u64(DIRECTORY_BYTES * count), (1 << log2) // GROUP
     for n in range(count):
         b = get_block(block_at(blocks, n))

@@ -186,9 +186,9 @@ class Decoder(_Link):
     ) -> Array:
         """Return the values of `frame`, 1-D; raises FrameError on anything but the expected frame.
 
-        out: int16 or int32 array that takes them, a new int32 one by default; add: they are added to it. Where
-        FrameError is raised, `out` may hold some of them. A `context` without one class for each value of the
-        frame raises FrameError too. A `context` that is no integer array of 0..15 raises ValueError.
+        out: int16 or int32 array that takes them, a new int32 one by default; add: they are added to it.
+        Where FrameError is raised, `out` may hold some of them. A `context` without one class for each value
+        of the frame raises FrameError too. A `context` that is no integer array of 0..15 raises ValueError.
         """
         head, payload = unpack_frame(frame)
         key = self._key(step)
@@ -200,7 +200,8 @@ class Decoder(_Link):
                 f"0x{head.checksum:04x} at the sender: parameters differ or the ends drifted apart; "
                 "reset both"
             )
-        if (-(-head.count >> MAX_BLOCK_LOG2)) * DIRECTORY_BYTES + PREFIX_BYTES * (head.count > 0) > len(payload):
+        blocks = -(-head.count >> MAX_BLOCK_LOG2)  # at least
+        if blocks * DIRECTORY_BYTES + PREFIX_BYTES * (head.count > 0) > len(payload):
             raise FrameError(f"{len(payload)} bytes cannot hold the {head.count} values announced")
         if context is not None and len(context) != head.count:
             raise FrameError(f"frame carries {head.count} values, {len(context)} were expected here")

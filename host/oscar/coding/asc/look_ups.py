@@ -1,4 +1,4 @@
-"""Look-ups in registers of AVX-512 VBMI2, a permutation each, which gathers from memory are many times slower than.
+"""Look-ups in registers of AVX-512, a permutation each: many times faster than gathers from memory.
 
 A row's values have eight contexts: those of its class, by position class relative to the row's mean. So the
 tables of a class are small enough to be permuted.

@@ -1,4 +1,4 @@
-"""The decoder's rows: taken from the states, of several blocks abreast, so that one hides the waits of others."""
+"""The decoder's rows: taken from the states, several blocks abreast, so that one hides the others' waits."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ from oscar.coding.asc.vectors import (
 )  # fmt: skip
 
 SIDES = 4 if SEARCHED else 2  # blocks that are decoded at once: with gathers, two keep a machine busy
-# The memory of each: states, classes and position classes of a group's rows, the rows to decode, integers, and
-# where symbols are counted.
-CLASSES, MEANS, ORDER, AT, BEGIN, FIRST, LAST, STEP, ROWS, DONE, MASK, WIDE = 128, 192, 256, *range(320, 392, 8)
+# The memory of each, its side: states, classes and mean position classes of a group's rows, the rows to
+# decode, integers, and the numbers of the cells in which symbols are counted.
+CLASSES, MEANS, ORDER = 128, 192, 256
+AT, BEGIN, FIRST, LAST, STEP, ROWS, DONE, MASK, WIDE = range(320, 392, 8)
 CELLS = 448
 SIDE = CELLS + 4 * LANES * (GROUP_ROWS + 1)
 
@@ -98,7 +99,7 @@ def _take_by_gather(x: Any, positions: Any, mean: int, c: int, table: Any) -> An
 
 @njit(**INLINE)
 def _climb(slot: Any, i: Any, step: int, low: Any, one: Any, two: Any, three: Any, high: Any) -> Any:
-    """Add `step` to `i` for each threshold a slot reaches; return it, and the thresholds that the slot is between."""
+    """Add `step` to `i` for each threshold a slot reaches; return it, and the two around the slot."""
     first, second, third = slot >= one, slot >= two, slot >= three
     i = where(first, i + step, i)
     i = where(second, i + step, i)
@@ -114,7 +115,9 @@ def _take_by_search(x: Any, positions: Any, mean: int, c: int, table: Any) -> An
     i, slot = relative(positions, mean), narrow(x) & (TOTAL - 1)
     i, low, high = _climb(slot, i, 8, 0, permute(at, i), permute(at, i + 8), permute(at, i + 16), TOTAL)
     at += u64(64)
-    i, low, high = _climb(slot, i, 32, low, permute(at, i), permute(at + u64(64), i), permute(at + u64(128), i), high)
+    i, low, high = _climb(
+        slot, i, 32, low, permute(at, i), permute(at + u64(64), i), permute(at + u64(128), i), high
+    )
     i = i >> 3
     y = weigh(x, high - low, slot - low)
     symbols, raw = table + u64(SYMBOLS_AT), narrow(y)
@@ -171,8 +174,10 @@ def put_row(values: Any, lanes: int, frame: Frame, out: Any, add: bool, cells: A
 
 
 @njit(**INLINE)
-def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, add: bool, table: Any, step: int) -> Any:
-    """Decode the plain row that is number `i` to be in its group; return where its bytes begin, and the states."""
+def _pop_row(
+    at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, add: bool, table: Any, step: int
+) -> Any:
+    """Decode a plain row, number `i` of its group's order; return where its bytes begin, and the states."""
     j = get_byte(side + u64(ORDER) + u64(i))
     c, mean = get_byte(side + u64(CLASSES) + u64(j)), get_byte(side + u64(MEANS) + u64(j))
     positions = load8(positions_at(frame, t0 + j))
@@ -180,7 +185,9 @@ def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, add: boo
     put_values(values_at(frame, t0 + j), frame.size, values, add)
     if j & (step - 1) == 0:
         wide = widen(values)
-        store_cells(side + u64(CELLS) + u64(4 * LANES * j), contexts(positions, mean, c), greater(wide, 0 - wide))
+        store_cells(
+            side + u64(CELLS) + u64(4 * LANES * j), contexts(positions, mean, c), greater(wide, 0 - wide)
+        )
     return pull(at, x)
 
 
@@ -203,7 +210,7 @@ def leave(side: Any, at: Any, x: Any, done: int) -> None:
 
 @njit(**PART)
 def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any) -> None:
-    """Do the same for two blocks whose sides lie one after the other, and whose groups are `apart` rows apart."""
+    """Do the same for two blocks: their sides lie one after the other, their groups `apart` rows apart."""
     b, u0 = a + u64(SIDE), t0 + apart
     at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
     bt, y, pets = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
@@ -247,7 +254,9 @@ def _plain_end(sides: Any, number: int) -> int:
 
 
 @njit(**PART)
-def _pop_abreast(sides: Any, number: int, frame: Frame, t0: int, apart: int, add: bool, table: Any, counts: Any) -> None:
+def _pop_abreast(
+    sides: Any, number: int, frame: Frame, t0: int, apart: int, add: bool, table: Any, counts: Any
+) -> None:
     """Decode rows of the groups of two or four blocks, until one has none left."""
     going = True
     while going:
@@ -263,7 +272,9 @@ def _pop_abreast(sides: Any, number: int, frame: Frame, t0: int, apart: int, add
 
 
 @njit(**PART)
-def pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, add: bool, table: Any, counts: Any) -> None:
+def pop_groups(
+    sides: Any, number: int, frame: Frame, g: int, apart: int, add: bool, table: Any, counts: Any
+) -> None:
     """Decode the rows of a group of each of `number` blocks, together as far as they have equally many."""
     t0, rows = GROUP_ROWS * g, GROUP_ROWS * apart
     if number == 4:

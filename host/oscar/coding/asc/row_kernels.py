@@ -1,4 +1,4 @@
-"""What the passes of the compiled twin share: rows of 32 values, their contexts, counts, and steps of the coder.
+"""What the compiled passes share: rows of 32 values, their contexts and counts, and steps of the coder.
 
 Addresses are integers, and callers keep every access in bounds.
 """
@@ -64,18 +64,18 @@ BANK_BYTES = 4 * COUNTS
 STRIDE_LOG2 = 8  # of a row of the encoder's table, by magnitude
 CLASS_TABLE = VALUE_ROWS << STRIDE_LOG2  # where class rows start in it
 NEAREST = 8  # contexts of a row: what `relative` returns
-# Behind that, where symbols are looked up in registers: frequencies and cumulative ones for each row class, then
-# symbols by magnitude, and what belongs to a symbol.
+# Behind that, where symbols are looked up in registers: frequencies and cumulative ones for each row class,
+# then symbols by magnitude, and what belongs to a symbol.
 STEPS_AT, STEP_BYTES = 4 * CLASS_TABLE + 4 * SYMBOLS * (TABLE_ROWS - VALUE_ROWS), 4 * SYMBOLS * NEAREST
 KINDS_AT = STEPS_AT + STEP_BYTES * SYMBOLS
 ENCODER_ENTRIES = (KINDS_AT + 5 * 64) // 4
-# A decoder's table: an entry for each place of each row's 1024; then, where symbols are searched for, thresholds of
-# each row class and what a symbol stands for.
+# A decoder's table: an entry for each place of each row's 1024; then, where symbols are searched for,
+# thresholds of each row class and what a symbol stands for.
 SEARCH_AT, SEARCH_BYTES = 4 * TABLE_ROWS << PROB_BITS, 2 * SYMBOLS * NEAREST
 SYMBOLS_AT = SEARCH_AT + SEARCH_BYTES * SYMBOLS
 DECODER_ENTRIES = (SYMBOLS_AT + 4 * 64) // 4
-# An entry of either table: frequency, 11 bits; cumulative frequency or place in the interval, 10; raw bits, 3;
-# symbol or its base, 8.
+# An entry of either table: frequency, 11 bits; cumulative frequency or place in the interval, 10; raw bits,
+# 3; symbol or its base, 8.
 CUMULATIVE_AT, BITS_AT, SYMBOL_AT = 11, 21, 24
 FREQUENCY_MASK, CUMULATIVE_MASK, BITS_MASK = 2 * TOTAL - 1, TOTAL - 1, 7
 WIDE_1, WIDE_2, WIDE_3 = WIDE_SHIFT
@@ -87,14 +87,14 @@ SYMBOL_OFFSET = 2 * (127 + 2) - 4  # of the float 4, the base of symbol 4
 class Frame(NamedTuple):
     """What a frame is coded from, or decoded to.
 
-    values: address, of 1, 2 or 4 bytes (`size`) each; count: of values; positions: address of position classes,
-    with `stride` 32, or of one row of zeros for all rows with stride 0; shift: low bits of every value that go
-    round the tables; least: class below which no row is; width: bits of a value.
+    values: address, of 1, 2 or 4 bytes (`size`) each; length: how many; positions: address of position
+    classes with `stride` 32, or of one row of zeros for all rows with stride 0; shift: low bits of every
+    value that go round the tables; least: class below which no row is; width: bits of a value.
     """
 
     values: Any
     size: int
-    count: int
+    length: int
     positions: Any
     stride: int
     shift: int
@@ -103,8 +103,11 @@ class Frame(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block: its type, first and last group that are coded, seed rows, bits of a raw value (or the value of a
-    constant one), where its bytes are, and how many."""
+    """What is known of a block.
+
+    kind: its type; first, last: groups that are coded; seeds: rows that ride in the start states; extra: bits
+    of a raw value, or the value of a constant one; at: where its bytes are; used: how many.
+    """
 
     kind: int
     first: int
@@ -145,13 +148,13 @@ def get_block(at: Any) -> Block:
 @njit(**INLINE)
 def rows_of(frame: Frame, g: int) -> int:
     """Return the number of rows of group `g`."""
-    return min(i64(GROUP_ROWS), (frame.count + LANES - 1) // LANES - GROUP_ROWS * g)
+    return min(i64(GROUP_ROWS), (frame.length + LANES - 1) // LANES - GROUP_ROWS * g)
 
 
 @njit(**INLINE)
 def lanes_of(frame: Frame, t: int) -> int:
     """Return the number of values of row `t`."""
-    return min(i64(LANES), frame.count - LANES * i64(t))
+    return min(i64(LANES), frame.length - LANES * i64(t))
 
 
 @njit(**INLINE)
@@ -223,7 +226,7 @@ def wide_class(low: int, high: int) -> int:
 
 @njit(**INLINE)
 def scaled_class(row_class: int, mean: int) -> int:
-    """Return the class whose contexts a row's values have: of wide rows, by position; of others, their own."""
+    """Return the class whose contexts a row's values have: its own, but of wide rows one by position."""
     if row_class <= NARROW_CLASS:
         return row_class
     scale = mean + 2 - low_bits(row_class, 0) if mean else i64(NARROW_CLASS)
@@ -278,7 +281,7 @@ def bump_some(counts: Any, cells: Any, lanes: int, step: int) -> None:
 
 @njit(**INLINE)
 def store_cells(cells: Any, q: Any, magnitude: Any) -> None:
-    """Store where the symbols of magnitudes below LIMIT in contexts `q` are counted.
+    """Store the numbers of the cells in which magnitudes below LIMIT in contexts `q` are counted.
 
     From 4 to 159, exponent and first bit of the mantissa number the symbols.
     """

@@ -38,6 +38,7 @@ from oscar.coding.asc.vectors import (
     lowest,
     put32,
     put_byte,
+    reaches,
     spread,
     to8,
     total,
@@ -81,7 +82,7 @@ def row_class(row: Any, shift: int, least: int) -> int:
     """Return the class of a row of values."""
     high = row >> shift
     magnitude = greater(high, 0 - high)
-    if bits_of(magnitude >= LIMIT):
+    if bits_of(reaches(magnitude, LIMIT)):  # without a sign: the least value of all has no magnitude
         return wide_class(lowest(high), highest(high))
     return max(least, min(i64(NARROW_CLASS), bit_length(total(to8(magnitude)))))
 
@@ -127,9 +128,9 @@ def mean_position(positions: Any) -> int:
 
 @njit(**PART)
 def _last_extremes(frame: Frame, g: int, found: Found) -> None:
-    """Take the extremes of a group whose last row is short from its values alone, not from the zeros behind."""
+    """Take the extremes of a group whose last row is short from its values, not from zeros behind them."""
     low, high = i64(1) << 31, -(i64(1) << 31)
-    for i in range(GROUP * g, frame.count):
+    for i in range(GROUP * g, frame.length):
         value = get_value(frame.values, frame.size, i)
         low, high = min(low, value), max(high, value)
     put32(found.low + u64(4 * g), low)
@@ -138,7 +139,7 @@ def _last_extremes(frame: Frame, g: int, found: Found) -> None:
 
 @njit(**INLINE)
 def _row(frame: Frame, t: int, scratch: Any) -> Any:
-    """Return where values and position classes of row `t` are; a short last row is in `scratch`, with zeros."""
+    """Return where values and position classes of row `t` are; a short one is in `scratch`, with zeros."""
     values, positions, n = values_at(frame, t), positions_at(frame, t), lanes_of(frame, t)
     if n < LANES:
         copy_bytes(values, scratch, frame.size * n, frame.size * LANES)
@@ -152,7 +153,7 @@ def _count_group(frame: Frame, g: int, live: int, found: Found, counts: Any, scr
     """Add what tables learn from a group of which `live` rows have a class."""
     rows, t0 = rows_of(frame, g), GROUP_ROWS * g
     count_classes(found.classes + u64(t0), found.means + u64(t0), rows, counts)
-    step = count_step(frame.count, live)
+    step = count_step(frame.length, live)
     cells = filled = scratch + u64(5 * LANES)
     for t in range(t0, t0 + rows, step):
         c = get_byte(found.classes + u64(t))

@@ -57,7 +57,7 @@ PLACES = np.array(POSSIBLE, np.int64)
 
 @njit(**PART)
 def frequencies(hist: Any, q: int, last: int, freq: Any) -> None:
-    """Fill `freq` with the frequencies of table row `q` in a frame whose values have no symbol above `last`."""
+    """Fill `freq` with the frequencies of row `q` in a frame whose values have no symbol above `last`."""
     possible = PLACES[q] if q >= VALUE_ROWS else min(PLACES[q], i64(last) + 1)
     places = min(i64(SYMBOLS), possible + 1)
     total, best, most = i64(0), i64(0), i64(-1)
@@ -108,12 +108,11 @@ def cost(counts: Any, freq: Any) -> int:
 
 @njit(**KERNEL)
 def gather_counts(banks: Any, counts: Any) -> None:
-    """Add up the banks of all threads, uint32 [threads * BANKS * COUNTS], and clear them."""
+    """Add up the banks of all threads, uint32 [threads * BANKS * COUNTS]."""
     counts[:] = 0
     for bank in range(len(banks) // COUNTS):
         for i in range(TABLE_ROWS * SYMBOLS):
             counts[i // SYMBOLS, i % SYMBOLS] += banks[bank * COUNTS + i]
-    banks[:] = 0
 
 
 @njit(**KERNEL)
@@ -207,7 +206,9 @@ def decoder_table(freq: Any, searched: bool, table: Any) -> None:
         at = q << PROB_BITS
         for s in range(SYMBOLS):
             f = freq[q, s]
-            same = f | (SIZES[s] << BITS_AT | BASES[s] << SYMBOL_AT if q < VALUE_ROWS else i64(s) << SYMBOL_AT)
+            same = f | (
+                SIZES[s] << BITS_AT | BASES[s] << SYMBOL_AT if q < VALUE_ROWS else i64(s) << SYMBOL_AT
+            )
             for i in range(f):
                 table[at + i] = same | i << CUMULATIVE_AT
             at += f

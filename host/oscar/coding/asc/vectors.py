@@ -116,6 +116,17 @@ lesser = _pairwise(lambda b, x, y: b.select(b.icmp_signed("<", x, y), x, y))
 greater = _pairwise(lambda b, x, y: b.select(b.icmp_signed(">", x, y), x, y))
 
 
+@intrinsic
+def reaches(typing: Any, x: Any, least: Any) -> Any:
+    """A mask of the lanes that are not below `least`, all taken as unsigned."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        bound = _spread(context, builder, sig.args[1], args[1], x)
+        return builder.icmp_unsigned(">=", args[0], bound)
+
+    return MASK(x, least), codegen
+
+
 def _unary(result: Vector, emit: Callable[[Any, Any], Any]) -> Any:
     @intrinsic
     def function(typing: Any, x: Any) -> Any:
@@ -138,9 +149,7 @@ def where(typing: Any, mask: Any, yes: Any, no: Any) -> Any:
     like = yes if isinstance(yes, Vector) else no
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        x, y = (
-            _spread(context, builder, k, v, like) for k, v in zip(sig.args[1:], args[1:], strict=True)
-        )
+        x, y = (_spread(context, builder, k, v, like) for k, v in zip(sig.args[1:], args[1:], strict=True))
         return builder.select(args[0], x, y)
 
     return like(mask, yes, no), codegen
@@ -207,7 +216,7 @@ lowest, highest = _reduction("smin"), _reduction("smax")
 
 @intrinsic
 def quotient(typing: Any, x: Any, f: Any) -> Any:
-    """x // f for 0 <= x < 2^14 f, 1 <= f <= 1024, by division in single precision (docs/asc.md, "Division")."""
+    """x // f for 0 <= x < 2^14 f, 1 <= f <= 1024, by division of floats (docs/asc.md, "Division")."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         a, b = (builder.sitofp(v, FLOATS) for v in args)
