@@ -32,6 +32,7 @@ from oscar.workloads import WORKLOADS, Workload
 
 BARS = {"asc encode": 1.5, "asc decode": 5.0, "two threads": 1.8}
 WORKERS = 4  # terms of the sums
+WIDTH = 8 + (WORKERS - 1).bit_length()  # of their sums, as a node knows it
 SETTLE = 3  # frames coded before the first turn
 _constriction = partial(peer, "constriction")
 _cramjam = partial(peer, "cramjam")
@@ -124,23 +125,24 @@ def take_turns(operations: dict[str, Operation], turns: int) -> dict[str, list[f
 def sample(workload: Workload, iterations: int, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return sums of WORKERS workers, one worker's integers and the classes, of the last iteration."""
     *_, last = integers(workload, iterations)
-    total = np.add.reduce(last.values[:WORKERS], dtype=np.int32)
-    return total[:limit], last.values[-1][:limit], last.classes[:limit]
+    total = np.add.reduce(last.values[:WORKERS], dtype=np.int16)
+    return total[:limit], last.values[-1][:limit].astype(np.int16), last.classes[:limit]
 
 
 class _Link:
-    """Two ends of a link that stay in step."""
+    """Two ends of a link that stay in step, and the array that a node keeps for what comes."""
 
     def __init__(self, values: np.ndarray, classes: np.ndarray, threads: int = 1) -> None:
         self.values, self.classes = values, classes
+        self.out = np.empty_like(values)
         coder = CompiledCoder(AscParams(), threads)
         self.encoder, self.decoder = Encoder(coder=coder), Decoder(coder=coder)
 
     def encode(self) -> None:
-        self.frame = self.encoder.encode(self.values, step=WORKERS - 1, context=self.classes)
+        self.frame = self.encoder.encode(self.values, step=WORKERS - 1, context=self.classes, width=WIDTH)
 
     def decode(self) -> np.ndarray:
-        return self.decoder.decode(self.frame, step=WORKERS - 1, context=self.classes)
+        return self.decoder.decode(self.frame, step=WORKERS - 1, context=self.classes, out=self.out)
 
     def both(self) -> bool:
         self.encode()
@@ -152,6 +154,7 @@ class _Asc:
 
     def __init__(self, values: np.ndarray, local: np.ndarray, classes: np.ndarray) -> None:
         self.local, self.classes = local, classes
+        self.total = np.empty_like(local)
         self.links = [_Link(values, classes) for _ in range(2)]
         self.wide = _Link(values, classes, cores())
         self.behind = Encoder(coder=CompiledCoder(AscParams(), 1))
@@ -163,9 +166,10 @@ class _Asc:
 
     def hop(self) -> np.ndarray:
         """What a node does at a step of reduce-scatter: decode, add its own values, encode for the next."""
-        link, total = self.links[0], self.local.astype(np.int32)
+        link, total = self.links[0], self.total
+        total[:] = self.local
         link.decoder.decode(link.frame, step=WORKERS - 1, context=self.classes, out=total, add=True)
-        self.behind.encode(total, step=WORKERS, context=self.classes)
+        self.behind.encode(total, step=WORKERS, context=self.classes, width=WIDTH + 1)
         return total
 
     def bits(self) -> float:

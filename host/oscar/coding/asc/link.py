@@ -206,7 +206,7 @@ class Decoder(_Link):
         if context is not None and len(context) != head.count:
             raise FrameError(f"frame carries {head.count} values, {len(context)} were expected here")
         if out is None:
-            out = np.zeros(head.count, np.int32)
+            out = np.empty(head.count, np.int32)
         elif out.shape != (head.count,) or (out.dtype == np.int16 and head.width > 16):
             raise FrameError(
                 f"frame carries {head.count} values of {head.width} bits, "
