@@ -184,7 +184,7 @@ class CompiledCoder:
         return payload[: len(head) + used].data
 
     def _last_symbol(self, groups: int, width: int) -> int:
-        """Return the symbol of the largest magnitude surveyed; raises ValueError unless values fit `width`."""
+        """Return the symbol of the largest magnitude found; raises ValueError unless values fit `width`."""
         lows, highs = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
         low, high = int(lows.min()), int(highs.max())
         check_range(low, high, width)
@@ -242,7 +242,7 @@ class CompiledCoder:
         tk.learn(state.hist, self.counts)
 
     def _read_prefix(self, data: np.ndarray, width: int, state: TableState) -> tuple[int, int, int]:
-        """Set the tables of a payload; return the log2 of its blocks, its shift, and where its directory is."""
+        """Set the tables of a payload; return the log2 of its blocks, its shift, where its directory is."""
         prefix = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
         log2, shift, last, head = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15, PREFIX_BYTES
         if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
