@@ -76,7 +76,6 @@ from oscar.coding.asc.vectors import (
     load32,
     move,
     popcount,
-    prefetch,
     put32,
     put64,
     put_byte,
@@ -96,23 +95,12 @@ SCRATCH = SIDES * SIDE + FOUND + 256
 
 
 @njit(**INLINE)
-def _fetch_group(frame: Frame, g: int) -> None:
-    """Have the position classes of a group, and what its values are added to, fetched; memory is far."""
-    values, positions = values_at(frame, GROUP_ROWS * g), positions_at(frame, GROUP_ROWS * g)
-    for i in range(0, frame.stride * GROUP_ROWS, 64):
-        prefetch(positions + u64(i))
-    for i in range(0, frame.size * GROUP, 64):
-        prefetch(values + u64(i))
-
-
-@njit(**INLINE)
 def _pop_classes(side: Any, frame: Frame, g: int, add: bool, seeds: int, table: Any, counts: Any) -> None:
     """Decode and count the classes of group `g`, and note the rows to decode, the last first.
 
     seeds: rows that ride in the start states.
     """
     rows, at, x = rows_of(frame, g), u64(get64(side + u64(AT))), load32(side)
-    _fetch_group(frame, g - 1)
     _find_means(frame, GROUP_ROWS * g, rows, side)
     on = lane_numbers() < rows
     entries, y = find_symbols(x, lesser(widen_unsigned(load8(side + u64(MEANS))), 7) + VALUE_ROWS, table)
