@@ -120,13 +120,17 @@ class CompiledCoder:
         """Return the address of the memory of a thread."""
         return self._scratch_at + SCRATCH * thread
 
-    def _frame(self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0) -> Frame:
+    def _frame(
+        self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0, add: bool = False
+    ) -> Frame:
         """Return what kernels know of a frame whose values are in an array, or will be."""
         positions, stride = self._zeros, 0
         if classes is not None and self.params.uses_position:
             positions, stride = address(classes), LANES
         least = self.params.least_class
-        return Frame(address(values), values.itemsize, values.size, positions, stride, shift, least, width)
+        return Frame(
+            address(values), values.itemsize, values.size, positions, stride, shift, least, width, add
+        )
 
     def _memory(self, name: str, size: int) -> np.uint64:
         """Return the address of `size` bytes and PAD more, kept from call to call."""
@@ -226,13 +230,13 @@ class CompiledCoder:
         _refuse(read_directory(begin + head, end, count, log2, width, shift, blocks))
         copy = dk.BEFORE + (4 << log2) + dk.BEHIND
         copies = self._memory("copies", SIDES * threads * copy)
-        frame = self._frame(out, classes, width, shift)
+        frame = self._frame(out, classes, width, shift, bool(add))
 
         def code(thread: int, first: int, last: int) -> int:
             bank, own, scratch = self._bank(thread), copies + SIDES * copy * thread, self._scratch(thread)
             at = self._lookup_at
             return dk.decode_blocks(
-                begin, end, frame, add, log2, first, last, blocks, at, bank, own, copy, scratch
+                begin, end, frame, log2, first, last, blocks, at, bank, own, copy, scratch
             )
 
         self.banks[:] = 0
