@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
 import random
@@ -158,6 +159,16 @@ def test_threads_change_no_byte(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
             np.testing.assert_array_equal(receiver.decode(frame, step=0, context=context), values)
         assert same_state(sender, slow)
         assert same_state(receiver, slow)
+
+
+def test_a_copy_of_a_coder_has_memory_of_its_own() -> None:
+    values, coder = lcg(3000, 4, 6), compiled.CompiledCoder(SMALL, threads=2)
+    expected = bytes(coder.encode(values, None, 8, TableState.initial()))
+    for other in (copy.copy(coder), copy.deepcopy(coder)):
+        assert other.threads == 2
+        kept = coder.encode(values, None, 8, TableState.initial())
+        other.encode(-values, None, 8, TableState.initial())
+        assert kept == expected
 
 
 def test_a_fork_codes_with_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

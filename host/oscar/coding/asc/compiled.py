@@ -112,6 +112,10 @@ class CompiledCoder:
         self._zeros = self._memory("zeros", LANES)
         self._scratch_at = self._memory("scratch", SCRATCH * self.threads)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles have memory of their own: addresses do not move with the arrays."""
+        return type(self), (self.params, self.threads)
+
     def _bank(self, thread: int) -> np.uint64:
         """Return the address of the counts of a thread."""
         return self._banks_at + 4 * BANKS * COUNTS * thread

@@ -237,7 +237,8 @@ def _plain_block(block: Block, g0: int, g1: int, frame: Frame, counts: Any, scra
             put_row(row, min(LANES, n - j), frame, out, scratch)
         here = values - u64(4 * GROUP * g)
         own = Frame(
-            here, i64(4), frame.length, frame.positions, frame.stride, frame.shift, frame.least, frame.width, False
+            here, i64(4), frame.length, frame.positions, frame.stride,
+            frame.shift, frame.least, frame.width, False,
         )  # fmt: skip
         t, group = u64(GROUP_ROWS * g), u64(4 * g)
         live, low = found + u64(128) - u64(g), found + u64(136) - group
