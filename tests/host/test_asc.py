@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import multiprocessing
+import os
 import random
 import re
 import struct
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -155,6 +159,36 @@ def test_threads_change_no_byte(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
             np.testing.assert_array_equal(receiver.decode(frame, step=0, context=context), values)
         assert same_state(sender, slow)
         assert same_state(receiver, slow)
+
+
+def test_a_copy_of_a_coder_has_memory_of_its_own() -> None:
+    values, coder = lcg(3000, 4, 6), compiled.CompiledCoder(SMALL, threads=2)
+    expected = bytes(coder.encode(values, None, 8, TableState.initial()))
+    for other in (copy.copy(coder), copy.deepcopy(coder)):
+        assert other.threads == 2
+        kept = coder.encode(values, None, 8, TableState.initial())
+        other.encode(-values, None, 8, TableState.initial())
+        assert kept == expected
+
+
+def test_a_fork_codes_with_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent's idle threads do not live on in the child: waiting for them would never end."""
+    monkeypatch.setattr(compiled, "THREAD_VALUES", 1500)
+    values = lcg(9000, 3, 6)
+    coder = compiled.CompiledCoder(SMALL, threads=3)
+    expected = bytes(coder.encode(values, None, 8, TableState.initial()))
+
+    def child() -> None:
+        os._exit(bytes(coder.encode(values, None, 8, TableState.initial())) != expected)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks where threads run: that is the point
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+    process.join(60)
+    if process.exitcode is None:
+        process.kill()
+    assert process.exitcode == 0
 
 
 def test_forged_frames_give_values_or_frame_errors_and_both_decoders_agree(seed: int) -> None:
@@ -539,13 +573,15 @@ def test_a_frame_that_fails_leaves_the_state_alone(implementation: Implementatio
 
 def test_bad_arguments_say_what_was_expected() -> None:
     encoder = Encoder(SMALL)
-    values = np.arange(9)
+    values, least = np.arange(9), np.array([-(1 << 31), *[1] * 1100])
     context = partial(encoder.encode, values, step=0)
     cases: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         (TypeError, "quantise the tensor first", lambda: encoder.encode(values / 2, step=0)),
         (ValueError, r"use \.ravel\(\)", lambda: encoder.encode(values.reshape(3, 3), step=0)),
         (ValueError, "more than 32 signed bits", lambda: encoder.encode(values << 40, step=0)),
         (ValueError, "more than 4 signed bits", lambda: encoder.encode(values, step=0, width=4)),
+        # The least value of all has no magnitude; a kernel that counted it would write elsewhere.
+        (ValueError, "from -2147483648 to 1", lambda: encoder.encode(least, step=0, width=8)),
         (ValueError, "width is 1 to 32 bits, got 33", lambda: encoder.encode(values, step=0, width=33)),
         (ValueError, "step is 0 to 65535", lambda: encoder.encode(values, step=-1)),
         (ValueError, "for each of 9 values", lambda: context(context=np.zeros(8, int))),
@@ -570,6 +606,11 @@ def test_bad_arguments_say_what_was_expected() -> None:
         decoder.decode(frame, step=0, context=np.full(9, 16))
     with pytest.raises(FrameError, match="expected 8 that fit int32"):
         decoder.decode(frame, step=0, out=np.zeros(8, np.int32))
+    fixed = np.zeros(9, np.int32)
+    fixed.flags.writeable = False
+    for out in (np.zeros(18, np.int32)[::2], np.zeros(9, np.int64), np.zeros(9, np.float32), fixed):
+        with pytest.raises(ValueError, match="out is a contiguous, writeable array of int16 or int32"):
+            decoder.decode(frame, step=0, out=out)
     wide = Encoder(SMALL).encode(values * 5000, step=0, width=17)
     with pytest.raises(FrameError, match="9 values of 17 bits, expected 9 that fit int16"):
         decoder.decode(wide, step=0, out=np.zeros(9, np.int16))

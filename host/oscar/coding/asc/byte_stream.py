@@ -6,7 +6,6 @@ bytes at a time with AVX2, one lane after the other elsewhere. The bytes are the
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -27,14 +26,24 @@ WITH_AVX2 = (
 )  # fmt: skip
 
 
+def _features() -> dict[str, bool]:
+    """Return what numba may use of this machine: what NUMBA_CPU_FEATURES says, or all it has."""
+    if config.CPU_FEATURES is not None:
+        return {name[1:]: name[0] == "+" for name in config.CPU_FEATURES.split(",") if name}
+    try:
+        return dict(llvm.get_host_cpu_features())
+    except RuntimeError:  # LLVM does not know how to ask this kind of machine
+        return {}
+
+
 def _machine() -> str:
     """Return how bytes are packed where numba's code will run: "avx512", "avx2" or "portable"."""
-    name = os.environ.get("NUMBA_CPU_NAME") or ""
-    if name and name != "host":
+    name = config.CPU_NAME or "host"
+    if name != "host":
         if name.startswith(WITH_VBMI2):
             return "avx512"
         return "avx2" if name.startswith((*WITH_AVX2, "x86-64-v4")) else "portable"
-    features = llvm.get_host_cpu_features()
+    features = _features()
     if not config.ENABLE_AVX or not all(features.get(f) for f in ("avx2", "bmi2", "popcnt")):
         return "portable"
     return "avx512" if all(features.get(f) for f in ("avx512vbmi2", "avx512bw", "avx512vl")) else "avx2"

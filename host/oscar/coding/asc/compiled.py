@@ -112,6 +112,10 @@ class CompiledCoder:
         self._zeros = self._memory("zeros", LANES)
         self._scratch_at = self._memory("scratch", SCRATCH * self.threads)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles have memory of their own: addresses do not move with the arrays."""
+        return type(self), (self.params, self.threads)
+
     def _bank(self, thread: int) -> np.uint64:
         """Return the address of the counts of a thread."""
         return self._banks_at + 4 * BANKS * COUNTS * thread
@@ -120,13 +124,17 @@ class CompiledCoder:
         """Return the address of the memory of a thread."""
         return self._scratch_at + SCRATCH * thread
 
-    def _frame(self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0) -> Frame:
+    def _frame(
+        self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0, add: bool = False
+    ) -> Frame:
         """Return what kernels know of a frame whose values are in an array, or will be."""
         positions, stride = self._zeros, 0
         if classes is not None and self.params.uses_position:
             positions, stride = address(classes), LANES
         least = self.params.least_class
-        return Frame(address(values), values.itemsize, values.size, positions, stride, shift, least, width)
+        return Frame(
+            address(values), values.itemsize, values.size, positions, stride, shift, least, width, add
+        )
 
     def _memory(self, name: str, size: int) -> np.uint64:
         """Return the address of `size` bytes and PAD more, kept from call to call."""
@@ -184,7 +192,7 @@ class CompiledCoder:
         return payload[: len(head) + used].data
 
     def _last_symbol(self, groups: int, width: int) -> int:
-        """Return the symbol of the largest magnitude surveyed; raises ValueError unless values fit `width`."""
+        """Return the symbol of the largest magnitude found; raises ValueError unless values fit `width`."""
         lows, highs = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
         low, high = int(lows.min()), int(highs.max())
         check_range(low, high, width)
@@ -226,13 +234,13 @@ class CompiledCoder:
         _refuse(read_directory(begin + head, end, count, log2, width, shift, blocks))
         copy = dk.BEFORE + (4 << log2) + dk.BEHIND
         copies = self._memory("copies", SIDES * threads * copy)
-        frame = self._frame(out, classes, width, shift)
+        frame = self._frame(out, classes, width, shift, bool(add))
 
         def code(thread: int, first: int, last: int) -> int:
             bank, own, scratch = self._bank(thread), copies + SIDES * copy * thread, self._scratch(thread)
             at = self._lookup_at
             return dk.decode_blocks(
-                begin, end, frame, add, log2, first, last, blocks, at, bank, own, copy, scratch
+                begin, end, frame, log2, first, last, blocks, at, bank, own, copy, scratch
             )
 
         self.banks[:] = 0
@@ -242,7 +250,7 @@ class CompiledCoder:
         tk.learn(state.hist, self.counts)
 
     def _read_prefix(self, data: np.ndarray, width: int, state: TableState) -> tuple[int, int, int]:
-        """Set the tables of a payload; return the log2 of its blocks, its shift, and where its directory is."""
+        """Set the tables of a payload; return the log2 of its blocks, its shift, where its directory is."""
         prefix = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
         log2, shift, last, head = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15, PREFIX_BYTES
         if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):

@@ -76,7 +76,6 @@ from oscar.coding.asc.vectors import (
     load32,
     move,
     popcount,
-    prefetch,
     put32,
     put64,
     put_byte,
@@ -96,23 +95,12 @@ SCRATCH = SIDES * SIDE + FOUND + 256
 
 
 @njit(**INLINE)
-def _fetch_group(frame: Frame, g: int) -> None:
-    """Have the position classes of a group, and what its values are added to, fetched; memory is far."""
-    values, positions = values_at(frame, GROUP_ROWS * g), positions_at(frame, GROUP_ROWS * g)
-    for i in range(0, frame.stride * GROUP_ROWS, 64):
-        prefetch(positions + u64(i))
-    for i in range(0, frame.size * GROUP, 64):
-        prefetch(values + u64(i))
-
-
-@njit(**INLINE)
-def _pop_classes(side: Any, frame: Frame, g: int, add: bool, seeds: int, table: Any, counts: Any) -> None:
+def _pop_classes(side: Any, frame: Frame, g: int, seeds: int, table: Any, counts: Any) -> None:
     """Decode and count the classes of group `g`, and note the rows to decode, the last first.
 
     seeds: rows that ride in the start states.
     """
     rows, at, x = rows_of(frame, g), u64(get64(side + u64(AT))), load32(side)
-    _fetch_group(frame, g - 1)
     _find_means(frame, GROUP_ROWS * g, rows, side)
     on = lane_numbers() < rows
     entries, y = find_symbols(x, lesser(widen_unsigned(load8(side + u64(MEANS))), 7) + VALUE_ROWS, table)
@@ -127,7 +115,7 @@ def _pop_classes(side: Any, frame: Frame, g: int, add: bool, seeds: int, table: 
     if live:
         count_classes(side + u64(CLASSES), side + u64(MEANS), rows, counts)
     if live < GROUP_ROWS:
-        _zeros(frame, GROUP * g, min(frame.length, GROUP * (g + 1)), add)
+        _zeros(frame, GROUP * g, min(frame.length, GROUP * (g + 1)))
     if frame.shift or (SEARCHED and live >= DENSE):
         dead = i64(0)  # rows of class 0 are searched, too, and change nothing: blocks stay in step
     left = ((i64(1) << rows) - 1) & ~(get64(side + u64(MASK)) | dead)
@@ -175,20 +163,20 @@ def _riding(side: Any, rows: int, seeds: int) -> int:
 
 
 @njit(**PART)
-def _zeros(frame: Frame, first: int, last: int, add: bool) -> None:
+def _zeros(frame: Frame, first: int, last: int) -> None:
     """Put zeros from value `first` up to `last` - 1."""
-    if not add and last > first:
+    if not frame.add and last > first:
         clear(frame.values + u64(first * frame.size), (last - first) * frame.size)
 
 
 @njit(**PART)
-def _open(block: Block, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, side: Any, add: bool) -> Any:
+def _open(block: Block, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, side: Any) -> Any:
     """Put zeros behind a coded block's groups, up to group `g1`, and its final states at `side`.
 
     Returns where its bytes begin, where its states do, and its status. A block too near the ends of the
     payload, from `begin` to `end`, is read from `copy`.
     """
-    _zeros(frame, GROUP * (block.last + 1), min(frame.length, GROUP * g1), add)
+    _zeros(frame, GROUP * (block.last + 1), min(frame.length, GROUP * g1))
     at = block.at
     if at < begin + u64(BEFORE) or at + u64(block.used + BEHIND) > end:
         move(at, copy + u64(BEFORE), block.used)
@@ -200,9 +188,7 @@ def _open(block: Block, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, 
 
 
 @njit(**PART)
-def _finish(
-    block: Block, left: int, mask: int, frame: Frame, side: Any, add: bool, counts: Any, step: int
-) -> int:
+def _finish(block: Block, left: int, mask: int, frame: Frame, side: Any, counts: Any, step: int) -> int:
     """Put the rows that ride in the start states in place and count them; return a block's status."""
     if left:
         return i64(LEFT_OVER)
@@ -220,13 +206,16 @@ def _finish(
                 c, mean = get_byte(side + u64(CLASSES + j)), get_byte(side + u64(MEANS + j))
                 find_cells(values, cells, mean, c, low_bits(c, frame.shift), cells)
                 bump_some(counts, cells, lanes, step)
-            put_row(values, lanes, frame, values_at(frame, t), add, cells)
+            put_row(values, lanes, frame, values_at(frame, t), cells)
     return i64(0) if bits_of(rest == 0) == 0xFFFFFFFF else i64(BAD_END)
 
 
 @njit(**PART)
-def _plain_block(block: Block, g0: int, g1: int, frame: Frame, add: bool, counts: Any, scratch: Any) -> None:
-    """Fill in the groups g0 to g1 - 1, a raw or constant block, and count their symbols."""
+def _plain_block(block: Block, g0: int, g1: int, frame: Frame, counts: Any, scratch: Any) -> None:
+    """Fill in the groups g0 to g1 - 1, a raw or constant block, and count their symbols.
+
+    A group's values are put together as int32, as survey takes them, and what it finds is dropped.
+    """
     held, have, at, bits = u64(0), i64(0), block.at, block.extra
     values, found = scratch + u64(SURVEY_BYTES), scratch + u64(FOUND)
     for g in range(g0, g1):
@@ -245,25 +234,21 @@ def _plain_block(block: Block, g0: int, g1: int, frame: Frame, add: bool, counts
             put32(values + u64(4 * i), value)
         for j in range(0, n, LANES):
             row, out = load32(values + u64(4 * j)), values_at(frame, g * GROUP_ROWS + j // LANES)
-            put_row(row, min(LANES, n - j), frame, out, add, scratch)
+            put_row(row, min(LANES, n - j), frame, out, scratch)
         here = values - u64(4 * GROUP * g)
         own = Frame(
-            here, i64(4), frame.length, frame.positions, frame.stride, frame.shift, frame.least, frame.width
-        )
+            here, i64(4), frame.length, frame.positions, frame.stride,
+            frame.shift, frame.least, frame.width, False,
+        )  # fmt: skip
         t, group = u64(GROUP_ROWS * g), u64(4 * g)
-        rows = Found(
-            found - t,
-            found + u64(64) - t,
-            found + u64(128) - u64(g),
-            found + u64(136) - group,
-            found + u64(144) - group,
-        )
+        live, low = found + u64(128) - u64(g), found + u64(136) - group
+        rows = Found(found - t, found + u64(64) - t, live, low, low + u64(8))
         survey(own, g, g + 1, rows, counts, scratch)
 
 
 @njit(**PART)
 def _enter(
-    block: Block, g0: int, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, side: Any, add: bool,
+    block: Block, g0: int, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, side: Any,
     counts: Any, scratch: Any,
 ) -> Any:  # fmt: skip
     """Begin the block of groups g0 to g1 - 1.
@@ -273,35 +258,35 @@ def _enter(
     put64(side + u64(FIRST), i64(1))
     put64(side + u64(LAST), i64(0))
     if block.kind == CODED:
-        _zeros(frame, GROUP * g0, GROUP * block.first, add)
-        at, stop, status = _open(block, g1, frame, begin, end, copy, side, add)
+        _zeros(frame, GROUP * g0, GROUP * block.first)
+        at, stop, status = _open(block, g1, frame, begin, end, copy, side)
         put64(side + u64(FIRST), block.first)
         put64(side + u64(LAST), block.last)
         put64(side + u64(BEGIN), i64(at))
         put64(side + u64(AT), i64(stop))
         return status
     if block.kind == CONSTANT and block.extra == 0 and frame.least == 0:
-        _zeros(frame, GROUP * g0, min(frame.length, GROUP * g1), add)
+        _zeros(frame, GROUP * g0, min(frame.length, GROUP * g1))
     else:
-        _plain_block(block, g0, g1, frame, add, counts, scratch)
+        _plain_block(block, g0, g1, frame, counts, scratch)
     return i64(0)
 
 
 @njit(**INLINE)
-def _check(at: Any, side: Any, g: int, frame: Frame, add: bool, counts: Any) -> int:
+def _check(at: Any, side: Any, g: int, frame: Frame, counts: Any) -> int:
     """Return the status of a block of which group `g` is decoded; finish it after its first one."""
     left = get64(side + u64(AT)) - get64(side + u64(BEGIN))
     if left < 0:
         return SHORT
     if g == get64(side + u64(FIRST)):
         step, mask = get64(side + u64(STEP)), get64(side + u64(MASK))
-        return _finish(get_block(at), left, mask, frame, side, add, counts, step)
+        return _finish(get_block(at), left, mask, frame, side, counts, step)
     return i64(0)
 
 
 @njit(**KERNEL)
 def decode_blocks(
-    begin: Any, end: Any, frame: Frame, add: bool, log2: int, first_block: int, last_block: int, blocks: Any,
+    begin: Any, end: Any, frame: Frame, log2: int, first_block: int, last_block: int, blocks: Any,
     table: Any, counts: Any, copies: Any, copy: int, scratch: Any,
 ) -> int:  # fmt: skip
     """Decode the blocks `first_block` to `last_block` - 1 of a payload; return 0, or why one is refused.
@@ -314,7 +299,7 @@ def decode_blocks(
         for s in range(number):
             block, side, g0 = get_block(block_at(blocks, b + s)), scratch + u64(SIDE * s), (b + s) * per_block
             room, spare, g1 = copies + u64(copy * s), scratch + u64(SIDES * SIDE), min(groups, g0 + per_block)
-            status = _enter(block, g0, g1, frame, begin, end, room, side, add, counts, spare)
+            status = _enter(block, g0, g1, frame, begin, end, room, side, counts, spare)
             if status:
                 return status
         for k in range(per_block - 1, -1, -1):
@@ -325,18 +310,18 @@ def decode_blocks(
                     continue
                 first = g == get64(side + u64(FIRST))
                 seeds = get_block(block_at(blocks, b + s)).seeds if first else i64(0)
-                _pop_classes(side, frame, g, add, seeds, table, counts)
+                _pop_classes(side, frame, g, seeds, table, counts)
                 if frame.shift or GROUP * (g + 1) > frame.length:
-                    pop_slowly(side, frame, g, add, table, counts)
+                    pop_slowly(side, frame, g, table, counts)
                 elif together == s:
                     together += 1
                 else:
-                    pop_groups(side, 1, frame, g, per_block, add, table, counts)
-            pop_groups(scratch, together, frame, b * per_block + k, per_block, add, table, counts)
+                    pop_groups(side, 1, frame, g, per_block, table, counts)
+            pop_groups(scratch, together, frame, b * per_block + k, per_block, table, counts)
             for s in range(number):
                 side, g = scratch + u64(SIDE * s), (b + s) * per_block + k
                 if get64(side + u64(FIRST)) <= g <= get64(side + u64(LAST)):
-                    status = _check(block_at(blocks, b + s), side, g, frame, add, counts)
+                    status = _check(block_at(blocks, b + s), side, g, frame, counts)
                     if status:
                         return status
     return 0

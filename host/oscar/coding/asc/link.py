@@ -188,8 +188,16 @@ class Decoder(_Link):
 
         out: int16 or int32 array that takes them, a new int32 one by default; add: they are added to it.
         Where FrameError is raised, `out` may hold some of them. A `context` without one class for each value
-        of the frame raises FrameError too. A `context` that is no integer array of 0..15 raises ValueError.
+        of the frame raises FrameError too. A `context` that is no integer array of 0..15, or an `out` that is
+        not contiguous, writeable and of those types, raises ValueError.
         """
+        if out is not None and not (
+            out.dtype in (np.int16, np.int32) and out.flags.c_contiguous and out.flags.writeable
+        ):
+            raise ValueError(
+                f"out is a contiguous, writeable array of int16 or int32, got {out.dtype} with strides "
+                f"{out.strides}, {'' if out.flags.writeable else 'not '}writeable"
+            )
         head, payload = unpack_frame(frame)
         key = self._key(step)
         state = self._state(key)

@@ -16,7 +16,7 @@ from oscar.coding.asc.params import PROB_BITS
 from oscar.coding.asc.vectors import I32, V16, V32, N, call, constant, place
 
 HALF = ir.VectorType(I32, N // 2)
-ODD, EVEN = [2 * i + 1 for i in range(N)], [2 * i for i in range(N)]
+EVEN = [2 * i for i in range(N)]
 WORDS = ir.VectorType(ir.IntType(16), N)
 
 

@@ -130,9 +130,7 @@ _take = _take_by_search if SEARCHED else _take_by_gather
 
 
 @njit(**PART)
-def _pop_any_row(
-    at: Any, side: Any, frame: Frame, t: int, add: bool, table: Any, counts: Any, step: int
-) -> Any:
+def _pop_any_row(at: Any, side: Any, frame: Frame, t: int, table: Any, counts: Any, step: int) -> Any:
     """Decode row `t`, of any class and length, with the states at `side`; count it if `step`."""
     j, cells = t % GROUP_ROWS, side + u64(CELLS + 4 * LANES * GROUP_ROWS)
     c, mean, lanes = get_byte(side + u64(CLASSES + j)), get_byte(side + u64(MEANS + j)), lanes_of(frame, t)
@@ -152,37 +150,35 @@ def _pop_any_row(
             find_cells(values, cells, mean, c, low, cells)
             bump_some(counts, cells, lanes, step)
     store32(side, x)
-    put_row(values, lanes, frame, values_at(frame, t), add, cells)
+    put_row(values, lanes, frame, values_at(frame, t), cells)
     return at
 
 
 @njit(**PART)
-def put_row(values: Any, lanes: int, frame: Frame, out: Any, add: bool, cells: Any) -> None:
+def put_row(values: Any, lanes: int, frame: Frame, out: Any, cells: Any) -> None:
     """Store `lanes` values at `out`, or add them; those of a frame of up to 16 bits are reduced to 16."""
     if frame.width <= 16:
         values = widen(to16(values))
     if lanes == LANES:
-        store_values(out, frame.size, values, add)
+        store_values(out, frame, values)
         return
     store32(cells, values)
     for i in range(lanes):
         value, at = get32(cells + u64(4 * i)), out + u64(frame.size * i)
         if frame.size == 2:
-            put16(at, get16(at) + value if add else value)
+            put16(at, get16(at) + value if frame.add else value)
         else:
-            put32(at, get32(at) + value if add else value)
+            put32(at, get32(at) + value if frame.add else value)
 
 
 @njit(**INLINE)
-def _pop_row(
-    at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, add: bool, table: Any, step: int
-) -> Any:
+def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, table: Any, step: int) -> Any:
     """Decode a plain row, number `i` of its group's order; return where its bytes begin, and the states."""
     j = get_byte(side + u64(ORDER) + u64(i))
     c, mean = get_byte(side + u64(CLASSES) + u64(j)), get_byte(side + u64(MEANS) + u64(j))
     positions = load8(positions_at(frame, t0 + j))
     x, values = _take(x, positions, mean, c, table)
-    put_values(values_at(frame, t0 + j), frame.size, values, add)
+    put_values(values_at(frame, t0 + j), frame, values)
     if j & (step - 1) == 0:
         wide = widen(values)
         store_cells(
@@ -192,11 +188,11 @@ def _pop_row(
 
 
 @njit(**PART)
-def _pop_one(a: Any, last: int, frame: Frame, t0: int, add: bool, table: Any) -> None:
+def _pop_one(a: Any, last: int, frame: Frame, t0: int, table: Any) -> None:
     """Decode the rows of a block's group up to number `last` - 1; the group starts with row `t0`."""
     at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
     for i in range(get64(a + u64(DONE)), last):
-        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step)
+        at, x = _pop_row(at, x, a, i, frame, t0, table, step)
     leave(a, at, x, last)
 
 
@@ -209,20 +205,20 @@ def leave(side: Any, at: Any, x: Any, done: int) -> None:
 
 
 @njit(**PART)
-def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any) -> None:
+def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, table: Any) -> None:
     """Do the same for two blocks: their sides lie one after the other, their groups `apart` rows apart."""
     b, u0 = a + u64(SIDE), t0 + apart
     at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
     bt, y, pets = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
     for i in range(get64(a + u64(DONE)), last):
-        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step)
-        bt, y = _pop_row(bt, y, b, i, frame, u0, add, table, pets)
+        at, x = _pop_row(at, x, a, i, frame, t0, table, step)
+        bt, y = _pop_row(bt, y, b, i, frame, u0, table, pets)
     leave(a, at, x, last)
     leave(b, bt, y, last)
 
 
 @njit(**PART)
-def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, table: Any) -> None:
+def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, table: Any) -> None:
     """Do the same for four blocks."""
     b, c, d = a + u64(SIDE), a + u64(2 * SIDE), a + u64(3 * SIDE)
     at, x, step_a = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
@@ -230,10 +226,10 @@ def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, add: bool, t
     ct, z, step_c = u64(get64(c + u64(AT))), load32(c), get64(c + u64(STEP))
     dt, w, step_d = u64(get64(d + u64(AT))), load32(d), get64(d + u64(STEP))
     for i in range(get64(a + u64(DONE)), last):
-        at, x = _pop_row(at, x, a, i, frame, t0, add, table, step_a)
-        bt, y = _pop_row(bt, y, b, i, frame, t0 + apart, add, table, step_b)
-        ct, z = _pop_row(ct, z, c, i, frame, t0 + 2 * apart, add, table, step_c)
-        dt, w = _pop_row(dt, w, d, i, frame, t0 + 3 * apart, add, table, step_d)
+        at, x = _pop_row(at, x, a, i, frame, t0, table, step_a)
+        bt, y = _pop_row(bt, y, b, i, frame, t0 + apart, table, step_b)
+        ct, z = _pop_row(ct, z, c, i, frame, t0 + 2 * apart, table, step_c)
+        dt, w = _pop_row(dt, w, d, i, frame, t0 + 3 * apart, table, step_d)
     leave(a, at, x, last)
     leave(b, bt, y, last)
     leave(c, ct, z, last)
@@ -254,54 +250,50 @@ def _plain_end(sides: Any, number: int) -> int:
 
 
 @njit(**PART)
-def _pop_abreast(
-    sides: Any, number: int, frame: Frame, t0: int, apart: int, add: bool, table: Any, counts: Any
-) -> None:
+def _pop_abreast(sides: Any, number: int, frame: Frame, t0: int, apart: int, table: Any, counts: Any) -> None:
     """Decode rows of the groups of two or four blocks, until one has none left."""
     going = True
     while going:
         if number == 4:
-            _pop_four(sides, _plain_end(sides, 4), frame, t0, apart, add, table)
+            _pop_four(sides, _plain_end(sides, 4), frame, t0, apart, table)
         else:
-            _pop_two(sides, _plain_end(sides, 2), frame, t0, apart, add, table)
+            _pop_two(sides, _plain_end(sides, 2), frame, t0, apart, table)
         for s in range(number):
             one = sides + u64(SIDE * s)
             going &= get64(one + u64(DONE)) < get64(one + u64(ROWS))
         for s in range(number if going else 0):
-            _pop_next(sides + u64(SIDE * s), frame, t0 + apart * s, add, table, counts)
+            _pop_next(sides + u64(SIDE * s), frame, t0 + apart * s, table, counts)
 
 
 @njit(**PART)
-def pop_groups(
-    sides: Any, number: int, frame: Frame, g: int, apart: int, add: bool, table: Any, counts: Any
-) -> None:
+def pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, table: Any, counts: Any) -> None:
     """Decode the rows of a group of each of `number` blocks, together as far as they have equally many."""
     t0, rows = GROUP_ROWS * g, GROUP_ROWS * apart
     if number == 4:
-        _pop_abreast(sides, i64(4), frame, t0, rows, add, table, counts)
+        _pop_abreast(sides, i64(4), frame, t0, rows, table, counts)
     for s in range(0, number - 1, 2):
-        _pop_abreast(sides + u64(SIDE * s), i64(2), frame, t0 + rows * s, rows, add, table, counts)
+        _pop_abreast(sides + u64(SIDE * s), i64(2), frame, t0 + rows * s, rows, table, counts)
     for s in range(number):
         one = sides + u64(SIDE * s)
         while get64(one + u64(DONE)) < get64(one + u64(ROWS)):
-            _pop_one(one, _plain_end(one, 1), frame, t0 + rows * s, add, table)
+            _pop_one(one, _plain_end(one, 1), frame, t0 + rows * s, table)
             if get64(one + u64(DONE)) < get64(one + u64(ROWS)):
-                _pop_next(one, frame, t0 + rows * s, add, table, counts)
+                _pop_next(one, frame, t0 + rows * s, table, counts)
         _count_rows(one, counts)
 
 
 @njit(**PART)
-def _pop_next(side: Any, frame: Frame, t0: int, add: bool, table: Any, counts: Any) -> None:
+def _pop_next(side: Any, frame: Frame, t0: int, table: Any, counts: Any) -> None:
     """Decode the next row of a group, of any class."""
     i, step = get64(side + u64(DONE)), get64(side + u64(STEP))
     j = get_byte(side + u64(ORDER + i))
     if (get64(side + u64(WIDE)) >> i) & 1:
         counted = step if j & (step - 1) == 0 else i64(0)
-        at = _pop_any_row(u64(get64(side + u64(AT))), side, frame, t0 + j, add, table, counts, counted)
+        at = _pop_any_row(u64(get64(side + u64(AT))), side, frame, t0 + j, table, counts, counted)
         put64(side + u64(AT), i64(at))
         put64(side + u64(DONE), i + 1)
     else:
-        _pop_one(side, i + 1, frame, t0, add, table)
+        _pop_one(side, i + 1, frame, t0, table)
 
 
 @njit(**PART)
@@ -316,12 +308,12 @@ def _count_rows(side: Any, counts: Any) -> None:
 
 
 @njit(**PART)
-def pop_slowly(side: Any, frame: Frame, g: int, add: bool, table: Any, counts: Any) -> None:
+def pop_slowly(side: Any, frame: Frame, g: int, table: Any, counts: Any) -> None:
     """Decode the rows of a group with a short row, or with low bits that go round the tables."""
     at, step, begin = u64(get64(side + u64(AT))), get64(side + u64(STEP)), u64(get64(side + u64(BEGIN)))
     for i in range(get64(side + u64(ROWS))):
         j = get_byte(side + u64(ORDER + i))
         if at >= begin:
             t = GROUP_ROWS * g + j
-            at = _pop_any_row(at, side, frame, t, add, table, counts, step if j & (step - 1) == 0 else i64(0))
+            at = _pop_any_row(at, side, frame, t, table, counts, step if j & (step - 1) == 0 else i64(0))
     put64(side + u64(AT), i64(at))

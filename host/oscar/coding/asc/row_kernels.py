@@ -89,7 +89,8 @@ class Frame(NamedTuple):
 
     values: address, of 1, 2 or 4 bytes (`size`) each; length: how many; positions: address of position
     classes with `stride` 32, or of one row of zeros for all rows with stride 0; shift: low bits of every
-    value that go round the tables; least: class below which no row is; width: bits of a value.
+    value that go round the tables; least: class below which no row is; width: bits of a value; add: whether
+    what is decoded is added to the values that are there.
     """
 
     values: Any
@@ -100,6 +101,7 @@ class Frame(NamedTuple):
     shift: int
     least: int
     width: int
+    add: bool
 
 
 class Block(NamedTuple):
@@ -186,22 +188,22 @@ def load_short(address: Any, size: int) -> Any:
 
 
 @njit(**INLINE)
-def store_values(address: Any, size: int, values: Any, add: bool) -> None:
-    """Store a row of 32 values of 2 or 4 bytes, or add it to what is there."""
-    if size == 2:
+def store_values(address: Any, frame: Frame, values: Any) -> None:
+    """Store a row of 32 values of 32 bits as those of a frame, or add it to what is there."""
+    if frame.size == 2:
         cut = to16(values)
-        store16(address, load16(address) + cut if add else cut)
+        store16(address, load16(address) + cut if frame.add else cut)
     else:
-        store32(address, load32(address) + values if add else values)
+        store32(address, load32(address) + values if frame.add else values)
 
 
 @njit(**INLINE)
-def put_values(address: Any, size: int, values: Any, add: bool) -> None:
-    """Store a row of 32 values of 16 bits as values of 2 or 4 bytes, or add it to what is there."""
-    if size == 2:
-        store16(address, load16(address) + values if add else values)
+def put_values(address: Any, frame: Frame, values: Any) -> None:
+    """Store a row of 32 values of 16 bits as those of a frame, or add it to what is there."""
+    if frame.size == 2:
+        store16(address, load16(address) + values if frame.add else values)
     else:
-        store_values(address, size, widen(values), add)
+        store_values(address, frame, widen(values))
 
 
 @njit(**INLINE)

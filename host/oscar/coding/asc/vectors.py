@@ -358,19 +358,6 @@ def popcount(typing: Any, x: Any) -> Any:
 
 
 @intrinsic
-def prefetch(typing: Any, address: Any) -> Any:
-    """Have the cache line of an address fetched, which need not be valid."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(), I32, I32, I32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [place(builder, args[0], I8), *(ir.Constant(I32, n) for n in (0, 3, 1))])
-        return context.get_dummy_value()
-
-    return types.none(types.uint64), codegen
-
-
-@intrinsic
 def clear(typing: Any, address: Any, count: Any) -> Any:
     """Put `count` zeros from an address on."""
 
