@@ -191,12 +191,17 @@ class Decoder(_Link):
         of the frame raises FrameError too. A `context` that is no integer array of 0..15, or an `out` that is
         not contiguous, writeable and of those types, raises ValueError.
         """
+        if out is None and add:
+            raise ValueError("add puts values onto what is in `out`: hand in an array")
         if out is not None and not (
-            out.dtype in (np.int16, np.int32) and out.flags.c_contiguous and out.flags.writeable
+            isinstance(out, np.ndarray)
+            and out.dtype in (np.int16, np.int32)
+            and out.flags.c_contiguous
+            and out.flags.writeable
         ):
             raise ValueError(
-                f"out is a contiguous, writeable array of int16 or int32, got {out.dtype} with strides "
-                f"{out.strides}, {'' if out.flags.writeable else 'not '}writeable"
+                "out is a contiguous, writeable array of int16 or int32, got "
+                f"{getattr(out, 'dtype', type(out).__name__)}, flags {getattr(out, 'flags', 'none')}"
             )
         head, payload = unpack_frame(frame)
         key = self._key(step)
