@@ -193,15 +193,10 @@ class Decoder(_Link):
         """
         if out is None and add:
             raise ValueError("add puts values onto what is in `out`: hand in an array")
-        if out is not None and not (
-            isinstance(out, np.ndarray)
-            and out.dtype in (np.int16, np.int32)
-            and out.flags.c_contiguous
-            and out.flags.writeable
-        ):
+        if out is not None and not _takes_values(out):
             raise ValueError(
-                "out is a contiguous, writeable array of int16 or int32, got "
-                f"{getattr(out, 'dtype', type(out).__name__)}, flags {getattr(out, 'flags', 'none')}"
+                "out is a contiguous, writeable array of int16 or int32, "
+                f"got {getattr(out, 'dtype', type(out))}"
             )
         head, payload = unpack_frame(frame)
         key = self._key(step)
@@ -230,6 +225,12 @@ class Decoder(_Link):
         state.sequence = (state.sequence + 1) & 0xFFFF
         self.states[key] = state
         return out
+
+
+def _takes_values(out: object) -> bool:
+    """Whether kernels may write to `out` as to flat integers of 16 or 32 bits."""
+    good = isinstance(out, np.ndarray) and out.dtype in (np.int16, np.int32)
+    return good and out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative  # type: ignore[attr-defined]
 
 
 def max_frame(params: AscParams, count: int, width: int) -> int:
