@@ -43,7 +43,7 @@ def stops_raise() -> Iterator[list[int]]:
             stop(came[0], frame)
 
     def report(lost: Any) -> None:
-        if not isinstance(lost.exc_value, (KeyboardInterrupt, Stopped)):
+        if not came:  # afterwards it is the stop, or what callbacks make of objects it left half-made
             hook(lost)
 
     hook, sys.unraisablehook = sys.unraisablehook, report
