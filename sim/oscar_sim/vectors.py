@@ -113,7 +113,7 @@ def contents(
     escapes = laplace(2, block)
     escapes[: 8 * 12 : 12] = [-top, top - 1, 255, -256, 257, 1000, -1, 0]
     yield "escapes", escapes, any_class(block)
-    yield "a larger shift is due", laplace(120, block + 12), any_class(block + 12)
+    yield "a larger shift is due", laplace(120, block), any_class(block)  # raw or not, its end says so
     yield "with the larger shift", laplace(120, block + 12), any_class(block + 12)
     yield "a smaller one is due", laplace(4, block + 11), any_class(block + 11)
     yield "random", laplace(4, 2 * block + 341), any_class(2 * block + 341)
