@@ -119,6 +119,15 @@ def test_coder_states_stay_in_bounds_and_pop_undoes_push() -> None:
                 assert (coder.states, coder.data) == ([x], b"")
 
 
+def test_division_in_single_precision_is_exact() -> None:
+    """As the compiled twin divides: a state below 2^14 f by a frequency f, at both sides of each multiple."""
+    multiples = np.arange(1, 1 << 14, dtype=np.int64)
+    for f in range(1, TOTAL + 1):
+        for y in (multiples * f, multiples * f + f - 1):
+            quotient = (y.astype(np.float32) / np.float32(f)).astype(np.int64)
+            assert np.array_equal(quotient, multiples)
+
+
 def test_the_rows_that_tables_learn_from_and_the_size_of_blocks() -> None:
     assert {count_step(ALL_COUNTED, live) for live in range(33)} == {1}
     assert [count_step(ALL_COUNTED + 1, live) for live in (1, 8, 9, 16, 17, 32)] == [1, 1, 2, 2, 4, 4]
