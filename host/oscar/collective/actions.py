@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 MAX_SUBFRAMES = 64
+MAX_SLOTS = 510  # chunks on one directed link: as many as a ring of 256 ranks has in both phases
 
 
 class Phase(IntEnum):
@@ -38,10 +39,11 @@ SENDS = (Op.SEND, Op.FORWARD)
 class Action(NamedTuple):
     """One thing a node does with one frame.
 
-    step: within the phase, 0 .. nodes-2. peer: the rank at the other end of the wire, -1 without one.
-    source: the rank that encoded the frame; for a forwarded frame that is not the peer it came from.
-    table: number of the coding tables, which the frame's header carries. terms: bit r is set where the frame
-    sums rank r's values.
+    step: within the phase; what it counts is the schedule's. peer: the rank at the other end of the wire, -1
+    without one. source: the rank that encoded the frame; for a forwarded frame that is not the peer it came
+    from. table: number of the coding tables, which the frame's header carries. terms: bit r is set where the
+    frame sums rank r's values. slot: of the chunks that cross one directed link, in both phases, which one
+    this is, 0 .. MAX_SLOTS - 1.
     """
 
     op: Op
@@ -53,17 +55,20 @@ class Action(NamedTuple):
     source: int = -1
     table: int = 0
     terms: int = 0
+    slot: int = 0
 
     @property
     def workers(self) -> int:
         """How many workers' values the frame sums."""
         return self.terms.bit_count()
 
-    def ring_step(self, nodes: int) -> int:
-        """Step counted over the whole AllReduce, 0 .. 2 * nodes - 3."""
-        return self.phase * (nodes - 1) + self.step
+    @property
+    def place(self) -> str:
+        """Where in the AllReduce this is, in words."""
+        half = "all-gather" if self.phase else "reduce-scatter"
+        return f"step {self.step} of the {half}, chunk {self.chunk}"
 
     @property
     def tag(self) -> int:
-        """Message tag, unique per (phase, step, sub) on one directed link; fits 16 bits up to 256 nodes."""
-        return ((self.step << 1) | self.phase) * MAX_SUBFRAMES + self.sub
+        """Message tag, unique on one directed link: below 32,640, with which the transports' own tags begin."""
+        return self.slot * MAX_SUBFRAMES + self.sub

@@ -1,21 +1,20 @@
-"""Ring AllReduce as a pure generator of actions (docs/protocol.md, "Schedule").
+"""Rings (docs/protocol.md, "Schedule").
 
-One generator drives the in-process cluster, real transports, the RTL and the timing recurrence.
+One generator of actions drives the in-process cluster, real transports, the RTL and the timeline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from oscar.array import Array
-from oscar.collective.actions import MAX_SUBFRAMES, Action, Op, Phase
-from oscar.collective.gather import FORWARD, Gather
-
-MAX_NODES = 1024
+from oscar.collective.actions import Action, Op, Phase
+from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, Gather
+from oscar.collective.schedule import Schedule
 
 
 def ring_chunk_sent(rank: Any, nodes: int, phase: Phase, step: Any, gather: Gather = FORWARD) -> Any:
@@ -34,29 +33,61 @@ def ring_chunks(nodes: int, gather: Gather = FORWARD) -> Array:
     return np.stack([ring_chunk_sent(rank, nodes, phase, step, gather) for phase in Phase])
 
 
-def ring_actions(rank: int, nodes: int, *, subframes: int, gather: Gather = FORWARD) -> Iterator[Action]:
-    """Yield what `rank` does in a ring AllReduce over `nodes`, each chunk cut into `subframes`.
+@dataclass(frozen=True)
+class Ring(Schedule):
+    """Reduce-scatter and all-gather around a ring, rank -> rank+1; final frames are passed on unchanged.
 
-    The reduce-scatter runs rank -> rank+1. The all-gather runs the same way and forwards final frames
-    unchanged, or, with a boomerang, runs rank -> rank-1 and sends the sum of what the receiver lacks.
     A received sub-frame is decoded, added, encoded and sent before the next one is waited for, so that
     transfers overlap with coding.
-
-    Duplex runs both phases of a boomerang at once: what comes back are sums over the end of the ring
-    (suffixes), which never depend on the reduce-scatter's sums over its beginning (prefixes). A node's
-    result is its prefix, own values included, plus the suffix it received; either may come first. That
-    takes N-1 hops instead of 2(N-1). Each node splits the sum at another place, so only integers, whose
-    addition is exact in any order, leave all nodes identical.
-
-    Raises ValueError when the arguments do not describe a ring.
     """
-    if not 1 <= nodes <= MAX_NODES or not 0 <= rank < nodes or not 1 <= subframes <= MAX_SUBFRAMES:
-        raise ValueError(
-            f"expected 0 <= rank < nodes <= {MAX_NODES} and 1 <= subframes <= {MAX_SUBFRAMES}, "
-            f"got rank={rank}, nodes={nodes}, subframes={subframes}"
-        )
-    if nodes > 1:
-        yield from _Rank(rank, nodes, subframes, gather).actions()
+
+    name: ClassVar[str] = "ring"
+    gather: ClassVar[Gather] = FORWARD
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adopt and self.apart:
+            raise ValueError(f"adopt: a {self.name} sends no final frames; take the ring")
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        return tuple((chunk - 1) % self.nodes for chunk in range(self.nodes))
+
+    @property
+    def form(self) -> Gather:
+        """How sums come back, and whether owners adopt their own."""
+        return replace(self.gather, adopt=self.adopt)
+
+    def actions(self, rank: int) -> Iterator[Action]:
+        """See Schedule.actions."""
+        if not 0 <= rank < self.nodes:
+            raise ValueError(f"expected a rank of 0 to {self.nodes - 1}, got {rank}")
+        if self.nodes > 1:
+            yield from _Rank(rank, self.nodes, self.subframes, self.form).actions()
+
+
+@dataclass(frozen=True)
+class Boomerang(Ring):
+    """The all-gather runs rank -> rank-1 and sends the sum of what the receiver lacks."""
+
+    name: ClassVar[str] = "boomerang"
+    apart: ClassVar[bool] = True
+    gather: ClassVar[Gather] = BOOMERANG
+
+
+@dataclass(frozen=True)
+class Duplex(Ring):
+    """Both phases of a boomerang at once.
+
+    What comes back are sums over the end of the ring (suffixes), which never depend on the reduce-scatter's
+    sums over its beginning (prefixes). A node's result is its prefix, own values included, plus the suffix it
+    received; either may come first. That takes N-1 hops instead of 2(N-1). Each node splits the sum at another
+    place, so only integers, whose addition is exact in any order, leave all nodes identical.
+    """
+
+    name: ClassVar[str] = "duplex"
+    apart: ClassVar[bool] = True
+    gather: ClassVar[Gather] = DUPLEX
 
 
 @dataclass(frozen=True)
@@ -93,7 +124,7 @@ class _Rank:
             table = self.nodes - 1 + (step if self.gather.boomerang else 0)  # one for all forwarded frames
             if not self.gather.boomerang:
                 source = (chunk - 1) % self.nodes  # the chunk's owner
-        return Action(op, phase, step, chunk, sub, peer, source, table, self._terms(phase, step, chunk))
+        return Action(op, phase, step, chunk, sub, peer, source, table, self._terms(phase, step, chunk), step << 1 | phase)
 
     def _terms(self, phase: Phase, step: int, chunk: int) -> int:
         """Return the ranks whose values a frame sums: one more with each step, as bits."""

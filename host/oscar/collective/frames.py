@@ -1,0 +1,122 @@
+"""What was sent in an AllReduce: a row for every frame, whatever the schedule was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.collective.actions import Action
+
+ROW = np.dtype([
+    ("phase", np.int8), ("step", np.int32), ("sender", np.int32), ("receiver", np.int32), ("chunk", np.int32),
+    ("sub", np.int32), ("terms", np.int32), ("count", np.int64), ("bytes", np.int64),
+])  # fmt: skip
+Key = tuple[int, int, int, int]  # phase, sender, chunk, sub-frame: one frame, to however many it is sent
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """rows: structured array [frame] of ROW, in the order of its fields.
+
+    phase: 0 reduce-scatter, 1 all-gather. terms: how many workers' values the frame sums. count: its values.
+    bytes: header included. A frame that goes to several receivers has a row for each.
+    """
+
+    rows: Array
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, ...]] | Array) -> Frames:
+        """Return the frames of `rows`, tuples or an array with the fields of ROW, put in order."""
+        table = rows if isinstance(rows, np.ndarray) else np.array(list(rows), ROW)
+        return cls(np.sort(table, order=ROW.names))
+
+    @classmethod
+    def joined(cls, every: Iterable[Frames]) -> Frames:
+        """Return the frames of several messages together."""
+        return cls.of(np.concatenate([np.zeros(0, ROW), *(one.rows for one in every)]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frames) and np.array_equal(self.rows, other.rows)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)
+
+    def __getitem__(self, column: str) -> Array:
+        """Return one column."""
+        return self.rows[column]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all frames."""
+        return int(self.rows["bytes"].sum())
+
+    @property
+    def values(self) -> int:
+        """Values of all frames."""
+        return int(self.rows["count"].sum())
+
+    def sent(self, nodes: int) -> Array:
+        """Return the bytes that each rank sent, int64 [nodes]."""
+        return _total(self.rows["sender"], self.rows["bytes"], nodes)
+
+    def received(self, nodes: int) -> Array:
+        """Return the bytes that each rank received, int64 [nodes]."""
+        return _total(self.rows["receiver"], self.rows["bytes"], nodes)
+
+    def of_sender(self, rank: int) -> Frames:
+        """Return the frames that `rank` sent."""
+        return Frames(self.rows[self.rows["sender"] == rank])
+
+    def by_step(self, nodes: int) -> Array:
+        """Return the bytes by step and sender, int64 [steps of both phases, nodes], in order."""
+        steps, at = np.unique(self.rows[["phase", "step"]], return_inverse=True)
+        flat = _total(at * nodes + self.rows["sender"], self.rows["bytes"], len(steps) * nodes)
+        return flat.reshape(-1, nodes)
+
+    def sizes(self) -> dict[Key, tuple[int, int]]:
+        """Return (count, bytes) of every frame by its key."""
+        keys = zip(*(self.rows[name].tolist() for name in ("phase", "sender", "chunk", "sub")), strict=True)
+        return dict(zip(keys, zip(self.rows["count"].tolist(), self.rows["bytes"].tolist(), strict=True), strict=True))
+
+    def tree(self) -> dict[str, list[int]]:
+        """Return the columns by name, for a file; `from_tree` reads them."""
+        return {name: self.rows[name].tolist() for name in ROW.names or ()}
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, list[int]]) -> Frames:
+        """Return the frames that `tree` wrote."""
+        rows = np.zeros(len(tree["phase"]), ROW)
+        for name in ROW.names or ():
+            rows[name] = tree[name]
+        return cls.of(rows)
+
+
+class FrameLog:
+    """Notes frames as they are sent."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, ...]] = []
+
+    def add(self, action: Action, sender: int, size: int, count: int) -> None:
+        """Note the frame of a SEND or FORWARD of `sender`."""
+        a = action
+        self._rows.append((a.phase, a.step, sender, a.peer, a.chunk, a.sub, a.workers, count, size))
+
+    def frames(self) -> Frames:
+        """Return what was noted."""
+        return Frames.of(self._rows)
+
+
+def _total(where: Array, weights: Array, size: int) -> Array:
+    out = np.zeros(size, np.int64)
+    np.add.at(out, where, weights)
+    return out

@@ -1,0 +1,184 @@
+"""Schedules made of routes: every chunk runs up a tree to its owner and down another to all."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+from oscar.collective.actions import Action, Op, Phase
+from oscar.collective.schedule import Schedule
+
+AHEAD = 2  # sub-frames whose first sends leave before the oldest one's arrivals are waited for
+
+
+class Transfer(NamedTuple):
+    """One chunk over one directed link."""
+
+    chunk: int
+    sender: int
+    receiver: int
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Who sends which chunk to whom, in order.
+
+    owners: rank by chunk. reduce: a rank sends a chunk once, on towards its owner, after all that it receives
+    of it, in the order of this list. gather: from the owner to all; a rank sends on what it has received
+    before. Both lists are in the order in which a port takes them; docs/schedules.md has the rules, and
+    `oscar.collective.check` holds them.
+    """
+
+    nodes: int
+    owners: tuple[int, ...]
+    reduce: tuple[Transfer, ...]
+    gather: tuple[Transfer, ...]
+
+
+class _Leg(NamedTuple):
+    """A transfer with all that its actions need to know."""
+
+    phase: Phase
+    transfer: Transfer
+    step: int
+    slot: int
+    terms: int
+
+
+@dataclass(frozen=True)
+class Routed(Schedule):
+    """Routes as a schedule.
+
+    On the way to an owner, frames of a link share tables where they sum equally many workers. Sends that need no input come first, AHEAD sub-frames before the arrivals that they meet; an owner codes its
+    sum once and sends the same bytes to all; a rank passes a final frame on before it decodes it.
+    """
+
+    name: ClassVar[str] = "routed"
+    pulls_first: ClassVar[bool] = True
+
+    @cached_property
+    def routes(self) -> Routes:
+        """The routes; a subclass makes them."""
+        raise NotImplementedError
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        return self.routes.owners
+
+    @cached_property
+    def turn(self) -> tuple[int, ...]:
+        """Of the chunks of one owner, which one each is: each has tables of its own on the way back."""
+        return tuple(self.owners[:chunk].count(owner) for chunk, owner in enumerate(self.owners))
+
+    @cached_property
+    def legs(self) -> tuple[tuple[_Leg, ...], ...]:
+        """The transfers of each phase with their terms and their places on sender and link."""
+        terms = {(chunk, rank): 1 << rank for chunk in range(self.chunks) for rank in range(self.nodes)}
+        slots: dict[tuple[int, int], int] = defaultdict(int)
+        every = (1 << self.nodes) - 1
+        phases = []
+        for phase, transfers in ((Phase.REDUCE_SCATTER, self.routes.reduce), (Phase.ALL_GATHER, self.routes.gather)):
+            steps: dict[int, int] = defaultdict(int)
+            legs = []
+            for t in transfers:
+                held = every if phase else terms[t.chunk, t.sender]
+                legs.append(_Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held))
+                if not phase:
+                    terms[t.chunk, t.receiver] |= held
+                steps[t.sender] += 1
+                slots[t.sender, t.receiver] += 1
+            phases.append(tuple(legs))
+        return tuple(phases)
+
+    def actions(self, rank: int) -> Iterator[Action]:
+        """See Schedule.actions."""
+        if not 0 <= rank < self.nodes:
+            raise ValueError(f"expected a rank of 0 to {self.nodes - 1}, got {rank}")
+        return _Program(self, rank).actions()
+
+
+class _Program:
+    """What one rank does, from its legs."""
+
+    def __init__(self, schedule: Routed, rank: int) -> None:
+        self.schedule, self.rank = schedule, rank
+        self.reduce, self.gather = (
+            [leg for leg in legs if rank in (leg.transfer.sender, leg.transfer.receiver)] for legs in schedule.legs
+        )
+        fed = {leg.transfer.chunk for leg in self.reduce if leg.transfer.receiver == rank}
+        self.first = [leg for leg in self.reduce if leg.transfer.chunk not in fed]  # need no input
+        self.rest = [leg for leg in self.reduce if leg.transfer.chunk in fed]
+
+    def actions(self) -> Iterator[Action]:
+        """Yield all actions of the rank."""
+        if self.schedule.nodes == 1:
+            return
+        subs = self.schedule.subframes
+        for leg in (*self.reduce, *self.gather):
+            for sub in range(subs) if leg.transfer.receiver == self.rank else ():
+                yield self._act(Op.POST_RECV, leg, sub)
+        for turn in range(subs + AHEAD + 1):
+            if turn < subs:
+                for leg in self.first:
+                    yield from self._push(leg, turn)
+            if 0 <= turn - AHEAD < subs:
+                yield from self._own(turn - AHEAD)
+            if 0 <= turn - AHEAD - 1 < subs:
+                yield from self._pass_on(turn - AHEAD - 1)
+
+    def _act(self, op: Op, leg: _Leg, sub: int) -> Action:
+        """Return an action with the frame of `leg`."""
+        chunk, sender, receiver = leg.transfer
+        source = self.schedule.owners[chunk] if leg.phase else sender
+        table = leg.terms.bit_count() - 1 + (self.schedule.turn[chunk] if leg.phase else 0)
+        peer = sender if receiver == self.rank else receiver
+        if leg.phase and op in (Op.ENCODE, Op.ADOPT):
+            peer = -1  # one frame for all
+        return Action(op, leg.phase, leg.step, chunk, sub, peer, source, table, leg.terms, leg.slot)
+
+    def _push(self, leg: _Leg, sub: int) -> Iterator[Action]:
+        yield self._act(Op.ENCODE, leg, sub)
+        yield self._act(Op.SEND, leg, sub)
+
+    def _own(self, sub: int) -> Iterator[Action]:
+        """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole."""
+        due = defaultdict(int)
+        for leg in self.rest:
+            due[leg.transfer.chunk] += leg.transfer.receiver == self.rank
+        owned = [c for c, owner in enumerate(self.schedule.owners) if owner == self.rank]
+        for chunk in (c for c in owned if not due[c]):
+            yield from self._pull(chunk, sub)
+        for leg in self.rest:
+            if leg.transfer.sender == self.rank:
+                yield from self._push(leg, sub)
+                continue
+            yield self._act(Op.WAIT, leg, sub)
+            yield self._act(Op.DECODE_ADD, leg, sub)
+            due[leg.transfer.chunk] -= 1
+            if not due[leg.transfer.chunk] and leg.transfer.chunk in owned:
+                yield from self._pull(leg.transfer.chunk, sub)
+
+    def _pull(self, chunk: int, sub: int) -> Iterator[Action]:
+        """Code an own chunk's sum once and send it to all that this rank sends it to."""
+        legs = [leg for leg in self.gather if leg.transfer.chunk == chunk]
+        for place, leg in enumerate(legs):
+            if place == 0:
+                yield self._act(Op.ENCODE, leg, sub)
+            yield self._act(Op.SEND, leg, sub)
+        if self.schedule.adopt and legs:
+            yield self._act(Op.ADOPT, legs[0], sub)
+
+    def _pass_on(self, sub: int) -> Iterator[Action]:
+        """Receive final frames, pass each on, then decode it."""
+        for place, leg in enumerate(self.gather):
+            chunk = leg.transfer.chunk
+            if leg.transfer.receiver != self.rank:
+                continue
+            yield self._act(Op.WAIT, leg, sub)
+            for on in self.gather[place + 1 :]:
+                if on.transfer.chunk == chunk:
+                    yield self._act(Op.FORWARD, on, sub)
+            yield self._act(Op.DECODE, leg, sub)

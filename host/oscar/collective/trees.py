@@ -1,0 +1,85 @@
+"""Built-in schedules that are trees: direct, hierarchical, star (docs/schedules.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from oscar.collective.routes import Routed, Routes, Transfer
+
+
+@dataclass(frozen=True)
+class Direct(Routed):
+    """Every rank sends each chunk straight to its owner, who adds, codes once and sends the same bytes to all.
+
+    Rank r sends to r+1, r+2, ..: at every step each port sends one frame and receives one.
+    """
+
+    name: ClassVar[str] = "direct"
+
+    @cached_property
+    def routes(self) -> Routes:
+        n = self.nodes
+        turns = [(rank, (rank + step) % n) for step in range(1, n) for rank in range(n)]
+        push = tuple(Transfer(peer, rank, peer) for rank, peer in turns)
+        pull = tuple(Transfer(rank, rank, peer) for rank, peer in turns)
+        return Routes(n, tuple(range(n)), push, pull)
+
+
+@dataclass(frozen=True)
+class Star(Routed):
+    """One chunk: rank `root` adds for all."""
+
+    name: ClassVar[str] = "star"
+
+    root: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.root < self.nodes:
+            raise ValueError(f"schedule star: expected a root of 0 to {self.nodes - 1}, got {self.root}")
+
+    @cached_property
+    def routes(self) -> Routes:
+        others = [(self.root + step) % self.nodes for step in range(1, self.nodes)]
+        push = tuple(Transfer(0, rank, self.root) for rank in others)
+        pull = tuple(Transfer(0, self.root, rank) for rank in others)
+        return Routes(self.nodes, (self.root,), push, pull)
+
+
+@dataclass(frozen=True)
+class Hierarchical(Routed):
+    """Groups of `group` consecutive ranks: direct inside each, then one exchange between them.
+
+    In every group one rank, the owner's counterpart, collects a chunk and sends the group's sum to the owner,
+    so that a link between groups carries each chunk once in each direction. The last group may be smaller.
+    """
+
+    name: ClassVar[str] = "hierarchical"
+
+    group: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.group <= self.nodes:
+            raise ValueError(
+                f"schedule hierarchical: expected groups of 1 to {self.nodes} ranks, got {self.group}"
+            )
+
+    @cached_property
+    def routes(self) -> Routes:
+        n, g = self.nodes, self.group
+        groups = [range(first, min(n, first + g)) for first in range(0, n, g)]
+        inside, between = [], []
+        for turn in range(1, n):
+            for rank in range(n):
+                chunk = (rank + turn) % n  # owned by the rank of that number
+                home, own = groups[chunk // g], groups[rank // g]
+                collector = chunk if own is home else own[chunk % g % len(own)]
+                if rank != collector:
+                    inside.append(Transfer(chunk, rank, collector))
+                elif own is not home:
+                    between.append(Transfer(chunk, rank, chunk))
+        turned = [Transfer(t.chunk, t.receiver, t.sender) for t in (*between, *inside)]
+        return Routes(n, tuple(range(n)), (*inside, *between), tuple(turned))

@@ -1,0 +1,90 @@
+"""The network between ranks: which links there are, and which ports their bytes go through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["switch", "ring", "links"]
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Port:
+    """What carries one frame at a time: a rank's way out or in, a NIC that several ranks share, a wire."""
+
+    name: str
+    seconds_per_byte: float
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction between two ranks.
+
+    out, into: numbers of the ports that a frame occupies where it leaves, and where it arrives. A frame has
+    arrived latency_s after its last bit left, if no port there was busy.
+    """
+
+    latency_s: float
+    out: tuple[int, ...]
+    into: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """links: by (sender, receiver); ranks without a link cannot send to each other.
+
+    kind: what the network is in one word. text: for people, in one line. message_s: how long a port is
+    occupied by each message beside its bytes.
+    """
+
+    nodes: int
+    ports: tuple[Port, ...]
+    links: Mapping[Pair, Link]
+    kind: Kind
+    text: str
+    message_s: float = 0.0
+
+
+def switch(gbps: Sequence[float], latency_s: float) -> Topology:
+    """Return ranks at one switch that never blocks: rank r's port carries gbps[r] in each direction."""
+    n = len(gbps)
+    ports = [Port(f"{way} {rank}", 8e-9 / rate) for way in ("out", "in") for rank, rate in enumerate(gbps)]
+    links = {
+        (i, j): Link(latency_s, (i,), (n + j,)) for i in range(n) for j in range(n) if i != j
+    }
+    rates = f"{gbps[0]:g} Gb/s each" if len(set(gbps)) == 1 else f"{', '.join(f'{g:g}' for g in gbps)} Gb/s"
+    return Topology(n, tuple(ports), links, "switch", f"{n} ranks at a switch, {rates}")
+
+
+def wires(nodes: int, every: Mapping[Pair, tuple[float, float]]) -> Topology:
+    """Return point-to-point links of their own: every[i, j] is (Gb/s, seconds of latency)."""
+    ports = tuple(Port(f"{i} -> {j}", 8e-9 / rate) for (i, j), (rate, _) in every.items())
+    links = {pair: Link(late, (at,), ()) for at, (pair, (_, late)) in enumerate(every.items())}
+    ring = {(i, (i + 1) % nodes) for i in range(nodes)}
+    kind: Kind = "ring" if set(links) <= ring | {(j, i) for i, j in ring} else "links"
+    return Topology(nodes, ports, links, kind, f"{nodes} ranks, {len(links)} links")
+
+
+def grouped(
+    groups: int, size: int, *, inside: tuple[float, float], between: tuple[float, float]
+) -> Topology:
+    """Return groups of ranks with a link of its own for each pair inside, and one NIC that a group shares.
+
+    inside, between: (Gb/s, seconds of latency), each direction.
+    """
+    n = groups * size
+    ports = [Port(f"NIC {way} {g}", 8e-9 / between[0]) for way in ("out", "in") for g in range(groups)]
+    links: dict[Pair, Link] = {}
+    for i in range(n):
+        for j in range(n):
+            if i == j:
+                continue
+            if i // size == j // size:
+                links[i, j] = Link(inside[1], (len(ports),), ())
+                ports.append(Port(f"{i} -> {j}", 8e-9 / inside[0]))
+            else:
+                links[i, j] = Link(between[1], (i // size,), (groups + j // size,))
+    text = f"{groups} groups of {size} ranks, {inside[0]:g} Gb/s inside, one NIC of {between[0]:g} Gb/s each"
+    return Topology(n, tuple(ports), links, "links", text)
