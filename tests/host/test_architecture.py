@@ -79,7 +79,7 @@ def room(frame: FrameType) -> str | None:
 def test_a_gradient_passes_the_packages_that_the_page_names_and_no_call_goes_up(gather: str) -> None:
     random = np.random.default_rng(0)
     gradients = [[random.laplace(size=5000).astype(np.float32)] for _ in range(3)]
-    cluster = oscar.LocalCluster(oscar.Config.model_validate({"nodes": 3, "ring": {"gather": gather}}))
+    cluster = oscar.LocalCluster(oscar.Config.model_validate({"nodes": 3, "schedule": {"name": gather}}))
     cluster.allreduce(gradients)
     calls: set[tuple[str | None, str]] = set()
 

@@ -199,7 +199,7 @@ def test_a_saved_state_is_a_copy_and_fits_its_workload_only(tmp_path: Path) -> N
 def test_a_cluster_state_survives_the_file(tmp_path: Path, gather: str) -> None:
     config = Config().variant(
         nodes=3,
-        ring={"gather": gather},
+        schedule={"name": gather},
         plan={"name": "snake", "granule": 64},
         quantiser={"error_feedback": True, "coarseness": 1.0},
     )

@@ -37,8 +37,8 @@ methods:
   - {name: fp32, method: fp32}
   - {name: bf16, method: bf16}
   - {name: paper, method: asc-paper, plans: [equal, splitter]}
-  - {name: asc, method: asc, gather: boomerang, plans: [interleave]}
-  - {name: both, method: asc, gather: duplex, plans: [snake]}
+  - {name: asc, method: asc, schedule: boomerang, plans: [interleave]}
+  - {name: both, method: asc, schedule: duplex, plans: [snake]}
 """
 ROW_KEYS = {
     "name", "plan", "bits_per_value", "step_sync_bytes", "wire_bytes", "time_s", "speedup_vs_fp32", "exact",
@@ -524,7 +524,7 @@ def test_predict_takes_bits_and_times_from_the_cost_of_a_method(
     ):
         assert run([*words, "--method", method, "--codec", codec]) == 0
         said, found = capsys.readouterr().out, json.loads((tmp_path / "p.json").read_text())
-        tree = {"method": method, "nodes": 2, "ring": {"gather": "forward"}}
+        tree = {"method": method, "nodes": 2, "schedule": {"name": "ring"}}
         cost = method_cost(Config.model_validate(tree))
         assert f"{cost.bits_per_value:.4g} bits/value as estimated on 2 nodes for {method}" in said
         assert seen in said

@@ -246,7 +246,7 @@ def test_what_saturates_is_told_once_unless_error_feedback_keeps_it():
 @pytest.mark.parametrize(("codec", "dtype"), [("asc", np.int32), ("fp32", np.float32)])
 def test_a_cluster_knows_its_integers_before_the_first_call(codec, dtype):
     config = Config.model_validate(
-        {"method": codec, "nodes": 5, "quantiser": {"bits": 16}, "ring": {"gather": "forward"}}
+        {"method": codec, "nodes": 5, "quantiser": {"bits": 16}, "schedule": {"name": "ring"}}
     )
     run = LocalCluster(config)
     assert (run.params, run.dtype, run.scheme) == (config.quantiser_params(5), dtype, None)
@@ -258,7 +258,7 @@ def test_a_cluster_knows_its_integers_before_the_first_call(codec, dtype):
 def test_a_codec_that_clips_is_told_once_for_no_feedback_gives_that_back(feedback):
     quantiser = {"error_feedback": feedback, "bits": 8, "coarseness": 0.03125}
     run = LocalCluster(
-        Config.model_validate({"method": "int8", "ring": {"gather": "forward"}, "quantiser": quantiser})
+        Config.model_validate({"method": "int8", "schedule": {"name": "ring"}, "quantiser": quantiser})
     )
     given = [[np.tile(np.float32([2, -1, 0.5, 0]), 50)] for _ in range(4)]
     with pytest.warns(SaturationWarning) as told:
@@ -334,7 +334,7 @@ def test_a_call_interrupted_after_the_ring_never_happened(
     config = Config().variant(
         quantiser={"error_feedback": True},
         plan={"name": "splitter", "granule": 64},
-        ring={"gather": "duplex"},
+        schedule={"name": "duplex"},
     )
     calm, struck = LocalCluster(config), LocalCluster(config)
     for gradients in calls[:2]:

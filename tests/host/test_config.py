@@ -63,7 +63,7 @@ REFUSED = {
     "nodes: 257": "less than or equal to 256",
     "quantiser: {bits: 7}": "quantiser.bits: expected auto or a whole number from 8 to 16, got 7",
     "quantiser: {bits: 12.0}": "expected auto or a whole number from 8 to 16, got 12.0",
-    "{method: int16, quantiser: {bits: 16}, nodes: 2, ring: {gather: forward}}": (
+    "{method: int16, quantiser: {bits: 16}, nodes: 2, schedule: {name: ring}}": (
         "int16 carries up to 16 bits, sums of 2 workers' 16 bits (quantiser.bits) have 17: "
         "set quantiser.bits to auto or 15"
     ),
@@ -213,7 +213,7 @@ def test_rows_change_what_methods_say_and_nothing_else() -> None:
     method: dict[str, Any] = {"name": "m", "method": "asc", "asc": {"context": "none"}, "plans": ["equal"]}
     config = Config.model_validate({"asc": {"block_log2": 11}, "methods": [method]})
     ((_, _, row),) = config.compared()
-    assert (row.asc.context, row.asc.block_log2, row.ring.gather) == ("none", 11, "forward")
+    assert (row.asc.context, row.asc.block_log2, row.schedule.name) == ("none", 11, "forward")
     assert row.model_dump(exclude={"asc", "ring", "plan", "methods"}) == config.model_dump(
         exclude={"asc", "ring", "plan", "methods"}
     )

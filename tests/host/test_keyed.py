@@ -25,7 +25,7 @@ from support.gradients import laplace
 from support.ranks import on_ranks
 
 KEY = bytes(range(32))
-CONFIG = Config.model_validate({"ring": {"subframes": 2}})
+CONFIG = Config.model_validate({"schedule": {"subframes": 2}})
 
 
 def gradients(nodes: int, iteration: int) -> list[list[np.ndarray]]:

@@ -40,12 +40,12 @@ def config(**changes: Any) -> Config:
 
 CONFIGS = {
     "boomerang": config(),
-    "duplex, sub-frames": config(ring={"gather": "duplex", "subframes": 3}, plan={"name": "snake"}),
+    "duplex, sub-frames": config(schedule={"name": "duplex", "subframes": 3}, plan={"name": "snake"}),
     "forward, stochastic": config(
-        ring={"gather": "forward", "subframes": 2}, quantiser={"rounding": "stochastic"}
+        schedule={"name": "ring", "subframes": 2}, quantiser={"rounding": "stochastic"}
     ),
-    "fp32": config(method="fp32", ring={"gather": "forward"}),
-    "lossy": config(method="int8", ring={"gather": "forward"}),
+    "fp32": config(method="fp32", schedule={"name": "ring"}),
+    "lossy": config(method="int8", schedule={"name": "ring"}),
 }
 
 
@@ -182,7 +182,7 @@ class _Striking(ThreadTransport):
 @pytest.mark.parametrize("gather", ["forward", "boomerang", "duplex"])
 @pytest.mark.parametrize("deed", ["corrupt", "close", "sleep", "raise", "nan"])
 def test_all_ranks_raise_and_name_the_one_that_failed(gather: str, deed: str) -> None:
-    nodes, bad, chosen = 4, 2, config(ring={"gather": gather, "subframes": 2})
+    nodes, bad, chosen = 4, 2, config(schedule={"name": gather, "subframes": 2})
     transports = local_transports(nodes)
     transports[bad].__class__ = _Striking
     all_have_the_first = threading.Barrier(

@@ -64,7 +64,7 @@ def test_what_is_drawn_covers_what_it_should() -> None:
     for values in (
         {c.method for c in configs},
         {c.plan.name for c in configs},
-        {c.ring.gather for c in configs},
+        {c.schedule.name for c in configs},
     ):
         assert len(values) >= 3
     drawn, changes = [], 0

@@ -45,7 +45,7 @@ TRAINED = {
     "oscar-sw": Config(method="oscar-sw"),
 }
 DIRECT = {
-    "asc, duplex": Config.model_validate({"ring": {"gather": "duplex"}, "plan": {"name": "splitter"}}),
+    "asc, duplex": Config.model_validate({"schedule": {"name": "duplex"}, "plan": {"name": "splitter"}}),
     "oscar-sw-best": Config(method="oscar-sw-best"),
     "oscar-sw, coded": Config(method="oscar-sw", scheme={"coded": True}),
     "lhc": Config(method="lhc"),

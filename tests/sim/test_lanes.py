@@ -78,7 +78,7 @@ def test_a_seed_of_the_stress_test_shows_the_same_again(capsys) -> None:
 def test_a_cluster_on_converted_rtl_is_one_on_the_reference(verilated_lane) -> None:
     rng = np.random.default_rng(1)
     gradients = [[rng.laplace(0, 1e-3, 9001).astype(np.float32)] for _ in range(3)]
-    config = Config.model_validate({"nodes": 3, "ring": {"gather": "boomerang"}, "nic": "verilator"})
+    config = Config.model_validate({"nodes": 3, "schedule": {"name": "boomerang"}, "nic": "verilator"})
     in_integers = LocalCluster(config, codec=reference_codec(verilated_lane.params.asc))
     on_rtl = LocalCluster(config, codec=rtl_codec(verilated_lane))
     for _ in range(2):

@@ -130,7 +130,7 @@ def _config(method: str, plan: str, args: argparse.Namespace) -> Config:
             "asc": yaml_core.parse("\n".join(args.asc).replace("=", ": ")) or {},
             "quantiser": {"scale": "sigma" if args.quantiser == "8s" else "max", "bits": 8},
             "plan": {"name": name, "granule": int(granule or 256)},
-            "ring": {"gather": gather, "subframes": args.subframes},
+            "schedule": {"name": gather, "subframes": args.subframes},
         }
     )
 

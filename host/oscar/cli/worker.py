@@ -75,7 +75,7 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
             agreed = running.communicator.agreed
             keyed = f"keyed: {wire.security}, " if transport.keyed else ""
             print(
-                f"# {transport.nodes} ranks over {args.transport}, {config.method}, {config.ring.gather}, "
+                f"# {transport.nodes} ranks over {args.transport}, {config.method}, {config.schedule.name}, "
                 f"{keyed}timeout {wire.timeout_s:g} s, configuration {agreed}",
                 flush=True,
             )

@@ -80,7 +80,10 @@ class Routed(Schedule):
         slots: dict[tuple[int, int], int] = defaultdict(int)
         every = (1 << self.nodes) - 1
         phases = []
-        for phase, transfers in ((Phase.REDUCE_SCATTER, self.routes.reduce), (Phase.ALL_GATHER, self.routes.gather)):
+        for phase, transfers in (
+            (Phase.REDUCE_SCATTER, self.routes.reduce),
+            (Phase.ALL_GATHER, self.routes.gather),
+        ):
             steps: dict[int, int] = defaultdict(int)
             legs = []
             for t in transfers:
@@ -106,7 +109,8 @@ class _Program:
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
         self.reduce, self.gather = (
-            [leg for leg in legs if rank in (leg.transfer.sender, leg.transfer.receiver)] for legs in schedule.legs
+            [leg for leg in legs if rank in (leg.transfer.sender, leg.transfer.receiver)]
+            for legs in schedule.legs
         )
         fed = {leg.transfer.chunk for leg in self.reduce if leg.transfer.receiver == rank}
         self.first = [leg for leg in self.reduce if leg.transfer.chunk not in fed]  # need no input

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.asc.params import AscParams, ContextMode, TableMode
-from oscar.collective.gather import GatherName
 from oscar.config.base import MOST, Section, one_of
 from oscar.numerics.plans import PLANS
 from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
@@ -96,13 +95,6 @@ class PlanSection(Section):
     @classmethod
     def _known(cls, name: str) -> str:
         return one_of("plan", name, PLANS)
-
-
-class RingSection(Section):
-    """Direction of the all-gather and how many sub-frames a chunk is cut into."""
-
-    gather: GatherName = "boomerang"
-    subframes: int = Field(default=1, ge=1, le=64)
 
 
 class TransportSection(Section):

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from oscar.coding.codec import Codec
+from oscar.collective.frames import Frames
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
-from oscar.reducers.method import gather_of
+from oscar.reducers.method import check_schedule
 from oscar.reducers.party import Party
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
 from oscar.reducers.remote_wire import RemoteWire
@@ -29,8 +30,7 @@ from oscar.transports.base import Transport
 class PeerStats:
     """What one rank sent in one AllReduce.
 
-    sent_bytes: with headers and the exchange of steps. frame_bytes, counts: of coded frames, int64 [phase 2,
-    step N-1, sub K], headers included. clipped: this rank's values that saturated; clipped_energy: the share
+    sent_bytes: with headers and the exchange of steps. frames: the coded ones of this rank. clipped: this rank's values that saturated; clipped_energy: the share
     of its energy that this cut off, as in Stats; reset: state was made anew because shapes changed;
     exchange_bytes: sent by this rank to agree on steps; seconds: of the whole call; waited_s: the part of it
     spent in waits.
@@ -48,8 +48,7 @@ class PeerStats:
     exchange_bytes: int
     seconds: float
     waited_s: float
-    frame_bytes: np.ndarray = field(repr=False)
-    counts: np.ndarray = field(repr=False)
+    frames: Frames = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Communicator(Reducer):
                 "config.transport.security, key=config.transport.key), or set transport.security to none"
             )
         super().__init__(config, codec=codec)
-        gather_of(config, self.codec)  # refuses what does not go together
+        check_schedule(config, self.codec, transport.nodes)
         self.transport, self.party = transport, Party(transport, timeout_s)
         self.rank, self.nodes = transport.rank, transport.nodes
         self.greeting = {**greeting(config, self.codec, self.nodes), **(extra or {})}
@@ -140,8 +139,6 @@ class Communicator(Reducer):
         totals, call = self._exchange(state, [flat])
         mean = self._finish(state, totals)
         sent = sum(moved.sent_bytes for moved in call.traffic) + call.exchange_bytes
-        frames, counts = call.table("frame_bytes"), call.table("counts")
-        none = np.zeros((2, max(0, self.nodes - 1), 1), np.int64)
         stats = PeerStats(
             rank=self.rank,
             nodes=self.nodes,
@@ -154,8 +151,7 @@ class Communicator(Reducer):
             exchange_bytes=call.exchange_bytes,
             seconds=time.perf_counter() - began,
             waited_s=self.party.waited_s - waited,
-            frame_bytes=none if frames is None else frames[:, :, 0],
-            counts=none if counts is None else counts[:, :, 0],
+            frames=call.frames,
         )
         return PeerResult(mean, self._sums(state), stats), call
 

@@ -10,7 +10,7 @@ from oscar.config import Config
 from oscar.transports.handshake import flatten
 from oscar.version import __version__
 
-SECTIONS = ("quantiser", "asc", "plan", "ring")  # sections that change bytes or values
+SECTIONS = ("quantiser", "asc", "plan", "schedule")  # sections that change bytes or values
 
 
 def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Any
 
+from oscar.array import sizes_of
 from oscar.coding.codec import Codec
 from oscar.coding.registry import asc_codec, make_codec
-from oscar.collective.gather import BOOMERANG, RAW, Gather
-from oscar.config import SOFTWARE, Config
+from oscar.collective.schedule import Schedule
+from oscar.collective.schedules import SCHEDULES, make_schedule
+from oscar.config import BY_NETWORK, BY_TIME, SOFTWARE, Config
 from oscar.errors import ConfigError
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
@@ -32,20 +33,40 @@ def make_codec_of(config: Config) -> Codec:
     return codec
 
 
-def gather_of(config: Config, codec: Codec) -> Gather:
-    """Return how sums come back; raises ConfigError where the codec's sums depend on their order.
+def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedule:
+    """Return the configured schedule of coded messages between `nodes`, of about `values` each.
 
-    A scheme's messages are plain AllReduces, whatever the section `ring` says.
+    Raises ConfigError where it does not go with the codec, or with so many nodes.
     """
-    if method_info(config.method).codec is None:
-        return RAW
-    gather = Gather(config.ring.gather, coded=codec.coded)
-    if gather.boomerang and not (codec.lossless and codec.domain == "int"):
+    section = config.schedule
+    name = _chosen(config, codec, nodes, values)
+    apart, exact = SCHEDULES[name].apart, codec.lossless and codec.domain == "int"
+    if apart and not exact:
         raise ConfigError(
-            f"the {gather.name} all-gather needs a lossless integer codec, "
-            f"{codec.name} is not one; set ring.gather to forward"
+            f"the schedule {name} needs a lossless integer codec, {codec.name} is not one; "
+            "set schedule to direct or ring"
         )
-    return replace(gather, adopt=not codec.lossless)
+    try:
+        return make_schedule(name, nodes, adopt=not codec.lossless, **section.model_dump(exclude={"name"}))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _chosen(config: Config, codec: Codec, nodes: int, values: int) -> str:
+    """Return the name of the schedule, where the configuration leaves it to the network or the time model."""
+    if config.schedule.name not in (BY_NETWORK, BY_TIME):
+        return config.schedule.name
+    return "direct"
+
+
+def check_schedule(config: Config, codec: Codec, nodes: int) -> None:
+    """Raise ConfigError where the configured schedule does not go with the codec; schemes take ASC."""
+    schedule_of(config, codec, nodes, 0)
+
+
+def network_of(config: Config, nodes: int) -> dict[str, Any]:
+    """Return the link, and the topology of coded messages, of the time model: arguments of LocalWire."""
+    return {"link": config.link.model()}
 
 
 def make_scheme_of(
@@ -56,13 +77,14 @@ def make_scheme_of(
     codec: of `make_codec_of`, or one in its place. Raises ConfigError for options that do not go together.
     """
     plan, params = config.plan, config.quantiser_params(nodes)
-    default = Channel(codec, BOOMERANG, params.sum_width, plan=plan.name, granule=plan.granule)
+    values = sum(sizes_of(shapes))
+    schedule = schedule_of(config, codec, nodes, values)
+    default = Channel(codec, schedule, params.sum_width, plan=plan.name, granule=plan.granule)
     if method_info(config.method).codec is None:
         scheme = make_scheme(config.method, config.scheme, shapes=shapes, nodes=nodes, seed=config.seed)
         return scheme, default
     config.check_width(codec, nodes)
-    gather = gather_of(config, codec)
-    options = ExactOptions(codec, params, gather, config.ring.subframes, plan.name, plan.granule)
+    options = ExactOptions(codec, params, schedule, plan.name, plan.granule)
     return Exact(options, shapes=shapes, nodes=nodes, seed=config.seed), default
 
 
@@ -71,4 +93,4 @@ def method_fingerprint(config: Config, codec: Codec) -> str:
     c = config
     if method_info(c.method).codec is None:
         return f"{c.method} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
-    return f"{c.quantiser}, seed={c.seed}, {codec.name}, {c.asc}, {c.ring.gather}, {c.plan}"
+    return f"{c.quantiser}, seed={c.seed}, {codec.name}, {c.asc}, {c.schedule}, {c.plan}"

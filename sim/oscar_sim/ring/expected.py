@@ -80,7 +80,7 @@ def host_run(
         {
             "nodes": nodes,
             "quantiser": {"bits": 8},  # as the published clocks were measured
-            "ring": {"gather": gather},
+            "schedule": {"name": gather},
             "plan": {"name": "splitter", "granule": granule},
         }
     )
