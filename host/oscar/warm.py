@@ -26,7 +26,8 @@ def main() -> None:
         ("rans0", "ring"),
         ("zstd", "ring"),
     ):
-        cluster = LocalCluster(config.variant(method=codec, schedule={"name": schedule}, plan={"name": "snake"}))
+        changes = {"method": codec, "schedule": {"name": schedule}, "plan": {"name": "snake"}}
+        cluster = LocalCluster(config.variant(**changes))
         for _ in range(2):
             cluster.allreduce(gradients)
 

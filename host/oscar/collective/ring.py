@@ -35,7 +35,7 @@ def ring_chunks(nodes: int, gather: Gather = FORWARD) -> Array:
 
 
 def ring_frames(counts: Array, sizes: Array) -> Frames:
-    """Return the frames of a ring whose chunks have `counts` values and `sizes` bytes, int64 [chunk], each."""
+    """Return the frames of a ring whose chunks have `counts` values and `sizes` bytes, int64 [chunk]."""
     nodes = counts.size
     chunks = ring_chunks(nodes) if nodes > 1 else np.zeros((2, 0, 1), np.int64)
     rows = np.zeros(chunks.shape, ROW)
@@ -99,9 +99,9 @@ class Duplex(Ring):
     """Both phases of a boomerang at once.
 
     What comes back are sums over the end of the ring (suffixes), which never depend on the reduce-scatter's
-    sums over its beginning (prefixes). A node's result is its prefix, own values included, plus the suffix it
-    received; either may come first. That takes N-1 hops instead of 2(N-1). Each node splits the sum at another
-    place, so only integers, whose addition is exact in any order, leave all nodes identical.
+    sums over its beginning (prefixes). A node's result is its prefix, own values included, plus the suffix
+    it received; either may come first. That takes N-1 hops instead of 2(N-1). Each node splits the sum at
+    another place, so only integers, whose addition is exact in any order, leave all nodes identical.
     """
 
     name: ClassVar[str] = "duplex"
@@ -143,18 +143,8 @@ class _Rank:
             table = self.nodes - 1 + (step if self.gather.boomerang else 0)  # one for all forwarded frames
             if not self.gather.boomerang:
                 source = (chunk - 1) % self.nodes  # the chunk's owner
-        return Action(
-            op,
-            phase,
-            step,
-            chunk,
-            sub,
-            peer,
-            source,
-            table,
-            self._terms(phase, step, chunk),
-            step << 1 | phase,
-        )
+        terms, slot = self._terms(phase, step, chunk), step << 1 | phase
+        return Action(op, phase, step, chunk, sub, peer, source, table, terms, slot)
 
     def _terms(self, phase: Phase, step: int, chunk: int) -> int:
         """Return the ranks whose values a frame sums: one more with each step, as bits."""

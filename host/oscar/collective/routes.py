@@ -52,8 +52,10 @@ class _Leg(NamedTuple):
 class Routed(Schedule):
     """Routes as a schedule.
 
-    On the way to an owner, frames of a link share tables where they sum equally many workers. Sends that need no input come first, AHEAD sub-frames before the arrivals that they meet; an owner codes its
-    sum once and sends the same bytes to all; a rank passes a final frame on before it decodes it.
+    On the way to an owner, frames of a link share tables where they sum equally many workers; on the way
+    back every chunk of an owner has its own. Sends that need no input come first, AHEAD sub-frames before
+    the arrivals that they meet. An owner codes its sum once and sends the same bytes to all; a rank passes a
+    final frame on before it decodes it.
     """
 
     name: ClassVar[str] = "routed"

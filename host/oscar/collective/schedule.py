@@ -21,9 +21,10 @@ class Schedule(ABC):
     adopt: owners decode their own final frames, so that a lossy codec leaves all ranks identical. Equal
     schedules have equal actions. Raises ValueError for arguments out of range.
 
-    name: in the registry. apart: sums of the second phase never hold what the first summed, and are kept apart
-    from it; only integers, whose addition is exact in any order, leave all ranks identical then. pulls_first:
-    on a port with several frames to send, those of the all-gather go first; otherwise in order of the actions.
+    name: in the registry. apart: sums of the second phase never hold what the first summed, and are kept
+    apart from it; only integers, whose addition is exact in any order, leave all ranks identical then.
+    pulls_first: on a port with several frames to send, those of the all-gather go first; otherwise the order
+    is that of the actions.
     """
 
     name: ClassVar[str]

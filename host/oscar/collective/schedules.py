@@ -23,8 +23,8 @@ def make_schedule(
 ) -> Schedule:
     """Return the schedule of that name between `nodes`.
 
-    adopt: for a lossy codec; group: ranks of a group, of hierarchical (None: about the root of `nodes`); root:
-    of star; file: of file. Raises ValueError, and ConfigError for a file.
+    adopt: for a lossy codec. group: ranks of a group, of hierarchical (None: about the root of `nodes`).
+    root: of star. file: of file. Raises ValueError, and ConfigError for a file.
     """
     if name not in SCHEDULES:
         raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {name!r}")

@@ -11,7 +11,7 @@ from oscar.collective.routes import Routed, Routes, Transfer
 
 @dataclass(frozen=True)
 class Direct(Routed):
-    """Every rank sends each chunk straight to its owner, who adds, codes once and sends the same bytes to all.
+    """Every rank sends each chunk straight to its owner, who adds, codes once and sends the sum to all.
 
     Rank r sends to r+1, r+2, ..: at every step each port sends one frame and receives one.
     """

@@ -19,9 +19,9 @@ OPTIONS = {"group": "hierarchical", "root": "star", "file": "file"}  # options o
 class ScheduleSection(Section):
     """A schedule by name, or `name` as a text alone.
 
-    name: network takes direct where ranks are at a switch, and a ring where links are one; auto asks the time
-    model. subframes: pieces of a chunk, which overlap. group: ranks of a group, of hierarchical (null: those of
-    the topology). root: the rank that adds, of star. file: of a schedule, as `oscar schedule synth` writes it.
+    name: network takes direct where ranks are at a switch, and a ring where links are one; auto asks the
+    time model. subframes: pieces of a chunk, which overlap. group: ranks of a group, of hierarchical (null:
+    those of the topology). root: the rank that adds, of star. file: a path, of the schedule file.
     """
 
     name: str = BY_NETWORK

@@ -30,10 +30,10 @@ from oscar.transports.base import Transport
 class PeerStats:
     """What one rank sent in one AllReduce.
 
-    sent_bytes: with headers and the exchange of steps. frames: the coded ones of this rank. clipped: this rank's values that saturated; clipped_energy: the share
-    of its energy that this cut off, as in Stats; reset: state was made anew because shapes changed;
-    exchange_bytes: sent by this rank to agree on steps; seconds: of the whole call; waited_s: the part of it
-    spent in waits.
+    sent_bytes: with headers and the exchange of steps. frames: the coded ones of this rank. clipped: its
+    values that saturated; clipped_energy: the share of its energy that this cut off, as in Stats; reset:
+    state was made anew because shapes changed; exchange_bytes: sent by this rank to agree on steps; seconds:
+    of the whole call; waited_s: the part of it spent in waits.
     """
 
     rank: int

@@ -153,7 +153,7 @@ class LocalWire(Wire):
         return self._programs[key]
 
     def _is_sum(self, plan: ChunkPlan, channel: Channel, nodes: Sequence[Node], sums: Array) -> bool:
-        """Whether `sums`, in plan order, is the sum computed directly: in integers, or in the schedule's order."""
+        """Whether `sums`, in plan order, is the sum computed directly: of floats in the schedule's order."""
         if not channel.codec.lossless:
             return False
         local = [node.local for node in nodes]

@@ -21,10 +21,10 @@ from oscar.state import Saved
 class Traffic:
     """What one message moved.
 
-    moved: the frames that the wire's own ranks sent, or None where no frames are counted. sent_bytes: by these
-    ranks. exchange_bytes: of an "agree", by these ranks. plan: how values were dealt to
-    chunks. identical: the wire's ranks ended with the same bits. exact: the sum equals one computed directly;
-    True where that is not checked. clipped: what the codec saturated, as in Codec.saturated.
+    moved: the frames of the wire's own ranks, or None where no frames are counted. sent_bytes: by these
+    ranks. exchange_bytes: of an "agree", by these ranks. plan: how values were dealt to chunks. identical:
+    the wire's ranks ended with the same bits. exact: the sum equals one computed directly; True where that is
+    not checked. clipped: what the codec saturated, as in Codec.saturated. clocks: of devices, as in Stats.
     """
 
     moved: Moved | None = None

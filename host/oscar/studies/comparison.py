@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from oscar.array import Array
+from oscar.coding.codec import Codec
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import ASC, make_codec
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Stats
 from oscar.config import Config, Method
 from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.method import schedule_of
 from oscar.results import FORMS
 from oscar.studies.parallel import Tick, run_tasks
 from oscar.studies.recording import Gradients, Progress, Recording, record_training
@@ -161,7 +164,7 @@ def _clocks(stats: Sequence[Stats]) -> dict[str, list[float]] | None:
 
 
 def _slowest(stats: Stats, step: Any, nodes: int) -> list[float]:
-    """Return the clocks of the slowest encoder and decoder in a step, and the most values that a node sent."""
+    """Return the clocks of the slowest encoder and decoder in a step, and the most values of a sender."""
 
     def most(rows: Array, rank: str, weight: str) -> float:
         mine = rows[(rows["phase"] == step["phase"]) & (rows["step"] == step["step"])]

@@ -17,6 +17,7 @@ import numpy as np
 
 from oscar.checkpoint import digest
 from oscar.coding.registry import make_codec
+from oscar.collective.schedules import SCHEDULES
 from oscar.collective.stats import AllReduceResult
 from oscar.config import Config
 from oscar.numerics.plans import PLANS
