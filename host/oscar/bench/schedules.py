@@ -1,9 +1,9 @@
 """Bytes and modelled time of every schedule on the same gradients (docs/schedules.md, docs/measuring.md).
 
-All methods code the same integers, losslessly, so they compute the same mean. The workload trains with the exact
-float mean. fp32 has no headers, and is timed by each of its schedules; ratios are given against both.
-Time comes from the link model: with a codec at line rate, with the clock of the RTL, and for a model of `LARGE`
-values whose frames have the measured bits per value and imbalance (`oscar.timeline.scale`).
+All methods code the same integers, losslessly, so they compute the same mean. The workload trains with the
+exact float mean. fp32 has no headers, and is timed by its ring and direct; ratios are given against both.
+Time comes from the link model: with a codec at line rate, with the clock of the RTL, and for a model of
+`LARGE` values whose frames have the measured bits per value and imbalance (`oscar.timeline.scale`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ SCHEDULES = "boomerang", "duplex", "direct"
 MEAN_OF = "cnn", "transformer", "embedding"  # of the geometric mean
 BARS = {8: 10.0, 16: 10.0, 64: 8.0}  # of that mean over fp32's ring, direct, ideal codec, models as they are
 TABLE = Table(
-    "model <12", "nodes:N >3", "schedule <10", "subframes:K >2", "bits:bits/val >8.3f", "time_us:time us >9.1f",
-    "over_ring:x ring >7.2f", "over_direct:x direct >8.2f", "rtl_us:RTL us >9.1f", "rtl_over_ring:x ring >7.2f",
-    "large_ms:64 M ms >9.3f", "large_over_ring:x ring >7.2f", "large_over_direct:x direct >8.2f",
+    "model <12", "nodes:N >3", "schedule <10", "subframes:K >2", "bits:bits/val >8.3f",
+    "time_us:time us >9.1f", "over_ring:x ring >7.2f", "over_direct:x direct >8.2f", "rtl_us:RTL us >9.1f",
+    "rtl_over_ring:x ring >7.2f", "large_ms:64 M ms >9.3f", "large_over_ring:x ring >7.2f", "large_over_direct:x direct >8.2f",
 )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ class _Case:
         ) + self.around.seconds(self.values)
 
     def raw_time(self, name: str, *kinds: type[Schedule]) -> float:
-        """Return the time of a rival by the best of `kinds`; int8 sums are exact: it may go the codec's way."""
+        """Return the time of a rival by the best of `kinds`; int8, whose sums are exact, may go as coded."""
         nodes, subs = self.schedule.nodes, self.schedule.subframes
         ways = [kind(nodes, subs) for kind in kinds or (Ring, Direct)]
         ways += [self.schedule] if name == "int8" and not kinds else []
@@ -107,7 +107,7 @@ def predict(
     """Predict one AllReduce of `values` by `schedule` with equal chunks, and judge it.
 
     `bits_per_value` is the codec's mean payload over all steps; `coded` tells whether the codec takes time;
-    `peak` is the largest magnitude that one node contributes, so that int8 is a rival while peak nodes <= 127.
+    `peak` is the largest magnitude that one node contributes: int8 is a rival while peak nodes <= 127.
     `around` is what a worker computes before and after, which nothing hides. Compression pays if it is
     MIN_GAIN faster than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no
     headers, by a ring or direct; int8 may also take the schedule itself, floats may not where it splits sums.
