@@ -37,7 +37,8 @@ BARS = {8: 10.0, 16: 10.0, 64: 8.0}  # of that mean over fp32's ring, direct, id
 TABLE = Table(
     "model <12", "nodes:N >3", "schedule <10", "subframes:K >2", "bits:bits/val >8.3f",
     "time_us:time us >9.1f", "over_ring:x ring >7.2f", "over_direct:x direct >8.2f", "rtl_us:RTL us >9.1f",
-    "rtl_over_ring:x ring >7.2f", "large_ms:64 M ms >9.3f", "large_over_ring:x ring >7.2f", "large_over_direct:x direct >8.2f",
+    "rtl_over_ring:x ring >7.2f", "large_ms:64 M ms >9.3f", "large_over_ring:x ring >7.2f",
+    "large_over_direct:x direct >8.2f",
 )  # fmt: skip
 
 
