@@ -38,11 +38,11 @@ class Transport(ABC):
     """One rank's end of all links; a subclass moves bytes, this class seals them and waits for them.
 
     A subclass sets up its library, calls `__init__` here last, and puts peers that it knows to be gone
-    into `dead`. `rank` and `nodes` are the ring's. `neighbours`: who hears this rank's control messages and is
-    heard: the two of the ring, and whom it met. `keyed`: whether all that it sends is encrypted and
-    authenticated; `pad`: by how many per cent at most it is lengthened, to hide its size. `can_survive`: whether
-    `survivors` may work here, as far as can be told beforehand. Every message but frames, which have a checksum
-    of their own, has a CRC-32 in front of it on the wire.
+    into `dead`. `rank` and `nodes` are the ring's. `neighbours`: who hears this rank's control messages and
+    is heard: the two of the ring, and whom it met. `keyed`: whether all that it sends is encrypted and
+    authenticated; `pad`: by how many per cent at most that is lengthened, to hide sizes. `can_survive`:
+    whether `survivors` may work here, as far as can be told beforehand. Every message but frames, which have
+    a checksum of their own, has a CRC-32 in front of it on the wire.
     """
 
     keyed = False
@@ -62,8 +62,8 @@ class Transport(ABC):
     def meet(self, peers: Iterable[int]) -> None:
         """Make neighbours of `peers`, too: their control messages are heard, and they are told this rank's.
 
-        To be done on both sides, before the first message between them is waited for. Whom this rank knows, and
-        itself, are left out. Raises ValueError for a rank that there is not.
+        To be done on both sides, before the first message between them is waited for. Whom this rank knows,
+        and itself, are left out. Raises ValueError for a rank that there is not.
         """
         for peer in sorted(set(peers) - {self.rank} - self.neighbours.keys()):
             if not 0 <= peer < self.nodes:
@@ -77,7 +77,7 @@ class Transport(ABC):
         Raises ValueError for a peer that this rank has not met: nobody would hear that it fails.
         """
         if peer not in self.neighbours:
-            raise ValueError(f"rank {self.rank} expects a message of rank {peer} and has not met it: call meet")
+            raise ValueError(f"rank {self.rank} would wait for rank {peer} and has not met it: call meet")
         self._make_room(peer, tag, self._wire_bytes(tag, cap))
 
     def post_send(self, peer: int, tag: int, frame: Bytes) -> None:
@@ -247,7 +247,7 @@ class Transport(ABC):
                     self.post_send(peer, CONTROL_TAG, message)
 
     def _listen(self, peer: int) -> None:
-        """Read control messages: of `peer` at once, of the other neighbours in rounds that cost a wait little.
+        """Read control messages: of `peer` at once, of all neighbours in rounds that cost a wait little.
 
         Raises TransportError for a notice of abort.
         """
