@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.asc.params import AscParams, ContextMode, TableMode
 from oscar.config.base import MOST, Section, one_of
-from oscar.numerics.plans import PLANS
+from oscar.numerics.plans import PLANS, cuts_of
 from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
 from oscar.transports.padding import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURITY
 
@@ -87,10 +87,22 @@ class AscSection(Section):
 
 
 class PlanSection(Section):
-    """Chunk plan and its block size in values."""
+    """Chunk plan and its block size in values.
+
+    shares: how much of the cost each chunk has, a number for each; auto: what lets the busiest port of a
+    direct schedule be free earliest, by the topology; null: equal.
+    """
 
     name: str = "interleave"
     granule: int = Field(default=256, ge=1, le=1 << 20)
+    shares: tuple[float, ...] | Literal["auto"] | None = Field(default=None, strict=False)
+
+    @field_validator("shares")
+    @classmethod
+    def _whole(cls, shares: Any) -> Any:
+        if isinstance(shares, tuple):
+            cuts_of(shares)
+        return shares
 
     @field_validator("name")
     @classmethod
