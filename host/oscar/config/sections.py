@@ -95,14 +95,18 @@ class PlanSection(Section):
 
     name: str = "interleave"
     granule: int = Field(default=256, ge=1, le=1 << 20)
-    shares: tuple[float, ...] | Literal["auto"] | None = Field(default=None, strict=False)
+    shares: tuple[float, ...] | Literal["auto"] | None = None
 
-    @field_validator("shares")
+    @field_validator("shares", mode="before")
     @classmethod
     def _whole(cls, shares: Any) -> Any:
-        if isinstance(shares, tuple):
-            cuts_of(shares)
-        return shares
+        if shares is None or shares == "auto":
+            return shares
+        numbers = isinstance(shares, (list, tuple)) and all(type(s) in (int, float) for s in shares)
+        if not numbers:
+            raise ValueError(f"expected auto, or a list of a number for each chunk, got {shares!r}")
+        cuts_of(tuple(shares))
+        return tuple(float(share) for share in shares)
 
     @field_validator("name")
     @classmethod

@@ -62,7 +62,7 @@ def _chosen(config: Config, codec: Codec, nodes: int, values: int) -> str:
     section, exact = config.schedule, codec.lossless and codec.domain == "int"
     if section.name not in (BY_NETWORK, BY_TIME):
         return section.name
-    topology = config.topology.model(nodes, config.link)
+    topology = getattr(config, "topology", None) and config.topology.model(nodes, config.link)
     if section.name == BY_NETWORK:
         return by_kind(topology, exact=exact)
     names = [name for name, kind in SCHEDULES.items() if name != "file" and (exact or not kind.apart)]
