@@ -151,7 +151,7 @@ def test_another_key_is_found_at_the_start_by_all_ranks_alike() -> None:
     assert all(isinstance(error, ConfigError) for error in errors), errors
     (text,) = {str(error) for error in errors}
     assert re.match('keys: rank 1 has check value = "[0-9a-f]{16}", rank 0 has "', text)
-    assert text.endswith("; start all ranks with the same key")
+    assert text.endswith("; start all ranks with the same key and the same transport.pad")
 
 
 def test_a_rank_without_a_key_is_named() -> None:
