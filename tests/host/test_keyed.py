@@ -221,6 +221,10 @@ def test_plain_text_is_refused_where_keyed_frames_are_asked_for(tmp_path: Path) 
         local_transports(2), lambda end: Communicator(asks, secured(end, "aes-gcm", key=str(place)))
     )
     assert all(isinstance(communicator, Communicator) for communicator in made), made
+    padded = Config.model_validate({"transport": {"security": "aes-gcm", "pad": 10}})
+    for error in on_ranks(keyed_pair(), lambda end: Communicator(padded, end, timeout_s=5)):
+        assert isinstance(error, ConfigError)
+        assert "transport.pad is 10 per cent, the transport pads by 0: give" in str(error)
 
 
 def test_a_key_that_nothing_would_use_is_refused() -> None:
