@@ -1,9 +1,10 @@
 """Straggling workers: time of an iteration where each task is done by one, two or three workers.
 
-In every iteration each worker may be several times slower, by chance. All redundancies see the same draws.
-The AllReduce is real: frames of a codec, sums compared with those of the integers; the clock is modelled:
-tasks, then messages over one switch. A redundancy of r makes every worker do up to r tasks; it pays where
-waiting for the slowest costs more. Times are from the common begin until the last worker has all sums.
+In every iteration each worker, or each task on a worker, may be several times slower, by chance. All
+redundancies see the same draws. The AllReduce is real: frames of a codec, sums compared with those of the
+integers; the clock is modelled: tasks, then messages over one switch. A redundancy of r makes every worker
+do up to r tasks; it pays where waiting for the slowest costs more. Times are from the common begin until the
+last worker has all sums.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slow", type=float, default=0.1, help="chance that a worker is slow in an iteration"
     )
+    parser.add_argument("--unit", choices=["worker", "task"], default="worker", help="what is slow by chance")
     parser.add_argument("--factor", type=float, default=5.0, help="how many times slower it is then")
     parser.add_argument("--gbps", type=float, default=100.0)
     parser.add_argument("--codec", default="asc", help="lossless, of integers")
@@ -60,8 +62,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             f"got {args.iterations}, {args.values}, {args.slow}, {args.task_ms}"
         )
     print(
-        f"# {args.nodes} workers, {100 * args.slow:g} % of them {args.factor:g}x slower in each of "
-        f"{args.iterations} iterations; {args.values:,} values, {args.codec}, {args.gbps:g} Gb/s"
+        f"# {args.nodes} workers, {100 * args.slow:g} % of all {args.unit}s {args.factor:g}x slower in each "
+        f"of {args.iterations} iterations; {args.values:,} values, {args.codec}, {args.gbps:g} Gb/s"
     )
     print(TABLE.heading)
     random = np.random.default_rng(args.seed)
@@ -83,10 +85,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def task_seconds(random: np.random.Generator, args: argparse.Namespace) -> Array:
-    """Return the seconds of a task, float64 [iteration, worker]: an exponential part, and slow by chance."""
-    size = args.iterations, args.nodes
+    """Return the seconds of tasks, float64 [iteration, worker, copy]: partly exponential, slow by chance."""
+    alike = args.unit == "worker"
+    most = max(args.redundancy)
+    size = args.iterations, args.nodes, 1 if alike else most
     slower = np.where(random.random(size) < args.slow, args.factor, 1.0)
-    return args.task_ms * 1e-3 * slower * (1 + random.exponential(args.jitter, size))
+    seconds = args.task_ms * 1e-3 * slower * (1 + random.exponential(args.jitter, size))
+    return np.repeat(seconds, most, axis=2) if alike else seconds
 
 
 def measure(copies: int, seconds: Array, gradients: Array, args: argparse.Namespace) -> Row:
@@ -97,7 +102,7 @@ def measure(copies: int, seconds: Array, gradients: Array, args: argparse.Namesp
     laps, crc = [], 0
     for index, each in enumerate(seconds):
         tasks = gradients[index % GRADIENTS]
-        lap = race.lap(tasks, np.repeat(each[:, None], copies, axis=1).tolist(), bounds)
+        lap = race.lap(tasks, each.tolist(), bounds)
         if not np.array_equal(lap.sums, tasks.sum(axis=0, dtype=np.int32)):
             raise OscarError(f"redundancy {copies}: expected exact sums in iteration {index}: this is a bug")
         crc = zlib.crc32(lap.sums.tobytes(), crc)
