@@ -162,7 +162,7 @@ class _Program:
 
     def _own(self, sub: int) -> Iterator[Action]:
         """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole."""
-        due = defaultdict(int)
+        due: dict[int, int] = defaultdict(int)
         for leg in self.rest:
             due[leg.transfer.chunk] += leg.transfer.receiver == self.rank
         owned = [c for c, owner in enumerate(self.schedule.owners) if owner == self.rank]
