@@ -98,16 +98,6 @@ class Routed(Schedule):
             phases.append(tuple(legs))
         return tuple(phases)
 
-    @cached_property
-    def rank_legs(self) -> tuple[tuple[list[_Leg], ...], ...]:
-        """The legs of each phase that begin or end at a rank, by rank."""
-        found: tuple[tuple[list[_Leg], ...], ...] = tuple(tuple([] for _ in range(self.nodes)) for _ in Phase)
-        for mine, legs in zip(found, self.legs, strict=True):
-            for leg in legs:
-                mine[leg.transfer.sender].append(leg)
-                mine[leg.transfer.receiver].append(leg)
-        return found
-
     def actions(self, rank: int) -> Iterator[Action]:
         """See Schedule.actions."""
         if not 0 <= rank < self.nodes:
@@ -120,11 +110,10 @@ class _Program:
 
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
-        self.reduce, self.gather = (legs[rank] for legs in schedule.rank_legs)
-        self.onward: dict[int, list[tuple[int, _Leg]]] = defaultdict(list)  # by chunk, with their places
-        for place, leg in enumerate(self.gather):
-            if leg.transfer.sender == rank:
-                self.onward[leg.transfer.chunk].append((place, leg))
+        self.reduce, self.gather = (
+            [leg for leg in legs if rank in (leg.transfer.sender, leg.transfer.receiver)]
+            for legs in schedule.legs
+        )
         fed = {leg.transfer.chunk for leg in self.reduce if leg.transfer.receiver == rank}
         self.first = [leg for leg in self.reduce if leg.transfer.chunk not in fed]  # need no input
         self.rest = [leg for leg in self.reduce if leg.transfer.chunk in fed]
@@ -162,7 +151,7 @@ class _Program:
 
     def _own(self, sub: int) -> Iterator[Action]:
         """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole."""
-        due: dict[int, int] = defaultdict(int)
+        due = defaultdict(int)
         for leg in self.rest:
             due[leg.transfer.chunk] += leg.transfer.receiver == self.rank
         owned = [c for c, owner in enumerate(self.schedule.owners) if owner == self.rank]
@@ -180,9 +169,9 @@ class _Program:
 
     def _pull(self, chunk: int, sub: int) -> Iterator[Action]:
         """Code an own chunk's sum once and send it to all that this rank sends it to."""
-        legs = [leg for _, leg in self.onward[chunk]]
-        for leg in legs:
-            if leg is legs[0]:
+        legs = [leg for leg in self.gather if leg.transfer.chunk == chunk]
+        for place, leg in enumerate(legs):
+            if place == 0:
                 yield self._act(Op.ENCODE, leg, sub)
             yield self._act(Op.SEND, leg, sub)
         if self.schedule.adopt and legs:
@@ -195,7 +184,7 @@ class _Program:
             if leg.transfer.receiver != self.rank:
                 continue
             yield self._act(Op.WAIT, leg, sub)
-            for later, on in self.onward[chunk]:
-                if later > place:
+            for on in self.gather[place + 1 :]:
+                if on.transfer.chunk == chunk:
                     yield self._act(Op.FORWARD, on, sub)
             yield self._act(Op.DECODE, leg, sub)
