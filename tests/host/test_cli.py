@@ -541,7 +541,7 @@ def test_predict_takes_the_bits_that_are_given(tmp_path: Path, capsys: pytest.Ca
     assert "3.5 bits/value as given for zstd" in capsys.readouterr().out
     assert json.loads((tmp_path / "p.json").read_text())["bits_per_value"] == 3.5
     assert run(words) == 0
-    assert "6 bits/value, gather forward" in capsys.readouterr().out
+    assert "6 bits/value, schedule direct" in capsys.readouterr().out
 
 
 # ----------------------------------------------------------------------------------------------- errors
@@ -575,7 +575,7 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
         (["predict", "--values", "0", "--nodes", "8", "--gbps", "1"], "expected values"),
         ([*PREDICT, "--method", "ternagrad"], "did you mean 'terngrad'"),
         ([*PREDICT, "--method", "zstd", "--codec", "rtl"], "codes ASC only, not zstd"),
-        ([*PREDICT, "--method", "bf16", "--gather", "duplex"], "needs a lossless integer codec"),
+        ([*PREDICT, "--method", "bf16", "--schedule", "duplex"], "needs a lossless integer codec"),
     ):
         assert run(arguments) == 2, arguments
         error = capsys.readouterr().err

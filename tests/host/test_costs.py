@@ -174,7 +174,7 @@ def test_a_method_costs_the_bytes_that_it_sends(method: str, options: dict[str, 
     shape, cluster = (256, 128), LocalCluster(config)
     for iteration in range(3):
         stats = cluster.allreduce([laplace(node, iteration, [shape]) for node in range(3)]).stats
-    assert stats.frame_bytes.sum() / 4 == pytest.approx(cost.scheme.bytes(256 * 128), rel=0.1)
+    assert stats.frames.bytes / 4 == pytest.approx(cost.scheme.bytes(256 * 128), rel=0.1)
     assert (cost.frame is None) is (method == "qsgd")
     assert cost.coding_s(1000, 3) < cost.coding_s(10**6, 3)
     assert cost.coding_s(10**6, 1) == cost.scheme.seconds(10**6)  # alone: no frames
@@ -188,7 +188,7 @@ def test_large_rings_take_the_cost_of_eight(cache: Path) -> None:
 
 
 def test_options_that_do_not_go_together_are_refused(cache: Path) -> None:
-    with pytest.raises(ConfigError, match=r"ring\.gather"):
+    with pytest.raises(ConfigError, match="set schedule to"):
         method_cost(Config.model_validate({"method": "bf16", "schedule": {"name": "boomerang"}}))
 
 

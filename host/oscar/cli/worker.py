@@ -69,7 +69,7 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
         key = None if wire.security == "none" else read_key(wire.key)
         comparing = True
         if key is not None:
-            transport = KeyedTransport(transport, key, timeout_s=wire.timeout_s)
+            transport = KeyedTransport(transport, key, pad=wire.pad, timeout_s=wire.timeout_s)
         running = RankRun(config, transport, workload)
         if rank == 0:
             agreed = running.communicator.agreed

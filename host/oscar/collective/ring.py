@@ -108,6 +108,10 @@ class Duplex(Ring):
     apart: ClassVar[bool] = True
     gather: ClassVar[Gather] = DUPLEX
 
+    @property
+    def hops(self) -> int:
+        return self.nodes - 1
+
 
 @dataclass(frozen=True)
 class _Rank:

@@ -70,6 +70,18 @@ class Routed(Schedule):
     def owners(self) -> tuple[int, ...]:
         return self.routes.owners
 
+    @property
+    def hops(self) -> int:
+        return sum(max(depth.values(), default=0) for depth in self._depths())
+
+    def _depths(self) -> Iterator[dict[tuple[int, int], int]]:
+        """Yield for each phase how many transfers in sequence bring a chunk to a rank."""
+        for transfers in (self.routes.reduce, self.routes.gather):
+            depth: dict[tuple[int, int], int] = defaultdict(int)
+            for chunk, sender, receiver in transfers:
+                depth[chunk, receiver] = max(depth[chunk, receiver], depth[chunk, sender] + 1)
+            yield depth
+
     @cached_property
     def turn(self) -> tuple[int, ...]:
         """Of the chunks of one owner, which one each is: each has tables of its own on the way back."""

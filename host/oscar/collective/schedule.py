@@ -61,6 +61,11 @@ class Schedule(ABC):
         """Most workers whose values one frame sums."""
         return max(1, self.nodes - 1) if self.apart else self.nodes
 
+    @property
+    def hops(self) -> int:
+        """Frames that follow each other on the longest way of a chunk, there and back."""
+        return 2 * (self.nodes - 1)
+
     def peers(self, rank: int) -> frozenset[int]:
         """Return the ranks that `rank` sends to or receives from."""
         return frozenset(action.peer for action in self.actions(rank) if action.peer >= 0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from oscar.array import sizes_of
 from oscar.coding.codec import Codec
 from oscar.collective.frames import Frames
 from oscar.config import Config
@@ -16,7 +17,7 @@ from oscar.errors import ConfigError
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
-from oscar.reducers.method import check_schedule
+from oscar.reducers.method import schedule_of
 from oscar.reducers.party import Party
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
 from oscar.reducers.remote_wire import RemoteWire
@@ -89,12 +90,18 @@ class Communicator(Reducer):
                 "config.transport.security, key=config.transport.key), or set transport.security to none"
             )
         super().__init__(config, codec=codec)
-        check_schedule(config, self.codec, transport.nodes)
         self.transport, self.party = transport, Party(transport, timeout_s)
         self.rank, self.nodes = transport.rank, transport.nodes
-        self.greeting = {**greeting(config, self.codec, self.nodes), **(extra or {})}
+        refused: ConfigError | None = None
+        try:
+            digest = schedule_of(config, self.codec, self.nodes, 0).digest
+        except ConfigError as error:  # of this rank's file, perhaps: all ranks are to hear of it
+            refused, digest = error, f"refused: {error}"
+        self.greeting = {**greeting(config, self.codec, self.nodes), "schedule": digest, **(extra or {})}
         advice = "start all ranks with one release and one configuration"
         self.party.compare(self.greeting, "handshake", advice=advice)
+        if refused is not None:
+            raise refused
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> RemoteWire:
         return RemoteWire(self.party, channels)
@@ -161,7 +168,8 @@ class Communicator(Reducer):
         if state is not None and state.scheme.shapes == shapes:
             return state, False
         described = {f"tensor {index}": list(shape) for index, shape in enumerate(shapes)}
-        pairs = {"key": str(key), "tensors": len(shapes), **described}
+        schedule = schedule_of(self.config, self.codec, self.nodes, sum(sizes_of(shapes)))
+        pairs = {"key": str(key), "tensors": len(shapes), **described, "schedule": schedule.digest}
         self.party.compare(pairs, "shapes", advice="run one model on all ranks")
         self.states[key] = self._make_state(self.nodes, shapes)
         return self.states[key], state is not None

@@ -27,5 +27,6 @@ def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
     }
     for section in SECTIONS:
         pairs.update(flatten(whole[section], section))
+    pairs.pop("schedule.file")  # a path may differ; the schedule in it is compared
     pairs["quantiser.bits"] = config.quantiser_params(nodes).bits  # auto, resolved
     return pairs

@@ -1,16 +1,24 @@
-"""Tables of frame sizes: int64 [phase 2, step N-1, rank (the sender) N, sub-frame K], and their checks."""
+"""Sizes of frames: cut for engines, and the dense tables of rings.
+
+A table is int64 [phase 2, step N-1, rank (the sender) N, sub-frame K].
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeVar
+
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import MAX_SUBFRAMES
-from oscar.collective.gather import Gather
-from oscar.collective.ring import ring_chunks
+from oscar.collective.frames import ROW, Frames
+from oscar.collective.ring import Ring, ring_chunks
+from oscar.collective.schedule import Schedule
 
 Sizes = NDArray[np.int64]
+_Schedule = TypeVar("_Schedule", bound=Schedule)
 
 
 def divide(values: int, parts: int) -> NDArray[np.int64]:
@@ -19,12 +27,27 @@ def divide(values: int, parts: int) -> NDArray[np.int64]:
     return np.where(np.arange(parts) < extra, low + 1, low).astype(np.int64)
 
 
-def cut_for(frame_bytes: Sizes, counts: Sizes, engines: int) -> tuple[Sizes, Sizes]:
-    """Return both tables with every frame cut into equal parts, each with a header: one for each engine.
+def cut_for(schedule: _Schedule, frames: Frames, engines: int) -> tuple[_Schedule, Frames]:
+    """Return both with every frame cut into equal parts, each with a header: one for each engine.
 
     A chunk has at most the 64 sub-frames of the protocol. Bits per value stay as they are: each engine has
     tables of its own, and how much less these learn is not known.
     """
+    parts = min(-(-engines // schedule.subframes), MAX_SUBFRAMES // schedule.subframes)
+    if parts <= 1:
+        return schedule, frames
+    part = np.tile(np.arange(parts), len(frames))
+    rows = np.repeat(frames.rows, parts)
+    counts, payload = rows["count"], np.maximum(rows["bytes"] - HEADER_BYTES, 0)
+    low, high = counts * part // parts, counts * (part + 1) // parts
+    ends = [payload * edge // np.maximum(counts, 1) for edge in (low, high)]
+    rows["sub"] = rows["sub"] * parts + part
+    rows["count"], rows["bytes"] = high - low, HEADER_BYTES + ends[1] - ends[0]
+    return replace(schedule, subframes=schedule.subframes * parts), Frames.of(rows[high > low])
+
+
+def cut_tables(frame_bytes: Sizes, counts: Sizes, engines: int) -> tuple[Sizes, Sizes]:
+    """Return the tables of `cut_for`."""
     subs = counts.shape[3]
     parts = min(-(-engines // subs), MAX_SUBFRAMES // subs)
     if parts <= 1:
@@ -38,43 +61,50 @@ def cut_for(frame_bytes: Sizes, counts: Sizes, engines: int) -> tuple[Sizes, Siz
     return np.ascontiguousarray(sizes.reshape(shape)), np.ascontiguousarray(own.reshape(shape))
 
 
-def received_bytes(frame_bytes: Sizes, gather: Gather) -> Sizes:
-    """Return the bytes that each node receives in a ring, int64 [N].
+def ring_tables(schedule: Ring, frames: Frames) -> tuple[Sizes, Sizes]:
+    """Return the bytes and counts of a ring's frames as tables; those never sent have 0.
 
-    In the reduce-scatter its left peer sends them, in the all-gather the same, or its right peer in a
-    boomerang.
+    Raises ValueError for frames that `schedule` does not send, with the first one.
     """
-    there, back = frame_bytes.sum(axis=(1, 3))
-    return np.asarray(np.roll(there, 1) + np.roll(back, -1 if gather.boomerang else 1))
-
-
-def checked_sizes(frame_bytes: ArrayLike, counts: ArrayLike, gather: Gather) -> tuple[Sizes, Sizes]:
-    """Return both tables as contiguous int64 [2, N-1, N, K].
-
-    A chunk holds the same values on every hop; checking so catches tables indexed by receiver.
-    Raises TypeError unless both hold integers, ValueError when they do not describe one ring AllReduce.
-    """
-    pair = (np.asarray(frame_bytes), np.asarray(counts))
-    for name, array in zip(("frame_bytes", "counts"), pair, strict=True):
-        if array.dtype.kind not in "iu":
-            raise TypeError(f"{name}: expected integers, got {array.dtype}; round bytes up")
-        shape = array.shape
-        if len(shape) != 4 or shape[0] != 2 or shape[1] != shape[2] - 1 or shape[3] < 1:
-            raise ValueError(f"{name}: expected shape [2, N-1, N, K], N and K at least 1, got {shape}")
-    if pair[0].shape != pair[1].shape:
-        raise ValueError(f"expected frame_bytes shaped like counts, {pair[1].shape}, got {pair[0].shape}")
-    sizes, values = (np.require(array, np.int64, ["C", "W"]) for array in pair)
-    no_frame = (values < 0) | (sizes < 0) | ((values > 0) & (sizes == 0))
-    misfit = no_frame.copy()
-    if values.size:
-        misfit |= values != values[0, 0][ring_chunks(values.shape[2], gather)]
+    rows, n = frames.rows, schedule.nodes
+    shape = (2, n - 1, n, schedule.subframes)
+    sizes, counts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    at = rows["phase"], rows["step"], rows["sender"], rows["sub"]
+    misfit = np.zeros(len(rows), bool)
+    for index, most in zip(at, shape, strict=True):
+        misfit |= (index < 0) | (index >= most)
+    if not misfit.any() and len(rows):
+        chunk, back = ring_chunks(n, schedule.gather), rows["phase"] * bool(schedule.gather.boomerang)
+        misfit |= rows["chunk"] != chunk[at[:3]]
+        misfit |= rows["receiver"] != (rows["sender"] + 1 - 2 * back) % n
     if misfit.any():
-        at = tuple(int(i) for i in np.unravel_index(misfit.argmax(), values.shape))
-        found = f"at [phase, step, sender, sub] {list(at)} count {values[at]}, bytes {sizes[at]}"
-        if no_frame[at]:
-            raise ValueError(f"expected counts >= 0 and bytes for every frame that has values, got {found}")
+        first = ", ".join(f"{name} {rows[misfit.argmax()][name]}" for name in ROW.names or ())
         raise ValueError(
-            f"expected a chunk to hold the same values on every hop, got {found}; "
-            f"index by the sender, and give the gather that sent them (now {gather.name})"
+            f"expected frames of {schedule.describe()}, got one of {first}; give the schedule that ran"
         )
-    return sizes, values
+    sizes[at], counts[at] = rows["bytes"], rows["count"]
+    if counts.size and (counts != counts[0, 0][chunk_table(schedule)]).any():
+        raise ValueError(
+            f"expected frames of {schedule.describe()} whose chunks hold the same values on every hop, got "
+            "others; give all frames of one AllReduce"
+        )
+    return sizes, counts
+
+
+def chunk_table(schedule: Ring) -> Sizes:
+    """Return the chunk that each rank sends, int64 [phase 2, step N-1, rank N]."""
+    return np.asarray(ring_chunks(schedule.nodes, schedule.gather))
+
+
+def ring_frames(schedule: Ring, frame_bytes: Sizes, counts: Sizes) -> Frames:
+    """Return tables as frames; those without values are left out."""
+    phase, step, sender, sub = np.nonzero(counts)
+    rows = np.zeros(len(phase), ROW)
+    back = phase * bool(schedule.gather.boomerang)
+    rows["phase"], rows["step"], rows["sender"], rows["sub"] = phase, step, sender, sub
+    rows["receiver"] = (sender + 1 - 2 * back) % schedule.nodes
+    rows["chunk"] = chunk_table(schedule)[phase, step, sender]
+    whole = np.where((phase == 1) & (back == 0), schedule.nodes, step + 1)
+    rows["terms"] = whole
+    rows["count"], rows["bytes"] = counts[phase, step, sender, sub], frame_bytes[phase, step, sender, sub]
+    return Frames.of(rows)

@@ -1,8 +1,9 @@
-"""The bars of a timeline: what a node did, from when and for how long."""
+"""The bars of a timeline: what a node or a port did, from when and for how long."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 STAGES = ("encode", "send", "wait", "decode-add")
 
@@ -12,7 +13,8 @@ class Span:
     """One bar of a timeline: seconds since the AllReduce began; `step` counts within `phase`.
 
     `stage` is one of STAGES; "send" includes forwarding, "decode-add" plain decoding; both codec stages
-    hold the time that the engine is occupied, without the latency of its pipeline. `engine`: which one.
+    hold the time that the engine is occupied, without the latency of its pipeline. `engine`: which one; of a
+    "send", which of the rank's ways out (always 0 at a switch).
     """
 
     rank: int
@@ -24,3 +26,16 @@ class Span:
     chunk: int
     sub: int
     engine: int = 0
+
+
+class Carried(NamedTuple):
+    """One frame in one port, in seconds since the AllReduce began."""
+
+    port: int
+    start_s: float
+    end_s: float
+    sender: int
+    receiver: int
+    phase: int
+    chunk: int
+    sub: int

@@ -1,0 +1,185 @@
+"""Schedules as work for engines and ways out: every action knows the one whose result it needs.
+
+An action waits for its input, and for what comes before it in the program on the same engine. It does not
+wait for other WAITs of its rank: a NIC has a queue for each engine, and a frame that is late stops only those
+that need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from oscar.collective.actions import SENDS, Action, Op
+from oscar.collective.frames import Frames
+from oscar.collective.schedule import Schedule
+from oscar.timeline.link import Codec
+
+Note = Callable[[str, float, float, "Work"], None]  # of a bar: stage, start, duration, work
+Done = Callable[["Work", float], None]  # of what was decoded, and when
+
+
+class Waiter(Protocol):
+    """What goes on once an input is there."""
+
+    def go(self) -> None: ...
+
+
+class Work:
+    """One action on one rank; done: when its result is there, None until that is known."""
+
+    __slots__ = ("action", "count", "done", "input", "rank", "size", "waiters")
+
+    def __init__(self, action: Action, rank: int, count: int, size: int, needs: Work | None) -> None:
+        self.action, self.rank, self.count, self.size, self.input = action, rank, count, size, needs
+        self.done: float | None = None
+        self.waiters: list[Waiter] = []
+
+    def complete(self, when: float) -> None:
+        """Note the result, and let those go on that wait for it."""
+        self.done = when
+        for waiter in self.waiters:
+            waiter.go()
+
+
+class Unit:
+    """An encoder, a decoder, or an engine that is both: does its work in the order of the program."""
+
+    def __init__(self, codec: Codec, note: Note, done: Done) -> None:
+        self.codec, self.note, self.done = codec, note, done
+        self.queue: list[Work] = []
+        self.at = 0
+        self.free = 0.0
+        self._last: tuple[tuple[int, int, int], float] | None = None  # the sum decoded last, and its start
+
+    def go(self) -> None:
+        """Do all work whose input is there, up to the first whose is not."""
+        while self.at < len(self.queue):
+            work = self.queue[self.at]
+            needs = work.input
+            if needs is not None and needs.done is None:
+                needs.waiters.append(self)
+                return
+            self.at += 1
+            ready = 0.0 if needs is None or needs.done is None else needs.done
+            do = self._encode if work.action.op is Op.ENCODE else self._decode
+            work.complete(do(work, ready))
+
+    def _encode(self, work: Work, ready: float) -> float:
+        codec = self.codec
+        start, cost = max(ready, self.free), work.count * codec.encode_each
+        done = start + cost + codec.encode_once
+        if codec.busy and self._last is not None and self._last[0] == _sum(work):
+            done = self._last[1] + work.count * codec.hop_each + codec.hop_once
+        if codec.busy:
+            start, cost = min(start, done), max(0.0, done - start)
+        self.free = done if codec.busy else start + cost
+        self._last = None
+        self.note("encode", start, cost, work)
+        return done
+
+    def _decode(self, work: Work, ready: float) -> float:
+        codec = self.codec
+        start, cost = max(ready, self.free), work.count * codec.decode_each
+        done = start + cost + codec.decode_once
+        if work.action.op is not Op.ADOPT:
+            self.note("wait", self.free, ready - self.free, work)
+        if codec.busy:
+            cost = done - start
+        self.free = start + cost if not codec.busy else done
+        self._last = _sum(work), start
+        self.note("decode-add", start, cost, work)
+        self.done(work, done)
+        return done
+
+
+def _sum(work: Work) -> tuple[int, int, int]:
+    return int(work.action.phase), work.action.chunk, work.action.sub
+
+
+@dataclass
+class Programs:
+    """All ranks' work: of each engine, the frames to send, those to come, and the receives posted."""
+
+    units: list[Unit] = field(default_factory=list)
+    sends: list[list[Work]] = field(default_factory=list)  # by rank, in order of the program
+    waits: dict[tuple[int, int, int, int, int], Work] = field(default_factory=dict)
+    received: list[int] = field(default_factory=list)  # messages that each rank makes room for
+
+    @property
+    def unfinished(self) -> dict[int, Action]:
+        """The first action of every rank that never happened."""
+        every = [*self.waits.values(), *(work for sends in self.sends for work in sends)]
+        return {work.rank: work.action for work in reversed(every) if work.done is None}
+
+
+def place(work: Work) -> tuple[int, int, int, int, int]:
+    """Return where a frame to send is waited for: receiver, sender, phase, chunk, sub-frame."""
+    a = work.action
+    return a.peer, work.rank, int(a.phase), a.chunk, a.sub
+
+
+def load(schedule: Schedule, frames: Frames, codec: Codec, note: Note, done: Done) -> Programs:
+    """Return the work of `schedule` with `frames`; sub-frames without values are left out.
+
+    Raises ValueError where the frames are those of another schedule.
+    """
+    sizes = frames.sizes()
+    values = {key[2:]: count for key, (count, _) in sizes.items() if count}
+    if any(values.get(key[2:], 0) != count for key, (count, _) in sizes.items()):
+        raise ValueError("expected a chunk to hold the same values in all its frames; take one call's frames")
+    out = Programs()
+    for rank in range(schedule.nodes):
+        units = [Unit(codec, note, done) for _ in range((1 if codec.busy else 2) * codec.engines)]
+        out.units += units
+        _load_rank(out, schedule, rank, values, sizes, units[: codec.engines], units[-codec.engines :])
+    sent, rows = sum(map(len, out.sends)), int((frames["count"] > 0).sum())
+    if sent != rows:
+        raise ValueError(
+            f"expected the frames of {schedule.describe()}: it sends {sent}, got {rows}; "
+            "give the schedule that ran"
+        )
+    return out
+
+
+def _load_rank(
+    out: Programs,
+    schedule: Schedule,
+    rank: int,
+    values: dict[tuple[int, ...], int],
+    sizes: dict[tuple[int, int, int, int], tuple[int, int]],
+    encoders: list[Unit],
+    decoders: list[Unit],
+) -> None:
+    held: dict[tuple[int, int, int, int], Work] = {}  # frames by phase, source, chunk, sub
+    summed: dict[tuple[int, int], Work] = {}
+    sends: list[Work] = []
+    posts = 0
+    for action in schedule.actions(rank):
+        op, phase, _, chunk, sub, peer, source = action[:7]
+        count = values.get((chunk, sub), 0)
+        if not count:
+            continue
+        if op is Op.POST_RECV:
+            posts += 1
+            continue
+        frame = (phase, source, chunk, sub)
+        if op is Op.WAIT:
+            held[frame] = out.waits[rank, peer, phase, chunk, sub] = Work(action, rank, count, 0, None)
+        elif op is Op.ENCODE:
+            work = held[frame] = Work(action, rank, count, 0, summed.get((chunk, sub)))
+            encoders[sub % len(encoders)].queue.append(work)
+        elif op in SENDS:
+            _, size = sizes.get((phase, rank, chunk, sub), (0, 0))
+            if not size:
+                raise ValueError(
+                    f"expected a frame of chunk {chunk}, sub-frame {sub} from rank {rank} to {peer}, as "
+                    f"{schedule.describe()} sends it, got none; give the schedule that ran"
+                )
+            sends.append(Work(action, rank, count, size, held[frame]))
+        else:
+            work = summed[chunk, sub] = Work(action, rank, count, 0, held[frame])
+            decoders[sub % len(decoders)].queue.append(work)
+    out.sends.append(sends)
+    out.received.append(posts)
