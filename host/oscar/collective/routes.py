@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.schedule import Schedule
 
-AHEAD = 2  # sub-frames whose first sends leave before the oldest one's arrivals are waited for
+AHEAD = 1  # sub-frames whose first sends leave before the oldest one's arrivals are waited for
 
 
 class Transfer(NamedTuple):
@@ -38,7 +38,7 @@ class Routes:
     gather: tuple[Transfer, ...]
 
 
-class _Leg(NamedTuple):
+class Leg(NamedTuple):
     """A transfer with all that its actions need to know."""
 
     phase: Phase
@@ -52,12 +52,17 @@ class _Leg(NamedTuple):
 class Routed(Schedule):
     """Routes as a schedule.
 
-    On the way to an owner, frames of a link share tables where they sum equally many workers. Sends that need no input come first, AHEAD sub-frames before the arrivals that they meet; an owner codes its
-    sum once and sends the same bytes to all; a rank passes a final frame on before it decodes it.
+    On the way to an owner, frames of a link share tables where they sum equally many workers. Sends that
+    need no input come first, AHEAD sub-frames before the arrivals that they meet; an owner codes its sum once
+    and sends the same bytes to all; a rank passes a final frame on before it decodes it.
+
+    eager: sends that need no input come before everything else, and final frames are decoded last. No frame
+    then waits behind one that is not there yet; only schedules without FORWARDs may do so.
     """
 
     name: ClassVar[str] = "routed"
     pulls_first: ClassVar[bool] = True
+    eager: ClassVar[bool] = False
 
     @cached_property
     def routes(self) -> Routes:
@@ -74,24 +79,42 @@ class Routed(Schedule):
         return tuple(self.owners[:chunk].count(owner) for chunk, owner in enumerate(self.owners))
 
     @cached_property
-    def legs(self) -> tuple[tuple[_Leg, ...], ...]:
+    def legs(self) -> tuple[tuple[Leg, ...], ...]:
         """The transfers of each phase with their terms and their places on sender and link."""
         terms = {(chunk, rank): 1 << rank for chunk in range(self.chunks) for rank in range(self.nodes)}
         slots: dict[tuple[int, int], int] = defaultdict(int)
         every = (1 << self.nodes) - 1
         phases = []
-        for phase, transfers in ((Phase.REDUCE_SCATTER, self.routes.reduce), (Phase.ALL_GATHER, self.routes.gather)):
+        for phase, transfers in (
+            (Phase.REDUCE_SCATTER, self.routes.reduce),
+            (Phase.ALL_GATHER, self.routes.gather),
+        ):
             steps: dict[int, int] = defaultdict(int)
             legs = []
             for t in transfers:
                 held = every if phase else terms[t.chunk, t.sender]
-                legs.append(_Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held))
+                legs.append(Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held))
                 if not phase:
                     terms[t.chunk, t.receiver] |= held
                 steps[t.sender] += 1
                 slots[t.sender, t.receiver] += 1
             phases.append(tuple(legs))
         return tuple(phases)
+
+    @cached_property
+    def _by_rank(self) -> tuple[dict[int, list[Leg]], ...]:
+        every: list[dict[int, list[Leg]]] = []
+        for legs in self.legs:
+            every.append(defaultdict(list))
+            for leg in legs:
+                every[-1][leg.transfer.sender].append(leg)
+                every[-1][leg.transfer.receiver].append(leg)
+        return tuple(every)
+
+    def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
+        """Return the legs of each phase that `rank` has an end of, in order."""
+        there, back = self._by_rank
+        return there.get(rank, []), back.get(rank, [])
 
     def actions(self, rank: int) -> Iterator[Action]:
         """See Schedule.actions."""
@@ -105,9 +128,13 @@ class _Program:
 
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
-        self.reduce, self.gather = (
-            [leg for leg in legs if rank in (leg.transfer.sender, leg.transfer.receiver)] for legs in schedule.legs
-        )
+        self.reduce, self.gather = schedule.legs_of(rank)
+        self.onward: dict[int, list[Leg]] = defaultdict(
+            list
+        )  # what this rank sends of final frames, by chunk
+        for leg in self.gather:
+            if leg.transfer.sender == rank:
+                self.onward[leg.transfer.chunk].append(leg)
         fed = {leg.transfer.chunk for leg in self.reduce if leg.transfer.receiver == rank}
         self.first = [leg for leg in self.reduce if leg.transfer.chunk not in fed]  # need no input
         self.rest = [leg for leg in self.reduce if leg.transfer.chunk in fed]
@@ -120,16 +147,17 @@ class _Program:
         for leg in (*self.reduce, *self.gather):
             for sub in range(subs) if leg.transfer.receiver == self.rank else ():
                 yield self._act(Op.POST_RECV, leg, sub)
-        for turn in range(subs + AHEAD + 1):
+        lag = subs if self.schedule.eager else AHEAD
+        for turn in range(subs + 2 * lag):
             if turn < subs:
                 for leg in self.first:
                     yield from self._push(leg, turn)
-            if 0 <= turn - AHEAD < subs:
-                yield from self._own(turn - AHEAD)
-            if 0 <= turn - AHEAD - 1 < subs:
-                yield from self._pass_on(turn - AHEAD - 1)
+            if 0 <= turn - lag < subs:
+                yield from self._own(turn - lag)
+            if 0 <= turn - 2 * lag < subs:
+                yield from self._pass_on(turn - 2 * lag)
 
-    def _act(self, op: Op, leg: _Leg, sub: int) -> Action:
+    def _act(self, op: Op, leg: Leg, sub: int) -> Action:
         """Return an action with the frame of `leg`."""
         chunk, sender, receiver = leg.transfer
         source = self.schedule.owners[chunk] if leg.phase else sender
@@ -139,13 +167,13 @@ class _Program:
             peer = -1  # one frame for all
         return Action(op, leg.phase, leg.step, chunk, sub, peer, source, table, leg.terms, leg.slot)
 
-    def _push(self, leg: _Leg, sub: int) -> Iterator[Action]:
+    def _push(self, leg: Leg, sub: int) -> Iterator[Action]:
         yield self._act(Op.ENCODE, leg, sub)
         yield self._act(Op.SEND, leg, sub)
 
     def _own(self, sub: int) -> Iterator[Action]:
         """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole."""
-        due = defaultdict(int)
+        due: dict[int, int] = defaultdict(int)
         for leg in self.rest:
             due[leg.transfer.chunk] += leg.transfer.receiver == self.rank
         owned = [c for c, owner in enumerate(self.schedule.owners) if owner == self.rank]
@@ -163,7 +191,7 @@ class _Program:
 
     def _pull(self, chunk: int, sub: int) -> Iterator[Action]:
         """Code an own chunk's sum once and send it to all that this rank sends it to."""
-        legs = [leg for leg in self.gather if leg.transfer.chunk == chunk]
+        legs = self.onward[chunk]
         for place, leg in enumerate(legs):
             if place == 0:
                 yield self._act(Op.ENCODE, leg, sub)
@@ -173,12 +201,10 @@ class _Program:
 
     def _pass_on(self, sub: int) -> Iterator[Action]:
         """Receive final frames, pass each on, then decode it."""
-        for place, leg in enumerate(self.gather):
-            chunk = leg.transfer.chunk
+        for leg in self.gather:
             if leg.transfer.receiver != self.rank:
                 continue
             yield self._act(Op.WAIT, leg, sub)
-            for on in self.gather[place + 1 :]:
-                if on.transfer.chunk == chunk:
-                    yield self._act(Op.FORWARD, on, sub)
+            for on in self.onward[leg.transfer.chunk]:
+                yield self._act(Op.FORWARD, on, sub)
             yield self._act(Op.DECODE, leg, sub)
