@@ -119,7 +119,7 @@ def config_of(name: str, args: argparse.Namespace) -> oscar.Config:
         return oscar.Config(method=name)
     coarseness = 0.125 if args.coarseness is None else args.coarseness
     quantiser = {"error_feedback": True, "coarseness": coarseness}
-    return default_config().variant(quantiser=quantiser, ring={"gather": args.gather or "boomerang"})
+    return default_config().variant(quantiser=quantiser, schedule={"name": args.schedule or "network"})
 
 
 def arguments() -> argparse.Namespace:
@@ -136,8 +136,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--bucket-mb", type=float, default=25.0, help="of DDP; more than one bucket overlaps")
     parser.add_argument("--bypass", choices=("auto", "never", "always"), default="auto")
     parser.add_argument("--coarseness", type=float, help="of the hook oscar, default .125")
-    gathers = ("forward", "boomerang", "duplex")
-    parser.add_argument("--gather", choices=gathers, help="of the hook oscar, default boomerang")
+    parser.add_argument("--schedule", help="of the hook oscar, by name; default: what suits the network")
     parser.add_argument("--config", type=Path, help="a YAML file for the hook oscar, whatever its method")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="replace keys of it")
     parser.add_argument("--seed", type=int, default=0)
@@ -147,8 +146,8 @@ def arguments() -> argparse.Namespace:
         parser.error(f"--steps: expected {SETTLING + 2} or more, got {args.steps}")
     if args.set and args.config is None:
         parser.error("--set replaces keys of --config; name the file, too")
-    if args.config is not None and (args.coarseness is not None or args.gather is not None):
-        parser.error("--coarseness and --gather are in the file of --config; change them there or with --set")
+    if args.config is not None and (args.coarseness is not None or args.schedule is not None):
+        parser.error("--coarseness and --schedule are in the file of --config; change them there or with --set")
     others = [name for name in args.hook if name not in ("none", "fp16", "oscar")]
     if args.config is not None and others:
         parser.error(f"--config is of the hook oscar alone; take off {', '.join(others)}, or --config")

@@ -61,12 +61,12 @@ assert np.array_equal(decoder.decode(frame, step=0), sent)
 # %% 6. The sums depend neither on the method nor on the schedule; only the bytes do.
 # Four calls leave ASC's tables nearly cold: what they learn over iterations shows in `oscar allreduce`.
 workers, sums = gradients_of(4), []
-for method, gather in (("int16", "forward"), ("zstd", "forward"), ("asc", "forward"), ("asc", "boomerang")):
-    several = oscar.LocalCluster(oscar.Config(method=method, ring={"gather": gather}))
+for method, schedule in (("int16", "ring"), ("zstd", "ring"), ("asc", "ring"), ("asc", "direct")):
+    several = oscar.LocalCluster(oscar.Config(method=method, schedule={"name": schedule}))
     for _ in range(4):  # tables settle
         result = several.allreduce(workers)
     sums.append(result.sums)
-    print(f"{method:6} {gather:9} {result.stats.wire_bytes:>8,} bytes")
+    print(f"{method:6} {schedule:9} {result.stats.wire_bytes:>8,} bytes")
 assert all(np.array_equal(sums[0], other) for other in sums)
 
 # %% 7. Real gradients: a language model in NumPy on the standard library's sources, four workers.
@@ -90,7 +90,7 @@ def train(config: oscar.Config) -> tuple[list[float], list[float]]:
 # %% 8. Three ways to train it. A coarse step wants error feedback: what rounding lost is added next time.
 coarse = {"coarseness": 1.0, "error_feedback": True}
 curves = {
-    "fp32": train(oscar.Config(method="fp32", ring={"gather": "forward"})),
+    "fp32": train(oscar.Config(method="fp32", schedule={"name": "ring"})),
     "ASC, step sigma / 8": train(oscar.Config()),
     "ASC, step sigma": train(oscar.Config(quantiser=coarse)),
 }

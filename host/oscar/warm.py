@@ -6,7 +6,7 @@ import numpy as np
 
 
 def main() -> None:
-    """Run small AllReduces with each compiled codec and gather, which run the time model too."""
+    """Run small AllReduces with each compiled codec and schedule, which run the time model too."""
     from oscar.coding import crc
     from oscar.config import Config
     from oscar.reducers.cluster import LocalCluster
@@ -17,16 +17,17 @@ def main() -> None:
     config = Config.model_validate(
         {"nodes": 2, "quantiser": {"error_feedback": True}}
     )  # error feedback has kernels of its own
-    for codec, gather in (
+    for codec, schedule in (
         ("asc", "boomerang"),
-        ("asc", "forward"),
-        ("asc-paper", "forward"),
-        ("atalanta", "forward"),
-        ("atalanta-dp", "forward"),
-        ("rans0", "forward"),
-        ("zstd", "forward"),
+        ("asc", "direct"),
+        ("asc-paper", "ring"),
+        ("atalanta", "ring"),
+        ("atalanta-dp", "ring"),
+        ("rans0", "ring"),
+        ("zstd", "ring"),
     ):
-        cluster = LocalCluster(config.variant(method=codec, ring={"gather": gather}, plan={"name": "snake"}))
+        changes = {"method": codec, "schedule": {"name": schedule}, "plan": {"name": "snake"}}
+        cluster = LocalCluster(config.variant(**changes))
         for _ in range(2):
             cluster.allreduce(gradients)
 

@@ -71,9 +71,9 @@ def test_a_rank_that_fails_is_quoted_and_the_others_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--set ring.gather=duplex", "--set replaces keys of --config"),
-        ("--config a.yaml --gather duplex", "--coarseness and --gather are in the file"),
-        ("--config a.yaml --coarseness 1", "--coarseness and --gather are in the file"),
+        ("--set schedule.name=duplex", "--set replaces keys of --config"),
+        ("--config a.yaml --schedule duplex", "--coarseness and --schedule are in the file"),
+        ("--config a.yaml --coarseness 1", "--coarseness and --schedule are in the file"),
         ("--config a.yaml --hook none oscar oscar-sw", "take off oscar-sw, or --config"),
     ],
 )

@@ -37,8 +37,8 @@ methods:
   - {name: fp32, method: fp32}
   - {name: bf16, method: bf16}
   - {name: paper, method: asc-paper, plans: [equal, splitter]}
-  - {name: asc, method: asc, gather: boomerang, plans: [interleave]}
-  - {name: both, method: asc, gather: duplex, plans: [snake]}
+  - {name: asc, method: asc, schedule: boomerang, plans: [interleave]}
+  - {name: both, method: asc, schedule: duplex, plans: [snake]}
 """
 ROW_KEYS = {
     "name", "plan", "bits_per_value", "step_sync_bytes", "wire_bytes", "time_s", "speedup_vs_fp32", "exact",
@@ -524,7 +524,7 @@ def test_predict_takes_bits_and_times_from_the_cost_of_a_method(
     ):
         assert run([*words, "--method", method, "--codec", codec]) == 0
         said, found = capsys.readouterr().out, json.loads((tmp_path / "p.json").read_text())
-        tree = {"method": method, "nodes": 2, "ring": {"gather": "forward"}}
+        tree = {"method": method, "nodes": 2, "schedule": {"name": "ring"}}
         cost = method_cost(Config.model_validate(tree))
         assert f"{cost.bits_per_value:.4g} bits/value as estimated on 2 nodes for {method}" in said
         assert seen in said
@@ -541,7 +541,7 @@ def test_predict_takes_the_bits_that_are_given(tmp_path: Path, capsys: pytest.Ca
     assert "3.5 bits/value as given for zstd" in capsys.readouterr().out
     assert json.loads((tmp_path / "p.json").read_text())["bits_per_value"] == 3.5
     assert run(words) == 0
-    assert "6 bits/value, gather forward" in capsys.readouterr().out
+    assert "6 bits/value, schedule direct" in capsys.readouterr().out
 
 
 # ----------------------------------------------------------------------------------------------- errors
@@ -575,7 +575,7 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
         (["predict", "--values", "0", "--nodes", "8", "--gbps", "1"], "expected values"),
         ([*PREDICT, "--method", "ternagrad"], "did you mean 'terngrad'"),
         ([*PREDICT, "--method", "zstd", "--codec", "rtl"], "codes ASC only, not zstd"),
-        ([*PREDICT, "--method", "bf16", "--gather", "duplex"], "needs a lossless integer codec"),
+        ([*PREDICT, "--method", "bf16", "--schedule", "duplex"], "needs a lossless integer codec"),
     ):
         assert run(arguments) == 2, arguments
         error = capsys.readouterr().err

@@ -23,7 +23,7 @@ methods:
   - {name: int16, method: int16}
   - {name: zstd, method: zstd}
   - {name: asc, method: asc}
-  - {name: asc+duplex, method: asc, gather: duplex}
+  - {name: asc+duplex, method: asc, schedule: duplex}
 """
 
 

@@ -50,7 +50,7 @@ def test_default_file_shows_every_default() -> None:
 REFUSED = {
     "nodez: 4": "unknown key 'nodez'; did you mean 'nodes'?",
     "plan: {granul: 3}": "unknown key 'plan.granul'; did you mean 'granule'?",
-    "methods: [{name: a, method: fp32, gater: x}]": "unknown key 'methods.0.gater'; did you mean 'gather'?",
+    "methods: [{name: a, method: fp32, schedul: x}]": "unknown key 'methods.0.schedul'; did you mean 'schedule'?",
     "methods: [{name: a, method: asc, asc: {contxt: none}}]": "method 'a': unknown key 'asc.contxt'",
     "methods: [{name: a, method: asc, asc: {interval_log2: 11}}]": "method 'a': asc: the key interval_log2",
     "methods: [{name: a, method: asd}]": "did you mean 'asc'",
@@ -63,7 +63,7 @@ REFUSED = {
     "nodes: 257": "less than or equal to 256",
     "quantiser: {bits: 7}": "quantiser.bits: expected auto or a whole number from 8 to 16, got 7",
     "quantiser: {bits: 12.0}": "expected auto or a whole number from 8 to 16, got 12.0",
-    "{method: int16, quantiser: {bits: 16}, nodes: 2, ring: {gather: forward}}": (
+    "{method: int16, quantiser: {bits: 16}, nodes: 2, schedule: {name: ring}}": (
         "int16 carries up to 16 bits, sums of 2 workers' 16 bits (quantiser.bits) have 17: "
         "set quantiser.bits to auto or 15"
     ),
@@ -213,7 +213,7 @@ def test_rows_change_what_methods_say_and_nothing_else() -> None:
     method: dict[str, Any] = {"name": "m", "method": "asc", "asc": {"context": "none"}, "plans": ["equal"]}
     config = Config.model_validate({"asc": {"block_log2": 11}, "methods": [method]})
     ((_, _, row),) = config.compared()
-    assert (row.asc.context, row.asc.block_log2, row.ring.gather) == ("none", 11, "forward")
+    assert (row.asc.context, row.asc.block_log2, row.schedule.name) == ("none", 11, "ring")
     assert row.model_dump(exclude={"asc", "ring", "plan", "methods"}) == config.model_dump(
         exclude={"asc", "ring", "plan", "methods"}
     )

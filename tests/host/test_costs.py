@@ -168,13 +168,13 @@ def test_codecs_of_one_name_and_other_options_are_told_apart(cache: Path) -> Non
     ("method", "options"), [("zstd", {}), ("bf16", {}), ("qsgd", {}), ("oscar-sw", {"coded": True})]
 )
 def test_a_method_costs_the_bytes_that_it_sends(method: str, options: dict[str, Any], cache: Path) -> None:
-    tree = {"method": method, "scheme": options, "nodes": 3, "ring": {"gather": "forward"}}
+    tree = {"method": method, "scheme": options, "nodes": 3, "schedule": {"name": "ring"}}
     config = Config.model_validate(tree)
     cost = method_cost(config)
     shape, cluster = (256, 128), LocalCluster(config)
     for iteration in range(3):
         stats = cluster.allreduce([laplace(node, iteration, [shape]) for node in range(3)]).stats
-    assert stats.frame_bytes.sum() / 4 == pytest.approx(cost.scheme.bytes(256 * 128), rel=0.1)
+    assert stats.frames.bytes / 4 == pytest.approx(cost.scheme.bytes(256 * 128), rel=0.1)
     assert (cost.frame is None) is (method == "qsgd")
     assert cost.coding_s(1000, 3) < cost.coding_s(10**6, 3)
     assert cost.coding_s(10**6, 1) == cost.scheme.seconds(10**6)  # alone: no frames
@@ -188,8 +188,8 @@ def test_large_rings_take_the_cost_of_eight(cache: Path) -> None:
 
 
 def test_options_that_do_not_go_together_are_refused(cache: Path) -> None:
-    with pytest.raises(ConfigError, match=r"ring\.gather"):
-        method_cost(Config.model_validate({"method": "bf16", "ring": {"gather": "boomerang"}}))
+    with pytest.raises(ConfigError, match="set schedule to"):
+        method_cost(Config.model_validate({"method": "bf16", "schedule": {"name": "boomerang"}}))
 
 
 def test_what_is_computed_around_a_ring_may_be_too_long() -> None:

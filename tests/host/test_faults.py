@@ -38,7 +38,7 @@ def test_a_fault_that_is_not_handled_is_exit_status_1(monkeypatch, tmp_path, cap
     reduce = LocalCluster.allreduce
     monkeypatch.setattr(LocalCluster, "allreduce", inexact)
     report = tmp_path / "faults.json"
-    words = ["--nodes", "2", "--kinds", "delay", "--gathers", "forward", "--json", str(report)]
+    words = ["--nodes", "2", "--kinds", "delay", "--schedules", "ring", "--json", str(report)]
     assert main(["trial", "faults", *words]) == 1
     out = capsys.readouterr().out
     assert "# wrong: forward Fault(kind='delay'" in out

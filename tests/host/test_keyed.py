@@ -25,7 +25,7 @@ from support.gradients import laplace
 from support.ranks import on_ranks
 
 KEY = bytes(range(32))
-CONFIG = Config.model_validate({"ring": {"subframes": 2}})
+CONFIG = Config.model_validate({"schedule": {"subframes": 2}})
 
 
 def gradients(nodes: int, iteration: int) -> list[list[np.ndarray]]:
@@ -71,10 +71,10 @@ def test_sums_and_sizes_are_those_of_plain_frames() -> None:
     for rank, results in enumerate(on_ranks(transports, reduce)):
         for came, result in zip(results, expected, strict=True):
             assert np.array_equal(came.sums, result.sums)
-            assert np.array_equal(came.stats.frame_bytes, result.stats.frame_bytes[:, :, rank])
+            assert came.stats.frames == result.stats.frames.of_sender(rank)
         frames = [frame for tag, frame in transports[rank].kept if tag < GATHER_TAGS[0]]
         sealed = sorted(len(frame) for frame in frames[-8:])
-        plain = sorted(expected[2].stats.frame_bytes[:, :, rank].ravel())
+        plain = sorted(expected[2].stats.frames.of_sender(rank)["bytes"])
         assert sealed == [size + TAG_BYTES for size in plain]
 
 

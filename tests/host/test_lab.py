@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
     "nodes": 2,
     "workload": {"name": "numpy-digits"},
-    "ring": {"subframes": 2},
+    "schedule": {"subframes": 2},
     "lab": {
         "steps": 2,
         "warmup": 1,
@@ -45,7 +45,7 @@ SMALL: dict[str, Any] = {
             {"name": "int8", "kind": "gloo", "dtype": "int8"},
             {"name": "bf16", "kind": "gloo", "dtype": "bfloat16"},
             {"name": "asc", "change": {"quantiser": {"error_feedback": True}}},
-            {"name": "forward", "change": {"method": "zstd", "ring": {"gather": "forward"}}},
+            {"name": "ring", "change": {"method": "zstd", "schedule": {"name": "ring"}}},
             {"name": "sealed", "change": {"transport": {"security": "aes-gcm"}}},
             {"name": "NIC", "kind": "replay", "of": "asc"},
         ],

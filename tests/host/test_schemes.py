@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import asc_codec
-from oscar.collective.gather import BOOMERANG
+from oscar.collective.ring import Boomerang
 from oscar.collective.node import Node
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, GradientError
@@ -69,7 +69,7 @@ def test_a_value_beyond_its_field_is_refused() -> None:
 
 def wire(nodes: int, channels: dict[str, int] | None = None) -> LocalWire:
     own = {
-        name: Channel(asc_codec(), BOOMERANG, partial(sum_width, bits))
+        name: Channel(asc_codec(), Boomerang(nodes), partial(sum_width, bits))
         for name, bits in (channels or {}).items()
     }
     return LocalWire(nodes, own, link=LinkModel.of())
@@ -89,7 +89,7 @@ def test_every_byte_of_a_ring_counts(op: str, data: np.ndarray, item_bytes: floa
     total, traffic = wire(3).combine([Message("c", data, op, bits)] * 3)
     payload = 2 * 2 * data.size * item_bytes  # both phases, two hops, all chunks
     headers = HEADER_BYTES * 2 * 2 * 3
-    assert traffic.frame_bytes.sum() == pytest.approx(payload + headers, abs=1e-9)
+    assert traffic.moved.frames.bytes == pytest.approx(payload + headers, abs=1e-9)
     expected = {"sum": data * 3, "max": data, "or": data}[op]
     assert np.array_equal(total, expected)
 
@@ -98,7 +98,7 @@ def test_gathered_buffers_travel_whole_and_may_differ_in_length() -> None:
     buffers = [np.full(n, n, np.uint8) for n in (3, 0, 5)]
     total, traffic = wire(3).combine([Message("c", b, "gather") for b in buffers])
     assert np.array_equal(total, np.concatenate(buffers))
-    assert traffic.frame_bytes.sum() == 2 * (3 + 5) + 2 * 2 * HEADER_BYTES
+    assert traffic.moved.frames.bytes == 2 * (3 + 5) + 2 * 2 * HEADER_BYTES
 
 
 def test_an_integer_beyond_its_field_is_refused_in_every_message() -> None:
@@ -260,7 +260,7 @@ def test_a_failure_at_the_very_end_never_happened(name: str, monkeypatch: pytest
     for iteration in (1, 2):
         a, b = (cluster.allreduce(gradients(4, iteration)) for cluster in (one, two))
         assert all(np.array_equal(x, y) for x, y in zip(a.mean, b.mean, strict=True))
-        assert np.array_equal(a.stats.frame_bytes, b.stats.frame_bytes)
+        assert a.stats.frames == b.stats.frames
         assert not a.stats.reset
 
 

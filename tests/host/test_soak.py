@@ -45,10 +45,9 @@ def test_a_verdict_holds_values_frames_and_inputs() -> None:
     shapes = [(40, 9), (), (3,)]
     gradients = [draw_gradient(0, 0, rank, shapes) for rank in range(3)]
     expected = LocalCluster(draw_config(0, 0)).allreduce(gradients)
-    frames = [
-        np.ascontiguousarray(part[:, :, 1]) for part in (expected.stats.frame_bytes, expected.stats.counts)
-    ]
-    other = [frames[0] + 1, frames[1]]
+    frames = [expected.stats.frames.of_sender(1).rows]
+    other = [frames[0].copy()]
+    other[0]["bytes"] += 1
 
     def said(means: list[np.ndarray], sizes: list[np.ndarray], flags: int = 0, rank: int = 1) -> str:
         return differs(verdict_of(means, expected.sums, sizes, flags), expected, rank, lossless=True)
@@ -64,7 +63,7 @@ def test_what_is_drawn_covers_what_it_should() -> None:
     for values in (
         {c.method for c in configs},
         {c.plan.name for c in configs},
-        {c.ring.gather for c in configs},
+        {c.schedule.name for c in configs},
     ):
         assert len(values) >= 3
     drawn, changes = [], 0

@@ -21,7 +21,7 @@ import pytest
 
 from needs import needs
 from oscar.coding.registry import asc_codec
-from oscar.collective.gather import BOOMERANG
+from oscar.collective.trees import Direct
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, PeerError
 from oscar.numerics.quantiser import sum_width
@@ -45,7 +45,7 @@ TRAINED = {
     "oscar-sw": Config(method="oscar-sw"),
 }
 DIRECT = {
-    "asc, duplex": Config.model_validate({"ring": {"gather": "duplex"}, "plan": {"name": "splitter"}}),
+    "asc, duplex": Config.model_validate({"schedule": {"name": "duplex"}, "plan": {"name": "splitter"}}),
     "oscar-sw-best": Config(method="oscar-sw-best"),
     "oscar-sw, coded": Config(method="oscar-sw", scheme={"coded": True}),
     "lhc": Config(method="lhc"),
@@ -518,15 +518,15 @@ def test_the_rank_that_died_is_named_not_the_one_that_noticed(tmp_path: Path) ->
         assert (noticed, peer) == (rank, 2), text
 
 
-def coded() -> Channel:
+def coded(nodes: int) -> Channel:
     """A channel of its own for each rank: the links of one codec share scratch memory."""
-    return Channel(asc_codec(), BOOMERANG, partial(sum_width, 8), granule=1)
+    return Channel(asc_codec(), Direct(nodes), partial(sum_width, 8), granule=1)
 
 
 def test_a_frame_that_is_lost_is_named_with_step_and_chunk() -> None:
     def work(transport: ThreadTransport) -> PeerError | None:
         party = Party(transport, 20.0)
-        wire = RemoteWire(party, {"dense": coded()})
+        wire = RemoteWire(party, {"dense": coded(transport.nodes)})
         if transport.rank == 2:
             transport.close()
             return None
@@ -563,11 +563,11 @@ MESSAGES = {
 def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int) -> None:
     """Sums of floats are equal too: they are added in the order of the ring."""
     messages = [MESSAGES[kind](np.random.default_rng(rank)) for rank in range(nodes)]
-    local = LocalWire(nodes, {"x": coded()}, link=LinkModel.of())
+    local = LocalWire(nodes, {"x": coded(transport.nodes)}, link=LinkModel.of())
     expected = local.combine(messages)[0]
 
     def work(transport: ThreadTransport) -> np.ndarray:
-        wire = RemoteWire(Party(transport, 20.0), {"x": coded()})
+        wire = RemoteWire(Party(transport, 20.0), {"x": coded(transport.nodes)})
         return wire.combine([messages[transport.rank]])[0]
 
     with ThreadPoolExecutor(nodes) as pool:

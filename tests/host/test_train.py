@@ -48,9 +48,9 @@ def config(**changes: Any) -> Config:
 
 METHODS: dict[str, dict[str, Any]] = {
     "asc": {},
-    "fp32": {"method": "fp32", "ring": {"gather": "forward"}},
+    "fp32": {"method": "fp32", "schedule": {"name": "ring"}},
     "bursts": {"train": {"compute_ms": 1.0, "ring_every": 5}},
-    "stochastic": {"quantiser": {"rounding": "stochastic"}, "ring": {"gather": "duplex"}},
+    "stochastic": {"quantiser": {"rounding": "stochastic"}, "schedule": {"name": "duplex"}},
     **{name: {"method": name} for name in SCHEMES},
 }
 
@@ -181,7 +181,7 @@ def test_leaving_the_ring_out_changes_bytes_alone() -> None:
 
 def test_the_ring_is_left_out_only_where_sums_are_exact() -> None:
     for changes, text in (
-        ({"method": "fp32", "ring": {"gather": "forward"}}, "fp32 is not one; set train.ring_every to 1"),
+        ({"method": "fp32", "schedule": {"name": "ring"}}, "fp32 is not one; set train.ring_every to 1"),
         ({"method": "oscar-sw"}, "expected 1, as oscar-sw is a scheme"),
         ({"iterations": 4}, "at most the run's 4 iterations"),
     ):

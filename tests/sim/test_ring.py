@@ -9,20 +9,20 @@ from unittest.mock import MagicMock
 import pytest
 
 from oscar.collective.actions import Action, Op, Phase
-from oscar.collective.gather import BOOMERANG, FORWARD, Gather
+from oscar.collective.ring import Boomerang, Ring
 from oscar_sim.ring.__main__ import main
 from oscar_sim.ring.commands import ADOPT, ENCODE, HOP, LAST_HOP, TableSets, commands
 from oscar_sim.ring.shell import Port, Wire
 
 
-@pytest.mark.parametrize("gather", [FORWARD, BOOMERANG])
-def test_commands_are_the_schedule(gather: Gather) -> None:
-    codes = [c.code for c in commands(1, 4, gather)]
-    if gather.boomerang:
+@pytest.mark.parametrize("kind", [Ring, Boomerang])
+def test_commands_are_the_schedule(kind: type[Ring]) -> None:
+    codes = [c.code for c in commands(1, kind(4))]
+    if kind.apart:
         assert codes == [ENCODE, HOP, HOP, LAST_HOP, ENCODE, HOP, HOP, ADOPT]
     else:
         assert codes == [ENCODE, HOP, HOP, HOP, ADOPT, ADOPT, ADOPT]
-    assert [c.forward for c in commands(1, 4, FORWARD)][-3:] == [2, 2, -1]
+    assert [c.forward for c in commands(1, Ring(4))][-3:] == [2, 2, -1]
 
 
 def test_a_set_is_kept_until_the_next_is_committed() -> None:

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bits", type=int, default=8, help="of the quantiser")
     parser.add_argument("--rounding", default="nearest", help="nearest or stochastic")
     parser.add_argument("--feedback", action="store_true", help="with error feedback")
-    parser.add_argument("--gather", default="boomerang", help="forward, boomerang or duplex")
+    parser.add_argument("--schedule", default="network", help="by name, as in a configuration")
     parser.add_argument("--plan", default="interleave", help="equal, splitter, interleave or snake")
     parser.add_argument("--turns", type=int, default=5, help="calls; the fastest counts")
 
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             "quantiser": {
                 "bits": args.bits, "rounding": args.rounding, "error_feedback": args.feedback
             },
-            "ring": {"gather": args.gather},
+            "schedule": {"name": args.schedule},
             "plan": {"name": args.plan},
         }
     )  # fmt: skip
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     gradients = [[_normal(random, args.values)] for _ in range(args.nodes)]
     print(
         f"# {args.nodes} x {args.values:,} values, {args.method}, {args.bits} bits, {args.rounding}, "
-        f"{args.gather}, {args.plan}; fastest of {args.turns} calls; CPU time of one thread"
+        f"{args.schedule}, {args.plan}; fastest of {args.turns} calls; CPU time of one thread"
     )
     print(TABLE.heading)
     cluster = LocalCluster(config)

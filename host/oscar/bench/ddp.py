@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--width", type=int, default=256, help="of the model, a multiple of 8")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--coarseness", type=float, default=0.125, help="of the hook oscar")
-    parser.add_argument("--gather", default="boomerang", help="of the hook oscar: forward, boomerang, duplex")
+    parser.add_argument("--schedule", default="network", help="of the hook oscar, by name")
     parser.add_argument("--bucket-mb", type=float, default=25.0, help="of DDP")
     parser.add_argument("--script", type=Path, default=SCRIPT, help="what a rank runs")
     parser.add_argument("--limit-s", type=float, default=900.0, help="after which ranks are killed")
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if not args.script.exists():
         raise OscarError(f"expected {args.script}; run it in a checkout, or name the script with --script")
     words = ["--hook", *args.hooks, "--bypass", "never"]
-    for name in ("steps", "batch", "length", "width", "layers", "coarseness", "gather", "bucket_mb"):
+    for name in ("steps", "batch", "length", "width", "layers", "coarseness", "schedule", "bucket_mb"):
         words += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     where = "this machine's loopback" if args.mbps is None else f"links of {args.mbps:g} Mb/s"
     print(f"# {args.ranks} ranks, {where}, batch {args.batch} x {args.length}, {args.steps} steps in turns")

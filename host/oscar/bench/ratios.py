@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 
 from oscar import yaml_core
-from oscar.collective.gather import BOOMERANG, Gather, GatherName
+from oscar.collective.schedules import make_schedule
 from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.reducers.cluster import LocalCluster
 from oscar.tables import Row, Table
+from oscar.timeline.equal import equal_time
 from oscar.timeline.link import LinkModel
-from oscar.timeline.recurrence import equal_ring_time, ring_time
+from oscar.timeline.replay import time_of
 from oscar.timeline.scale import Measured, scale
 from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
 from oscar.workloads.trace import load
@@ -37,12 +38,12 @@ LINK = LinkModel()
 CLOCK = f"codec: ideal (line rate, {LINK.codec_latency_s * 1e6:g} us deep)"
 NO_WIRE = LinkModel(bandwidth_bps=1e18)  # what is left of the time is latency
 
-# What goes over the links, and how the all-gather runs.
-METHODS: dict[str, tuple[str, GatherName]] = {
-    "atalanta": ("atalanta", "forward"),
-    "atalanta-dp": ("atalanta-dp", "forward"),
-    "asc-paper": ("asc-paper", "forward"),
-    "asc-forward": ("asc", "forward"),
+# What goes over the links, and by which schedule.
+METHODS: dict[str, tuple[str, str]] = {
+    "atalanta": ("atalanta", "ring"),
+    "atalanta-dp": ("atalanta-dp", "ring"),
+    "asc-paper": ("asc-paper", "ring"),
+    "asc-ring": ("asc", "ring"),
     "asc": ("asc", "boomerang"),
 }
 DUPLEX = "asc-duplex"  # the frames of "asc", both phases at once: a row of its own, since only time differs
@@ -52,7 +53,7 @@ DEFAULT_PLANS: dict[str, tuple[str, ...]] = {
     "atalanta": ("equal", "interleave:256"),
     "atalanta-dp": ("equal",),
     "asc-paper": ("equal", "interleave:256"),
-    "asc-forward": ("equal", "interleave:256"),
+    "asc-ring": ("equal", "interleave:256"),
     "asc": ALL_PLANS,
 }
 BARS = {"cnn": 1.40, "transformer": 1.20, "embedding": 5.0}  # figure (a), quantiser 8s, 8 nodes
@@ -122,7 +123,7 @@ def _workloads(args: argparse.Namespace) -> Iterable[tuple[Workload, int]]:
 
 
 def _config(method: str, plan: str, args: argparse.Namespace) -> Config:
-    codec, gather = METHODS[method]
+    codec, schedule = METHODS[method]
     name, _, granule = plan.partition(":")
     return Config.model_validate(
         {
@@ -130,7 +131,7 @@ def _config(method: str, plan: str, args: argparse.Namespace) -> Config:
             "asc": yaml_core.parse("\n".join(args.asc).replace("=", ": ")) or {},
             "quantiser": {"scale": "sigma" if args.quantiser == "8s" else "max", "bits": 8},
             "plan": {"name": name, "granule": int(granule or 256)},
-            "ring": {"gather": gather, "subframes": args.subframes},
+            "schedule": {"name": schedule, "subframes": args.subframes},
         }
     )
 
@@ -160,16 +161,17 @@ def measure(workload: Workload, args: argparse.Namespace, *, warmup: int) -> lis
 
 
 def modelled_times(
-    stats: Stats, cluster: LocalCluster, gather: Gather = BOOMERANG, *, link: LinkModel = LINK
+    stats: Stats, cluster: LocalCluster, name: str = "boomerang", *, link: LinkModel = LINK
 ) -> tuple[float, float, float, float]:
-    """Return seconds of (fp32, this AllReduce), as the model is, then of both at LARGE values."""
-    subframes = stats.counts.shape[3]
+    """Return seconds of (fp32's ring, this AllReduce), as the model is, then of both at LARGE values."""
+    subframes = cluster.config.schedule.subframes
+    schedule, raw = (make_schedule(n, stats.nodes, subframes=subframes) for n in (name, "ring"))
     raw_bits = cluster.params.sum_width(stats.nodes)
-    measured = Measured(stats.frame_bytes, stats.counts, gather, raw_bits=raw_bits)
+    measured = Measured(stats.frames, schedule, raw_bits=raw_bits)
     return (
-        equal_ring_time(stats.values, stats.nodes, link, subframes=subframes),
-        ring_time(stats.frame_bytes, stats.counts, link, gather),
-        equal_ring_time(LARGE, stats.nodes, link, subframes=subframes),
+        equal_time(raw, stats.values, link, coded=False),
+        time_of(schedule, stats.frames, link),
+        equal_time(raw, LARGE, link, coded=False),
         scale(measured, [stats.nodes], link=link, values=LARGE)[0].time_s,
     )
 
@@ -183,9 +185,9 @@ def _row(
     headers included; speedup: time of uncompressed fp32 over time; latency_share: part of `time_s` that an
     endless bandwidth would leave; large_*: the same at LARGE values.
     """
-    gather = Gather("duplex" if case[0] == DUPLEX else METHODS[case[0]][1])
+    name = "duplex" if case[0] == DUPLEX else METHODS[case[0]][1]
     times, latency = (
-        np.mean([modelled_times(s, cluster, gather, link=link) for s in runs], axis=0)
+        np.mean([modelled_times(s, cluster, name, link=link) for s in runs], axis=0)
         for link in (LINK, NO_WIRE)
     )
     step_sync, count = sum(s.step_sync_bytes for s in runs), len(runs)
@@ -200,7 +202,7 @@ def _row(
         "step_sync_bytes": step_sync / count,
         "step_sync_bits": sum(s.step_sync_bits for s in runs) / count,
         "bits": sum(s.bits_per_value for s in runs) / count,
-        "efficiency": sum(int(s.frame_bytes.sum()) for s in runs) / (step_sync * runs[0].nodes),
+        "efficiency": sum(s.frames.bytes for s in runs) / (step_sync * runs[0].nodes),
         "time_s": float(times[1]),
         "speedup": float(times[0] / times[1]),
         "latency_share": float(latency[1] / times[1]),

@@ -9,14 +9,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from oscar.cli.kinds import Kind
-from oscar.collective.gather import Gather
+from oscar.collective.frames import Frames
 from oscar.results import Results
 from oscar.studies.comparison_table import kept_link
 from oscar.studies.plotting import GRID, PALETTE, figure
+from oscar.studies.schedules import kept_schedule
 from oscar.timeline.replay import replay
 from oscar.timeline.spans import STAGES
 from oscar.version import __version__
@@ -93,10 +93,10 @@ def _timeline(results: Results) -> str:
     row = min(rows, key=lambda row: row["time_s"])
     link = kept_link(results)
     replayed = replay(
-        np.asarray(row["frames"]["bytes"]),
-        np.asarray(row["frames"]["counts"]),
+        kept_schedule(results, row),
+        Frames.from_tree(row["frames"]),
         link.model(),
-        Gather(row["gather"], adopt=not row["lossless"], coded=row["coded"]),
+        coded=row["coded"],
         spans=True,
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from oscar.blas import one_blas_thread
 from oscar.cli.common import amount, declare
-from oscar.collective.gather import Gather, GatherName
 from oscar.files import check_outputs, write_json
 
 EXAMPLE = """\
@@ -46,7 +45,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: line rate)")
     parser.add_argument("--codec-latency-us", type=float, default=0.5, metavar="US", help="(%(default)s)")
     parser.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
-    parser.add_argument("--gather", choices=get_args(GatherName), default="forward")
+    parser.add_argument(
+        "--schedule", default="network", metavar="NAME", help="ring, duplex, direct, auto, .. (%(default)s)"
+    )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
 
 
@@ -59,36 +60,34 @@ def run(args: argparse.Namespace) -> int:
 
     check_outputs([args.json])
     keys = ("gbps", "latency_us", "codec", "nic_file", "codec_gvalues", "codec_latency_us")
-    config = Config().variant(link={key: getattr(args, key) for key in keys})
+    link = {key: getattr(args, key) for key in keys}
+    schedule = {"name": args.schedule, "subframes": args.subframes}
+    config = Config().variant(link=link, schedule=schedule)
     if args.method is None:
-        case = assumed(config.link, Gather(args.gather), args.bits)
+        case = assumed(config, args.values, args.nodes, args.bits)
     else:
-        ring = {"gather": args.gather}
-        case = estimated(config.variant(method=args.method, ring=ring), args.values, args.nodes, args.bits)
-    found = predict(
-        args.values,
-        args.nodes,
-        case.link,
-        case.bits,
-        case.gather,
-        subframes=args.subframes,
-        around=case.around,
-    )
+        case = estimated(config.variant(method=args.method), args.values, args.nodes, args.bits)
+    found = predict(args.values, case.schedule, case.link, case.bits, coded=case.coded, around=case.around)
     print(
         f"# {args.values:,} values, {args.nodes} nodes, {args.gbps:g} Gb/s, {args.latency_us:g} us a hop, "
-        f"{case.bits:.4g} bits/value{case.source}, gather {case.gather.name}"
+        f"{case.bits:.4g} bits/value{case.source}, schedule {case.schedule.name}"
     )
     print(f"# times are modelled, {case.clock}")
-    times = {"fp32": found.fp32_time_s, "bf16": found.bf16_time_s, "int8": found.int8_time_s}
+    times = {
+        "fp32": found.fp32_time_s,
+        "fp32 direct": found.fp32_direct_time_s,
+        "bf16": found.bf16_time_s,
+        "int8": found.int8_time_s,
+    }
     coded = args.method or "coded"
     rows = (*times.items(), (coded, found.time_s))  # --method may be fp32, too
     unit, scale, digits = _unit(max(time_s for _, time_s in rows if time_s is not None))
     for name, time_s in rows:
         text = "sums do not fit" if time_s is None else f"{time_s * scale:14.{digits}f} {unit}"
-        print(f"{name:{max(6, len(coded))}} {text}")
-    print(f"speedup over fp32: {found.speedup:.2f}")
+        print(f"{name:{max(11, len(coded))}} {text}")
+    print(f"speedup over fp32: {found.speedup:.2f}, sent direct {found.speedup_direct:.2f}")
     if found.breakeven_values is not None:
-        print(f"pays from {found.breakeven_values:,} values on this ring and link")
+        print(f"pays from {found.breakeven_values:,} values on this link")
     if found.breakeven_gbps is not None:
         print(f"pays up to {found.breakeven_gbps:.4g} Gb/s for this model")
     print(found.reason if found.pays else f"does not pay: {found.reason}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXAMPLE = """\
   oscar train
   oscar train --resume    # after a kill: goes on from the last checkpoint, bit for bit
-  oscar train --seeds 0 1 2 --set method=fp32 --set ring.gather=forward \\
+  oscar train --seeds 0 1 2 --set method=fp32 --set schedule.name=ring \\
     --set train.ring_every=1 --set output=build/fp32
   oscar train --seeds 0 1 2 --beside build/fp32/train.json
 

@@ -69,13 +69,13 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
         key = None if wire.security == "none" else read_key(wire.key)
         comparing = True
         if key is not None:
-            transport = KeyedTransport(transport, key, timeout_s=wire.timeout_s)
+            transport = KeyedTransport(transport, key, pad=wire.pad, timeout_s=wire.timeout_s)
         running = RankRun(config, transport, workload)
         if rank == 0:
             agreed = running.communicator.agreed
             keyed = f"keyed: {wire.security}, " if transport.keyed else ""
             print(
-                f"# {transport.nodes} ranks over {args.transport}, {config.method}, {config.ring.gather}, "
+                f"# {transport.nodes} ranks over {args.transport}, {config.method}, {config.schedule.name}, "
                 f"{keyed}timeout {wire.timeout_s:g} s, configuration {agreed}",
                 flush=True,
             )

@@ -70,5 +70,5 @@ class Action(NamedTuple):
 
     @property
     def tag(self) -> int:
-        """Message tag, unique on one directed link: below 32,640, with which the transports' own tags begin."""
+        """Message tag, unique on one directed link, below 32,640, where the transports' own tags begin."""
         return self.slot * MAX_SUBFRAMES + self.sub

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol
 
-import numpy as np
-
 from oscar.collective.actions import SENDS, Action, Op
+from oscar.collective.frames import FrameLog
 
 
 class Performer(Protocol):
     """Performs actions: a Node, which has the values, or something that only knows the frames' sizes."""
+
+    rank: int
 
     def count(self, action: Action) -> int:
         """Return how many values the action's frame has; one without values is never sent."""
@@ -34,26 +35,12 @@ class Port(Protocol):
     def post_send(self, peer: int, tag: int, frame: Any) -> None: ...
 
 
-class FrameLog:
-    """What was sent: bytes and values of every frame, int64 [phase 2, step, sender, sub-frame]."""
-
-    def __init__(self, steps: int, senders: int, subframes: int) -> None:
-        shape = (2, max(0, steps), senders, subframes)
-        self.frame_bytes, self.counts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-
-    def add(self, action: Action, sender: int, size: int, count: int) -> None:
-        """Note a frame; `sender`: its place in the tables."""
-        at = action.phase, action.step, sender, action.sub
-        self.frame_bytes[at], self.counts[at] = size, count
-
-
 def execute(
-    node: Performer, actions: Iterable[Action], port: Port, log: FrameLog, *, sender: int = 0
+    node: Performer, actions: Iterable[Action], port: Port, log: FrameLog
 ) -> Generator[Action, Any, None]:
     """Perform `actions` on `node`. Each is yielded first, and performed when the driver resumes.
 
-    The driver resumes a WAIT with the frame that came. Actions on empty sub-frames are left out. sender: this
-    rank's place in the log.
+    The driver resumes a WAIT with the frame that came. Actions on empty sub-frames are left out.
     """
     for action in actions:
         count = node.count(action)
@@ -68,7 +55,7 @@ def execute(
         else:
             frame = node.perform(action)
             if frame is not None and action.op in SENDS:
-                log.add(action, sender, len(frame), count)
+                log.add(action, node.rank, len(frame), count)
                 port.post_send(action.peer, action.tag, frame)
 
 

@@ -15,7 +15,11 @@ ROW = np.dtype([
     ("phase", np.int8), ("step", np.int32), ("sender", np.int32), ("receiver", np.int32), ("chunk", np.int32),
     ("sub", np.int32), ("terms", np.int32), ("count", np.int64), ("bytes", np.int64),
 ])  # fmt: skip
-Key = tuple[int, int, int, int]  # phase, sender, chunk, sub-frame: one frame, to however many it is sent
+CLOCKS = np.dtype([  # what a device took for one frame
+    ("encodes", np.bool_), ("phase", np.int8), ("step", np.int32), ("rank", np.int32), ("clocks", np.int64),
+])  # fmt: skip
+KEY = "phase", "sender", "chunk", "sub"  # of one frame, to however many it is sent
+Key = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +88,9 @@ class Frames:
 
     def sizes(self) -> dict[Key, tuple[int, int]]:
         """Return (count, bytes) of every frame by its key."""
-        keys = zip(*(self.rows[name].tolist() for name in ("phase", "sender", "chunk", "sub")), strict=True)
-        return dict(zip(keys, zip(self.rows["count"].tolist(), self.rows["bytes"].tolist(), strict=True), strict=True))
+        keys = zip(*(self.rows[name].tolist() for name in KEY), strict=True)
+        sizes = zip(self.rows["count"].tolist(), self.rows["bytes"].tolist(), strict=True)
+        return dict(zip(keys, sizes, strict=True))
 
     def tree(self) -> dict[str, list[int]]:
         """Return the columns by name, for a file; `from_tree` reads them."""

@@ -10,7 +10,8 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.collective.actions import Action, Op
-from oscar.collective.executor import FrameLog, execute
+from oscar.collective.executor import execute
+from oscar.collective.frames import CLOCKS, FrameLog
 from oscar.collective.node import Node
 from oscar.errors import PeerError
 
@@ -48,7 +49,7 @@ class _Rank:
         self.paused = 0
         self._caps: dict[tuple[int, int], int] = {}
         self._frames: dict[tuple[int, int], bytes] = {}
-        self._program = execute(node, self._struck(actions), self, run.log, sender=node.rank)
+        self._program = execute(node, self._struck(actions), self, run.log)
         self.current: Action | None = next(self._program, None)
 
     def _struck(self, actions: Iterable[Action]) -> Iterator[Action]:
@@ -111,7 +112,7 @@ class _Rank:
 class LocalRun:
     """One AllReduce between the nodes of one process: deterministic, without threads.
 
-    programs: every rank's actions. steps, subframes: of a phase, for the `log` of frames.
+    programs: every rank's actions. `log` notes every frame.
     """
 
     def __init__(
@@ -119,11 +120,9 @@ class LocalRun:
         nodes: Sequence[Node],
         programs: Sequence[Iterable[Action]],
         *,
-        steps: int,
-        subframes: int,
         faults: Sequence[Fault] = (),
     ) -> None:
-        self.log = FrameLog(steps, len(nodes), subframes)
+        self.log = FrameLog()
         self.ranks: list[_Rank] = []
         for node, actions in zip(nodes, programs, strict=True):
             self.ranks.append(_Rank(self, node, actions, faults))
@@ -138,26 +137,25 @@ class LocalRun:
                 self._deadline()
 
     def clocks(self) -> Array | None:
-        """Return what the nodes' devices took, [encode or decode, phase, step, rank], or None without any."""
+        """Return what the nodes' devices took, a row of CLOCKS each time, or None without any device."""
         if not self.ranks or self.ranks[0].node.codec.clocks is None:
             return None
-        total = np.zeros((2, *self.log.counts.shape[:3]), np.int64)
-        for rank in self.ranks:
-            for action, clocks in rank.node.clocks:
-                total[int(action.op is not Op.ENCODE), action.phase, action.step, rank.node.rank] += clocks
-        return total
+        rows = [
+            (a.op is Op.ENCODE, a.phase, a.step, rank.node.rank, clocks)
+            for rank in self.ranks
+            for a, clocks in rank.node.clocks
+        ]
+        return np.array(rows, CLOCKS)
 
     def _deadline(self) -> None:
         """Nobody can move any more: the first healthy rank that waits for a faulty one says so."""
-        size = len(self.ranks)
         broken = {rank.node.rank: rank for rank in self.ranks if rank.faulty}
         waiting = [(r.node.rank, r.current) for r in self.ranks if r.current is not None and not r.faulty]
         for number, action in sorted(waiting, key=lambda pair: pair[1].peer not in broken):
             dead = action.peer in broken and broken[action.peer].dead
-            raise silent(number, action.peer, action.ring_step(size), action.chunk, dead=dead)
+            raise silent(number, action.peer, action, dead=dead)
         number, rank = next(iter(broken.items()))
-        at = (rank.current.ring_step(size), rank.current.chunk) if rank.current else (0, 0)
-        raise silent((number + 1) % size, number, *at, dead=rank.dead)
+        raise silent((number + 1) % len(self.ranks), number, rank.current, dead=rank.dead)
 
 
 def damaged(frame: bytes, seed: int) -> bytes:
@@ -168,12 +166,13 @@ def damaged(frame: bytes, seed: int) -> bytes:
     return bytes(out)
 
 
-def silent(rank: int, peer: int, step: int, chunk: int, *, dead: bool) -> PeerError:
+def silent(rank: int, peer: int, action: Action | None, *, dead: bool) -> PeerError:
     """The error of a node whose peer will never send what it waits for."""
     what = "died" if dead else "was silent past the deadline"
+    due = "its last frames were" if action is None else f"its frame of {action.place} was"
+    step, chunk = (0, 0) if action is None else (action.step, action.chunk)
     return PeerError(
-        f"rank {rank}: peer {peer} {what} while its frame of step {step}, chunk {chunk} was due; "
-        f"gradients are untouched: restart rank {peer}",
+        f"rank {rank}: peer {peer} {what} while {due} due; gradients are untouched: restart rank {peer}",
         advice=", or go on without it",
         rank=rank,
         peer=peer,

@@ -87,6 +87,7 @@ class Node:
                     self.work[low:high] = self.local[low:high]
                 self._summed.add((chunk, sub))
         self._came.clear()
+        self._frames.clear()
         return self.work
 
     def _prefix(self, chunk: int, sub: int) -> Array:
@@ -115,7 +116,7 @@ class Node:
         return self._HANDLERS[action.op](self, action)
 
     def _key(self, action: Action) -> tuple[Phase, int, int, int]:
-        """Return what names a frame: a FORWARD passes on the one that a WAIT of equal source brought."""
+        """Return what names a frame: coded here, or brought by a WAIT of equal source."""
         return action.phase, action.source, action.chunk, action.sub
 
     def _context(self, low: int, high: int) -> Array | None:
@@ -145,7 +146,7 @@ class Node:
                     self._spare = np.empty(high - low, self.local.dtype)
                 values = np.add(values, apart[low:high], out=self._spare[: high - low])
         end: LinkEncoder = self._end("encode", action.phase, action.peer)
-        self._out = end.encode(
+        self._frames[self._key(action)] = end.encode(
             values,
             step=action.table,
             context=self._context(low, high),
@@ -160,9 +161,6 @@ class Node:
             self.clocks.append((action, self.codec.clocks(link)))
 
     def _send(self, action: Action) -> bytes:
-        return self._out
-
-    def _forward(self, action: Action) -> bytes:
         return self._frames[self._key(action)]
 
     def _decode(self, action: Action, frame: bytes, into: Array, *, plus: Array | None = None) -> None:
@@ -184,13 +182,13 @@ class Node:
                 else:
                     np.add(plus, values.astype(out.dtype, copy=False), out=out)
         except FrameError as error:
-            at, peer = action.ring_step(self.nodes), action.source if action.peer < 0 else action.peer
+            peer = action.source if action.peer < 0 else action.peer
             raise PeerError(
-                f"rank {self.rank}: frame from rank {peer} at step {at}, chunk {action.chunk}, "
+                f"rank {self.rank}: frame from rank {peer} at {action.place}, "
                 f"sub-frame {action.sub} is bad: {error}",
                 rank=self.rank,
                 peer=peer,
-                step=at,
+                step=action.step,
                 chunk=action.chunk,
             ) from error
         self._count_clocks(action, end)
@@ -220,7 +218,7 @@ class Node:
             self._came.add(place)
 
     def _adopt(self, action: Action) -> None:
-        self._finish(action, self._out)
+        self._finish(action, self._frames[self._key(action)])
 
     def _decode_final(self, action: Action) -> None:
         self._finish(action, self._frames.pop(self._key(action)))
@@ -237,7 +235,7 @@ class Node:
         Op.WAIT: _nothing,
         Op.ENCODE: _encode,
         Op.SEND: _send,
-        Op.FORWARD: _forward,
+        Op.FORWARD: _send,
         Op.DECODE_ADD: _decode_add,
         Op.DECODE: _decode_final,
         Op.ADOPT: _adopt,

@@ -13,6 +13,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.collective.actions import Action, Op, Phase
+from oscar.collective.frames import ROW, Frames
 from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, Gather
 from oscar.collective.schedule import Schedule
 
@@ -31,6 +32,24 @@ def ring_chunks(nodes: int, gather: Gather = FORWARD) -> Array:
     """Return the chunk that each rank sends, int64 [phase 2, step N-1, rank N]."""
     step, rank = np.arange(nodes - 1)[:, None], np.arange(nodes)
     return np.stack([ring_chunk_sent(rank, nodes, phase, step, gather) for phase in Phase])
+
+
+def ring_frames(counts: Array, sizes: Array) -> Frames:
+    """Return the frames of a ring whose chunks have `counts` values and `sizes` bytes, int64 [chunk]."""
+    nodes = counts.size
+    chunks = ring_chunks(nodes) if nodes > 1 else np.zeros((2, 0, 1), np.int64)
+    rows = np.zeros(chunks.shape, ROW)
+    rows["phase"], rows["step"] = np.arange(2)[:, None, None], np.arange(max(0, nodes - 1))[:, None]
+    rows["sender"], rows["receiver"] = np.arange(nodes), (np.arange(nodes) + 1) % nodes
+    rows["chunk"], rows["count"], rows["bytes"] = chunks, counts[chunks], sizes[chunks]
+    rows["terms"] = np.where(rows["phase"] == 0, rows["step"] + 1, nodes)
+    return Frames.of(rows[rows["count"] > 0])
+
+
+def passed_on(counts: Array, sizes: Array) -> Frames:
+    """Return the frames of a gather around a ring: every rank's buffer is passed on N - 1 times."""
+    rows = ring_frames(np.roll(counts, 1), np.roll(sizes, 1)).rows  # a rank sends its own first
+    return Frames.of(rows[rows["phase"] == Phase.ALL_GATHER])
 
 
 @dataclass(frozen=True)
@@ -80,14 +99,18 @@ class Duplex(Ring):
     """Both phases of a boomerang at once.
 
     What comes back are sums over the end of the ring (suffixes), which never depend on the reduce-scatter's
-    sums over its beginning (prefixes). A node's result is its prefix, own values included, plus the suffix it
-    received; either may come first. That takes N-1 hops instead of 2(N-1). Each node splits the sum at another
-    place, so only integers, whose addition is exact in any order, leave all nodes identical.
+    sums over its beginning (prefixes). A node's result is its prefix, own values included, plus the suffix
+    it received; either may come first. That takes N-1 hops instead of 2(N-1). Each node splits the sum at
+    another place, so only integers, whose addition is exact in any order, leave all nodes identical.
     """
 
     name: ClassVar[str] = "duplex"
     apart: ClassVar[bool] = True
     gather: ClassVar[Gather] = DUPLEX
+
+    @property
+    def hops(self) -> int:
+        return self.nodes - 1
 
 
 @dataclass(frozen=True)
@@ -124,7 +147,8 @@ class _Rank:
             table = self.nodes - 1 + (step if self.gather.boomerang else 0)  # one for all forwarded frames
             if not self.gather.boomerang:
                 source = (chunk - 1) % self.nodes  # the chunk's owner
-        return Action(op, phase, step, chunk, sub, peer, source, table, self._terms(phase, step, chunk), step << 1 | phase)
+        terms, slot = self._terms(phase, step, chunk), step << 1 | phase
+        return Action(op, phase, step, chunk, sub, peer, source, table, terms, slot)
 
     def _terms(self, phase: Phase, step: int, chunk: int) -> int:
         """Return the ranks whose values a frame sums: one more with each step, as bits."""

@@ -52,9 +52,10 @@ class Leg(NamedTuple):
 class Routed(Schedule):
     """Routes as a schedule.
 
-    On the way to an owner, frames of a link share tables where they sum equally many workers. Sends that
-    need no input come first, AHEAD sub-frames before the arrivals that they meet; an owner codes its sum once
-    and sends the same bytes to all; a rank passes a final frame on before it decodes it.
+    On the way to an owner, frames of a link share tables where they sum equally many workers; on the way
+    back every chunk of an owner has its own. Sends that need no input come first, AHEAD sub-frames before
+    the arrivals that they meet. An owner codes its sum once and sends the same bytes to all; a rank passes a
+    final frame on before it decodes it.
 
     eager: sends that need no input come before everything else, and final frames are decoded last. No frame
     then waits behind one that is not there yet; only schedules without FORWARDs may do so.
@@ -72,6 +73,18 @@ class Routed(Schedule):
     @property
     def owners(self) -> tuple[int, ...]:
         return self.routes.owners
+
+    @property
+    def hops(self) -> int:
+        return sum(max(depth.values(), default=0) for depth in self._depths())
+
+    def _depths(self) -> Iterator[dict[tuple[int, int], int]]:
+        """Yield for each phase how many transfers in sequence bring a chunk to a rank."""
+        for transfers in (self.routes.reduce, self.routes.gather):
+            depth: dict[tuple[int, int], int] = defaultdict(int)
+            for chunk, sender, receiver in transfers:
+                depth[chunk, receiver] = max(depth[chunk, receiver], depth[chunk, sender] + 1)
+            yield depth
 
     @cached_property
     def turn(self) -> tuple[int, ...]:
@@ -129,9 +142,7 @@ class _Program:
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
         self.reduce, self.gather = schedule.legs_of(rank)
-        self.onward: dict[int, list[Leg]] = defaultdict(
-            list
-        )  # what this rank sends of final frames, by chunk
+        self.onward: dict[int, list[Leg]] = defaultdict(list)  # final frames that this rank sends, by chunk
         for leg in self.gather:
             if leg.transfer.sender == rank:
                 self.onward[leg.transfer.chunk].append(leg)

@@ -21,9 +21,10 @@ class Schedule(ABC):
     adopt: owners decode their own final frames, so that a lossy codec leaves all ranks identical. Equal
     schedules have equal actions. Raises ValueError for arguments out of range.
 
-    name: in the registry. apart: sums of the second phase never hold what the first summed, and are kept apart
-    from it; only integers, whose addition is exact in any order, leave all ranks identical then. pulls_first:
-    on a port with several frames to send, those of the all-gather go first; otherwise in order of the actions.
+    name: in the registry. apart: sums of the second phase never hold what the first summed, and are kept
+    apart from it; only integers, whose addition is exact in any order, leave all ranks identical then.
+    pulls_first: on a port with several frames to send, those of the all-gather go first; otherwise the order
+    is that of the actions.
     """
 
     name: ClassVar[str]
@@ -59,6 +60,11 @@ class Schedule(ABC):
     def most_terms(self) -> int:
         """Most workers whose values one frame sums."""
         return max(1, self.nodes - 1) if self.apart else self.nodes
+
+    @property
+    def hops(self) -> int:
+        """Frames that follow each other on the longest way of a chunk, there and back."""
+        return 2 * (self.nodes - 1)
 
     def peers(self, rank: int) -> frozenset[int]:
         """Return the ranks that `rank` sends to or receives from."""

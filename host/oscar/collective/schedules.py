@@ -9,3 +9,29 @@ from oscar.collective.trees import Direct, Hierarchical, Star
 SCHEDULES: dict[str, type[Schedule]] = {
     kind.name: kind for kind in (Ring, Boomerang, Duplex, Direct, Hierarchical, Star)
 }
+
+
+def make_schedule(
+    name: str,
+    nodes: int,
+    *,
+    subframes: int = 1,
+    adopt: bool = False,
+    group: int | None = None,
+    root: int = 0,
+    file: str | None = None,
+) -> Schedule:
+    """Return the schedule of that name between `nodes`.
+
+    adopt: for a lossy codec. group: ranks of a group, of hierarchical (None: about the root of `nodes`).
+    root: of star. file: of file. Raises ValueError, and ConfigError for a file.
+    """
+    if name not in SCHEDULES:
+        raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {name!r}")
+    kind = SCHEDULES[name]
+    if kind is Hierarchical:
+        size = group or max(1, round(nodes**0.5))
+        return Hierarchical(nodes, subframes, adopt, group=min(size, nodes))
+    if kind is Star:
+        return Star(nodes, subframes, adopt, root=root)
+    return kind(nodes, subframes, adopt and not kind.apart)

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+
+from oscar.collective.frames import Frames
+from oscar.collective.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What one message moved: its frames, the schedule that sent them, and whether a coder works on them."""
+
+    schedule: Schedule
+    coded: bool
+    frames: Frames = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Stats:
-    """frame_bytes, counts: int64 [phase 2, step N-1, sender N, sub K], headers included.
+    """moved: every message whose frames are counted, in order.
 
     exact: every node ended bit-identical and equal to the sum computed directly in the codec's arithmetic
     (False for lossy codecs); identical: every node ended bit-identical; clipped: values that saturated in
     the quantiser or the codec; clipped_energy: the share of the gradient's energy (its sum of squares, mean
     over the workers) that saturation cut off, 0 .. 1, with error feedback for this call only; of a codec that
     saturates, of what it sent; reset: state was started anew because nodes or shapes changed;
-    exchange_bytes: sent to agree on steps, by all nodes together; time_s: by the link model; received: bytes
-    of frames that came into each node, int64 [N]; clocks: of a simulated NIC, int64 [encode or decode 2,
-    phase 2, step N-1, node N], or None.
+    exchange_bytes: sent to agree on steps, by all nodes together; time_s: by the link model; clocks: of a
+    simulated NIC, rows of collective.frames.CLOCKS, or None.
     """
 
     nodes: int
@@ -32,34 +44,37 @@ class Stats:
     reset: bool
     exchange_bytes: int
     time_s: float
-    frame_bytes: np.ndarray = field(repr=False)
-    counts: np.ndarray = field(repr=False)
-    received: np.ndarray = field(repr=False)
+    moved: tuple[Moved, ...] = field(repr=False)
     clocks: np.ndarray | None = field(default=None, repr=False)
+
+    @cached_property
+    def frames(self) -> Frames:
+        """The frames of all messages together."""
+        return Frames.joined(one.frames for one in self.moved)
 
     @property
     def wire_bytes(self) -> int:
         """Bytes sent by all nodes together, with headers and the exchange of steps."""
-        return int(self.frame_bytes.sum()) + self.exchange_bytes
+        return self.frames.bytes + self.exchange_bytes
 
     @property
     def step_sync_bytes(self) -> int:
-        """Sum over the steps of the busiest link's bytes: what a synchronous ring waits for."""
-        return int(self.frame_bytes.sum(axis=3).max(axis=2, initial=0).sum())
+        """Sum over the steps of the busiest sender's bytes: what ranks wait for that keep step."""
+        return int(self.frames.by_step(self.nodes).max(axis=1, initial=0).sum())
 
     @property
     def busiest_egress(self) -> int:
         """Bytes of frames that the node which sends most has sent."""
-        return int(self.frame_bytes.sum(axis=(0, 1, 3)).max(initial=0))
+        return int(self.frames.sent(self.nodes).max(initial=0))
 
     @property
     def busiest_ingress(self) -> int:
         """Bytes of frames that the node which receives most has received."""
-        return int(self.received.max(initial=0))
+        return int(self.frames.received(self.nodes).max(initial=0))
 
     @property
     def transfers(self) -> int:
-        """Values that crossed links: 2 (N-1) times the gradient."""
+        """Values that cross links in a ring, and in a direct schedule: 2 (N-1) times the gradient."""
         return 2 * (self.nodes - 1) * self.values
 
     @property
@@ -75,7 +90,7 @@ class Stats:
     @property
     def efficiency(self) -> float:
         """Mean over busiest link, averaged over the steps by bytes; 1 is perfect balance."""
-        sent = int(self.frame_bytes.sum())
+        sent = self.frames.bytes
         return sent / (self.step_sync_bytes * self.nodes) if self.step_sync_bytes else 1.0
 
 

@@ -12,7 +12,7 @@ from oscar.collective.routes import Leg, Routed, Routes, Transfer
 
 @dataclass(frozen=True)
 class Direct(Routed):
-    """Every rank sends each chunk straight to its owner, who adds, codes once and sends one frame to all.
+    """Every rank sends each chunk straight to its owner, who adds, codes once and sends the sum to all.
 
     Rank r sends to r+1, r+2, ..: at every step each port sends one frame and receives one.
     """
@@ -31,6 +31,10 @@ class Direct(Routed):
     @property
     def owners(self) -> tuple[int, ...]:
         return tuple(range(self.nodes))
+
+    @property
+    def hops(self) -> int:
+        return 2 if self.nodes > 1 else 0
 
     @cached_property
     def turn(self) -> tuple[int, ...]:

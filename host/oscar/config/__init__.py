@@ -4,12 +4,12 @@ from oscar.config.experiment import SOFTWARE, Config
 from oscar.config.link import LinkSection
 from oscar.config.methods import CompareSection, Contender, Method
 from oscar.config.reading import load_config
+from oscar.config.schedule import BY_NETWORK, BY_TIME, ScheduleSection
 from oscar.config.sections import (
     BURST,
     AscSection,
     PlanSection,
     QuantiserSection,
-    RingSection,
     TrainSection,
     TransportSection,
     WorkloadSection,
@@ -17,6 +17,8 @@ from oscar.config.sections import (
 
 __all__ = [
     "BURST",
+    "BY_NETWORK",
+    "BY_TIME",
     "SOFTWARE",
     "AscSection",
     "CompareSection",
@@ -26,7 +28,7 @@ __all__ = [
     "Method",
     "PlanSection",
     "QuantiserSection",
-    "RingSection",
+    "ScheduleSection",
     "TrainSection",
     "TransportSection",
     "WorkloadSection",

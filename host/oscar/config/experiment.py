@@ -10,15 +10,15 @@ from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.asc.params import AscParams
 from oscar.coding.codec import Codec
-from oscar.collective.gather import Gather
+from oscar.collective.schedules import SCHEDULES
 from oscar.config.explain import validated
 from oscar.config.link import LinkSection
 from oscar.config.methods import POINT_SECTIONS, Choice, CompareSection, Contender, Method
+from oscar.config.schedule import ScheduleSection, refuse_old
 from oscar.config.sections import (
     AscSection,
     PlanSection,
     QuantiserSection,
-    RingSection,
     TrainSection,
     TransportSection,
     WorkloadSection,
@@ -42,7 +42,7 @@ class Config(Choice):
     scheme: dict[str, Any] = Field(default_factory=dict)
     asc: AscSection = AscSection()
     plan: PlanSection = PlanSection()
-    ring: RingSection = RingSection()
+    schedule: ScheduleSection = ScheduleSection()
     nic: str = "compiled"
     link: LinkSection = LinkSection()
     transport: TransportSection = TransportSection()
@@ -69,6 +69,12 @@ class Config(Choice):
                 raise ValueError(f"every method needs a name of its own, {name!r} is there more than once")
         return methods
 
+    @model_validator(mode="before")
+    @classmethod
+    def _ring(cls, data: Any) -> Any:
+        refuse_old(data, "ring", "")
+        return data
+
     @model_validator(mode="after")
     def _scheme_options(self) -> Config:
         method_info(self.method).check_options(self.scheme)
@@ -89,7 +95,8 @@ class Config(Choice):
 
     def check_width(self, codec: Codec, nodes: int) -> None:
         """Raise ConfigError where a frame of sums between `nodes` may be wider than `codec` carries."""
-        terms = max(1, nodes - 1) if Gather(self.ring.gather).boomerang else nodes
+        kind = SCHEDULES.get(self.schedule.name)
+        terms = max(1, nodes - 1) if kind is not None and kind.apart else nodes
         params = self.quantiser_params(nodes)
         width = params.sum_width(terms)
         if codec.domain == "int" and codec.lossless and width > codec.max_bits:
@@ -104,12 +111,14 @@ class Config(Choice):
 
         Without methods the configuration itself is compared with fp32.
         """
-        own = Method(name=self.method, method=self.method, gather=self.ring.gather, plans=(self.plan.name,))
+        own = Method(
+            name=self.method, method=self.method, schedule=self.schedule.name, plans=(self.plan.name,)
+        )
         for method in self.methods or (Method(name="fp32", method="fp32"), own):
             for plan in method.plans:
                 changes = {
                     "method": method.method,
-                    "ring": {**self.ring.model_dump(), "gather": method.gather},
+                    "schedule": self.schedule.named(method.schedule).model_dump(),
                     "plan": {**self.plan.model_dump(), "name": plan},
                     "asc": {**self.asc.model_dump(), **method.asc},
                     "scheme": method.scheme or (self.scheme if method.method == self.method else {}),
@@ -125,7 +134,7 @@ class Config(Choice):
                 own = {key: {**getattr(contender, key), **point.get(key, {})} for key in POINT_SECTIONS}
                 changes = {
                     "method": contender.method,
-                    "ring": {**self.ring.model_dump(), "gather": contender.gather},
+                    "schedule": self.schedule.named(contender.schedule).model_dump(),
                     "plan": {**self.plan.model_dump(), "name": contender.plan},
                     "scheme": own["scheme"],
                     "quantiser": {**self.quantiser.model_dump(), **own["quantiser"]},

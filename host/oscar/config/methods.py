@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from oscar.collective.gather import GatherName
 from oscar.config.base import Name, Section, one_of
+from oscar.config.schedule import NAMES, refuse_old
 from oscar.numerics.plans import PLANS
 from oscar.schemes.methods import METHODS
 
@@ -29,6 +29,17 @@ class Choice(Section):
             )
         return data
 
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, data: Any) -> Any:
+        refuse_old(data, "gather", "")
+        return data
+
+    @field_validator("schedule", check_fields=False)
+    @classmethod
+    def _scheduled(cls, given: Any) -> Any:
+        return one_of("schedule", given, NAMES) if isinstance(given, str) else given
+
     @field_validator("method", check_fields=False)
     @classmethod
     def _known(cls, name: str) -> str:
@@ -43,7 +54,7 @@ class Method(Choice):
 
     name: Name
     method: str
-    gather: GatherName = "forward"
+    schedule: str = "ring"
     plans: tuple[str, ...] = Field(default=("equal",), strict=False)
     asc: dict[str, Any] = Field(default_factory=dict)
     scheme: dict[str, Any] = Field(default_factory=dict)
@@ -66,7 +77,7 @@ class Contender(Choice):
 
     name: Name
     method: str
-    gather: GatherName = "forward"
+    schedule: str = "ring"
     plan: str = "equal"
     scheme: dict[str, Any] = Field(default_factory=dict)
     quantiser: dict[str, Any] = Field(default_factory=dict)

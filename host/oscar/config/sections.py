@@ -7,10 +7,10 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.asc.params import AscParams, ContextMode, TableMode
-from oscar.collective.gather import GatherName
 from oscar.config.base import MOST, Section, one_of
-from oscar.numerics.plans import PLANS
+from oscar.numerics.plans import PLANS, cuts_of
 from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
+from oscar.transports.padding import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURITY
 
 BURST = 4  # consecutive iterations with the ring: link tables catch up, and the last iteration is measured
 
@@ -87,10 +87,26 @@ class AscSection(Section):
 
 
 class PlanSection(Section):
-    """Chunk plan and its block size in values."""
+    """Chunk plan and its block size in values.
+
+    shares: how much of the cost each chunk has, a number for each; auto: what lets the busiest port of a
+    direct schedule be free earliest, by the topology; null: equal.
+    """
 
     name: str = "interleave"
     granule: int = Field(default=256, ge=1, le=1 << 20)
+    shares: tuple[float, ...] | Literal["auto"] | None = None
+
+    @field_validator("shares", mode="before")
+    @classmethod
+    def _whole(cls, shares: Any) -> Any:
+        if shares is None or shares == "auto":
+            return shares
+        numbers = isinstance(shares, (list, tuple)) and all(type(s) in (int, float) for s in shares)
+        if not numbers:
+            raise ValueError(f"expected auto, or a list of a number for each chunk, got {shares!r}")
+        cuts_of(tuple(shares))
+        return tuple(float(share) for share in shares)
 
     @field_validator("name")
     @classmethod
@@ -98,23 +114,36 @@ class PlanSection(Section):
         return one_of("plan", name, PLANS)
 
 
-class RingSection(Section):
-    """Direction of the all-gather and how many sub-frames a chunk is cut into."""
-
-    gather: GatherName = "boomerang"
-    subframes: int = Field(default=1, ge=1, le=64)
-
-
 class TransportSection(Section):
-    """Ranks in separate processes: how long one may wait, what a death means, and encryption."""
+    """Ranks in separate processes: how long one may wait, what a death means, and encryption.
+
+    pad: by how many per cent at most encrypted messages are lengthened, so that sizes tell less; none (0), or
+    1 to 100.
+    """
 
     timeout_s: float = Field(default=60.0, gt=0, le=1e6)
     survive: bool = False
     security: Literal["none", "aes-gcm"] = "none"
     key: str | None = None
+    pad: float = 0.0
+
+    @field_validator("pad", mode="before")
+    @classmethod
+    def _percent(cls, pad: Any) -> Any:
+        if pad in (None, "none"):
+            return 0.0
+        number = isinstance(pad, (int, float)) and not isinstance(pad, bool)
+        if not (number and (pad == 0 or LEAST_PERCENT <= pad <= MOST_PERCENT)):
+            raise ValueError(f"expected none, or a number of per cent from 1 to 100, got {pad}")
+        return pad
 
     @model_validator(mode="after")
     def _valid(self) -> TransportSection:
+        if self.pad and self.security == "none":
+            raise ValueError(
+                f"frames should be padded, but transport.security is none: {PAD_NEEDS_SECURITY}, "
+                "or transport.pad to none"
+            )
         if self.key is not None and self.security == "none":
             raise ValueError(
                 "a key is named, but transport.security is none and frames would be plain text: "

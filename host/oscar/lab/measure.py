@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import sizes_of
-from oscar.collective.gather import Gather
+from oscar.collective.frames import Frames
 from oscar.config import Config
 from oscar.config.lab import Case, MethodSpec, Settings, method_config, parse_settings
 from oscar.errors import ConfigError, MissingExtraError, OscarError, install
@@ -32,10 +32,11 @@ from oscar.lab.hold import gradient_folder, one_lab
 from oscar.lab.hosts import Hosts, write_gradients
 from oscar.lab.network import GOODPUT, Network, require_root
 from oscar.lab.report import LATE_S
+from oscar.reducers.method import make_codec_of, schedule_of
 from oscar.results import FORMS
 from oscar.studies.recording import open_workload
 from oscar.timeline.link import LinkModel
-from oscar.timeline.recurrence import ring_time
+from oscar.timeline.replay import time_of
 from oscar.transports.gloo import load_torch
 from oscar.workloads import exact_mean, trace
 
@@ -211,8 +212,7 @@ class _Case:
 
     def _run(self, hosts: Hosts, spec: MethodSpec, first: int) -> dict[str, Any]:
         if spec.kind == "replay":
-            frames, counts = self._tables(spec.of)
-            hosts.ask("load", name=spec.name, of=spec.of, frames=frames.tolist(), counts=counts.tolist())
+            hosts.ask("load", name=spec.name, of=spec.of, frames=self._frames(spec.of).tree())
         hosts.ask("prepare", name=spec.name, first=first)
         before, resent = self.network.wires(), self._resent()
         start = time.monotonic() + LEAD_S
@@ -235,7 +235,7 @@ class _Case:
         return {
             "time_s": max(rank["end"] for rank in ranks) - start,
             "late_s": max(rank["late_s"] for rank in ranks),
-            **{key: [rank[key] for rank in ranks] for key in ("cpu_s", "payload", "frames", "counts")},
+            **{key: [rank[key] for rank in ranks] for key in ("cpu_s", "payload", "frames")},
             "wire": [wire.sent for wire in wires],
             "dropped": sum(wire.dropped for wire in wires),
             "resent": sum(again),
@@ -247,11 +247,9 @@ class _Case:
         counted = self.case.loss or self.case.delay_ms
         return self.network.resent() if counted else [0] * self.case.hosts
 
-    def _tables(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return sizes and counts of the last run's frames, [phase, step, rank, sub-frame]."""
-        last = self.runs[name][-1]
-        frames, counts = (np.array(last[key], np.int64) for key in ("frames", "counts"))
-        return np.moveaxis(frames, 0, 2), np.moveaxis(counts, 0, 2)
+    def _frames(self, name: str) -> Frames:
+        """Return all hosts' frames of a method's last run."""
+        return Frames.joined(Frames.from_tree(tree) for tree in self.runs[name][-1]["frames"])
 
     def _summary(self, spec: MethodSpec, goodput: float) -> dict[str, Any]:
         measured = [run for run in self.runs[spec.name] if run["counts_as"]]
@@ -285,7 +283,7 @@ class _Case:
         if self.runs[name][-1]["frames"][0] is None:
             return None
         source = next(s for s in self.specs if s.name == name)
-        ring = method_config(self.config, source, self.case.hosts).ring
-        frames, counts = self._tables(name)
+        config = method_config(self.config, source, self.case.hosts)
+        schedule = schedule_of(config, make_codec_of(config), self.case.hosts, self.values)
         link = replace(self.wire, bandwidth_bps=goodput)
-        return ring_time(frames, counts, link, Gather(ring.gather, coded=False))
+        return time_of(schedule, self._frames(name), link, coded=False)

@@ -12,10 +12,10 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.collective.actions import SENDS, Action, Op
-from oscar.collective.executor import FrameLog, drive, execute
-from oscar.collective.gather import Gather
+from oscar.collective.executor import drive, execute
+from oscar.collective.frames import FrameLog, Frames
 from oscar.collective.node import Node
-from oscar.collective.ring import ring_actions
+from oscar.collective.schedule import Schedule
 from oscar.config import Config
 from oscar.config.lab import MethodSpec, method_config
 from oscar.errors import OscarError
@@ -49,14 +49,12 @@ class Seat:
 class Sent:
     """What one rank sent in a run.
 
-    payload: bytes above TCP, at least. frames, counts: bytes and values of coded frames, int
-    [phase, step, sub-frame].
+    payload: bytes above TCP, at least. frames: the coded ones.
     """
 
     payload: int
     messages: int
-    frames: Array | None = None
-    counts: Array | None = None
+    frames: Frames | None = None
 
 
 class Method(ABC):
@@ -149,7 +147,9 @@ class OscarMethod(Method):
         super().__init__(spec, seat)
         self.config = method_config(seat.config, spec, seat.hosts)
         wire = self.config.transport
-        transport = secured(seat.transport, wire.security, key=wire.key, timeout_s=TIMEOUT_S)
+        transport = secured(
+            seat.transport, wire.security, key=wire.key, pad=wire.pad, timeout_s=TIMEOUT_S
+        )
         self.communicator = Communicator(self.config, transport, timeout_s=TIMEOUT_S)
         self._last: PeerResult | None = None
 
@@ -165,15 +165,20 @@ class OscarMethod(Method):
         return self._last
 
     @property
+    def schedule(self) -> Schedule:
+        """Who sent what to whom in the last run."""
+        return self.communicator.states[0].wire.channels["sums"].schedule
+
+    @property
     def _node(self) -> Node:
-        """The ring node, which holds this rank's own values and the sums, both in plan order."""
+        """The node, which holds this rank's own values and the sums, both in plan order."""
         (node,) = self.communicator.states[0].wire.links["sums"]
         return node
 
     def sent(self) -> Sent:
         stats = self._done().stats
-        messages = int(np.count_nonzero(stats.frame_bytes)) + (stats.exchange_bytes > 0) * self.seat.hosts
-        return Sent(stats.sent_bytes, messages, stats.frame_bytes, stats.counts)
+        messages = len(stats.frames) + (stats.exchange_bytes > 0) * self.seat.hosts
+        return Sent(stats.sent_bytes, messages, stats.frames)
 
     def mine(self) -> Array:
         return self._node.local
@@ -190,15 +195,15 @@ class OscarMethod(Method):
 class _Sizes:
     """Performs actions on frames of known sizes, without content."""
 
-    def __init__(self, rank: int, frames: Array) -> None:
-        self.rank, self.frames = rank, frames
-        self._most = int(frames.max())
+    def __init__(self, rank: int, frames: Frames) -> None:
+        self.rank, self.sizes = rank, frames.sizes()
+        self._most = int(frames["bytes"].max(initial=0))
         self._room = memoryview(bytes(self._most))
 
     def count(self, action: Action) -> int:
         """Return the bytes of the action's frame."""
         sender = action.peer if action.op in (Op.POST_RECV, Op.WAIT) else self.rank
-        return int(self.frames[action.phase, action.step, sender, action.sub])
+        return self.sizes.get((int(action.phase), sender, action.chunk, action.sub), (0, 0))[1]
 
     def cap(self, action: Action) -> int:
         return self._most
@@ -215,12 +220,13 @@ class ReplayMethod(Method):
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
         super().__init__(spec, seat)
-        self._frames: Array | None = None
+        self._frames: Frames | None = None
 
-    def load(self, frames: Array, counts: Array, config: Config) -> None:
-        """Take int64 [phase, step, rank, sub-frame] bytes and counts, and the method's configuration."""
-        self._frames, self._counts, self._ring = frames, counts, config.ring
+    def load(self, frames: Frames, schedule: Schedule) -> None:
+        """Take the frames of all hosts, and the schedule that sent them."""
+        self._frames, self._schedule = frames, schedule
         self._sizes = _Sizes(self.seat.rank, frames)
+        self.seat.transport.meet(schedule.peers(self.seat.rank))
 
     def prepare(self, tensors: Sequence[Array]) -> None:
         """Do nothing: a replay has sizes alone."""
@@ -228,21 +234,20 @@ class ReplayMethod(Method):
     def run(self) -> None:
         if self._frames is None:
             raise OscarError(f"{self.spec.name}: expected the frames of {self.spec.of!r}; measure it first")
-        seat, ring, deadline = self.seat, self._ring, time.monotonic() + TIMEOUT_S
-        actions = ring_actions(seat.rank, seat.hosts, subframes=ring.subframes, gather=Gather(ring.gather))
-        log = FrameLog(seat.hosts - 1, 1, ring.subframes)
+        seat, deadline = self.seat, time.monotonic() + TIMEOUT_S
+        actions = self._schedule.actions(seat.rank)
 
         def wait(action: Action) -> memoryview:
             return seat.transport.wait(action.peer, action.tag, deadline, "a frame of the replay")
 
-        drive(execute(self._sizes, actions, seat.transport, log), wait)
+        drive(execute(self._sizes, actions, seat.transport, FrameLog()), wait)
         seat.transport.flush(deadline)
 
     def sent(self) -> Sent:
         if self._frames is None:
             return Sent(0, 0)
-        own = self._frames[:, :, self.seat.rank]
-        return Sent(int(own.sum()), int(np.count_nonzero(own)), own, self._counts[:, :, self.seat.rank])
+        own = self._frames.of_sender(self.seat.rank)
+        return Sent(own.bytes, len(own), own)
 
 
 METHODS: dict[str, type[Method]] = {"gloo": GlooMethod, "oscar": OscarMethod, "replay": ReplayMethod}

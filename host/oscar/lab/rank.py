@@ -18,6 +18,7 @@ import numpy as np
 
 from oscar.array import Array, split
 from oscar.checkpoint import digest
+from oscar.collective.frames import Frames
 from oscar.config import Config
 from oscar.config.lab import MethodSpec
 from oscar.lab.calibrate import MESSAGES
@@ -86,11 +87,11 @@ class Rank:
             times.append(time.perf_counter() - begin)
         return {"seconds": float(np.median(times))}
 
-    def load(self, name: str, of: str, frames: Any, counts: Any) -> dict[str, Any]:
+    def load(self, name: str, of: str, frames: Any) -> dict[str, Any]:
         """Give a replay its frames."""
         method, source = self.methods[name], self.methods[of]
         if isinstance(method, ReplayMethod) and isinstance(source, OscarMethod):
-            method.load(np.array(frames, np.int64), np.array(counts, np.int64), source.config)
+            method.load(Frames.from_tree(frames), source.schedule)
         return {}
 
     def prepare(self, name: str, first: int) -> dict[str, Any]:
@@ -112,14 +113,13 @@ class Rank:
         end, used = time.monotonic(), time.process_time() - used
         gc.enable()
         sent = method.sent()
-        tables = {"frames": sent.frames, "counts": sent.counts}
         return {
             "late_s": begin - at,
             "end": end,
             "cpu_s": used,
             "payload": sent.payload,
             "messages": sent.messages,
-            **{key: None if table is None else table.tolist() for key, table in tables.items()},
+            "frames": None if sent.frames is None else sent.frames.tree(),
         }
 
     def share(self, name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What `predict` is asked about: bits, link and gather as assumed, or as a method's cost says."""
+"""What `predict` is asked about: bits, link and schedule as assumed, or as a method's cost says."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from oscar.coding.costs import Cost
 from oscar.coding.registry import ASC
-from oscar.collective.gather import BOOMERANG, Gather
+from oscar.collective.ring import Ring
+from oscar.collective.schedule import Schedule
 from oscar.config import Config, LinkSection
 from oscar.errors import ConfigError
 from oscar.planning.costs import MOST_NODES, MethodCost, method_cost
 from oscar.planning.predict import NOTHING
-from oscar.reducers.method import gather_of, make_codec_of
+from oscar.reducers.method import make_codec_of, schedule_of
 from oscar.schemes.methods import method_info
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core
@@ -24,18 +25,20 @@ class Case:
     """Arguments of `predict`. source, clock: where the bits and the codec's times come from, in words."""
 
     link: LinkModel
-    gather: Gather
+    schedule: Schedule
     bits: float
     source: str
     clock: str
     around: Cost = NOTHING
     cost: MethodCost | None = None
+    coded: bool = True
 
 
-def assumed(link: LinkSection, gather: Gather, bits: float | None) -> Case:
+def assumed(config: Config, values: int, nodes: int, bits: float | None) -> Case:
     """Return the case of no method in particular; bits: per value, None for those of a dense transformer."""
-    chosen = DENSE_BITS if bits is None else bits
-    return Case(link.model(), gather, chosen, "", link.clock_text())
+    chosen, link = DENSE_BITS if bits is None else bits, config.link
+    schedule = schedule_of(config, make_codec_of(config), nodes, values)
+    return Case(link.model(), schedule, chosen, "", link.clock_text())
 
 
 def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Case:
@@ -49,22 +52,22 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Ca
     codec, host = method_info(name).codec, section.codec == "host"
     if section.codec == "rtl" and name not in ASC:
         raise ConfigError(f"link.codec is rtl, which codes ASC only, not {name}: take host or ideal")
-    gather = gather_of(config, make_codec_of(config))
-    cost = method_cost(config)
-    if codec is None and cost.frame is not None:
-        gather = BOOMERANG
+    made, cost = make_codec_of(config), method_cost(config)
+    coded = made.coded and cost.frame is not None
+    schedule = schedule_of(config, made, nodes, values) if codec or coded else Ring(nodes)
     if host and cost.frame is not None:
         section = LinkSection.as_kept(section.model_dump(), core(f"{name} on a core", cost.frame))
-    clock = section.clock_text() if gather.coded else f"codec: {section.codec} ({name} has no coded frames)"
+    clock = section.clock_text() if coded else f"codec: {section.codec} ({name} has no coded frames)"
     if host:
         took = cost.scheme.seconds(values) * 1e3
         clock += f", estimated on this machine; {took:.3g} ms of computing before and after the ring"
     return Case(
         section.model(),
-        gather,
+        schedule,
         cost.bits_per_value if bits is None else bits,
         f" as {'given' if bits is not None else f'estimated on {config.nodes} nodes'} for {name}",
         clock,
         cost.scheme if host else NOTHING,
         cost,
+        coded,
     )

@@ -1,4 +1,4 @@
-"""Whether compression pays for a model size, a ring and a link, and the reason where it does not."""
+"""Whether compression pays for a model size, a schedule and a link, and the reason where it does not."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from oscar.coding.costs import Cost
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.gather import FORWARD, RAW, Gather
+from oscar.collective.ring import Ring
+from oscar.collective.schedule import Schedule
+from oscar.collective.trees import Direct
+from oscar.timeline.equal import equal_time
 from oscar.timeline.link import FP32_BITS, LinkModel
-from oscar.timeline.recurrence import equal_ring_time
 
 MIN_GAIN = 1.05  # a gain under 5 % is within the error of such a model, and not worth a codec
 NOTHING = Cost(0.0, 0.0)
@@ -21,18 +23,22 @@ _SLOWEST_GBPS, _FASTEST_GBPS = 1e-3, 1e6
 class Prediction:
     """What to expect of one AllReduce.
 
-    `int8_time_s` is None where sums overflow 8 bits. `speedup` is against fp32. `breakeven_values` is the
-    smallest model for which compression pays on this ring (None: no size does); `breakeven_gbps` the
-    fastest link on which it pays for this model (None: on no link; inf: on all up to 10^6 Gb/s).
+    fp32 has a time for its ring, as libraries send it, and one for the direct schedule, and a speed-up over
+    each; bf16 and int8 have that of the faster one. `int8_time_s` is None where sums overflow 8 bits.
+    `breakeven_values` is the smallest model for which compression pays on this schedule (None: no size does);
+    `breakeven_gbps` the fastest link on which it pays for this model (None: on no link; inf: on all up to
+    10^6 Gb/s).
     """
 
     pays: bool
     reason: str
     time_s: float
     fp32_time_s: float
+    fp32_direct_time_s: float
     bf16_time_s: float
     int8_time_s: float | None
     speedup: float
+    speedup_direct: float
     breakeven_values: int | None
     breakeven_gbps: float | None
 
@@ -42,14 +48,17 @@ class _Case:
     """One question; `replace` asks it again for another size or link."""
 
     values: int
-    nodes: int
+    schedule: Schedule
     link: LinkModel
     bits_per_value: float
-    gather: Gather
-    subframes: int
+    coded: bool
     header_bytes: int
     peak: int
     around: Cost
+
+    @property
+    def nodes(self) -> int:
+        return self.schedule.nodes
 
     @property
     def rivals(self) -> dict[str, int]:
@@ -63,27 +72,22 @@ class _Case:
         return min(self.rivals, key=self.rivals.__getitem__)
 
     def coded_time(self) -> float:
-        return equal_ring_time(
+        return equal_time(
+            self.schedule,
             self.values,
-            self.nodes,
             self.link,
-            self.gather,
-            bits_per_value=self.bits_per_value,
-            subframes=self.subframes,
+            bits=self.bits_per_value,
             header_bytes=self.header_bytes,
+            coded=self.coded,
         ) + self.around.seconds(self.values)
 
-    def raw_time(self, name: str) -> float:
-        """Return the time of a rival; int8 sums are exact, so it may run duplex where the codec does."""
-        gather = replace(self.gather, coded=False) if self.gather.duplex and name == "int8" else RAW
-        return equal_ring_time(
-            self.values,
-            self.nodes,
-            self.link,
-            gather,
-            bits_per_value=self.rivals[name],
-            subframes=self.subframes,
-        )
+    def raw_time(self, name: str, *kinds: type[Schedule]) -> float:
+        """Return the time of a rival by the best of `kinds`; int8, whose sums are exact, may go as coded."""
+        nodes, subs = self.schedule.nodes, self.schedule.subframes
+        ways = [kind(nodes, subs) for kind in kinds or (Ring, Direct)]
+        ways += [self.schedule] if name == "int8" and not kinds else []
+        bits = self.rivals[name]
+        return min(equal_time(way, self.values, self.link, bits=bits, coded=False) for way in ways)
 
     def pays(self) -> bool:
         return self.coded_time() * MIN_GAIN <= self.raw_time(self.rival)
@@ -91,50 +95,52 @@ class _Case:
 
 def predict(
     values: int,
-    nodes: int,
+    schedule: Schedule,
     link: LinkModel,
     bits_per_value: float,
-    gather: Gather = FORWARD,
     *,
-    subframes: int = 1,
+    coded: bool = True,
     header_bytes: int = HEADER_BYTES,
     peak: int = 127,
     around: Cost = NOTHING,
 ) -> Prediction:
-    """Predict one AllReduce of `values` over `nodes` with equal chunks, and judge it.
+    """Predict one AllReduce of `values` by `schedule` with equal chunks, and judge it.
 
-    `bits_per_value` is the codec's mean payload over all steps; `peak` the largest magnitude that one node
-    contributes, so that int8 is a rival while peak nodes <= 127. `around` is what a worker computes before
-    and after the ring, which nothing hides. Compression pays if it is MIN_GAIN faster
-    than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no headers. With
-    duplex, int8 runs duplex too; floats cannot, since their sums would differ between nodes.
+    `bits_per_value` is the codec's mean payload over all steps; `coded` tells whether the codec takes time;
+    `peak` is the largest magnitude that one node contributes: int8 is a rival while peak nodes <= 127.
+    `around` is what a worker computes before and after, which nothing hides. Compression pays if it is
+    MIN_GAIN faster than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no
+    headers, by a ring or direct; int8 may also take the schedule itself, floats may not where it splits sums.
 
     Raises ValueError for arguments out of range.
     """
-    if values < 1 or not 1 <= nodes <= 1024 or not 0 < bits_per_value < 1024 or subframes < 1 or peak < 1:
+    if values < 1 or not 0 < bits_per_value < 1024 or peak < 1:
         raise ValueError(
-            "expected values, subframes and peak of 1 or more, 1 to 1024 nodes and bits_per_value above 0, "
-            f"got {values}, {subframes}, {peak}, {nodes} and {bits_per_value}"
+            "expected values and peak of 1 or more, and bits_per_value above 0, "
+            f"got {values}, {peak} and {bits_per_value}"
         )
-    case = _Case(values, nodes, link, bits_per_value, gather, subframes, header_bytes, peak, around)
+    case = _Case(values, schedule, link, bits_per_value, coded, header_bytes, peak, around)
     times = {name: case.raw_time(name) for name in case.rivals}
+    ring, direct = case.raw_time("fp32", Ring), case.raw_time("fp32", Direct)
     time_s = case.coded_time()
-    alone = nodes == 1
+    alone = schedule.nodes == 1
     pays = not alone and case.pays()
     return Prediction(
         pays=pays,
-        reason=_praise(case, times, time_s) if pays else _refusal(case, time_s),
+        reason=_praise(times, time_s) if pays else _refusal(case, time_s),
         time_s=time_s,
-        fp32_time_s=times["fp32"],
+        fp32_time_s=ring,
+        fp32_direct_time_s=direct,
         bf16_time_s=times["bf16"],
         int8_time_s=times.get("int8"),
-        speedup=1.0 if alone else times["fp32"] / time_s,
+        speedup=1.0 if alone else ring / time_s,
+        speedup_direct=1.0 if alone else direct / time_s,
         breakeven_values=None if alone else _breakeven_values(case),
         breakeven_gbps=None if alone else _breakeven_gbps(case),
     )
 
 
-def _praise(case: _Case, times: dict[str, float], time_s: float) -> str:
+def _praise(times: dict[str, float], time_s: float) -> str:
     gains = ", ".join(f"{seconds / time_s:.2f}x over {name}" for name, seconds in times.items())
     return f"pays: {gains}"
 
@@ -148,8 +154,8 @@ def _refusal(case: _Case, time_s: float) -> str:
     if case.bits_per_value * MIN_GAIN > rival_bits:
         return f"too few bits saved: {case.bits_per_value:.3g} bits/value coded, {rival_bits} as {rival}"
     if replace(case, header_bytes=0).pays():
-        count = max(1, case.values // (case.nodes * case.subframes))
-        cure = "fewer sub-frames" if case.subframes > 1 else "larger buckets"
+        count = max(1, case.values // (case.schedule.chunks * case.schedule.subframes))
+        cure = "fewer sub-frames" if case.schedule.subframes > 1 else "larger buckets"
         return f"frames too small: {case.header_bytes} bytes of header for {count} values; use {cure}"
     if replace(case, around=NOTHING).pays():
         return f"the method computes too long: {case.around.seconds(case.values) / time_s:.1%} of the time"
@@ -157,9 +163,8 @@ def _refusal(case: _Case, time_s: float) -> str:
         return _codec_bound(case, link.bandwidth_bps / rival_bits)
     still = replace(case, link=link.without_latency())
     share = 1.0 - still.coded_time() / time_s
-    way, count = ("N-1", case.nodes - 1) if case.gather.duplex else ("2(N-1)", 2 * (case.nodes - 1))
-    codec = link.codec(True)
-    hops = f"{way} = {count} hops of {link.latency_s * 1e6:.3g} us"
+    codec, count = link.codec(True), case.schedule.hops
+    hops = f"{count} hops of {link.latency_s * 1e6:.3g} us"
     if codec.hop_once:
         hops += f" and {codec.hop_once * 1e6:.3g} us of codec each"
     hops += f" are {share:.1%} of the time"
@@ -167,7 +172,7 @@ def _refusal(case: _Case, time_s: float) -> str:
         return f"latency-bound: {hops}"
     causes = [hops, f"{case.header_bytes} bytes of header per frame"]
     if case.around.seconds(case.values):
-        causes.append(f"{case.around.seconds(case.values) * 1e6:.3g} us of computing around the ring")
+        causes.append(f"{case.around.seconds(case.values) * 1e6:.3g} us of computing before and after")
     if codec.values_per_s is not None:
         causes.insert(0, _codec_bound(case, link.bandwidth_bps / rival_bits))
     return f"several costs together: {'; '.join(causes)}"
@@ -180,7 +185,7 @@ def _codec_bound(case: _Case, rival_rate: float) -> str:
     carried = f"{gbps:.4g} Gb/s carries {case.rival} at {rival_rate / 1e9:.3g} G values/s"
     if rate < rival_rate:
         return f"link is faster than the codec: {carried}, {made}"
-    cut = f"{case.subframes} sub-frame(s) per chunk; use more"
+    cut = f"{case.schedule.subframes} sub-frame(s) per chunk; use more"
     return f"coding is not hidden behind sending: {carried}, {made}, {cut}"
 
 

@@ -16,7 +16,7 @@ from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES, check_gradients
 from oscar.reducers.local_wire import LocalWire
-from oscar.reducers.method import gather_of
+from oscar.reducers.method import check_schedule, network_of
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, sums_dtype
@@ -38,10 +38,10 @@ class LocalCluster(Reducer):
 
     def __init__(self, config: Config, *, codec: Codec | None = None) -> None:
         super().__init__(config, codec=codec)
-        self.gather = gather_of(config, self.codec)  # refuses what does not go together
+        check_schedule(config, self.codec, config.nodes)
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> LocalWire:
-        return LocalWire(nodes, channels, link=self.config.link.model())
+        return LocalWire(nodes, channels, **network_of(self.config, nodes))
 
     @property
     def state(self) -> State | None:
@@ -111,11 +111,11 @@ class LocalCluster(Reducer):
         return self.states[KEY], state is not None
 
     def _strike(self, state: State, faults: Sequence[Fault]) -> None:
-        """Hand `faults` to the wire; raises ConfigError for a scheme that is no ring of frames."""
+        """Hand `faults` to the wire; raises ConfigError for a scheme that is not one schedule of frames."""
         if faults and not isinstance(state.scheme, Exact):
             raise ConfigError(
                 f"expected no faults with the scheme {self.config.method}, got {len(faults)}: "
-                "they are injected into rings of codecs"
+                "they are injected into schedules of codecs"
             )
         if isinstance(state.wire, LocalWire):
             state.wire.faults = faults
@@ -134,10 +134,8 @@ class LocalCluster(Reducer):
             reset=reset,
             exchange_bytes=call.exchange_bytes,
             time_s=sum(moved.time_s for moved in call.traffic),
-            frame_bytes=call.table("frame_bytes"),
-            counts=call.table("counts"),
-            received=call.table("received"),
-            clocks=call.table("clocks"),
+            moved=call.moved,
+            clocks=call.clocks,
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from oscar.array import sizes_of
 from oscar.coding.codec import Codec
+from oscar.collective.frames import Frames
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
-from oscar.reducers.method import gather_of
+from oscar.reducers.method import schedule_of
 from oscar.reducers.party import Party
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
 from oscar.reducers.remote_wire import RemoteWire
@@ -29,11 +31,10 @@ from oscar.transports.base import Transport
 class PeerStats:
     """What one rank sent in one AllReduce.
 
-    sent_bytes: with headers and the exchange of steps. frame_bytes, counts: of coded frames, int64 [phase 2,
-    step N-1, sub K], headers included. clipped: this rank's values that saturated; clipped_energy: the share
-    of its energy that this cut off, as in Stats; reset: state was made anew because shapes changed;
-    exchange_bytes: sent by this rank to agree on steps; seconds: of the whole call; waited_s: the part of it
-    spent in waits.
+    sent_bytes: with headers and the exchange of steps. frames: the coded ones of this rank. clipped: its
+    values that saturated; clipped_energy: the share of its energy that this cut off, as in Stats; reset:
+    state was made anew because shapes changed; exchange_bytes: sent by this rank to agree on steps; seconds:
+    of the whole call; waited_s: the part of it spent in waits.
     """
 
     rank: int
@@ -48,8 +49,7 @@ class PeerStats:
     exchange_bytes: int
     seconds: float
     waited_s: float
-    frame_bytes: np.ndarray = field(repr=False)
-    counts: np.ndarray = field(repr=False)
+    frames: Frames = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,18 @@ class Communicator(Reducer):
                 "config.transport.security, key=config.transport.key), or set transport.security to none"
             )
         super().__init__(config, codec=codec)
-        gather_of(config, self.codec)  # refuses what does not go together
         self.transport, self.party = transport, Party(transport, timeout_s)
         self.rank, self.nodes = transport.rank, transport.nodes
-        self.greeting = {**greeting(config, self.codec, self.nodes), **(extra or {})}
+        refused: ConfigError | None = None
+        try:
+            digest = schedule_of(config, self.codec, self.nodes, 0).digest
+        except ConfigError as error:  # of this rank's file, perhaps: all ranks are to hear of it
+            refused, digest = error, f"refused: {error}"
+        self.greeting = {**greeting(config, self.codec, self.nodes), "schedule": digest, **(extra or {})}
         advice = "start all ranks with one release and one configuration"
         self.party.compare(self.greeting, "handshake", advice=advice)
+        if refused is not None:
+            raise refused
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> RemoteWire:
         return RemoteWire(self.party, channels)
@@ -140,8 +146,6 @@ class Communicator(Reducer):
         totals, call = self._exchange(state, [flat])
         mean = self._finish(state, totals)
         sent = sum(moved.sent_bytes for moved in call.traffic) + call.exchange_bytes
-        frames, counts = call.table("frame_bytes"), call.table("counts")
-        none = np.zeros((2, max(0, self.nodes - 1), 1), np.int64)
         stats = PeerStats(
             rank=self.rank,
             nodes=self.nodes,
@@ -154,8 +158,7 @@ class Communicator(Reducer):
             exchange_bytes=call.exchange_bytes,
             seconds=time.perf_counter() - began,
             waited_s=self.party.waited_s - waited,
-            frame_bytes=none if frames is None else frames[:, :, 0],
-            counts=none if counts is None else counts[:, :, 0],
+            frames=call.frames,
         )
         return PeerResult(mean, self._sums(state), stats), call
 
@@ -165,7 +168,8 @@ class Communicator(Reducer):
         if state is not None and state.scheme.shapes == shapes:
             return state, False
         described = {f"tensor {index}": list(shape) for index, shape in enumerate(shapes)}
-        pairs = {"key": str(key), "tensors": len(shapes), **described}
+        schedule = schedule_of(self.config, self.codec, self.nodes, sum(sizes_of(shapes)))
+        pairs = {"key": str(key), "tensors": len(shapes), **described, "schedule": schedule.digest}
         self.party.compare(pairs, "shapes", advice="run one model on all ranks")
         self.states[key] = self._make_state(self.nodes, shapes)
         return self.states[key], state is not None

@@ -10,7 +10,7 @@ from oscar.config import Config
 from oscar.transports.handshake import flatten
 from oscar.version import __version__
 
-SECTIONS = ("quantiser", "asc", "plan", "ring")  # sections that change bytes or values
+SECTIONS = ("quantiser", "asc", "plan", "schedule")  # sections that change bytes or values
 
 
 def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
@@ -27,5 +27,6 @@ def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
     }
     for section in SECTIONS:
         pairs.update(flatten(whole[section], section))
+    pairs.pop("schedule.file")  # a path may differ; the schedule in it is compared
     pairs["quantiser.bits"] = config.quantiser_params(nodes).bits  # auto, resolved
     return pairs

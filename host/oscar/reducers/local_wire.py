@@ -9,11 +9,14 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.actions import Action, Phase
-from oscar.collective.gather import FORWARD, RAW, Gather
+from oscar.collective.actions import Action
+from oscar.collective.association import add_up as added
+from oscar.collective.association import association
 from oscar.collective.local import Fault, LocalRun
 from oscar.collective.node import Node
-from oscar.collective.ring import ring_actions, ring_chunks
+from oscar.collective.ring import Ring, passed_on, ring_frames
+from oscar.collective.schedule import Schedule
+from oscar.collective.stats import Moved
 from oscar.errors import GradientError, OscarError
 from oscar.numerics.integers import add_up, same_bits
 from oscar.numerics.plans import ChunkPlan
@@ -21,8 +24,8 @@ from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import RIDE_BITS, Channel, Message
 from oscar.schemes.fields import WORD_BITS, field_limit, fields_per_word, pack_fields, unpack_fields
 from oscar.timeline.link import LinkModel
-from oscar.timeline.recurrence import ring_time
-from oscar.timeline.sizes import received_bytes
+from oscar.timeline.replay import time_of
+from oscar.timeline.topology import Topology
 
 KEPT_STEPS = 64  # nodes times sub-frames of schedules that are kept
 BITMAP_BITS = 8  # of the bytes in which an index travels
@@ -34,16 +37,23 @@ class LocalWire(Wire):
     A message that is not coded goes round a ring in equal chunks of whole items (words, floats, bytes). Its
     frames' sizes follow from that alone, so they are computed. Integers must fit their fields; the first
     message of each channel and width is also packed, added and unpacked as a real AllReduce of words would,
-    and compared. A coded message runs its ring, and every node's result is compared. `faults` strike the next
-    coded ring.
+    and compared. A coded message runs its schedule, and every node's result is compared. `faults` strike the
+    next one. topology: the network of coded messages in the time model; None: ranks at one switch, by `link`.
     """
 
-    def __init__(self, nodes: int, channels: Mapping[str, Channel], *, link: LinkModel) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        channels: Mapping[str, Channel],
+        *,
+        link: LinkModel,
+        topology: Topology | None = None,
+    ) -> None:
         super().__init__(nodes, range(nodes), channels)
-        self.link = link
+        self.link, self.topology = link, topology
         self.faults: Sequence[Fault] = ()
         self._proved: set[tuple[str, int]] = set()
-        self._programs: dict[tuple[int, int, Gather], tuple[Action, ...]] = {}
+        self._programs: dict[tuple[int, Schedule], tuple[Action, ...]] = {}
 
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         first = messages[0]
@@ -96,33 +106,14 @@ class LocalWire(Wire):
         return [items * chunk // self.nodes for chunk in range(self.nodes + 1)]
 
     def _ring(self, items: int, item_bytes: int, per_item: int) -> Traffic:
-        """Return the frames of a ring AllReduce, forward, of `items` in equal chunks."""
-        lengths = np.diff(self._bounds(items))[ring_chunks(self.nodes), None]
-        sizes = np.where(lengths > 0, lengths * item_bytes + HEADER_BYTES, 0)
-        return self._traffic(sizes, lengths * per_item, "equal", RAW)
+        """Return the frames of a ring AllReduce of `items` in equal chunks."""
+        lengths = np.diff(self._bounds(items))
+        frames = ring_frames(lengths * per_item, lengths * item_bytes + HEADER_BYTES)
+        return self._traffic(Moved(Ring(self.nodes), False, frames), "equal")
 
-    def _traffic(
-        self,
-        sizes: Array,
-        counts: Array,
-        plan: str,
-        gather: Gather,
-        *,
-        time_s: float | None = None,
-        **more: Any,
-    ) -> Traffic:
-        """Return what frames of these sizes moved; time_s: None for that of a ring."""
-        if time_s is None:
-            time_s = ring_time(sizes, counts, self.link, gather) if self.nodes > 1 else 0.0
-        return Traffic(
-            frame_bytes=sizes,
-            counts=counts,
-            received=received_bytes(sizes, gather),
-            sent_bytes=int(sizes.sum()),
-            time_s=time_s,
-            plan=plan,
-            **more,
-        )
+    def _traffic(self, moved: Moved, plan: str, **more: Any) -> Traffic:
+        time_s = time_of(moved.schedule, moved.frames, self.link, self.topology, coded=moved.coded)
+        return Traffic(moved=moved, sent_bytes=moved.frames.bytes, time_s=time_s, plan=plan, **more)
 
     def _gather(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         """Return all buffers, one after the other by rank; each is passed on N - 1 times."""
@@ -130,35 +121,22 @@ class LocalWire(Wire):
         if messages[0].op == "agree":
             return total, Traffic(exchange_bytes=total.size * (self.nodes - 1))
         lengths = np.array([message.data.size for message in messages])
-        counts = lengths[ring_chunks(self.nodes), None]
-        counts[Phase.ALL_GATHER] = counts[Phase.REDUCE_SCATTER]  # rank r sends its own buffer first
-        counts[Phase.REDUCE_SCATTER] = 0
-        sizes = np.where(counts > 0, counts + HEADER_BYTES, 0)
-        busiest = sizes[Phase.ALL_GATHER].max(axis=(1, 2), initial=0)
-        time_s = float(np.sum(busiest * self.link.seconds_per_byte + self.link.latency_s))
-        return total, self._traffic(sizes, counts, "equal", FORWARD, time_s=time_s)
+        frames = passed_on(lengths, lengths + HEADER_BYTES)
+        return total, self._traffic(Moved(Ring(self.nodes), False, frames), "equal")
 
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
-        """Run a ring of coded frames, with the tables that the channel's last message left."""
+        """Run a schedule of coded frames, with the tables that the channel's last message left."""
         plan, channel, nodes = self._begin(messages)
         faults, self.faults = self.faults, ()
         before = np.sum([node.saturated() for node in nodes], axis=0)  # counted since the links were made
-        run = LocalRun(
-            nodes,
-            [self._actions(rank, channel) for rank in self.ranks],
-            steps=self.nodes - 1,
-            subframes=channel.subframes,
-            faults=faults,
-        )
+        run = LocalRun(nodes, [self._actions(rank, channel.schedule) for rank in self.ranks], faults=faults)
         run.run()
         first = nodes[0].result()
         identical = all(same_bits(first, node.result()) for node in nodes[1:])
         total = plan.scatter(first)
         traffic = self._traffic(
-            run.log.frame_bytes,
-            run.log.counts,
+            Moved(channel.schedule, channel.codec.coded, run.log.frames()),
             plan.name,
-            channel.gather,
             identical=identical,
             exact=self._is_sum(plan, channel, nodes, first),
             clipped=np.sum([node.saturated() for node in nodes], axis=0) - before,
@@ -166,24 +144,32 @@ class LocalWire(Wire):
         )
         return total, traffic
 
-    def _actions(self, rank: int, channel: Channel) -> Iterable[Action]:
+    def _actions(self, rank: int, schedule: Schedule) -> Iterable[Action]:
         """Return what `rank` does; small schedules are kept, since every call has the same."""
-        actions = ring_actions(rank, self.nodes, subframes=channel.subframes, gather=channel.gather)
-        if self.nodes * channel.subframes > KEPT_STEPS:
-            return actions
-        key = rank, channel.subframes, channel.gather
+        if self.nodes * schedule.subframes > KEPT_STEPS:
+            return schedule.actions(rank)
+        key = rank, schedule
         if key not in self._programs:
-            self._programs[key] = tuple(actions)
+            self._programs[key] = tuple(schedule.actions(rank))
         return self._programs[key]
 
     def _is_sum(self, plan: ChunkPlan, channel: Channel, nodes: Sequence[Node], sums: Array) -> bool:
-        """Whether `sums`, in plan order, is the sum computed directly: in integers, or in ring order."""
+        """Whether `sums`, in plan order, is the sum computed directly: of floats in the schedule's order."""
         if not channel.codec.lossless:
             return False
         local = [node.local for node in nodes]
         if channel.codec.domain == "int":
             return add_up(local, sums)
-        return np.array_equal(ring_order(local, plan.bounds), sums)
+        return np.array_equal(float_sum(local, plan.bounds, channel.schedule), sums)
+
+
+def float_sum(buffers: Sequence[Array], bounds: Sequence[int], schedule: Schedule) -> Array:
+    """Return the sum of floats in the order in which `schedule` adds them, chunk by chunk."""
+    total = np.empty_like(buffers[0])
+    for chunk, order in enumerate(association(schedule)):
+        here = slice(bounds[chunk], bounds[chunk + 1])
+        total[here] = added(order, [buffer[here] for buffer in buffers])
+    return total
 
 
 def ring_order(buffers: Sequence[Array], bounds: Sequence[int]) -> Array:

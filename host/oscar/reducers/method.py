@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
+from oscar.array import sizes_of
 from oscar.coding.codec import Codec
 from oscar.coding.registry import asc_codec, make_codec
-from oscar.collective.gather import BOOMERANG, RAW, Gather
-from oscar.config import SOFTWARE, Config
+from oscar.collective.schedule import Schedule
+from oscar.collective.schedules import SCHEDULES, make_schedule
+from oscar.config import BY_NETWORK, BY_TIME, SOFTWARE, Config
 from oscar.errors import ConfigError
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
 from oscar.schemes.methods import method_info
 from oscar.schemes.registry import make_scheme
+from oscar.timeline.choose import by_kind, choose
+from oscar.timeline.shares import auto_shares
+
+LEAST_BITS = 0.25  # of a value that is coarser than its distribution
 
 
 def make_codec_of(config: Config) -> Codec:
@@ -32,20 +38,86 @@ def make_codec_of(config: Config) -> Codec:
     return codec
 
 
-def gather_of(config: Config, codec: Codec) -> Gather:
-    """Return how sums come back; raises ConfigError where the codec's sums depend on their order.
+def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedule:
+    """Return the configured schedule of coded messages between `nodes`, of about `values` each.
 
-    A scheme's messages are plain AllReduces, whatever the section `ring` says.
+    Raises ConfigError where it does not go with the codec, or with so many nodes.
     """
-    if method_info(config.method).codec is None:
-        return RAW
-    gather = Gather(config.ring.gather, coded=codec.coded)
-    if gather.boomerang and not (codec.lossless and codec.domain == "int"):
+    section = config.schedule
+    name = _chosen(config, codec, nodes, values)
+    apart, exact = SCHEDULES[name].apart, codec.lossless and codec.domain == "int"
+    if apart and not exact:
         raise ConfigError(
-            f"the {gather.name} all-gather needs a lossless integer codec, "
-            f"{codec.name} is not one; set ring.gather to forward"
+            f"the schedule {name} needs a lossless integer codec, {codec.name} is not one; "
+            "set schedule to direct or ring"
         )
-    return replace(gather, adopt=not codec.lossless)
+    try:
+        return make_schedule(name, nodes, adopt=not codec.lossless, **section.model_dump(exclude={"name"}))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _chosen(config: Config, codec: Codec, nodes: int, values: int) -> str:
+    """Return the name of the schedule, where the configuration leaves it to the network or the time model."""
+    section, exact = config.schedule, codec.lossless and codec.domain == "int"
+    if section.name not in (BY_NETWORK, BY_TIME):
+        return section.name
+    topology = getattr(config, "topology", None) and config.topology.model(nodes, config.link)
+    if section.name == BY_NETWORK:
+        return by_kind(topology, exact=exact)
+    names = [name for name, kind in SCHEDULES.items() if name != "file" and (exact or not kind.apart)]
+    options = section.model_dump(exclude={"name"})
+    candidates = [make_schedule(name, nodes, **options) for name in names]
+    bits = bits_of(config, nodes)
+    return choose(candidates, values, config.link.model(), topology, bits, coded=codec.coded)
+
+
+def check_schedule(config: Config, codec: Codec, nodes: int) -> None:
+    """Raise ConfigError where the configured schedule does not go with the codec; schemes take ASC."""
+    schedule_of(config, codec, nodes, 0)
+
+
+def shares_of(config: Config, schedule: Schedule, values: int) -> tuple[float, ...] | None:
+    """Return each chunk's share of the cost, as configured; None for equal ones. Raises ConfigError."""
+    given, nodes = config.plan.shares, schedule.nodes
+    if given is None or nodes == 1 or not values:
+        return None
+    if given == "auto":
+        if schedule.name != "direct":
+            raise ConfigError(
+                f"plan.shares is auto, which is for the schedule direct, not {schedule.name}: "
+                "write a share for each chunk, or leave shares out"
+            )
+        bits = bits_of(config, nodes)
+        return auto_shares(config.topology.model(nodes, config.link), bits(1), bits(nodes), values)
+    if len(given) != schedule.chunks:
+        raise ConfigError(
+            f"plan.shares has {len(given)} numbers, the schedule {schedule.name} between {nodes} ranks has "
+            f"{schedule.chunks} chunks: write a share for each"
+        )
+    return given
+
+
+def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
+    """Return the assumed bits of a value in a frame by the number of workers that it sums.
+
+    Of a codec of floats what it takes; of quantised values the entropy of a Laplace distribution in steps
+    of the coarseness, half a bit more for each doubling. Equal on all ranks, and no measurement: schedules and
+    shares are chosen by it before anything was sent.
+    """
+    codec, params = method_info(config.method).codec, config.quantiser_params(nodes)
+    if codec is not None and not codec.coded:
+        many = 1 << 16
+        return lambda terms: 8 * codec.max_frame(many, params.sum_width(terms)) / many
+    section = config.quantiser
+    steps = section.coarseness if section.scale == "sigma" else 2.0 ** (4 - params.bits)
+    own = max(LEAST_BITS, math.log2(2 * math.e * math.sqrt(0.5) / steps))
+    return lambda terms: own + 0.5 * math.log2(terms)
+
+
+def network_of(config: Config, nodes: int) -> dict[str, Any]:
+    """Return the link, and the topology of coded messages, of the time model: arguments of LocalWire."""
+    return {"link": config.link.model()}
 
 
 def make_scheme_of(
@@ -56,13 +128,15 @@ def make_scheme_of(
     codec: of `make_codec_of`, or one in its place. Raises ConfigError for options that do not go together.
     """
     plan, params = config.plan, config.quantiser_params(nodes)
-    default = Channel(codec, BOOMERANG, params.sum_width, plan=plan.name, granule=plan.granule)
+    values = sum(sizes_of(shapes))
+    schedule = schedule_of(config, codec, nodes, values)
+    default = Channel(codec, schedule, params.sum_width, plan=plan.name, granule=plan.granule)
     if method_info(config.method).codec is None:
         scheme = make_scheme(config.method, config.scheme, shapes=shapes, nodes=nodes, seed=config.seed)
         return scheme, default
     config.check_width(codec, nodes)
-    gather = gather_of(config, codec)
-    options = ExactOptions(codec, params, gather, config.ring.subframes, plan.name, plan.granule)
+    shares = shares_of(config, schedule, values)
+    options = ExactOptions(codec, params, schedule, plan.name, plan.granule, shares)
     return Exact(options, shapes=shapes, nodes=nodes, seed=config.seed), default
 
 
@@ -71,4 +145,4 @@ def method_fingerprint(config: Config, codec: Codec) -> str:
     c = config
     if method_info(c.method).codec is None:
         return f"{c.method} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
-    return f"{c.quantiser}, seed={c.seed}, {codec.name}, {c.asc}, {c.ring.gather}, {c.plan}"
+    return f"{c.quantiser}, seed={c.seed}, {codec.name}, {c.asc}, {c.schedule}, {c.plan}"

@@ -82,9 +82,7 @@ class Party:
         """Return the frame that a WAIT is for; raises PeerError."""
         self.settle(action)
         begin = time.perf_counter()
-        what = (
-            f"the frame of step {action.ring_step(self.nodes)}, chunk {action.chunk}, sub-frame {action.sub}"
-        )
+        what = f"the frame of {action.place}, sub-frame {action.sub}"
         try:
             return bytes(self.transport.wait(action.peer, action.tag, self.deadline, what))
         except TransportError as error:
@@ -100,16 +98,13 @@ class Party:
         except TransportError as error:
             at = error.peer, error.tag
             action = next((a for a in actions() if a.op in SENDS and (a.peer, a.tag) == at), None)
-            which = "its last frames" if action is None else f"the frame of {self._at(action)}"
+            which = "its last frames" if action is None else f"the frame of {action.place}"
             self.blame(error, f"while this rank was sending it {which}", action)
         finally:
             self.waited_s += time.perf_counter() - begin
 
     def _due(self, action: Action | None) -> str:
-        return "the digest of its state" if action is None else f"its frame of {self._at(action)}"
-
-    def _at(self, action: Action) -> str:
-        return f"step {action.ring_step(self.nodes)}, chunk {action.chunk}"
+        return "the digest of its state" if action is None else f"its frame of {action.place}"
 
     def blame(self, error: TransportError, where: str, action: Action | None) -> NoReturn:
         """Raise the PeerError that `error` means; a failure reported by another rank keeps its place."""
@@ -128,7 +123,7 @@ class Party:
         raise blame from error
 
     def _error(self, text: str, *, peer: int, action: Action | None = None) -> PeerError:
-        step, chunk = (-1, -1) if action is None else (action.ring_step(self.nodes), action.chunk)
+        step, chunk = (-1, -1) if action is None else (action.step, action.chunk)
         return PeerError(f"rank {self.rank}: {text}", rank=self.rank, peer=peer, step=step, chunk=chunk)
 
     def give_up(self, error: BaseException) -> None:

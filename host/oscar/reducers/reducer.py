@@ -6,12 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from oscar.array import Array, split
 from oscar.coding.codec import Codec
+from oscar.collective.frames import Frames
+from oscar.collective.stats import Moved
 from oscar.config import Config
 from oscar.errors import CautionWarning, OscarError, warn
 from oscar.numerics.saturation import Saturation, SaturationNotice
@@ -82,23 +85,31 @@ class Call:
                 moved[one.plan] = moved.get(one.plan, 0) + one.sent_bytes
         return "+".join(sorted(moved, key=lambda name: -moved[name])) or "equal"
 
-    def table(self, name: str) -> Any:
-        """Return the sum over the messages of a table of Traffic; None where no frames are counted."""
-        tables = [table for one in self.traffic if (table := getattr(one, name)) is not None]
-        return np.sum(tables, axis=0) if tables else None
+    @property
+    def moved(self) -> tuple[Moved, ...]:
+        """The messages whose frames are counted."""
+        return tuple(one.moved for one in self.traffic if one.moved is not None)
+
+    @cached_property
+    def frames(self) -> Frames:
+        """The frames of all messages, as far as frames are counted."""
+        return Frames.joined(one.frames for one in self.moved)
 
     @property
-    def sent(self) -> int:
-        """Values in the frames, 1 at least."""
-        counts = self.table("counts")
-        return 1 if counts is None else max(1, int(counts.sum()))
+    def clocks(self) -> Array | None:
+        """What simulated devices took for all messages; None without any."""
+        every = [one.clocks for one in self.traffic if one.clocks is not None]
+        return np.concatenate(every) if every else None
 
     def clipped(self) -> dict[str, Any]:
         """Return `clipped` and `clipped_energy` of the statistics: what quantiser and codec cut off."""
         codec = self.codec_loss
         values = sum(loss.values for loss in self.losses.values()) + int(codec[0])
         energy = sum(loss.energy for loss in self.losses.values()) / max(1, len(self.losses))
-        return {"clipped": values, "clipped_energy": min(1.0, energy + float(codec[1]) / self.sent)}
+        return {
+            "clipped": values,
+            "clipped_energy": min(1.0, energy + float(codec[1]) / max(1, self.frames.values)),
+        }
 
     @property
     def codec_loss(self) -> Array:
@@ -187,8 +198,8 @@ class Reducer(ABC):
             answer, moved = wire.combine(messages)
             if not moved.exact and messages[0].coded and scheme.name != "exact":
                 raise OscarError(
-                    f"channel {messages[0].channel}: expected the direct sum from the coded ring, got "
-                    "another: this is a bug; please report it with the configuration"
+                    f"channel {messages[0].channel}: expected the direct sum from the coded message, "
+                    "got another: this is a bug; please report it with the configuration"
                 )
             totals.append(answer)
             call.traffic.append(moved)
@@ -215,7 +226,7 @@ class Reducer(ABC):
         """Warn of what saturation has lost."""
         if not state.scheme.clips:
             self.notice.tell(call.unreturned, state.scheme.advice)
-        self.notice.tell_codec(self.codec.name, float(call.codec_loss[1]) / call.sent)
+        self.notice.tell_codec(self.codec.name, float(call.codec_loss[1]) / max(1, call.frames.values))
 
 
 def advance(running: Messages, answer: Any) -> Any:

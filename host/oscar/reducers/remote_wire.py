@@ -1,7 +1,6 @@
-"""Messages of a scheme between processes: one rank's part of each ring, over a transport.
+"""Messages of a scheme between processes: one rank's part of each AllReduce, over a transport.
 
-It gives the same bits as LocalWire does for all workers of a process. Floats are added in the order of the
-ring.
+It gives the same bits as LocalWire does for all workers of a process. Floats are added in the same order.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from itertools import pairwise
 import numpy as np
 
 from oscar.array import Array
-from oscar.collective.executor import FrameLog, drive, execute
-from oscar.collective.ring import ring_actions
+from oscar.collective.executor import drive, execute
+from oscar.collective.frames import FrameLog
+from oscar.collective.stats import Moved
 from oscar.reducers.party import Party
 from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import RIDE_BITS, Channel, Message
@@ -35,6 +35,8 @@ class RemoteWire(Wire):
     def __init__(self, party: Party, channels: Mapping[str, Channel]) -> None:
         super().__init__(party.nodes, (party.rank,), channels)
         self.party, self.transport, self.rank = party, party.transport, party.rank
+        for channel in channels.values():
+            self.transport.meet(channel.schedule.peers(self.rank))
         self._sent = 0  # bytes, of the present message
 
     def announce(self, digests: Callable[[], Mapping[str, int]]) -> None:
@@ -130,18 +132,17 @@ class RemoteWire(Wire):
             raise TransportError(text, peer=left, kind="aborted")
 
     def _coded(self, message: Message) -> tuple[Array, Traffic]:
-        """Run this rank's part of a ring of coded frames, as LocalWire does for all ranks."""
+        """Run this rank's part of a schedule of coded frames, as LocalWire does for all ranks."""
         plan, channel, (node,) = self._begin([message])
-        before, log = node.saturated(), FrameLog(self.nodes - 1, 1, channel.subframes)
-        subframes, gather = channel.subframes, channel.gather
-        actions = partial(ring_actions, self.rank, self.nodes, subframes=subframes, gather=gather)
+        before, log, schedule = node.saturated(), FrameLog(), channel.schedule
+        actions = partial(schedule.actions, self.rank)
         drive(execute(node, actions(), self.transport, log), self.party.wait)
         self.settle()  # not yet done where this rank had nothing to wait for
         self.party.flush(actions)
+        frames = log.frames()
         traffic = Traffic(
-            frame_bytes=log.frame_bytes,
-            counts=log.counts,
-            sent_bytes=int(log.frame_bytes.sum()),
+            moved=Moved(schedule, channel.codec.coded, frames),
+            sent_bytes=frames.bytes,
             plan=plan.name,
             clipped=node.saturated() - before,
         )

@@ -11,6 +11,7 @@ from oscar.config import BURST, Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
+from oscar.reducers.method import network_of
 from oscar.reducers.wire import Traffic
 from oscar.schemes.base import Channel, Message
 from oscar.schemes.methods import method_info
@@ -51,7 +52,7 @@ class _SampledWire(LocalWire):
     """Adds coded messages directly where the cluster says so."""
 
     def __init__(self, cluster: SampledCluster, nodes: int, channels: Mapping[str, Channel]) -> None:
-        super().__init__(nodes, channels, link=cluster.config.link.model())
+        super().__init__(nodes, channels, **network_of(cluster.config, nodes))
         self.cluster = cluster
 
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
@@ -62,7 +63,6 @@ class _SampledWire(LocalWire):
         total = np.zeros_like(messages[0].data)
         for message in messages:
             total += message.data
-        none = np.zeros((2, max(0, self.nodes - 1), self.nodes, 1), np.int64)
         plan = messages[0].plan
         name = "equal" if plan is None else plan.name
-        return total, Traffic(none, none, np.zeros(self.nodes, np.int64), plan=name)
+        return total, Traffic(plan=name)

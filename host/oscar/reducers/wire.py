@@ -11,6 +11,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.collective.node import Layout, Node
+from oscar.collective.stats import Moved
 from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar.schemes.base import Channel, Message
 from oscar.state import Saved
@@ -20,16 +21,13 @@ from oscar.state import Saved
 class Traffic:
     """What one message moved.
 
-    frame_bytes, counts: int64 [phase 2, step N-1, sender, sub-frame], as in Stats, or None where no frames
-    are counted; the senders are the wire's own ranks. sent_bytes: by these ranks. received: bytes of frames
-    that each rank received. exchange_bytes: of an "agree", by these ranks. plan: how values were dealt to
-    chunks. identical: the wire's ranks ended with the same bits. exact: the sum equals one computed directly;
-    True where that is not checked. clipped: what the codec saturated, as in Codec.saturated.
+    moved: the frames of the wire's own ranks, or None where no frames are counted. sent_bytes: by these
+    ranks. exchange_bytes: of an "agree", by these ranks. plan: how values were dealt to chunks. identical:
+    the wire's ranks ended with the same bits. exact: the sum equals one computed directly; True where that is
+    not checked. clipped: what the codec saturated, as in Codec.saturated. clocks: of devices, as in Stats.
     """
 
-    frame_bytes: Array | None = None
-    counts: Array | None = None
-    received: Array | None = None
+    moved: Moved | None = None
     sent_bytes: int = 0
     exchange_bytes: int = 0
     time_s: float = 0.0
@@ -43,7 +41,7 @@ class Traffic:
 class Wire(ABC):
     """Combines the messages of `ranks`, the workers that live here, with those of all others.
 
-    channels: Scheme.channels; the links of coded messages live here, a ring node for each rank.
+    channels: Scheme.channels; the links of coded messages live here, a node for each rank.
     """
 
     def __init__(self, nodes: int, ranks: Sequence[int], channels: Mapping[str, Channel]) -> None:
@@ -77,27 +75,27 @@ class Wire(ABC):
         plan = first.plan
         if plan is None:
             size = first.data.size
-            plan = make_plan(channel.plan, size, self.nodes, granule=channel.granule, costs=None)
+            plan = make_plan(channel.plan, size, channel.schedule.chunks, granule=channel.granule, costs=None)
         classes = None
         if first.context is not None:
             classes = plan.gather(first.context, self._classes.get(first.channel))
             self._classes[first.channel] = classes
         elif channel.codec.uses_context:
             classes = np.zeros(first.data.size, np.uint8)
-        layout = Layout(plan.bounds, channel.subframes)
+        layout = Layout(plan.bounds, channel.schedule.subframes)
         for node, message in zip(nodes, messages, strict=True):
             local = message.data if message.planned else plan.gather(message.data, node.local)
             node.begin(local, classes, layout)
         return plan, channel, nodes
 
     def _open(self, name: str) -> list[Node]:
-        """Return the ring nodes of a coded channel, made where it is new."""
+        """Return the nodes of a coded channel, made where it is new."""
         if name not in self.links:
             self.links[name] = self._make(self.channels[name])
         return self.links[name]
 
     def _make(self, channel: Channel) -> list[Node]:
-        apart = channel.gather.boomerang
+        apart = channel.schedule.apart
         return [
             Node(rank, self.nodes, channel.codec, apart=apart, width=channel.width) for rank in self.ranks
         ]

@@ -18,7 +18,7 @@ import numpy as np
 
 from oscar.array import Array, offsets_of, sizes_of
 from oscar.coding.codec import Codec
-from oscar.collective.gather import Gather
+from oscar.collective.schedule import Schedule
 from oscar.numerics.member import Member
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
@@ -59,15 +59,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Channel:
-    """How the coded messages of one name travel, around which ring.
+    """How the coded messages of one name travel, by which schedule.
 
     width(workers): bits of a raw sum of so many workers' values. plan, granule: for messages without a plan.
     """
 
     codec: Codec
-    gather: Gather
+    schedule: Schedule
     width: Callable[[int], int]
-    subframes: int = 1
     plan: str = "equal"
     granule: int = 256
 

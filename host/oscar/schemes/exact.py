@@ -15,7 +15,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.codec import Codec
-from oscar.collective.gather import Gather
+from oscar.collective.schedule import Schedule
 from oscar.numerics import saturation
 from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.numerics.position import PositionState
@@ -31,14 +31,14 @@ _SUMMARY = struct.Struct("<Ihxx")
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """codec: of the frames; gather, subframes: of the ring; plan, granule: how values are dealt to chunks."""
+    """codec: of the frames; schedule: who sends what; plan, granule, shares: how values are dealt to chunks."""
 
     codec: Codec
     quantiser: QuantiserParams
-    gather: Gather
-    subframes: int
+    schedule: Schedule
     plan: str
     granule: int
+    shares: tuple[float, ...] | None = None
 
 
 def _has_costs(exact: Any) -> bool:
@@ -79,7 +79,7 @@ class Exact(Scheme):
     def channels(self, default: Channel) -> dict[str, Channel]:
         """See Scheme.channels: one, and nothing of it is the default."""
         width: Callable[[int], int] = (lambda workers: 32) if self.floating else self.params.sum_width
-        return {"sums": Channel(self.codec, self.options.gather, width, self.options.subframes)}
+        return {"sums": Channel(self.codec, self.options.schedule, width)}
 
     def start(self, worker: WorkerQuantiser, tensors: Sequence[Array]) -> Messages:
         """Yield a summary of the tensors without a step, where there are any, and the integers, or floats."""
@@ -108,7 +108,14 @@ class Exact(Scheme):
     def _make_plan(self) -> ChunkPlan:
         o = self.options
         if self.plan is None or o.plan in USES_COSTS:
-            self.plan = make_plan(o.plan, self.values, self.nodes, granule=o.granule, costs=self.costs)
+            self.plan = make_plan(
+                o.plan,
+                self.values,
+                o.schedule.chunks,
+                granule=o.granule,
+                costs=self.costs,
+                shares=o.shares,
+            )
         return self.plan
 
     def finish(self, totals: Sequence[Array]) -> Array:

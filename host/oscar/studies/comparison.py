@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from oscar.array import Array
+from oscar.coding.codec import Codec
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import ASC, make_codec
-from oscar.collective.gather import Gather
+from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Stats
 from oscar.config import Config, Method
 from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.method import schedule_of
 from oscar.results import FORMS
 from oscar.studies.parallel import Tick, run_tasks
 from oscar.studies.recording import Gradients, Progress, Recording, record_training
-from oscar.timeline.recurrence import equal_ring_time, ring_time
+from oscar.timeline.recurrence import equal_ring_time
+from oscar.timeline.replay import time_of
 from oscar.version import __version__
 
 # Rough cost of a codec beside the others: long jobs start first, so that no core is left with one at the end.
@@ -44,7 +48,13 @@ def run_experiment(
     others = [variant for _, _, variant in compared if variant != own]  # the recording has measured its own
     measured = iter(_reduce_all(others, recording.gradients, workers=workers, progress=progress))
     rows = [
-        _row(method, plan, recording.stats if variant == own else next(measured), config)
+        _row(
+            method,
+            plan,
+            recording.stats if variant == own else next(measured),
+            config,
+            schedule_of(variant, make_codec(variant.method), config.nodes, recording.values),
+        )
         for method, plan, variant in compared
     ]
     _relate(rows, config, recording.values)
@@ -99,7 +109,9 @@ def _skipped(iterations: int) -> int:
     return min(WARM_UP, iterations - 1)
 
 
-def _row(method: Method, plan: str, stats: Sequence[Stats], config: Config) -> dict[str, Any]:
+def _row(
+    method: Method, plan: str, stats: Sequence[Stats], config: Config, schedule: Schedule
+) -> dict[str, Any]:
     """Return one row: means over the AllReduces after the warm-up; checks are over all of them."""
     counted = stats[_skipped(len(stats)) :]
     codec = make_codec(method.method)
@@ -111,49 +123,64 @@ def _row(method: Method, plan: str, stats: Sequence[Stats], config: Config) -> d
         "name": method.name,
         "plan": plan,
         "codec": method.method,
-        "gather": method.gather,
+        "schedule": schedule.name,
         "lossless": codec.lossless,
         "coded": codec.coded,
         **{name: float(np.mean([getattr(s, name) for s in counted])) for name in MEANS},
-        "rtl_time_s": _rtl_time(method, counted, config),
+        "rtl_time_s": _rtl_time(schedule, codec, method.method, counted, config),
         "exact": codec.lossless and wrong == 0,
         "identical": identical,
         "wrong": wrong,
         "step_bits": _step_bits(counted, config.nodes),
         "clocks": _clocks(counted),
-        "frames": {"bytes": last.frame_bytes.tolist(), "counts": last.counts.tolist()},
+        "frames": last.frames.tree(),
     }
 
 
-def _rtl_time(method: Method, stats: Sequence[Stats], config: Config) -> float | None:
+def _rtl_time(
+    schedule: Schedule, codec: Codec, name: str, stats: Sequence[Stats], config: Config
+) -> float | None:
     """Return the mean time with the clock of the RTL; None for a codec that no RTL codes."""
-    codec = make_codec(method.method)
     if not codec.coded or config.nodes == 1:
         return float(np.mean([s.time_s for s in stats]))
-    if method.method not in ASC:
+    if name not in ASC:
         return None
-    gather, link = Gather(method.gather), config.link.rtl().model()
-    return float(np.mean([ring_time(s.frame_bytes, s.counts, link, gather) for s in stats]))
+    link = config.link.rtl().model()
+    return float(np.mean([time_of(schedule, s.frames, link) for s in stats]))
 
 
 def _clocks(stats: Sequence[Stats]) -> dict[str, list[float]] | None:
-    """Clocks that the slowest node's simulated NIC took in each ring step, and its values; else None.
+    """Clocks that the slowest node's simulated NIC took in each step, and its values; else None.
 
-    Frames that a forward all-gather passes on are not encoded: their steps have 0 encoding clocks.
+    Frames that are passed on are not encoded: their steps have 0 encoding clocks.
     """
     if any(s.clocks is None for s in stats) or not stats[0].values or stats[0].nodes == 1:
         return None
-    every = np.array([s.clocks for s in stats])  # [iteration, encode or decode, phase, step, rank]
-    slowest = every.max(axis=4).mean(axis=0).reshape(2, -1)
-    values = np.array([s.counts.sum(axis=3).max(axis=2).reshape(-1) for s in stats]).mean(axis=0)
-    return {"encode": slowest[0].tolist(), "decode": slowest[1].tolist(), "values": values.tolist()}
+    nodes = stats[0].nodes
+    steps = np.unique(stats[0].frames[["phase", "step"]])
+    every = [[_slowest(s, step, nodes) for step in steps] for s in stats]
+    encode, decode, values = np.mean(every, axis=0).T.tolist()
+    return {"encode": encode, "decode": decode, "values": values}
+
+
+def _slowest(stats: Stats, step: Any, nodes: int) -> list[float]:
+    """Return the clocks of the slowest encoder and decoder in a step, and the most values of a sender."""
+
+    def most(rows: Array, rank: str, weight: str) -> float:
+        mine = rows[(rows["phase"] == step["phase"]) & (rows["step"] == step["step"])]
+        return float(np.bincount(mine[rank], mine[weight], minlength=nodes).max())
+
+    clocks = stats.clocks
+    assert clocks is not None
+    kinds = [most(clocks[clocks["encodes"] == kind], "rank", "clocks") for kind in (True, False)]
+    return [*kinds, most(stats.frames.rows, "sender", "count")]
 
 
 def _step_bits(stats: Sequence[Stats], nodes: int) -> list[float]:
-    """Mean bits per value in each of the 2 (N-1) ring steps, headers included."""
+    """Mean bits per value in each step of both phases, headers included."""
     if nodes == 1 or not stats[0].values:
         return []
-    sent = np.mean([s.frame_bytes.sum(axis=(2, 3)) for s in stats], axis=0).reshape(-1)
+    sent = np.mean([s.frames.by_step(nodes).sum(axis=1) for s in stats], axis=0)
     return [float(bits) for bits in 8 * sent / stats[0].values]
 
 
@@ -167,11 +194,11 @@ def _relate(rows: Sequence[dict[str, Any]], config: Config, values: int) -> None
             values,
             config.nodes,
             config.link.model(),
-            subframes=config.ring.subframes,
+            subframes=config.schedule.subframes,
             header_bytes=HEADER_BYTES,
         )
         largest = -(-values // config.nodes)
-        sync = 2 * (config.nodes - 1) * (4 * largest + HEADER_BYTES * config.ring.subframes)
+        sync = 2 * (config.nodes - 1) * (4 * largest + HEADER_BYTES * config.schedule.subframes)
     for row in rows:
         rivals = [other for other in rows if other["name"] == row["name"]]
         row["speedup_vs_fp32"] = time_s / row["time_s"] if row["time_s"] else 1.0

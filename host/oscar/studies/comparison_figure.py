@@ -14,7 +14,7 @@ REFERENCES = {"fp32": 32, "bf16, int16": 16}  # what links carry without a coder
 
 
 def draw(results: Results, path: Path) -> None:
-    """Draw bits per value by method and plan, and along the steps of the ring, into a PNG at `path`."""
+    """Draw bits per value by method and plan, and along the steps, into a PNG at `path`."""
     rows = [row for row in results["methods"] if row["coded"]]
     names = list(dict.fromkeys(row["name"] for row in rows))
     colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
@@ -60,7 +60,7 @@ def _methods(axes: Any, rows: Sequence[Mapping[str, Any]], names: Sequence[str],
             axes.axvline(bits, color=SOFT, linestyle=(0, (3, 2)), linewidth=1)
             axes.annotate(name, (bits, 1), (3, -9), ("data", "axes fraction"), "offset points", fontsize=8)
     beyond = f"\noff the scale: {'; '.join(outside)}" if outside else ""
-    axes.set_title("Bits per value that a ring waits for (gain over fp32), best plan bold" + beyond)
+    axes.set_title("Bits per value of the busiest sender (gain over fp32), best plan bold" + beyond)
 
 
 def _pale(colour: str) -> tuple[float, ...]:
@@ -70,13 +70,14 @@ def _pale(colour: str) -> tuple[float, ...]:
 
 
 def _steps(axes: Any, results: Results, colours: Any) -> None:
-    """One line per method along the steps of the ring: what each step's frames cost."""
+    """One line per method along the steps: what each step's frames cost."""
     steps = results["nodes"] - 1
-    alike = _alike([row for row in best_rows(results) if row["coded"] and row["step_bits"]])
+    coded = [row for row in best_rows(results) if row["coded"]]
+    alike = _alike([row for row in coded if len(row["step_bits"]) == 2 * steps > 0])
     highest = max((max(rows[0]["step_bits"]) for rows in alike), default=1.0)
     axes.set_ylim(0, highest * 1.12)
     axes.set_title("Bits per value in each step, best plan of each method:\nsums of more workers carry more")
-    axes.set_xlabel("step of the ring")
+    axes.set_xlabel("step")
     axes.grid(axis="y")
     if not alike:
         return

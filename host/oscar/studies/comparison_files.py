@@ -7,7 +7,7 @@ from pathlib import Path
 from oscar.coding.registry import make_codec
 from oscar.config import Config
 from oscar.files import write_text
-from oscar.reducers.method import gather_of
+from oscar.reducers.method import schedule_of
 from oscar.results import Results, write_results
 from oscar.studies.comparison_figure import draw
 from oscar.studies.comparison_table import markdown_table
@@ -27,8 +27,9 @@ def write_outputs(results: Results, folder: Path) -> list[Path]:
 
 def write_timeline(recording: Recording, config: Config, path: Path) -> None:
     """Write the timeline of the last AllReduce of the training run, for ui.perfetto.dev."""
-    stats, gather = recording.stats[-1], gather_of(config, make_codec(config.method))
-    spans = replay(stats.frame_bytes, stats.counts, config.link.model(), gather, spans=True).spans
+    stats, codec = recording.stats[-1], make_codec(config.method)
+    schedule = schedule_of(config, codec, stats.nodes, stats.values)
+    spans = replay(schedule, stats.frames, config.link.model(), coded=codec.coded, spans=True).spans
     meta = {"config": config.model_dump(mode="json"), "iteration": stats.iteration, "plan": stats.plan}
     meta["clock"] = config.link.clock_text()
     write_trace(path, spans, meta)

@@ -57,7 +57,7 @@ def heading(results: Results) -> list[str]:
     return [
         *lines,
         "bits/val: bytes sent, headers too, over values that crossed a link; sync: as if every link sent",
-        "what the busiest one does, which is what a ring waits for; ratio, speedup: fp32's sync bytes and",
+        "what the busiest one does, which is what a step waits for; ratio, speedup: fp32's sync bytes and",
         "time over these; algbw, busbw = algbw 2(N-1)/N: GB/s of fp32 bytes, so both may exceed the line",
         "rate; #wrong: AllReduces in which a node differed or a lossless sum was not exact; * best plan",
     ]
@@ -115,7 +115,7 @@ def clipped_lines(results: Results) -> list[str]:
 
 
 def clock_lines(results: Results) -> list[str]:
-    """Return what a simulated NIC's clock said of each ring step, beside the time model; [] without one."""
+    """Return what a simulated NIC's clock said of each step, beside the time model; [] without one."""
     config, lines = results["config"], []
     for row in results["methods"]:
         if not row.get("clocks"):

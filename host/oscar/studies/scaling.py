@@ -8,12 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from oscar.collective.gather import Gather
+from oscar.collective.frames import Frames
 from oscar.config import LinkSection
 from oscar.errors import ConfigError
 from oscar.results import Results
 from oscar.studies.comparison_table import best_rows, kept_link
 from oscar.studies.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
+from oscar.studies.schedules import kept_schedule
 from oscar.tables import Table
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.recurrence import equal_ring_time
@@ -49,7 +50,7 @@ def scale_results(
     for row in best_rows(results):
         if not row["coded"]:
             continue
-        measured = Measured(row["frames"]["bytes"], row["frames"]["counts"], Gather(row["gather"]))
+        measured = Measured(Frames.from_tree(row["frames"]), kept_schedule(results, row))
         named = {key: row[key] for key in ("name", "plan")}
         how = {"link": link.model(), "values": total, "seed": seed}
         points += [named | _timed(_coded_point, measured, count, **how) for count in nodes]

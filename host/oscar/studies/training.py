@@ -162,7 +162,7 @@ class Trainer:
         self.clipped_energy = max(self.clipped_energy, float(stats.clipped_energy))
 
     def _measure(self, stats: Stats) -> None:
-        buckets = bucket_times(stats, self.config.link.model(), self.shares, self.cluster.gather)
+        buckets = bucket_times(stats, self.config.link.model(), self.shares)
         rates = [stats.bits_per_value, stats.step_sync_bits, stats.time_s]
         self.measured.append([self.done, stats.wire_bytes, *rates, *buckets])
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from oscar.collective.gather import Gather
 from oscar.config import Config
 from oscar.results import FORMS, Results, finite
 from oscar.schemes.methods import method_info
@@ -77,8 +76,8 @@ def method_name(config: Config) -> str:
     if codec is None:
         return " ".join([config.method, *(f"{key}={value}" for key, value in sorted(config.scheme.items()))])
     parts = [config.method]
-    if Gather(config.ring.gather).boomerang:
-        parts[0] += f"+{config.ring.gather}"
+    if config.schedule.name not in ("ring", "network"):
+        parts[0] += f"+{config.schedule.name}"
     if codec.domain == "int":
         quantiser = config.quantiser
         parts.append(f"step {quantiser.coarseness:g} sigma" if quantiser.scale == "sigma" else "one step")

@@ -51,9 +51,7 @@ def switch(gbps: Sequence[float], latency_s: float) -> Topology:
     """Return ranks at one switch that never blocks: rank r's port carries gbps[r] in each direction."""
     n = len(gbps)
     ports = [Port(f"{way} {rank}", 8e-9 / rate) for way in ("out", "in") for rank, rate in enumerate(gbps)]
-    links = {
-        (i, j): Link(latency_s, (i,), (n + j,)) for i in range(n) for j in range(n) if i != j
-    }
+    links = {(i, j): Link(latency_s, (i,), (n + j,)) for i in range(n) for j in range(n) if i != j}
     rates = f"{gbps[0]:g} Gb/s each" if len(set(gbps)) == 1 else f"{', '.join(f'{g:g}' for g in gbps)} Gb/s"
     return Topology(n, tuple(ports), links, "switch", f"{n} ranks at a switch, {rates}")
 
@@ -67,9 +65,7 @@ def wires(nodes: int, every: Mapping[Pair, tuple[float, float]]) -> Topology:
     return Topology(nodes, ports, links, kind, f"{nodes} ranks, {len(links)} links")
 
 
-def grouped(
-    groups: int, size: int, *, inside: tuple[float, float], between: tuple[float, float]
-) -> Topology:
+def grouped(groups: int, size: int, *, inside: tuple[float, float], between: tuple[float, float]) -> Topology:
     """Return groups of ranks with a link of its own for each pair inside, and one NIC that a group shares.
 
     inside, between: (Gb/s, seconds of latency), each direction.

@@ -4,89 +4,49 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import struct
 import sys
 import time
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
-from oscar.errors import OscarError
+from oscar.transports.notices import CONTROL_CAP as CONTROL_CAP
+from oscar.transports.notices import Notice as Notice
+from oscar.transports.notices import TransportError as TransportError
+from oscar.transports.waits import Wait
 
 GATHER_TAGS = (32640, 32641)  # frames have lower tags (Action.tag) and a CRC-32 of their own
 STATE_TAG = 32642  # of digests of the replicated state
 CONTROL_TAG = 32767  # the largest tag that every MPI has
 KEYED_CONTROL_TAG = 32766  # of control messages under a key: never confused with earlier plain ones
 CONTROL_TAGS = (KEYED_CONTROL_TAG, CONTROL_TAG)
-CONTROL_CAP = 4096  # bytes of a control message
 PART_CAP = 16  # bytes of the message of `part`, which is empty
-REASON_CHARS = 2000  # of a notice; as JSON, printable text of this length fits the cap
-PATIENCE = 0.8  # of the time given; a peer without a sign of life by then is silent
-SIGN_AFTER = 0.5  # of the time given; a rank that still waits then says that it is alive
-LAST_WORDS_S = 0.2  # how long the last notice of a dead peer may take to arrive
 ABORT_S = 1.0  # how long sending an abort may take
+LISTENING = 20  # of a long wait, one part in this many goes into rounds of listening to all neighbours;
+ROUND_S = 0.05  # but a round begins at least this long after the last one
 PEER_FAILED = 75  # exit status EX_TEMPFAIL: start again
 
 Bytes = bytes | bytearray | memoryview
-Kind = Literal["dead", "silent", "aborted"]
 _SEAL = struct.Struct("<I")  # CRC-32 (IEEE) of the message behind it
-
-
-@dataclass(frozen=True)
-class Notice:
-    """Why a rank gives up: who noticed, which peer is at fault (-1: none), where, and the whole text."""
-
-    rank: int
-    peer: int
-    step: int
-    chunk: int
-    reason: str
-
-    def pack(self) -> bytes:
-        """Return the control message; a reason that is too long is cut."""
-        fields = asdict(self)
-        for length in (REASON_CHARS, REASON_CHARS // 8):
-            fields["reason"] = self.reason[:length]
-            message = json.dumps({"abort": fields}).encode()
-            if len(message) <= CONTROL_CAP:
-                break
-        return message
-
-    @classmethod
-    def unpack(cls, fields: Any) -> Notice:
-        """Return the notice of which `pack` wrote these fields; raises TypeError or KeyError for others."""
-        kinds = {"rank": int, "peer": int, "step": int, "chunk": int, "reason": str}
-        if any(type(fields[name]) is not kind for name, kind in kinds.items()):
-            raise TypeError("expected four integers and a text")
-        return cls(**fields)
-
-
-class TransportError(OscarError):
-    """A peer is dead, silent past the deadline, or gave up; `notice` says why it gave up.
-
-    tag: of the message that was waited for, or could not be sent.
-    """
-
-    def __init__(
-        self, text: str, *, peer: int, kind: Kind, tag: int = -1, notice: Notice | None = None
-    ) -> None:
-        super().__init__(text)
-        self.peer, self.kind, self.tag, self.notice = peer, kind, tag, notice
 
 
 class Transport(ABC):
     """One rank's end of all links; a subclass moves bytes, this class seals them and waits for them.
 
     A subclass sets up its library, calls `__init__` here last, and puts peers that it knows to be gone
-    into `dead`. `rank` and `nodes` are the ring's. `keyed`: whether all that it sends is encrypted and
-    authenticated. `can_survive`: whether `survivors` may work here, as far as can be told beforehand.
-    Every message but frames, which have a checksum of their own, has a CRC-32 in front of it on the wire.
+    into `dead`. `rank` and `nodes` are the ring's. `neighbours`: who hears this rank's control messages and
+    is heard: the two of the ring, and whom it met. `keyed`: whether all that it sends is encrypted and
+    authenticated; `pad`: by how many per cent at most that is lengthened, to hide sizes. `can_survive`:
+    whether `survivors` may work here, as far as can be told beforehand. Every message but frames, which have
+    a checksum of their own, has a CRC-32 in front of it on the wire.
     """
 
     keyed = False
+    pad = 0.0
     can_survive = False
 
     def __init__(self, rank: int, nodes: int) -> None:
@@ -95,14 +55,30 @@ class Transport(ABC):
         self._signs: dict[int, tuple[float, str]] = {}  # peer -> when it said that it waits, and for what
         self.was_told = False  # by a neighbour, that the ring has ended
         self._silent: set[int] = set()  # peers for which a wait was given up
-        left, right = (rank - 1) % nodes, (rank + 1) % nodes
-        self.neighbours = tuple({left, right} - {rank})
-        for peer in self.neighbours:
+        self._next_round = 0.0  # when to listen to all neighbours again
+        self.neighbours: dict[int, None] = {}  # in the order in which they are told
+        self.meet({(rank - 1) % nodes, (rank + 1) % nodes})
+
+    def meet(self, peers: Iterable[int]) -> None:
+        """Make neighbours of `peers`, too: their control messages are heard, and they are told this rank's.
+
+        To be done on both sides, before the first message between them is waited for. Whom this rank knows,
+        and itself, are left out. Raises ValueError for a rank that there is not.
+        """
+        for peer in sorted(set(peers) - {self.rank} - self.neighbours.keys()):
+            if not 0 <= peer < self.nodes:
+                raise ValueError(f"expected ranks of 0 to {self.nodes - 1} to meet, got {peer}")
+            self.neighbours[peer] = None
             self.post_recv(peer, CONTROL_TAG, CONTROL_CAP)
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None:
-        """Make room for one message of up to `cap` bytes; those of one (peer, tag) come in order."""
-        self._make_room(peer, tag, cap + self._seal_bytes(tag))
+        """Make room for one message of up to `cap` bytes; those of one (peer, tag) come in order.
+
+        Raises ValueError for a peer that this rank has not met: nobody would hear that it fails.
+        """
+        if peer not in self.neighbours:
+            raise ValueError(f"rank {self.rank} would wait for rank {peer} and has not met it: call meet")
+        self._make_room(peer, tag, self._wire_bytes(tag, cap))
 
     def post_send(self, peer: int, tag: int, frame: Bytes) -> None:
         """Start to send `frame`, which must not change until `flush` has returned."""
@@ -132,17 +108,17 @@ class Transport(ABC):
     def close(self) -> None:
         """Give back what the library lent; raises nothing."""
 
-    def _seal_bytes(self, tag: int) -> int:
-        """Return how many bytes longer a message of `tag` is on the wire."""
-        return _SEAL.size if tag >= GATHER_TAGS[0] else 0
+    def _wire_bytes(self, tag: int, size: int) -> int:
+        """Return how many bytes a message of `size` bytes has on the wire."""
+        return size + (_SEAL.size if tag >= GATHER_TAGS[0] else 0)
 
     def _seal(self, peer: int, tag: int, message: Bytes) -> tuple[Bytes, ...]:
         """Return a message to `peer` as it goes on the wire, in parts."""
-        return (_SEAL.pack(zlib.crc32(message)), message) if self._seal_bytes(tag) else (message,)
+        return (_SEAL.pack(zlib.crc32(message)), message) if tag >= GATHER_TAGS[0] else (message,)
 
     def _open(self, peer: int, tag: int, came: memoryview) -> memoryview:
         """Return the message that `peer` sealed; raises TransportError where it is not what was sent."""
-        if not self._seal_bytes(tag):
+        if tag < GATHER_TAGS[0]:
             return came
         message = came[_SEAL.size :]
         if len(came) < _SEAL.size or _SEAL.unpack_from(came) != (zlib.crc32(message),):
@@ -188,7 +164,7 @@ class Transport(ABC):
         deadline: of time.monotonic. what: names in words what is waited for, for errors here and elsewhere.
         Raises TransportError when `peer` is gone or silent, or a neighbour gave up.
         """
-        wait = _Wait(self, peer, tag, deadline, what)
+        wait = Wait(self, peer, tag, deadline, what)
         while True:
             frame = self._take(peer, tag)
             if frame is not None:
@@ -196,17 +172,20 @@ class Transport(ABC):
             wait.go_on()
 
     def flush(self, deadline: float) -> None:
-        """Return when all that was sent has left; raises TransportError where a peer does not take it."""
-        wait: _Wait | None = None
-        while unsent := self._unsent():
+        """Return when all that was sent has left; raises TransportError where a peer does not take it.
+
+        Signs of life are not waited for: a peer reads them when it waits for something itself.
+        """
+        wait: Wait | None = None
+        while unsent := [(peer, tag) for peer, tag in self._unsent() if tag != CONTROL_TAG]:
             if wait is None or wait.peer != unsent[0][0]:
-                wait = _Wait(self, *unsent[0], deadline, "room for what was sent")
+                wait = Wait(self, *unsent[0], deadline, "room for what was sent")
             wait.go_on()
 
     def abort(self, notice: Notice) -> None:
         """Tell the neighbours why this rank gives up; takes at most `ABORT_S`, raises nothing."""
-        self._tell(notice.pack())
         stop, tries = time.monotonic() + ABORT_S, 0
+        self._tell(notice.pack(), stop)
         try:
             while self._telling() and time.monotonic() < stop:
                 self._pause(tries)
@@ -260,20 +239,32 @@ class Transport(ABC):
         """Whether a control message is under way to a peer that may be there to take it."""
         return any(tag == CONTROL_TAG and peer not in self._silent for peer, tag in self._unsent())
 
-    def _tell(self, message: bytes) -> None:
+    def _tell(self, message: bytes, stop: float = math.inf) -> None:
+        """Start to send a control message to all neighbours; after `stop`, of time.monotonic, to no more."""
         for peer in self.neighbours:
-            if peer not in self.dead:
+            if peer not in self.dead and time.monotonic() < stop:
                 with contextlib.suppress(Exception):  # a rank that waits for this peer finds out why
                     self.post_send(peer, CONTROL_TAG, message)
 
-    def _listen(self) -> None:
-        """Read control messages; raises TransportError for a notice of abort."""
-        for peer in self.neighbours:
-            while (message := self._take(peer, CONTROL_TAG)) is not None:
-                self._understand(peer, bytes(message))
-                if peer in self.dead:
-                    break
-                self.post_recv(peer, CONTROL_TAG, CONTROL_CAP)
+    def _listen(self, peer: int) -> None:
+        """Read control messages: of `peer` at once, of all neighbours in rounds that cost a wait little.
+
+        Raises TransportError for a notice of abort.
+        """
+        begin = time.monotonic()
+        if begin < self._next_round:
+            self._hear(peer)
+            return
+        for each in (peer, *self.neighbours):
+            self._hear(each)
+        end = time.monotonic()
+        self._next_round = end + min(ROUND_S, (LISTENING - 1) * (end - begin))
+
+    def _hear(self, peer: int) -> None:
+        while (came := self._take(peer, CONTROL_TAG)) is not None:
+            message = bytes(came)
+            self.post_recv(peer, CONTROL_TAG, CONTROL_CAP)
+            self._understand(peer, message)
 
     def _understand(self, peer: int, message: bytes) -> None:
         try:
@@ -291,44 +282,3 @@ class Transport(ABC):
         raise TransportError(
             f"rank {notice.rank} gave up: {notice.reason}", peer=peer, kind="aborted", notice=notice
         )
-
-
-class _Wait:
-    """The clock of one wait: it shows signs of life, listens, and gives up where there is no hope."""
-
-    def __init__(self, transport: Transport, peer: int, tag: int, deadline: float, what: str) -> None:
-        self.transport, self.peer, self.tag, self.what = transport, peer, tag, what
-        self.begin = time.monotonic()
-        self.span = max(0.0, deadline - self.begin)
-        self.told = False
-        self.tries = 0
-
-    def go_on(self) -> None:
-        """Pause; raises TransportError when waiting longer is useless."""
-        transport, peer = self.transport, self.peer
-        transport._listen()
-        passed = time.monotonic() - self.begin
-        if peer in transport.dead:
-            self._dead(transport.dead[peer])
-        if passed > SIGN_AFTER * self.span and not self.told:
-            self.told = True
-            transport._tell(json.dumps({"waiting": self.what[:REASON_CHARS]}).encode())
-        when, what = transport._signs.get(peer, (0.0, ""))
-        alive = when >= self.begin
-        if passed >= self.span * (1.0 if alive else PATIENCE):
-            transport._silent.add(peer)
-            also = f" (it is alive, and itself waits for {what})" if alive else ""
-            raise TransportError(
-                f"rank {peer} was silent for {passed:.1f} s{also}", peer=peer, kind="silent", tag=self.tag
-            )
-        transport._pause(self.tries)
-        self.tries += 1
-
-    def _dead(self, why: str) -> None:
-        """Let the peer's last messages arrive, then raise TransportError."""
-        transport, stop = self.transport, time.monotonic() + LAST_WORDS_S
-        while time.monotonic() < stop:
-            transport._listen()
-            transport._pause(self.tries)
-            self.tries += 1
-        raise TransportError(f"rank {self.peer} died ({why})", peer=self.peer, kind="dead", tag=self.tag)

@@ -166,7 +166,7 @@ class GlooTransport(Transport):
             try:
                 room = self._torch.empty(1, dtype=self._torch.uint8)
                 # The group itself: after destroy_process_group, torch.distributed knows it no more.
-                self._group.recv([room], self.neighbours[0], STOP_TAG).wait(AT_ONCE)
+                self._group.recv([room], next(iter(self.neighbours)), STOP_TAG).wait(AT_ONCE)
             except RuntimeError:
                 pass  # the timeout is intended
         for thread in self._threads:

@@ -3,7 +3,7 @@
 All ranks have one key. At the start each sends a nonce of its own; the key of the session is derived from the
 key and all nonces, so messages of an earlier run cannot be replayed. Within a session a message is
 bound to its sender, receiver, tag and number between them. Its nonce is made of these and never sent, so a
-message costs 16 bytes. Frames are compressed first; their lengths stay visible.
+message costs 16 bytes. Frames are compressed first; their lengths stay visible, as they are or padded.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 from oscar.errors import ConfigError, MissingExtraError, install
 from oscar.transports import handshake
 from oscar.transports.base import CONTROL_TAG, KEYED_CONTROL_TAG, Bytes, Notice, Transport, TransportError
+from oscar.transports.padding import PAD_NEEDS_SECURITY, Padding
 
 KEY_BYTES = 32
 KEY_VARIABLE = "OSCAR_KEY"
@@ -43,29 +44,32 @@ _NONCE = struct.Struct(">HHHHI")  # sender, receiver, tag, 0, number
 class KeyedTransport(Transport):
     """`inner` with every message sealed under `key` (32 bytes, equal on all ranks); collective.
 
-    Raises ConfigError, on all ranks, where keys differ, TransportError where a peer speaks without a key or
-    dies, MissingExtraError without the package cryptography, ValueError for another length of key.
+    pad: by how many per cent at most messages are lengthened before, so that their sizes tell less: 0, or 1
+    to 100, equal on all ranks; `padding` counts what that costs. Raises ConfigError, on all ranks, where keys
+    or pads differ, TransportError where a peer speaks without a key or dies, MissingExtraError without the
+    package cryptography, ValueError for another length of key or another pad.
     """
 
     keyed = True
 
-    def __init__(self, inner: Transport, key: bytes, *, timeout_s: float = 60.0) -> None:
+    def __init__(self, inner: Transport, key: bytes, *, pad: float = 0.0, timeout_s: float = 60.0) -> None:
         if len(key) != KEY_BYTES:
             raise ValueError(f"expected a key of {KEY_BYTES} bytes, got {len(key)}")
         self.inner, self._key, self._timeout_s = inner, key, timeout_s
+        self.padding, self.pad = Padding(pad), pad
         self.can_survive = inner.can_survive
-        self._aead, self._invalid = _session(inner, key, timeout_s)
+        self._aead, self._invalid = _session(inner, key, pad, timeout_s)
         self._sent: Counter[tuple[int, int]] = Counter()  # messages by (peer, tag)
         self._opened: Counter[tuple[int, int]] = Counter()
         super().__init__(inner.rank, inner.nodes)
 
-    def _seal_bytes(self, tag: int) -> int:
-        return TAG_BYTES
+    def _wire_bytes(self, tag: int, size: int) -> int:
+        return self.padding.padded_bytes(size) + TAG_BYTES
 
     def _seal(self, peer: int, tag: int, message: Bytes) -> tuple[Bytes, ...]:
         nonce = self._nonce(self.rank, peer, tag, self._sent)
         self._sent[peer, tag] += 1  # first: even after an interrupt, no number is used twice
-        return (self._aead.encrypt(nonce, message, None),)
+        return (self._aead.encrypt(nonce, self.padding.pad(message), None),)
 
     def _open(self, peer: int, tag: int, came: memoryview) -> memoryview:
         try:
@@ -73,7 +77,11 @@ class KeyedTransport(Transport):
         except self._invalid:
             self._refuse(peer, tag, len(came))
         self._opened[peer, tag] += 1
-        return memoryview(plain)
+        try:
+            return self.padding.unpad(memoryview(plain))
+        except ValueError as error:
+            text = f"a message of tag {tag} from rank {peer} is not padded as it should be ({error})"
+            raise TransportError(text, peer=peer, kind="aborted", tag=tag) from None
 
     def _make_room(self, peer: int, tag: int, cap: int) -> None:
         self.inner._make_room(peer, _under_key(tag), cap)
@@ -122,7 +130,8 @@ class KeyedTransport(Transport):
 
     def survivors(self, timeout_s: float = 60.0) -> Transport:
         """See Transport.survivors; those that are left agree on a session of their own."""
-        return KeyedTransport(self.inner.survivors(timeout_s), self._key, timeout_s=self._timeout_s)
+        inner = self.inner.survivors(timeout_s)
+        return KeyedTransport(inner, self._key, pad=self.pad, timeout_s=self._timeout_s)
 
 
 def _under_key(tag: int) -> int:
@@ -130,7 +139,7 @@ def _under_key(tag: int) -> int:
     return KEYED_CONTROL_TAG if tag == CONTROL_TAG else tag
 
 
-def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[Exception]]:
+def _session(inner: Transport, key: bytes, pad: float, timeout_s: float) -> tuple[Any, type[Exception]]:
     """Return the cipher of a new session, and the exception that says that a message is not authentic."""
     try:
         from cryptography.exceptions import InvalidTag
@@ -157,8 +166,9 @@ def _session(inner: Transport, key: bytes, timeout_s: float) -> tuple[Any, type[
     check = HKDF(SHA256(), CHECK_BYTES, salt=b"".join(parts), info=CHECK_INFO).derive(key)
     with _telling(inner):
         deadline = time.monotonic() + timeout_s  # a new one: parts may have come late
-        advice = "start all ranks with the same key"
-        handshake.compare(inner, {"check value": check.hex()}, deadline, "keys", advice=advice)
+        pairs = {"check value": check.hex(), "transport.pad": float(pad)}
+        advice = "start all ranks with the same key and the same transport.pad"
+        handshake.compare(inner, pairs, deadline, "keys", advice=advice)
     return AESGCM(derived), InvalidTag
 
 
@@ -208,8 +218,15 @@ def _first_of_host() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in LOCAL_RANKS)
 
 
-def secured(transport: Transport, security: str, *, key: str | None, timeout_s: float = 60.0) -> Transport:
-    """Return `transport`, or, where `security` is aes-gcm, its keyed form; for `key` see `read_key`."""
+def secured(
+    transport: Transport, security: str, *, key: str | None, pad: float = 0.0, timeout_s: float = 60.0
+) -> Transport:
+    """Return `transport`, or, where `security` is aes-gcm, its keyed form.
+
+    For `key` see `read_key`, for `pad` KeyedTransport. Raises ConfigError for a pad without security.
+    """
     if security == "none":
+        if pad:
+            raise ConfigError(f"expected no pad without security, got {pad}: {PAD_NEEDS_SECURITY}")
         return transport
-    return KeyedTransport(transport, read_key(key), timeout_s=timeout_s)
+    return KeyedTransport(transport, read_key(key), pad=pad, timeout_s=timeout_s)

@@ -10,12 +10,12 @@ from oscar.transports.base import Bytes, Transport
 NAP_S = 0.01  # how long a rank sleeps at most before it looks at the clock
 
 
-class _Exchange:
-    """What the ranks share: messages by (from, to, tag), and who has closed."""
+class _Inbox:
+    """What one rank was sent: messages by (from, tag), and who has closed."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.messages: dict[tuple[int, int, int], deque[bytes]] = defaultdict(deque)
+        self.messages: dict[tuple[int, int], deque[bytes]] = defaultdict(deque)
         self.closed: set[int] = set()
         self.version = 0
 
@@ -28,25 +28,27 @@ class _Exchange:
 class ThreadTransport(Transport):
     """One rank's end; make all of them with `local_transports`."""
 
-    def __init__(self, rank: int, nodes: int, exchange: _Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, rank: int, inboxes: list[_Inbox]) -> None:
+        self._inboxes = inboxes
         self._caps: dict[tuple[int, int], int] = {}
         self._seen = -1
-        super().__init__(rank, nodes)
+        super().__init__(rank, len(inboxes))
 
     def _make_room(self, peer: int, tag: int, cap: int) -> None:
         self._caps[peer, tag] = cap
 
     def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
-        with self._exchange.changed:
-            self._exchange.messages[self.rank, peer, tag].append(b"".join(parts))
-            self._exchange.notify()
+        inbox = self._inboxes[peer]
+        with inbox.changed:
+            inbox.messages[self.rank, tag].append(b"".join(parts))
+            inbox.notify()
 
     def _arrived(self, peer: int, tag: int) -> memoryview | None:
-        with self._exchange.changed:
-            waiting = self._exchange.messages[peer, self.rank, tag]
+        inbox = self._inboxes[self.rank]
+        with inbox.changed:
+            waiting = inbox.messages[peer, tag]
             if not waiting:
-                if peer in self._exchange.closed:
+                if peer in inbox.closed:
                     self.dead[peer] = "its thread has closed the transport"
                 return None
             frame = waiting.popleft()
@@ -59,19 +61,21 @@ class ThreadTransport(Transport):
         return []  # a send is done when it returns
 
     def _pause(self, tries: int) -> None:
-        with self._exchange.changed:
-            if self._exchange.version == self._seen:
-                self._exchange.changed.wait(NAP_S)
-            self._seen = self._exchange.version
+        inbox = self._inboxes[self.rank]
+        with inbox.changed:
+            if inbox.version == self._seen:
+                inbox.changed.wait(NAP_S)
+            self._seen = inbox.version
 
     def close(self) -> None:
         """See Transport.close; the other ranks take this one for dead."""
-        with self._exchange.changed:
-            self._exchange.closed.add(self.rank)
-            self._exchange.notify()
+        for inbox in self._inboxes:
+            with inbox.changed:
+                inbox.closed.add(self.rank)
+                inbox.notify()
 
 
 def local_transports(nodes: int) -> list[ThreadTransport]:
     """Return the ends of `nodes` ranks, one for each thread."""
-    exchange = _Exchange()
-    return [ThreadTransport(rank, nodes, exchange) for rank in range(nodes)]
+    inboxes = [_Inbox() for _ in range(nodes)]
+    return [ThreadTransport(rank, inboxes) for rank in range(nodes)]

@@ -53,8 +53,8 @@ class Play:
         return self.spoilt or self.late
 
 
-def _codec(codec: str, gather: str = "forward", name: str = "equal") -> Config:
-    return config_of(codec, gather, plan={"name": name, "granule": 8})
+def _codec(codec: str, schedule: str = "ring", name: str = "equal") -> Config:
+    return config_of(codec, schedule, plan={"name": name, "granule": 8})
 
 
 def _scheme(name: str, **options: Any) -> Config:
@@ -64,7 +64,8 @@ def _scheme(name: str, **options: Any) -> Config:
 PLAYS: dict[str, Play] = {
     "asc": Play(_codec("asc", "boomerang", "splitter")),
     "asc duplex": Play(_codec("asc", "duplex", "snake")),
-    "asc forward": Play(_codec("asc")),
+    "asc ring": Play(_codec("asc")),
+    "asc direct": Play(_codec("asc", "direct")),
     "fp32": Play(_codec("fp32")),
     "bf16": Play(_codec("bf16")),
     "int16": Play(_codec("int16", "boomerang")),

@@ -22,10 +22,9 @@ START_S = 120.0  # to start processes on a busy machine
 LINGER_S = 0.5  # for the other ranks to report: mpirun ends them at the first status that is not 0
 
 
-def config_of(codec: str = "asc", gather: str = "forward", **more: Any) -> Config:
+def config_of(codec: str = "asc", schedule: str = "ring", **more: Any) -> Config:
     """Return a configuration with error feedback and two sub-frames, so that it has all kinds of state."""
-    ring = {"gather": gather, "subframes": 2}
-    kept = {"method": codec, "ring": ring, "plan": {"name": "splitter"}}
+    kept = {"method": codec, "schedule": {"name": schedule, "subframes": 2}, "plan": {"name": "splitter"}}
     return Config.model_validate(kept | {"quantiser": {"error_feedback": True}} | more)
 
 

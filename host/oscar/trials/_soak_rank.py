@@ -17,6 +17,7 @@ import numpy as np
 
 from oscar.checkpoint import digest
 from oscar.coding.registry import make_codec
+from oscar.collective.schedules import SCHEDULES
 from oscar.collective.stats import AllReduceResult
 from oscar.config import Config
 from oscar.numerics.plans import PLANS
@@ -64,7 +65,8 @@ def draw_config(seed: int, segment: int) -> Config:
     dice = random.Random(f"{seed} config {segment}")
     name = dice.choice(CODECS)
     codec = make_codec(name)
-    gathers = ("boomerang", "duplex", "forward") if codec.lossless and codec.domain == "int" else ("forward",)
+    exact = codec.lossless and codec.domain == "int"
+    schedules = [name for name, kind in SCHEDULES.items() if exact or not kind.apart]
     return Config.model_validate(
         {
             "seed": dice.randrange(1 << 31),
@@ -73,7 +75,7 @@ def draw_config(seed: int, segment: int) -> Config:
                 "name": dice.choice(list(PLANS)),
                 "granule": dice.choice((1, 7, 64, 256, 4096)),
             },
-            "ring": {"gather": dice.choice(gathers), "subframes": dice.choice((1, 1, 2, 3, 8))},
+            "schedule": {"name": dice.choice(schedules), "subframes": dice.choice((1, 1, 2, 3, 8))},
             "quantiser": {
                 "scale": dice.choice(("sigma", "sigma", "max")),
                 "coarseness": dice.choice((0.03125, 0.125, 0.5, 1.0, 3.0)),
@@ -202,7 +204,7 @@ class Soak:
         self.communicator = Communicator(config, self.transport, timeout_s=self.case["timeout_s"])
         self.clusters = {}
         shapes = draw_shapes(self.seed, segment, nodes=self.nodes, values=self.case["values"])
-        row: dict[str, Any] = {"codec": config.method, "gather": config.ring.gather}
+        row: dict[str, Any] = {"codec": config.method, "schedule": config.schedule.name}
         row |= {"values": 0, "resets": 0, "sent_bytes": 0}
         wrong, going, done = self.mismatches, True, 0
         while going and done < count:
@@ -225,7 +227,7 @@ class Soak:
         sums = self._spoiled(iteration, result.sums)
         over = time.monotonic() - self.begin > self.case["seconds_limit"]
         flags = TOUCHED * (digest(given) != before) | STOP * over
-        frames = [result.stats.frame_bytes, result.stats.counts]
+        frames = [result.stats.frames.rows]
         verdict = verdict_of(result.mean, sums, frames, flags)
         verdicts = self.communicator.gather(verdict, len(verdict))
         if self.rank == 0:
@@ -281,7 +283,7 @@ def differs(verdict: bytes, expected: AllReduceResult, rank: int, *, lossless: b
     stats, why = expected.stats, []
     if verdict[:DIGEST].decode() != digest([*expected.mean, expected.sums]):
         why.append("mean or sums")
-    frames = [stats.frame_bytes[:, :, rank], stats.counts[:, :, rank]]
+    frames = [stats.frames.of_sender(rank).rows]
     if verdict[DIGEST : 2 * DIGEST].decode() != digest(frames):
         why.append("sizes of frames")
     if verdict[-1] & TOUCHED:

@@ -12,9 +12,8 @@ import numpy as np
 
 from oscar.checkpoint import digest
 from oscar.collective.actions import SENDS, Op
-from oscar.collective.gather import Gather
 from oscar.collective.local import damaged
-from oscar.collective.ring import ring_actions
+from oscar.collective.schedules import make_schedule
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.lab import network
@@ -37,7 +36,7 @@ def main() -> None:
     """Run the rank that the first argument (JSON) describes and exit with its status."""
     case, transport = enter()
     struck = transport.rank == case["victim"]
-    config = config_of(gather=case["gather"], seed=int(struck and case["kind"] == "config"))
+    config = config_of(schedule=case["schedule"], seed=int(struck and case["kind"] == "config"))
     load_kernels(config)
     other = {"oscar": "0.0"} if struck and case["kind"] == "version" else {}
     acting: Any = Striker(transport, case) if struck else transport
@@ -78,8 +77,8 @@ class Striker:
 
     def __init__(self, transport: Transport, case: dict[str, Any]) -> None:
         self.transport, self.case, self.kind = transport, case, case["kind"]
-        gather = Gather(case["gather"])
-        actions = ring_actions(transport.rank, transport.nodes, subframes=2, gather=gather)
+        schedule = make_schedule(case["schedule"], transport.nodes, subframes=2)
+        actions = schedule.actions(transport.rank)
         moves = sum(action.op in (Op.POST_RECV, Op.WAIT, *SENDS) for action in actions)
         self.left = case["iteration"] * moves + int(case["point"] * moves)
 

@@ -27,7 +27,7 @@ OPTIMISERS = "sgd", "adamw"
 
 # Every scheme at its defaults, the method that `Config()` takes, and what OSCAR-SW is without its safeguards.
 METHODS: dict[str, dict[str, Any]] = {
-    "fp32": {"method": "fp32", "ring": {"gather": "forward"}},
+    "fp32": {"method": "fp32", "schedule": {"name": "ring"}},
     "asc": {},
     **{name: {"method": name} for name in SCHEMES},
     "oscar-sw, paper": {

@@ -84,14 +84,14 @@ def make_subjects() -> list[Subject]:
     feedback = {"error_feedback": True}
     codecs: dict[str, dict[str, Any]] = {
         "asc": {"plan": {"name": "splitter", "granule": 16}, "quantiser": feedback},
-        "asc forward": {
-            "ring": {"gather": "forward", "subframes": 2},
+        "asc ring": {
+            "schedule": {"name": "ring", "subframes": 2},
             "plan": {"name": "snake", "granule": 16},
         },
         "asc pooled": {"asc": {"tables": "pooled"}, "quantiser": {"rounding": "stochastic"}},
         "asc max": {"quantiser": {"scale": "max", "bits": 16, **feedback}},
         "int16": {"method": "int16", "quantiser": feedback},
-        "fp32": {"method": "fp32", "ring": {"gather": "forward"}},
+        "fp32": {"method": "fp32", "schedule": {"name": "ring"}},
     }
     schemes: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in SCHEMES} | {
         "oscar-sw coded": ("oscar-sw", {"coded": True, "relative": True}),

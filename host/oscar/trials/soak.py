@@ -1,7 +1,7 @@
 """Thousands of AllReduces between real processes, all drawn from one seed: every bit is checked, memory too.
 
 A run is cut into segments. Each makes a new communicator over the same transport, with another codec, plan,
-granule, all-gather, number of sub-frames, quantiser and coder. Within a segment shapes (no values to some
+granule, schedule, number of sub-frames, quantiser and coder. Within a segment shapes (no values to some
 10,000's, fewer values than ranks, several tensors) and keys change, and gradients are Laplace, sparse,
 constant, zero, huge or denormal, on all ranks or on some.
 
@@ -41,7 +41,7 @@ MEMORY = Table(
     "slope_kib:slope per 1,000 iterations >27.0f",
 )  # fmt: skip
 SEGMENTS = Table(
-    "codec <10", "gather <10", "segments >8", "iterations >10", "resets >7", "values >10",
+    "codec <10", "schedule <12", "segments >8", "iterations >10", "resets >7", "values >10",
     "sent_bytes:bytes sent >11", "mismatches >11",
 )  # fmt: skip
 
@@ -200,10 +200,10 @@ def _print(args: argparse.Namespace, heard: _Heard, result: dict[str, Any]) -> N
 def _print_segments(heard: _Heard) -> None:
     totals: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in heard.segments:
-        total = totals[row["codec"], row["gather"]]
+        total = totals[row["codec"], row["schedule"]]
         total["segments"] += 1
         for name in ("iterations", "resets", "values", "sent_bytes", "mismatches"):
             total[name] += row[name]
     print(SEGMENTS.heading)
-    for (codec, gather), total in sorted(totals.items()):
-        print(SEGMENTS.line(total, codec=codec, gather=gather))
+    for (codec, schedule), total in sorted(totals.items()):
+        print(SEGMENTS.line(total, codec=codec, schedule=schedule))

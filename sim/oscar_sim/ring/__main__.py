@@ -12,13 +12,12 @@ from queue import Empty
 from typing import Any
 
 from oscar.cli.progress import Show
-from oscar.collective.gather import GatherName
 from oscar.errors import OscarError
 from oscar.files import write_json
 from oscar_sim.results_file import prepared
 from oscar_sim.ring.run import RingOptions, tables
 
-GATHERS: tuple[GatherName, ...] = ("forward", "boomerang")
+SCHEDULES = "ring", "boomerang"
 # Measured: a step of the schedule takes about 6,000 clocks, most of them to build tables, and a core
 # simulates some 2,200 clocks of a NIC in a second.
 STEP_CLOCKS, CLOCKS_A_SECOND = 6000, 2200
@@ -51,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         description="Ring AllReduce by NICs in MyHDL, clock by clock, against the host bit for bit.",
     )
     parser.add_argument(
-        "--gather", choices=(*GATHERS, "both"), default="both", help="all-gather (%(default)s)"
+        "--schedule", choices=(*SCHEDULES, "both"), default="both", help="(%(default)s)"
     )
     parser.add_argument("--nodes", type=int, default=RingOptions.nodes, help="(%(default)s)")
     parser.add_argument(
@@ -70,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         "--vcd",
         type=Path,
         metavar="FILE.vcd",
-        help="waveform of one ring (boomerang, unless --gather says forward), with MyHDL's simulator",
+        help="waveform of one ring (boomerang, unless --schedule says ring), with MyHDL's simulator",
     )
     parser.add_argument("--json", type=Path, metavar="OUT")
     args = parser.parse_args(argv)
@@ -78,15 +77,15 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("expected 2 to 8 nodes, at least 8 values a node, and a rate above 0 and up to 1")
     if args.iterations < 1 or args.latency < 0:
         parser.error("expected at least one iteration and a latency of 0 or more clocks")
-    gathers = (
-        GATHERS if args.gather == "both" and args.vcd is None else (args.gather.replace("both", "boomerang"),)
+    schedules = (
+        SCHEDULES if args.schedule == "both" and args.vcd is None else (args.schedule.replace("both", "boomerang"),)
     )
     jobs = [
         RingOptions(
-            gather=gather, nodes=args.nodes, values=args.values, iterations=args.iterations, rate=args.rate,
+            schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations, rate=args.rate,
             latency=args.latency, vcd=args.vcd,
         )
-        for gather in gathers
+        for schedule in schedules
     ]  # fmt: skip
     rows: list[dict[str, object]] = []
     faults: list[str] = []

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oscar.collective.actions import Action, Op, Phase
-from oscar.collective.gather import Gather
-from oscar.collective.ring import ring_actions
+from oscar.collective.schedule import Schedule
 
 ENCODE, HOP, LAST_HOP, ADOPT = 0b0100, 0b1111, 0b1011, 0b1001  # decode, add, encode, keep from bit 0
 
@@ -24,11 +23,11 @@ class Command:
     forward: int = -1
 
 
-def commands(rank: int, nodes: int, gather: Gather) -> Iterator[Command]:
+def commands(rank: int, schedule: Schedule) -> Iterator[Command]:
     """Yield the commands of `rank`, in the order of the host's actions."""
     received: Action | None = None  # decoded and added, to be encoded again or not
     forward = -1
-    for action in ring_actions(rank, nodes, subframes=1, gather=gather):
+    for action in schedule.actions(rank):
         if action.op is Op.DECODE_ADD:
             received = action
         elif action.op is Op.ENCODE:

@@ -70,7 +70,7 @@ def _bucket(gradients: Sequence[np.ndarray], values: int) -> list[np.ndarray]:
 
 
 def host_run(
-    params: LaneParams, *, nodes: int, values: int, iterations: int, gather: str, workload: str, granule: int
+    params: LaneParams, *, nodes: int, values: int, iterations: int, schedule: str, workload: str, granule: int
 ) -> tuple[Config, list[Iteration]]:
     """Reduce a bucket of real gradients on the host; return its configuration and all it did.
 
@@ -80,7 +80,7 @@ def host_run(
         {
             "nodes": nodes,
             "quantiser": {"bits": 8},  # as the published clocks were measured
-            "ring": {"gather": gather},
+            "schedule": {"name": schedule},
             "plan": {"name": "splitter", "granule": granule},
         }
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from oscar.collective.actions import Phase
-from oscar.collective.gather import Gather
+from oscar.collective.schedule import Schedule
 from oscar.numerics.plans import ChunkPlan
 from oscar_hdl.format2.params import AscParams
 from oscar_hdl.registers import BY_NAME, COUNTERS, REGISTERS
@@ -37,15 +37,15 @@ class NicPorts:
 class RingNode:
     """Performs its commands of every iteration; `tick` is one rising edge.
 
-    rank, nodes, gather: its place in the ring; width: bits of a sum of so many terms; asc: the coder;
+    rank, schedule: its part of the AllReduce; width: bits of a sum of so many terms; asc: the coder;
     wires: by (from, to). Results: sums of the last iteration in plan order, the NIC's counters.
     """
 
     def __init__(
-        self, rank: int, nodes: int, ports: NicPorts, *, gather: Gather, width: Any, asc: AscParams,
+        self, rank: int, schedule: Schedule, ports: NicPorts, *, width: Any, asc: AscParams,
         sets: int, wires: dict[tuple[int, int], Wire], rate: float,
     ) -> None:  # fmt: skip
-        self.rank, self.nodes, self.gather = rank, nodes, gather
+        self.rank, self.nodes, self.schedule = rank, schedule.nodes, schedule
         self.width, self.asc, self.wires = width, asc, wires
         self.ports, self.master = ports, Master(ports.axil)
         self.local_in, self.class_in = (
@@ -68,10 +68,10 @@ class RingNode:
         self.port.frames.clear()
         self.plan, self.local, self.classes = plan, local.astype(np.int64), classes
         self.work = self.local.copy()
-        self.suffix = np.zeros_like(self.local) if self.gather.boomerang else None
+        self.suffix = np.zeros_like(self.local) if self.schedule.apart else None
         self.todo = [
             (command, low, high)
-            for command in commands(self.rank, self.nodes, self.gather)
+            for command in commands(self.rank, self.schedule)
             if (high := plan.bounds[command.chunk + 1]) > (low := plan.bounds[command.chunk])
         ]
         own = 0  # frames of this NIC's that are to be sent before

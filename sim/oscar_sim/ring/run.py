@@ -1,6 +1,6 @@
 """A whole AllReduce by simulated NICs, checked against the host's frame by frame (make sim).
 
-python -m oscar_sim.ring --gather boomerang --values 1200
+python -m oscar_sim.ring --schedule boomerang --values 1200
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from myhdl import StopSimulation, always, block
 
-from oscar.collective.gather import Gather, GatherName
+from oscar.collective.schedules import make_schedule
 from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar_hdl.oscar_nic import LanePorts, oscar_nic
 from oscar_hdl.params import LaneParams
@@ -41,7 +41,7 @@ def table_sets(nodes: int) -> int:
 class RingOptions:
     """What is run. values: of the bucket; rate: 16-bit words per clock of a link; latency: clocks."""
 
-    gather: GatherName = "boomerang"
+    schedule: str = "boomerang"
     nodes: int = 3
     values: int = 1200
     iterations: int = 2
@@ -121,7 +121,7 @@ class RingRun:
         self.params = LaneParams(block_log2=options.block_log2)
         self.config, self.expected = host_run(
             self.params, nodes=options.nodes, values=options.values, iterations=options.iterations,
-            gather=options.gather, workload=options.workload, granule=options.granule,
+            schedule=options.schedule, workload=options.workload, granule=options.granule,
         )  # fmt: skip
         self.clk, self.rst = bit(), bit(1)
         width = self.config.quantiser_params(options.nodes).sum_width
@@ -130,7 +130,7 @@ class RingRun:
         self.signals = [nic_signals() for _ in range(options.nodes)]
         self.nodes = [
             RingNode(
-                rank, options.nodes, NicPorts(signals), gather=Gather(options.gather), width=width,
+                rank, make_schedule(options.schedule, options.nodes), NicPorts(signals), width=width,
                 asc=self.params.asc, sets=table_sets(options.nodes), wires=wires, rate=options.rate,
             )
             for rank, signals in enumerate(self.signals)
@@ -242,7 +242,7 @@ class RingRun:
         hops = 2 * (self.options.nodes - 1)
         self.rows.append(
             {
-                "gather": self.options.gather,
+                "schedule": self.options.schedule,
                 "iteration": index,
                 "clocks": clocks,
                 "frames": len(sent),
@@ -285,7 +285,7 @@ def report(run: RingRun, seconds: float) -> list[str]:
     """Return the table of a run."""
     options = run.options
     lines = [
-        f"# {options.nodes} oscar_nic in MyHDL, {options.gather}, {options.values} values of "
+        f"# {options.nodes} oscar_nic in MyHDL, {options.schedule}, {options.values} values of "
         f"{options.workload}, blocks of {run.params.block}, links {options.rate:g} words/clock, "
         f"{options.latency} clocks",
         f"{'iteration':>9} {'clocks':>8} {'frames':>6} {'bytes':>7} {'val/clock':>9} equal to the host",
@@ -315,5 +315,5 @@ def simulate(
 
 def tables(options: RingOptions, told: Any) -> tuple[list[str], list[dict[str, Any]], list[str]]:
     """Run one ring, its progress put into `told`; return lines to print, rows and faults."""
-    run, lines = simulate(options, lambda done, total: told.put((options.gather, done, total)))
+    run, lines = simulate(options, lambda done, total: told.put((options.schedule, done, total)))
     return lines, run.rows, run.faults
