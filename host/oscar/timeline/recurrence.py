@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from oscar.collective.frames import Frames
-from oscar.collective.gather import Gather
+from oscar.collective.gather import RAW, Gather
 from oscar.collective.ring import Ring
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.sizes import Sizes, cut_tables, divide, ring_tables
@@ -152,35 +152,33 @@ def ring_time(schedule: Ring, frames: Frames, link: LinkModel, *, coded: bool = 
 
 
 def equal_ring_time(
-    schedule: Ring,
     values: int,
+    nodes: int,
     link: LinkModel,
+    gather: Gather = RAW,
     *,
-    bits: Callable[[int], float] | float = FP32_BITS,
+    bits_per_value: Callable[[int], float] | float = FP32_BITS,
+    subframes: int = 1,
     header_bytes: int = 0,
-    coded: bool = False,
 ) -> float:
     """Return the time when all chunks are as large as the largest of an even cut; raw fp32 by default.
 
-    bits: of payload per value, or that by the number of workers whose values a frame sums. All ranks do the
-    same at the same time, so one rank that is its own neighbour models them all, at a cost of O(N K) instead
-    of O(N^2 K).
+    bits_per_value: one number, or one by how many workers' values a frame sums. All ranks do the same at the
+    same time, so one rank that is its own neighbour models them all, at a cost of O(N K) instead of O(N^2 K).
     """
-    nodes, subs = schedule.nodes, schedule.subframes
-    rates = (
-        np.broadcast_to(0.0 + bits, nodes)
-        if not callable(bits)
-        else np.array([bits(t + 1) for t in range(nodes)])
-    )
-    if values < 0 or not (rates > 0).all() or header_bytes < 0:
+    if nodes < 1 or values < 0 or subframes < 1 or header_bytes < 0:
         raise ValueError(
-            "expected bits above 0, values and header_bytes of 0 or more, got "
-            f"{rates.min()}, {values}, {header_bytes}"
+            "expected nodes and subframes of 1 or more, values and header_bytes of 0 or more, got "
+            f"{nodes}, {subframes}, {values}, {header_bytes}"
         )
-    count = divide(-(-values // nodes), subs)
+    given = bits_per_value
+    bits = np.array([given(terms) if callable(given) else given for terms in range(1, nodes + 1)])
+    if not (bits > 0).all():
+        raise ValueError(f"expected bits_per_value above 0, got {bits.min()}")
+    count = divide(-(-values // nodes), subframes)
     terms = np.stack([np.arange(nodes - 1)] * 2)  # workers, less one, by phase and step
-    if not schedule.gather.boomerang:
+    if not gather.boomerang:
         terms[1] = nodes - 1
-    sizes = header_bytes + np.ceil(count * (rates[terms][..., None, None] / 8)).astype(np.int64)
+    sizes = header_bytes + np.ceil(count * (bits[terms][..., None, None] / 8)).astype(np.int64)
     counts = np.broadcast_to(count, sizes.shape).copy()
-    return float(tables_finish(sizes, counts, link, replace(schedule.form, coded=coded))[0])
+    return float(tables_finish(sizes, counts, link, gather)[0])
