@@ -39,33 +39,32 @@ class Routes:
 
 
 class Leg(NamedTuple):
-    """A transfer with all that its actions need to know."""
+    """A transfer with all that its actions need to know; depth: transfers in sequence up to this one."""
 
     phase: Phase
     transfer: Transfer
     step: int
     slot: int
     terms: int
+    depth: int
 
 
 @dataclass(frozen=True)
 class Routed(Schedule):
     """Routes as a schedule.
 
-    On the way back every chunk of an owner has tables of its own. Sends that need no input come first, AHEAD sub-frames before
-    the arrivals that they meet. An owner codes its sum once and sends the same bytes to all; a rank passes a
-    final frame on before it decodes it.
+    Frames of a link share tables where they sum equally many workers. Both its ends take them in one order:
+    by the transfers before them, then in order of the routes. Sends that need no input come first, AHEAD
+    sub-frames before the arrivals that they meet. An owner codes its sum once and sends the same bytes to
+    all; a rank passes a final frame on before it decodes it.
 
     eager: sends that need no input come before everything else, and final frames are decoded last. No frame
-    then waits behind one that is not there yet; only schedules without FORWARDs may do so. pooled: on the way
-    to an owner, frames of a link share tables where they sum equally many workers, and learn faster; both its
-    ends must take them in one order, which holds for the built-in routes. Otherwise each chunk has its own.
+    then waits behind one that is not there yet; only schedules without FORWARDs may do so.
     """
 
     name: ClassVar[str] = "routed"
     pulls_first: ClassVar[bool] = True
     eager: ClassVar[bool] = False
-    pooled: ClassVar[bool] = True
 
     @cached_property
     def routes(self) -> Routes:
@@ -92,9 +91,13 @@ class Routed(Schedule):
         return tuple(phases)
 
     @cached_property
-    def turn(self) -> tuple[int, ...]:
-        """Of the chunks of one owner, which one each is: each has tables of its own on the way back."""
-        return tuple(self.owners[:chunk].count(owner) for chunk, owner in enumerate(self.owners))
+    def born(self) -> tuple[tuple[int, int], ...]:
+        """When the sum of each chunk is whole: depth and place of the last leg that its owner needs."""
+        last = [(0, 0)] * self.chunks
+        for place, leg in enumerate(self.legs[0]):
+            if leg.transfer.receiver == self.owners[leg.transfer.chunk]:
+                last[leg.transfer.chunk] = max(last[leg.transfer.chunk], (leg.depth, place))
+        return tuple(last)
 
     @cached_property
     def legs(self) -> tuple[tuple[Leg, ...], ...]:
@@ -111,7 +114,8 @@ class Routed(Schedule):
             legs = []
             for t in transfers:
                 held = every if phase else terms[t.chunk, t.sender]
-                legs.append(Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held))
+                depth = self.depths[phase].get((t.chunk, t.sender), 0) + 1
+                legs.append(Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held, depth))
                 if not phase:
                     terms[t.chunk, t.receiver] |= held
                 steps[t.sender] += 1
@@ -157,6 +161,7 @@ class _Program:
                 self.onward[leg.transfer.chunk].append(leg)
         self.first = [leg for leg in self.reduce if leg.transfer.chunk not in self.fed]  # need no input
         self.rest = [leg for leg in self.reduce if leg.transfer.chunk in self.fed]
+        self.rest.sort(key=lambda leg: leg.depth)  # a stable sort: then in order of the routes
 
     def actions(self) -> Iterator[Action]:
         """Yield all actions of the rank."""
@@ -180,9 +185,7 @@ class _Program:
         """Return an action with the frame of `leg`."""
         chunk, sender, receiver = leg.transfer
         source = self.schedule.owners[chunk] if leg.phase else sender
-        table = leg.terms.bit_count() - 1 if self.schedule.pooled else leg.slot
-        if leg.phase:
-            table = self.schedule.nodes - 1 + self.schedule.turn[chunk]
+        table = leg.terms.bit_count() - 1
         peer = sender if receiver == self.rank else receiver
         if leg.phase and op in (Op.ENCODE, Op.ADOPT):
             peer = -1  # one frame for all
@@ -193,32 +196,18 @@ class _Program:
         yield self._act(Op.SEND, leg, sub)
 
     def _own(self, sub: int) -> Iterator[Action]:
-        """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole.
-
-        Nothing waits for a frame that it does not need: another rank may wait for what this one sends.
-        """
-        for chunk, leg in self.sums:
-            for fed in self.fed.get(chunk, ()):
-                yield self._act(Op.WAIT, fed, sub)
-                yield self._act(Op.DECODE_ADD, fed, sub)
-            yield from self._pull(chunk, sub) if leg is None else self._push(leg, sub)
-
-    @cached_property
-    def sums(self) -> list[tuple[int, Leg | None]]:
-        """The sums that this rank makes: (chunk, the leg that takes it on; None where it owns the chunk).
-
-        Those with fewer hops before them first, then in order of the routes.
-        """
-        depth = self.schedule.depths[0]
-        out: list[tuple[int, int, int, Leg | None]] = []
-        for place, leg in enumerate(self.rest):
+        """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole."""
+        due = {chunk: len(legs) for chunk, legs in self.fed.items()}
+        for leg in self.rest:
+            chunk = leg.transfer.chunk
             if leg.transfer.sender == self.rank:
-                out.append((depth[leg.transfer.chunk, self.rank], place, leg.transfer.chunk, leg))
-        for chunk, owner in enumerate(self.schedule.owners):
-            if owner == self.rank:
-                last = max((p for p, leg in enumerate(self.rest) if leg.transfer.chunk == chunk), default=-1)
-                out.append((depth.get((chunk, self.rank), 0), last, chunk, None))
-        return [(chunk, leg) for _, _, chunk, leg in sorted(out, key=lambda one: one[:3])]
+                yield from self._push(leg, sub)
+                continue
+            yield self._act(Op.WAIT, leg, sub)
+            yield self._act(Op.DECODE_ADD, leg, sub)
+            due[chunk] -= 1
+            if not due[chunk] and self.schedule.owners[chunk] == self.rank:
+                yield from self._pull(chunk, sub)
 
     def _pull(self, chunk: int, sub: int) -> Iterator[Action]:
         """Code an own chunk's sum once and send it to all that this rank sends it to."""
@@ -231,7 +220,7 @@ class _Program:
             yield self._act(Op.ADOPT, legs[0], sub)
 
     def _pass_on(self, sub: int) -> Iterator[Action]:
-        """Pass final frames on, in order of the routes and as each arrives, then decode all."""
+        """Pass final frames on, in order of the routes, then decode all in the order of their coding."""
         came = {leg.transfer.chunk: leg for leg in self.gather if leg.transfer.receiver == self.rank}
         waited = set()
         for leg in self.gather:
@@ -242,7 +231,8 @@ class _Program:
                 waited.add(chunk)
                 yield self._act(Op.WAIT, came[chunk], sub)
             yield self._act(Op.FORWARD, leg, sub)
-        for chunk, leg in came.items():
+        born = self.schedule.born
+        for chunk in sorted(came, key=born.__getitem__):
             if chunk not in waited:
-                yield self._act(Op.WAIT, leg, sub)
-            yield self._act(Op.DECODE, leg, sub)
+                yield self._act(Op.WAIT, came[chunk], sub)
+            yield self._act(Op.DECODE, came[chunk], sub)

@@ -36,7 +36,6 @@ class FileSchedule(Routed):
     """
 
     name: ClassVar[str] = "file"
-    pooled: ClassVar[bool] = False
 
     routes: Routes = field(kw_only=True)  # a field in place of the property
     shares: tuple[float, ...] | None = field(default=None, kw_only=True)

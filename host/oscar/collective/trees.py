@@ -37,8 +37,8 @@ class Direct(Routed):
         return 2 if self.nodes > 1 else 0
 
     @cached_property
-    def turn(self) -> tuple[int, ...]:
-        return (0,) * self.nodes
+    def born(self) -> tuple[tuple[int, int], ...]:
+        return ((0, 0),) * self.nodes
 
     def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
         """See Routed.legs_of; at 1,024 ranks the legs of all would be two million."""
@@ -48,8 +48,8 @@ class Direct(Routed):
         for step in range(n - 1):
             to, source = (rank + step + 1) % n, (rank - step - 1) % n
             for a, b in ((rank, to), (source, rank)):
-                there.append(Leg(Phase.REDUCE_SCATTER, Transfer(b, a, b), step, 0, 1 << a))
-                back.append(Leg(Phase.ALL_GATHER, Transfer(a, a, b), step, 1, every))
+                there.append(Leg(Phase.REDUCE_SCATTER, Transfer(b, a, b), step, 0, 1 << a, 1))
+                back.append(Leg(Phase.ALL_GATHER, Transfer(a, a, b), step, 1, every, 1))
         return there, back
 
 

@@ -15,7 +15,6 @@ from oscar.config.explain import validated
 from oscar.config.link import LinkSection
 from oscar.config.methods import POINT_SECTIONS, Choice, CompareSection, Contender, Method
 from oscar.config.schedule import ScheduleSection, refuse_old
-from oscar.config.topology import TopologySection
 from oscar.config.sections import (
     AscSection,
     PlanSection,
@@ -24,6 +23,7 @@ from oscar.config.sections import (
     TransportSection,
     WorkloadSection,
 )
+from oscar.config.topology import TopologySection
 from oscar.errors import ConfigError
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.schemes.methods import method_info

@@ -12,7 +12,7 @@ from oscar.coding.codec import Codec
 from oscar.coding.registry import asc_codec, make_codec
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedules import KINDS, SCHEDULES, make_schedule
-from oscar.config import BY_NETWORK, BY_TIME, SOFTWARE, Config
+from oscar.config import BY_NETWORK, BY_TIME, SOFTWARE, Config, TopologySection
 from oscar.errors import ConfigError
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
@@ -102,8 +102,8 @@ def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
     """Return the assumed bits of a value in a frame by the number of workers that it sums.
 
     Of a codec of floats what it takes; of quantised values the entropy of a Laplace distribution in steps
-    of the coarseness, half a bit more for each doubling. Equal on all ranks, and no measurement: schedules and
-    shares are chosen by it before anything was sent.
+    of the coarseness, half a bit more for each doubling. Equal on all ranks, and no measurement: schedules
+    and shares are chosen by it before anything was sent.
     """
     codec, params = method_info(config.method).codec, config.quantiser_params(nodes)
     if codec is not None and not codec.coded:
@@ -117,7 +117,9 @@ def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
 
 def network_of(config: Config, nodes: int) -> dict[str, Any]:
     """Return the link, and the topology of coded messages, of the time model: arguments of LocalWire."""
-    return {"link": config.link.model()}
+    plain = config.topology == TopologySection()
+    topology = None if plain else config.topology.model(nodes, config.link)
+    return {"link": config.link.model(), "topology": topology}
 
 
 def make_scheme_of(
