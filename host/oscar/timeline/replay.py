@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from oscar.timeline.programs import Work, load
 from oscar.timeline.recurrence import ring_time
 from oscar.timeline.sizes import cut_for
 from oscar.timeline.spans import Carried, Span
-from oscar.timeline.topology import Topology
+from oscar.timeline.topology import AtSwitch, Topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +125,21 @@ def time_of(
 ) -> float:
     """Return the seconds of one AllReduce; arguments and errors as for `replay`.
 
-    Rings at the link's own ports take the compiled recurrence, which leaves out frames that meet at a port.
+    Rings between equal ports at a switch take the compiled recurrence, which leaves out frames that meet.
     """
+    link, topology = plain(link, topology)
     if isinstance(schedule, Ring) and topology is None:
         return ring_time(schedule, frames, link, coded=coded)
     return replay(schedule, frames, link, topology, coded=coded).total_s
+
+
+def plain(link: LinkModel, topology: Topology | None) -> tuple[LinkModel, Topology | None]:
+    """Return a link with the rate and latency of a switch of equal ports, instead of the topology."""
+    if topology is None or not isinstance(topology.links, AtSwitch) or topology.message_s:
+        return link, topology
+    costs = {port.seconds_per_byte for port in topology.ports}
+    if len(costs) > 1:
+        return link, topology
+    here = replace(link, latency_s=topology.links.latency_s)
+    cost = costs.pop()
+    return here if cost == link.seconds_per_byte else replace(here, bandwidth_bps=8 / cost), None
