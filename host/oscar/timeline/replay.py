@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.errors import OscarError
 from oscar.timeline.link import LinkModel
-from oscar.timeline.ports import Network
+from oscar.timeline.ports import ROUNDING, Network
 from oscar.timeline.programs import Work, load
 from oscar.timeline.recurrence import ring_time
 from oscar.timeline.sizes import cut_for
@@ -140,6 +141,7 @@ def plain(link: LinkModel, topology: Topology | None) -> tuple[LinkModel, Topolo
     costs = {port.seconds_per_byte for port in topology.ports}
     if len(costs) > 1:
         return link, topology
-    here = replace(link, latency_s=topology.links.latency_s)
-    cost = costs.pop()
-    return here if cost == link.seconds_per_byte else replace(here, bandwidth_bps=8 / cost), None
+    bandwidth_bps = 8 / costs.pop()
+    if math.isclose(bandwidth_bps, link.bandwidth_bps, rel_tol=ROUNDING):
+        bandwidth_bps = link.bandwidth_bps
+    return replace(link, bandwidth_bps=bandwidth_bps, latency_s=topology.links.latency_s), None
