@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections import deque
 
 import numpy as np
 import pytest
 
+from oscar.bench import redundancy
 from oscar.coding.registry import make_codec
 from oscar.collective.redundant import RedundantNode
 from oscar.collective.tasks import Kind, Redundancy
 from oscar.errors import ConfigError, PeerError
 from oscar.numerics.quantiser import sum_width
+from oscar.timeline.link import LinkModel
+from oscar.timeline.redundant import Race
 
 CUT = "cut"
 
@@ -196,3 +200,50 @@ def test_what_would_not_be_exact_is_refused():
         Redundancy(4, 5)
     with pytest.raises(ConfigError, match="expected a lossless codec of integers, got fp32"):
         RedundantNode(0, Redundancy(2, 2), make_codec("fp32"), width)
+
+
+def test_a_slow_worker_is_not_waited_for():
+    """Two workers with chunks of one value, on a link of 1 ms a byte: by hand."""
+    link = LinkModel(bandwidth_bps=8e3, latency_s=0.5, codec_latency_s=0.25)
+    codec, size = make_codec("int16"), 8 + 24 + 2
+    tasks = [np.array([1, 2], np.int16), np.array([10, 20], np.int16)]
+    race = Race(Redundancy(2, 1), codec, width, link)
+    lap = race.lap(tasks, [[1.0], [50.0]], (0, 1, 2))
+    hop = 0.25 + size / 1e3 + 0.5 + 0.25
+    assert (lap.frames, lap.bytes, lap.drained) == (4, 4 * size, 0)
+    assert lap.covered_s == pytest.approx(50 + hop)
+    race = Race(Redundancy(2, 2), codec, width, link)
+    lap = race.lap(tasks, [[1.0, 1.0], [50.0, 50.0]], (0, 1, 2))
+    assert lap.covered_s == pytest.approx(2 + hop)  # rank 0 did both tasks; rank 1 adds them
+    assert lap.seconds == pytest.approx(2 + 2 * hop)
+    assert (lap.sums.tolist(), lap.finished) == ([11, 22], 2)
+
+
+def test_laps_are_exact_whoever_is_slow_or_dies(dice):
+    late = 0
+    for _ in range(15):
+        n = dice.randint(2, 6)
+        copies = dice.randint(2, n)
+        race = Race(Redundancy(n, copies), make_codec("asc"), width, LinkModel.of(gbps=1, latency_us=20))
+        for lap_number in range(4):
+            bounds = (0, *np.cumsum([dice.choice([0, 5, 900]) for _ in range(n)]).tolist())
+            random = np.random.default_rng(dice.randrange(1 << 32))
+            tasks = random.integers(-20, 20, (n, bounds[-1])).astype(np.int16)
+            seconds = (random.exponential(30e-6, (n, copies))).tolist()
+            deaths = {dice.randrange(n): dice.uniform(0, 2e-4)} if lap_number == 2 else {}
+            lap = race.lap(tasks, seconds, bounds, deaths=deaths)
+            late += lap.drained
+            for rank in set(range(n)) - race.dead:
+                assert np.array_equal(race.nodes[rank].now.sums, tasks.sum(axis=0, dtype=np.int32))
+    assert late
+
+
+def test_the_benchmark_finds_redundancy_faster_and_exact(capsys):
+    parser = argparse.ArgumentParser()
+    redundancy.add_arguments(parser)
+    result = redundancy.run(parser.parse_args(["--iterations", "40", "--values", "512"]))
+    assert result["same"]
+    one, two, _ = result["rows"]
+    assert two["gain"] > 1.2
+    assert one["drained"] == 0 < two["drained"]
+    assert "redundancy 2: bar 1.5x" in capsys.readouterr().out

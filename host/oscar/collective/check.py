@@ -198,6 +198,8 @@ class _Run(_Rules):
                 self.refuse(rank, a, f"expected a frame of rank {a.source} before it is used, got none yet")
             if held[key].terms != a.terms:
                 self._wrong(rank, a, held[key].terms)
+            if held[key].end[3] != a.table:
+                self.refuse(rank, a, f"expected table {held[key].end[3]}, which coded the frame, got {a.table}")
             if a.op in SENDS:
                 self.wires[rank, a.peer, a.tag] = held[key]
             if a.op in _TAKES:

@@ -52,18 +52,20 @@ class Leg(NamedTuple):
 class Routed(Schedule):
     """Routes as a schedule.
 
-    On the way to an owner, frames of a link share tables where they sum equally many workers; on the way
-    back every chunk of an owner has its own. Sends that need no input come first, AHEAD sub-frames before
+    On the way back every chunk of an owner has tables of its own. Sends that need no input come first, AHEAD sub-frames before
     the arrivals that they meet. An owner codes its sum once and sends the same bytes to all; a rank passes a
     final frame on before it decodes it.
 
     eager: sends that need no input come before everything else, and final frames are decoded last. No frame
-    then waits behind one that is not there yet; only schedules without FORWARDs may do so.
+    then waits behind one that is not there yet; only schedules without FORWARDs may do so. pooled: on the way
+    to an owner, frames of a link share tables where they sum equally many workers, and learn faster; both its
+    ends must take them in one order, which holds for the built-in routes. Otherwise each chunk has its own.
     """
 
     name: ClassVar[str] = "routed"
     pulls_first: ClassVar[bool] = True
     eager: ClassVar[bool] = False
+    pooled: ClassVar[bool] = True
 
     @cached_property
     def routes(self) -> Routes:
@@ -76,15 +78,18 @@ class Routed(Schedule):
 
     @property
     def hops(self) -> int:
-        return sum(max(depth.values(), default=0) for depth in self._depths())
+        return sum(max(depth.values(), default=0) for depth in self.depths)
 
-    def _depths(self) -> Iterator[dict[tuple[int, int], int]]:
-        """Yield for each phase how many transfers in sequence bring a chunk to a rank."""
+    @cached_property
+    def depths(self) -> tuple[dict[tuple[int, int], int], ...]:
+        """For each phase, how many transfers in sequence bring (chunk, rank) there; absent: none."""
+        phases = []
         for transfers in (self.routes.reduce, self.routes.gather):
             depth: dict[tuple[int, int], int] = defaultdict(int)
             for chunk, sender, receiver in transfers:
                 depth[chunk, receiver] = max(depth[chunk, receiver], depth[chunk, sender] + 1)
-            yield depth
+            phases.append(dict(depth))
+        return tuple(phases)
 
     @cached_property
     def turn(self) -> tuple[int, ...]:
@@ -142,13 +147,16 @@ class _Program:
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
         self.reduce, self.gather = schedule.legs_of(rank)
+        self.fed: dict[int, list[Leg]] = defaultdict(list)  # what comes, by chunk
+        for leg in self.reduce:
+            if leg.transfer.receiver == rank:
+                self.fed[leg.transfer.chunk].append(leg)
         self.onward: dict[int, list[Leg]] = defaultdict(list)  # final frames that this rank sends, by chunk
         for leg in self.gather:
             if leg.transfer.sender == rank:
                 self.onward[leg.transfer.chunk].append(leg)
-        fed = {leg.transfer.chunk for leg in self.reduce if leg.transfer.receiver == rank}
-        self.first = [leg for leg in self.reduce if leg.transfer.chunk not in fed]  # need no input
-        self.rest = [leg for leg in self.reduce if leg.transfer.chunk in fed]
+        self.first = [leg for leg in self.reduce if leg.transfer.chunk not in self.fed]  # need no input
+        self.rest = [leg for leg in self.reduce if leg.transfer.chunk in self.fed]
 
     def actions(self) -> Iterator[Action]:
         """Yield all actions of the rank."""
@@ -172,7 +180,9 @@ class _Program:
         """Return an action with the frame of `leg`."""
         chunk, sender, receiver = leg.transfer
         source = self.schedule.owners[chunk] if leg.phase else sender
-        table = leg.terms.bit_count() - 1 + (self.schedule.turn[chunk] if leg.phase else 0)
+        table = leg.terms.bit_count() - 1 if self.schedule.pooled else leg.slot
+        if leg.phase:
+            table = self.schedule.nodes - 1 + self.schedule.turn[chunk]
         peer = sender if receiver == self.rank else receiver
         if leg.phase and op in (Op.ENCODE, Op.ADOPT):
             peer = -1  # one frame for all
@@ -183,22 +193,32 @@ class _Program:
         yield self._act(Op.SEND, leg, sub)
 
     def _own(self, sub: int) -> Iterator[Action]:
-        """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole."""
-        due: dict[int, int] = defaultdict(int)
-        for leg in self.rest:
-            due[leg.transfer.chunk] += leg.transfer.receiver == self.rank
-        owned = [c for c, owner in enumerate(self.schedule.owners) if owner == self.rank]
-        for chunk in (c for c in owned if not due[c]):
-            yield from self._pull(chunk, sub)
-        for leg in self.rest:
+        """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole.
+
+        Nothing waits for a frame that it does not need: another rank may wait for what this one sends.
+        """
+        for chunk, leg in self.sums:
+            for fed in self.fed.get(chunk, ()):
+                yield self._act(Op.WAIT, fed, sub)
+                yield self._act(Op.DECODE_ADD, fed, sub)
+            yield from self._pull(chunk, sub) if leg is None else self._push(leg, sub)
+
+    @cached_property
+    def sums(self) -> list[tuple[int, Leg | None]]:
+        """The sums that this rank makes: (chunk, the leg that takes it on; None where it owns the chunk).
+
+        Those with fewer hops before them first, then in order of the routes.
+        """
+        depth = self.schedule.depths[0]
+        out: list[tuple[int, int, int, Leg | None]] = []
+        for place, leg in enumerate(self.rest):
             if leg.transfer.sender == self.rank:
-                yield from self._push(leg, sub)
-                continue
-            yield self._act(Op.WAIT, leg, sub)
-            yield self._act(Op.DECODE_ADD, leg, sub)
-            due[leg.transfer.chunk] -= 1
-            if not due[leg.transfer.chunk] and leg.transfer.chunk in owned:
-                yield from self._pull(leg.transfer.chunk, sub)
+                out.append((depth[leg.transfer.chunk, self.rank], place, leg.transfer.chunk, leg))
+        for chunk, owner in enumerate(self.schedule.owners):
+            if owner == self.rank:
+                last = max((p for p, leg in enumerate(self.rest) if leg.transfer.chunk == chunk), default=-1)
+                out.append((depth.get((chunk, self.rank), 0), last, chunk, None))
+        return [(chunk, leg) for _, _, chunk, leg in sorted(out, key=lambda one: one[:3])]
 
     def _pull(self, chunk: int, sub: int) -> Iterator[Action]:
         """Code an own chunk's sum once and send it to all that this rank sends it to."""
@@ -211,11 +231,18 @@ class _Program:
             yield self._act(Op.ADOPT, legs[0], sub)
 
     def _pass_on(self, sub: int) -> Iterator[Action]:
-        """Receive final frames, pass each on, then decode it."""
+        """Pass final frames on, in order of the routes and as each arrives, then decode all."""
+        came = {leg.transfer.chunk: leg for leg in self.gather if leg.transfer.receiver == self.rank}
+        waited = set()
         for leg in self.gather:
-            if leg.transfer.receiver != self.rank:
+            chunk = leg.transfer.chunk
+            if leg.transfer.sender != self.rank or chunk not in came:
                 continue
-            yield self._act(Op.WAIT, leg, sub)
-            for on in self.onward[leg.transfer.chunk]:
-                yield self._act(Op.FORWARD, on, sub)
+            if chunk not in waited:
+                waited.add(chunk)
+                yield self._act(Op.WAIT, came[chunk], sub)
+            yield self._act(Op.FORWARD, leg, sub)
+        for chunk, leg in came.items():
+            if chunk not in waited:
+                yield self._act(Op.WAIT, leg, sub)
             yield self._act(Op.DECODE, leg, sub)
