@@ -131,8 +131,8 @@ class TopologySection(Section):
             for pair in pairs:
                 if pair in every:
                     raise ConfigError(
-                        f"topology.links.{at}: expected each link once, got another from rank {pair[0]} to "
-                        f"{pair[1]}"
+                        f"topology.links.{at}: expected each link once, got a second from rank {pair[0]} "
+                        f"to {pair[1]}"
                     )
                 every[pair] = here
         return wires(nodes, every)
@@ -172,8 +172,8 @@ def _check_connected(topology: Topology) -> None:
         if rank not in reached or rank not in back:
             pair = (0, rank) if rank not in reached else (rank, 0)
             raise ConfigError(
-                f"topology: expected a way between all ranks, got none from rank {pair[0]} to {pair[1]}; "
-                "add links"
+                "topology: expected a way between all ranks, there is none from rank "
+                f"{pair[0]} to {pair[1]}; add links"
             )
 
 

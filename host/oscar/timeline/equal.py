@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import SENDS
 from oscar.collective.frames import Frames
@@ -15,10 +17,10 @@ from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct, Star
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.recurrence import equal_ring_time
-from oscar.timeline.replay import time_of
+from oscar.timeline.replay import plain, time_of
 from oscar.timeline.sizes import divide
 from oscar.timeline.symmetric import symmetric_time
-from oscar.timeline.topology import AtSwitch, Link, Port, Topology
+from oscar.timeline.topology import Link, Port, Topology
 
 Bits = (
     Callable[[int], float] | float
@@ -81,7 +83,12 @@ def equal_time(
         )
     count = -(-values // schedule.chunks)
     if topology is None and type(schedule) is Direct:
-        return symmetric_time(schedule, count, link, bits=rate, header=header_bytes, coded=coded)
+        whole = divide(count, schedule.subframes)
+        sizes = {
+            terms: np.where(whole > 0, header_bytes + np.ceil(whole * (rate(terms) / 8)), 0).astype(np.int64)
+            for terms in {1, schedule.nodes}
+        }
+        return symmetric_time(schedule, whole, sizes, link, coded=coded)
     if topology is None and isinstance(schedule, Ring):
         form, subs = replace(schedule.form, coded=coded), schedule.subframes
         return equal_ring_time(
@@ -89,18 +96,6 @@ def equal_time(
         )
     frames = assumed_frames(schedule, count * schedule.chunks, bits, header_bytes=header_bytes)
     return time_of(schedule, frames, link, topology, coded=coded)
-
-
-def plain(link: LinkModel, topology: Topology | None) -> tuple[LinkModel, Topology | None]:
-    """Return a link with the rate and latency of a switch of equal ports, instead of the topology."""
-    if topology is None or not isinstance(topology.links, AtSwitch) or topology.message_s:
-        return link, topology
-    costs = {port.seconds_per_byte for port in topology.ports}
-    if len(costs) > 1:
-        return link, topology
-    here = replace(link, latency_s=topology.links.latency_s)
-    cost = costs.pop()
-    return here if cost == link.seconds_per_byte else replace(here, bandwidth_bps=8 / cost), None
 
 
 def in_switch_time(

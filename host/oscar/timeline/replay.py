@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,12 @@ from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.errors import OscarError
 from oscar.timeline.link import LinkModel
-from oscar.timeline.ports import Network
+from oscar.timeline.ports import ROUNDING, Network
 from oscar.timeline.programs import Work, load
 from oscar.timeline.recurrence import ring_time
 from oscar.timeline.sizes import cut_for
 from oscar.timeline.spans import Carried, Span
-from oscar.timeline.topology import Topology
+from oscar.timeline.topology import AtSwitch, Topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +126,22 @@ def time_of(
 ) -> float:
     """Return the seconds of one AllReduce; arguments and errors as for `replay`.
 
-    Rings at the link's own ports take the compiled recurrence, which leaves out frames that meet at a port.
+    Rings between equal ports at a switch take the compiled recurrence, which leaves out frames that meet.
     """
+    link, topology = plain(link, topology)
     if isinstance(schedule, Ring) and topology is None:
         return ring_time(schedule, frames, link, coded=coded)
     return replay(schedule, frames, link, topology, coded=coded).total_s
+
+
+def plain(link: LinkModel, topology: Topology | None) -> tuple[LinkModel, Topology | None]:
+    """Return a link with the rate and latency of a switch of equal ports, instead of the topology."""
+    if topology is None or not isinstance(topology.links, AtSwitch) or topology.message_s:
+        return link, topology
+    costs = {port.seconds_per_byte for port in topology.ports}
+    if len(costs) > 1:
+        return link, topology
+    bandwidth_bps = 8 / costs.pop()
+    if math.isclose(bandwidth_bps, link.bandwidth_bps, rel_tol=ROUNDING):
+        bandwidth_bps = link.bandwidth_bps
+    return replace(link, bandwidth_bps=bandwidth_bps, latency_s=topology.links.latency_s), None

@@ -7,7 +7,7 @@ meet at a port where they arrive: their senders' ports, all alike, have put them
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from oscar.collective.actions import SENDS, Op
 from oscar.collective.schedule import Schedule
 from oscar.timeline.link import LinkModel
-from oscar.timeline.sizes import cut_tables, divide
+from oscar.timeline.sizes import cut_tables
 
 _ENCODE, _DECODE, _SEND, _WAIT = range(4)
 Ints = NDArray[np.int64]
@@ -78,25 +78,21 @@ def lowered(schedule: Schedule) -> Lowered:
 
 
 def symmetric_time(
-    schedule: Schedule,
-    count: int,
-    link: LinkModel,
-    *,
-    bits: Callable[[int], float],
-    header: int,
-    coded: bool,
+    schedule: Schedule, count: Ints, sizes: Mapping[int, Ints], link: LinkModel, *, coded: bool = True
 ) -> float:
-    """Return the seconds of a schedule that is the same for all ranks, with `count` values in every chunk.
+    """Return the seconds of a schedule that is the same for all ranks and chunks.
 
-    bits: of payload per value, by number of terms. Equal to the replay of such frames to the bit.
+    count: values of every sub-frame, int64 [K]. sizes: bytes of every sub-frame [K], by how many workers'
+    values it sums; without values none. Equal to the replay of such frames to the bit.
     """
     codec = link.codec(coded)
-    whole = divide(count, schedule.subframes)
-    wide = np.array([bits(terms) for terms in range(1, schedule.nodes + 1)])
-    sizes = np.where(whole > 0, header + np.ceil(whole * (wide[:, None] / 8)), 0).astype(np.int64)
-    counts = np.broadcast_to(whole, sizes.shape)[None, None]
-    sizes, counts = (table[0, 0] for table in cut_tables(sizes[None, None], counts, codec.engines))
+    terms = list(sizes)
+    table = np.stack([sizes[number] for number in terms])[None, None]
+    counts = np.broadcast_to(count, table.shape)
+    table, counts = (whole[0, 0] for whole in cut_tables(table, counts, codec.engines))
     do = lowered(replace(schedule, subframes=counts.shape[1]))
+    row = np.zeros(schedule.nodes + 1, np.int64)
+    row[terms] = np.arange(len(terms))
     engine = do.sub % codec.engines
     unit = engine if codec.busy else engine + codec.engines * (do.kind == _DECODE)
     codes = np.flatnonzero(do.kind <= _DECODE)
@@ -106,7 +102,7 @@ def symmetric_time(
     room_s = 0.0
     for _ in range(int(((do.kind == _WAIT) & (counts[0, do.sub] > 0)).sum()) if link.message_s else 0):
         room_s += link.message_s
-    values, bytes_ = counts[0, do.sub], sizes[do.terms - 1, do.sub]
+    values, bytes_ = counts[0, do.sub], table[row[do.terms], do.sub]
     costs = (link.seconds_per_byte, link.latency_s, room_s, *codec)
     return float(_play(*do[:5], values, bytes_, order, starts, costs))
 
