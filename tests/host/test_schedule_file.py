@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -12,7 +13,18 @@ import pytest
 
 from oscar.collective.check import check
 from oscar.collective.routes import Routed, Routes, Transfer
-from oscar.collective.schedule_file import MAX_BYTES, FileSchedule, _digest, read_schedule, write_schedule
+from oscar.collective.schedule_file import (
+    MADE as MADE_KEYS,
+)
+from oscar.collective.schedule_file import (
+    MAX_BYTES,
+    NEEDED,
+    OPTIONAL,
+    FileSchedule,
+    _digest,
+    read_schedule,
+    write_schedule,
+)
 from oscar.collective.schedules import make_schedule
 from oscar.collective.trees import Direct, Hierarchical, Star
 from oscar.errors import ConfigError
@@ -227,3 +239,16 @@ def test_forged_routes_are_refused_or_keep_the_rules(path: Path, seed: int) -> N
             continue
         kept += 1
     assert 0 < kept < 200
+
+
+def test_the_page_shows_a_file_that_reads_and_names_every_key(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text(encoding="utf-8")
+    example = page.partition("```json\n")[2].partition("```")[0]
+    (tmp_path / "s.json").write_text(example)
+    assert read_schedule(tmp_path / "s.json") == filed(Direct(3))
+    assert all(f"| `{key}` |" in page for key in (*NEEDED, *OPTIONAL))
+    assert all(f"`{key}`" in page for key in MADE_KEYS)
+    said = page.partition("```\nschedule file: ")[2].partition("\n")[0]
+    routes = Routes(3, (0,), (Transfer(0, 1, 0), Transfer(0, 1, 0)), Star(3).routes.gather)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        check(FileSchedule(3, routes=routes))

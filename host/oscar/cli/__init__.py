@@ -24,6 +24,7 @@ COMMANDS = (
     "codec",
     "scale",
     "predict",
+    "schedule",
     "worker",
     "lab",
     "trace",
@@ -32,7 +33,7 @@ COMMANDS = (
     "trial",
 )
 
-COMPILE_NOTHING = "init", "report"
+COMPILE_NOTHING = "init", "report", "schedule"
 
 CACHE_ELSEWHERE = "set NUMBA_CACHE_DIR to a folder you can write to"
 NO_CACHE = f"compiled kernels can be kept neither beside the code nor in your home: {CACHE_ELSEWHERE}"

@@ -1,0 +1,264 @@
+"""`oscar schedule`: who sends what to whom, as data: list, make, check, draw and export schedules."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from oscar.cli.common import amount, declare
+from oscar.files import check_outputs, write_text
+
+EXAMPLE = """\
+  oscar schedule list --nodes 8                        the built-in ones
+  oscar schedule synth net.yaml -o s.json              make one for a network
+  oscar schedule check s.json                          what it is, and whether it keeps the rules
+  oscar schedule draw s.json --topology net.yaml       routes beside their timeline
+  oscar schedule draw direct --nodes 8                 built-in ones go by name, wherever a file may stand
+  oscar schedule export s.json --msccl -o s.xml        for runtimes that read MSCCL's XML
+  oscar allreduce --set schedule.name=file --set schedule.file=s.json
+
+A schedule says for every rank what it sends, receives, adds and codes, in order (docs/schedules.md). Files
+are JSON with a digest: one that was changed, or breaks a rule, is refused before the first frame.
+"""
+SYNTH = """\
+  oscar schedule synth net.yaml -o s.json --values 25M --limit 60
+  oscar schedule synth net.yaml -o s.json --bits 4 7      frames of one worker: 4 bits/value, of all: 7
+
+TOPOLOGY is a YAML file with the section `topology` of a configuration: ports, links, groups, shared NICs.
+The winner is the fastest in a replay among synthesised and built-in schedules, so never slower than these.
+Without -o it is only named. Needs the extra `schedule`.
+"""
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command and those below it."""
+    parser = declare(
+        commands, "schedule", _help, short="list, make, check, draw and export schedules", example=EXAMPLE
+    )
+    parser.set_defaults(parser=parser)
+    parts = parser.add_subparsers(dest="part", metavar="PART", title="parts")
+    part = declare(
+        parts, "list", _list, short="list the built-in schedules", example="  oscar schedule list --nodes 8\n"
+    )
+    part.add_argument("--nodes", type=int, default=8, metavar="N", help="ranks (%(default)s)")
+    part.add_argument("--group", type=int, metavar="G", help="ranks of a group of hierarchical")
+    _add_synth(parts)
+    part = declare(
+        parts,
+        "check",
+        _check,
+        short="check a schedule and say what it is",
+        example="  oscar schedule check s.json\n",
+    )
+    _add_schedule(part)
+    part = declare(
+        parts,
+        "draw",
+        _draw,
+        short="draw a schedule's routes and its timeline",
+        example="  oscar schedule draw direct --nodes 8 -o direct.png\n",
+    )
+    _add_schedule(part)
+    part.add_argument(
+        "--topology", type=Path, metavar="FILE.yaml", help="the network (default: a switch of --gbps)"
+    )
+    part.add_argument("--gbps", type=float, default=100.0, metavar="G", help="of every port (%(default)s)")
+    part.add_argument("--latency-us", type=float, default=2.0, metavar="US", help="of a hop (%(default)s)")
+    part.add_argument("--values", type=amount, default=1_000_000, metavar="V", help="of the gradient (1M)")
+    part.add_argument("--bits", type=float, default=32.0, metavar="B", help="per value (%(default)s)")
+    part.add_argument(
+        "--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: no time at all)"
+    )
+    part.add_argument("-o", "--output", type=Path, metavar="FILE.png", help="default: schedule.png")
+    part = declare(
+        parts,
+        "export",
+        _export,
+        short="write a schedule for other runtimes",
+        example="  oscar schedule export s.json --msccl -o s.xml\n",
+    )
+    _add_schedule(part)
+    part.add_argument(
+        "--msccl", action="store_true", required=True, help="MSCCL's XML, the one format there is"
+    )
+    part.add_argument("-o", "--output", type=Path, metavar="FILE.xml", help="default: standard output")
+
+
+def _add_schedule(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("schedule", metavar="SCHEDULE", help="a schedule file, or the name of a built-in one")
+    parser.add_argument(
+        "--nodes", type=int, metavar="N", help="ranks: of a built-in one (8); of a file, to check"
+    )
+    parser.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
+    parser.add_argument("--group", type=int, metavar="G", help="ranks of a group of hierarchical")
+    parser.add_argument(
+        "--root", type=int, default=0, metavar="R", help="rank that adds in star (%(default)s)"
+    )
+
+
+def _add_synth(parts: Any) -> None:
+    part = declare(parts, "synth", _synth, short="make a schedule for a network", example=SYNTH)
+    part.add_argument("topology", type=Path, metavar="TOPOLOGY", help="YAML file with the network")
+    part.add_argument("-o", "--output", type=Path, metavar="S.json", help="write the schedule here")
+    part.add_argument("--name", default="", metavar="TEXT", help="what the schedule is called")
+    part.add_argument("--values", type=amount, default=1_000_000, metavar="V", help="of the gradient (1M)")
+    part.add_argument("--bits", type=float, nargs="+", default=[32.0], metavar="B",
+                      help="per value: of all frames, or of those of one worker and of all (32)")  # fmt: skip
+    part.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
+    part.add_argument(
+        "--per-rank", type=int, default=1, metavar="C", help="chunks that a rank owns (%(default)s)"
+    )
+    part.add_argument(
+        "--limit", type=float, default=60.0, metavar="S", help="seconds to search (%(default)g)"
+    )
+    part.add_argument("--floats", action="store_true", help="sums are floats: leave out boomerang and duplex")
+
+
+def _help(args: argparse.Namespace) -> int:
+    args.parser.print_help()
+    return 2
+
+
+def _list(args: argparse.Namespace) -> int:
+    from oscar.collective.actions import SENDS
+    from oscar.collective.schedules import SCHEDULES, make_schedule
+    from oscar.tables import Table
+
+    table = Table(
+        "name <13", "chunks >7", "frames:frames a rank >14", "hops >6", "terms:most terms >11", "floats >7"
+    )
+    print(table.heading)
+    for name in SCHEDULES:
+        schedule = make_schedule(name, args.nodes, group=args.group if name == "hierarchical" else None)
+        sent = [sum(a.op in SENDS for a in schedule.actions(rank)) for rank in range(schedule.nodes)]
+        frames = str(sent[0]) if len(set(sent)) == 1 else f"{min(sent)} to {max(sent)}"
+        print(
+            table.line({
+                "name": name, "chunks": schedule.chunks, "frames": frames, "hops": schedule.hops,
+                "terms": schedule.most_terms, "floats": not schedule.apart,
+            })
+        )  # fmt: skip
+    print(f"# {args.nodes} ranks. hops: frames in sequence. most terms: workers whose values one frame sums")
+    print("# floats: whether sums of floats end alike on all ranks; of integers they always do")
+    return 0
+
+
+def _schedule(args: argparse.Namespace) -> Any:
+    """Return the schedule that is named: a built-in one, or one from a file."""
+    from oscar.collective.schedule_file import read_schedule
+    from oscar.collective.schedules import SCHEDULES, make_schedule
+
+    if args.schedule in SCHEDULES and not Path(args.schedule).exists():
+        return make_schedule(
+            args.schedule, 8 if args.nodes is None else args.nodes,
+            subframes=args.subframes, group=args.group, root=args.root,
+        )  # fmt: skip
+    return read_schedule(args.schedule, nodes=args.nodes, subframes=args.subframes)
+
+
+def _check(args: argparse.Namespace) -> int:
+    from oscar.collective.check import check
+
+    schedule = _schedule(args)
+    check(schedule)
+    print(schedule.describe())
+    for key, value in getattr(schedule, "made", {}).items():
+        seconds = key.endswith("_s")
+        print(f"{key.removesuffix('_s')}: {f'{value * 1e6:.2f} us' if seconds else value}")
+    if getattr(schedule, "shares", None) is not None:
+        print(f"shares: {', '.join(f'{share:.4g}' for share in schedule.shares)}")
+    print(f"hops {schedule.hops}, most terms {schedule.most_terms}, digest {schedule.digest}")
+    print("keeps all rules: each term once, no deadlock, whole on all ranks")
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    from oscar.collective.msccl import to_msccl
+
+    check_outputs([args.output], [Path(args.schedule)])
+    xml = to_msccl(_schedule(args))
+    if args.output is None:
+        print(xml, end="")
+    else:
+        write_text(args.output, xml)
+        print(f"# wrote {args.output}")
+    return 0
+
+
+def _draw(args: argparse.Namespace) -> int:
+    from oscar.studies.schedule_figure import draw_schedule
+    from oscar.timeline.equal import assumed_frames
+    from oscar.timeline.link import LinkModel
+    from oscar.timeline.topology import switch
+
+    output = args.output or Path("schedule.png")
+    check_outputs([output], [Path(args.schedule), args.topology])
+    codec = None if args.codec_gvalues is None else args.codec_gvalues * 1e9
+    link = LinkModel(args.gbps * 1e9, args.latency_us * 1e-6, codec)
+    if args.topology is not None:
+        from oscar.config.topology import read_topology
+
+        topology = read_topology(args.topology)
+        args.nodes = topology.nodes
+        schedule = _schedule(args)
+    else:
+        schedule = _schedule(args)
+        topology = switch([args.gbps] * schedule.nodes, args.latency_us * 1e-6)
+    seconds = draw_schedule(
+        output, schedule, topology, link, assumed_frames(schedule, args.values, args.bits)
+    )
+    print(f"{schedule.describe()}: {seconds * 1e6:.2f} us, modelled, on {topology.text}")
+    print(f"# wrote {output}")
+    return 0
+
+
+def _synth(args: argparse.Namespace) -> int:
+    from oscar.config.topology import read_topology
+    from oscar.planning.synthesis.problem import Problem
+    from oscar.planning.synthesis.synthesise import synthesise
+
+    check_outputs([args.output], [args.topology])
+    topology = read_topology(args.topology)
+    sizes = frame_sizes(args.bits, args.values, topology.nodes)
+    problem = Problem.of(topology, sizes, per_rank=args.per_rank, values=args.values)
+    found = synthesise(problem, subframes=args.subframes, limit_s=args.limit, integers=not args.floats)
+    print(f"# {topology.text}; {args.values:,} values, {' to '.join(f'{b:g}' for b in args.bits)} bits/value")
+    for name, seconds in sorted(found.seconds.items(), key=lambda item: item[1]):
+        print(f"{name:16} {seconds * 1e6:12.2f} us{'  <- taken' * (name == found.winner)}")
+    print(f"{'bound':16} {found.bound_s * 1e6:12.2f} us: no schedule is faster")
+    for line in found.said:
+        print(f"# {line}")
+    if args.output is not None:
+        _write(args, found, topology.text)
+    return 0
+
+
+def frame_sizes(bits: list[float], values: int, nodes: int) -> list[float]:
+    """Return the bytes of the whole gradient as one frame of 1 .. nodes workers.
+
+    bits: per value, of all frames, or of those of one worker and of all; between these they grow with the
+    logarithm of the number of workers. Raises ValueError for others.
+    """
+    from math import isfinite, log
+
+    if len(bits) > 2 or not all(isfinite(b) and b > 0 for b in bits) or values < 1:
+        raise ValueError(f"--bits: expected one or two numbers above 0, and values of 1 or more, got {bits}")
+    one, whole = bits[0], bits[-1]
+    grown = [log(k) / log(nodes) if nodes > 1 else 0.0 for k in range(1, nodes + 1)]
+    return [values * (one + (whole - one) * part) / 8 for part in grown]
+
+
+def _write(args: argparse.Namespace, found: Any, text: str) -> None:
+    from oscar.collective.schedule_file import FileSchedule, write_schedule
+
+    if found.routes is None:
+        print(f"# nothing to write: the best is built in, set schedule: {found.winner}")
+        return
+    made = {
+        "topology": text[:400], "synthesiser": found.winner,
+        "modelled_s": found.seconds[found.winner], "bound_s": found.bound_s,
+    }  # fmt: skip
+    schedule = FileSchedule(found.routes.nodes, routes=found.routes, title=args.name, made=made)
+    write_schedule(args.output, schedule)
+    print(f"# wrote {args.output}: run it with --set schedule.name=file --set schedule.file={args.output}")

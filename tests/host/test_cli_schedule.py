@@ -1,0 +1,124 @@
+"""`oscar schedule`: list, check, draw and export, from arguments to files and error lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from oscar.cli import main
+from oscar.cli.schedule import frame_sizes
+from oscar.collective.actions import SENDS
+from oscar.collective.frames import Frames
+from oscar.collective.schedule import Schedule
+from oscar.collective.schedule_file import FileSchedule, write_schedule
+from oscar.collective.schedules import SCHEDULES, make_schedule
+from oscar.collective.trees import Direct
+from oscar.studies.schedule_figure import draw_schedule
+from oscar.timeline.link import LinkModel
+from oscar.timeline.topology import grouped, switch
+
+
+def oscar(*arguments: Any) -> int:
+    return main(["schedule", *map(str, arguments)])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = {"topology": "a switch", "synthesiser": "milp", "modelled_s": 1.5e-5, "bound_s": 1e-5}
+    write_schedule(tmp_path / "s.json", FileSchedule(4, routes=Direct(4).routes, title="mine", made=made))
+    return tmp_path / "s.json"
+
+
+def test_the_list_names_every_built_in_schedule_and_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert oscar("list", "--nodes", 6) == 0
+    rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()[1:]}
+    assert set(SCHEDULES) <= set(rows)
+    assert rows["ring"] == ["6", "10", "10", "6", "yes"]
+    assert rows["duplex"] == ["6", "10", "5", "5", "no"]
+    assert rows["direct"] == ["6", "10", "2", "6", "yes"]
+    assert rows["star"] == ["1", "1", "to", "5", "2", "6", "yes"]
+
+
+def test_a_file_is_checked_and_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert oscar("check", path, "--nodes", 4) == 0
+    said = capsys.readouterr().out
+    for text in (
+        "file 'mine', 4 ranks",
+        "synthesiser: milp",
+        "modelled: 15.00 us",
+        "hops 2",
+        "keeps all rules",
+    ):
+        assert text in said
+    path.write_text(path.read_text().replace("[1, 0, 1]", "[1, 0, 2]", 1))
+    assert oscar("check", path) == 2
+    assert "the file was changed after it was written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["check", "drect"], "drect: no such file"),
+        (["check", "direct", "--nodes", 0], "expected 1 to 1024 nodes"),
+        (["check", "star", "--root", 9], "expected a root of 0 to 7, got 9"),
+        (["export", "duplex", "--msccl"], "keeps sums apart; take ring"),
+        (["export", "ring", "--msccl", "-o", "none/x.xml"], "expected an existing folder"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    arguments: list[Any], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert oscar(*arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_export_is_printed_or_written_alike(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert oscar("export", path, "--msccl") == 0
+    printed = capsys.readouterr().out
+    assert oscar("export", path, "--msccl", "-o", path.with_suffix(".xml")) == 0
+    assert path.with_suffix(".xml").read_text() == printed
+    assert ElementTree.fromstring(printed).get("ngpus") == "4"
+
+
+def frames(schedule: Schedule) -> Frames:
+    return Frames.of(
+        (a.phase, a.step, rank, a.peer, a.chunk, a.sub, a.workers, 1000, 4000)
+        for rank in range(schedule.nodes)
+        for a in schedule.actions(rank)
+        if a.op in SENDS
+    )
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_is_drawn_beside_its_timeline(name: str, tmp_path: Path) -> None:
+    schedule = make_schedule(name, 4, subframes=2)
+    file = tmp_path / "s.png"
+    link = LinkModel(codec_values_per_s=1e9)
+    seconds = draw_schedule(file, schedule, switch([100.0] * 4, 2e-6), link, frames(schedule))
+    assert 2e-6 < seconds < 1e-3
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_other_networks_are_drawn_and_a_wrong_one_is_not(tmp_path: Path) -> None:
+    file, schedule = tmp_path / "s.png", make_schedule("hierarchical", 4, group=2)
+    network = grouped(2, 2, inside=(200.0, 1e-6), between=(25.0, 2e-6))
+    slow = draw_schedule(file, schedule, network, LinkModel(), frames(schedule))
+    assert slow > draw_schedule(file, schedule, switch([200.0] * 4, 1e-6), LinkModel(), frames(schedule))
+    file.unlink()
+    with pytest.raises(ValueError, match="expected a topology of 4 ranks, got 5"):
+        draw_schedule(file, schedule, switch([100.0] * 5, 2e-6), LinkModel(), frames(schedule))
+    assert not file.exists()
+
+
+def test_sizes_of_frames_grow_with_the_workers_that_they_sum() -> None:
+    assert frame_sizes([32.0], 1000, 3) == [4000.0] * 3
+    assert frame_sizes([4.0, 7.0], 8000, 8) == pytest.approx(
+        [4000, 5000, 5585, 6000, 6322, 6585, 6807, 7000], abs=1
+    )
+    for bits in ([0.0], [1.0, 2.0, 3.0], [float("nan")]):
+        with pytest.raises(ValueError, match="--bits: expected one or two numbers above 0"):
+            frame_sizes(bits, 10, 2)
