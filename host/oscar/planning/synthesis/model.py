@@ -49,6 +49,8 @@ class Model:
 
     def solve(self, minimise: Mapping[Any, float], limit_s: float) -> Solution | None:
         """Return the best found in `limit_s` seconds, None if there is none."""
+        if limit_s <= 0:
+            return None
         optimize, sparse = package("scipy.optimize"), package("scipy.sparse")
         entries = [(at, i, w) for i, (terms, _, _) in enumerate(self.rows) for at, w in terms]
         columns, rows, weights = (np.array(part) for part in zip(*entries, strict=True))
@@ -63,7 +65,7 @@ class Model:
             integrality=np.array(self.whole),
             bounds=optimize.Bounds(0, np.array(self.upper)),
             constraints=optimize.LinearConstraint(matrix, low, high),
-            options={"time_limit": max(limit_s, 0.01), "mip_rel_gap": GAP},
+            options={"time_limit": limit_s, "mip_rel_gap": GAP},
         )
         if found.x is None:
             return None
