@@ -35,25 +35,28 @@ def dice():
 class Rounds:
     """Ranks whose work and messages happen in a random order; `deaths`: how many ranks die on the way."""
 
-    def __init__(self, dice, nodes, copies, iterations, *, deaths=0, codec="asc"):
+    def __init__(self, dice, nodes, copies, iterations, *, deaths=0, sizes=(0, 1, 40, 700)):
         self.dice, self.plan, self.deaths = dice, Redundancy(nodes, copies), deaths
         random = np.random.default_rng(dice.randrange(1 << 32))
         self.tasks, self.bounds, self.classes = [], [], []
         for _ in range(iterations):
-            sizes = [dice.choice([0, 1, 40, 700]) for _ in range(nodes)]
-            self.bounds.append((0, *np.cumsum(sizes).tolist()))
+            cut = [dice.choice(sizes) for _ in range(nodes)]
+            self.bounds.append((0, *np.cumsum(cut).tolist()))
             scale = random.integers(1, 40)
-            drawn = random.normal(0, scale, (nodes, sum(sizes))).round().clip(-127, 127).astype(np.int16)
+            drawn = random.normal(0, scale, (nodes, sum(cut))).round().clip(-127, 127).astype(np.int16)
             self.tasks.append(drawn)
-            self.classes.append(random.integers(0, 16, sum(sizes), dtype=np.uint8))
-        chosen = make_codec(codec)
+            self.classes.append(random.integers(0, 16, sum(cut), dtype=np.uint8))
+        chosen = make_codec("asc")
         self.nodes = [RedundantNode(rank, self.plan, chosen, width) for rank in range(nodes)]
         self.links = {(i, j): deque() for i in range(nodes) for j in range(nodes) if i != j}
         self.results = [[] for _ in range(nodes)]
         self.begun, self.dead, self.bytes = [0] * nodes, set(), 0
 
-    def run(self):
-        while events := self._events():
+    def run(self, *, without=(), until=lambda: False):
+        """Let things happen until nothing is left, but for the deliveries of a link `without`."""
+        while events := [event for event in self._events() if event[1:] != without]:
+            if until():
+                break
             kind, *who = self.dice.choice(events)
             getattr(self, f"_{kind}")(*who)
         return self
@@ -97,12 +100,12 @@ class Rounds:
         node = self.nodes[receiver]
         self._send(node.lost(sender) if message is CUT else node.receive(message))
 
-    def _die(self, rank):
-        self.deaths -= 1
+    def _die(self, rank, *, whole=False):
+        self.deaths = max(0, self.deaths - 1)
         self.dead.add(rank)
         for (sender, _), queue in self.links.items():
             if sender == rank:
-                for _ in range(self.dice.randint(0, len(queue))):
+                for _ in range(0 if whole else self.dice.randint(0, len(queue))):
                     queue.pop()
                 queue.append(CUT)
 
@@ -147,6 +150,19 @@ def test_deaths_are_survived_while_tasks_have_copies(dice):
         rounds.check()
         died += len(rounds.dead)
     assert died > 30
+
+
+def test_frames_of_a_dead_rank_that_others_have_outlived_are_left(dice):
+    """Rank 2 hears nothing of rank 0 until it is two iterations on: its tables are then of no use."""
+    rounds = Rounds(dice, 3, 3, 3, sizes=(1, 40))  # the others do all tasks without it
+    slow = rounds.links[0, 2]
+    rounds.run(without=(0, 2), until=lambda: any(message.iteration == 1 for message in slow))
+    rounds._die(0, whole=True)
+    rounds.run(without=(0, 2))
+    assert rounds.begun[2] == 3
+    assert len({message.iteration for message in slow if message is not CUT}) == 2
+    rounds.run().check()
+    assert rounds.nodes[2].dead == {0}
 
 
 def test_a_task_without_a_copy_is_named():
