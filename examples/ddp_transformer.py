@@ -147,7 +147,9 @@ def arguments() -> argparse.Namespace:
     if args.set and args.config is None:
         parser.error("--set replaces keys of --config; name the file, too")
     if args.config is not None and (args.coarseness is not None or args.schedule is not None):
-        parser.error("--coarseness and --schedule are in the file of --config; change them there or with --set")
+        parser.error(
+            "--coarseness and --schedule are in the file of --config; change them there or with --set"
+        )
     others = [name for name in args.hook if name not in ("none", "fp16", "oscar")]
     if args.config is not None and others:
         parser.error(f"--config is of the hook oscar alone; take off {', '.join(others)}, or --config")

@@ -49,9 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m oscar_sim.ring",
         description="Ring AllReduce by NICs in MyHDL, clock by clock, against the host bit for bit.",
     )
-    parser.add_argument(
-        "--schedule", choices=(*SCHEDULES, "both"), default="both", help="(%(default)s)"
-    )
+    parser.add_argument("--schedule", choices=(*SCHEDULES, "both"), default="both", help="(%(default)s)")
     parser.add_argument("--nodes", type=int, default=RingOptions.nodes, help="(%(default)s)")
     parser.add_argument(
         "--values", type=int, default=RingOptions.values, help="of the gradient bucket (%(default)s)"
@@ -78,7 +76,9 @@ def main(argv: list[str] | None = None) -> int:
     if args.iterations < 1 or args.latency < 0:
         parser.error("expected at least one iteration and a latency of 0 or more clocks")
     schedules = (
-        SCHEDULES if args.schedule == "both" and args.vcd is None else (args.schedule.replace("both", "boomerang"),)
+        SCHEDULES
+        if args.schedule == "both" and args.vcd is None
+        else (args.schedule.replace("both", "boomerang"),)
     )
     jobs = [
         RingOptions(

@@ -70,7 +70,14 @@ def _bucket(gradients: Sequence[np.ndarray], values: int) -> list[np.ndarray]:
 
 
 def host_run(
-    params: LaneParams, *, nodes: int, values: int, iterations: int, schedule: str, workload: str, granule: int
+    params: LaneParams,
+    *,
+    nodes: int,
+    values: int,
+    iterations: int,
+    schedule: str,
+    workload: str,
+    granule: int,
 ) -> tuple[Config, list[Iteration]]:
     """Reduce a bucket of real gradients on the host; return its configuration and all it did.
 
