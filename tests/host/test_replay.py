@@ -202,6 +202,10 @@ def test_the_fastest_is_chosen_and_the_network_decides_without_times():
     assert choose(ways, 300_000, LinkModel(), bits=2.0) == min(small, key=small.get) == "direct"
     assert list(small) == list(SCHEDULES)
     assert small == times(ways, 300_000, LinkModel(), switch([100.0] * 8, 2e-6), bits=2.0)
+    many = [make_schedule(name, 256) for name in ("duplex", "hierarchical", "direct")]
+    began = time.perf_counter()
+    assert choose(many, 10**6, LinkModel(), bits=2.0) == "direct"
+    assert time.perf_counter() - began < 2  # a replay of 256 ranks takes ten
     ring = wires(8, {(i, (i + step) % 8): (100.0, 2e-6) for i in range(8) for step in (1, -1)})
     one_way = wires(8, {(i, (i + 1) % 8): (100.0, 2e-6) for i in range(8)})
     pairs = grouped(4, 2, inside=(200, 2e-6), between=(25, 2e-6))

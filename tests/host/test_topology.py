@@ -66,6 +66,7 @@ def test_a_file_of_its_own(tmp_path):
     for text, nodes in (
         ("gbps: [1, 2, 3]", 3),
         ("kind: ring\nnodes: 5", 5),
+        ("topology: {kind: groups, size: 2, nodes: 6}", 6),
         ("kind: links\nlinks: [{from: 0, to: 1, both: true}]", 2),
     ):
         path.write_text(text)

@@ -139,7 +139,7 @@ class TopologySection(Section):
 
 
 def read_topology(path: str | Path, nodes: int | None = None, link: LinkSection | None = None) -> Topology:
-    """Return the topology in a YAML file: the keys of the section, and `nodes`.
+    """Return the topology in a YAML file: the section `topology`, or its keys alone, with `nodes`.
 
     nodes, link: of a configuration, where there is one. Raises ConfigError that names file, key, what was
     expected and what came.
@@ -149,7 +149,8 @@ def read_topology(path: str | Path, nodes: int | None = None, link: LinkSection 
     try:
         if not isinstance(data, dict):
             raise ConfigError(f"expected a mapping of keys at the top, got {type(data).__name__}")
-        section = validated(TopologySection, data)
+        inner = data["topology"] if list(data) == ["topology"] else data
+        section = validated(TopologySection, {} if inner is None else inner)
         count = nodes or section.nodes or _count(section)
         return section.model(count, link or LinkSection())
     except ConfigError as error:

@@ -98,6 +98,11 @@ def equal_time(
     return time_of(schedule, frames, link, topology, coded=coded)
 
 
+def has_short_cut(schedule: Schedule) -> bool:
+    """Whether one rank models all of a schedule between equal ports at a switch."""
+    return isinstance(schedule, Ring) or type(schedule) is Direct
+
+
 def in_switch_time(
     nodes: int,
     values: int,
