@@ -25,7 +25,7 @@ SYNTH = """\
   oscar schedule synth net.yaml -o s.json --values 25M --limit 60
   oscar schedule synth net.yaml -o s.json --bits 4 7      frames of one worker: 4 bits/value, of all: 7
 
-TOPOLOGY is a YAML file with the section `topology` of a configuration: ports, links, groups, shared NICs.
+TOPOLOGY is a YAML file with the keys of the section `topology` of a configuration, and `nodes`.
 The winner is the fastest in a replay among synthesised and built-in schedules, so never slower than these.
 Without -o it is only named. Needs the extra `schedule`.
 """
@@ -199,7 +199,7 @@ def _draw(args: argparse.Namespace) -> int:
     if args.topology is not None:
         from oscar.config.topology import read_topology
 
-        topology = read_topology(args.topology)
+        topology = read_topology(args.topology, args.nodes)
         args.nodes = topology.nodes
         schedule = _schedule(args)
     else:
