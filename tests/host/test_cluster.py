@@ -124,7 +124,9 @@ def test_tables_steps_and_classes_are_learnt():
     assert all(s.exact for s in seen)
     assert seen[3].bits_per_value < 0.97 * seen[0].bits_per_value
     assert [s.exchange_bytes for s in seen] == [2 * 8 * 4 * 3, 0, 0, 0]
-    assert not np.array_equal(seen[0].frames["count"], seen[1].frames["count"])  # the splitter has learnt costs
+    assert not np.array_equal(
+        seen[0].frames["count"], seen[1].frames["count"]
+    )  # the splitter has learnt costs
     assert [s.iteration for s in seen] == [0, 1, 2, 3]
     assert all(0 < s.efficiency <= 1 and s.bits_per_value <= s.step_sync_bits for s in seen)
 

@@ -17,7 +17,9 @@ ODD = [(3,), (0,), (7, 11), (1, 1), (129, 3)]
 LONG = [(20_001,), (173, 311)]
 
 
-def cluster(schedule: str, *, codec: str = "asc", subframes: int = 1, plan: str = "interleave") -> LocalCluster:
+def cluster(
+    schedule: str, *, codec: str = "asc", subframes: int = 1, plan: str = "interleave"
+) -> LocalCluster:
     """Return a cluster that differs from the defaults in these alone."""
     how = {"name": schedule, "subframes": subframes}
     return LocalCluster(Config.model_validate({"method": codec, "schedule": how, "plan": {"name": plan}}))

@@ -64,7 +64,7 @@ def test_predictor_approves_with_the_gain_over_each_rival():
             64,
             LinkModel.of(codec_latency_us=0),
             3.0,
-            r"latency-bound: 2\(N-1\) = 126 hops of 2 us are 99\.\d% of",
+            r"latency-bound: 126 hops of 2 us are 99\.\d% of",
         ),
         (10**8, 8, LinkModel.of(gbps=1), 15.9, "too few bits saved: 15.9 bits/value coded, 16 as bf16"),
         (

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections import deque
 
 import numpy as np
 import pytest
 
+from oscar.bench import redundancy
 from oscar.coding.registry import make_codec
 from oscar.collective.redundant import RedundantNode
 from oscar.collective.tasks import Kind, Redundancy
 from oscar.errors import ConfigError, PeerError
 from oscar.numerics.quantiser import sum_width
+from oscar.timeline.link import LinkModel
+from oscar.timeline.redundant import Race
 
 CUT = "cut"
 
@@ -31,25 +35,28 @@ def dice():
 class Rounds:
     """Ranks whose work and messages happen in a random order; `deaths`: how many ranks die on the way."""
 
-    def __init__(self, dice, nodes, copies, iterations, *, deaths=0, codec="asc"):
+    def __init__(self, dice, nodes, copies, iterations, *, deaths=0, sizes=(0, 1, 40, 700)):
         self.dice, self.plan, self.deaths = dice, Redundancy(nodes, copies), deaths
         random = np.random.default_rng(dice.randrange(1 << 32))
         self.tasks, self.bounds, self.classes = [], [], []
         for _ in range(iterations):
-            sizes = [dice.choice([0, 1, 40, 700]) for _ in range(nodes)]
-            self.bounds.append((0, *np.cumsum(sizes).tolist()))
+            cut = [dice.choice(sizes) for _ in range(nodes)]
+            self.bounds.append((0, *np.cumsum(cut).tolist()))
             scale = random.integers(1, 40)
-            drawn = random.normal(0, scale, (nodes, sum(sizes))).round().clip(-127, 127).astype(np.int16)
+            drawn = random.normal(0, scale, (nodes, sum(cut))).round().clip(-127, 127).astype(np.int16)
             self.tasks.append(drawn)
-            self.classes.append(random.integers(0, 16, sum(sizes), dtype=np.uint8))
-        chosen = make_codec(codec)
+            self.classes.append(random.integers(0, 16, sum(cut), dtype=np.uint8))
+        chosen = make_codec("asc")
         self.nodes = [RedundantNode(rank, self.plan, chosen, width) for rank in range(nodes)]
         self.links = {(i, j): deque() for i in range(nodes) for j in range(nodes) if i != j}
         self.results = [[] for _ in range(nodes)]
         self.begun, self.dead, self.bytes = [0] * nodes, set(), 0
 
-    def run(self):
-        while events := self._events():
+    def run(self, *, without=(), until=lambda: False):
+        """Let things happen until nothing is left, but for the deliveries of a link `without`."""
+        while events := [event for event in self._events() if event[1:] != without]:
+            if until():
+                break
             kind, *who = self.dice.choice(events)
             getattr(self, f"_{kind}")(*who)
         return self
@@ -93,12 +100,12 @@ class Rounds:
         node = self.nodes[receiver]
         self._send(node.lost(sender) if message is CUT else node.receive(message))
 
-    def _die(self, rank):
-        self.deaths -= 1
+    def _die(self, rank, *, whole=False):
+        self.deaths = max(0, self.deaths - 1)
         self.dead.add(rank)
         for (sender, _), queue in self.links.items():
             if sender == rank:
-                for _ in range(self.dice.randint(0, len(queue))):
+                for _ in range(0 if whole else self.dice.randint(0, len(queue))):
                     queue.pop()
                 queue.append(CUT)
 
@@ -143,6 +150,19 @@ def test_deaths_are_survived_while_tasks_have_copies(dice):
         rounds.check()
         died += len(rounds.dead)
     assert died > 30
+
+
+def test_frames_of_a_dead_rank_that_others_have_outlived_are_left(dice):
+    """Rank 2 hears nothing of rank 0 until it is two iterations on: its tables are then of no use."""
+    rounds = Rounds(dice, 3, 3, 3, sizes=(1, 40))  # the others do all tasks without it
+    slow = rounds.links[0, 2]
+    rounds.run(without=(0, 2), until=lambda: any(message.iteration == 1 for message in slow))
+    rounds._die(0, whole=True)
+    rounds.run(without=(0, 2))
+    assert rounds.begun[2] == 3
+    assert len({message.iteration for message in slow if message is not CUT}) == 2
+    rounds.run().check()
+    assert rounds.nodes[2].dead == {0}
 
 
 def test_a_task_without_a_copy_is_named():
@@ -196,3 +216,50 @@ def test_what_would_not_be_exact_is_refused():
         Redundancy(4, 5)
     with pytest.raises(ConfigError, match="expected a lossless codec of integers, got fp32"):
         RedundantNode(0, Redundancy(2, 2), make_codec("fp32"), width)
+
+
+def test_a_slow_worker_is_not_waited_for():
+    """Two workers with chunks of one value, on a link of 1 ms a byte: by hand."""
+    link = LinkModel(bandwidth_bps=8e3, latency_s=0.5, codec_latency_s=0.25)
+    codec, size = make_codec("int16"), 8 + 24 + 2
+    tasks = [np.array([1, 2], np.int16), np.array([10, 20], np.int16)]
+    race = Race(Redundancy(2, 1), codec, width, link)
+    lap = race.lap(tasks, [[1.0], [50.0]], (0, 1, 2))
+    hop = 0.25 + size / 1e3 + 0.5 + 0.25
+    assert (lap.frames, lap.bytes, lap.drained) == (4, 4 * size, 0)
+    assert lap.covered_s == pytest.approx(50 + hop)
+    race = Race(Redundancy(2, 2), codec, width, link)
+    lap = race.lap(tasks, [[1.0, 1.0], [50.0, 50.0]], (0, 1, 2))
+    assert lap.covered_s == pytest.approx(2 + hop)  # rank 0 did both tasks; rank 1 adds them
+    assert lap.seconds == pytest.approx(2 + 2 * hop)
+    assert (lap.sums.tolist(), lap.finished) == ([11, 22], 2)
+
+
+def test_laps_are_exact_whoever_is_slow_or_dies(dice):
+    late = 0
+    for _ in range(15):
+        n = dice.randint(2, 6)
+        copies = dice.randint(2, n)
+        race = Race(Redundancy(n, copies), make_codec("asc"), width, LinkModel.of(gbps=1, latency_us=20))
+        for lap_number in range(4):
+            bounds = (0, *np.cumsum([dice.choice([0, 5, 900]) for _ in range(n)]).tolist())
+            random = np.random.default_rng(dice.randrange(1 << 32))
+            tasks = random.integers(-20, 20, (n, bounds[-1])).astype(np.int16)
+            seconds = (random.exponential(30e-6, (n, copies))).tolist()
+            deaths = {dice.randrange(n): dice.uniform(0, 2e-4)} if lap_number == 2 else {}
+            lap = race.lap(tasks, seconds, bounds, deaths=deaths)
+            late += lap.drained
+            for rank in set(range(n)) - race.dead:
+                assert np.array_equal(race.nodes[rank].now.sums, tasks.sum(axis=0, dtype=np.int32))
+    assert late
+
+
+def test_the_benchmark_finds_redundancy_faster_and_exact(capsys):
+    parser = argparse.ArgumentParser()
+    redundancy.add_arguments(parser)
+    result = redundancy.run(parser.parse_args(["--iterations", "40", "--values", "512"]))
+    assert result["same"]
+    one, two, _ = result["rows"]
+    assert two["gain"] > 1.2
+    assert one["drained"] == 0 < two["drained"]
+    assert "redundancy 2: bar 1.5x" in capsys.readouterr().out

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import asc_codec
-from oscar.collective.ring import Boomerang
 from oscar.collective.node import Node
+from oscar.collective.ring import Boomerang
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, GradientError
 from oscar.numerics.quantiser import sum_width

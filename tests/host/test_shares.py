@@ -12,7 +12,7 @@ import pytest
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import MissingExtraError
 from oscar.numerics.plans import SHARE_PARTS, make_plan
-from oscar.timeline.shares import auto_shares, batch_shares, port_loads, rounded
+from oscar.timeline.shares import auto_shares, batch_shares, port_loads, rounded, settled
 from oscar.timeline.topology import grouped, switch, wires
 
 RAW = (32.0, 32.0)
@@ -91,6 +91,18 @@ def test_rounding_keeps_the_sum_and_zeros(dice):
         assert all(
             abs(p - r / sum(raw)) <= 1 / SHARE_PARTS and (r or not p) for p, r in zip(parts, raw, strict=True)
         )
+
+
+def test_a_replay_settles_between_equal_shares_and_those_of_the_program():
+    wanted = (0.5, 0.25, 0.25, 0.0)
+    assert settled(wanted, lambda shares: shares[3]) == (wanted, 0)
+    assert settled(wanted, lambda shares: -shares[3]) == ((0.25,) * 4, -0.25)
+    found, seconds = settled(wanted, lambda shares: abs(shares[3] - 0.13), steps=4)
+    assert found == (0.375, 0.25, 0.25, 0.125)
+    assert seconds == pytest.approx(0.005)
+    assert settled(wanted, lambda shares: 1.0)[0] == wanted
+    with pytest.raises(ValueError, match="steps: expected 1 or more, got 0"):
+        settled(wanted, sum, steps=0)
 
 
 def test_no_other_sizes_finish_earlier(dice):

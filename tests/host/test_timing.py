@@ -1,10 +1,9 @@
-"""The timing recurrence against its oracle and closed forms, and what is predicted from it."""
+"""The timing recurrence of rings against its oracle and closed forms, and what is scaled from it."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -16,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oscar.coding.costs import Cost
-from oscar.collective.actions import Action, Op, Phase
+from oscar.collective.actions import Phase
+from oscar.collective.frames import Frames
 from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, RAW, Gather
-from oscar.collective.ring import ring_chunk_sent, ring_chunks
-from oscar.planning.predict import predict
+from oscar.collective.ring import Boomerang, Duplex, Ring, ring_chunk_sent, ring_chunks
 from oscar.timeline.link import Engines, LinkModel, algbw, busbw
 from oscar.timeline.perfetto import write_trace
-from oscar.timeline.recurrence import equal_ring_time, ring_finish, ring_time
-from oscar.timeline.replay import replay, replay_actions
-from oscar.timeline.scale import Measured, draw_sizes, scale
-from oscar.timeline.sizes import cut_for, divide, received_bytes
+from oscar.timeline.recurrence import equal_ring_time, ring_finish, tables_finish
+from oscar.timeline.replay import Replay, replay, time_of
+from oscar.timeline.scale import Measured, generator, scale
+from oscar.timeline.sizes import cut_for, cut_tables, divide, ring_frames, ring_tables
 from oscar.timeline.spans import Span
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
@@ -38,6 +37,24 @@ ONE_CORE = LinkModel(10e9, message_s=3e-6, engines=Engines(Cost(3e-9, 0), Cost(5
 def spread(per_chunk, gather):
     """Write per-chunk numbers [N, K] onto every hop: int64 [2, N-1, N, K], indexed by sender."""
     return np.asarray(per_chunk, np.int64)[ring_chunks(len(per_chunk), gather)]
+
+
+def ring(sizes, counts, gather: Gather = FORWARD) -> tuple[Ring, Frames]:
+    """Return the ring of `gather`, and its frames with these sizes."""
+    nodes, subs = counts.shape[2:]
+    kind = {"boomerang": Boomerang, "duplex": Duplex}.get(gather.name, Ring)
+    schedule = kind(nodes, subs, gather.adopt)
+    return schedule, ring_frames(schedule, sizes, counts)
+
+
+def ring_time(sizes, counts, link: LinkModel, gather: Gather = FORWARD) -> float:
+    """Return the time of a ring's tables."""
+    return time_of(*ring(sizes, counts, gather), link, coded=gather.coded)
+
+
+def replayed(sizes, counts, link: LinkModel, gather: Gather = FORWARD, *, spans: bool = False) -> Replay:
+    """Replay a ring's tables."""
+    return replay(*ring(sizes, counts, gather), link, coded=gather.coded, spans=spans)
 
 
 def equal_counts(values: int, nodes: int, subframes: int = 1, gather: Gather = FORWARD) -> np.ndarray:
@@ -65,12 +82,12 @@ def random_sizes(nodes: int, subs: int, gather: Gather, seed: int, empty: float 
 )
 def test_recurrence_equals_replay_of_the_schedule(nodes, subs, gather, coded, link, seed):
     """Equal to the bit, unless frames from both sides meet at a port: then one waits in the replay."""
-    sizes, counts = random_sizes(nodes, subs, gather, seed)
-    gather = replace(gather, coded=coded)
-    oracle, finish = replay(sizes, counts, link, gather), ring_finish(sizes, counts, link, gather)
+    schedule, frames = ring(*random_sizes(nodes, subs, gather, seed), gather)
+    oracle = replay(schedule, frames, link, coded=coded)
+    finish = ring_finish(schedule, frames, link, coded=coded)
     if oracle.met_s == 0:
         assert np.array_equal(finish, oracle.finish_s)
-        assert ring_time(sizes, counts, link, gather) == oracle.total_s
+        assert time_of(schedule, frames, link, coded=coded) == oracle.total_s
     else:
         assert gather.boomerang
         assert nodes > 2
@@ -78,42 +95,37 @@ def test_recurrence_equals_replay_of_the_schedule(nodes, subs, gather, coded, li
         assert finish.max() <= oracle.total_s <= latest
 
 
-@pytest.mark.parametrize("gather", GATHERS)
-def test_received_bytes_are_those_of_the_replay(gather):
-    sizes, counts = random_sizes(5, 2, gather, 9)
-    sizes = np.where(counts > 0, sizes, 0)
-    found = received_bytes(sizes, gather)
-    assert found.tolist() == replay(sizes, counts, WIRE, gather).received.tolist()
-    assert found.sum() == sizes.sum()
+def test_tables_and_logs_of_a_ring_are_the_same():
+    for gather in GATHERS:
+        sizes, counts = random_sizes(4, 3, gather, 10)
+        schedule, frames = ring(sizes, counts, gather)
+        again = ring_tables(schedule, frames)
+        assert np.array_equal(again[0], np.where(counts > 0, sizes, 0))
+        assert np.array_equal(again[1], counts)
+        cut, more = cut_for(schedule, frames, 12)
+        assert cut.subframes == 12
+        for found, wanted in zip(ring_tables(cut, more), cut_tables(*again, 12), strict=True):
+            assert np.array_equal(found, wanted)
+        assert np.array_equal(ring_tables(cut, more)[1].reshape(*counts.shape, 4).sum(axis=4), counts)
+        assert cut_for(schedule, frames, 3)[1] is frames
+    sizes, counts = random_sizes(2, 40, FORWARD, 1)
+    assert cut_for(*ring(sizes, counts), 64)[0].subframes == 40  # a chunk has 64 sub-frames at most
 
 
-def test_frames_of_two_senders_take_turns_at_one_port():
-    """Ranks 0 and 1 send to rank 2, of 1000 and 4000 bytes: the port takes them one after the other."""
-    sizes = np.array([1000, 4000, 0]).reshape(1, 1, 3, 1)
-    receive = [
-        Action(op, Phase(0), 0, chunk, 0, chunk) for op in (Op.WAIT, Op.DECODE_ADD) for chunk in (0, 1)
-    ]
-    programs = [
-        *([Action(Op.ENCODE, Phase(0), 0, r, 0), Action(Op.SEND, Phase(0), 0, r, 0, 2)] for r in range(2)),
-        receive,
-    ]
-    found = replay_actions(programs, sizes, sizes, WIRE, coded=False)
-    short, long = 1000 * 8e-9, 4000 * 8e-9
-    assert found.finish_s == pytest.approx([short, long, short + long + WIRE.latency_s], rel=1e-12)
-    assert found.received.tolist() == [0, 0, 5000]
-    assert found.met_s == pytest.approx(short)  # both begin at once, so that the second waits for the first
-
-
-def test_room_made_late_does_not_move_the_port_back():
-    """Rank 0 makes room, sends, makes room again and sends: its second frame waits for all of these."""
-    link = replace(WIRE, message_s=1e-6)
-    sizes = np.array([[1000, 0], [2000, 0]]).reshape(2, 1, 2, 1)
-    sends = [[Action(op, phase, 0, 0, 0, 1) for op in (Op.ENCODE, Op.SEND)] for phase in Phase]
-    rooms = [Action(Op.POST_RECV, phase, 0, 0, 0, 0) for phase in Phase]  # for a frame as rank 0 sends them
-    receives = [Action(Op.WAIT, phase, 0, 0, 0, 0) for phase in Phase]
-    programs = [[rooms[0], *sends[0], rooms[1], *sends[1]], receives]
-    found = replay_actions(programs, sizes, sizes, link, coded=False)
-    assert found.finish_s[0] == pytest.approx(2e-6 + 3000 * 8e-9, rel=1e-12)
+def test_frames_of_another_schedule_are_refused():
+    _, frames = ring(*random_sizes(3, 1, FORWARD, 6, empty=0))
+    for call in (
+        lambda: time_of(Duplex(3), frames, WIRE),
+        lambda: replay(Duplex(3), frames, WIRE),
+        lambda: time_of(Ring(4), frames, WIRE),
+        lambda: Measured(frames, Duplex(3)),
+        lambda: replay(Ring(3), Frames(frames.rows[1:]), WIRE),
+        lambda: time_of(Ring(3), Frames(frames.rows[1:]), WIRE),
+    ):
+        with pytest.raises(
+            ValueError, match=r"expected (a frame|(the )?frames) of .*(schedule that ran|one AllReduce)"
+        ):
+            call()
 
 
 def test_engines_by_hand():
@@ -128,21 +140,6 @@ def test_engines_by_hand():
     two = replace(link, engines=replace(engines, count=2))  # half a chunk on each
     encode, hop, decode = 10.5e-6, 16e-6, 5.5e-6
     assert ring_time(counts + 24, counts, two, DUPLEX) == pytest.approx(2 * (encode + hop + decode), rel=1e-6)
-
-
-def test_chunks_are_cut_for_the_engines():
-    sizes, counts = random_sizes(4, 5, BOOMERANG, 10)
-    sizes = np.where(counts > 0, sizes, 0)
-    more, own = cut_for(sizes, counts, 12)
-    assert own.shape == (*counts.shape[:3], 15)
-    assert np.array_equal(own.reshape(*counts.shape, 3).sum(axis=4), counts)
-    payload = np.where(own > 0, more - 24, 0).reshape(*counts.shape, 3).sum(axis=4)
-    assert np.array_equal(payload, np.maximum(sizes - 24, 0))
-    assert ((more > 0) == (own > 0)).all()
-    assert cut_for(sizes, counts, 5)[0] is sizes
-    assert (
-        cut_for(*random_sizes(2, 40, FORWARD, 1), 64)[0].shape[3] == 40
-    )  # a chunk has 64 sub-frames at most
 
 
 def test_room_is_made_for_every_message_before_the_first_one_leaves():
@@ -197,36 +194,12 @@ def test_duplex_by_hand():
     assert ring_time(counts + 24, table, SLOW, DUPLEX) == pytest.approx(expected, rel=1e-12)
 
 
-def test_frames_of_another_gather_are_refused():
-    sizes, counts = random_sizes(3, 1, FORWARD, 6, empty=0)
-    for call in (
-        lambda: ring_time(sizes, counts, WIRE, DUPLEX),
-        lambda: replay(sizes, counts, WIRE, DUPLEX),
-        lambda: Measured(sizes, counts, DUPLEX),
-    ):
-        with pytest.raises(ValueError, match=r"same values on every hop.*\(now duplex\)"):
-            call()
-
-
-def test_duplex_scales_and_predicts_with_its_own_hops():
-    run, far = measured_run(gather=BOOMERANG), LinkModel.of(gbps=100_000, codec_latency_us=0)
-    once, both = (scale(each, [64], link=far)[0] for each in (run, replace(run, gather=DUPLEX)))
-    assert both.time_s == pytest.approx(once.time_s / 2, rel=0.01)
-    assert both.bits_per_value == once.bits_per_value
-    fits = predict(10**6, 8, far, 4.0, DUPLEX, peak=15)
-    assert fits.int8_time_s == pytest.approx(
-        fits.bf16_time_s / 2, rel=0.01
-    )  # the sums are exact: int8 is allowed
-    no = predict(10_000, 64, LinkModel.of(codec_latency_us=0), 7.0, DUPLEX, peak=1)
-    assert "N-1 = 63 hops of 2 us" in no.reason
-
-
 def test_1024_nodes_take_little_time():
     counts = equal_counts(10_000_000, 1024, gather=BOOMERANG)
     for gather in (BOOMERANG, DUPLEX):
-        ring_time(counts + 24, counts, LinkModel(), gather)  # compiles
+        tables_finish(counts + 24, counts, LinkModel(), gather)  # compiles
         start = time.perf_counter()
-        ring_time(counts + 24, counts, LinkModel(), gather)
+        tables_finish(counts + 24, counts, LinkModel(), gather)
         assert time.perf_counter() - start < 1  # a twentieth of that where nothing else runs
 
 
@@ -273,7 +246,7 @@ def test_one_long_frame_delays_less_than_lockstep():
 
 def test_empty_frames_cost_nothing():
     sizes, counts = random_sizes(4, 2, FORWARD, 3, empty=1)
-    assert ring_time(sizes, counts, SLOW) == 0 == replay(sizes, counts, SLOW, spans=True).total_s
+    assert ring_time(sizes, counts, SLOW) == 0 == replayed(sizes, counts, SLOW, spans=True).total_s
 
 
 def test_chunk_map_is_the_schedules():
@@ -284,18 +257,6 @@ def test_chunk_map_is_the_schedules():
                     for rank in range(nodes):
                         expected = ring_chunk_sent(rank, nodes, phase, step, gather)
                         assert ring_chunks(nodes, gather)[phase, step, rank] == expected
-
-
-def test_bad_tables_are_refused_with_the_place():
-    sizes, counts = random_sizes(4, 1, FORWARD, 4, empty=0)
-    with pytest.raises(ValueError, match=r"same values on every hop.*index by the sender"):
-        ring_time(sizes, np.roll(counts, 1, axis=2), WIRE, BOOMERANG)
-    with pytest.raises(ValueError, match=r"bytes for every frame.*\[0, 1, 2, 0\]"):
-        ring_time(np.where(np.arange(sizes.size).reshape(sizes.shape) == 6, 0, sizes), counts, WIRE)
-    with pytest.raises(ValueError, match=r"shape \[2, N-1, N, K\].*\(2, 3, 3, 1\)"):
-        replay(sizes[:, :, :3], counts, WIRE)
-    with pytest.raises(TypeError, match="integers, got float64"):
-        ring_time(sizes * 1.0, counts, WIRE)
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1e-308, 1e308, math.nan, math.inf, "1", True])
@@ -312,7 +273,7 @@ def test_link_refuses_what_is_no_rate(bad):
 @pytest.mark.parametrize("gather", [BOOMERANG, DUPLEX])
 def test_trace_holds_every_stage_without_overlap(tmp_path: Path, gather, link):
     sizes, counts = random_sizes(4, 3, gather, 5)
-    result = replay(sizes, counts, link, gather, spans=True)
+    result = replayed(sizes, counts, link, gather, spans=True)
     write_trace(tmp_path / "trace.json", result.spans, {"nodes": 4, "plan": "equal"})
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert trace["otherData"] == {"nodes": 4, "plan": "equal"}
@@ -344,31 +305,47 @@ def measured_run(nodes: int = 8, values: int = 80_000, gather: Gather = FORWARD)
         bits[1] = 3 + 0.5 * math.log2(nodes)
     off = spread([[98, 100] if c % 2 else [100, 102] for c in range(nodes)], gather)
     payload = np.ceil(counts * bits[:, :, None, None] * off / 800).astype(np.int64)
-    return Measured(payload + 24, counts, gather)
+    schedule, frames = ring(payload + 24, counts, gather)
+    return Measured(frames, schedule)
 
 
 @pytest.mark.parametrize("gather", [FORWARD, BOOMERANG])
 def test_scaling_keeps_the_measured_law_deviations_and_headers(gather):
-    run = measured_run(gather=gather)
+    run = measured_run(gather=gather).law
     assert run.slope(0) == pytest.approx(0.5, abs=0.01)
     want = 3 + 0.5 * np.log2(np.arange(1, 64))
     assert run.bits_at(64)[0] == pytest.approx(want, abs=0.02)
     assert run.bits_at(64)[1] == pytest.approx(want if gather.boomerang else np.full(63, 6.0), abs=0.02)
-    sizes, counts = draw_sizes(run, 64, values=6_400_000)
+    sizes, counts = run.tables(64, 6_400_000, generator(0, 64))
     assert counts[0, 0].sum() == 6_400_000
     own = 8 * (sizes - 24) / counts / run.bits_at(64)[:, :, None, None]
     assert 0.975 < own.min() < 0.985
     assert 1.015 < own.max() < 1.025
-    again = draw_sizes(run, 64, values=6_400_000)
-    assert np.array_equal(sizes, again[0])
-    assert not np.array_equal(sizes, draw_sizes(run, 64, values=6_400_000, seed=1)[0])
+    assert np.array_equal(sizes, run.tables(64, 6_400_000, generator(0, 64))[0])
+    assert not np.array_equal(sizes, run.tables(64, 6_400_000, generator(1, 64))[0])
 
 
 def test_rates_are_capped_at_the_raw_width():
-    wide = Measured(*(lambda m: (m.frame_bytes, m.counts))(measured_run()), raw_bits=5)
-    sizes, counts = draw_sizes(wide, 512, values=5_120_000)
+    wide = replace(measured_run(), raw_bits=5).law
+    sizes, counts = wide.tables(512, 5_120_000, generator(0, 512))
     assert (sizes - 24 <= np.ceil(counts * 5 / 8)).all()
     assert wide.bits_at(512).max() == 5
+
+
+def test_duplex_scales_with_its_own_hops():
+    run, far = measured_run(gather=BOOMERANG), LinkModel.of(gbps=100_000, codec_latency_us=0)
+    duplex = replace(run, schedule=Duplex(8, 2))
+    once, both = (scale(each, [64], link=far)[0] for each in (run, duplex))
+    assert both.time_s == pytest.approx(once.time_s / 2, rel=0.01)
+    assert both.bits_per_value == once.bits_per_value
+
+
+def test_scale_explains_what_it_cannot_use():
+    run = measured_run()
+    with pytest.raises(ValueError, match="2 to 1024 nodes, got 1"):
+        scale(run, [1], link=WIRE)
+    with pytest.raises(ValueError, match=r"at least the 5000 header bytes.*set header_bytes"):
+        replace(run, header_bytes=5000)
 
 
 def test_scale_reports_1024_nodes():
@@ -380,81 +357,6 @@ def test_scale_reports_1024_nodes():
     assert many.busbw == pytest.approx(busbw(algbw(100_000_000, many.time_s), 1024))
     assert many.busbw > 10e9 / 8  # uncompressed bytes: above the line rate
     assert scale(measured_run(values=10_000_000), [1024], link=link, values=100_000_000) == [many]
-
-
-def test_scale_explains_what_it_cannot_use():
-    run = measured_run()
-    with pytest.raises(ValueError, match="2 to 1024 nodes, got 1"):
-        scale(run, [1], link=WIRE)
-    with pytest.raises(ValueError, match=r"at least the 5000 header bytes.*set header_bytes"):
-        Measured(run.frame_bytes, run.counts, header_bytes=5000)
-
-
-def test_predictor_approves_with_the_gain_over_each_rival():
-    link = LinkModel.of(gbps=10, codec_gvalues=6)
-    yes = predict(100_000_000, 8, link, 4.0, subframes=8)
-    assert yes.pays
-    assert yes.speedup == pytest.approx(8, rel=0.05)
-    assert "7.9" in yes.reason
-    assert "over bf16" in yes.reason
-    assert yes.int8_time_s is None  # 127 x 8 overflows
-    fits = predict(100_000_000, 8, link, 4.0, peak=15)
-    assert fits.int8_time_s == pytest.approx(yes.bf16_time_s / 2, rel=0.01)
-    assert yes.breakeven_values is not None
-    assert yes.breakeven_gbps is not None
-    for values, gbps in ((yes.breakeven_values, 10), (100_000_000, yes.breakeven_gbps)):
-        for factor, pays in ((0.97, False), (1.03, True)):
-            at = LinkModel.of(gbps=gbps if gbps == 10 else gbps / factor, codec_gvalues=6)
-            size = round(values * factor) if gbps == 10 else values
-            assert predict(size, 8, at, 4.0, subframes=8).pays is pays
-
-
-@pytest.mark.parametrize(
-    ("values", "nodes", "link", "bits", "reason"),
-    [
-        (10**6, 1, LinkModel(), 3.0, "N=1: nothing to send"),
-        (
-            10**8,
-            8,
-            LinkModel.of(gbps=400, codec_gvalues=0.2),
-            3.0,
-            "link is faster than the codec: 400 Gb/s carries bf16 at 25 G values/s, codec makes 0.2 G",
-        ),
-        (
-            10_000,
-            64,
-            LinkModel.of(codec_latency_us=0),
-            3.0,
-            r"latency-bound: 2\(N-1\) = 126 hops of 2 us are 99\.\d% of",
-        ),
-        (10**8, 8, LinkModel.of(gbps=1), 15.9, "too few bits saved: 15.9 bits/value coded, 16 as bf16"),
-        (
-            300,
-            8,
-            LinkModel.of(gbps=1e-3),
-            12.0,
-            "frames too small: 24 bytes of header for 37 values; use larger",
-        ),
-        (
-            10**8,
-            8,
-            LinkModel.of(gbps=10, codec_gvalues=0.8),
-            8.0,
-            r"coding is not hidden.* 1 sub-frame\(s\) per chunk; use more",
-        ),
-        (
-            10_000,
-            64,
-            LinkModel.of(codec_gvalues=0.1),
-            3.0,
-            "several costs together: link is faster than the codec.*; .*hops of 2 us",
-        ),
-    ],
-)
-def test_predictor_refuses_with_the_reason(values, nodes, link, bits, reason):
-    no = predict(values, nodes, link, bits)
-    assert not no.pays
-    assert re.search(reason, no.reason), no.reason
 
 
 def test_bandwidths_follow_nccl_tests():

@@ -563,7 +563,7 @@ MESSAGES = {
 def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int) -> None:
     """Sums of floats are equal too: they are added in the order of the ring."""
     messages = [MESSAGES[kind](np.random.default_rng(rank)) for rank in range(nodes)]
-    local = LocalWire(nodes, {"x": coded(transport.nodes)}, link=LinkModel.of())
+    local = LocalWire(nodes, {"x": coded(nodes)}, link=LinkModel.of())
     expected = local.combine(messages)[0]
 
     def work(transport: ThreadTransport) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.schedule import Schedule
 
-AHEAD = 2  # sub-frames whose first sends leave before the oldest one's arrivals are waited for
+AHEAD = 1  # sub-frames whose first sends leave before the oldest one's arrivals are waited for
 
 
 class Transfer(NamedTuple):
@@ -38,28 +38,33 @@ class Routes:
     gather: tuple[Transfer, ...]
 
 
-class _Leg(NamedTuple):
-    """A transfer with all that its actions need to know."""
+class Leg(NamedTuple):
+    """A transfer with all that its actions need to know; depth: transfers in sequence up to this one."""
 
     phase: Phase
     transfer: Transfer
     step: int
     slot: int
     terms: int
+    depth: int
 
 
 @dataclass(frozen=True)
 class Routed(Schedule):
     """Routes as a schedule.
 
-    On the way to an owner, frames of a link share tables where they sum equally many workers; on the way
-    back every chunk of an owner has its own. Sends that need no input come first, AHEAD sub-frames before
-    the arrivals that they meet. An owner codes its sum once and sends the same bytes to all; a rank passes a
-    final frame on before it decodes it.
+    Frames of a link share tables where they sum equally many workers. Both its ends take them in one order:
+    by the transfers before them, then in order of the routes. Sends that need no input come first, AHEAD
+    sub-frames before the arrivals that they meet. An owner codes its sum once and sends the same bytes to
+    all; a rank passes a final frame on before it decodes it.
+
+    eager: sends that need no input come before everything else, and final frames are decoded last. No frame
+    then waits behind one that is not there yet; only schedules without FORWARDs may do so.
     """
 
     name: ClassVar[str] = "routed"
     pulls_first: ClassVar[bool] = True
+    eager: ClassVar[bool] = False
 
     @cached_property
     def routes(self) -> Routes:
@@ -72,23 +77,30 @@ class Routed(Schedule):
 
     @property
     def hops(self) -> int:
-        return sum(max(depth.values(), default=0) for depth in self._depths())
+        return sum(max(depth.values(), default=0) for depth in self.depths)
 
-    def _depths(self) -> Iterator[dict[tuple[int, int], int]]:
-        """Yield for each phase how many transfers in sequence bring a chunk to a rank."""
+    @cached_property
+    def depths(self) -> tuple[dict[tuple[int, int], int], ...]:
+        """For each phase, how many transfers in sequence bring (chunk, rank) there; absent: none."""
+        phases = []
         for transfers in (self.routes.reduce, self.routes.gather):
             depth: dict[tuple[int, int], int] = defaultdict(int)
             for chunk, sender, receiver in transfers:
                 depth[chunk, receiver] = max(depth[chunk, receiver], depth[chunk, sender] + 1)
-            yield depth
+            phases.append(dict(depth))
+        return tuple(phases)
 
     @cached_property
-    def turn(self) -> tuple[int, ...]:
-        """Of the chunks of one owner, which one each is: each has tables of its own on the way back."""
-        return tuple(self.owners[:chunk].count(owner) for chunk, owner in enumerate(self.owners))
+    def born(self) -> tuple[tuple[int, int], ...]:
+        """When the sum of each chunk is whole: depth and place of the last leg that its owner needs."""
+        last = [(0, 0)] * self.chunks
+        for place, leg in enumerate(self.legs[0]):
+            if leg.transfer.receiver == self.owners[leg.transfer.chunk]:
+                last[leg.transfer.chunk] = max(last[leg.transfer.chunk], (leg.depth, place))
+        return tuple(last)
 
     @cached_property
-    def legs(self) -> tuple[tuple[_Leg, ...], ...]:
+    def legs(self) -> tuple[tuple[Leg, ...], ...]:
         """The transfers of each phase with their terms and their places on sender and link."""
         terms = {(chunk, rank): 1 << rank for chunk in range(self.chunks) for rank in range(self.nodes)}
         slots: dict[tuple[int, int], int] = defaultdict(int)
@@ -102,13 +114,29 @@ class Routed(Schedule):
             legs = []
             for t in transfers:
                 held = every if phase else terms[t.chunk, t.sender]
-                legs.append(_Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held))
+                depth = self.depths[phase].get((t.chunk, t.sender), 0) + 1
+                legs.append(Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held, depth))
                 if not phase:
                     terms[t.chunk, t.receiver] |= held
                 steps[t.sender] += 1
                 slots[t.sender, t.receiver] += 1
             phases.append(tuple(legs))
         return tuple(phases)
+
+    @cached_property
+    def _by_rank(self) -> tuple[dict[int, list[Leg]], ...]:
+        every: list[dict[int, list[Leg]]] = []
+        for legs in self.legs:
+            every.append(defaultdict(list))
+            for leg in legs:
+                every[-1][leg.transfer.sender].append(leg)
+                every[-1][leg.transfer.receiver].append(leg)
+        return tuple(every)
+
+    def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
+        """Return the legs of each phase that `rank` has an end of, in order."""
+        there, back = self._by_rank
+        return there.get(rank, []), back.get(rank, [])
 
     def actions(self, rank: int) -> Iterator[Action]:
         """See Schedule.actions."""
@@ -122,13 +150,18 @@ class _Program:
 
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
-        self.reduce, self.gather = (
-            [leg for leg in legs if rank in (leg.transfer.sender, leg.transfer.receiver)]
-            for legs in schedule.legs
-        )
-        fed = {leg.transfer.chunk for leg in self.reduce if leg.transfer.receiver == rank}
-        self.first = [leg for leg in self.reduce if leg.transfer.chunk not in fed]  # need no input
-        self.rest = [leg for leg in self.reduce if leg.transfer.chunk in fed]
+        self.reduce, self.gather = schedule.legs_of(rank)
+        self.fed: dict[int, list[Leg]] = defaultdict(list)  # what comes, by chunk
+        for leg in self.reduce:
+            if leg.transfer.receiver == rank:
+                self.fed[leg.transfer.chunk].append(leg)
+        self.onward: dict[int, list[Leg]] = defaultdict(list)  # final frames that this rank sends, by chunk
+        for leg in self.gather:
+            if leg.transfer.sender == rank:
+                self.onward[leg.transfer.chunk].append(leg)
+        self.first = [leg for leg in self.reduce if leg.transfer.chunk not in self.fed]  # need no input
+        self.rest = [leg for leg in self.reduce if leg.transfer.chunk in self.fed]
+        self.rest.sort(key=lambda leg: leg.depth)  # a stable sort: then in order of the routes
 
     def actions(self) -> Iterator[Action]:
         """Yield all actions of the rank."""
@@ -138,50 +171,47 @@ class _Program:
         for leg in (*self.reduce, *self.gather):
             for sub in range(subs) if leg.transfer.receiver == self.rank else ():
                 yield self._act(Op.POST_RECV, leg, sub)
-        for turn in range(subs + AHEAD + 1):
+        lag = subs if self.schedule.eager else AHEAD
+        for turn in range(subs + 2 * lag):
             if turn < subs:
                 for leg in self.first:
                     yield from self._push(leg, turn)
-            if 0 <= turn - AHEAD < subs:
-                yield from self._own(turn - AHEAD)
-            if 0 <= turn - AHEAD - 1 < subs:
-                yield from self._pass_on(turn - AHEAD - 1)
+            if 0 <= turn - lag < subs:
+                yield from self._own(turn - lag)
+            if 0 <= turn - 2 * lag < subs:
+                yield from self._pass_on(turn - 2 * lag)
 
-    def _act(self, op: Op, leg: _Leg, sub: int) -> Action:
+    def _act(self, op: Op, leg: Leg, sub: int) -> Action:
         """Return an action with the frame of `leg`."""
         chunk, sender, receiver = leg.transfer
         source = self.schedule.owners[chunk] if leg.phase else sender
-        table = leg.terms.bit_count() - 1 + (self.schedule.turn[chunk] if leg.phase else 0)
+        table = leg.terms.bit_count() - 1
         peer = sender if receiver == self.rank else receiver
         if leg.phase and op in (Op.ENCODE, Op.ADOPT):
             peer = -1  # one frame for all
         return Action(op, leg.phase, leg.step, chunk, sub, peer, source, table, leg.terms, leg.slot)
 
-    def _push(self, leg: _Leg, sub: int) -> Iterator[Action]:
+    def _push(self, leg: Leg, sub: int) -> Iterator[Action]:
         yield self._act(Op.ENCODE, leg, sub)
         yield self._act(Op.SEND, leg, sub)
 
     def _own(self, sub: int) -> Iterator[Action]:
         """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole."""
-        due = defaultdict(int)
+        due = {chunk: len(legs) for chunk, legs in self.fed.items()}
         for leg in self.rest:
-            due[leg.transfer.chunk] += leg.transfer.receiver == self.rank
-        owned = [c for c, owner in enumerate(self.schedule.owners) if owner == self.rank]
-        for chunk in (c for c in owned if not due[c]):
-            yield from self._pull(chunk, sub)
-        for leg in self.rest:
+            chunk = leg.transfer.chunk
             if leg.transfer.sender == self.rank:
                 yield from self._push(leg, sub)
                 continue
             yield self._act(Op.WAIT, leg, sub)
             yield self._act(Op.DECODE_ADD, leg, sub)
-            due[leg.transfer.chunk] -= 1
-            if not due[leg.transfer.chunk] and leg.transfer.chunk in owned:
-                yield from self._pull(leg.transfer.chunk, sub)
+            due[chunk] -= 1
+            if not due[chunk] and self.schedule.owners[chunk] == self.rank:
+                yield from self._pull(chunk, sub)
 
     def _pull(self, chunk: int, sub: int) -> Iterator[Action]:
         """Code an own chunk's sum once and send it to all that this rank sends it to."""
-        legs = [leg for leg in self.gather if leg.transfer.chunk == chunk]
+        legs = self.onward[chunk]
         for place, leg in enumerate(legs):
             if place == 0:
                 yield self._act(Op.ENCODE, leg, sub)
@@ -190,13 +220,19 @@ class _Program:
             yield self._act(Op.ADOPT, legs[0], sub)
 
     def _pass_on(self, sub: int) -> Iterator[Action]:
-        """Receive final frames, pass each on, then decode it."""
-        for place, leg in enumerate(self.gather):
+        """Pass final frames on, in order of the routes, then decode all in the order of their coding."""
+        came = {leg.transfer.chunk: leg for leg in self.gather if leg.transfer.receiver == self.rank}
+        waited = set()
+        for leg in self.gather:
             chunk = leg.transfer.chunk
-            if leg.transfer.receiver != self.rank:
+            if leg.transfer.sender != self.rank or chunk not in came:
                 continue
-            yield self._act(Op.WAIT, leg, sub)
-            for on in self.gather[place + 1 :]:
-                if on.transfer.chunk == chunk:
-                    yield self._act(Op.FORWARD, on, sub)
-            yield self._act(Op.DECODE, leg, sub)
+            if chunk not in waited:
+                waited.add(chunk)
+                yield self._act(Op.WAIT, came[chunk], sub)
+            yield self._act(Op.FORWARD, leg, sub)
+        born = self.schedule.born
+        for chunk in sorted(came, key=born.__getitem__):
+            if chunk not in waited:
+                yield self._act(Op.WAIT, came[chunk], sub)
+            yield self._act(Op.DECODE, came[chunk], sub)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from oscar.collective.routes import Routed, Routes, Transfer
+from oscar.collective.actions import Phase
+from oscar.collective.routes import Leg, Routed, Routes, Transfer
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Direct(Routed):
     """
 
     name: ClassVar[str] = "direct"
+    eager: ClassVar[bool] = True
 
     @cached_property
     def routes(self) -> Routes:
@@ -26,12 +28,37 @@ class Direct(Routed):
         pull = tuple(Transfer(rank, rank, peer) for rank, peer in turns)
         return Routes(n, tuple(range(n)), push, pull)
 
+    @property
+    def owners(self) -> tuple[int, ...]:
+        return tuple(range(self.nodes))
+
+    @property
+    def hops(self) -> int:
+        return 2 if self.nodes > 1 else 0
+
+    @cached_property
+    def born(self) -> tuple[tuple[int, int], ...]:
+        return ((0, 0),) * self.nodes
+
+    def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
+        """See Routed.legs_of; at 1,024 ranks the legs of all would be two million."""
+        n, every = self.nodes, (1 << self.nodes) - 1
+        there: list[Leg] = []
+        back: list[Leg] = []
+        for step in range(n - 1):
+            to, source = (rank + step + 1) % n, (rank - step - 1) % n
+            for a, b in ((rank, to), (source, rank)):
+                there.append(Leg(Phase.REDUCE_SCATTER, Transfer(b, a, b), step, 0, 1 << a, 1))
+                back.append(Leg(Phase.ALL_GATHER, Transfer(a, a, b), step, 1, every, 1))
+        return there, back
+
 
 @dataclass(frozen=True)
 class Star(Routed):
     """One chunk: rank `root` adds for all."""
 
     name: ClassVar[str] = "star"
+    eager: ClassVar[bool] = True
 
     root: int = 0
 

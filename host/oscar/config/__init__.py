@@ -14,6 +14,7 @@ from oscar.config.sections import (
     TransportSection,
     WorkloadSection,
 )
+from oscar.config.topology import TopologySection
 
 __all__ = [
     "BURST",
@@ -29,6 +30,7 @@ __all__ = [
     "PlanSection",
     "QuantiserSection",
     "ScheduleSection",
+    "TopologySection",
     "TrainSection",
     "TransportSection",
     "WorkloadSection",

@@ -23,6 +23,7 @@ from oscar.config.sections import (
     TransportSection,
     WorkloadSection,
 )
+from oscar.config.topology import TopologySection
 from oscar.errors import ConfigError
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.schemes.methods import method_info
@@ -43,6 +44,7 @@ class Config(Choice):
     asc: AscSection = AscSection()
     plan: PlanSection = PlanSection()
     schedule: ScheduleSection = ScheduleSection()
+    topology: TopologySection = TopologySection()
     nic: str = "compiled"
     link: LinkSection = LinkSection()
     transport: TransportSection = TransportSection()

@@ -11,8 +11,8 @@ from oscar.array import sizes_of
 from oscar.coding.codec import Codec
 from oscar.coding.registry import asc_codec, make_codec
 from oscar.collective.schedule import Schedule
-from oscar.collective.schedules import SCHEDULES, make_schedule
-from oscar.config import BY_NETWORK, BY_TIME, SOFTWARE, Config
+from oscar.collective.schedules import KINDS, SCHEDULES, make_schedule
+from oscar.config import BY_NETWORK, BY_TIME, SOFTWARE, Config, TopologySection
 from oscar.errors import ConfigError
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
@@ -45,7 +45,7 @@ def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedu
     """
     section = config.schedule
     name = _chosen(config, codec, nodes, values)
-    apart, exact = SCHEDULES[name].apart, codec.lossless and codec.domain == "int"
+    apart, exact = KINDS[name].apart, codec.lossless and codec.domain == "int"
     if apart and not exact:
         raise ConfigError(
             f"the schedule {name} needs a lossless integer codec, {codec.name} is not one; "
@@ -62,10 +62,10 @@ def _chosen(config: Config, codec: Codec, nodes: int, values: int) -> str:
     section, exact = config.schedule, codec.lossless and codec.domain == "int"
     if section.name not in (BY_NETWORK, BY_TIME):
         return section.name
-    topology = getattr(config, "topology", None) and config.topology.model(nodes, config.link)
+    topology = config.topology.model(nodes, config.link)
     if section.name == BY_NETWORK:
         return by_kind(topology, exact=exact)
-    names = [name for name, kind in SCHEDULES.items() if name != "file" and (exact or not kind.apart)]
+    names = [name for name, kind in SCHEDULES.items() if exact or not kind.apart]
     options = section.model_dump(exclude={"name"})
     candidates = [make_schedule(name, nodes, **options) for name in names]
     bits = bits_of(config, nodes)
@@ -79,7 +79,7 @@ def check_schedule(config: Config, codec: Codec, nodes: int) -> None:
 
 def shares_of(config: Config, schedule: Schedule, values: int) -> tuple[float, ...] | None:
     """Return each chunk's share of the cost, as configured; None for equal ones. Raises ConfigError."""
-    given, nodes = config.plan.shares, schedule.nodes
+    given, nodes = config.plan.shares or schedule.shares, schedule.nodes
     if given is None or nodes == 1 or not values:
         return None
     if given == "auto":
@@ -102,8 +102,8 @@ def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
     """Return the assumed bits of a value in a frame by the number of workers that it sums.
 
     Of a codec of floats what it takes; of quantised values the entropy of a Laplace distribution in steps
-    of the coarseness, half a bit more for each doubling. Equal on all ranks, and no measurement: schedules and
-    shares are chosen by it before anything was sent.
+    of the coarseness, half a bit more for each doubling. Equal on all ranks, and no measurement: schedules
+    and shares are chosen by it before anything was sent.
     """
     codec, params = method_info(config.method).codec, config.quantiser_params(nodes)
     if codec is not None and not codec.coded:
@@ -117,7 +117,9 @@ def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
 
 def network_of(config: Config, nodes: int) -> dict[str, Any]:
     """Return the link, and the topology of coded messages, of the time model: arguments of LocalWire."""
-    return {"link": config.link.model()}
+    plain = config.topology == TopologySection()
+    topology = None if plain else config.topology.model(nodes, config.link)
+    return {"link": config.link.model(), "topology": topology}
 
 
 def make_scheme_of(

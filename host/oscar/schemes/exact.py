@@ -31,7 +31,7 @@ _SUMMARY = struct.Struct("<Ihxx")
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """codec: of the frames; schedule: who sends what; plan, granule, shares: how values are dealt to chunks."""
+    """codec: of the frames; schedule: who sends what; plan, granule, shares: how chunks are made."""
 
     codec: Codec
     quantiser: QuantiserParams

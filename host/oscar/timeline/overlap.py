@@ -60,9 +60,7 @@ def iteration_time(compute_s: npt.ArrayLike, shares: Floats, communication_s: np
     return np.asarray((ready + left).max(axis=-1))
 
 
-def bucket_times(
-    stats: Stats, link: LinkModel, shares: Floats, topology: Topology | None = None
-) -> Floats:
+def bucket_times(stats: Stats, link: LinkModel, shares: Floats, topology: Topology | None = None) -> Floats:
     """Return the modelled seconds of every bucket's AllReduce, float64 [buckets].
 
     stats: of one AllReduce of everything. Bytes and values of every frame are scaled by the bucket's share;

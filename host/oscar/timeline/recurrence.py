@@ -7,6 +7,7 @@ are equal to the bit; with one, the replay takes longer (tests/host/test_timing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -156,22 +157,28 @@ def equal_ring_time(
     link: LinkModel,
     gather: Gather = RAW,
     *,
-    bits_per_value: float = FP32_BITS,
+    bits_per_value: Callable[[int], float] | float = FP32_BITS,
     subframes: int = 1,
     header_bytes: int = 0,
 ) -> float:
     """Return the time when all chunks are as large as the largest of an even cut; raw fp32 by default.
 
-    All ranks then do the same at the same time, so one rank that is its own neighbour models them all, at a
-    cost of O(N K) instead of O(N^2 K).
+    bits_per_value: one number, or one by how many workers' values a frame sums. All ranks do the same at the
+    same time, so one rank that is its own neighbour models them all, at a cost of O(N K) instead of O(N^2 K).
     """
-    if nodes < 1 or values < 0 or subframes < 1 or not bits_per_value > 0 or header_bytes < 0:
+    if nodes < 1 or values < 0 or subframes < 1 or header_bytes < 0:
         raise ValueError(
-            "expected nodes and subframes of 1 or more, bits_per_value above 0, values and header_bytes of 0 "
-            f"or more, got {nodes}, {subframes}, {bits_per_value}, {values}, {header_bytes}"
+            "expected nodes and subframes of 1 or more, values and header_bytes of 0 or more, got "
+            f"{nodes}, {subframes}, {values}, {header_bytes}"
         )
+    given = bits_per_value
+    bits = np.array([given(terms) if callable(given) else given for terms in range(1, nodes + 1)])
+    if not (bits > 0).all():
+        raise ValueError(f"expected bits_per_value above 0, got {bits.min()}")
     count = divide(-(-values // nodes), subframes)
-    size = header_bytes + np.ceil(count * (bits_per_value / 8)).astype(np.int64)
-    shape = (2, nodes - 1, 1, subframes)
-    sizes, counts = (np.broadcast_to(row, shape).copy() for row in (size, count))
+    terms = np.stack([np.arange(nodes - 1)] * 2)  # workers, less one, by phase and step
+    if not gather.boomerang:
+        terms[1] = nodes - 1
+    sizes = header_bytes + np.ceil(count * (bits[terms][..., None, None] / 8)).astype(np.int64)
+    counts = np.broadcast_to(count, sizes.shape).copy()
     return float(tables_finish(sizes, counts, link, gather)[0])

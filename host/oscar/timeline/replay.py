@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oscar.collective.frames import Frames
+from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.errors import OscarError
 from oscar.timeline.link import LinkModel
-from oscar.timeline.ports import Network
+from oscar.timeline.ports import ROUNDING, Network
 from oscar.timeline.programs import Work, load
+from oscar.timeline.recurrence import ring_time
 from oscar.timeline.sizes import cut_for
 from oscar.timeline.spans import Carried, Span
-from oscar.timeline.topology import Topology
+from oscar.timeline.topology import AtSwitch, Topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,3 +114,34 @@ def replay(
         )
     finish = np.array(notes.finish)
     return Replay(float(finish.max()), finish, network.met_s, notes.spans, network.carried or [])
+
+
+def time_of(
+    schedule: Schedule,
+    frames: Frames,
+    link: LinkModel,
+    topology: Topology | None = None,
+    *,
+    coded: bool = True,
+) -> float:
+    """Return the seconds of one AllReduce; arguments and errors as for `replay`.
+
+    Rings between equal ports at a switch take the compiled recurrence, which leaves out frames that meet.
+    """
+    link, topology = plain(link, topology)
+    if isinstance(schedule, Ring) and topology is None:
+        return ring_time(schedule, frames, link, coded=coded)
+    return replay(schedule, frames, link, topology, coded=coded).total_s
+
+
+def plain(link: LinkModel, topology: Topology | None) -> tuple[LinkModel, Topology | None]:
+    """Return a link with the rate and latency of a switch of equal ports, instead of the topology."""
+    if topology is None or not isinstance(topology.links, AtSwitch) or topology.message_s:
+        return link, topology
+    costs = {port.seconds_per_byte for port in topology.ports}
+    if len(costs) > 1:
+        return link, topology
+    bandwidth_bps = 8 / costs.pop()
+    if math.isclose(bandwidth_bps, link.bandwidth_bps, rel_tol=ROUNDING):
+        bandwidth_bps = link.bandwidth_bps
+    return replace(link, bandwidth_bps=bandwidth_bps, latency_s=topology.links.latency_s), None

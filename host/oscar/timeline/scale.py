@@ -2,127 +2,90 @@
 
 Two things carry over: the bits per value, by how many workers' values a frame sums, and how far each chunk
 deviates from the mean of its step. A chunk keeps its deviation all the way, since every node waits for the
-largest chunk at some hop. Independent draws per frame would hide that.
+largest chunk at some hop. Independent draws per frame would hide that. Every sub-frame of every chunk draws a
+measured one and takes over its share of the values *and* its deviation in bits, since a plan that balances
+bytes pairs small shares with high rates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.gather import FORWARD, Gather
-from oscar.collective.ring import ring_chunks
+from oscar.collective.frames import Frames
+from oscar.collective.ring import Ring
+from oscar.collective.schedule import Schedule
+from oscar.collective.trees import Direct
+from oscar.timeline.equal import equal_time
+from oscar.timeline.laws import RingLaw, RoutedLaw
 from oscar.timeline.link import LinkModel, algbw, busbw
-from oscar.timeline.recurrence import equal_ring_time, finish_unchecked
-from oscar.timeline.sizes import Sizes, checked_sizes
+from oscar.timeline.recurrence import equal_ring_time
 
-BITS_PER_DOUBLING = 0.5  # twice as many independent summands: sigma grows by sqrt 2, entropy by half a bit
 MAX_NODES = 1024
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Frame sizes of one measured AllReduce, integers [phase 2, step n-1, sender n, sub-frame K].
+    """The frames of one measured AllReduce, and the schedule that sent them.
 
-    `gather`: the all-gather they come from, or duplex for a boomerang's, whose frames are the same.
-    `header_bytes`: part of a frame that does not grow with its values. `raw_bits`: width at which the codec
-    stops coding and sends raw values. Needs n >= 2.
+    A duplex ring has a boomerang's frames, and takes them. header_bytes: part of a frame that does not grow
+    with its values. raw_bits: width at which the codec stops coding and sends raw values. Raises ValueError
+    for fewer than 2 nodes, no values, and frames of another schedule.
     """
 
-    frame_bytes: Sizes
-    counts: Sizes
-    gather: Gather = FORWARD
+    frames: Frames
+    schedule: Schedule
     header_bytes: int = HEADER_BYTES
     raw_bits: int = 16
-    bits: Floats = field(init=False, repr=False)  # [2, n-1] mean payload bits per value
-    deviation: Floats = field(init=False, repr=False)  # [2, n-1, n K] relative to it, by chunk and sub-frame
-    share: Floats = field(init=False, repr=False)  # [n K] part of all values, by chunk and sub-frame
 
     def __post_init__(self) -> None:
-        sizes, counts = checked_sizes(self.frame_bytes, self.counts, self.gather)
-        nodes, subs = counts.shape[2:]
-        if nodes < 2 or not counts.any():
-            values = int(counts.sum())
+        if self.schedule.nodes < 2 or not self.frames.values:
             raise ValueError(
-                f"expected a run of 2 nodes or more with values, got {nodes} nodes, {values} values"
+                "expected a run of 2 nodes or more with values, got "
+                f"{self.schedule.nodes} nodes, {self.frames.values} values"
             )
         if self.header_bytes < 0 or self.raw_bits < 1:
             raise ValueError(
                 f"expected header_bytes >= 0 and raw_bits >= 1, got {self.header_bytes} and {self.raw_bits}"
             )
-        payload = np.where(counts > 0, sizes - self.header_bytes, 0)
-        if (payload < 0).any():
+        least = int(self.frames["bytes"].min())
+        if least < self.header_bytes:
             raise ValueError(
                 f"expected frames of at least the {self.header_bytes} header bytes, got "
-                f"{int(sizes[counts > 0].min())}; set header_bytes to what the frames carry"
+                f"{least}; set header_bytes to what the frames carry"
             )
-        values = counts[0, 0].sum()
-        bits = 8.0 * payload.sum(axis=(2, 3)) / values
-        own = np.divide(8.0 * payload, counts, out=np.zeros(counts.shape), where=counts > 0)
-        mean = bits[:, :, None, None]
-        relative = np.divide(own, mean, out=np.ones(counts.shape), where=(counts > 0) & (mean > 0))
-        sender = np.argsort(ring_chunks(nodes, self.gather), axis=2)  # of each chunk
-        relative = np.take_along_axis(relative, sender[..., None], axis=2)
-        for name, value in (
-            ("frame_bytes", sizes),
-            ("counts", counts),
-            ("bits", bits),
-            ("deviation", relative.reshape(2, nodes - 1, nodes * subs)),
-            ("share", counts[0, 0].reshape(-1) / values),
-        ):
-            object.__setattr__(self, name, value)
+        _ = self.law
 
-    @property
-    def nodes(self) -> int:
-        """Number of nodes of the measured run."""
-        return int(self.counts.shape[2])
+    @cached_property
+    def law(self) -> RingLaw | RoutedLaw:
+        """How the sizes carry over."""
+        kind = RingLaw.of if isinstance(self.schedule, Ring) else RoutedLaw.of
+        return kind(self.schedule, self.frames, self.header_bytes, self.raw_bits)  # type: ignore[arg-type]
 
     @property
     def values(self) -> int:
         """Number of values it reduced."""
-        return int(self.counts[0, 0].sum())
-
-    def slope(self, phase: int) -> float:
-        """Return the growth in bits per value for each doubling of the summands.
-
-        Least squares over the measured steps, held to 0 (equal entropy) .. 1 (summands all alike);
-        BITS_PER_DOUBLING where there are not two steps to fit. Forwarded frames have no steps of their
-        own and grow with the ring as the partial sums do.
-        """
-        steps = self.nodes - 1
-        if steps < 2:
-            return BITS_PER_DOUBLING
-        row = self.bits[phase if self.gather.boomerang else 0]
-        return float(np.clip(np.polyfit(np.log2(np.arange(1, steps + 1)), row, 1)[0], 0.0, 1.0))
-
-    def bits_at(self, nodes: int) -> Floats:
-        """Return mean payload bits per value at every step of a larger or smaller ring, [2, nodes-1]."""
-        have = np.log2(np.arange(1, self.nodes))
-        want = np.log2(np.arange(1, nodes))
-        out = np.empty((2, nodes - 1))
-        for phase in range(2):
-            out[phase] = np.interp(want, have, self.bits[phase])
-            out[phase] += self.slope(phase) * np.maximum(want - have[-1], 0.0)
-        if not self.gather.boomerang:
-            growth = np.log2(nodes) - np.log2(self.nodes)
-            out[1] = self.bits[1].mean() + self.slope(1) * growth
-        return np.clip(out, 0.0, self.raw_bits)
+        rows = self.frames.rows
+        _, first = np.unique(rows[["chunk", "sub"]], return_index=True)
+        return int(rows["count"][first].sum())
 
 
 @dataclass(frozen=True)
 class ScalePoint:
-    """One AllReduce of `values` at `nodes`: seconds, gain, wire bits per value with headers, bytes/s."""
+    """One AllReduce of `values` at `nodes`: seconds, gain, wire bits per value with headers, bytes/s.
+
+    fp32_time_s, speedup: of fp32's ring, and against it. fp32_direct_s: of fp32's direct schedule.
+    """
 
     nodes: int
     values: int
     time_s: float
     fp32_time_s: float
+    fp32_direct_s: float
     speedup: float
     bits_per_value: float
     algbw: float
@@ -134,44 +97,6 @@ def check_nodes(nodes: Iterable[int]) -> None:
     for count in nodes:
         if not 2 <= count <= MAX_NODES:
             raise ValueError(f"expected 2 to {MAX_NODES} nodes, got {count}")
-
-
-def draw_sizes(
-    measured: Measured, nodes: int, *, values: int | None = None, seed: int = 0
-) -> tuple[Sizes, Sizes]:
-    """Draw the frames of one AllReduce at `nodes`: bytes and counts, int64 [2, N-1, N, K].
-
-    Every sub-frame of every chunk draws a measured one and takes over its share of the values *and* its
-    deviation in bits, since a plan that balances bytes pairs small shares with high rates. Beyond the
-    measured steps it takes its deviation at one of the later half of them.
-    """
-    check_nodes([nodes])
-    total = measured.values if values is None else values
-    if total < 1:
-        raise ValueError(f"expected at least 1 value, got {total}")
-    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, nodes])))
-    known, subs = measured.counts.shape[1], measured.counts.shape[3]
-    parts = nodes * subs
-    # Whole rounds of the measured sub-frames, then a random part of one: the mean stays as measured.
-    source = np.arange(parts + (-parts) % measured.share.size) % measured.share.size
-    source[-measured.share.size :] = random.permutation(source[-measured.share.size :])
-    source = random.permutation(source[:parts])
-    weight = measured.share[source]
-    if not weight.any():
-        raise ValueError(f"all {parts} sub-frames drawn are empty in the measured run; measure a larger one")
-    edges = np.rint(np.cumsum(weight) * (total / weight.sum())).astype(np.int64)
-    share = np.diff(edges, prepend=0).reshape(nodes, subs)
-    pick = np.arange(nodes - 1) * np.ones((2, 1), np.int64)
-    beyond = pick >= known
-    pick[beyond] = random.integers(known // 2, known, int(beyond.sum()))
-    if not measured.gather.boomerang:
-        pick[1] = 0  # forwarded: the owner's frame all the way
-    deviation = np.stack([measured.deviation[phase, pick[phase]] for phase in range(2)])
-    rate = np.minimum(measured.bits_at(nodes)[:, :, None] * deviation, measured.raw_bits) / 8
-    chunks = ring_chunks(nodes, measured.gather)
-    origin, counts = source.reshape(nodes, subs)[chunks], share[chunks]
-    payload = np.ceil(counts * np.take_along_axis(rate[:, :, None], origin, axis=3)).astype(np.int64)
-    return np.where(counts > 0, measured.header_bytes + payload, 0), counts
 
 
 def scale(
@@ -187,15 +112,25 @@ def scale(
     `values` (default: as measured) is the model's size, the same at every N. fp32 gets the same number of
     sub-frames, no headers and no codec. Equal seeds give equal results. Raises ValueError.
     """
+    check_nodes(nodes)
+    wanted = measured.values if values is None else values
+    if wanted < 1:
+        raise ValueError(f"expected at least 1 value, got {wanted}")
     points = []
     for count in nodes:
-        sizes, counts = draw_sizes(measured, count, values=values, seed=seed)
-        total = int(counts[0, 0].sum())
-        time_s = float(finish_unchecked(sizes, counts, link, measured.gather).max())
-        fp32_s = equal_ring_time(total, count, link, subframes=counts.shape[3])
+        total, sent, time_s = measured.law.draw(count, wanted, link, generator(seed, count))
+        subs = measured.schedule.subframes
+        fp32_s = equal_ring_time(total, count, link, subframes=subs)
+        direct_s = equal_time(Direct(count, subs), total, link, coded=False)
         rate = algbw(total, time_s)
-        wire_bits = 8.0 * float(sizes.sum()) / (2 * (count - 1) * total)
+        wire_bits = 8.0 * float(sent) / (2 * (count - 1) * total)
+        gain = fp32_s / time_s
         points.append(
-            ScalePoint(count, total, time_s, fp32_s, fp32_s / time_s, wire_bits, rate, busbw(rate, count))
+            ScalePoint(count, total, time_s, fp32_s, direct_s, gain, wire_bits, rate, busbw(rate, count))
         )
     return points
+
+
+def generator(seed: int, nodes: int) -> np.random.Generator:
+    """Return what draws the frames of `nodes`."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, nodes])))

@@ -1,0 +1,88 @@
+"""The greedy order of a port: of the transfers that could start first, the one with the longest way to go."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from oscar.collective.routes import Routes, Transfer
+from oscar.planning.synthesis.ports import Ports
+from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.trees import Trees, terms
+
+Job = tuple[int, Transfer]  # phase, transfer
+
+
+class Jobs:
+    """Transfers of both phases: what each waits for, and the longest way from it to the end."""
+
+    def __init__(self, problem: Problem, trees: Trees) -> None:
+        self.problem = problem
+        summed = terms(trees.reduce)
+        self.size = {(0, t): problem.sizes[summed[t] - 1] for t in trees.reduce}
+        self.size |= {(1, t): problem.sizes[-1] for t in trees.gather}
+        self.jobs = list(self.size)
+        into: dict[tuple[int, int, int], list[Job]] = defaultdict(list)
+        for phase, t in self.jobs:
+            into[phase, t.chunk, t.receiver].append((phase, t))
+        self.waits: dict[Job, list[Job]] = {}
+        for phase, t in self.jobs:
+            own = phase == 1 and t.sender == problem.owners[t.chunk]
+            self.waits[phase, t] = into[0 if own else phase, t.chunk, t.sender]
+        self.next: dict[Job, list[Job]] = defaultdict(list)
+        for job, before in self.waits.items():
+            for one in before:
+                self.next[one].append(job)
+        self.togo: dict[Job, float] = {}
+        for job in self.jobs:
+            self._way(job)
+
+    def link_s(self, job: Job) -> float:
+        """Return how long a transfer takes over an idle link."""
+        t = job[1]
+        return self.problem.hop_s(self.problem.topology.links[t.sender, t.receiver], self.size[job])
+
+    def _way(self, job: Job) -> float:
+        if job not in self.togo:
+            self.togo[job] = self.link_s(job) + max((self._way(one) for one in self.next[job]), default=0.0)
+        return self.togo[job]
+
+    def routes(self, starts: dict[Job, float]) -> Routes:
+        """Return the routes in order of `starts`; of equal ones the longest way to go first."""
+        order = sorted(self.jobs, key=lambda job: (starts[job], -self.togo[job]))
+        halves = [tuple(t for phase, t in order if phase == half) for half in (0, 1)]
+        return Routes(self.problem.nodes, self.problem.owners, halves[0], halves[1])
+
+
+def in_order(problem: Problem, trees: Trees, *, pulls_first: bool = True) -> Routes:
+    """Return the routes of `trees`, every port's transfers in the order in which a list schedule starts them.
+
+    pulls_first: on ties gathers go before reduces. On other ties rank r sends to r+1 before r+2, so that
+    equal ports form matchings.
+    """
+    jobs, ports = Jobs(problem, trees), Ports(problem)
+    n, links = problem.nodes, problem.topology.links
+    ready = {job: 0.0 for job in jobs.jobs if not jobs.waits[job]}
+    missing = {job: len(jobs.waits[job]) for job in jobs.jobs}
+    came: dict[Job, float] = defaultdict(float)
+    started: dict[Job, float] = {}
+
+    def key(job: Job) -> tuple[float, ...]:
+        t = job[1]
+        start = max(ready[job], ports.ready(links[t.sender, t.receiver]))
+        pull = float(1 - job[0] if pulls_first else 0)
+        togo = -round(jobs.togo[job] * 1e12)
+        return round(start * 1e12), pull, togo, (t.receiver - t.sender) % n, t.chunk
+
+    while ready:
+        job = min(ready, key=key)
+        t = job[1]
+        link = links[t.sender, t.receiver]
+        start = max(ready.pop(job), ports.ready(link))
+        arrival = ports.send(link, start, jobs.size[job])
+        started[job] = start
+        for one in jobs.next[job]:
+            came[one] = max(came[one], arrival)
+            missing[one] -= 1
+            if not missing[one]:
+                ready[one] = came[one]
+    return jobs.routes(started)

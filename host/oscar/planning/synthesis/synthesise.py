@@ -1,0 +1,126 @@
+"""The best schedule for a network: built-in ones and synthesised ones, judged by replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+
+from oscar.collective.routes import Routed, Routes
+from oscar.collective.schedule import Schedule
+from oscar.collective.schedules import SCHEDULES
+from oscar.collective.trees import Hierarchical
+from oscar.errors import ConfigError
+from oscar.planning.synthesis.bound import bound_s
+from oscar.planning.synthesis.contiguity import contiguous
+from oscar.planning.synthesis.greedy import matched
+from oscar.planning.synthesis.ordering import in_order
+from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.routed import as_schedule
+from oscar.planning.synthesis.routing import routed
+from oscar.planning.synthesis.timing import time_of
+from oscar.planning.synthesis.trees import Trees
+from oscar.timeline.link import LinkModel
+
+ROUTING_SHARE = 0.6  # of the time limit; the rest is for the order
+MILP, GREEDY = "milp", "greedy"
+
+
+@dataclass(frozen=True)
+class Result:
+    """schedule: the winner, by name `winner`. seconds: of every candidate, by name.
+
+    routes: of the winner; None for rings, which have none. bound_s: no schedule is faster. said: what people
+    should know, a sentence each.
+    """
+
+    schedule: Schedule
+    routes: Routes | None
+    winner: str
+    seconds: dict[str, float]
+    bound_s: float
+    said: tuple[str, ...]
+
+
+def synthesise(
+    problem: Problem,
+    *,
+    subframes: int = 1,
+    limit_s: float = 60.0,
+    integers: bool = True,
+    codec: LinkModel | None = None,
+) -> Result:
+    """Return the fastest schedule found for `problem`: never slower than a built-in one by replay.
+
+    limit_s: of the MILPs together. integers: sums are exact in any order, so that boomerang and duplex may
+    run. codec: works on the frames, as in `time_of`. Raises ConfigError where nothing runs on the network,
+    MissingExtraError without scipy and networkx.
+    """
+    run = _Candidates(problem, codec)
+    for schedule in _built_in(problem.nodes, subframes, integers=integers):
+        run.offer(_name(schedule), schedule)
+    for order in _orders(problem, matched(problem)):
+        run.offer(GREEDY, as_schedule(order, subframes))
+    end = monotonic() + limit_s
+    trees = routed(problem, ROUTING_SHARE * limit_s)
+    if trees is None:
+        run.said.append(f"the MILP found no routes within {limit_s:g} s: the best of the others is taken")
+    else:
+        for order in _orders(problem, trees):
+            run.offer(MILP, as_schedule(order, subframes))
+        last = contiguous(problem, trees, end - monotonic())
+        if last is None:
+            run.said.append(
+                "the second MILP found no order in time: the order of the MILP's routes is greedy"
+            )
+        else:
+            run.offer(MILP, as_schedule(last, subframes))
+    return run.result()
+
+
+class _Candidates:
+    """Schedules and their times; of one name the fastest is kept."""
+
+    def __init__(self, problem: Problem, codec: LinkModel | None) -> None:
+        self.problem, self.codec = problem, codec
+        self.best: dict[str, tuple[float, Schedule]] = {}
+        self.said: list[str] = []
+
+    def offer(self, name: str, schedule: Schedule) -> None:
+        """Time a schedule, unless the network lacks a link that it uses."""
+        try:
+            seconds = time_of(schedule, self.problem, self.codec)
+        except ConfigError:
+            return
+        if name not in self.best or seconds < self.best[name][0]:
+            self.best[name] = seconds, schedule
+
+    def result(self) -> Result:
+        """Return the fastest; on a tie what was offered first, so that a built-in one stays."""
+        winner = min(self.best, key=lambda name: self.best[name][0])
+        schedule = self.best[winner][1]
+        routes = schedule.routes if isinstance(schedule, Routed) else None
+        seconds = {name: seconds for name, (seconds, _) in self.best.items()}
+        return Result(schedule, routes, winner, seconds, bound_s(self.problem), tuple(self.said))
+
+
+def _orders(problem: Problem, trees: Trees) -> Iterator[Routes]:
+    """Yield the orders to try: as found, and by the list schedule with either phase first."""
+    yield Routes(problem.nodes, problem.owners, trees.reduce, trees.gather)
+    for pulls_first in (True, False):
+        yield in_order(problem, trees, pulls_first=pulls_first)
+
+
+def _built_in(nodes: int, subframes: int, *, integers: bool) -> Iterator[Schedule]:
+    """Yield the schedules of the registry, hierarchical with every size of group."""
+    for name in ("ring", "boomerang", "duplex", "direct", "star"):
+        kind: Callable[..., Schedule] = SCHEDULES[name]
+        if integers or not SCHEDULES[name].apart:
+            yield kind(nodes, subframes)
+    for group in range(2, nodes):
+        if nodes % group == 0:
+            yield Hierarchical(nodes, subframes, group=group)
+
+
+def _name(schedule: Schedule) -> str:
+    return f"{schedule.name} {schedule.group}" if isinstance(schedule, Hierarchical) else schedule.name
