@@ -8,12 +8,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from needs import needs
 from oscar.cli import main
 from oscar.cli.schedule import frame_sizes
 from oscar.collective.actions import SENDS
 from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
-from oscar.collective.schedule_file import FileSchedule, write_schedule
+from oscar.collective.schedule_file import FileSchedule, read_schedule, write_schedule
 from oscar.collective.schedules import SCHEDULES, make_schedule
 from oscar.collective.trees import Direct
 from oscar.studies.schedule_figure import draw_schedule
@@ -122,3 +123,23 @@ def test_sizes_of_frames_grow_with_the_workers_that_they_sum() -> None:
     for bits in ([0.0], [1.0, 2.0, 3.0], [float("nan")]):
         with pytest.raises(ValueError, match="--bits: expected one or two numbers above 0"):
             frame_sizes(bits, 10, 2)
+
+
+def test_a_schedule_is_made_for_a_network_checked_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs("schedule")
+    network, file, picture = tmp_path / "net.yaml", tmp_path / "s.json", tmp_path / "s.png"
+    network.write_text("{kind: groups, nodes: 4, size: 2, gbps: 200, nic_gbps: 25}")
+    words = ["--bits", 4, 6, "--limit", 5, "--floats", "--name", "two by two"]
+    assert oscar("synth", network, "-o", file, *words) == 0
+    said = capsys.readouterr().out.splitlines()
+    times = {row[:16].strip(): float(row[16:29]) for row in said if row[29:32] == " us"}
+    taken = next(row[:16].strip() for row in said if row.endswith("<- taken"))
+    assert times["bound"] <= times[taken] == min(value for name, value in times.items() if name != "bound")
+    assert {"ring", "direct", "milp"} <= set(times)
+    assert "duplex" not in times
+    assert read_schedule(file, nodes=4).made["modelled_s"] * 1e6 == pytest.approx(times[taken], abs=0.01)
+    assert oscar("draw", file, "--topology", network, "--bits", 4, 6, "-o", picture) == 0
+    assert "file 'two by two', 4 ranks" in capsys.readouterr().out
+    assert picture.exists()

@@ -289,17 +289,13 @@ def given(owners: tuple[int, ...], reduce: str, gather: str, *, nodes: int = 3) 
     [
         ("0:10 0:20", "0:01 0:02", None),
         ("0:21 0:10", "0:01 0:12", None),
-        (
-            "0:10 0:21",
-            "0:01 0:12",
-            r"rank 0, step 0 of the all-gather, chunk 0, .*terms that are there, ranks 0, 1",
-        ),
+        ("0:10 0:21", "0:01 0:12", PLACE),
         (
             "0:10 0:10",
             "0:01 0:02",
             r"rank 0, step 1 of the reduce-scatter, chunk 0.*each term once, got rank 1",
         ),
-        ("0:12 0:21", "0:01 0:02", "rank 0, step 0 of the all-gather, chunk 0"),
+        ("0:12 0:21", "0:01 0:02", PLACE),
         ("0:10 0:20", "0:01 0:01", PLACE),
         (
             "0:10 0:20",

@@ -25,7 +25,7 @@ SYNTH = """\
   oscar schedule synth net.yaml -o s.json --values 25M --limit 60
   oscar schedule synth net.yaml -o s.json --bits 4 7      frames of one worker: 4 bits/value, of all: 7
 
-TOPOLOGY is a YAML file with the section `topology` of a configuration: ports, links, groups, shared NICs.
+TOPOLOGY is a YAML file with the keys of the section `topology` of a configuration, and `nodes`.
 The winner is the fastest in a replay among synthesised and built-in schedules, so never slower than these.
 Without -o it is only named. Needs the extra `schedule`.
 """
@@ -66,7 +66,7 @@ def add_command(commands: Any) -> None:
     part.add_argument("--gbps", type=float, default=100.0, metavar="G", help="of every port (%(default)s)")
     part.add_argument("--latency-us", type=float, default=2.0, metavar="US", help="of a hop (%(default)s)")
     part.add_argument("--values", type=amount, default=1_000_000, metavar="V", help="of the gradient (1M)")
-    part.add_argument("--bits", type=float, default=32.0, metavar="B", help="per value (%(default)s)")
+    _add_bits(part)
     part.add_argument(
         "--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: no time at all)"
     )
@@ -97,14 +97,20 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_bits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bits", type=float, nargs="+", default=[32.0], metavar="B",
+        help="per value: of all frames, or of those of one worker and of all (32)",
+    )  # fmt: skip
+
+
 def _add_synth(parts: Any) -> None:
     part = declare(parts, "synth", _synth, short="make a schedule for a network", example=SYNTH)
     part.add_argument("topology", type=Path, metavar="TOPOLOGY", help="YAML file with the network")
     part.add_argument("-o", "--output", type=Path, metavar="S.json", help="write the schedule here")
     part.add_argument("--name", default="", metavar="TEXT", help="what the schedule is called")
     part.add_argument("--values", type=amount, default=1_000_000, metavar="V", help="of the gradient (1M)")
-    part.add_argument("--bits", type=float, nargs="+", default=[32.0], metavar="B",
-                      help="per value: of all frames, or of those of one worker and of all (32)")  # fmt: skip
+    _add_bits(part)
     part.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
     part.add_argument(
         "--per-rank", type=int, default=1, metavar="C", help="chunks that a rank owns (%(default)s)"
@@ -199,15 +205,15 @@ def _draw(args: argparse.Namespace) -> int:
     if args.topology is not None:
         from oscar.config.topology import read_topology
 
-        topology = read_topology(args.topology)
+        topology = read_topology(args.topology, args.nodes)
         args.nodes = topology.nodes
         schedule = _schedule(args)
     else:
         schedule = _schedule(args)
         topology = switch([args.gbps] * schedule.nodes, args.latency_us * 1e-6)
-    seconds = draw_schedule(
-        output, schedule, topology, link, assumed_frames(schedule, args.values, args.bits)
-    )
+    sizes = frame_sizes(args.bits, args.values, schedule.nodes)
+    frames = assumed_frames(schedule, args.values, lambda workers: sizes[workers - 1] * 8 / args.values)
+    seconds = draw_schedule(output, schedule, topology, link, frames)
     print(f"{schedule.describe()}: {seconds * 1e6:.2f} us, modelled, on {topology.text}")
     print(f"# wrote {output}")
     return 0

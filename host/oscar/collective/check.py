@@ -268,20 +268,21 @@ class _Run(_Rules):
 
     def _check_whole(self) -> None:
         s = self.schedule
+        owners = s.owners
         for rank, (sums, apart) in enumerate(zip(self.sums, self.apart, strict=True)):
             for place, terms in sums.items():
-                chunk, mine = place[0], s.owners[place[0]] == rank
-                at = Action(Op.ADOPT, Phase.ALL_GATHER, self._last(rank, chunk), *place)
-                if terms | apart[place] != self.every or (mine and terms != self.every):
-                    missing = self.every & ~(terms if mine else terms | apart[place])
-                    self.refuse(rank, at, f"expected the whole sum in the end, {_ranks(missing)} are missing")
-                exempt = s.apart or s.nodes == 1 or (mine and not s.adopt)
-                if not exempt and place not in self.final[rank]:
-                    self.refuse(rank, at, "expected the owner's final frame decoded, got a sum of its own")
+                mine = owners[place[0]] == rank
+                whole = terms if mine else terms | apart[place]
+                if whole != self.every:
+                    missing = _ranks(self.every & ~whole)
+                    self._lack(rank, place, f"expected the whole sum in the end, {missing} are missing")
+                if not (s.apart or s.nodes == 1 or (mine and not s.adopt)) and place not in self.final[rank]:
+                    self._lack(rank, place, "expected the owner's final frame decoded, got a sum of its own")
 
-    def _last(self, rank: int, chunk: int) -> int:
-        """Return the step of the last action of a rank with a chunk."""
-        return max((a.step for a in self.programs[rank] if a.chunk == chunk and a.phase), default=0)
+    def _lack(self, rank: int, place: _Place, what: str) -> NoReturn:
+        """Refuse what a rank ends with; the step is that of its last action with the chunk."""
+        steps = [a.step for a in self.programs[rank] if a.chunk == place[0] and a.phase]
+        self.refuse(rank, Action(Op.ADOPT, Phase.ALL_GATHER, max(steps, default=0), *place), what)
 
 
 def _ranks(terms: int) -> str:
