@@ -215,7 +215,7 @@ def test_after_any_failed_call_the_next_is_as_if_it_had_not_been(name, first):
 def test_a_codec_too_narrow_for_the_nodes_is_refused_at_the_first_call():
     run = LocalCluster(Config.model_validate({"method": "int16", "nodes": 2, "quantiser": {"bits": 15}}))
     with pytest.raises(
-        ConfigError, match=r"int16 carries up to 16 bits, sums of 3 workers' 15 bits .* have 17"
+        ConfigError, match=r"int16 carries up to 16 bits, sums of 4 workers' 15 bits .* have 17"
     ):
         run.allreduce([[np.ones(5, np.float32)]] * 4)
     assert run.allreduce([[np.ones(5, np.float32)]] * 2).stats.exact

@@ -151,7 +151,7 @@ def test_another_key_is_found_at_the_start_by_all_ranks_alike() -> None:
     assert all(isinstance(error, ConfigError) for error in errors), errors
     (text,) = {str(error) for error in errors}
     assert re.match('keys: rank 1 has check value = "[0-9a-f]{16}", rank 0 has "', text)
-    assert text.endswith("; start all ranks with the same key")
+    assert text.endswith("; start all ranks with the same key and the same transport.pad")
 
 
 def test_a_rank_without_a_key_is_named() -> None:
@@ -221,6 +221,10 @@ def test_plain_text_is_refused_where_keyed_frames_are_asked_for(tmp_path: Path) 
         local_transports(2), lambda end: Communicator(asks, secured(end, "aes-gcm", key=str(place)))
     )
     assert all(isinstance(communicator, Communicator) for communicator in made), made
+    padded = Config.model_validate({"transport": {"security": "aes-gcm", "pad": 10}})
+    for error in on_ranks(keyed_pair(), lambda end: Communicator(padded, end, timeout_s=5)):
+        assert isinstance(error, ConfigError)
+        assert "transport.pad is 10 per cent, the transport pads by 0: give" in str(error)
 
 
 def test_a_key_that_nothing_would_use_is_refused() -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscar.numerics.plans import PLANS, USES_COSTS, ChunkPlan, block_costs, make_plan
+from oscar.numerics.plans import (
+    PLANS,
+    SHARE_PARTS,
+    USES_COSTS,
+    ChunkPlan,
+    block_costs,
+    make_plan,
+    shares_of_chunks,
+)
 
 
 @st.composite
@@ -135,12 +145,119 @@ def test_without_costs_every_rule_falls_back_to_a_static_plan():
     assert make_plan("splitter", 10, 2, granule=4, costs=np.zeros(3, np.int64)).bounds == (0, 5, 10)
 
 
+@st.composite
+def shares(draw, chunks):
+    parts = draw(st.lists(st.integers(0, 1000), min_size=chunks, max_size=chunks).filter(any))
+    return [part / sum(parts) for part in parts]
+
+
+@pytest.mark.parametrize("name", PLANS)
+@given(case=cases(), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_shares_cover_every_value_and_nothing_is_left_for_a_share_of_0(name, case, data):
+    values, count, granule, costs = case
+    wanted = data.draw(shares(count))
+    plan = make_plan(name, values, count, granule=granule, costs=costs, shares=wanted)
+    assert (plan.bounds[0], plan.bounds[-1], len(plan.bounds)) == (0, values, count + 1)
+    assert all(type(b) is int for b in plan.bounds)
+    moved = plan.gather(np.arange(values))
+    assert np.array_equal(np.sort(moved), np.arange(values))
+    sizes = np.diff(plan.bounds)
+    assert sizes.min() >= 0
+    assert not sizes[np.array(wanted) == 0].any()
+    again = make_plan(name, values, count, granule=granule, costs=costs, shares=tuple(wanted))
+    assert again.bounds == plan.bounds
+    assert np.array_equal(again.gather(np.arange(values)), moved)
+
+
+@given(case=cases(), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_chunks_have_their_shares_to_the_value_or_block(case, data):
+    values, count, granule, costs = case
+    wanted = np.array(data.draw(shares(count)))
+    slack = 1 + values / SHARE_PARTS
+    sizes = np.diff(make_plan("equal", values, count, granule=1, shares=wanted.tolist()).bounds)
+    assert np.abs(sizes - wanted * values).max() <= slack
+    blocks = -(-values // granule)
+    plan = make_plan("interleave", values, count, granule=granule, shares=wanted.tolist())
+    dealt = np.diff(plan.bounds) / granule
+    assert np.abs(dealt - wanted * blocks).max() <= slack + 1  # and the last block may be short
+    if costs is not None and costs.sum():
+        plan = make_plan("splitter", values, count, granule=granule, costs=costs, shares=wanted.tolist())
+        prefix = [0, *np.cumsum(costs).tolist()]
+        goals = np.cumsum(wanted)[:-1] * prefix[-1]
+        cut = [prefix[-(-bound // granule)] for bound in plan.bounds[1:-1]]
+        near = prefix[-1] / SHARE_PARTS + max(costs.tolist())
+        assert all(abs(at - goal) <= near for at, goal in zip(cut, goals, strict=True))
+
+
+@pytest.mark.parametrize("name", ["splitter", "interleave", "snake"])
+def test_cost_is_in_proportion_to_shares_where_it_is_skewed(name):
+    granule, wanted = 16, [0.4, 0.05, 0.0, 0.25, 0.3]
+    per_block = np.random.default_rng(5).integers(0, 900, 4000)
+    per_value = np.repeat(per_block, granule)
+    plan = make_plan(name, per_value.size, 5, granule=granule, costs=per_block * granule, shares=wanted)
+    got = loads(plan, per_value) / per_value.sum()
+    assert np.abs(got - wanted).max() < 0.012
+    if name == "snake":
+        assert np.abs(got - wanted).max() < 0.001
+
+
+def test_turns_are_spread_over_the_gradient():
+    plan = make_plan("interleave", 12, 3, granule=1, shares=[0.5, 0.25, 0.25])
+    assert [c.tolist() for c in chunks(plan, 12)] == [[0, 3, 4, 7, 8, 11], [1, 5, 9], [2, 6, 10]]
+    snake = make_plan("snake", 12, 3, granule=1, costs=np.arange(12, 0, -1), shares=[0.5, 0.25, 0.25])
+    assert [c.tolist() for c in chunks(snake, 12)] == [[0, 3, 4, 7, 8, 11], [1, 6, 9], [2, 5, 10]]
+
+
+def test_without_shares_plans_are_what_they_were():
+    """Digest of plans before shares were known; equal shares of a power of two deal the same."""
+    seen = hashlib.sha256()
+    for name in sorted(PLANS):
+        for values, count, granule in ((0, 3, 4), (1000, 3, 7), (4099, 8, 64), (700, 64, 256)):
+            random = np.random.default_rng(values)
+            costs = random.integers(0, 1 << 20, -(-values // granule)) * (random.random() < 0.9)
+            for given_costs in (None, costs):
+                plan = make_plan(name, values, count, granule=granule, costs=given_costs)
+                seen.update(repr((plan.name, plan.bounds, plan.granule)).encode())
+                seen.update(b"" if plan.order is None else plan.order.tobytes())
+    assert seen.hexdigest()[:16] == "87ef51546cb6011c"
+    costs = np.random.default_rng(0).integers(0, 1 << 20, 64)
+    for name in PLANS:
+        plans = [make_plan(name, 512, 8, granule=8, costs=costs, shares=s) for s in (None, [0.125] * 8)]
+        assert plans[0].bounds == plans[1].bounds
+        assert np.array_equal(*(plan.gather(np.arange(512)) for plan in plans))
+
+
+def test_bad_shares_are_refused():
+    def plan(*wanted):
+        make_plan("equal", 10, len(wanted), granule=1, shares=wanted)
+
+    with pytest.raises(ValueError, match=r"shares: expected a sum of 1, got 0\.9; divide each by it"):
+        plan(0.5, 0.4)
+    with pytest.raises(ValueError, match=r"expected numbers of 0 or more, got -0\.5 for chunk 1"):
+        plan(1.5, -0.5)
+    with pytest.raises(ValueError, match="expected numbers of 0 or more, got nan for chunk 0"):
+        plan(float("nan"), 1.0)
+    with pytest.raises(ValueError, match="shares: expected one for each of 3 chunks, got 2"):
+        make_plan("equal", 10, 3, granule=1, shares=[0.5, 0.5])
+
+
 def test_bad_arguments_are_refused():
     with pytest.raises(
         ValueError, match="plan must be one of equal, splitter, interleave, snake, got 'even'"
     ):
         make_plan("even", 10, 2, granule=1)
-    with pytest.raises(ValueError, match="expected values >= 0, nodes >= 1, granule >= 1; got 10, 0, 1"):
+    with pytest.raises(ValueError, match="expected values >= 0, chunks >= 1, granule >= 1; got 10, 0, 1"):
         make_plan("equal", 10, 0, granule=1)
     with pytest.raises(ValueError, match="expected a cost for each of 3 blocks, got 2"):
         make_plan("snake", 10, 2, granule=4, costs=np.zeros(2, np.int64))
+
+
+def test_shares_of_ranks_go_to_the_chunks_that_they_own():
+    assert shares_of_chunks([0.5, 0.25, 0.25, 0.0], (3, 0, 1, 2)) == (0.0, 0.5, 0.25, 0.25)
+    assert shares_of_chunks([0.5, 0.5, 0], (1, 0, 0)) == (0.5, 0.25, 0.25)
+    with pytest.raises(ValueError, match=r"rank 2 has a share of 0\.25, but owns no chunk; give it 0"):
+        shares_of_chunks([0.5, 0.25, 0.25], (0, 1))
+    with pytest.raises(ValueError, match="expected one for each rank, got 2 and none for rank 2"):
+        shares_of_chunks([0.5, 0.5], (0, 1, 2))

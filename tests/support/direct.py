@@ -18,13 +18,14 @@ from oscar.transports.base import Notice, Transport, TransportError
 
 VICTIM = 0
 HALVES = (7, 64 + 7)  # tags
+LATE = 0.3  # of the timeout, after which rank 2 begins its second wait
 
 
 def waits_for(rank: int, nodes: int, shape: str) -> list[int]:
     """Return the ranks whose messages `rank` waits for, in order.
 
     shape: `direct`, every rank for all others. `chain`: rank 2, no neighbour of the victim's on a ring, waits
-    for the victim, and all others wait for rank 2.
+    for the victim, and all others wait for rank 2, longer than they would without a sign of life.
     """
     if shape == "direct":
         return [(rank - step) % nodes for step in range(1, nodes)]
@@ -45,6 +46,7 @@ def exchange(transport: Transport, shape: str, timeout_s: float, fault: Callable
         if fault and tag == HALVES[1]:
             fault()
             return
+        time.sleep(LATE * timeout_s if late and tag == HALVES[1] else 0.0)
         for sending in (not late, late):
             for peer in targets if sending else ():
                 transport.post_send(peer, tag, bytes(100))

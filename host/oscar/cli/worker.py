@@ -69,11 +69,12 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
         key = None if wire.security == "none" else read_key(wire.key)
         comparing = True
         if key is not None:
-            transport = KeyedTransport(transport, key, timeout_s=wire.timeout_s)
+            transport = KeyedTransport(transport, key, pad=wire.pad, timeout_s=wire.timeout_s)
         running = RankRun(config, transport, workload)
         if rank == 0:
             agreed = running.communicator.agreed
-            keyed = f"keyed: {wire.security}, " if transport.keyed else ""
+            padded = f", padded by up to {wire.pad:g} %" if wire.pad else ""
+            keyed = f"keyed: {wire.security}{padded}, " if transport.keyed else ""
             print(
                 f"# {transport.nodes} ranks over {args.transport}, {config.method}, {config.schedule.name}, "
                 f"{keyed}timeout {wire.timeout_s:g} s, configuration {agreed}",

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.schedule import Schedule
 
-AHEAD = 2  # sub-frames whose first sends leave before the oldest one's arrivals are waited for
+AHEAD = 1  # sub-frames whose first sends leave before the oldest one's arrivals are waited for
 
 
 class Transfer(NamedTuple):
@@ -38,7 +38,7 @@ class Routes:
     gather: tuple[Transfer, ...]
 
 
-class _Leg(NamedTuple):
+class Leg(NamedTuple):
     """A transfer with all that its actions need to know."""
 
     phase: Phase
@@ -52,14 +52,20 @@ class _Leg(NamedTuple):
 class Routed(Schedule):
     """Routes as a schedule.
 
-    On the way to an owner, frames of a link share tables where they sum equally many workers; on the way
-    back every chunk of an owner has its own. Sends that need no input come first, AHEAD sub-frames before
-    the arrivals that they meet. An owner codes its sum once and sends the same bytes to all; a rank passes a
-    final frame on before it decodes it.
+    On the way back every chunk of an owner has tables of its own. Sends that need no input come first, AHEAD
+    sub-frames before the arrivals that they meet. An owner codes its sum once and sends the same bytes to
+    all; a rank passes a final frame on before it decodes it.
+
+    eager: sends that need no input come before everything else, and final frames are decoded last. No frame
+    then waits behind one that is not there yet; only schedules without FORWARDs may do so. pooled: on the way
+    to an owner, frames of a link share tables where they sum equally many workers, and learn faster; both its
+    ends must take them in one order, which holds for the built-in routes. Otherwise each chunk has its own.
     """
 
     name: ClassVar[str] = "routed"
     pulls_first: ClassVar[bool] = True
+    eager: ClassVar[bool] = False
+    pooled: ClassVar[bool] = True
 
     @cached_property
     def routes(self) -> Routes:
@@ -91,7 +97,7 @@ class Routed(Schedule):
         return tuple(self.owners[:chunk].count(owner) for chunk, owner in enumerate(self.owners))
 
     @cached_property
-    def legs(self) -> tuple[tuple[_Leg, ...], ...]:
+    def legs(self) -> tuple[tuple[Leg, ...], ...]:
         """The transfers of each phase with their terms and their places on sender and link."""
         terms = {(chunk, rank): 1 << rank for chunk in range(self.chunks) for rank in range(self.nodes)}
         slots: dict[tuple[int, int], int] = defaultdict(int)
@@ -105,13 +111,28 @@ class Routed(Schedule):
             legs = []
             for t in transfers:
                 held = every if phase else terms[t.chunk, t.sender]
-                legs.append(_Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held))
+                legs.append(Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held))
                 if not phase:
                     terms[t.chunk, t.receiver] |= held
                 steps[t.sender] += 1
                 slots[t.sender, t.receiver] += 1
             phases.append(tuple(legs))
         return tuple(phases)
+
+    @cached_property
+    def _by_rank(self) -> tuple[dict[int, list[Leg]], ...]:
+        every: list[dict[int, list[Leg]]] = []
+        for legs in self.legs:
+            every.append(defaultdict(list))
+            for leg in legs:
+                every[-1][leg.transfer.sender].append(leg)
+                every[-1][leg.transfer.receiver].append(leg)
+        return tuple(every)
+
+    def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
+        """Return the legs of each phase that `rank` has an end of, in order."""
+        there, back = self._by_rank
+        return there.get(rank, []), back.get(rank, [])
 
     def actions(self, rank: int) -> Iterator[Action]:
         """See Schedule.actions."""
@@ -125,14 +146,15 @@ class _Program:
 
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
-        self.reduce, self.gather = (
-            [leg for leg in legs if rank in (leg.transfer.sender, leg.transfer.receiver)]
-            for legs in schedule.legs
-        )
-        self.fed: dict[int, list[_Leg]] = defaultdict(list)  # what comes, by chunk
+        self.reduce, self.gather = schedule.legs_of(rank)
+        self.fed: dict[int, list[Leg]] = defaultdict(list)  # what comes, by chunk
         for leg in self.reduce:
             if leg.transfer.receiver == rank:
                 self.fed[leg.transfer.chunk].append(leg)
+        self.onward: dict[int, list[Leg]] = defaultdict(list)  # final frames that this rank sends, by chunk
+        for leg in self.gather:
+            if leg.transfer.sender == rank:
+                self.onward[leg.transfer.chunk].append(leg)
         self.first = [leg for leg in self.reduce if leg.transfer.chunk not in self.fed]  # need no input
         self.rest = [leg for leg in self.reduce if leg.transfer.chunk in self.fed]
 
@@ -144,26 +166,29 @@ class _Program:
         for leg in (*self.reduce, *self.gather):
             for sub in range(subs) if leg.transfer.receiver == self.rank else ():
                 yield self._act(Op.POST_RECV, leg, sub)
-        for turn in range(subs + AHEAD + 1):
+        lag = subs if self.schedule.eager else AHEAD
+        for turn in range(subs + 2 * lag):
             if turn < subs:
                 for leg in self.first:
                     yield from self._push(leg, turn)
-            if 0 <= turn - AHEAD < subs:
-                yield from self._own(turn - AHEAD)
-            if 0 <= turn - AHEAD - 1 < subs:
-                yield from self._pass_on(turn - AHEAD - 1)
+            if 0 <= turn - lag < subs:
+                yield from self._own(turn - lag)
+            if 0 <= turn - 2 * lag < subs:
+                yield from self._pass_on(turn - 2 * lag)
 
-    def _act(self, op: Op, leg: _Leg, sub: int) -> Action:
+    def _act(self, op: Op, leg: Leg, sub: int) -> Action:
         """Return an action with the frame of `leg`."""
         chunk, sender, receiver = leg.transfer
         source = self.schedule.owners[chunk] if leg.phase else sender
-        table = leg.terms.bit_count() - 1 + (self.schedule.turn[chunk] if leg.phase else 0)
+        table = leg.terms.bit_count() - 1 if self.schedule.pooled else leg.slot
+        if leg.phase:
+            table = self.schedule.nodes - 1 + self.schedule.turn[chunk]
         peer = sender if receiver == self.rank else receiver
         if leg.phase and op in (Op.ENCODE, Op.ADOPT):
             peer = -1  # one frame for all
         return Action(op, leg.phase, leg.step, chunk, sub, peer, source, table, leg.terms, leg.slot)
 
-    def _push(self, leg: _Leg, sub: int) -> Iterator[Action]:
+    def _push(self, leg: Leg, sub: int) -> Iterator[Action]:
         yield self._act(Op.ENCODE, leg, sub)
         yield self._act(Op.SEND, leg, sub)
 
@@ -179,25 +204,25 @@ class _Program:
             yield from self._pull(chunk, sub) if leg is None else self._push(leg, sub)
 
     @cached_property
-    def sums(self) -> list[tuple[int, _Leg | None]]:
+    def sums(self) -> list[tuple[int, Leg | None]]:
         """The sums that this rank makes: (chunk, the leg that takes it on; None where it owns the chunk).
 
-        Those with fewer hops before them first, then in order of the routes.
+        Those with fewer hops before them first; of equal ones those that go on, then in order of the routes.
         """
         depth = self.schedule.depths[0]
-        out: list[tuple[int, int, int, _Leg | None]] = []
+        out: list[tuple[int, bool, int, int, Leg | None]] = []
         for place, leg in enumerate(self.rest):
             if leg.transfer.sender == self.rank:
-                out.append((depth[leg.transfer.chunk, self.rank], place, leg.transfer.chunk, leg))
+                out.append((depth[leg.transfer.chunk, self.rank], False, place, leg.transfer.chunk, leg))
         for chunk, owner in enumerate(self.schedule.owners):
             if owner == self.rank:
                 last = max((p for p, leg in enumerate(self.rest) if leg.transfer.chunk == chunk), default=-1)
-                out.append((depth.get((chunk, self.rank), 0), last, chunk, None))
-        return [(chunk, leg) for _, _, chunk, leg in sorted(out, key=lambda one: one[:3])]
+                out.append((depth.get((chunk, self.rank), 0), True, last, chunk, None))
+        return [(chunk, leg) for *_, chunk, leg in sorted(out, key=lambda one: one[:3])]
 
     def _pull(self, chunk: int, sub: int) -> Iterator[Action]:
         """Code an own chunk's sum once and send it to all that this rank sends it to."""
-        legs = [leg for leg in self.gather if leg.transfer.chunk == chunk]
+        legs = self.onward[chunk]
         for place, leg in enumerate(legs):
             if place == 0:
                 yield self._act(Op.ENCODE, leg, sub)
@@ -207,16 +232,17 @@ class _Program:
 
     def _pass_on(self, sub: int) -> Iterator[Action]:
         """Pass final frames on, in order of the routes and as each arrives, then decode all."""
-        came = {leg.transfer.chunk: leg for leg in self.gather if leg.transfer.receiver == self.rank}
+        came: dict[int, Leg] = {}
         waited = set()
         for leg in self.gather:
             chunk = leg.transfer.chunk
-            if leg.transfer.sender != self.rank or chunk not in came:
-                continue
-            if chunk not in waited:
-                waited.add(chunk)
-                yield self._act(Op.WAIT, came[chunk], sub)
-            yield self._act(Op.FORWARD, leg, sub)
+            if leg.transfer.receiver == self.rank:
+                came[chunk] = leg
+            elif chunk in came:
+                if chunk not in waited:
+                    waited.add(chunk)
+                    yield self._act(Op.WAIT, came[chunk], sub)
+                yield self._act(Op.FORWARD, leg, sub)
         for chunk, leg in came.items():
             if chunk not in waited:
                 yield self._act(Op.WAIT, leg, sub)

@@ -52,6 +52,11 @@ class Schedule(ABC):
         """The rank that has a chunk's sum first, by chunk."""
 
     @property
+    def shares(self) -> tuple[float, ...] | None:
+        """Each chunk's share of the gradient, where the schedule asks for unequal ones."""
+        return None
+
+    @property
     def chunks(self) -> int:
         """Number of chunks that a plan has to make."""
         return len(self.owners)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from oscar.collective.ring import Boomerang, Duplex, Ring
 from oscar.collective.schedule import Schedule
+from oscar.collective.schedule_file import FileSchedule, read_schedule
 from oscar.collective.trees import Direct, Hierarchical, Star
 
 SCHEDULES: dict[str, type[Schedule]] = {
     kind.name: kind for kind in (Ring, Boomerang, Duplex, Direct, Hierarchical, Star)
 }
+KINDS: dict[str, type[Schedule]] = SCHEDULES | {FileSchedule.name: FileSchedule}  # with what is no built-in
 
 
 def make_schedule(
@@ -26,8 +28,12 @@ def make_schedule(
     adopt: for a lossy codec. group: ranks of a group, of hierarchical (None: about the root of `nodes`).
     root: of star. file: of file. Raises ValueError, and ConfigError for a file.
     """
-    if name not in SCHEDULES:
-        raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {name!r}")
+    if name not in KINDS:
+        raise ValueError(f"schedule must be one of {', '.join(KINDS)}, got {name!r}")
+    if name == FileSchedule.name:
+        if file is None:
+            raise ValueError("schedule file: expected the path of a schedule file, got none")
+        return read_schedule(file, nodes=nodes, subframes=subframes, adopt=adopt)
     kind = SCHEDULES[name]
     if kind is Hierarchical:
         size = group or max(1, round(nodes**0.5))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from oscar.collective.routes import Routed, Routes, Transfer
+from oscar.collective.actions import Phase
+from oscar.collective.routes import Leg, Routed, Routes, Transfer
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Direct(Routed):
     """
 
     name: ClassVar[str] = "direct"
+    eager: ClassVar[bool] = True
 
     @cached_property
     def routes(self) -> Routes:
@@ -26,12 +28,37 @@ class Direct(Routed):
         pull = tuple(Transfer(rank, rank, peer) for rank, peer in turns)
         return Routes(n, tuple(range(n)), push, pull)
 
+    @property
+    def owners(self) -> tuple[int, ...]:
+        return tuple(range(self.nodes))
+
+    @property
+    def hops(self) -> int:
+        return 2 if self.nodes > 1 else 0
+
+    @cached_property
+    def turn(self) -> tuple[int, ...]:
+        return (0,) * self.nodes
+
+    def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
+        """See Routed.legs_of; at 1,024 ranks the legs of all would be two million."""
+        n, every = self.nodes, (1 << self.nodes) - 1
+        there: list[Leg] = []
+        back: list[Leg] = []
+        for step in range(n - 1):
+            to, source = (rank + step + 1) % n, (rank - step - 1) % n
+            for a, b in ((rank, to), (source, rank)):
+                there.append(Leg(Phase.REDUCE_SCATTER, Transfer(b, a, b), step, 0, 1 << a))
+                back.append(Leg(Phase.ALL_GATHER, Transfer(a, a, b), step, 1, every))
+        return there, back
+
 
 @dataclass(frozen=True)
 class Star(Routed):
     """One chunk: rank `root` adds for all."""
 
     name: ClassVar[str] = "star"
+    eager: ClassVar[bool] = True
 
     root: int = 0
 
@@ -53,7 +80,8 @@ class Hierarchical(Routed):
     """Groups of `group` consecutive ranks: direct inside each, then one exchange between them.
 
     In every group one rank, the owner's counterpart, collects a chunk and sends the group's sum to the owner,
-    so that a link between groups carries each chunk once in each direction. The last group may be smaller.
+    so that a link between groups carries each chunk once in each direction. What goes on to other groups is
+    collected first. The last group may be smaller.
     """
 
     name: ClassVar[str] = "hierarchical"
@@ -71,15 +99,17 @@ class Hierarchical(Routed):
     def routes(self) -> Routes:
         n, g = self.nodes, self.group
         groups = [range(first, min(n, first + g)) for first in range(0, n, g)]
-        inside, between = [], []
+        inside: list[Transfer] = []
+        away: list[Transfer] = []
+        between: list[Transfer] = []
         for turn in range(1, n):
             for rank in range(n):
                 chunk = (rank + turn) % n  # owned by the rank of that number
                 home, own = groups[chunk // g], groups[rank // g]
                 collector = chunk if own is home else own[chunk % g % len(own)]
                 if rank != collector:
-                    inside.append(Transfer(chunk, rank, collector))
+                    (inside if own is home else away).append(Transfer(chunk, rank, collector))
                 elif own is not home:
                     between.append(Transfer(chunk, rank, chunk))
-        turned = [Transfer(t.chunk, t.receiver, t.sender) for t in (*between, *inside)]
-        return Routes(n, tuple(range(n)), (*inside, *between), tuple(turned))
+        turned = [Transfer(t.chunk, t.receiver, t.sender) for t in (*between, *inside, *away)]
+        return Routes(n, tuple(range(n)), (*away, *inside, *between), tuple(turned))

@@ -15,6 +15,7 @@ from oscar.config.explain import validated
 from oscar.config.link import LinkSection
 from oscar.config.methods import POINT_SECTIONS, Choice, CompareSection, Contender, Method
 from oscar.config.schedule import ScheduleSection, refuse_old
+from oscar.config.topology import TopologySection
 from oscar.config.sections import (
     AscSection,
     PlanSection,
@@ -43,6 +44,7 @@ class Config(Choice):
     asc: AscSection = AscSection()
     plan: PlanSection = PlanSection()
     schedule: ScheduleSection = ScheduleSection()
+    topology: TopologySection = TopologySection()
     nic: str = "compiled"
     link: LinkSection = LinkSection()
     transport: TransportSection = TransportSection()

@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from oscar.collective.schedules import SCHEDULES
+from oscar.collective.schedules import KINDS
 from oscar.config.base import Section, one_of
 
 BY_NETWORK, BY_TIME = "network", "auto"
-NAMES = (BY_NETWORK, BY_TIME, *SCHEDULES)
+NAMES = (BY_NETWORK, BY_TIME, *KINDS)
 OLD = {"forward": "ring", "boomerang": "boomerang", "duplex": "duplex"}  # ring.gather, up to release 0.9
 GONE = "is called schedule now (ring.gather: forward is schedule: ring)"
 OPTIONS = {"group": "hierarchical", "root": "star", "file": "file"}  # options of one schedule alone

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.asc.params import AscParams, ContextMode, TableMode
 from oscar.config.base import MOST, Section, one_of
-from oscar.numerics.plans import PLANS
+from oscar.numerics.plans import PLANS, cuts_of
 from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
 from oscar.transports.padding import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURITY
 
@@ -87,10 +87,26 @@ class AscSection(Section):
 
 
 class PlanSection(Section):
-    """Chunk plan and its block size in values."""
+    """Chunk plan and its block size in values.
+
+    shares: how much of the cost each chunk has, a number for each; auto: what lets the busiest port of a
+    direct schedule be free earliest, by the topology; null: equal.
+    """
 
     name: str = "interleave"
     granule: int = Field(default=256, ge=1, le=1 << 20)
+    shares: tuple[float, ...] | Literal["auto"] | None = None
+
+    @field_validator("shares", mode="before")
+    @classmethod
+    def _whole(cls, shares: Any) -> Any:
+        if shares is None or shares == "auto":
+            return shares
+        numbers = isinstance(shares, (list, tuple)) and all(type(s) in (int, float) for s in shares)
+        if not numbers:
+            raise ValueError(f"expected auto, or a list of a number for each chunk, got {shares!r}")
+        cuts_of(tuple(shares))
+        return tuple(float(share) for share in shares)
 
     @field_validator("name")
     @classmethod

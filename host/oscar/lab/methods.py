@@ -147,7 +147,9 @@ class OscarMethod(Method):
         super().__init__(spec, seat)
         self.config = method_config(seat.config, spec, seat.hosts)
         wire = self.config.transport
-        transport = secured(seat.transport, wire.security, key=wire.key, timeout_s=TIMEOUT_S)
+        transport = secured(
+            seat.transport, wire.security, key=wire.key, pad=wire.pad, timeout_s=TIMEOUT_S
+        )
         self.communicator = Communicator(self.config, transport, timeout_s=TIMEOUT_S)
         self._last: PeerResult | None = None
 

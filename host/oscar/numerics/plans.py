@@ -1,4 +1,4 @@
-"""Chunk plans: which blocks of the gradient make up which chunk of the ring.
+"""Chunk plans: which blocks of the gradient make up which chunk of an AllReduce.
 
 A plan is data. Every node computes it from the same integers, the previous iteration's aggregated sums, so
 nodes agree without a message. A collective never knows which rule made the plan.
@@ -6,10 +6,12 @@ nodes agree without a message. A collective never knows which rule made the plan
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -104,76 +106,162 @@ def block_costs(sums: np.ndarray, granule: int) -> np.ndarray:
     return out
 
 
-def _check(values: int, nodes: int, granule: int) -> None:
-    if values < 0 or nodes < 1 or granule < 1:
-        raise ValueError(f"expected values >= 0, nodes >= 1, granule >= 1; got {values}, {nodes}, {granule}")
+SHARE_PARTS = 1 << 20  # shares are counted in these, so that all ranks agree to the value
 
 
-def _deal(name: str, chunk_of_block: np.ndarray, values: int, nodes: int, granule: int) -> ChunkPlan:
+class Cuts(NamedTuple):
+    """Where chunks begin, and the last one ends, in parts of `whole`: how much of all is each one's."""
+
+    edges: tuple[int, ...]
+    whole: int
+
+    @property
+    def even(self) -> bool:
+        """Whether no shares were asked for: every chunk is one part."""
+        return self.whole == len(self.edges) - 1
+
+    def of(self, total: int) -> list[int]:
+        """Return the edges as whole parts of `total`, rounded down."""
+        return [total * edge // self.whole for edge in self.edges]
+
+
+@lru_cache(maxsize=64)
+def cuts_of(shares: tuple[float, ...]) -> Cuts:
+    """Return shares as cuts in parts of SHARE_PARTS; a share of 0 has no part.
+
+    Raises ValueError unless shares are finite, not negative, and sum to 1 (to 1e-6).
+    """
+    wrong = [f"{share!r} for chunk {c}" for c, share in enumerate(shares) if not 0 <= share < math.inf]
+    if wrong:
+        raise ValueError(f"shares: expected numbers of 0 or more, got {wrong[0]}")
+    sums = [Fraction(0)]
+    for share in shares:
+        sums.append(sums[-1] + Fraction(share))
+    if abs(sums[-1] - 1) > Fraction(1, 10**6):
+        raise ValueError(f"shares: expected a sum of 1, got {float(sums[-1]):.9g}; divide each by it")
+    return Cuts(tuple(round(SHARE_PARTS * at / sums[-1]) for at in sums), SHARE_PARTS)
+
+
+def shares_of_chunks(shares: Sequence[float], owners: Sequence[int]) -> tuple[float, ...]:
+    """Return the share of each chunk from those of the ranks: a rank's is divided among the chunks it owns.
+
+    owners: rank by chunk. Raises ValueError for owners without a share and for shares without a chunk.
+    """
+    if unknown := [owner for owner in owners if not 0 <= owner < len(shares)]:
+        raise ValueError(
+            f"shares: expected one for each rank, got {len(shares)} and none for rank {unknown[0]}"
+        )
+    for rank, share in enumerate(shares):
+        if share and rank not in owners:
+            raise ValueError(f"shares: rank {rank} has a share of {share:g}, but owns no chunk; give it 0")
+    return tuple(shares[owner] / owners.count(owner) for owner in owners)
+
+
+def _check(values: int, chunks: int, granule: int) -> None:
+    if values < 0 or chunks < 1 or granule < 1:
+        raise ValueError(
+            f"expected values >= 0, chunks >= 1, granule >= 1; got {values}, {chunks}, {granule}"
+        )
+
+
+def _deal(name: str, chunk_of_block: np.ndarray, values: int, chunks: int, granule: int) -> ChunkPlan:
     """Make a plan of a chunk number per block; blocks keep their order within a chunk."""
     blocks = np.argsort(chunk_of_block, kind="stable").astype(np.int64)
     lengths = np.minimum(granule, values - blocks * granule)
-    share = np.bincount(chunk_of_block[blocks], weights=lengths, minlength=nodes).astype(np.int64)
+    share = np.bincount(chunk_of_block[blocks], weights=lengths, minlength=chunks).astype(np.int64)
     return ChunkPlan(name, blocks, (0, *(int(b) for b in np.cumsum(share))), granule)
 
 
-def equal(values: int, nodes: int, granule: int, costs: np.ndarray | None) -> ChunkPlan:
-    """Equal contiguous chunks, to the value: what a ring does without OSCAR."""
-    return ChunkPlan("equal", None, tuple(values * i // nodes for i in range(nodes + 1)))
+def _turns(blocks: int, cuts: Cuts, *, back: bool) -> np.ndarray:
+    """Return whose turn it is, a chunk per block: a round robin in which turns are in proportion to shares.
+
+    Each chunk's turns lie evenly spread: turn k of n at (2k + 1) / 2n of the way. back: of turns at one place
+    the chunks take every second in falling order. Quotients are rounded alike on all machines.
+    """
+    counts = np.diff(cuts.of(blocks))
+    chunk = np.repeat(np.arange(counts.size), counts)
+    turn = np.arange(blocks) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = (2 * turn + 1) / counts[chunk]
+    order = np.lexsort((np.where(turn % 2, -chunk, chunk) if back else chunk, places))
+    return chunk[order]
 
 
-def splitter(values: int, nodes: int, granule: int, costs: np.ndarray | None) -> ChunkPlan:
-    """OSCAR's splitter: contiguous chunks of equal estimated cost, cut between blocks.
+def equal(values: int, cuts: Cuts, granule: int, costs: np.ndarray | None) -> ChunkPlan:
+    """Contiguous chunks, equal or cut at the shares, to the value: what a ring does without OSCAR."""
+    return ChunkPlan("equal", None, tuple(cuts.of(values)))
 
-    Boundary i is the block edge whose prefix sum is nearest to i/nodes of the total (the lower on ties),
-    in exact integers. Without costs (the first iteration) or with none to share, chunks are equal.
+
+def splitter(values: int, cuts: Cuts, granule: int, costs: np.ndarray | None) -> ChunkPlan:
+    """OSCAR's splitter: contiguous chunks of equal estimated cost, or of their shares, cut between blocks.
+
+    Each boundary is the block edge whose prefix sum is nearest to its part of the total (the lower on ties),
+    in exact integers. Without costs (the first iteration) or with none to share, values count instead.
     """
     if costs is None or int(costs.sum()) == 0:
-        return ChunkPlan("splitter", None, equal(values, nodes, granule, None).bounds)
-    prefix = np.concatenate([[0], np.cumsum(costs)]) * nodes
-    total = int(prefix[-1]) // nodes
+        return ChunkPlan("splitter", None, equal(values, cuts, granule, None).bounds)
+    prefix = np.concatenate([[0], np.cumsum(costs)])
+    total, whole = int(prefix[-1]), cuts.whole
     bounds = [0]
-    for i in range(1, nodes):
-        goal = i * total
-        edge = int(np.searchsorted(prefix, goal))
-        if edge > 0 and goal - int(prefix[edge - 1]) <= int(prefix[edge]) - goal:
+    for part in cuts.edges[1:-1]:
+        goal = part * total  # in parts of `whole`; beyond 64 bits where costs are large
+        edge = int(np.searchsorted(prefix, -(-goal // whole)))
+        if edge > 0 and goal - int(prefix[edge - 1]) * whole <= int(prefix[edge]) * whole - goal:
             edge = int(np.searchsorted(prefix, prefix[edge - 1]))  # before any blocks that cost nothing
-        bounds.append(max(bounds[-1], min(values, edge * granule)))
+        low = values if part == whole else edge * granule  # nothing is left for those behind
+        bounds.append(max(bounds[-1], min(values, low)))
     return ChunkPlan("splitter", None, (*bounds, values))
 
 
-def interleave(values: int, nodes: int, granule: int, costs: np.ndarray | None) -> ChunkPlan:
-    """Static interleave: block j goes to chunk j mod nodes; needs no statistics at all."""
-    blocks = -(-values // granule)
-    return _deal("interleave", np.arange(blocks) % nodes, values, nodes, granule)
+def interleave(values: int, cuts: Cuts, granule: int, costs: np.ndarray | None) -> ChunkPlan:
+    """Static interleave: block j goes to chunk j mod chunks, or in turns by share; needs no statistics."""
+    blocks, chunks = -(-values // granule), len(cuts.edges) - 1
+    turns = np.arange(blocks) % chunks if cuts.even else _turns(blocks, cuts, back=False)
+    return _deal("interleave", turns, values, chunks, granule)
 
 
-def snake(values: int, nodes: int, granule: int, costs: np.ndarray | None) -> ChunkPlan:
-    """Deal blocks by falling cost: 0, 1, .. N-1, N-1, .. 1, 0, 0, ..; the static interleave without costs."""
+def snake(values: int, cuts: Cuts, granule: int, costs: np.ndarray | None) -> ChunkPlan:
+    """Deal blocks by falling cost: 0, 1, .. N-1, N-1, .. 1, 0, 0, ..; the static interleave without costs.
+
+    With shares, in turns like the interleave's, of which those at one place change direction, too.
+    """
     if costs is None:
-        return interleave(values, nodes, granule, None)
+        return interleave(values, cuts, granule, None)
+    chunks = len(cuts.edges) - 1
     rank = np.empty(costs.size, np.int64)
     rank[np.argsort(-costs, kind="stable")] = np.arange(costs.size)
-    turn = rank % (2 * nodes)
-    return _deal("snake", np.where(turn < nodes, turn, 2 * nodes - 1 - turn), values, nodes, granule)
+    if not cuts.even:
+        return _deal("snake", _turns(costs.size, cuts, back=True)[rank], values, chunks, granule)
+    turn = rank % (2 * chunks)
+    return _deal("snake", np.where(turn < chunks, turn, 2 * chunks - 1 - turn), values, chunks, granule)
 
 
-PlanRule = Callable[[int, int, int, "np.ndarray | None"], ChunkPlan]
+PlanRule = Callable[[int, Cuts, int, "np.ndarray | None"], ChunkPlan]
 PLANS: dict[str, PlanRule] = {"equal": equal, "splitter": splitter, "interleave": interleave, "snake": snake}
 USES_COSTS = frozenset({"splitter", "snake"})
 
 
 def make_plan(
-    name: str, values: int, nodes: int, *, granule: int, costs: np.ndarray | None = None
+    name: str,
+    values: int,
+    chunks: int,
+    *,
+    granule: int,
+    costs: np.ndarray | None = None,
+    shares: Sequence[float] | None = None,
 ) -> ChunkPlan:
-    """Return the plan that rule `name` makes for `values` values on `nodes` nodes.
+    """Return the plan that rule `name` makes for `values` values in `chunks` chunks.
 
     granule: values per block; costs: int64 per block from `block_costs`, or None in the first iteration.
-    Raises ValueError on an unknown name, a bad size, or costs that do not match the blocks.
+    shares: how much of the cost (of the values, for rules or iterations without costs) each chunk has, not
+    negative, sum 1; None: equal chunks. Raises ValueError on an unknown name, a bad size, costs that do not
+    match the blocks, or shares that do not match the chunks or do not sum to 1.
     """
-    _check(values, nodes, granule)
+    _check(values, chunks, granule)
     if name not in PLANS:
         raise ValueError(f"plan must be one of {', '.join(PLANS)}, got {name!r}")
     if costs is not None and costs.size != -(-values // granule):
         raise ValueError(f"expected a cost for each of {-(-values // granule)} blocks, got {costs.size}")
-    return PLANS[name](values, nodes, granule, costs)
+    if shares is not None and len(shares) != chunks:
+        raise ValueError(f"shares: expected one for each of {chunks} chunks, got {len(shares)}")
+    cuts = Cuts(tuple(range(chunks + 1)), chunks) if shares is None else cuts_of(tuple(shares))
+    return PLANS[name](values, cuts, granule, costs)

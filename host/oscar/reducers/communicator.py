@@ -89,6 +89,11 @@ class Communicator(Reducer):
                 "make a keyed one of it with oscar.transports.keyed.secured(transport, "
                 "config.transport.security, key=config.transport.key), or set transport.security to none"
             )
+        if config.transport.pad != transport.pad:
+            raise ConfigError(
+                f"transport.pad is {config.transport.pad:g} per cent, the transport pads by "
+                f"{transport.pad:g}: give oscar.transports.keyed.secured the same pad"
+            )
         super().__init__(config, codec=codec)
         self.transport, self.party = transport, Party(transport, timeout_s)
         self.rank, self.nodes = transport.rank, transport.nodes

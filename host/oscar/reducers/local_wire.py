@@ -10,7 +10,8 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import Action
-from oscar.collective.check import association
+from oscar.collective.association import add_up as added
+from oscar.collective.association import association
 from oscar.collective.local import Fault, LocalRun
 from oscar.collective.node import Node
 from oscar.collective.ring import Ring, passed_on, ring_frames
@@ -167,16 +168,8 @@ def float_sum(buffers: Sequence[Array], bounds: Sequence[int], schedule: Schedul
     total = np.empty_like(buffers[0])
     for chunk, order in enumerate(association(schedule)):
         here = slice(bounds[chunk], bounds[chunk + 1])
-        total[here] = _added(order, [buffer[here] for buffer in buffers])
+        total[here] = added(order, [buffer[here] for buffer in buffers])
     return total
-
-
-def _added(order: Any, buffers: Sequence[Array]) -> Array:
-    """Return the sum that `order`, a rank or a pair of such, tells."""
-    if isinstance(order, int):
-        return buffers[order]
-    first, second = order
-    return _added(first, buffers) + _added(second, buffers)
 
 
 def ring_order(buffers: Sequence[Array], bounds: Sequence[int]) -> Array:

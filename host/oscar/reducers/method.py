@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -10,13 +11,17 @@ from oscar.array import sizes_of
 from oscar.coding.codec import Codec
 from oscar.coding.registry import asc_codec, make_codec
 from oscar.collective.schedule import Schedule
-from oscar.collective.schedules import SCHEDULES, make_schedule
+from oscar.collective.schedules import KINDS, SCHEDULES, make_schedule
 from oscar.config import BY_NETWORK, BY_TIME, SOFTWARE, Config
 from oscar.errors import ConfigError
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
 from oscar.schemes.methods import method_info
 from oscar.schemes.registry import make_scheme
+from oscar.timeline.choose import by_kind, choose
+from oscar.timeline.shares import auto_shares
+
+LEAST_BITS = 0.25  # of a value that is coarser than its distribution
 
 
 def make_codec_of(config: Config) -> Codec:
@@ -40,7 +45,7 @@ def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedu
     """
     section = config.schedule
     name = _chosen(config, codec, nodes, values)
-    apart, exact = SCHEDULES[name].apart, codec.lossless and codec.domain == "int"
+    apart, exact = KINDS[name].apart, codec.lossless and codec.domain == "int"
     if apart and not exact:
         raise ConfigError(
             f"the schedule {name} needs a lossless integer codec, {codec.name} is not one; "
@@ -54,14 +59,60 @@ def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedu
 
 def _chosen(config: Config, codec: Codec, nodes: int, values: int) -> str:
     """Return the name of the schedule, where the configuration leaves it to the network or the time model."""
-    if config.schedule.name not in (BY_NETWORK, BY_TIME):
-        return config.schedule.name
-    return "direct"
+    section, exact = config.schedule, codec.lossless and codec.domain == "int"
+    if section.name not in (BY_NETWORK, BY_TIME):
+        return section.name
+    topology = config.topology.model(nodes, config.link)
+    if section.name == BY_NETWORK:
+        return by_kind(topology, exact=exact)
+    names = [name for name, kind in SCHEDULES.items() if exact or not kind.apart]
+    options = section.model_dump(exclude={"name"})
+    candidates = [make_schedule(name, nodes, **options) for name in names]
+    bits = bits_of(config, nodes)
+    return choose(candidates, values, config.link.model(), topology, bits, coded=codec.coded)
 
 
 def check_schedule(config: Config, codec: Codec, nodes: int) -> None:
     """Raise ConfigError where the configured schedule does not go with the codec; schemes take ASC."""
     schedule_of(config, codec, nodes, 0)
+
+
+def shares_of(config: Config, schedule: Schedule, values: int) -> tuple[float, ...] | None:
+    """Return each chunk's share of the cost, as configured; None for equal ones. Raises ConfigError."""
+    given, nodes = config.plan.shares or schedule.shares, schedule.nodes
+    if given is None or nodes == 1 or not values:
+        return None
+    if given == "auto":
+        if schedule.name != "direct":
+            raise ConfigError(
+                f"plan.shares is auto, which is for the schedule direct, not {schedule.name}: "
+                "write a share for each chunk, or leave shares out"
+            )
+        bits = bits_of(config, nodes)
+        return auto_shares(config.topology.model(nodes, config.link), bits(1), bits(nodes), values)
+    if len(given) != schedule.chunks:
+        raise ConfigError(
+            f"plan.shares has {len(given)} numbers, the schedule {schedule.name} between {nodes} ranks has "
+            f"{schedule.chunks} chunks: write a share for each"
+        )
+    return given
+
+
+def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
+    """Return the assumed bits of a value in a frame by the number of workers that it sums.
+
+    Of a codec of floats what it takes; of quantised values the entropy of a Laplace distribution in steps
+    of the coarseness, half a bit more for each doubling. Equal on all ranks, and no measurement: schedules and
+    shares are chosen by it before anything was sent.
+    """
+    codec, params = method_info(config.method).codec, config.quantiser_params(nodes)
+    if codec is not None and not codec.coded:
+        many = 1 << 16
+        return lambda terms: 8 * codec.max_frame(many, params.sum_width(terms)) / many
+    section = config.quantiser
+    steps = section.coarseness if section.scale == "sigma" else 2.0 ** (4 - params.bits)
+    own = max(LEAST_BITS, math.log2(2 * math.e * math.sqrt(0.5) / steps))
+    return lambda terms: own + 0.5 * math.log2(terms)
 
 
 def network_of(config: Config, nodes: int) -> dict[str, Any]:
@@ -84,7 +135,8 @@ def make_scheme_of(
         scheme = make_scheme(config.method, config.scheme, shapes=shapes, nodes=nodes, seed=config.seed)
         return scheme, default
     config.check_width(codec, nodes)
-    options = ExactOptions(codec, params, schedule, plan.name, plan.granule)
+    shares = shares_of(config, schedule, values)
+    options = ExactOptions(codec, params, schedule, plan.name, plan.granule, shares)
     return Exact(options, shapes=shapes, nodes=nodes, seed=config.seed), default
 
 

@@ -31,13 +31,14 @@ _SUMMARY = struct.Struct("<Ihxx")
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """codec: of the frames; schedule: who sends what; plan, granule: how values are dealt to chunks."""
+    """codec: of the frames; schedule: who sends what; plan, granule, shares: how values are dealt to chunks."""
 
     codec: Codec
     quantiser: QuantiserParams
     schedule: Schedule
     plan: str
     granule: int
+    shares: tuple[float, ...] | None = None
 
 
 def _has_costs(exact: Any) -> bool:
@@ -107,7 +108,14 @@ class Exact(Scheme):
     def _make_plan(self) -> ChunkPlan:
         o = self.options
         if self.plan is None or o.plan in USES_COSTS:
-            self.plan = make_plan(o.plan, self.values, o.schedule.chunks, granule=o.granule, costs=self.costs)
+            self.plan = make_plan(
+                o.plan,
+                self.values,
+                o.schedule.chunks,
+                granule=o.granule,
+                costs=self.costs,
+                shares=o.shares,
+            )
         return self.plan
 
     def finish(self, totals: Sequence[Array]) -> Array:

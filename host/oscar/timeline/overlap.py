@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.gather import RAW, Gather
+from oscar.collective.frames import Frames
 from oscar.collective.stats import Stats
 from oscar.timeline.link import LinkModel
-from oscar.timeline.recurrence import finish_unchecked
+from oscar.timeline.replay import time_of
+from oscar.timeline.topology import Topology
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,19 +60,27 @@ def iteration_time(compute_s: npt.ArrayLike, shares: Floats, communication_s: np
     return np.asarray((ready + left).max(axis=-1))
 
 
-def bucket_times(stats: Stats, link: LinkModel, shares: Floats, gather: Gather = RAW) -> Floats:
+def bucket_times(stats: Stats, link: LinkModel, shares: Floats, topology: Topology | None = None) -> Floats:
     """Return the modelled seconds of every bucket's AllReduce, float64 [buckets].
 
     stats: of one AllReduce of everything. Bytes and values of every frame are scaled by the bucket's share;
-    headers and the latency of every hop stay. A scheme sends several messages in turn: what `stats.time_s`
-    has beyond one ring counts for every bucket.
+    headers and the latency of every hop stay. What `stats.time_s` has beyond the messages' own times counts
+    for every bucket.
     """
 
-    def ring(share: float) -> float:
-        payload = np.maximum(stats.frame_bytes - HEADER_BYTES, 0)
-        sizes = np.where(stats.frame_bytes > 0, HEADER_BYTES + np.ceil(payload * share), 0).astype(np.int64)
-        counts = np.ceil(stats.counts * share).astype(np.int64)
-        return float(finish_unchecked(sizes, counts, link, gather).max(initial=0.0))
+    def together(share: float) -> float:
+        return sum(
+            time_of(m.schedule, scaled(m.frames, share), link, topology, coded=m.coded) for m in stats.moved
+        )
 
-    beyond = stats.time_s - ring(1.0)
-    return np.array([stats.time_s if share == 1 else max(0.0, ring(share) + beyond) for share in shares])
+    beyond = stats.time_s - together(1.0)
+    return np.array([stats.time_s if share == 1 else max(0.0, together(share) + beyond) for share in shares])
+
+
+def scaled(frames: Frames, share: float) -> Frames:
+    """Return frames with a share of the values and of the payload; headers stay."""
+    rows = frames.rows.copy()
+    payload = np.maximum(rows["bytes"] - HEADER_BYTES, 0)
+    rows["bytes"] = HEADER_BYTES + np.ceil(payload * share).astype(np.int64)
+    rows["count"] = np.ceil(rows["count"] * share).astype(np.int64)
+    return Frames(rows)

@@ -9,26 +9,14 @@ from typing import Any
 from oscar.timeline.link import LinkModel
 from oscar.timeline.programs import Programs, Work, place
 from oscar.timeline.spans import Carried
-from oscar.timeline.topology import Link, Pair, Topology
+from oscar.timeline.topology import AtSwitch, Link, Pair, Topology
 
 ROUNDING = 1e-12  # of a time: a frame that follows another without a gap does not wait
 _ARRIVES, _SENDS = 0, 1  # kinds of events; of two at once, what comes in goes first
 
 
-class Switch(Mapping[Pair, Link]):
-    """The links of equal ports at a switch, made when they are asked for: port r out, port N + r in."""
-
-    def __init__(self, nodes: int, latency_s: float) -> None:
-        self.nodes, self.latency_s = nodes, latency_s
-
-    def __getitem__(self, pair: Pair) -> Link:
-        return Link(self.latency_s, (pair[0],), (self.nodes + pair[1],))
-
-    def __iter__(self) -> Any:
-        return ((i, j) for i in range(self.nodes) for j in range(self.nodes) if i != j)
-
-    def __len__(self) -> int:
-        return self.nodes * (self.nodes - 1)
+class MissingLinkError(ValueError):
+    """A schedule sends where the topology has no link."""
 
 
 class _Frame:
@@ -113,7 +101,7 @@ class Network:
         self.programs, self.sent = programs, sent
         nodes = len(programs.sends)
         if topology is None:
-            self.links: Mapping[Pair, Link] = Switch(nodes, link.latency_s)
+            self.links: Mapping[Pair, Link] = AtSwitch(nodes, link.latency_s)
             self.costs, self.message_s = [link.seconds_per_byte] * (2 * nodes), 0.0
         else:
             self.links, self.message_s = topology.links, topology.message_s
@@ -136,7 +124,7 @@ class Network:
             pair = rank, work.action.peer
             link = self.links.get(pair)
             if link is None:
-                raise ValueError(
+                raise MissingLinkError(
                     f"expected a link from rank {pair[0]} to {pair[1]}, which the schedule uses, got none"
                 )
             way = ways.setdefault(link.out, _Way(rank, len(ways), link.out, room_s, pulls_first))

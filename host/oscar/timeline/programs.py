@@ -126,7 +126,7 @@ def load(schedule: Schedule, frames: Frames, codec: Codec, note: Note, done: Don
     Raises ValueError where the frames are those of another schedule.
     """
     sizes = frames.sizes()
-    values = {key[2:]: count for key, (count, _) in sizes.items() if count}
+    values = {(chunk, sub): count for (_, _, chunk, sub), (count, _) in sizes.items() if count}
     if any(values.get(key[2:], 0) != count for key, (count, _) in sizes.items()):
         raise ValueError("expected a chunk to hold the same values in all its frames; take one call's frames")
     out = Programs()
@@ -147,7 +147,7 @@ def _load_rank(
     out: Programs,
     schedule: Schedule,
     rank: int,
-    values: dict[tuple[int, ...], int],
+    values: dict[tuple[int, int], int],
     sizes: dict[tuple[int, int, int, int], tuple[int, int]],
     encoders: list[Unit],
     decoders: list[Unit],

@@ -7,15 +7,19 @@ are equal to the bit; with one, the replay takes longer (tests/host/test_timing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from oscar.collective.gather import FORWARD, RAW, Gather
+from oscar.collective.frames import Frames
+from oscar.collective.gather import RAW, Gather
+from oscar.collective.ring import Ring
 from oscar.timeline.link import FP32_BITS, LinkModel
-from oscar.timeline.sizes import Sizes, checked_sizes, cut_for, divide
+from oscar.timeline.sizes import Sizes, cut_tables, divide, ring_tables
 
 
 @njit(cache=True, nogil=True)
@@ -127,24 +131,24 @@ def _finish(sizes: Any, counts: Any, boomerang: bool, duplex: bool, adopt: bool,
     return np.maximum(clocks[2], clocks[3])
 
 
-def finish_unchecked(sizes: Sizes, counts: Sizes, link: LinkModel, gather: Gather) -> NDArray[np.float64]:
-    """Return `ring_finish` of tables known to be contiguous, int64 and consistent."""
+def tables_finish(sizes: Sizes, counts: Sizes, link: LinkModel, gather: Gather) -> NDArray[np.float64]:
+    """Return `ring_finish` of a ring's tables, contiguous int64 [2, N-1, N, K] (`ring_tables`)."""
     codec = link.codec(gather.coded)
-    sizes, counts = cut_for(sizes, counts, codec.engines)
+    sizes, counts = cut_tables(sizes, counts, codec.engines)
     costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec)
     return np.asarray(_finish(sizes, counts, gather.boomerang, gather.duplex, gather.adopt, costs))
 
 
 def ring_finish(
-    frame_bytes: ArrayLike, counts: ArrayLike, link: LinkModel, gather: Gather = FORWARD
+    schedule: Ring, frames: Frames, link: LinkModel, *, coded: bool = True
 ) -> NDArray[np.float64]:
     """Return when every rank finishes, float64 [N] in seconds; arguments and errors as for `replay`."""
-    return finish_unchecked(*checked_sizes(frame_bytes, counts, gather), link, gather)
+    return tables_finish(*ring_tables(schedule, frames), link, replace(schedule.form, coded=coded))
 
 
-def ring_time(frame_bytes: ArrayLike, counts: ArrayLike, link: LinkModel, gather: Gather = FORWARD) -> float:
+def ring_time(schedule: Ring, frames: Frames, link: LinkModel, *, coded: bool = True) -> float:
     """Return the seconds until the last rank finishes; arguments and errors as for `replay`."""
-    return float(ring_finish(frame_bytes, counts, link, gather).max())
+    return float(ring_finish(schedule, frames, link, coded=coded).max())
 
 
 def equal_ring_time(
@@ -153,22 +157,28 @@ def equal_ring_time(
     link: LinkModel,
     gather: Gather = RAW,
     *,
-    bits_per_value: float = FP32_BITS,
+    bits_per_value: Callable[[int], float] | float = FP32_BITS,
     subframes: int = 1,
     header_bytes: int = 0,
 ) -> float:
     """Return the time when all chunks are as large as the largest of an even cut; raw fp32 by default.
 
-    All ranks then do the same at the same time, so one rank that is its own neighbour models them all, at a
-    cost of O(N K) instead of O(N^2 K).
+    bits_per_value: one number, or one by how many workers' values a frame sums. All ranks do the same at the
+    same time, so one rank that is its own neighbour models them all, at a cost of O(N K) instead of O(N^2 K).
     """
-    if nodes < 1 or values < 0 or subframes < 1 or not bits_per_value > 0 or header_bytes < 0:
+    if nodes < 1 or values < 0 or subframes < 1 or header_bytes < 0:
         raise ValueError(
-            "expected nodes and subframes of 1 or more, bits_per_value above 0, values and header_bytes of 0 "
-            f"or more, got {nodes}, {subframes}, {bits_per_value}, {values}, {header_bytes}"
+            "expected nodes and subframes of 1 or more, values and header_bytes of 0 or more, got "
+            f"{nodes}, {subframes}, {values}, {header_bytes}"
         )
+    given = bits_per_value
+    bits = np.array([given(terms) if callable(given) else given for terms in range(1, nodes + 1)])
+    if not (bits > 0).all():
+        raise ValueError(f"expected bits_per_value above 0, got {bits.min()}")
     count = divide(-(-values // nodes), subframes)
-    size = header_bytes + np.ceil(count * (bits_per_value / 8)).astype(np.int64)
-    shape = (2, nodes - 1, 1, subframes)
-    sizes, counts = (np.broadcast_to(row, shape).copy() for row in (size, count))
-    return float(finish_unchecked(sizes, counts, link, gather)[0])
+    terms = np.stack([np.arange(nodes - 1)] * 2)  # workers, less one, by phase and step
+    if not gather.boomerang:
+        terms[1] = nodes - 1
+    sizes = header_bytes + np.ceil(count * (bits[terms][..., None, None] / 8)).astype(np.int64)
+    counts = np.broadcast_to(count, sizes.shape).copy()
+    return float(tables_finish(sizes, counts, link, gather)[0])

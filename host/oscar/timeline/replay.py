@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oscar.collective.frames import Frames
+from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.errors import OscarError
 from oscar.timeline.link import LinkModel
 from oscar.timeline.ports import Network
 from oscar.timeline.programs import Work, load
+from oscar.timeline.recurrence import ring_time
 from oscar.timeline.sizes import cut_for
 from oscar.timeline.spans import Carried, Span
 from oscar.timeline.topology import Topology
@@ -111,3 +113,20 @@ def replay(
         )
     finish = np.array(notes.finish)
     return Replay(float(finish.max()), finish, network.met_s, notes.spans, network.carried or [])
+
+
+def time_of(
+    schedule: Schedule,
+    frames: Frames,
+    link: LinkModel,
+    topology: Topology | None = None,
+    *,
+    coded: bool = True,
+) -> float:
+    """Return the seconds of one AllReduce; arguments and errors as for `replay`.
+
+    Rings at the link's own ports take the compiled recurrence, which leaves out frames that meet at a port.
+    """
+    if isinstance(schedule, Ring) and topology is None:
+        return ring_time(schedule, frames, link, coded=coded)
+    return replay(schedule, frames, link, topology, coded=coded).total_s

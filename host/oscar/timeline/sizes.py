@@ -46,6 +46,21 @@ def cut_for(schedule: _Schedule, frames: Frames, engines: int) -> tuple[_Schedul
     return replace(schedule, subframes=schedule.subframes * parts), Frames.of(rows[high > low])
 
 
+def cut_tables(frame_bytes: Sizes, counts: Sizes, engines: int) -> tuple[Sizes, Sizes]:
+    """Return the tables of `cut_for`."""
+    subs = counts.shape[3]
+    parts = min(-(-engines // subs), MAX_SUBFRAMES // subs)
+    if parts <= 1:
+        return frame_bytes, counts
+    edges = counts[..., None] * np.arange(parts + 1) // parts
+    payload = np.maximum(frame_bytes - HEADER_BYTES, 0)[..., None]
+    ends = payload * edges // np.maximum(counts, 1)[..., None]
+    own = np.diff(edges)
+    sizes = np.where(own > 0, HEADER_BYTES + np.diff(ends), 0)
+    shape = (*counts.shape[:3], subs * parts)
+    return np.ascontiguousarray(sizes.reshape(shape)), np.ascontiguousarray(own.reshape(shape))
+
+
 def ring_tables(schedule: Ring, frames: Frames) -> tuple[Sizes, Sizes]:
     """Return the bytes and counts of a ring's frames as tables; those never sent have 0.
 
@@ -63,9 +78,9 @@ def ring_tables(schedule: Ring, frames: Frames) -> tuple[Sizes, Sizes]:
         misfit |= rows["chunk"] != chunk[at[:3]]
         misfit |= rows["receiver"] != (rows["sender"] + 1 - 2 * back) % n
     if misfit.any():
+        first = ", ".join(f"{name} {rows[misfit.argmax()][name]}" for name in ROW.names or ())
         raise ValueError(
-            f"expected frames of {schedule.describe()}, got {dict(zip(ROW.names or (), rows[misfit.argmax()]))}"
-            "; give the schedule that ran"
+            f"expected frames of {schedule.describe()}, got one of {first}; give the schedule that ran"
         )
     sizes[at], counts[at] = rows["bytes"], rows["count"]
     if counts.size and (counts != counts[0, 0][chunk_table(schedule)]).any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +31,24 @@ class Link:
     into: tuple[int, ...]
 
 
+class AtSwitch(Mapping[Pair, Link]):
+    """The links of equal ports at a switch, made when they are asked for: port r out, port N + r in."""
+
+    def __init__(self, nodes: int, latency_s: float) -> None:
+        self.nodes, self.latency_s = nodes, latency_s
+
+    def __getitem__(self, pair: Pair) -> Link:
+        if pair[0] == pair[1] or not 0 <= min(pair) <= max(pair) < self.nodes:
+            raise KeyError(pair)
+        return Link(self.latency_s, (pair[0],), (self.nodes + pair[1],))
+
+    def __iter__(self) -> Iterator[Pair]:
+        return ((i, j) for i in range(self.nodes) for j in range(self.nodes) if i != j)
+
+    def __len__(self) -> int:
+        return self.nodes * (self.nodes - 1)
+
+
 @dataclass(frozen=True)
 class Topology:
     """links: by (sender, receiver); ranks without a link cannot send to each other.
@@ -51,9 +69,8 @@ def switch(gbps: Sequence[float], latency_s: float) -> Topology:
     """Return ranks at one switch that never blocks: rank r's port carries gbps[r] in each direction."""
     n = len(gbps)
     ports = [Port(f"{way} {rank}", 8e-9 / rate) for way in ("out", "in") for rank, rate in enumerate(gbps)]
-    links = {(i, j): Link(latency_s, (i,), (n + j,)) for i in range(n) for j in range(n) if i != j}
     rates = f"{gbps[0]:g} Gb/s each" if len(set(gbps)) == 1 else f"{', '.join(f'{g:g}' for g in gbps)} Gb/s"
-    return Topology(n, tuple(ports), links, "switch", f"{n} ranks at a switch, {rates}")
+    return Topology(n, tuple(ports), AtSwitch(n, latency_s), "switch", f"{n} ranks at a switch, {rates}")
 
 
 def wires(nodes: int, every: Mapping[Pair, tuple[float, float]]) -> Topology:

@@ -28,6 +28,7 @@ class Padding:
         self.percent = percent
         self.plain_bytes = self.padded_total = 0
         self._rungs = _ladder(percent) if percent else []
+        self._room = bytearray()
 
     def padded_bytes(self, size: int) -> int:
         """Return how many bytes a message of `size` bytes has once padded; never fewer for a longer one."""
@@ -36,15 +37,19 @@ class Padding:
         return self._rungs[bisect_left(self._rungs, size + _LENGTH.size)]
 
     def pad(self, message: Bytes) -> Bytes:
-        """Return `message` padded, or as it is where there is no padding."""
-        size = len(message)
-        padded: Bytes = message
-        if self.percent:
-            padded = bytearray(self.padded_bytes(size))
-            _LENGTH.pack_into(padded, 0, size)
-            padded[_LENGTH.size : _LENGTH.size + size] = message
+        """Return `message` padded, valid until the next call; or as it is where there is no padding."""
+        size, total = len(message), self.padded_bytes(len(message))
         self.plain_bytes += size
-        self.padded_total += len(padded)
+        self.padded_total += total
+        if not self.percent:
+            return message
+        if total > len(self._room):
+            self._room = bytearray(total)  # kept, so that pages stay mapped
+        padded = memoryview(self._room)[:total]
+        end = _LENGTH.size + size
+        _LENGTH.pack_into(padded, 0, size)
+        padded[_LENGTH.size : end] = message
+        padded[end:] = bytes(total - end)
         return padded
 
     def unpad(self, padded: memoryview) -> memoryview:

@@ -1,0 +1,289 @@
+"""A schedule is checked by following the actions of all its ranks: no values, no clock."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, NoReturn
+
+from oscar.collective.actions import MAX_SLOTS, SENDS, Action, Op, Phase
+from oscar.collective.schedule import Schedule
+from oscar.errors import ConfigError
+
+MAX_TABLE = MAX_CHUNK = (1 << 16) - 1  # what a frame's header holds
+
+_RECEIVES = (Op.POST_RECV, Op.WAIT)
+_TAKES = (Op.DECODE_ADD, Op.DECODE, Op.ADOPT)
+_SAME = ("phase", "step", "chunk", "sub", "source", "table", "terms", "slot")
+_Place = tuple[int, int]  # chunk, sub-frame
+_Wire = tuple[int, int, int]  # sender, receiver, tag
+_End = tuple[int, Phase, int, int]  # rank, phase, peer or source, table
+
+
+class _Frame(NamedTuple):
+    """A frame under way: its terms, who coded it with which tables, and as which one of these."""
+
+    terms: int
+    end: _End
+    number: int
+
+
+def check(schedule: Schedule) -> None:
+    """Raise ConfigError, with rank, step and chunk, for the first rule that `schedule` breaks.
+
+    docs/schedules.md has the rules. Every action is followed once, for all ranks and sub-frames.
+    """
+    check_programs(schedule, [list(schedule.actions(rank)) for rank in range(schedule.nodes)])
+
+
+def check_programs(schedule: Schedule, programs: Sequence[Sequence[Action]]) -> None:
+    """Check `programs`, the actions of each rank, as those of `schedule`; see `check`."""
+    if len(programs) != schedule.nodes:
+        raise ConfigError(
+            f"schedule {schedule.name}: expected a program for each of {schedule.nodes} ranks, "
+            f"got {len(programs)}; write one for every rank"
+        )
+    _Ranges(schedule).check(programs)
+    _Wires(schedule).check(programs)
+    _Run(schedule, programs).check()
+
+
+class _Rules:
+    """Says where a schedule breaks a rule."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.every = (1 << schedule.nodes) - 1
+
+    def refuse(self, rank: int, action: Action, what: str) -> NoReturn:
+        raise ConfigError(
+            f"schedule {self.schedule.name}: rank {rank}, {action.place}, sub-frame {action.sub}: {what}; "
+            "correct the schedule, or take a built-in one"
+        )
+
+
+class _Ranges(_Rules):
+    """Every number is in its range, and receives come first."""
+
+    def check(self, programs: Sequence[Iterable[Action]]) -> None:
+        for rank, program in enumerate(programs):
+            begun: Action | None = None
+            for action in program:
+                self._check(rank, action)
+                if action.op is not Op.POST_RECV:
+                    begun = action
+                elif begun is not None:
+                    self.refuse(
+                        rank, action, "expected receives posted before anything else, this one comes later"
+                    )
+
+    def _check(self, rank: int, action: Action) -> None:
+        s, wired = self.schedule, action.op in _RECEIVES or action.op in SENDS
+        for name, value, limit in (
+            ("chunk", action.chunk, min(s.chunks, MAX_CHUNK + 1)),
+            ("sub-frame", action.sub, s.subframes),
+            ("slot", action.slot, MAX_SLOTS),
+            ("table", action.table, MAX_TABLE + 1),
+            ("source", action.source, s.nodes),
+            ("peer", action.peer, s.nodes),
+        ):
+            if not 0 <= value < limit and (name != "peer" or wired or value != -1):
+                self.refuse(rank, action, f"expected a {name} of 0 to {limit - 1}, got {value}")
+        if wired and action.peer == rank:
+            self.refuse(rank, action, "expected another rank at the end of the wire, got the rank itself")
+        if not 0 < action.terms <= self.every or action.workers > s.most_terms:
+            self.refuse(
+                rank,
+                action,
+                f"expected terms of 1 to {s.most_terms} of {s.nodes} ranks, got {action.terms:#x}",
+            )
+
+
+class _Wires(_Rules):
+    """Every frame has one send, one posted receive and one wait, which name the same frame."""
+
+    def check(self, programs: Sequence[Iterable[Action]]) -> None:
+        ends: dict[Op, dict[_Wire, Action]] = {Op.SEND: {}, Op.POST_RECV: {}, Op.WAIT: {}}
+        for rank, program in enumerate(programs):
+            for action in program:
+                op = Op.SEND if action.op in SENDS else action.op
+                if op in ends:
+                    self._note(ends[op], rank, action, receives=op is not Op.SEND)
+        posts = ends[Op.POST_RECV]
+        for wire, post in posts.items():
+            if wire not in ends[Op.SEND]:
+                self.refuse(
+                    wire[1], post, f"expected a frame from rank {wire[0]}, got none: it sends no such frame"
+                )
+            if wire not in ends[Op.WAIT]:
+                self.refuse(wire[1], post, "expected a wait for the receive that is posted, got none")
+        for wire, send in ends[Op.SEND].items():
+            if wire not in posts:
+                self.refuse(
+                    wire[0], send, f"expected room at rank {wire[1]}, got none: it posts no such receive"
+                )
+            self._compare(wire[0], send, posts[wire], f"rank {wire[1]} posts")
+        for wire, wait in ends[Op.WAIT].items():
+            if wire not in posts:
+                self.refuse(wire[1], wait, "expected a receive posted before it is waited for, got none")
+            self._compare(wire[1], wait, posts[wire], "it posted")
+
+    def _note(self, found: dict[_Wire, Action], rank: int, action: Action, *, receives: bool) -> None:
+        wire = (action.peer, rank, action.tag) if receives else (rank, action.peer, action.tag)
+        if wire in found:
+            self.refuse(
+                rank,
+                action,
+                f"expected a tag of its own on the link {wire[0]} -> {wire[1]}, tag {wire[2]} is that of "
+                f"{found[wire].place} too",
+            )
+        found[wire] = action
+
+    def _compare(self, rank: int, action: Action, other: Action, who: str) -> None:
+        for name in _SAME:
+            mine, theirs = getattr(action, name), getattr(other, name)
+            if mine != theirs:
+                theirs, mine = (_ranks(n) if name == "terms" else int(n) for n in (theirs, mine))
+                self.refuse(rank, action, f"expected the {name} that {who}, {theirs}, got {mine}")
+
+
+class _Run(_Rules):
+    """Follows all ranks until they are done: what every rank holds, and every frame under way."""
+
+    def __init__(self, schedule: Schedule, programs: Sequence[Sequence[Action]]) -> None:
+        super().__init__(schedule)
+        self.programs = programs
+        ranks, places = range(schedule.nodes), self._places()
+        self.sums = [dict.fromkeys(places, 1 << rank) for rank in ranks]
+        self.apart = [dict.fromkeys(places, 0) for _ in ranks]
+        self.final: list[set[_Place]] = [set() for _ in ranks]
+        self.frames: list[dict[tuple[int, ...], _Frame]] = [{} for _ in ranks]
+        self.wires: dict[_Wire, _Frame] = {}
+        self.coded: dict[_End, int] = defaultdict(int)
+        self.taken: dict[_End, int] = defaultdict(int)
+        self.paired: dict[_End, tuple[_End, Action]] = {}
+
+    def _places(self) -> list[_Place]:
+        return [(c, k) for c in range(self.schedule.chunks) for k in range(self.schedule.subframes)]
+
+    def check(self) -> None:
+        at, moved = [0] * len(self.programs), True
+        while moved:
+            moved = False
+            for rank, program in enumerate(self.programs):
+                while at[rank] < len(program) and self._perform(rank, program[at[rank]]):
+                    at[rank], moved = at[rank] + 1, True
+        for rank, program in enumerate(self.programs):
+            if at[rank] < len(program):
+                stuck = program[at[rank]]
+                self.refuse(
+                    rank, stuck, f"expected an end, got a deadlock: it waits for rank {stuck.peer} for ever"
+                )
+        self._check_ends()
+        self._check_whole()
+
+    def _perform(self, rank: int, a: Action) -> bool:
+        """Do one action; return False where it has to wait."""
+        key = (a.phase, a.source, a.chunk, a.sub)
+        held = self.frames[rank]
+        if a.op is Op.WAIT:
+            came = self.wires.pop((a.peer, rank, a.tag), None)
+            if came is None:
+                return False
+            held[key] = came
+        elif a.op is Op.ENCODE:
+            held[key] = self._encode(rank, a)
+        elif a.op is not Op.POST_RECV:
+            if key not in held:
+                self.refuse(rank, a, f"expected a frame of rank {a.source} before it is used, got none yet")
+            if held[key].terms != a.terms:
+                self._wrong(rank, a, held[key].terms)
+            if held[key].end[3] != a.table:
+                self.refuse(rank, a, f"expected table {held[key].end[3]}, which coded the frame, got {a.table}")
+            if a.op in SENDS:
+                self.wires[rank, a.peer, a.tag] = held[key]
+            if a.op in _TAKES:
+                self._take(rank, a, held[key] if a.op is Op.ADOPT else held.pop(key))
+        return True
+
+    def _wrong(self, rank: int, action: Action, terms: int) -> NoReturn:
+        self.refuse(
+            rank, action, f"expected the terms that are there, {_ranks(terms)}, got {_ranks(action.terms)}"
+        )
+
+    def _encode(self, rank: int, a: Action) -> _Frame:
+        place = a.chunk, a.sub
+        back = self.schedule.apart and a.phase is Phase.ALL_GATHER
+        terms = self.apart[rank][place] | 1 << rank if back else self.sums[rank][place]
+        if a.source != rank:
+            self.refuse(rank, a, f"expected the rank that codes as the frame's source, got {a.source}")
+        if terms != a.terms:
+            self._wrong(rank, a, terms)
+        end = rank, a.phase, a.peer, a.table
+        self.coded[end] += 1
+        return _Frame(terms, end, self.coded[end])
+
+    def _take(self, rank: int, a: Action, frame: _Frame) -> None:
+        """Decode a frame: in the order in which its tables coded, and each term once."""
+        end, place = (rank, a.phase, a.source, a.table), (a.chunk, a.sub)
+        self.taken[end] += 1
+        first, _ = self.paired.setdefault(end, (frame.end, a))
+        if frame.end != first or frame.number != self.taken[end]:
+            self.refuse(
+                rank,
+                a,
+                f"expected frame {self.taken[end]} of table {a.table} from rank {a.source}, got its frame "
+                f"{frame.number}: frames are decoded in the order in which they were coded",
+            )
+        if a.op is not Op.DECODE_ADD:
+            self._finish(rank, a, place)
+            return
+        sums = (self.apart if self.schedule.apart and a.phase else self.sums)[rank]
+        twice = frame.terms & (self.sums[rank][place] | self.apart[rank][place])
+        if twice:
+            self.refuse(rank, a, f"expected each term once, got {_ranks(twice)} again")
+        sums[place] |= frame.terms
+
+    def _finish(self, rank: int, a: Action, place: _Place) -> None:
+        owner = self.schedule.owners[a.chunk]
+        if self.schedule.apart or a.source != owner:
+            self.refuse(
+                rank, a, f"expected the final frame of the owner, rank {owner}, got one of rank {a.source}"
+            )
+        self.sums[rank][place] = a.terms
+        self.final[rank].add(place)
+
+    def _check_ends(self) -> None:
+        """Raise where a table codes frames that a decoder never sees: it would differ in the next call."""
+        for end, (coder, action) in self.paired.items():
+            if self.taken[end] != self.coded[coder]:
+                self.refuse(
+                    end[0],
+                    action,
+                    f"expected all {self.coded[coder]} frames of table {end[3]} from rank {end[2]}, "
+                    f"got {self.taken[end]}",
+                )
+
+    def _check_whole(self) -> None:
+        s = self.schedule
+        for rank, (sums, apart) in enumerate(zip(self.sums, self.apart, strict=True)):
+            for place, terms in sums.items():
+                chunk, mine = place[0], s.owners[place[0]] == rank
+                at = Action(Op.ADOPT, Phase.ALL_GATHER, self._last(rank, chunk), *place)
+                if terms | apart[place] != self.every or (mine and terms != self.every):
+                    missing = self.every & ~(terms if mine else terms | apart[place])
+                    self.refuse(rank, at, f"expected the whole sum in the end, {_ranks(missing)} are missing")
+                exempt = s.apart or s.nodes == 1 or (mine and not s.adopt)
+                if not exempt and place not in self.final[rank]:
+                    self.refuse(rank, at, "expected the owner's final frame decoded, got a sum of its own")
+
+    def _last(self, rank: int, chunk: int) -> int:
+        """Return the step of the last action of a rank with a chunk."""
+        return max((a.step for a in self.programs[rank] if a.chunk == chunk and a.phase), default=0)
+
+
+def _ranks(terms: int) -> str:
+    """Return the ranks of `terms` in words."""
+    ranks = [str(rank) for rank in range(terms.bit_length()) if terms >> rank & 1]
+    shown = ranks if len(ranks) <= 8 else [*ranks[:7], f".. {len(ranks)} in all"]
+    return f"rank{'s' * (len(ranks) != 1)} {', '.join(shown) or 'none'}"

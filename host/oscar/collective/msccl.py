@@ -1,0 +1,191 @@
+"""A schedule as MSCCL's XML: for runtimes that take their AllReduce from such a file (docs/schedules.md)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from oscar.collective.actions import SENDS, Action, Op
+from oscar.collective.check import check
+from oscar.collective.schedule import Schedule
+from oscar.errors import ConfigError
+
+_Tb = tuple[int, int, int]  # phase, peer that is sent to, peer that is received from; -1: none
+
+
+class _At(NamedTuple):
+    """A step of one rank: its thread block, and its place there."""
+
+    tb: _Tb
+    place: int
+
+
+@dataclass
+class _Step:
+    kind: str  # s: send, r: receive, rrc: receive, add and keep
+    cell: int  # the chunk's sub-frame, as a place in the buffer
+    needs: list[_At] = field(default_factory=list)
+
+
+@dataclass
+class _Cell:
+    """Who wrote one piece of the buffer last, and who has read it since."""
+
+    wrote: _At | None = None
+    read: list[_At] = field(default_factory=list)
+
+
+def to_msccl(schedule: Schedule, name: str | None = None) -> str:
+    """Return `schedule` as XML: an in-place allreduce with nodes GPUs, deterministic.
+
+    A chunk's sub-frame is a chunk there. For each phase and peer a rank has a thread block that sends and one
+    that receives; a phase has a channel of its own. A step depends on those before it that read or write the
+    same piece. Frames have no coding there. Raises ConfigError where `schedule` breaks a rule, or where links
+    that keep their order would deadlock; ValueError where sums are kept apart, which that format cannot say.
+    """
+    if schedule.apart:
+        raise ValueError(
+            f"expected a schedule whose owners send final sums, got {schedule.name}, which keeps sums apart; "
+            "take ring, direct, hierarchical, star or a file"
+        )
+    check(schedule)
+    ranks = [_rank(schedule, rank) for rank in range(schedule.nodes)]
+    _check_order(schedule, ranks)
+    pieces = schedule.chunks * schedule.subframes
+    algo = ElementTree.Element(
+        "algo", name=name or f"oscar-{schedule.name}-{schedule.digest}", proto="Simple", nchannels="2",
+        nchunksperloop=str(pieces), ngpus=str(schedule.nodes), coll="allreduce", inplace="1", outofplace="0",
+        redop="sum", minBytes="0", maxBytes=str(1 << 40),
+    )  # fmt: skip
+    for rank, blocks in enumerate(ranks):
+        gpu = ElementTree.SubElement(
+            algo, "gpu", id=str(rank), i_chunks=str(pieces), o_chunks="0", s_chunks="0"
+        )
+        _write(gpu, blocks)
+    ElementTree.indent(algo)
+    return ElementTree.tostring(algo, encoding="unicode") + "\n"
+
+
+_Blocks = dict[_Tb, list[_Step]]
+
+
+def _rank(schedule: Schedule, rank: int) -> _Blocks:
+    """Return a rank's steps by thread block, each with the steps that it depends on.
+
+    Links keep their order, so a thread block's receives are in the order in which the peer sends.
+    """
+    order = {
+        (peer, a.tag): place
+        for peer in schedule.peers(rank)
+        for place, a in enumerate(schedule.actions(peer))
+        if a.op in SENDS and a.peer == rank
+    }
+    mine = [a for a in schedule.actions(rank) if a.op in SENDS or a.op is Op.WAIT]
+    adds = {_frame(a) for a in schedule.actions(rank) if a.op is Op.DECODE_ADD}
+    received: dict[_Tb, list[Action]] = defaultdict(list)
+    for a in mine:
+        if a.op is Op.WAIT:
+            received[a.phase, -1, a.peer].append(a)
+    places = {
+        (a.peer, a.tag): place
+        for actions in received.values()
+        for place, a in enumerate(sorted(actions, key=lambda a: order[a.peer, a.tag]))
+    }
+    blocks: _Blocks = {tb: [_Step("r", 0)] * len(actions) for tb, actions in received.items()}
+    cells: dict[int, _Cell] = defaultdict(_Cell)
+    for a in mine:
+        cell = a.chunk * schedule.subframes + a.sub
+        if a.op is Op.WAIT:
+            at = _At((a.phase, -1, a.peer), places[a.peer, a.tag])
+            blocks[at.tb][at.place] = _Step(
+                "rrc" if _frame(a) in adds else "r", cell, _writes(cells[cell], at)
+            )
+        else:
+            tb = (a.phase, a.peer, -1)
+            at = _At(tb, len(blocks.setdefault(tb, [])))
+            blocks[tb].append(_Step("s", cell, _reads(cells[cell], at)))
+    return blocks
+
+
+def _frame(a: Action) -> tuple[int, ...]:
+    return a.phase, a.source, a.chunk, a.sub
+
+
+def _reads(cell: _Cell, at: _At) -> list[_At]:
+    cell.read.append(at)
+    return [cell.wrote] if cell.wrote is not None else []
+
+
+def _writes(cell: _Cell, at: _At) -> list[_At]:
+    needs = cell.read or ([cell.wrote] if cell.wrote is not None else [])
+    cell.wrote, cell.read = at, []
+    return needs
+
+
+def _check_order(schedule: Schedule, ranks: list[_Blocks]) -> None:
+    """Raise unless all steps can be done in the order of their thread blocks."""
+    done = [dict.fromkeys(blocks, 0) for blocks in ranks]
+    moved = True
+    while moved:
+        moved = False
+        for rank, blocks in enumerate(ranks):
+            for tb, steps in blocks.items():
+                while done[rank][tb] < len(steps) and _ready(rank, tb, steps[done[rank][tb]], done):
+                    done[rank][tb], moved = done[rank][tb] + 1, True
+    for rank, blocks in enumerate(ranks):
+        for tb, steps in blocks.items():
+            if done[rank][tb] < len(steps):
+                chunk = steps[done[rank][tb]].cell // schedule.subframes
+                half = "all-gather" if tb[0] else "reduce-scatter"
+                raise ConfigError(
+                    f"schedule {schedule.name}: rank {rank}, step {done[rank][tb]} of the {half} with rank "
+                    f"{max(tb[1:])}, chunk {chunk}: expected an order that links can keep, got a deadlock; "
+                    "export it with one sub-frame, or another schedule"
+                )
+
+
+def _ready(rank: int, tb: _Tb, step: _Step, done: list[dict[_Tb, int]]) -> bool:
+    """Whether what a step depends on is done, and, for a receive, the peer has sent as many before."""
+    phase, _, source = tb
+    if source >= 0 and done[source].get((phase, rank, -1), 0) <= done[rank][tb]:
+        return False
+    return all(done[rank][need.tb] > need.place for need in step.needs)
+
+
+def _write(gpu: ElementTree.Element, blocks: _Blocks) -> None:
+    """Write the thread blocks of a rank; a step that depends on several has a `nop` for each other one."""
+    numbers = {tb: number for number, tb in enumerate(sorted(blocks))}
+    placed: dict[_At, int] = {}
+    needed = {need for steps in blocks.values() for step in steps for need in step.needs}
+    waits = {tb: [_others(tb, step) for step in steps] for tb, steps in blocks.items()}
+    for tb, needs in waits.items():
+        place = 0
+        for number, others in enumerate(needs):
+            place += max(1, len(others))
+            placed[_At(tb, number)] = place - 1
+    for tb, number in numbers.items():
+        block = ElementTree.SubElement(
+            gpu, "tb", id=str(number), send=str(tb[1]), recv=str(tb[2]), chan=str(tb[0])
+        )
+        for at, step in enumerate(blocks[tb]):
+            others = waits[tb][at]
+            lines: Iterator[tuple[str, _At | None]] = iter(
+                [("nop", need) for need in others[:-1]] + [(step.kind, others[-1] if others else None)]
+            )
+            for kind, need in lines:
+                real = kind != "nop"
+                ElementTree.SubElement(
+                    block, "step", s=str(len(block)), type=kind,
+                    srcbuf="i", srcoff=str(step.cell if real else -1),
+                    dstbuf="i", dstoff=str(step.cell if real else -1), cnt=str(int(real)),
+                    depid=str(numbers[need.tb] if need else -1), deps=str(placed[need] if need else -1),
+                    hasdep=str(int(real and _At(tb, at) in needed)),
+                )  # fmt: skip
+
+
+def _others(tb: _Tb, step: _Step) -> list[_At]:
+    """Return what a step depends on outside its own thread block, whose order holds anyway."""
+    return [need for need in step.needs if need.tb != tb]

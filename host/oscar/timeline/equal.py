@@ -1,0 +1,138 @@
+"""Times of schedules before anything was sent: from sizes that are assumed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.actions import SENDS
+from oscar.collective.frames import Frames
+from oscar.collective.node import Layout
+from oscar.collective.ring import Ring
+from oscar.collective.schedule import Schedule
+from oscar.collective.trees import Direct, Star
+from oscar.timeline.link import FP32_BITS, LinkModel
+from oscar.timeline.recurrence import equal_ring_time
+from oscar.timeline.replay import time_of
+from oscar.timeline.sizes import divide
+from oscar.timeline.symmetric import symmetric_time
+from oscar.timeline.topology import AtSwitch, Link, Port, Topology
+
+Bits = (
+    Callable[[int], float] | float
+)  # of payload per value: by how many workers' values a frame sums, or all alike
+
+
+def assumed_frames(
+    schedule: Schedule,
+    values: int | Sequence[int],
+    bits: Bits = FP32_BITS,
+    *,
+    header_bytes: int = HEADER_BYTES,
+) -> Frames:
+    """Return the frames of `schedule` with sizes as assumed: a header and ceil(count bits / 8) bytes.
+
+    values: how many there are, cut into equal chunks and sub-frames; or the bounds of chunks as a plan makes
+    them, cut into sub-frames as nodes do. Raises ValueError for bounds of another number of chunks.
+    """
+    if isinstance(values, int):
+        spans = [divide(int(chunk), schedule.subframes).tolist() for chunk in divide(values, schedule.chunks)]
+    else:
+        if len(values) != schedule.chunks + 1:
+            raise ValueError(f"expected bounds of {schedule.chunks} chunks, got {len(values)} bounds")
+        layout = Layout(tuple(values), schedule.subframes)
+        spans = [
+            [high - low for low, high in (layout.span(chunk, sub) for sub in range(schedule.subframes))]
+            for chunk in range(schedule.chunks)
+        ]
+    rate = bits if callable(bits) else lambda _: bits
+    rows = []
+    for rank in range(schedule.nodes):
+        for a in schedule.actions(rank):
+            if a.op in SENDS and (count := spans[a.chunk][a.sub]):
+                size = header_bytes + math.ceil(count * (rate(a.workers) / 8))
+                rows.append((a.phase, a.step, rank, a.peer, a.chunk, a.sub, a.workers, count, size))
+    return Frames.of(rows)
+
+
+def equal_time(
+    schedule: Schedule,
+    values: int,
+    link: LinkModel,
+    topology: Topology | None = None,
+    *,
+    bits: Bits = FP32_BITS,
+    header_bytes: int = 0,
+    coded: bool = True,
+) -> float:
+    """Return the time when all chunks are as large as the largest of an even cut; raw fp32 by default.
+
+    Rings and direct between equal ports at a switch take one rank for all, O(N K); others are replayed.
+    Raises ValueError for values or header_bytes under 0, bits of 0, and a topology without the links needed.
+    """
+    link, topology = plain(link, topology)
+    rate = bits if callable(bits) else lambda _: bits
+    if values < 0 or header_bytes < 0 or not rate(1) > 0:
+        raise ValueError(
+            "expected values and header_bytes of 0 or more and bits above 0, got "
+            f"{values}, {header_bytes} and {rate(1)}"
+        )
+    count = -(-values // schedule.chunks)
+    if topology is None and type(schedule) is Direct:
+        return symmetric_time(schedule, count, link, bits=rate, header=header_bytes, coded=coded)
+    if topology is None and isinstance(schedule, Ring):
+        form, subs = replace(schedule.form, coded=coded), schedule.subframes
+        return equal_ring_time(
+            values, schedule.nodes, link, form, bits_per_value=bits, subframes=subs, header_bytes=header_bytes
+        )
+    frames = assumed_frames(schedule, count * schedule.chunks, bits, header_bytes=header_bytes)
+    return time_of(schedule, frames, link, topology, coded=coded)
+
+
+def plain(link: LinkModel, topology: Topology | None) -> tuple[LinkModel, Topology | None]:
+    """Return a link with the rate and latency of a switch of equal ports, instead of the topology."""
+    if topology is None or not isinstance(topology.links, AtSwitch) or topology.message_s:
+        return link, topology
+    costs = {port.seconds_per_byte for port in topology.ports}
+    if len(costs) > 1:
+        return link, topology
+    here = replace(link, latency_s=topology.links.latency_s)
+    cost = costs.pop()
+    return here if cost == link.seconds_per_byte else replace(here, bandwidth_bps=8 / cost), None
+
+
+def in_switch_time(
+    nodes: int,
+    values: int,
+    link: LinkModel,
+    *,
+    bits: Bits = FP32_BITS,
+    header_bytes: int = 0,
+    subframes: int = 1,
+    coded: bool = True,
+) -> float:
+    """Return the time of a star whose root is the switch: it adds, codes once and sends to all at once.
+
+    A model only. Every rank sends all its values and receives all sums, each through its own port; the switch
+    is half a link's latency away and has the codec of a rank for all of them. Errors as for `equal_time`.
+    """
+    rate = bits if callable(bits) else lambda _: bits
+    star = Star(nodes + 1, subframes, root=nodes)
+    cost = link.seconds_per_byte
+    ports = tuple(Port(f"{way} {rank}", cost) for way in ("out", "in") for rank in range(nodes))
+    links = {}
+    for rank in range(nodes):
+        links[rank, nodes] = Link(link.latency_s / 2, (rank,), ())
+        links[nodes, rank] = Link(link.latency_s / 2, (nodes + rank,), ())
+    topology = Topology(nodes + 1, ports, links, "links", f"{nodes} ranks at a switch that adds")
+    return equal_time(
+        star,
+        values,
+        link,
+        topology,
+        bits=lambda terms: rate(min(terms, nodes)),
+        header_bytes=header_bytes,
+        coded=coded,
+    )

@@ -1,0 +1,191 @@
+"""Time of a schedule in which all ranks do the same at the same time: one rank, its own peer, models all.
+
+Turning the ranks by one turns such a schedule into itself: direct does. With equal chunks at a switch of
+equal ports, what a rank receives at distance d arrives when its own frame to distance d does. Frames never
+meet at a port where they arrive: their senders' ports, all alike, have put them one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from oscar.collective.actions import SENDS, Op
+from oscar.collective.schedule import Schedule
+from oscar.timeline.link import LinkModel
+from oscar.timeline.sizes import cut_tables, divide
+
+_ENCODE, _DECODE, _SEND, _WAIT = range(4)
+Ints = NDArray[np.int64]
+
+
+class Lowered(NamedTuple):
+    """Rank 0's actions as arrays [action], those that make room left out.
+
+    kind: encode, decode, send, wait. needs: the action whose result it uses, or -1. wakes: of a send, the
+    WAIT that the frame of the same distance ends. sums: a number for phase, chunk and sub-frame.
+    """
+
+    kind: Ints
+    needs: Ints
+    wakes: Ints
+    sums: Ints
+    phase: Ints
+    sub: Ints
+    terms: Ints
+
+
+@lru_cache(maxsize=32)
+def lowered(schedule: Schedule) -> Lowered:
+    """Return the actions of rank 0 of a schedule that is the same for all ranks."""
+    n = schedule.nodes
+    held: dict[tuple[int, int, int, int], int] = {}
+    summed: dict[tuple[int, int], int] = {}
+    waits: dict[tuple[int, int, int, int], int] = {}
+    numbers: dict[tuple[int, int, int], int] = {}
+    rows: list[tuple[int, int, int, int, int, int]] = []
+    sends: list[tuple[int, tuple[int, int, int, int]]] = []
+    for op, phase, _, chunk, sub, peer, source, _, terms, _ in schedule.actions(0):
+        if op is Op.POST_RECV:
+            continue
+        at, frame = len(rows), (phase, source, chunk, sub)
+        kind, needs = _DECODE, held.get(frame, -1)
+        if op is Op.WAIT:  # at distance -peer from its sender, whose chunk it is turned by peer
+            waits[phase, -peer % n, (chunk - peer) % n, sub] = held[frame] = at
+            kind, needs = _WAIT, -1
+        elif op is Op.ENCODE:
+            kind, needs = _ENCODE, summed.get((chunk, sub), -1)
+            held[frame] = at
+        elif op in SENDS:
+            kind = _SEND
+            sends.append((at, (phase, peer, chunk, sub)))
+        else:
+            summed[chunk, sub] = at
+        number = numbers.setdefault((phase, chunk, sub), len(numbers))
+        rows.append((kind, needs, number, phase, sub, terms.bit_count()))
+    wakes = np.full(len(rows), -1, np.int64)
+    for at, key in sends:
+        wakes[at] = waits[key]
+    kinds, needed, sums, phases, subs, every = np.array(rows, np.int64).reshape(-1, 6).T.copy()
+    return Lowered(kinds, needed, wakes, sums, phases, subs, every)
+
+
+def symmetric_time(
+    schedule: Schedule,
+    count: int,
+    link: LinkModel,
+    *,
+    bits: Callable[[int], float],
+    header: int,
+    coded: bool,
+) -> float:
+    """Return the seconds of a schedule that is the same for all ranks, with `count` values in every chunk.
+
+    bits: of payload per value, by number of terms. Equal to the replay of such frames to the bit.
+    """
+    codec = link.codec(coded)
+    whole = divide(count, schedule.subframes)
+    wide = np.array([bits(terms) for terms in range(1, schedule.nodes + 1)])
+    sizes = np.where(whole > 0, header + np.ceil(whole * (wide[:, None] / 8)), 0).astype(np.int64)
+    counts = np.broadcast_to(whole, sizes.shape)[None, None]
+    sizes, counts = (table[0, 0] for table in cut_tables(sizes[None, None], counts, codec.engines))
+    do = lowered(replace(schedule, subframes=counts.shape[1]))
+    engine = do.sub % codec.engines
+    unit = engine if codec.busy else engine + codec.engines * (do.kind == _DECODE)
+    codes = np.flatnonzero(do.kind <= _DECODE)
+    order = codes[np.argsort(unit[codes], kind="stable")]
+    units = codec.engines * (1 if codec.busy else 2)
+    starts = np.searchsorted(unit[order], np.arange(units + 1))
+    room_s = 0.0
+    for _ in range(int(((do.kind == _WAIT) & (counts[0, do.sub] > 0)).sum()) if link.message_s else 0):
+        room_s += link.message_s
+    values, bytes_ = counts[0, do.sub], sizes[do.terms - 1, do.sub]
+    costs = (link.seconds_per_byte, link.latency_s, room_s, *codec)
+    return float(_play(*do[:5], values, bytes_, order, starts, costs))
+
+
+@njit(cache=True, nogil=True)
+def _code(
+    at: int, ready: float, unit: int, kind: Any, sums: Any, counts: Any, free: Any, last: Any, costs: Any
+) -> float:
+    """Do one encode or decode on its unit and return when its result is there, as `programs.Unit` does."""
+    _, _, _, busy, _, encode, encoded, hop, hopped, decode, decoded = costs
+    start, count = max(ready, free[unit]), counts[at]
+    if kind[at] == _DECODE:
+        done = start + count * decode + decoded
+        free[unit] = done if busy else start + count * decode
+        last[unit, 0], last[unit, 1] = sums[at], start
+        return float(done)
+    done = start + count * encode + encoded
+    if busy and last[unit, 0] == sums[at]:
+        done = last[unit, 1] + count * hop + hopped
+    free[unit] = done if busy else start + count * encode
+    last[unit, 0] = -1.0
+    return float(done)
+
+
+@njit(cache=True, nogil=True)
+def _play(
+    kind: Any,
+    needs: Any,
+    wakes: Any,
+    sums: Any,
+    phase: Any,
+    counts: Any,
+    sizes: Any,
+    order: Any,
+    starts: Any,
+    costs: Any,
+) -> float:
+    """Return when the rank finishes; what is ready leaves the port as in `ports`, pulls first."""
+    per_byte, latency, room_s = costs[0], costs[1], costs[2]
+    done = np.full(kind.size, -1.0)
+    free, last = np.zeros(starts.size - 1), np.full((starts.size - 1, 2), -1.0)
+    head = starts[:-1].copy()
+    first, following = np.full(kind.size, -1), np.full(kind.size, -1)  # sends by what they need
+    for at in range(kind.size):
+        if kind[at] == _SEND and counts[at] > 0:
+            following[at], first[needs[at]] = first[needs[at]], at
+    later, now = [(0.0, 0, -1)], [(0, -1)]
+    later.pop()
+    now.pop()
+    clock = finish = 0.0
+    while True:
+        moved = True
+        while moved:
+            moved = False
+            for unit in range(head.size):
+                while head[unit] < starts[unit + 1]:
+                    at = order[head[unit]]
+                    ready = done[needs[at]] if needs[at] >= 0 else 0.0
+                    if counts[at] > 0:
+                        if ready < 0:
+                            break
+                        done[at] = _code(at, ready, unit, kind, sums, counts, free, last, costs)
+                        if kind[at] == _DECODE:
+                            finish = max(finish, done[at])
+                        send = first[at]
+                        while send >= 0:
+                            heappush(later, (max(done[at], room_s), -phase[send], send))
+                            send = following[send]
+                    head[unit] += 1
+                    moved = True
+        while len(later) and later[0][0] <= clock:
+            _, turn, at = heappop(later)
+            heappush(now, (turn, at))
+        if len(now):
+            _, at = heappop(now)
+            clock += sizes[at] * per_byte
+            finish = max(finish, clock)
+            done[wakes[at]] = clock + latency
+        elif len(later):
+            clock = later[0][0]
+        else:
+            return max(finish, room_s)
