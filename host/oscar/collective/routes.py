@@ -221,18 +221,18 @@ class _Program:
 
     def _pass_on(self, sub: int) -> Iterator[Action]:
         """Pass final frames on, in order of the routes, then decode all in the order of their coding."""
-        came = {leg.transfer.chunk: leg for leg in self.gather if leg.transfer.receiver == self.rank}
+        came: dict[int, Leg] = {}
         waited = set()
         for leg in self.gather:
             chunk = leg.transfer.chunk
-            if leg.transfer.sender != self.rank or chunk not in came:
-                continue
-            if chunk not in waited:
-                waited.add(chunk)
-                yield self._act(Op.WAIT, came[chunk], sub)
-            yield self._act(Op.FORWARD, leg, sub)
-        born = self.schedule.born
-        for chunk in sorted(came, key=born.__getitem__):
+            if leg.transfer.receiver == self.rank:
+                came[chunk] = leg
+            elif chunk in came:
+                if chunk not in waited:
+                    waited.add(chunk)
+                    yield self._act(Op.WAIT, came[chunk], sub)
+                yield self._act(Op.FORWARD, leg, sub)
+        for chunk in sorted(came, key=self.schedule.born.__getitem__):
             if chunk not in waited:
                 yield self._act(Op.WAIT, came[chunk], sub)
             yield self._act(Op.DECODE, came[chunk], sub)

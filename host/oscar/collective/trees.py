@@ -80,7 +80,8 @@ class Hierarchical(Routed):
     """Groups of `group` consecutive ranks: direct inside each, then one exchange between them.
 
     In every group one rank, the owner's counterpart, collects a chunk and sends the group's sum to the owner,
-    so that a link between groups carries each chunk once in each direction. The last group may be smaller.
+    so that a link between groups carries each chunk once in each direction. What goes on to other groups is
+    collected first. The last group may be smaller.
     """
 
     name: ClassVar[str] = "hierarchical"
@@ -98,15 +99,17 @@ class Hierarchical(Routed):
     def routes(self) -> Routes:
         n, g = self.nodes, self.group
         groups = [range(first, min(n, first + g)) for first in range(0, n, g)]
-        inside, between = [], []
+        inside: list[Transfer] = []
+        away: list[Transfer] = []
+        between: list[Transfer] = []
         for turn in range(1, n):
             for rank in range(n):
                 chunk = (rank + turn) % n  # owned by the rank of that number
                 home, own = groups[chunk // g], groups[rank // g]
                 collector = chunk if own is home else own[chunk % g % len(own)]
                 if rank != collector:
-                    inside.append(Transfer(chunk, rank, collector))
+                    (inside if own is home else away).append(Transfer(chunk, rank, collector))
                 elif own is not home:
                     between.append(Transfer(chunk, rank, chunk))
-        turned = [Transfer(t.chunk, t.receiver, t.sender) for t in (*between, *inside)]
-        return Routes(n, tuple(range(n)), (*inside, *between), tuple(turned))
+        turned = [Transfer(t.chunk, t.receiver, t.sender) for t in (*between, *inside, *away)]
+        return Routes(n, tuple(range(n)), (*away, *inside, *between), tuple(turned))

@@ -8,6 +8,7 @@ from time import monotonic
 
 from oscar.collective.routes import Routed, Routes
 from oscar.collective.schedule import Schedule
+from oscar.collective.schedule_file import FileSchedule
 from oscar.collective.schedules import SCHEDULES
 from oscar.collective.trees import Hierarchical
 from oscar.errors import ConfigError
@@ -16,7 +17,6 @@ from oscar.planning.synthesis.contiguity import contiguous
 from oscar.planning.synthesis.greedy import matched
 from oscar.planning.synthesis.ordering import in_order
 from oscar.planning.synthesis.problem import Problem
-from oscar.planning.synthesis.routed import as_schedule
 from oscar.planning.synthesis.routing import routed
 from oscar.planning.synthesis.timing import time_of
 from oscar.planning.synthesis.trees import Trees
@@ -60,21 +60,21 @@ def synthesise(
     for schedule in _built_in(problem.nodes, subframes, integers=integers):
         run.offer(_name(schedule), schedule)
     for order in _orders(problem, matched(problem)):
-        run.offer(GREEDY, as_schedule(order, subframes))
+        run.offer(GREEDY, _of(order, subframes))
     end = monotonic() + limit_s
     trees = routed(problem, ROUTING_SHARE * limit_s)
     if trees is None:
         run.said.append(f"the MILP found no routes within {limit_s:g} s: the best of the others is taken")
     else:
         for order in _orders(problem, trees):
-            run.offer(MILP, as_schedule(order, subframes))
+            run.offer(MILP, _of(order, subframes))
         last = contiguous(problem, trees, end - monotonic())
         if last is None:
             run.said.append(
                 "the second MILP found no order in time: the order of the MILP's routes is greedy"
             )
         else:
-            run.offer(MILP, as_schedule(last, subframes))
+            run.offer(MILP, _of(last, subframes))
     return run.result()
 
 
@@ -124,3 +124,7 @@ def _built_in(nodes: int, subframes: int, *, integers: bool) -> Iterator[Schedul
 
 def _name(schedule: Schedule) -> str:
     return f"{schedule.name} {schedule.group}" if isinstance(schedule, Hierarchical) else schedule.name
+
+
+def _of(routes: Routes, subframes: int) -> FileSchedule:
+    return FileSchedule(routes.nodes, subframes, routes=routes)
