@@ -54,7 +54,7 @@ class Routed(Schedule):
     """Routes as a schedule.
 
     Frames of a link share tables where they sum equally many workers. Both its ends take them in one order:
-    by the transfers before them, then in order of the routes. Sends that need no input come first, AHEAD
+    by the transfers in sequence up to them, then in order of the routes. Sends that need no input come first, AHEAD
     sub-frames before the arrivals that they meet. An owner codes its sum once and sends the same bytes to
     all; a rank passes a final frame on before it decodes it.
 
@@ -161,7 +161,10 @@ class _Program:
                 self.onward[leg.transfer.chunk].append(leg)
         self.first = [leg for leg in self.reduce if leg.transfer.chunk not in self.fed]  # need no input
         self.rest = [leg for leg in self.reduce if leg.transfer.chunk in self.fed]
-        self.rest.sort(key=lambda leg: leg.depth)  # a stable sort: then in order of the routes
+        self.links: dict[int, list[Leg]] = defaultdict(list)  # what comes, by sender, in order of its coding
+        for leg in sorted(self.reduce, key=lambda leg: (leg.depth, leg.step)):
+            if leg.transfer.receiver == rank:
+                self.links[leg.transfer.sender].append(leg)
 
     def actions(self) -> Iterator[Action]:
         """Yield all actions of the rank."""
@@ -196,18 +199,36 @@ class _Program:
         yield self._act(Op.SEND, leg, sub)
 
     def _own(self, sub: int) -> Iterator[Action]:
-        """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole."""
-        due = {chunk: len(legs) for chunk, legs in self.fed.items()}
+        """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole.
+
+        A sum waits for what it holds, and for what came before that on the same links; for nothing else.
+        """
+        left = {sender: list(reversed(legs)) for sender, legs in self.links.items()}
+        added: set[Leg] = set()
+        for chunk, onward in self.sums:
+            for fed in self.fed.get(chunk, ()):
+                while fed not in added:
+                    leg = left[fed.transfer.sender].pop()
+                    yield self._act(Op.WAIT, leg, sub)
+                    yield self._act(Op.DECODE_ADD, leg, sub)
+                    added.add(leg)
+            yield from self._pull(chunk, sub) if onward is None else self._push(onward, sub)
+
+    @cached_property
+    def sums(self) -> list[tuple[int, Leg | None]]:
+        """The sums that this rank makes: (chunk, the leg that takes it on; None where it owns the chunk).
+
+        Those with fewer hops before them first; of equal ones those that go on, in order of the routes.
+        """
+        out: list[tuple[tuple[int, ...], int, Leg | None]] = []
         for leg in self.rest:
-            chunk = leg.transfer.chunk
             if leg.transfer.sender == self.rank:
-                yield from self._push(leg, sub)
-                continue
-            yield self._act(Op.WAIT, leg, sub)
-            yield self._act(Op.DECODE_ADD, leg, sub)
-            due[chunk] -= 1
-            if not due[chunk] and self.schedule.owners[chunk] == self.rank:
-                yield from self._pull(chunk, sub)
+                out.append(((leg.depth - 1, 0, leg.step), leg.transfer.chunk, leg))
+        for chunk, owner in enumerate(self.schedule.owners):
+            if owner == self.rank:
+                depth, place = self.schedule.born[chunk]
+                out.append(((depth, 1, place), chunk, None))
+        return [(chunk, leg) for _, chunk, leg in sorted(out, key=lambda one: one[0])]
 
     def _pull(self, chunk: int, sub: int) -> Iterator[Action]:
         """Code an own chunk's sum once and send it to all that this rank sends it to."""
