@@ -248,9 +248,13 @@ class _Run(_Rules):
 
     def _finish(self, rank: int, a: Action, place: _Place) -> None:
         owner = self.schedule.owners[a.chunk]
-        if self.schedule.apart or a.source != owner:
+        if self.schedule.apart or (a.source != owner and not self.schedule.integers):
             self.refuse(
                 rank, a, f"expected the final frame of the owner, rank {owner}, got one of rank {a.source}"
+            )
+        if a.terms != self.every:
+            self.refuse(
+                rank, a, f"expected the whole sum in a final frame, {_ranks(self.every & ~a.terms)} are missing"
             )
         self.sums[rank][place] = a.terms
         self.final[rank].add(place)
@@ -276,7 +280,8 @@ class _Run(_Rules):
                 if whole != self.every:
                     missing = _ranks(self.every & ~whole)
                     self._lack(rank, place, f"expected the whole sum in the end, {missing} are missing")
-                if not (s.apart or s.nodes == 1 or (mine and not s.adopt)) and place not in self.final[rank]:
+                added = s.integers or s.nodes == 1 or (mine and not s.adopt)
+                if not added and place not in self.final[rank]:
                     self._lack(rank, place, "expected the owner's final frame decoded, got a sum of its own")
 
     def _lack(self, rank: int, place: _Place, what: str) -> NoReturn:
