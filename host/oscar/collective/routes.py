@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.schedule import Schedule
@@ -47,6 +47,10 @@ class Leg(NamedTuple):
     slot: int
     terms: int
     depth: int
+
+
+_Piece = tuple[Leg, int]  # a sub-frame of a leg
+_Job = tuple[tuple[int, int], tuple[int, ...], int, Any, int, Callable[[int, Any, int], Iterator[Action]]]
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,11 @@ class Routed(Schedule):
         return tuple(last)
 
     @cached_property
+    def spread(self) -> int:
+        """Transfers in sequence until the last rank has a final frame."""
+        return max(self.depths[1].values(), default=0)
+
+    @cached_property
     def legs(self) -> tuple[tuple[Leg, ...], ...]:
         """The transfers of each phase with their terms and their places on sender and link."""
         terms = {(chunk, rank): 1 << rank for chunk in range(self.chunks) for rank in range(self.nodes)}
@@ -146,43 +155,78 @@ class Routed(Schedule):
 
 
 class _Program:
-    """What one rank does, from its legs."""
+    """What one rank does, from its legs.
+
+    Work of sub-frame k at depth d has turn k + d * lag: while the first sub-frame's sums are on their way,
+    later ones are made. Both ends of a link know the turns of the other, so frames are decoded in the order
+    in which they were coded, whatever their tables.
+    """
 
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
         self.reduce, self.gather = schedule.legs_of(rank)
+        self.lag = schedule.subframes if schedule.eager else AHEAD
         self.fed: dict[int, list[Leg]] = defaultdict(list)  # what comes, by chunk
+        links: dict[int, list[_Piece]] = defaultdict(list)  # what comes, by sender
         for leg in self.reduce:
             if leg.transfer.receiver == rank:
                 self.fed[leg.transfer.chunk].append(leg)
+                links[leg.transfer.sender] += [(leg, sub) for sub in range(schedule.subframes)]
+        self.left = {
+            sender: sorted(pieces, key=lambda piece: self._coded(*piece), reverse=True)
+            for sender, pieces in links.items()
+        }
         self.onward: dict[int, list[Leg]] = defaultdict(list)  # final frames that this rank sends, by chunk
+        self.came: dict[int, Leg] = {}  # those that it receives
         for leg in self.gather:
             if leg.transfer.sender == rank:
                 self.onward[leg.transfer.chunk].append(leg)
-        self.first = [leg for leg in self.reduce if leg.transfer.chunk not in self.fed]  # need no input
-        self.rest = [leg for leg in self.reduce if leg.transfer.chunk in self.fed]
-        self.links: dict[int, list[Leg]] = defaultdict(list)  # what comes, by sender, in order of its coding
-        for leg in sorted(self.reduce, key=lambda leg: (leg.depth, leg.step)):
-            if leg.transfer.receiver == rank:
-                self.links[leg.transfer.sender].append(leg)
+            else:
+                self.came[leg.transfer.chunk] = leg
+        self.added: set[_Piece] = set()
+        self.waited: set[tuple[int, int]] = set()
 
     def actions(self) -> Iterator[Action]:
         """Yield all actions of the rank."""
         if self.schedule.nodes == 1:
             return
-        subs = self.schedule.subframes
+        subs = range(self.schedule.subframes)
         for leg in (*self.reduce, *self.gather):
-            for sub in range(subs) if leg.transfer.receiver == self.rank else ():
+            for sub in subs if leg.transfer.receiver == self.rank else ():
                 yield self._act(Op.POST_RECV, leg, sub)
-        lag = subs if self.schedule.eager else AHEAD
-        for turn in range(subs + 2 * lag):
-            if turn < subs:
-                for leg in self.first:
-                    yield from self._push(leg, turn)
-            if 0 <= turn - lag < subs:
-                yield from self._own(turn - lag)
-            if 0 <= turn - 2 * lag < subs:
-                yield from self._pass_on(turn - 2 * lag)
+        for *_, chunk, leg, sub, do in sorted(
+            (job for sub in subs for job in self._jobs(sub)), key=lambda job: job[:2]
+        ):
+            yield from do(chunk, leg, sub)
+
+    def _jobs(self, sub: int) -> Iterator[_Job]:
+        """Yield what is to be done with a sub-frame: (turn and kind, place in these, arguments, method)."""
+        for leg in self.reduce:
+            if leg.transfer.sender == self.rank:
+                turn, *place = self._coded(leg, sub)
+                yield (turn, 0), tuple(place), leg.transfer.chunk, leg, sub, self._add
+        for chunk, owner in enumerate(self.schedule.owners):
+            if owner == self.rank:
+                turn, *place = self._born(chunk, sub)
+                yield (turn, 0), tuple(place), chunk, None, sub, self._add
+        for at, leg in enumerate(self.gather):
+            chunk = leg.transfer.chunk
+            if chunk not in self.came:
+                continue
+            turn, *place = self._born(chunk, sub)
+            if leg.transfer.sender == self.rank:
+                yield (turn + self.lag * (leg.depth - 1), 1), (at,), chunk, leg, sub, self._pass_on
+            else:
+                yield (turn + self.lag * self.schedule.spread, 2), (*place, at), chunk, leg, sub, self._take
+
+    def _coded(self, leg: Leg, sub: int) -> tuple[int, ...]:
+        """Return when the sender of a leg codes it: those with fewer hops before them first."""
+        return sub + self.lag * (leg.depth - 1), leg.depth - 1, 0, leg.step
+
+    def _born(self, chunk: int, sub: int) -> tuple[int, ...]:
+        """Return when the owner codes a sum; of equal ones those that go on to owners come first."""
+        depth, place = self.schedule.born[chunk]
+        return sub + self.lag * depth, depth, 1, place
 
     def _act(self, op: Op, leg: Leg, sub: int) -> Action:
         """Return an action with the frame of `leg`."""
@@ -194,66 +238,36 @@ class _Program:
             peer = -1  # one frame for all
         return Action(op, leg.phase, leg.step, chunk, sub, peer, source, table, leg.terms, leg.slot)
 
-    def _push(self, leg: Leg, sub: int) -> Iterator[Action]:
-        yield self._act(Op.ENCODE, leg, sub)
-        yield self._act(Op.SEND, leg, sub)
-
-    def _own(self, sub: int) -> Iterator[Action]:
-        """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole.
+    def _add(self, chunk: int, onward: Leg | None, sub: int) -> Iterator[Action]:
+        """Add what comes for a chunk, and send the sum on: to the owner, or from the owner to all.
 
         A sum waits for what it holds, and for what came before that on the same links; for nothing else.
         """
-        left = {sender: list(reversed(legs)) for sender, legs in self.links.items()}
-        added: set[Leg] = set()
-        for chunk, onward in self.sums:
-            for fed in self.fed.get(chunk, ()):
-                while fed not in added:
-                    leg = left[fed.transfer.sender].pop()
-                    yield self._act(Op.WAIT, leg, sub)
-                    yield self._act(Op.DECODE_ADD, leg, sub)
-                    added.add(leg)
-            yield from self._pull(chunk, sub) if onward is None else self._push(onward, sub)
-
-    @cached_property
-    def sums(self) -> list[tuple[int, Leg | None]]:
-        """The sums that this rank makes: (chunk, the leg that takes it on; None where it owns the chunk).
-
-        Those with fewer hops before them first; of equal ones those that go on, in order of the routes.
-        """
-        out: list[tuple[tuple[int, ...], int, Leg | None]] = []
-        for leg in self.rest:
-            if leg.transfer.sender == self.rank:
-                out.append(((leg.depth - 1, 0, leg.step), leg.transfer.chunk, leg))
-        for chunk, owner in enumerate(self.schedule.owners):
-            if owner == self.rank:
-                depth, place = self.schedule.born[chunk]
-                out.append(((depth, 1, place), chunk, None))
-        return [(chunk, leg) for _, chunk, leg in sorted(out, key=lambda one: one[0])]
-
-    def _pull(self, chunk: int, sub: int) -> Iterator[Action]:
-        """Code an own chunk's sum once and send it to all that this rank sends it to."""
-        legs = self.onward[chunk]
+        for fed in self.fed.get(chunk, ()):
+            while (fed, sub) not in self.added:
+                piece = self.left[fed.transfer.sender].pop()
+                yield self._act(Op.WAIT, *piece)
+                yield self._act(Op.DECODE_ADD, *piece)
+                self.added.add(piece)
+        legs = self.onward[chunk] if onward is None else [onward]
         for place, leg in enumerate(legs):
             if place == 0:
                 yield self._act(Op.ENCODE, leg, sub)
             yield self._act(Op.SEND, leg, sub)
-        if self.schedule.adopt and legs:
+        if onward is None and self.schedule.adopt and legs:
             yield self._act(Op.ADOPT, legs[0], sub)
 
-    def _pass_on(self, sub: int) -> Iterator[Action]:
-        """Pass final frames on, in order of the routes, then decode all in the order of their coding."""
-        came: dict[int, Leg] = {}
-        waited = set()
-        for leg in self.gather:
-            chunk = leg.transfer.chunk
-            if leg.transfer.receiver == self.rank:
-                came[chunk] = leg
-            elif chunk in came:
-                if chunk not in waited:
-                    waited.add(chunk)
-                    yield self._act(Op.WAIT, came[chunk], sub)
-                yield self._act(Op.FORWARD, leg, sub)
-        for chunk in sorted(came, key=self.schedule.born.__getitem__):
-            if chunk not in waited:
-                yield self._act(Op.WAIT, came[chunk], sub)
-            yield self._act(Op.DECODE, came[chunk], sub)
+    def _wait(self, chunk: int, sub: int) -> Iterator[Action]:
+        if (chunk, sub) not in self.waited:
+            self.waited.add((chunk, sub))
+            yield self._act(Op.WAIT, self.came[chunk], sub)
+
+    def _pass_on(self, chunk: int, onward: Leg, sub: int) -> Iterator[Action]:
+        """Pass a final frame on, before it is decoded."""
+        yield from self._wait(chunk, sub)
+        yield self._act(Op.FORWARD, onward, sub)
+
+    def _take(self, chunk: int, came: Leg, sub: int) -> Iterator[Action]:
+        """Decode a final frame; those of an owner in the order of their coding."""
+        yield from self._wait(chunk, sub)
+        yield self._act(Op.DECODE, came, sub)

@@ -38,7 +38,11 @@ class Direct(Routed):
 
     @cached_property
     def born(self) -> tuple[tuple[int, int], ...]:
-        return ((0, 0),) * self.nodes
+        return ((1, 0),) * self.nodes
+
+    @cached_property
+    def spread(self) -> int:
+        return 1
 
     def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
         """See Routed.legs_of; at 1,024 ranks the legs of all would be two million."""
