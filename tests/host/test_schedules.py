@@ -16,7 +16,7 @@ from oscar.collective.check import check, check_programs
 from oscar.collective.exchange import Exchange
 from oscar.collective.local import LocalRun
 from oscar.collective.node import Layout, Node
-from oscar.collective.routes import AHEAD, Routed, Routes, Transfer
+from oscar.collective.routes import Routed, Routes, Transfer
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule
 from oscar.collective.schedules import GROUPED, SCHEDULES, make_schedule
@@ -140,7 +140,7 @@ def test_groups_exchange_each_others_sums_and_nothing_else(nodes: int, group: in
 def test_sends_without_inputs_run_ahead_of_arrivals() -> None:
     ops = [a.op for a in Direct(4, 5).actions(0) if a.op is not Op.POST_RECV]
     first = ops[: ops.index(Op.WAIT)]
-    assert len(first) >= 2 * 3 * (AHEAD + 1)  # so many sub-frames to each of three, coded and sent
+    assert len(first) == 2 * 3 * 5  # sub-frames to each of three, coded and sent
     assert first == [Op.ENCODE, Op.SEND] * (len(first) // 2)
 
 
@@ -379,6 +379,28 @@ def test_nodes_add_up_exactly_whatever_the_schedule_and_the_cuts(codec: str, see
                 frames = run.log.frames()
                 assert frames.values == sends_of_a_chunk(schedule) * 20_000
                 assert set(frames["phase"]) == {a.phase for a in chain(*programs(schedule))}
+
+
+MIXED = "0:21 0:10 1:10 1:20 2:01 2:12"  # link 1 -> 0 carries one worker's values, and sums of two
+
+
+def test_a_link_keeps_one_order_for_all_its_tables(seed: int) -> None:
+    """New tables take over what those of fewer workers have learnt, so both ends must have learnt it."""
+    routes = given((0, 0, 2), MIXED, "0:01 0:02 1:01 1:12 2:20 2:21").routes
+    schedule, random = FileSchedule(3, 3, routes=routes), np.random.default_rng(seed)
+    check(schedule)
+    mine = ranks(schedule, "asc")
+    for _ in range(2):
+        values = np.rint(random.laplace(0, 8, (3, 40_000))).astype(np.int32)
+        reduce(schedule, mine, values, (0, 13_000, 26_000, 40_000))
+        assert all(np.array_equal(node.result(), values.sum(axis=0)) for node in mine)
+    late = programs(schedule)
+    pushes = [a for a in late[1] if a.op in (Op.ENCODE, Op.SEND) and (a.phase, a.chunk, a.sub) == (0, 1, 2)]
+    late[1] = [a for a in late[1] if a not in pushes]
+    last = max(at for at, a in enumerate(late[1]) if a.op is Op.SEND and not a.phase)
+    late[1][last + 1 : last + 1] = pushes
+    with pytest.raises(ConfigError, match="frames are decoded in the order in which they were coded"):
+        check_programs(schedule, late)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

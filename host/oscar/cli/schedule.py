@@ -118,7 +118,9 @@ def _add_synth(parts: Any) -> None:
     part.add_argument(
         "--limit", type=float, default=60.0, metavar="S", help="seconds to search (%(default)g)"
     )
-    part.add_argument("--floats", action="store_true", help="sums are floats: leave out boomerang, duplex, exchange")
+    part.add_argument(
+        "--floats", action="store_true", help="sums are floats: leave out what is for integers only"
+    )
 
 
 def _help(args: argparse.Namespace) -> int:

@@ -12,8 +12,6 @@ from typing import ClassVar, NamedTuple
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.schedule import Schedule
 
-LAG = 1  # sub-frames by which decoding final frames trails the coding of them
-
 
 class _Leg(NamedTuple):
     """One chunk over one directed link."""
@@ -42,9 +40,9 @@ class Exchange(Schedule):
     """Groups of `group` consecutive ranks; every chunk has a collector in each, and these exchange sums.
 
     A rank sends a chunk to its group's collector. Collectors send each other the sums of their groups, add
-    what comes, and send the whole sum to their own group. So a link between groups never carries a sum of
-    more than one group, whose frame would be larger. Of `groups` groups each sends groups - 1 sums of a chunk:
-    best for two. Each collector adds in an order of its own: for integers only. The last group may be smaller.
+    what comes, and send the whole sum to their own group. So no link between groups carries a sum of more
+    than one group, whose frame would be larger. Each of G groups sends G - 1 sums of a chunk: best for two.
+    Each collector adds in an order of its own: for integers only. The last group may be smaller.
 
     owners: chunk c's is rank c, the collector in its own group; the others have the sum as early.
     """
@@ -96,7 +94,7 @@ class Exchange(Schedule):
 
     @cached_property
     def legs(self) -> tuple[dict[int, list[_Leg]], ...]:
-        """By stage (pushes, sums of groups, whole sums) and rank: the legs that it has an end of, in order."""
+        """By stage (pushes, sums of groups, whole sums) and rank: the legs that it has an end of."""
         slots: dict[tuple[int, int], int] = defaultdict(int)
         steps: dict[tuple[Phase, int], int] = defaultdict(int)
         stages: list[dict[int, list[_Leg]]] = []
@@ -121,7 +119,7 @@ class Exchange(Schedule):
         return (1 << sender, sum(1 << rank for rank in own), (1 << self.nodes) - 1)[stage - 1]
 
     def _inside(self, *, towards: bool) -> Iterator[tuple[int, int, int]]:
-        """Yield (chunk, sender, receiver) inside groups, in rotated order: towards collectors or from them."""
+        """Yield (chunk, sender, receiver) inside groups, rotated: towards collectors or from them."""
         of = {(chunk, rank) for chunk in range(self.nodes) for rank in self.collectors(chunk)}
         for block, turn, ranks in product(self.groups, range(1, self.group), self.groups):
             for at, sender in enumerate(ranks if turn < len(ranks) else ()):
@@ -147,7 +145,7 @@ class _Program:
         self.mine = [chunk for chunk in range(schedule.nodes) if rank in schedule.collectors(chunk)]
 
     def actions(self) -> Iterator[Action]:
-        """Yield all actions: whatever needs no input first, final frames last of a sub-frame."""
+        """Yield all actions, stage by stage: what needs no input comes first, and final frames last."""
         if self.schedule.nodes == 1:
             return
         subs = self.schedule.subframes
@@ -159,13 +157,14 @@ class _Program:
             for leg in self.stages[0]:
                 if leg.sender == self.rank:
                     yield from (leg.act(op, sub) for op in (Op.ENCODE, Op.SEND))
-        for turn in range(subs + 2 * LAG):
-            if turn < subs:
-                yield from self._sum(turn, 0, 1)
-            if 0 <= turn - LAG < subs:
-                yield from self._sum(turn - LAG, 1, 2)
-            if 0 <= turn - 2 * LAG < subs:
-                yield from self._finals(turn - 2 * LAG)
+        for sub in range(subs):
+            yield from self._sum(sub, 0, 1)
+        for sub in range(subs):
+            yield from self._sum(sub, 1, 2)
+        for sub in range(subs):
+            for leg in self.stages[2]:
+                if leg.receiver == self.rank:
+                    yield from (leg.act(op, sub) for op in (Op.WAIT, Op.DECODE))
 
     def _sum(self, sub: int, stage: int, onward: int) -> Iterator[Action]:
         """Add what comes in a stage, chunk by chunk, and send the sum in the next."""
@@ -180,8 +179,3 @@ class _Program:
                         yield leg.act(Op.ENCODE, sub)
                     coded = True
                     yield leg.act(Op.SEND, sub)
-
-    def _finals(self, sub: int) -> Iterator[Action]:
-        for leg in self.stages[2]:
-            if leg.receiver == self.rank:
-                yield from (leg.act(op, sub) for op in (Op.WAIT, Op.DECODE))

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
 
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.schedule import Schedule
-
-AHEAD = 1  # sub-frames whose first sends leave before the oldest one's arrivals are waited for
 
 
 class Transfer(NamedTuple):
@@ -50,25 +50,21 @@ class Leg(NamedTuple):
 
 
 _Piece = tuple[Leg, int]  # a sub-frame of a leg
-_Job = tuple[tuple[int, int], tuple[int, ...], int, Any, int, Callable[[int, Any, int], Iterator[Action]]]
+_Job = tuple[tuple[int, ...], int, Any, int, Callable[[int, Any, int], Iterator[Action]]]
 
 
 @dataclass(frozen=True)
 class Routed(Schedule):
     """Routes as a schedule.
 
-    Frames of a link share tables where they sum equally many workers. Both its ends take them in one order:
-    by the transfers in sequence up to them, then in order of the routes. Sends that need no input come first, AHEAD
-    sub-frames before the arrivals that they meet. An owner codes its sum once and sends the same bytes to
-    all; a rank passes a final frame on before it decodes it.
-
-    eager: sends that need no input come before everything else, and final frames are decoded last. No frame
-    then waits behind one that is not there yet; only schedules without FORWARDs may do so.
+    Frames of a link share tables where they sum equally many workers. Both its ends take them in one order,
+    whatever their tables: by the transfers in sequence up to them, then by sub-frame, then in order of the
+    routes. So sends that need no input come before everything else. An owner codes its sum once and sends the
+    same bytes to all; a rank passes a final frame on before it decodes it.
     """
 
     name: ClassVar[str] = "routed"
     pulls_first: ClassVar[bool] = True
-    eager: ClassVar[bool] = False
 
     @cached_property
     def routes(self) -> Routes:
@@ -155,17 +151,14 @@ class Routed(Schedule):
 
 
 class _Program:
-    """What one rank does, from its legs.
+    """What one rank does, from its legs: by hops in sequence before it, then by sub-frame.
 
-    Work of sub-frame k at depth d has turn k + d * lag: while the first sub-frame's sums are on their way,
-    later ones are made. Both ends of a link know the turns of the other, so frames are decoded in the order
-    in which they were coded, whatever their tables.
+    So while the first sub-frame is on its way, later ones are coded. Both ends of a link know that order.
     """
 
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
         self.reduce, self.gather = schedule.legs_of(rank)
-        self.lag = schedule.subframes if schedule.eager else AHEAD
         self.fed: dict[int, list[Leg]] = defaultdict(list)  # what comes, by chunk
         links: dict[int, list[_Piece]] = defaultdict(list)  # what comes, by sender
         for leg in self.reduce:
@@ -194,39 +187,33 @@ class _Program:
         for leg in (*self.reduce, *self.gather):
             for sub in subs if leg.transfer.receiver == self.rank else ():
                 yield self._act(Op.POST_RECV, leg, sub)
-        for *_, chunk, leg, sub, do in sorted(
-            (job for sub in subs for job in self._jobs(sub)), key=lambda job: job[:2]
-        ):
+        for _, chunk, leg, sub, do in sorted(chain(*map(self._jobs, subs)), key=itemgetter(0)):
             yield from do(chunk, leg, sub)
 
     def _jobs(self, sub: int) -> Iterator[_Job]:
-        """Yield what is to be done with a sub-frame: (turn and kind, place in these, arguments, method)."""
+        """Yield what is to be done with a sub-frame: (when, and a method with its arguments).
+
+        At equal depths sums that go on to owners come first, then whole sums, then frames that are passed on,
+        then those that are decoded.
+        """
         for leg in self.reduce:
             if leg.transfer.sender == self.rank:
-                turn, *place = self._coded(leg, sub)
-                yield (turn, 0), tuple(place), leg.transfer.chunk, leg, sub, self._add
+                yield self._coded(leg, sub), leg.transfer.chunk, leg, sub, self._add
         for chunk, owner in enumerate(self.schedule.owners):
+            depth, place = self.schedule.born[chunk]
             if owner == self.rank:
-                turn, *place = self._born(chunk, sub)
-                yield (turn, 0), tuple(place), chunk, None, sub, self._add
+                yield (depth, sub, 1, place), chunk, None, sub, self._add
         for at, leg in enumerate(self.gather):
             chunk = leg.transfer.chunk
-            if chunk not in self.came:
-                continue
-            turn, *place = self._born(chunk, sub)
-            if leg.transfer.sender == self.rank:
-                yield (turn + self.lag * (leg.depth - 1), 1), (at,), chunk, leg, sub, self._pass_on
-            else:
-                yield (turn + self.lag * self.schedule.spread, 2), (*place, at), chunk, leg, sub, self._take
+            depth, place = self.schedule.born[chunk]
+            if chunk in self.came and leg.transfer.sender == self.rank:
+                yield (depth + leg.depth - 1, sub, 2, at), chunk, leg, sub, self._pass_on
+            elif chunk in self.came:  # in the order in which its owner coded it
+                yield (depth + self.schedule.spread, sub, 3, place, at), chunk, leg, sub, self._take
 
     def _coded(self, leg: Leg, sub: int) -> tuple[int, ...]:
-        """Return when the sender of a leg codes it: those with fewer hops before them first."""
-        return sub + self.lag * (leg.depth - 1), leg.depth - 1, 0, leg.step
-
-    def _born(self, chunk: int, sub: int) -> tuple[int, ...]:
-        """Return when the owner codes a sum; of equal ones those that go on to owners come first."""
-        depth, place = self.schedule.born[chunk]
-        return sub + self.lag * depth, depth, 1, place
+        """Return when the sender of a leg codes it."""
+        return leg.depth - 1, sub, 0, leg.step
 
     def _act(self, op: Op, leg: Leg, sub: int) -> Action:
         """Return an action with the frame of `leg`."""

@@ -18,7 +18,6 @@ class Direct(Routed):
     """
 
     name: ClassVar[str] = "direct"
-    eager: ClassVar[bool] = True
 
     @cached_property
     def routes(self) -> Routes:
@@ -62,7 +61,6 @@ class Star(Routed):
     """One chunk: rank `root` adds for all."""
 
     name: ClassVar[str] = "star"
-    eager: ClassVar[bool] = True
 
     root: int = 0
 

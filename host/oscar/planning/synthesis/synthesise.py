@@ -54,8 +54,8 @@ def synthesise(
     """Return the fastest schedule found for `problem`: never slower than a built-in one by replay.
 
     limit_s: of the MILPs together. integers: sums are exact in any order, so that boomerang, duplex and
-    exchange may run. codec: works on the frames, as in `time_of`. Raises ConfigError where nothing runs on the network,
-    MissingExtraError without scipy and networkx.
+    exchange may run. codec: works on the frames, as in `time_of`. Raises ConfigError where nothing runs on
+    the network, MissingExtraError without scipy and networkx.
     """
     run = _Candidates(problem, codec)
     for schedule in _built_in(problem.nodes, subframes, integers=integers):
@@ -126,7 +126,11 @@ def _built_in(nodes: int, subframes: int, *, integers: bool) -> Iterator[Schedul
 
 
 def _name(schedule: Schedule) -> str:
-    return f"{schedule.name} {schedule.group}" if isinstance(schedule, (Hierarchical, Exchange)) else schedule.name
+    return (
+        f"{schedule.name} {schedule.group}"
+        if isinstance(schedule, (Hierarchical, Exchange))
+        else schedule.name
+    )
 
 
 def _of(routes: Routes, subframes: int) -> FileSchedule:
