@@ -203,13 +203,15 @@ class _Program:
             depth, place = self.schedule.born[chunk]
             if owner == self.rank:
                 yield (depth, sub, 1, place), chunk, None, sub, self._add
+        came = set()
         for at, leg in enumerate(self.gather):
             chunk = leg.transfer.chunk
             depth, place = self.schedule.born[chunk]
-            if chunk in self.came and leg.transfer.sender == self.rank:
-                yield (depth + leg.depth - 1, sub, 2, at), chunk, leg, sub, self._pass_on
-            elif chunk in self.came:  # in the order in which its owner coded it
+            if leg.transfer.receiver == self.rank:  # decoded in the order in which its owner coded it
+                came.add(chunk)
                 yield (depth + self.schedule.spread, sub, 3, place, at), chunk, leg, sub, self._take
+            elif chunk in came:
+                yield (depth + leg.depth - 1, sub, 2, at), chunk, leg, sub, self._pass_on
 
     def _coded(self, leg: Leg, sub: int) -> tuple[int, ...]:
         """Return when the sender of a leg codes it."""
