@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.bench import rate, speed
+from oscar.bench import rate, speed, synthesis
 from oscar.bench._integers import integers
 from oscar.cli import main
 from oscar.coding.asc import AscParams
@@ -116,3 +116,13 @@ def test_mutated_configurations_are_read_or_refused_in_one_line(
     configs = Path(__file__).parents[2] / "configs"
     assert main(["trial", "mutate_yaml", "--count", "120", "--configs", str(configs)]) == 0
     print(capsys.readouterr().out)  # with the seed, a new one each time
+
+
+def test_schedules_made_for_a_network_meet_their_bars(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(synthesis, "--figures", "f", "h", "--values", "250000", "--limit", "1")
+    assert result["ok"]
+    assert {(row["figure"], row["bar"]) for row in result["rows"]} == {("f", 1.45), ("h", 1.4), ("h", None)}
+    for row in result["rows"]:
+        assert row["ratio"] == pytest.approx(row["other_s"] / row["time_s"])
+        assert row["time_s"] >= (row["bound_s"] or 0)
+    assert len(capsys.readouterr().out.splitlines()) == 2 + len(result["rows"])

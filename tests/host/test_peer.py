@@ -41,6 +41,7 @@ def config(**changes: Any) -> Config:
 CONFIGS = {
     "direct": config(schedule={"name": "direct", "subframes": 2}),
     "hierarchical": config(schedule={"name": "hierarchical", "group": 2}),
+    "exchange": config(schedule={"name": "exchange", "group": 3, "subframes": 2}),
     "star": config(schedule={"name": "star", "subframes": 3}, plan={"name": "equal"}),
     "boomerang": config(schedule={"name": "boomerang"}),
     "duplex, sub-frames": config(schedule={"name": "duplex", "subframes": 3}, plan={"name": "snake"}),
@@ -184,7 +185,7 @@ class _Striking(ThreadTransport):
             super().abort(notice)
 
 
-@pytest.mark.parametrize("schedule", ["ring", "boomerang", "duplex", "direct", "hierarchical"])
+@pytest.mark.parametrize("schedule", ["ring", "boomerang", "duplex", "direct", "hierarchical", "exchange"])
 @pytest.mark.parametrize("deed", ["corrupt", "close", "sleep", "raise", "nan"])
 def test_all_ranks_raise_and_name_the_one_that_failed(schedule: str, deed: str) -> None:
     nodes, bad, chosen = 4, 2, config(schedule={"name": schedule, "subframes": 2})

@@ -13,12 +13,13 @@ from oscar.coding.registry import make_codec
 from oscar.collective.actions import MAX_SLOTS, MAX_SUBFRAMES, SENDS, Action, Op, Phase
 from oscar.collective.association import add_up, association
 from oscar.collective.check import check, check_programs
+from oscar.collective.exchange import Exchange
 from oscar.collective.local import LocalRun
 from oscar.collective.node import Layout, Node
-from oscar.collective.routes import AHEAD, Routed, Routes, Transfer
+from oscar.collective.routes import Routed, Routes, Transfer
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule
-from oscar.collective.schedules import SCHEDULES, make_schedule
+from oscar.collective.schedules import GROUPED, SCHEDULES, make_schedule
 from oscar.collective.trees import Direct, Hierarchical, Star
 from oscar.errors import ConfigError
 
@@ -27,16 +28,25 @@ Programs = list[list[Action]]
 
 
 def every(nodes: int, subs: int, *, adopt: bool = False) -> list[Schedule]:
-    """All schedules between so many ranks: every group of hierarchical, and two roots of star."""
+    """All schedules between so many ranks: every group of those that have some, and two roots of star."""
     found: list[Schedule] = []
     for name, kind in SCHEDULES.items():
-        if kind is Hierarchical:
-            found += [Hierarchical(nodes, subs, adopt, group=group) for group in range(1, nodes + 1)]
+        if kind in GROUPED:
+            lossy = adopt and not kind.integers
+            found += [kind(nodes, subs, lossy, group=group) for group in range(1, nodes + 1)]
         elif kind is Star:
             found += [Star(nodes, subs, adopt, root=root) for root in {0, nodes - 1}]
         else:
             found.append(make_schedule(name, nodes, subframes=subs, adopt=adopt))
     return found
+
+
+def sends_of_a_chunk(schedule: Schedule) -> int:
+    """N - 1 there and as many back; groups that exchange sums each send theirs to all others."""
+    if isinstance(schedule, Exchange):
+        groups = len(schedule.groups)
+        return 2 * (schedule.nodes - groups) + groups * (groups - 1)
+    return 2 * (schedule.nodes - 1)
 
 
 def programs(schedule: Schedule) -> Programs:
@@ -50,7 +60,7 @@ def test_every_schedule_keeps_the_rules(nodes: int, subs: int) -> None:
         for schedule in every(nodes, subs, adopt=adopt):
             check(schedule)
             sends = sum(a.op in SENDS for a in chain(*programs(schedule)))
-            assert sends == 2 * schedule.chunks * (nodes - 1) * subs  # a chunk crosses N - 1 links, and back
+            assert sends == sends_of_a_chunk(schedule) * schedule.chunks * subs
             for rank in range(nodes):
                 assert all(rank in schedule.peers(peer) for peer in schedule.peers(rank))
 
@@ -80,6 +90,8 @@ def test_equal_schedules_have_equal_digests_and_others_do_not() -> None:
         (lambda: next(make_schedule("ring", 3).actions(-1)), "expected a rank of 0 to 2, got -1"),
         (lambda: Star(3, root=3), "expected a root of 0 to 2, got 3"),
         (lambda: Hierarchical(3, group=4), "expected groups of 1 to 3 ranks, got 4"),
+        (lambda: Exchange(3, group=0), "exchange: expected groups of 1 to 3 ranks, got 0"),
+        (lambda: Exchange(3, 1, True), "expected a lossless codec, got adopt"),
         (lambda: SCHEDULES["duplex"](3, 1, True), "sends no final frames; take the ring"),
         (lambda: make_schedule("both", 3), "schedule must be one of ring, .*, got 'both'"),
     ],
@@ -115,10 +127,20 @@ def test_a_chunk_crosses_into_each_other_group_once(nodes: int, group: int) -> N
         assert len(set(crossing)) == len(crossing) == nodes * (-(-nodes // group) - 1)
 
 
+@pytest.mark.parametrize(("nodes", "group"), [(8, 4), (9, 3), (7, 3), (9, 2)])
+def test_groups_exchange_each_others_sums_and_nothing_else(nodes: int, group: int) -> None:
+    schedule = Exchange(nodes, group=group)
+    for rank, mine in enumerate(programs(schedule)):
+        crossing = [a for a in mine if a.op in SENDS and rank // group != a.peer // group]
+        sums = [sum(1 << r for r in ranks) for ranks in schedule.groups if rank in ranks]
+        assert {a.terms for a in crossing} == set(sums)
+        assert not any(a.phase for a in crossing)
+
+
 def test_sends_without_inputs_run_ahead_of_arrivals() -> None:
     ops = [a.op for a in Direct(4, 5).actions(0) if a.op is not Op.POST_RECV]
     first = ops[: ops.index(Op.WAIT)]
-    assert len(first) >= 2 * 3 * (AHEAD + 1)  # so many sub-frames to each of three, coded and sent
+    assert len(first) == 2 * 3 * 5  # sub-frames to each of three, coded and sent
     assert first == [Op.ENCODE, Op.SEND] * (len(first) // 2)
 
 
@@ -128,8 +150,9 @@ def test_the_order_of_additions_is_that_of_the_owner() -> None:
     assert association(Hierarchical(4, group=2))[0] == ((0, 1), (2, 3))
     deep = association(make_schedule("ring", 256))[7]
     assert add_up(deep, list(range(256))) == 255 * 128
-    with pytest.raises(ValueError, match="got duplex: each rank adds its own way"):
-        association(make_schedule("duplex", 3))
+    for name in ("duplex", "exchange"):
+        with pytest.raises(ValueError, match=f"got {name}: each rank adds its own way"):
+            association(make_schedule(name, 3))
 
 
 # ------------------------------------------------------------------------------------------------ corruptions
@@ -267,10 +290,10 @@ def test_a_corrupted_schedule_is_refused_with_its_place(corrupt: Callable[..., N
     for _ in range(20):
         schedule = random.choice(every(random.randint(3, 6), random.randint(2, 4)))
         mine = programs(schedule)
-        while corrupt in FORWARD_ONLY and schedule.apart:
+        while corrupt in FORWARD_ONLY and schedule.integers:
             schedule = random.choice(every(random.randint(3, 6), 2))
             mine = programs(schedule)
-        if corrupt is tag_collision and isinstance(schedule, (Star, Hierarchical)):
+        if corrupt is tag_collision and isinstance(schedule, (Star, Hierarchical, Exchange)):
             mine = programs(schedule := Direct(schedule.nodes, schedule.subframes))
         check_programs(schedule, mine)
         corrupt(random, mine)
@@ -354,8 +377,30 @@ def test_nodes_add_up_exactly_whatever_the_schedule_and_the_cuts(codec: str, see
                 run = reduce(schedule, mine, values, cuts(random, schedule.chunks, 20_000))
                 assert all(np.array_equal(node.result(), values.sum(axis=0)) for node in mine)
                 frames = run.log.frames()
-                assert frames.values == 2 * (nodes - 1) * 20_000
-                assert np.array_equal(np.unique(frames["phase"]), [0, 1])
+                assert frames.values == sends_of_a_chunk(schedule) * 20_000
+                assert set(frames["phase"]) == {a.phase for a in chain(*programs(schedule))}
+
+
+MIXED = "0:21 0:10 1:10 1:20 2:01 2:12"  # link 1 -> 0 carries one worker's values, and sums of two
+
+
+def test_a_link_keeps_one_order_for_all_its_tables(seed: int) -> None:
+    """New tables take over what those of fewer workers have learnt, so both ends must have learnt it."""
+    routes = given((0, 0, 2), MIXED, "0:01 0:02 1:01 1:12 2:20 2:21").routes
+    schedule, random = FileSchedule(3, 3, routes=routes), np.random.default_rng(seed)
+    check(schedule)
+    mine = ranks(schedule, "asc")
+    for _ in range(2):
+        values = np.rint(random.laplace(0, 8, (3, 40_000))).astype(np.int32)
+        reduce(schedule, mine, values, (0, 13_000, 26_000, 40_000))
+        assert all(np.array_equal(node.result(), values.sum(axis=0)) for node in mine)
+    late = programs(schedule)
+    pushes = [a for a in late[1] if a.op in (Op.ENCODE, Op.SEND) and (a.phase, a.chunk, a.sub) == (0, 1, 2)]
+    late[1] = [a for a in late[1] if a not in pushes]
+    last = max(at for at, a in enumerate(late[1]) if a.op is Op.SEND and not a.phase)
+    late[1][last + 1 : last + 1] = pushes
+    with pytest.raises(ConfigError, match="frames are decoded in the order in which they were coded"):
+        check_programs(schedule, late)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -372,7 +417,7 @@ def test_sums_that_fit_int16_may_be_kept_as_int16(codec: str, name: str, seed: i
             assert all(np.array_equal(node.result(), values.sum(axis=0, dtype=dtype)) for node in mine)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in SCHEDULES.items() if not kind.apart])
+@pytest.mark.parametrize("name", [name for name, kind in SCHEDULES.items() if not kind.integers])
 def test_floats_are_added_in_the_order_that_is_told(name: str, seed: int) -> None:
     random, schedule = np.random.default_rng(seed), make_schedule(name, 5, subframes=2)
     values = (random.standard_normal((5, 30_000)) * 10.0 ** random.integers(-6, 6, (5, 1))).astype(np.float32)

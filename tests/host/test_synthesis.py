@@ -16,6 +16,7 @@ from oscar.planning.synthesis.ordering import in_order
 from oscar.planning.synthesis.problem import Problem
 from oscar.planning.synthesis.routing import routed
 from oscar.planning.synthesis.synthesise import synthesise
+from oscar.planning.synthesis.timing import time_of
 from oscar.timeline.topology import Link, Port, Topology, grouped, switch, wires
 
 needs("schedule")
@@ -97,6 +98,35 @@ def test_two_groups_behind_a_nic_take_less_than_the_best_ring() -> None:
     ring = min(found.seconds[name] for name in ("ring", "boomerang", "duplex"))
     assert ring >= 1.55 * max(found.seconds[found.winner], found.seconds["milp"], found.seconds["greedy"])
     assert found.bound_s == pytest.approx(324e-6)  # 1 MB out of each NIC, and its latency
+
+
+def test_frames_of_real_sizes_want_another_schedule_than_equal_ones() -> None:
+    """Figure i: a NIC carries sums of one group alone; equal sizes do not tell, and hierarchical stays."""
+    real, equal = (Problem.of(CASE_E, sizes) for sizes in (asc_bytes(2_000_000, 8), MB))
+    found = synthesise(real, limit_s=2)
+    assert found.winner == "exchange 4"
+    assert time_of(synthesise(equal, limit_s=2).schedule, real) >= 1.05 * found.seconds["exchange 4"]
+    assert "exchange 4" not in synthesise(real, limit_s=0, integers=False).seconds
+
+
+def test_no_schedule_is_faster_than_the_bound() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(12):
+        groups, size = rng.choice([(2, 2), (2, 3), (3, 2), (2, 4), (1, 4)])
+        inside, between = ((rng.choice([10, 25, 100, 200]), rng.choice([0, 1e-6, 9e-6])) for _ in range(2))
+        n, values = groups * size, rng.choice([1000, 300_000])
+        sizes = (
+            [values / 8 * rng.uniform(0.5, 4) for _ in range(n)]
+            if rng.random() < 0.3
+            else asc_bytes(values, n)
+        )
+        flat = switch([rng.choice([10, 25, 100]) for _ in range(n)], inside[1])
+        topology = rng.choice([grouped(groups, size, inside=inside, between=between), flat])
+        found = synthesise(Problem.of(topology, sizes), subframes=rng.choice([1, 3]), limit_s=0)
+        assert sum(name.startswith("exchange") for name in found.seconds) >= 1
+        assert found.bound_s <= min(found.seconds.values()) * (1 + 1e-9), (topology.text, sizes, found)
 
 
 def test_a_two_way_ring_is_used_both_ways() -> None:

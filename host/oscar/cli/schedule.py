@@ -42,7 +42,7 @@ def add_command(commands: Any) -> None:
         parts, "list", _list, short="list the built-in schedules", example="  oscar schedule list --nodes 8\n"
     )
     part.add_argument("--nodes", type=int, default=8, metavar="N", help="ranks (%(default)s)")
-    part.add_argument("--group", type=int, metavar="G", help="ranks of a group of hierarchical")
+    part.add_argument("--group", type=int, metavar="G", help="ranks of a group: hierarchical, exchange")
     _add_synth(parts)
     part = declare(
         parts,
@@ -91,7 +91,7 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
         "--nodes", type=int, metavar="N", help="ranks: of a built-in one (8); of a file, to check"
     )
     parser.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
-    parser.add_argument("--group", type=int, metavar="G", help="ranks of a group of hierarchical")
+    parser.add_argument("--group", type=int, metavar="G", help="ranks of a group: hierarchical, exchange")
     parser.add_argument(
         "--root", type=int, default=0, metavar="R", help="rank that adds in star (%(default)s)"
     )
@@ -118,7 +118,9 @@ def _add_synth(parts: Any) -> None:
     part.add_argument(
         "--limit", type=float, default=60.0, metavar="S", help="seconds to search (%(default)g)"
     )
-    part.add_argument("--floats", action="store_true", help="sums are floats: leave out boomerang and duplex")
+    part.add_argument(
+        "--floats", action="store_true", help="sums are floats: leave out what is for integers only"
+    )
 
 
 def _help(args: argparse.Namespace) -> int:
@@ -136,13 +138,13 @@ def _list(args: argparse.Namespace) -> int:
     )
     print(table.heading)
     for name in SCHEDULES:
-        schedule = make_schedule(name, args.nodes, group=args.group if name == "hierarchical" else None)
+        schedule = make_schedule(name, args.nodes, group=args.group)
         sent = [sum(a.op in SENDS for a in schedule.actions(rank)) for rank in range(schedule.nodes)]
         frames = str(sent[0]) if len(set(sent)) == 1 else f"{min(sent)} to {max(sent)}"
         print(
             table.line({
                 "name": name, "chunks": schedule.chunks, "frames": frames, "hops": schedule.hops,
-                "terms": schedule.most_terms, "floats": not schedule.apart,
+                "terms": schedule.most_terms, "floats": not schedule.integers,
             })
         )  # fmt: skip
     print(f"# {args.nodes} ranks. hops: frames in sequence. most terms: workers whose values one frame sums")

@@ -15,9 +15,9 @@ def association(schedule: Schedule) -> tuple[Tree, ...]:
     """Return, for each chunk, in which order its owner's sum is added: a rank, or a pair (held, added).
 
     Floats added in this order have the bits that the owner has. The tree of a ring is as deep as it has
-    ranks; `add_up` needs no recursion. Raises ValueError where sums are kept apart, and for a deadlock.
+    ranks; `add_up` needs no recursion. Raises ValueError for schedules of integers only, and for a deadlock.
     """
-    if schedule.apart:
+    if schedule.integers:
         raise ValueError(
             f"expected a schedule whose owners add, got {schedule.name}: each rank adds its own way"
         )

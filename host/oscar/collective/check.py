@@ -17,13 +17,14 @@ _TAKES = (Op.DECODE_ADD, Op.DECODE, Op.ADOPT)
 _SAME = ("phase", "step", "chunk", "sub", "source", "table", "terms", "slot")
 _Place = tuple[int, int]  # chunk, sub-frame
 _Wire = tuple[int, int, int]  # sender, receiver, tag
-_End = tuple[int, Phase, int, int]  # rank, phase, peer or source, table
+_End = tuple[int, Phase, int]  # rank, phase, peer or source: one coder with its tables
 
 
 class _Frame(NamedTuple):
-    """A frame under way: its terms, who coded it with which tables, and as which one of these."""
+    """A frame under way: its terms, who coded it with which tables, and as which frame of that end."""
 
     terms: int
+    table: int
     end: _End
     number: int
 
@@ -198,9 +199,9 @@ class _Run(_Rules):
                 self.refuse(rank, a, f"expected a frame of rank {a.source} before it is used, got none yet")
             if held[key].terms != a.terms:
                 self._wrong(rank, a, held[key].terms)
-            if held[key].end[3] != a.table:
+            if held[key].table != a.table:
                 self.refuse(
-                    rank, a, f"expected table {held[key].end[3]}, which coded the frame, got {a.table}"
+                    rank, a, f"expected table {held[key].table}, which coded the frame, got {a.table}"
                 )
             if a.op in SENDS:
                 self.wires[rank, a.peer, a.tag] = held[key]
@@ -221,21 +222,21 @@ class _Run(_Rules):
             self.refuse(rank, a, f"expected the rank that codes as the frame's source, got {a.source}")
         if terms != a.terms:
             self._wrong(rank, a, terms)
-        end = rank, a.phase, a.peer, a.table
+        end = rank, a.phase, a.peer
         self.coded[end] += 1
-        return _Frame(terms, end, self.coded[end])
+        return _Frame(terms, a.table, end, self.coded[end])
 
     def _take(self, rank: int, a: Action, frame: _Frame) -> None:
-        """Decode a frame: in the order in which its tables coded, and each term once."""
-        end, place = (rank, a.phase, a.source, a.table), (a.chunk, a.sub)
+        """Decode a frame: in the order in which that end coded, whatever the tables, and each term once."""
+        end, place = (rank, a.phase, a.source), (a.chunk, a.sub)
         self.taken[end] += 1
         first, _ = self.paired.setdefault(end, (frame.end, a))
         if frame.end != first or frame.number != self.taken[end]:
             self.refuse(
                 rank,
                 a,
-                f"expected frame {self.taken[end]} of table {a.table} from rank {a.source}, got its frame "
-                f"{frame.number}: frames are decoded in the order in which they were coded",
+                f"expected frame {self.taken[end]} of rank {a.source}, got its frame {frame.number} (table "
+                f"{a.table}): frames are decoded in the order in which they were coded",
             )
         if a.op is not Op.DECODE_ADD:
             self._finish(rank, a, place)
@@ -248,21 +249,27 @@ class _Run(_Rules):
 
     def _finish(self, rank: int, a: Action, place: _Place) -> None:
         owner = self.schedule.owners[a.chunk]
-        if self.schedule.apart or a.source != owner:
+        if self.schedule.apart or (a.source != owner and not self.schedule.integers):
             self.refuse(
                 rank, a, f"expected the final frame of the owner, rank {owner}, got one of rank {a.source}"
+            )
+        if a.terms != self.every:
+            self.refuse(
+                rank,
+                a,
+                f"expected the whole sum in a final frame, {_ranks(self.every & ~a.terms)} are missing",
             )
         self.sums[rank][place] = a.terms
         self.final[rank].add(place)
 
     def _check_ends(self) -> None:
-        """Raise where a table codes frames that a decoder never sees: it would differ in the next call."""
+        """Raise where an end codes frames that a decoder never sees: they would differ in the next call."""
         for end, (coder, action) in self.paired.items():
             if self.taken[end] != self.coded[coder]:
                 self.refuse(
                     end[0],
                     action,
-                    f"expected all {self.coded[coder]} frames of table {end[3]} from rank {end[2]}, "
+                    f"expected all {self.coded[coder]} frames of that coder of rank {end[2]}, "
                     f"got {self.taken[end]}",
                 )
 
@@ -276,7 +283,8 @@ class _Run(_Rules):
                 if whole != self.every:
                     missing = _ranks(self.every & ~whole)
                     self._lack(rank, place, f"expected the whole sum in the end, {missing} are missing")
-                if not (s.apart or s.nodes == 1 or (mine and not s.adopt)) and place not in self.final[rank]:
+                added = s.integers or s.nodes == 1 or (mine and not s.adopt)
+                if not added and place not in self.final[rank]:
                     self._lack(rank, place, "expected the owner's final frame decoded, got a sum of its own")
 
     def _lack(self, rank: int, place: _Place, what: str) -> NoReturn:

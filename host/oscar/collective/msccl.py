@@ -44,12 +44,12 @@ def to_msccl(schedule: Schedule, name: str | None = None) -> str:
     A chunk's sub-frame is a chunk there. For each phase and peer a rank has a thread block that sends and one
     that receives; a phase has a channel of its own. A step depends on those before it that read or write the
     same piece. Frames have no coding there. Raises ConfigError where `schedule` breaks a rule, or where links
-    that keep their order would deadlock; ValueError where sums are kept apart, which that format cannot say.
+    that keep their order would deadlock; ValueError for schedules of integers only: floats run there.
     """
-    if schedule.apart:
+    if schedule.integers:
         raise ValueError(
-            f"expected a schedule whose owners send final sums, got {schedule.name}, which keeps sums apart; "
-            "take ring, direct, hierarchical, star or a file"
+            f"expected a schedule whose owners send final sums, got {schedule.name}, each of whose ranks "
+            "adds in its own order: floats would differ; take ring, direct, hierarchical, star or a file"
         )
     check(schedule)
     ranks = [_rank(schedule, rank) for rank in range(schedule.nodes)]

@@ -91,6 +91,7 @@ class Boomerang(Ring):
 
     name: ClassVar[str] = "boomerang"
     apart: ClassVar[bool] = True
+    integers: ClassVar[bool] = True
     gather: ClassVar[Gather] = BOOMERANG
 
 
@@ -106,6 +107,7 @@ class Duplex(Ring):
 
     name: ClassVar[str] = "duplex"
     apart: ClassVar[bool] = True
+    integers: ClassVar[bool] = True
     gather: ClassVar[Gather] = DUPLEX
 
     @property

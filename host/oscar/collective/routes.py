@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from itertools import chain
+from operator import itemgetter
+from typing import Any, ClassVar, NamedTuple
 
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.schedule import Schedule
-
-AHEAD = 1  # sub-frames whose first sends leave before the oldest one's arrivals are waited for
 
 
 class Transfer(NamedTuple):
@@ -49,22 +49,22 @@ class Leg(NamedTuple):
     depth: int
 
 
+_Piece = tuple[Leg, int]  # a sub-frame of a leg
+_Job = tuple[tuple[int, ...], int, Any, int, Callable[[int, Any, int], Iterator[Action]]]
+
+
 @dataclass(frozen=True)
 class Routed(Schedule):
     """Routes as a schedule.
 
-    Frames of a link share tables where they sum equally many workers. Both its ends take them in one order:
-    by the transfers in sequence up to them, then in order of the routes. Sends that need no input come first,
-    AHEAD sub-frames before the arrivals that they meet. An owner codes its sum once and sends the same bytes
-    to all; a rank passes a final frame on before it decodes it.
-
-    eager: sends that need no input come before everything else, and final frames are decoded last. No frame
-    then waits behind one that is not there yet; only schedules without FORWARDs may do so.
+    Frames of a link share tables where they sum equally many workers. Both its ends take them in one order,
+    whatever their tables: by the transfers in sequence up to them, then by sub-frame, then in order of the
+    routes. So sends that need no input come before everything else. An owner codes its sum once and sends the
+    same bytes to all; a rank passes a final frame on before it decodes it.
     """
 
     name: ClassVar[str] = "routed"
     pulls_first: ClassVar[bool] = True
-    eager: ClassVar[bool] = False
 
     @cached_property
     def routes(self) -> Routes:
@@ -98,6 +98,11 @@ class Routed(Schedule):
             if leg.transfer.receiver == self.owners[leg.transfer.chunk]:
                 last[leg.transfer.chunk] = max(last[leg.transfer.chunk], (leg.depth, place))
         return tuple(last)
+
+    @cached_property
+    def spread(self) -> int:
+        """Transfers in sequence until the last rank has a final frame."""
+        return max(self.depths[1].values(), default=0)
 
     @cached_property
     def legs(self) -> tuple[tuple[Leg, ...], ...]:
@@ -146,43 +151,71 @@ class Routed(Schedule):
 
 
 class _Program:
-    """What one rank does, from its legs."""
+    """What one rank does, from its legs: by hops in sequence before it, then by sub-frame.
+
+    So while the first sub-frame is on its way, later ones are coded. Both ends of a link know that order.
+    """
 
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
         self.reduce, self.gather = schedule.legs_of(rank)
         self.fed: dict[int, list[Leg]] = defaultdict(list)  # what comes, by chunk
+        links: dict[int, list[_Piece]] = defaultdict(list)  # what comes, by sender
         for leg in self.reduce:
             if leg.transfer.receiver == rank:
                 self.fed[leg.transfer.chunk].append(leg)
+                links[leg.transfer.sender] += [(leg, sub) for sub in range(schedule.subframes)]
+        self.left = {
+            sender: sorted(pieces, key=lambda piece: self._coded(*piece), reverse=True)
+            for sender, pieces in links.items()
+        }
         self.onward: dict[int, list[Leg]] = defaultdict(list)  # final frames that this rank sends, by chunk
+        self.came: dict[int, Leg] = {}  # those that it receives
         for leg in self.gather:
             if leg.transfer.sender == rank:
                 self.onward[leg.transfer.chunk].append(leg)
-        self.first = [leg for leg in self.reduce if leg.transfer.chunk not in self.fed]  # need no input
-        self.rest = [leg for leg in self.reduce if leg.transfer.chunk in self.fed]
-        self.links: dict[int, list[Leg]] = defaultdict(list)  # what comes, by sender, in order of its coding
-        for leg in sorted(self.reduce, key=lambda leg: (leg.depth, leg.step)):
-            if leg.transfer.receiver == rank:
-                self.links[leg.transfer.sender].append(leg)
+            else:
+                self.came[leg.transfer.chunk] = leg
+        self.added: set[_Piece] = set()
+        self.waited: set[tuple[int, int]] = set()
 
     def actions(self) -> Iterator[Action]:
         """Yield all actions of the rank."""
         if self.schedule.nodes == 1:
             return
-        subs = self.schedule.subframes
+        subs = range(self.schedule.subframes)
         for leg in (*self.reduce, *self.gather):
-            for sub in range(subs) if leg.transfer.receiver == self.rank else ():
+            for sub in subs if leg.transfer.receiver == self.rank else ():
                 yield self._act(Op.POST_RECV, leg, sub)
-        lag = subs if self.schedule.eager else AHEAD
-        for turn in range(subs + 2 * lag):
-            if turn < subs:
-                for leg in self.first:
-                    yield from self._push(leg, turn)
-            if 0 <= turn - lag < subs:
-                yield from self._own(turn - lag)
-            if 0 <= turn - 2 * lag < subs:
-                yield from self._pass_on(turn - 2 * lag)
+        for _, chunk, leg, sub, do in sorted(chain(*map(self._jobs, subs)), key=itemgetter(0)):
+            yield from do(chunk, leg, sub)
+
+    def _jobs(self, sub: int) -> Iterator[_Job]:
+        """Yield what is to be done with a sub-frame: (when, and a method with its arguments).
+
+        At equal depths sums that go on to owners come first, then whole sums, then frames that are passed on,
+        then those that are decoded.
+        """
+        for leg in self.reduce:
+            if leg.transfer.sender == self.rank:
+                yield self._coded(leg, sub), leg.transfer.chunk, leg, sub, self._add
+        for chunk, owner in enumerate(self.schedule.owners):
+            depth, place = self.schedule.born[chunk]
+            if owner == self.rank:
+                yield (depth, sub, 1, place), chunk, None, sub, self._add
+        came = set()
+        for at, leg in enumerate(self.gather):
+            chunk = leg.transfer.chunk
+            depth, place = self.schedule.born[chunk]
+            if leg.transfer.receiver == self.rank:  # decoded in the order in which its owner coded it
+                came.add(chunk)
+                yield (depth + self.schedule.spread, sub, 3, place, at), chunk, leg, sub, self._take
+            elif chunk in came:
+                yield (depth + leg.depth - 1, sub, 2, at), chunk, leg, sub, self._pass_on
+
+    def _coded(self, leg: Leg, sub: int) -> tuple[int, ...]:
+        """Return when the sender of a leg codes it."""
+        return leg.depth - 1, sub, 0, leg.step
 
     def _act(self, op: Op, leg: Leg, sub: int) -> Action:
         """Return an action with the frame of `leg`."""
@@ -194,66 +227,36 @@ class _Program:
             peer = -1  # one frame for all
         return Action(op, leg.phase, leg.step, chunk, sub, peer, source, table, leg.terms, leg.slot)
 
-    def _push(self, leg: Leg, sub: int) -> Iterator[Action]:
-        yield self._act(Op.ENCODE, leg, sub)
-        yield self._act(Op.SEND, leg, sub)
-
-    def _own(self, sub: int) -> Iterator[Action]:
-        """Add what comes, send sums on, and send the sum of an own chunk to all as soon as it is whole.
+    def _add(self, chunk: int, onward: Leg | None, sub: int) -> Iterator[Action]:
+        """Add what comes for a chunk, and send the sum on: to the owner, or from the owner to all.
 
         A sum waits for what it holds, and for what came before that on the same links; for nothing else.
         """
-        left = {sender: list(reversed(legs)) for sender, legs in self.links.items()}
-        added: set[Leg] = set()
-        for chunk, onward in self.sums:
-            for fed in self.fed.get(chunk, ()):
-                while fed not in added:
-                    leg = left[fed.transfer.sender].pop()
-                    yield self._act(Op.WAIT, leg, sub)
-                    yield self._act(Op.DECODE_ADD, leg, sub)
-                    added.add(leg)
-            yield from self._pull(chunk, sub) if onward is None else self._push(onward, sub)
-
-    @cached_property
-    def sums(self) -> list[tuple[int, Leg | None]]:
-        """The sums that this rank makes: (chunk, the leg that takes it on; None where it owns the chunk).
-
-        Those with fewer hops before them first; of equal ones those that go on, in order of the routes.
-        """
-        out: list[tuple[tuple[int, ...], int, Leg | None]] = []
-        for leg in self.rest:
-            if leg.transfer.sender == self.rank:
-                out.append(((leg.depth - 1, 0, leg.step), leg.transfer.chunk, leg))
-        for chunk, owner in enumerate(self.schedule.owners):
-            if owner == self.rank:
-                depth, place = self.schedule.born[chunk]
-                out.append(((depth, 1, place), chunk, None))
-        return [(chunk, leg) for _, chunk, leg in sorted(out, key=lambda one: one[0])]
-
-    def _pull(self, chunk: int, sub: int) -> Iterator[Action]:
-        """Code an own chunk's sum once and send it to all that this rank sends it to."""
-        legs = self.onward[chunk]
+        for fed in self.fed.get(chunk, ()):
+            while (fed, sub) not in self.added:
+                piece = self.left[fed.transfer.sender].pop()
+                yield self._act(Op.WAIT, *piece)
+                yield self._act(Op.DECODE_ADD, *piece)
+                self.added.add(piece)
+        legs = self.onward[chunk] if onward is None else [onward]
         for place, leg in enumerate(legs):
             if place == 0:
                 yield self._act(Op.ENCODE, leg, sub)
             yield self._act(Op.SEND, leg, sub)
-        if self.schedule.adopt and legs:
+        if onward is None and self.schedule.adopt and legs:
             yield self._act(Op.ADOPT, legs[0], sub)
 
-    def _pass_on(self, sub: int) -> Iterator[Action]:
-        """Pass final frames on, in order of the routes, then decode all in the order of their coding."""
-        came: dict[int, Leg] = {}
-        waited = set()
-        for leg in self.gather:
-            chunk = leg.transfer.chunk
-            if leg.transfer.receiver == self.rank:
-                came[chunk] = leg
-            elif chunk in came:
-                if chunk not in waited:
-                    waited.add(chunk)
-                    yield self._act(Op.WAIT, came[chunk], sub)
-                yield self._act(Op.FORWARD, leg, sub)
-        for chunk in sorted(came, key=self.schedule.born.__getitem__):
-            if chunk not in waited:
-                yield self._act(Op.WAIT, came[chunk], sub)
-            yield self._act(Op.DECODE, came[chunk], sub)
+    def _wait(self, chunk: int, sub: int) -> Iterator[Action]:
+        if (chunk, sub) not in self.waited:
+            self.waited.add((chunk, sub))
+            yield self._act(Op.WAIT, self.came[chunk], sub)
+
+    def _pass_on(self, chunk: int, onward: Leg, sub: int) -> Iterator[Action]:
+        """Pass a final frame on, before it is decoded."""
+        yield from self._wait(chunk, sub)
+        yield self._act(Op.FORWARD, onward, sub)
+
+    def _take(self, chunk: int, came: Leg, sub: int) -> Iterator[Action]:
+        """Decode a final frame; those of an owner in the order of their coding."""
+        yield from self._wait(chunk, sub)
+        yield self._act(Op.DECODE, came, sub)

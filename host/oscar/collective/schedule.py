@@ -22,13 +22,15 @@ class Schedule(ABC):
     schedules have equal actions. Raises ValueError for arguments out of range.
 
     name: in the registry. apart: sums of the second phase never hold what the first summed, and are kept
-    apart from it; only integers, whose addition is exact in any order, leave all ranks identical then.
+    apart from it. integers: ranks add in orders of their own, as all do that keep sums apart; only integers,
+    whose addition is exact in any order, leave all ranks identical then.
     pulls_first: on a port with several frames to send, those of the all-gather go first; otherwise the order
     is that of the actions.
     """
 
     name: ClassVar[str]
     apart: ClassVar[bool] = False
+    integers: ClassVar[bool] = False
     pulls_first: ClassVar[bool] = False
 
     nodes: int
@@ -49,7 +51,7 @@ class Schedule(ABC):
     @property
     @abstractmethod
     def owners(self) -> tuple[int, ...]:
-        """The rank that has a chunk's sum first, by chunk."""
+        """The rank that has a chunk's sum first, by chunk; of several the one in its own group."""
 
     @property
     def shares(self) -> tuple[float, ...] | None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from oscar.collective.actions import MAX_SLOTS
 from oscar.collective.check import check
-from oscar.collective.routes import AHEAD, Routed, Routes, Transfer
+from oscar.collective.routes import Routed, Routes, Transfer
 from oscar.errors import ConfigError
 from oscar.files import write_text
 
@@ -173,7 +173,7 @@ class _Reader:
         if nodes is not None:
             found.for_nodes(nodes, self.path)
         try:
-            check(replace(found, subframes=min(subframes, AHEAD + 2)))  # more come and go in the same way
+            check(replace(found, subframes=min(subframes, 2)))  # more come and go in the same way
         except ConfigError as error:
             raise ConfigError(f"{self.path}: {error}") from None
         return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from oscar.collective.exchange import Exchange
 from oscar.collective.ring import Boomerang, Duplex, Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule, read_schedule
 from oscar.collective.trees import Direct, Hierarchical, Star
 
 SCHEDULES: dict[str, type[Schedule]] = {
-    kind.name: kind for kind in (Ring, Boomerang, Duplex, Direct, Hierarchical, Star)
+    kind.name: kind for kind in (Ring, Boomerang, Duplex, Direct, Hierarchical, Exchange, Star)
 }
+GROUPED = Hierarchical, Exchange  # take the ranks of a group
 KINDS: dict[str, type[Schedule]] = SCHEDULES | {FileSchedule.name: FileSchedule}  # with what is no built-in
 
 
@@ -25,7 +27,8 @@ def make_schedule(
 ) -> Schedule:
     """Return the schedule of that name between `nodes`.
 
-    adopt: for a lossy codec. group: ranks of a group, of hierarchical (None: about the root of `nodes`).
+    adopt: for a lossy codec. group: ranks of a group, of hierarchical and exchange (None: about the
+    root of `nodes`).
     root: of star. file: of file. Raises ValueError, and ConfigError for a file.
     """
     if name not in KINDS:
@@ -35,9 +38,10 @@ def make_schedule(
             raise ValueError("schedule file: expected the path of a schedule file, got none")
         return read_schedule(file, nodes=nodes, subframes=subframes, adopt=adopt)
     kind = SCHEDULES[name]
-    if kind is Hierarchical:
+    adopt = adopt and not kind.integers
+    if issubclass(kind, GROUPED):
         size = group or max(1, round(nodes**0.5))
-        return Hierarchical(nodes, subframes, adopt, group=min(size, nodes))
+        return kind(nodes, subframes, adopt, group=min(size, nodes))
     if kind is Star:
         return Star(nodes, subframes, adopt, root=root)
-    return kind(nodes, subframes, adopt and not kind.apart)
+    return kind(nodes, subframes, adopt)

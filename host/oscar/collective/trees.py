@@ -18,7 +18,6 @@ class Direct(Routed):
     """
 
     name: ClassVar[str] = "direct"
-    eager: ClassVar[bool] = True
 
     @cached_property
     def routes(self) -> Routes:
@@ -38,7 +37,11 @@ class Direct(Routed):
 
     @cached_property
     def born(self) -> tuple[tuple[int, int], ...]:
-        return ((0, 0),) * self.nodes
+        return ((1, 0),) * self.nodes
+
+    @cached_property
+    def spread(self) -> int:
+        return 1
 
     def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
         """See Routed.legs_of; at 1,024 ranks the legs of all would be two million."""
@@ -58,7 +61,6 @@ class Star(Routed):
     """One chunk: rank `root` adds for all."""
 
     name: ClassVar[str] = "star"
-    eager: ClassVar[bool] = True
 
     root: int = 0
 

@@ -13,15 +13,18 @@ BY_NETWORK, BY_TIME = "network", "auto"
 NAMES = (BY_NETWORK, BY_TIME, *KINDS)
 OLD = {"forward": "ring", "boomerang": "boomerang", "duplex": "duplex"}  # ring.gather, up to release 0.9
 GONE = "is called schedule now (ring.gather: forward is schedule: ring)"
-OPTIONS = {"group": "hierarchical", "root": "star", "file": "file"}  # options of one schedule alone
+OPTIONS = {  # options of some schedules alone
+    "group": ("hierarchical", "exchange"), "root": ("star",), "file": ("file",),
+}  # fmt: skip
 
 
 class ScheduleSection(Section):
     """A schedule by name, or `name` as a text alone.
 
     name: network takes direct where ranks are at a switch, and a ring where links are one; auto asks the
-    time model. subframes: pieces of a chunk, which overlap. group: ranks of a group, of hierarchical (null:
-    those of the topology). root: the rank that adds, of star. file: a path, of the schedule file.
+    time model. subframes: pieces of a chunk, which overlap. group: ranks of a group, of hierarchical and
+    exchange (null: about the root of the nodes). root: the rank that adds, of star. file: a path, of the
+    schedule file.
     """
 
     name: str = BY_NETWORK
@@ -38,9 +41,10 @@ class ScheduleSection(Section):
     @model_validator(mode="after")
     def _fits(self) -> ScheduleSection:
         one_of("schedule", self.name, NAMES)
-        for option, name in OPTIONS.items():
-            if getattr(self, option) != type(self).model_fields[option].default and self.name != name:
-                raise ValueError(f"{option} is for the schedule {name}, not {self.name}: leave it out")
+        for option, names in OPTIONS.items():
+            if getattr(self, option) != type(self).model_fields[option].default and self.name not in names:
+                said = " and ".join(names)
+                raise ValueError(f"{option} is for the schedule {said}, not {self.name}: leave it out")
         if self.name == "file" and self.file is None:
             raise ValueError(
                 "the schedule file needs the key file: a path, as `oscar schedule synth` writes one"
@@ -49,7 +53,7 @@ class ScheduleSection(Section):
 
     def named(self, name: str) -> ScheduleSection:
         """Return this section with another name; options that are another schedule's stay behind."""
-        kept = {key: value for key, value in self.model_dump().items() if OPTIONS.get(key, name) == name}
+        kept = {key: value for key, value in self.model_dump().items() if name in OPTIONS.get(key, (name,))}
         return type(self)(**kept | {"name": name})
 
 

@@ -45,8 +45,8 @@ def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedu
     """
     section = config.schedule
     name = _chosen(config, codec, nodes, values)
-    apart, exact = KINDS[name].apart, codec.lossless and codec.domain == "int"
-    if apart and not exact:
+    integers, exact = KINDS[name].integers, codec.lossless and codec.domain == "int"
+    if integers and not exact:
         raise ConfigError(
             f"the schedule {name} needs a lossless integer codec, {codec.name} is not one; "
             "set schedule to direct or ring"
@@ -65,7 +65,7 @@ def _chosen(config: Config, codec: Codec, nodes: int, values: int) -> str:
     topology = config.topology.model(nodes, config.link)
     if section.name == BY_NETWORK:
         return by_kind(topology, exact=exact)
-    names = [name for name, kind in SCHEDULES.items() if exact or not kind.apart]
+    names = [name for name, kind in SCHEDULES.items() if exact or not kind.integers]
     options = section.model_dump(exclude={"name"})
     candidates = [make_schedule(name, nodes, **options) for name in names]
     bits = bits_of(config, nodes)

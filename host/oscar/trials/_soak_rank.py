@@ -66,7 +66,7 @@ def draw_config(seed: int, segment: int) -> Config:
     name = dice.choice(CODECS)
     codec = make_codec(name)
     exact = codec.lossless and codec.domain == "int"
-    schedules = [name for name, kind in SCHEDULES.items() if exact or not kind.apart]
+    schedules = [name for name, kind in SCHEDULES.items() if exact or not kind.integers]
     return Config.model_validate(
         {
             "seed": dice.randrange(1 << 31),

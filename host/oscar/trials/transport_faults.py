@@ -32,7 +32,7 @@ from oscar.trials._ranks import config_of, lines_of, start
 from oscar.trials._struck_rank import load_kernels
 
 KINDS = ("kill", "stop", "corrupt", "raise", "config", "version", "cut")
-SCHEDULES = ("ring", "boomerang", "duplex", "direct", "hierarchical")
+SCHEDULES = ("ring", "boomerang", "duplex", "direct", "hierarchical", "exchange")
 COUNTS = ("told", "wrong", "hung", "mpirun")
 SLACK_S = 1.0  # by which a busy machine may miss a deadline
 NAMED = {"config": "seed", "version": "oscar"}  # the key that differs

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import monotonic
 
+from oscar.collective.exchange import Exchange
 from oscar.collective.routes import Routed, Routes
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule
@@ -52,9 +53,9 @@ def synthesise(
 ) -> Result:
     """Return the fastest schedule found for `problem`: never slower than a built-in one by replay.
 
-    limit_s: of the MILPs together. integers: sums are exact in any order, so that boomerang and duplex may
-    run. codec: works on the frames, as in `time_of`. Raises ConfigError where nothing runs on the network,
-    MissingExtraError without scipy and networkx.
+    limit_s: of the MILPs together. integers: sums are exact in any order, so that boomerang, duplex and
+    exchange may run. codec: works on the frames, as in `time_of`. Raises ConfigError where nothing runs on
+    the network, MissingExtraError without scipy and networkx.
     """
     run = _Candidates(problem, codec)
     for schedule in _built_in(problem.nodes, subframes, integers=integers):
@@ -112,18 +113,24 @@ def _orders(problem: Problem, trees: Trees) -> Iterator[Routes]:
 
 
 def _built_in(nodes: int, subframes: int, *, integers: bool) -> Iterator[Schedule]:
-    """Yield the schedules of the registry, hierarchical with every size of group."""
+    """Yield the schedules of the registry, those of groups with every size of group."""
     for name in ("ring", "boomerang", "duplex", "direct", "star"):
         kind: Callable[..., Schedule] = SCHEDULES[name]
-        if integers or not SCHEDULES[name].apart:
+        if integers or not SCHEDULES[name].integers:
             yield kind(nodes, subframes)
     for group in range(2, nodes):
         if nodes % group == 0:
             yield Hierarchical(nodes, subframes, group=group)
+            if integers:
+                yield Exchange(nodes, subframes, group=group)
 
 
 def _name(schedule: Schedule) -> str:
-    return f"{schedule.name} {schedule.group}" if isinstance(schedule, Hierarchical) else schedule.name
+    return (
+        f"{schedule.name} {schedule.group}"
+        if isinstance(schedule, (Hierarchical, Exchange))
+        else schedule.name
+    )
 
 
 def _of(routes: Routes, subframes: int) -> FileSchedule:

@@ -1,0 +1,181 @@
+"""Groups that exchange their sums: both sides add, so that links between groups carry group sums alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import ClassVar, NamedTuple
+
+from oscar.collective.actions import Action, Op, Phase
+from oscar.collective.schedule import Schedule
+
+
+class _Leg(NamedTuple):
+    """One chunk over one directed link."""
+
+    phase: Phase
+    chunk: int
+    sender: int
+    receiver: int
+    step: int
+    slot: int
+    terms: int
+
+    def act(self, op: Op, sub: int) -> Action:
+        """Return an action with the frame of this leg; a sum's coder is that of its first receiver."""
+        peer = self.receiver if op in (Op.ENCODE, Op.SEND) else self.sender
+        if op is Op.ENCODE and self.phase:
+            peer = -1  # one frame for all of the group
+        table = self.terms.bit_count() - 1
+        return Action(
+            op, self.phase, self.step, self.chunk, sub, peer, self.sender, table, self.terms, self.slot
+        )
+
+
+@dataclass(frozen=True)
+class Exchange(Schedule):
+    """Groups of `group` consecutive ranks; every chunk has a collector in each, and these exchange sums.
+
+    A rank sends a chunk to its group's collector. Collectors send each other the sums of their groups, add
+    what comes, and send the whole sum to their own group. So no link between groups carries a sum of more
+    than one group, whose frame would be larger. Each of G groups sends G - 1 sums of a chunk: best for two.
+    Each collector adds in an order of its own: for integers only. The last group may be smaller.
+
+    owners: chunk c's is rank c, the collector in its own group; the others have the sum as early.
+    """
+
+    name: ClassVar[str] = "exchange"
+    integers: ClassVar[bool] = True
+    pulls_first: ClassVar[bool] = True
+
+    group: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.group <= self.nodes:
+            raise ValueError(
+                f"schedule exchange: expected groups of 1 to {self.nodes} ranks, got {self.group}"
+            )
+        if self.adopt:
+            raise ValueError(
+                "schedule exchange: expected a lossless codec, got adopt: collectors would code sums that "
+                "differ; take direct or hierarchical"
+            )
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        return tuple(range(self.nodes))
+
+    @property
+    def hops(self) -> int:
+        return 2 * (self.group > 1) + (len(self.groups) > 1)
+
+    @cached_property
+    def groups(self) -> tuple[range, ...]:
+        """The ranks of each group."""
+        n, g = self.nodes, self.group
+        return tuple(range(first, min(n, first + g)) for first in range(0, n, g))
+
+    def collectors(self, chunk: int) -> list[int]:
+        """Return the collector of a chunk in each group: as far from its first rank as in the owner's group.
+
+        A group with fewer ranks begins again at its first one.
+        """
+        return [ranks[chunk % self.group % len(ranks)] for ranks in self.groups]
+
+    def actions(self, rank: int) -> Iterator[Action]:
+        """See Schedule.actions."""
+        if not 0 <= rank < self.nodes:
+            raise ValueError(f"expected a rank of 0 to {self.nodes - 1}, got {rank}")
+        return _Program(self, rank).actions()
+
+    @cached_property
+    def legs(self) -> tuple[dict[int, list[_Leg]], ...]:
+        """By stage (pushes, sums of groups, whole sums) and rank: the legs that it has an end of."""
+        slots: dict[tuple[int, int], int] = defaultdict(int)
+        steps: dict[tuple[Phase, int], int] = defaultdict(int)
+        stages: list[dict[int, list[_Leg]]] = []
+        for phase, transfers in (
+            (Phase.REDUCE_SCATTER, self._inside(towards=True)),
+            (Phase.REDUCE_SCATTER, self._between()),
+            (Phase.ALL_GATHER, self._inside(towards=False)),
+        ):
+            stages.append(defaultdict(list))
+            for chunk, sender, receiver in transfers:
+                link, terms = (sender, receiver), self._terms(len(stages), sender)
+                leg = _Leg(phase, chunk, *link, steps[phase, sender], slots[link], terms)
+                steps[phase, sender] += 1
+                slots[link] += 1
+                for rank in link:
+                    stages[-1][rank].append(leg)
+        return tuple(stages)
+
+    def _terms(self, stage: int, sender: int) -> int:
+        """Return the terms of what `sender` sends in stage 1, 2 or 3."""
+        own = self.groups[sender // self.group]
+        return (1 << sender, sum(1 << rank for rank in own), (1 << self.nodes) - 1)[stage - 1]
+
+    def _inside(self, *, towards: bool) -> Iterator[tuple[int, int, int]]:
+        """Yield (chunk, sender, receiver) inside groups, rotated: towards collectors or from them."""
+        of = {(chunk, rank) for chunk in range(self.nodes) for rank in self.collectors(chunk)}
+        for block, turn, ranks in product(self.groups, range(1, self.group), self.groups):
+            for at, sender in enumerate(ranks if turn < len(ranks) else ()):
+                receiver = ranks[(at + turn) % len(ranks)]
+                collector = receiver if towards else sender
+                yield from ((chunk, sender, receiver) for chunk in block if (chunk, collector) in of)
+
+    def _between(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (chunk, sender, receiver) between groups, in rotated order."""
+        count = len(self.groups)
+        for chunk in range(self.nodes):
+            ranks = self.collectors(chunk)
+            for turn in range(1, count):
+                yield from ((chunk, ranks[at], ranks[(at + turn) % count]) for at in range(count))
+
+
+class _Program:
+    """What one rank does, from its legs."""
+
+    def __init__(self, schedule: Exchange, rank: int) -> None:
+        self.schedule, self.rank = schedule, rank
+        self.stages = [legs.get(rank, []) for legs in schedule.legs]
+        self.mine = [chunk for chunk in range(schedule.nodes) if rank in schedule.collectors(chunk)]
+
+    def actions(self) -> Iterator[Action]:
+        """Yield all actions, stage by stage: what needs no input comes first, and final frames last."""
+        if self.schedule.nodes == 1:
+            return
+        subs = self.schedule.subframes
+        for legs in self.stages:
+            for leg in legs:
+                for sub in range(subs) if leg.receiver == self.rank else ():
+                    yield leg.act(Op.POST_RECV, sub)
+        for sub in range(subs):
+            for leg in self.stages[0]:
+                if leg.sender == self.rank:
+                    yield from (leg.act(op, sub) for op in (Op.ENCODE, Op.SEND))
+        for sub in range(subs):
+            yield from self._sum(sub, 0, 1)
+        for sub in range(subs):
+            yield from self._sum(sub, 1, 2)
+        for sub in range(subs):
+            for leg in self.stages[2]:
+                if leg.receiver == self.rank:
+                    yield from (leg.act(op, sub) for op in (Op.WAIT, Op.DECODE))
+
+    def _sum(self, sub: int, stage: int, onward: int) -> Iterator[Action]:
+        """Add what comes in a stage, chunk by chunk, and send the sum in the next."""
+        for chunk in self.mine:
+            for leg in self.stages[stage]:
+                if leg.chunk == chunk and leg.receiver == self.rank:
+                    yield from (leg.act(op, sub) for op in (Op.WAIT, Op.DECODE_ADD))
+            coded = False
+            for leg in self.stages[onward]:
+                if leg.chunk == chunk and leg.sender == self.rank:
+                    if not coded:
+                        yield leg.act(Op.ENCODE, sub)
+                    coded = True
+                    yield leg.act(Op.SEND, sub)
