@@ -62,7 +62,18 @@ def test_a_frame_is_passed_on_after_the_nics_own(ahead: bool) -> None:
 
 def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "ring.json"
-    words = ["--nodes", "2", "--values", "300", "--iterations", "1", "--rate", "0.5", "--gather", "boomerang"]
+    words = [
+        "--nodes",
+        "2",
+        "--values",
+        "300",
+        "--iterations",
+        "1",
+        "--rate",
+        "0.5",
+        "--schedule",
+        "boomerang",
+    ]
     assert main([*words, "--json", str(file)]) == 0
     result = json.loads(file.read_text())
     assert (result["ok"], result["faults"]) == (True, [])

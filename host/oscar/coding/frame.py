@@ -68,17 +68,6 @@ def pack_frame(header: Header, payload: bytes | bytearray | memoryview) -> bytes
     return b"".join((head, _CRC.pack(crc32(payload, crc32(head))), payload))
 
 
-def seal_frame(header: Header, frame: bytearray | memoryview) -> None:
-    """Write header and CRC to the first HEADER_BYTES of `frame`, where its payload already lies behind them.
-
-    frame: writable bytes, contiguous. Raises ValueError if a field does not fit.
-    """
-    view = memoryview(frame)
-    payload = view[HEADER_BYTES:]
-    head = _head(header, len(payload))
-    view[:HEADER_BYTES] = head + _CRC.pack(crc32(payload, crc32(head)))
-
-
 def peek(frame: bytes) -> Header:
     """Return the header of a frame that has already been checked by `unpack_frame`."""
     _, codec, step, chunk, sub, width, sequence, checksum, count, _ = _HEAD.unpack_from(frame)

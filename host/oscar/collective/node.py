@@ -10,7 +10,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.codec import Codec, LinkDecoder, LinkEncoder
-from oscar.coding.frame import peek
+from oscar.coding.frame import peek, unpack_frame
 from oscar.collective.actions import Action, Op, Phase
 from oscar.errors import FrameError, PeerError
 from oscar.state import Saved
@@ -52,6 +52,7 @@ class Node:
         self.apart, self.width = apart, width
         self.ends: dict[End, Any] = {}
         self._frames: dict[tuple[Phase, int, int, int], bytes] = {}
+        self._came_by: dict[tuple[Phase, int, int, int], Action] = {}  # the WAIT that brought a frame
         self.clocks: list[tuple[Action, int]] = []  # of a device that counts them, since `begin`
         self.local = self.work = self._spare = np.zeros(0, np.int32)
         self.suffix: Array | None = None
@@ -107,6 +108,7 @@ class Node:
     def receive(self, action: Action, frame: bytes) -> None:
         """Keep the frame that a WAIT waited for."""
         self._frames[self._key(action)] = frame
+        self._came_by[self._key(action)] = action
 
     def perform(self, action: Action) -> bytes | None:
         """Do one action; return the frame of a SEND or FORWARD.
@@ -163,6 +165,27 @@ class Node:
     def _send(self, action: Action) -> bytes:
         return self._frames[self._key(action)]
 
+    def _forward(self, action: Action) -> bytes:
+        """Return a frame that came, once it is known to be intact: who is told of damage had it from us."""
+        frame, came = self._frames[self._key(action)], self._came_by[self._key(action)]
+        try:
+            unpack_frame(frame)
+        except FrameError as error:
+            raise self._bad(came, error) from error
+        return frame
+
+    def _bad(self, action: Action, error: FrameError) -> PeerError:
+        """The error of a frame that is not what `action` needs."""
+        peer = action.source if action.peer < 0 else action.peer
+        return PeerError(
+            f"rank {self.rank}: frame from rank {peer} at {action.place}, "
+            f"sub-frame {action.sub} is bad: {error}",
+            rank=self.rank,
+            peer=peer,
+            step=action.step,
+            chunk=action.chunk,
+        )
+
     def _decode(self, action: Action, frame: bytes, into: Array, *, plus: Array | None = None) -> None:
         """Put a frame's values where they belong in `into` (plan order), each plus its one of `plus`."""
         low, high = self.layout.span(action.chunk, action.sub)
@@ -182,15 +205,7 @@ class Node:
                 else:
                     np.add(plus, values.astype(out.dtype, copy=False), out=out)
         except FrameError as error:
-            peer = action.source if action.peer < 0 else action.peer
-            raise PeerError(
-                f"rank {self.rank}: frame from rank {peer} at {action.place}, "
-                f"sub-frame {action.sub} is bad: {error}",
-                rank=self.rank,
-                peer=peer,
-                step=action.step,
-                chunk=action.chunk,
-            ) from error
+            raise self._bad(action, error) from error
         self._count_clocks(action, end)
 
     def _check_place(self, action: Action, frame: bytes, count: int) -> None:
@@ -235,7 +250,7 @@ class Node:
         Op.WAIT: _nothing,
         Op.ENCODE: _encode,
         Op.SEND: _send,
-        Op.FORWARD: _send,
+        Op.FORWARD: _forward,
         Op.DECODE_ADD: _decode_add,
         Op.DECODE: _decode_final,
         Op.ADOPT: _adopt,

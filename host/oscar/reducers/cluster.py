@@ -36,8 +36,10 @@ class LocalCluster(Reducer):
     A call that raises leaves the gradients untouched and all state as it was before.
     """
 
-    def __init__(self, config: Config, *, codec: Codec | None = None) -> None:
-        super().__init__(config, codec=codec)
+    def __init__(
+        self, config: Config, *, codec: Codec | None = None, weights: Sequence[float] | None = None
+    ) -> None:
+        super().__init__(config, codec=codec, weights=weights)
         check_schedule(config, self.codec, config.nodes)
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> LocalWire:

@@ -77,6 +77,7 @@ class Communicator(Reducer):
         *,
         timeout_s: float = 60.0,
         codec: Codec | None = None,
+        weights: Sequence[float] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         if not timeout_s > 0:
@@ -94,7 +95,7 @@ class Communicator(Reducer):
                 f"transport.pad is {config.transport.pad:g} per cent, the transport pads by "
                 f"{transport.pad:g}: give oscar.transports.keyed.secured the same pad"
             )
-        super().__init__(config, codec=codec)
+        super().__init__(config, codec=codec, weights=weights)
         self.transport, self.party = transport, Party(transport, timeout_s)
         self.rank, self.nodes = transport.rank, transport.nodes
         refused: ConfigError | None = None
@@ -103,6 +104,7 @@ class Communicator(Reducer):
         except ConfigError as error:  # of this rank's file, perhaps: all ranks are to hear of it
             refused, digest = error, f"refused: {error}"
         self.greeting = {**greeting(config, self.codec, self.nodes), "schedule": digest, **(extra or {})}
+        self.greeting["weights"] = None if self.weights is None else self.weights.tolist()
         advice = "start all ranks with one release and one configuration"
         self.party.compare(self.greeting, "handshake", advice=advice)
         if refused is not None:

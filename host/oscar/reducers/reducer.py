@@ -16,7 +16,7 @@ from oscar.coding.codec import Codec
 from oscar.collective.frames import Frames
 from oscar.collective.stats import Moved
 from oscar.config import Config
-from oscar.errors import CautionWarning, OscarError, warn
+from oscar.errors import CautionWarning, ConfigError, OscarError, warn
 from oscar.numerics.saturation import Saturation, SaturationNotice
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
 from oscar.reducers.wire import Traffic, Wire
@@ -24,6 +24,7 @@ from oscar.schemes.base import Channel, Messages, Scheme
 from oscar.state import Saved
 
 Shapes = list[tuple[int, ...]]
+MEAN_SLACK = 1e-5  # of weights: what float32 leaves
 
 
 @dataclass
@@ -135,11 +136,16 @@ class Reducer(ABC):
     """The method of `config` over a wire; a subclass says which, and what a call takes and returns.
 
     State is kept by key: a training that reduces in buckets gives each a key. codec: of the method's frames,
-    None for the configured one.
+    None for the configured one. weights: by rank, summing to the number of ranks; each rank's gradients are
+    multiplied by its own before anything else, so that the mean over ranks is that over unequal batches
+    (timeline.shares.batch_shares).
     """
 
-    def __init__(self, config: Config, *, codec: Codec | None = None) -> None:
+    def __init__(
+        self, config: Config, *, codec: Codec | None = None, weights: Sequence[float] | None = None
+    ) -> None:
         self.config = config
+        self.weights = None if weights is None else checked_weights(weights)
         self.codec = make_codec_of(config) if codec is None else codec
         self.states: dict[Hashable, State] = {}
         self.notice, self.caution = SaturationNotice(), CautionNotice()
@@ -174,12 +180,23 @@ class Reducer(ABC):
                 self.states[key] = before
             raise
 
+    def _weighted(self, state: State, tensors: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """Return `tensors` times their ranks' weights; they themselves are never written to."""
+        weights, nodes = self.weights, state.scheme.nodes
+        assert weights is not None
+        if len(weights) != nodes:
+            raise ConfigError(f"expected a weight for each of {nodes} ranks, got {len(weights)}")
+        workers = zip(state.workers, tensors, strict=True)
+        return [[tensor * weights[worker.rank] for tensor in mine] for worker, mine in workers]
+
     def _exchange(self, state: State, tensors: Sequence[Sequence[Array]]) -> tuple[list[Array], Call]:
         """Run the workers' generators in lockstep; return every combined message, and what moved.
 
         tensors: flat float32 [worker][tensor].
         """
         scheme, wire, call = state.scheme, state.wire, Call()
+        if self.weights is not None:
+            tensors = self._weighted(state, tensors)
         running: list[Messages] = [
             scheme.start(worker, mine) for worker, mine in zip(state.workers, tensors, strict=True)
         ]
@@ -235,3 +252,16 @@ def advance(running: Messages, answer: Any) -> Any:
         return next(running) if answer is None else running.send(answer)
     except StopIteration:
         return None
+
+
+def checked_weights(weights: Sequence[float]) -> Array:
+    """Return ranks' weights as float32; raises ConfigError unless they are 0 or more and their mean is 1."""
+    found = np.asarray(weights, np.float32)
+    bad = [f"{weight:g} of rank {rank}" for rank, weight in enumerate(found) if not 0 <= weight < np.inf]
+    if found.ndim != 1 or not found.size or bad or abs(float(found.mean(dtype=np.float64)) - 1) > MEAN_SLACK:
+        got = bad[0] if bad else f"a mean of {found.mean():g}" if found.size else "none"
+        raise ConfigError(
+            f"weights: expected numbers of 0 or more, one for each rank, whose mean is 1, got {got}; "
+            "batch_shares returns such"
+        )
+    return found

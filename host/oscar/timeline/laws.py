@@ -18,7 +18,7 @@ from oscar.collective.trees import Direct
 from oscar.timeline.link import LinkModel
 from oscar.timeline.recurrence import tables_finish
 from oscar.timeline.replay import time_of
-from oscar.timeline.sizes import Sizes, ring_tables
+from oscar.timeline.sizes import Sizes, divide, ring_tables
 from oscar.timeline.symmetric import symmetric_time
 
 BITS_PER_DOUBLING = 0.5  # twice as many independent summands: sigma grows by sqrt 2, entropy by half a bit
@@ -177,6 +177,14 @@ class RoutedLaw:
             np.divide(own, usual, out=deviation[phase], where=usual > 0)
         return cls(schedule, header_bytes, raw_bits, tuple(laws), deviation, share / share.sum())
 
+    def _kept(self) -> Floats:
+        """Return the deviations; a sub-frame that was empty has the mean one of its chunk."""
+        shape = -1, self.schedule.subframes
+        share, own = self.share.reshape(shape), self.deviation.reshape(2, *shape)
+        total = np.maximum(share.sum(axis=1), np.finfo(float).tiny)
+        mean = (own * share).sum(axis=2) / total
+        return np.where(share > 0, own, mean[:, :, None])
+
     def slope(self) -> float:
         """Return the growth in bits per value for each doubling of the summands, over both phases."""
         return _slope(*(np.concatenate([law[i] for law in self.bits]) for i in range(2)))
@@ -194,12 +202,15 @@ class RoutedLaw:
     def draw(self, nodes: int, total: int, link: LinkModel, random: np.random.Generator) -> Drawn:
         """Draw one AllReduce between `nodes` and time it.
 
-        Of direct between more than REPLAYED ranks, all are as the one that has the longest sum to send.
+        Each chunk takes after a measured one with all its sub-frames: an owner sends the sum of all of them,
+        and a chunk may be dense at its beginning alone. Of direct between more than REPLAYED ranks,
+        all are as the one that has the longest sum to send.
         """
         schedule = replace(self.schedule, nodes=nodes)
-        shape = schedule.chunks, schedule.subframes
-        source, count = draw_parts(self.share, shape[0] * shape[1], total, random)
-        deviation, count = self.deviation[:, source].reshape(2, *shape), count.reshape(shape)
+        shape = -1, schedule.subframes
+        source, whole = draw_parts(self.share.reshape(shape).sum(axis=1), schedule.chunks, total, random)
+        count = np.array([divide(int(values), schedule.subframes) for values in whole])
+        deviation = self._kept().reshape(2, *shape)[:, source]
 
         def size(phase: int, terms: int) -> Sizes:
             rate = np.minimum(self.bits_at(phase, terms) * deviation[phase], self.raw_bits) / 8
