@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from needs import needs
 from oscar.bench import rate, speed, synthesis
 from oscar.bench._integers import integers
 from oscar.cli import main
@@ -119,6 +120,7 @@ def test_mutated_configurations_are_read_or_refused_in_one_line(
 
 
 def test_schedules_made_for_a_network_meet_their_bars(capsys: pytest.CaptureFixture[str]) -> None:
+    needs("schedule")
     result = run(synthesis, "--figures", "f", "h", "--values", "250000", "--limit", "1")
     assert result["ok"]
     assert {(row["figure"], row["bar"]) for row in result["rows"]} == {("f", 1.45), ("h", 1.4), ("h", None)}

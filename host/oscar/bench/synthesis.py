@@ -115,7 +115,7 @@ def _equal_ports(args: argparse.Namespace) -> Iterator[Row]:
     for values in args.values:
         problem = _fp32(EQUAL, values)
         found = synthesise(problem, limit_s=args.limit)
-        other = _best(found, set(found.seconds) - set(SYNTHESISED))
+        other = _best(found, [name for name in found.seconds if name not in SYNTHESISED])
         made = _best(found, SYNTHESISED)
         yield _row("equal ports, synthesised", problem, 1, (*made, found.bound_s), other, 1 / 1.02)
 
