@@ -101,7 +101,7 @@ for name, (losses, megabytes) in curves.items():
 # %% 9. Would it pay on your links? An ideal codec keeps up with the line; one on the host pays on slow ones.
 for gbps, codec_gvalues in ((10.0, None), (10.0, 0.05), (0.1, 0.05)):
     link = LinkModel.of(gbps=gbps, codec_gvalues=codec_gvalues)
-    found = predict(25_000_000, make_schedule("direct", 8), link, 4.0)
+    found = predict(25_000_000, make_schedule("ring", 8), link, 4.0)
     rate = "at line rate" if codec_gvalues is None else f"at {codec_gvalues} G values/s"
     print(f"{gbps:4g} Gb/s, codec {rate}: {found.speedup:.2f}x fp32; {found.reason}")
 

@@ -146,7 +146,7 @@ def test_completion_knows_commands_options_and_choices(
 ) -> None:
     assert run(["--print-completion", shell]) == 0
     script = capsys.readouterr().out
-    for word in (*COMMANDS, "checkpoint", "codec-gvalues", "duplex", "replay", *shipped.names()):
+    for word in (*COMMANDS, "checkpoint", "codec-gvalues", "replay", *shipped.names()):
         assert word in script, word
     checker = shutil.which(shell)
     if checker is not None:
@@ -524,7 +524,7 @@ def test_predict_takes_bits_and_times_from_the_cost_of_a_method(
     ):
         assert run([*words, "--method", method, "--codec", codec]) == 0
         said, found = capsys.readouterr().out, json.loads((tmp_path / "p.json").read_text())
-        tree = {"method": method, "nodes": 2, "schedule": {"name": "ring"}}
+        tree = {"method": method, "nodes": 2}
         cost = method_cost(Config.model_validate(tree))
         assert f"{cost.bits_per_value:.4g} bits/value as estimated on 2 nodes for {method}" in said
         assert seen in said

@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {
             {
                 "name": "asc",
                 "method": "asc",
-                "gather": "boomerang",
+                "schedule": "boomerang",
                 "points": [
                     {"quantiser": {"coarseness": 0.5}},
                     {"quantiser": {"coarseness": 2.0, "error_feedback": True}},

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oscar.coding import costs
 from oscar.coding.costs import Cost, kept
 from oscar.coding.registry import asc_codec, make_codec
+from oscar.collective.ring import Ring
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.costs import method_cost
@@ -194,8 +195,8 @@ def test_options_that_do_not_go_together_are_refused(cache: Path) -> None:
 
 def test_what_is_computed_around_a_ring_may_be_too_long() -> None:
     link = LinkModel.of(gbps=1)
-    free = predict(10**6, 4, link, 4.0)
-    slow = predict(10**6, 4, link, 4.0, around=Cost(1e-7, 1e-3))
+    free = predict(10**6, Ring(4), link, 4.0)
+    slow = predict(10**6, Ring(4), link, 4.0, around=Cost(1e-7, 1e-3))
     assert slow.time_s == pytest.approx(free.time_s + 0.101)
     assert free.pays
     assert not slow.pays

@@ -41,7 +41,7 @@ def test_a_fault_that_is_not_handled_is_exit_status_1(monkeypatch, tmp_path, cap
     words = ["--nodes", "2", "--kinds", "delay", "--schedules", "ring", "--json", str(report)]
     assert main(["trial", "faults", *words]) == 1
     out = capsys.readouterr().out
-    assert "# wrong: forward Fault(kind='delay'" in out
+    assert "# wrong: ring Fault(kind='delay'" in out
     assert "sums differ" in out
     assert json.loads(report.read_text())["ok"] is False
 

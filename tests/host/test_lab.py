@@ -99,8 +99,8 @@ def test_the_shipped_configuration_says_what_is_measured() -> None:
 REFUSED: dict[str, dict[str, Any]] = {
     "no section lab": {"lab": {}},
     "a case has 3 hosts": {"cases": [{"hosts": 3, "mbps": [1.0]}]},
-    "method 'asc': unknown key 'ring.gater'": {
-        "methods": [{"name": "asc", "change": {"ring": {"gater": 1}}}]
+    "method 'asc': unknown key 'schedule.subframe'": {
+        "methods": [{"name": "asc", "change": {"schedule": {"subframe": 1}}}]
     },
     "`of` must name a method of kind oscar": {"methods": [{"name": "NIC", "kind": "replay", "of": "fp32"}]},
     "a name of its own": {"methods": [{"name": "a"}, {"name": "a"}]},

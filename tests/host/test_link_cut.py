@@ -43,8 +43,8 @@ def test_where_no_network_can_be_made_a_cut_is_left_out_and_says_why(
 
 
 def test_each_side_must_blame_the_other() -> None:
-    case = {"kind": "cut", "victim": 1, "timeout_s": 2.0}
-    text = "was silent while its frame of step 0, chunk 1 was due"
+    case = {"kind": "cut", "victim": 1, "timeout_s": 2.0, "schedule": "ring"}
+    text = "was silent while its frame of step 0 of the all-gather, chunk 1 was due"
 
     def judged(peers: tuple[int, ...]) -> str:
         lines: list[dict[str, Any]] = [{"struck": 5.0}]

@@ -45,11 +45,10 @@ def test_a_verdict_holds_values_frames_and_inputs() -> None:
     shapes = [(40, 9), (), (3,)]
     gradients = [draw_gradient(0, 0, rank, shapes) for rank in range(3)]
     expected = LocalCluster(draw_config(0, 0)).allreduce(gradients)
-    frames = [expected.stats.frames.of_sender(1).rows]
-    other = [frames[0].copy()]
-    other[0]["bytes"] += 1
+    frames = expected.stats.frames.of_sender(1).tree()
+    other = frames | {"bytes": [size + 1 for size in frames["bytes"]]}
 
-    def said(means: list[np.ndarray], sizes: list[np.ndarray], flags: int = 0, rank: int = 1) -> str:
+    def said(means: list[np.ndarray], sizes: dict[str, list[int]], flags: int = 0, rank: int = 1) -> str:
         return differs(verdict_of(means, expected.sums, sizes, flags), expected, rank, lossless=True)
 
     assert said(expected.mean, frames) == ""

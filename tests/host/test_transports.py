@@ -26,7 +26,7 @@ from oscar.trials import transport_faults
 TRAINING = """
 iterations: 6
 workload: {options: {vocabulary: 200, dimension: 8, hidden: 16, outputs: 50, batch: 16, text_bytes: 20000}}
-ring: {subframes: 2}
+schedule: {subframes: 2}
 plan: {name: splitter, granule: 64}
 quantiser: {error_feedback: true}
 """
@@ -296,7 +296,7 @@ def test_a_real_fault_is_told_by_all_survivors(transport: str, kind: str, ranks:
 
 def test_the_bench_sees_what_is_not_told() -> None:
     case = {"kind": "kill", "victim": 1, "timeout_s": 2.0}
-    text = "peer 1 died while its frame of step 0, chunk 1 was due"
+    text = "peer 1 died while its frame of step 0 of the all-gather, chunk 1 was due"
     good = {
         "rank": 0, "type": "PeerError", "text": text, "peer": 1, "step": 0, "chunk": 1, "at": 6.0,
         "untouched": True,

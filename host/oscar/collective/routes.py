@@ -54,9 +54,9 @@ class Routed(Schedule):
     """Routes as a schedule.
 
     Frames of a link share tables where they sum equally many workers. Both its ends take them in one order:
-    by the transfers in sequence up to them, then in order of the routes. Sends that need no input come first, AHEAD
-    sub-frames before the arrivals that they meet. An owner codes its sum once and sends the same bytes to
-    all; a rank passes a final frame on before it decodes it.
+    by the transfers in sequence up to them, then in order of the routes. Sends that need no input come first,
+    AHEAD sub-frames before the arrivals that they meet. An owner codes its sum once and sends the same bytes
+    to all; a rank passes a final frame on before it decodes it.
 
     eager: sends that need no input come before everything else, and final frames are decoded last. No frame
     then waits behind one that is not there yet; only schedules without FORWARDs may do so.

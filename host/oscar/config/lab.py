@@ -12,7 +12,7 @@ from oscar.config.explain import explain
 from oscar.errors import ConfigError, did_you_mean
 from oscar.schemes.methods import method_info
 
-SECTIONS = ("quantiser", "asc", "plan", "ring", "transport")  # merged key by key, others replaced
+SECTIONS = ("quantiser", "asc", "plan", "schedule", "transport")  # merged key by key, others replaced
 
 
 def _positive(value: float) -> float:

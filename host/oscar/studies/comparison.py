@@ -157,7 +157,7 @@ def _clocks(stats: Sequence[Stats]) -> dict[str, list[float]] | None:
     if any(s.clocks is None for s in stats) or not stats[0].values or stats[0].nodes == 1:
         return None
     nodes = stats[0].nodes
-    steps = np.unique(stats[0].frames[["phase", "step"]])
+    steps = np.unique(stats[0].frames.rows[["phase", "step"]])
     every = [[_slowest(s, step, nodes) for step in steps] for s in stats]
     encode, decode, values = np.mean(every, axis=0).T.tolist()
     return {"encode": encode, "decode": decode, "values": values}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from oscar.collective.schedule import Schedule
@@ -10,7 +11,7 @@ from oscar.config import ScheduleSection
 from oscar.results import Results
 
 
-def kept_schedule(results: Results, row: dict[str, Any]) -> Schedule:
+def kept_schedule(results: Results, row: Mapping[str, Any]) -> Schedule:
     """Return the schedule of a row of a comparison's results."""
     options = ScheduleSection(**results["config"]["schedule"]).named(row["schedule"])
     adopt = not row["lossless"]

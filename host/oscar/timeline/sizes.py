@@ -83,12 +83,21 @@ def ring_tables(schedule: Ring, frames: Frames) -> tuple[Sizes, Sizes]:
             f"expected frames of {schedule.describe()}, got one of {first}; give the schedule that ran"
         )
     sizes[at], counts[at] = rows["bytes"], rows["count"]
-    if counts.size and (counts != counts[0, 0][chunk_table(schedule)]).any():
+    if counts.size and _unequal(counts, chunk_table(schedule)):
         raise ValueError(
             f"expected frames of {schedule.describe()} whose chunks hold the same values on every hop, got "
             "others; give all frames of one AllReduce"
         )
     return sizes, counts
+
+
+def _unequal(counts: Sizes, chunks: Sizes) -> bool:
+    """Whether a chunk holds other values on some hop; a phase may have no frames at all, as of a gather."""
+    sent = [phase for phase in range(2) if counts[phase].any()]
+    by_chunk = np.zeros(counts.shape[2:], np.int64)
+    for phase in sent[:1]:
+        by_chunk[chunks[phase, 0]] = counts[phase, 0]
+    return any((counts[phase] != by_chunk[chunks[phase]]).any() for phase in sent)
 
 
 def chunk_table(schedule: Ring) -> Sizes:

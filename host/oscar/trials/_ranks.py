@@ -22,9 +22,10 @@ START_S = 120.0  # to start processes on a busy machine
 LINGER_S = 0.5  # for the other ranks to report: mpirun ends them at the first status that is not 0
 
 
-def config_of(codec: str = "asc", schedule: str = "ring", **more: Any) -> Config:
+def config_of(codec: str = "asc", schedule: str = "ring", *, subframes: int = 2, **more: Any) -> Config:
     """Return a configuration with error feedback and two sub-frames, so that it has all kinds of state."""
-    kept = {"method": codec, "schedule": {"name": schedule, "subframes": 2}, "plan": {"name": "splitter"}}
+    how = {"name": schedule, "subframes": subframes}
+    kept = {"method": codec, "schedule": how, "plan": {"name": "splitter"}}
     return Config.model_validate(kept | {"quantiser": {"error_feedback": True}} | more)
 
 

@@ -227,7 +227,7 @@ class Soak:
         sums = self._spoiled(iteration, result.sums)
         over = time.monotonic() - self.begin > self.case["seconds_limit"]
         flags = TOUCHED * (digest(given) != before) | STOP * over
-        frames = [result.stats.frames.rows]
+        frames = result.stats.frames.tree()
         verdict = verdict_of(result.mean, sums, frames, flags)
         verdicts = self.communicator.gather(verdict, len(verdict))
         if self.rank == 0:
@@ -273,7 +273,7 @@ class Soak:
             say(line)
 
 
-def verdict_of(mean: list[np.ndarray], sums: np.ndarray, frames: list[np.ndarray], flags: int) -> bytes:
+def verdict_of(mean: list[np.ndarray], sums: np.ndarray, frames: dict[str, list[int]], flags: int) -> bytes:
     """Return what a rank tells the others: digests of its values and of its frame sizes, and flags."""
     return digest([*mean, sums]).encode() + digest(frames).encode() + bytes([flags])
 
@@ -283,7 +283,7 @@ def differs(verdict: bytes, expected: AllReduceResult, rank: int, *, lossless: b
     stats, why = expected.stats, []
     if verdict[:DIGEST].decode() != digest([*expected.mean, expected.sums]):
         why.append("mean or sums")
-    frames = [stats.frames.of_sender(rank).rows]
+    frames = stats.frames.of_sender(rank).tree()
     if verdict[DIGEST : 2 * DIGEST].decode() != digest(frames):
         why.append("sizes of frames")
     if verdict[-1] & TOUCHED:

@@ -85,7 +85,8 @@ class _Bench:
     def __init__(self, args: argparse.Namespace, schedule: str) -> None:
         config = config_of(
             args.codec,
-            schedule={"name": schedule, "subframes": args.subframes},
+            schedule,
+            subframes=args.subframes,
             quantiser={"error_feedback": True, "rounding": "stochastic"},
             plan={"name": "splitter", "granule": 64},
         )

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from oscar.collective.schedules import make_schedule
 from oscar.errors import OscarError
 from oscar.lab.launch import Ended
 from oscar.lab.network import Network
@@ -172,7 +173,9 @@ def _misses(case: dict[str, Any], line: dict[str, Any], *, own: bool, ranks: int
     if kind == "raise":
         good = "this rank's own mistake" in text and (own or f"rank {victim} gave up" in text)
         return "" if good else "does not name the mistake"
-    across = set(range(ranks)) - {victim} if kind == "cut" and own else {victim}
+    across = {victim}
+    if kind == "cut" and own:
+        across = set(make_schedule(case["schedule"], ranks, subframes=2).peers(victim))
     if line["type"] != "PeerError" or line["peer"] not in across:
         return f"{line['type']} blames rank {line['peer']}"
     named = f"step {line['step']} of the " in text and f", chunk {line['chunk']}" in text
