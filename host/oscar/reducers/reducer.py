@@ -94,7 +94,7 @@ class Call:
     @cached_property
     def frames(self) -> Frames:
         """The frames of all messages, as far as frames are counted."""
-        return Frames.joined(one.frames for one in self.moved)
+        return Frames.joined([one.frames for one in self.moved])
 
     @property
     def clocks(self) -> Array | None:
