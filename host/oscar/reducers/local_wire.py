@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.actions import Action
 from oscar.collective.association import add_up as added
 from oscar.collective.association import association
 from oscar.collective.local import Fault, LocalRun
@@ -27,7 +26,6 @@ from oscar.timeline.link import LinkModel
 from oscar.timeline.replay import time_of
 from oscar.timeline.topology import Topology
 
-KEPT_STEPS = 64  # nodes times sub-frames of schedules that are kept
 BITMAP_BITS = 8  # of the bytes in which an index travels
 
 
@@ -53,7 +51,6 @@ class LocalWire(Wire):
         self.link, self.topology = link, topology
         self.faults: Sequence[Fault] = ()
         self._proved: set[tuple[str, int]] = set()
-        self._programs: dict[tuple[int, Schedule], tuple[Action, ...]] = {}
 
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         first = messages[0]
@@ -143,15 +140,6 @@ class LocalWire(Wire):
             clocks=run.clocks(),
         )
         return total, traffic
-
-    def _actions(self, rank: int, schedule: Schedule) -> Iterable[Action]:
-        """Return what `rank` does; small schedules are kept, since every call has the same."""
-        if self.nodes * schedule.subframes > KEPT_STEPS:
-            return schedule.actions(rank)
-        key = rank, schedule
-        if key not in self._programs:
-            self._programs[key] = tuple(schedule.actions(rank))
-        return self._programs[key]
 
     def _is_sum(self, plan: ChunkPlan, channel: Channel, nodes: Sequence[Node], sums: Array) -> bool:
         """Whether `sums`, in plan order, is the sum computed directly: of floats in the schedule's order."""

@@ -135,7 +135,7 @@ class RemoteWire(Wire):
         """Run this rank's part of a schedule of coded frames, as LocalWire does for all ranks."""
         plan, channel, (node,) = self._begin([message])
         before, log, schedule = node.saturated(), FrameLog(), channel.schedule
-        actions = partial(schedule.actions, self.rank)
+        actions = partial(self._actions, self.rank, schedule)
         drive(execute(node, actions(), self.transport, log), self.party.wait)
         self.settle()  # not yet done where this rank had nothing to wait for
         self.party.flush(actions)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from oscar.array import Array
+from oscar.collective.actions import Action
 from oscar.collective.node import Layout, Node
+from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar.schemes.base import Channel, Message
 from oscar.state import Saved
+
+KEPT_STEPS = 64  # nodes times sub-frames of schedules that are kept
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Wire(ABC):
         self.nodes, self.ranks, self.channels = nodes, ranks, channels
         self.links: dict[str, list[Node]] = {}
         self._classes: dict[str, Array] = {}
+        self._programs: dict[tuple[int, Schedule], tuple[Action, ...]] = {}
 
     @abstractmethod
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
@@ -87,6 +92,15 @@ class Wire(ABC):
             local = message.data if message.planned else plan.gather(message.data, node.local)
             node.begin(local, classes, layout)
         return plan, channel, nodes
+
+    def _actions(self, rank: int, schedule: Schedule) -> Iterable[Action]:
+        """Return what `rank` does; small schedules are kept, since every call has the same."""
+        if self.nodes * schedule.subframes > KEPT_STEPS:
+            return schedule.actions(rank)
+        key = rank, schedule
+        if key not in self._programs:
+            self._programs[key] = tuple(schedule.actions(rank))
+        return self._programs[key]
 
     def _open(self, name: str) -> list[Node]:
         """Return the nodes of a coded channel, made where it is new."""
