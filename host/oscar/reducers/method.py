@@ -14,14 +14,18 @@ from oscar.collective.schedule import Schedule
 from oscar.collective.schedules import KINDS, SCHEDULES, make_schedule
 from oscar.config import BY_NETWORK, BY_TIME, SOFTWARE, Config, TopologySection
 from oscar.errors import ConfigError
+from oscar.numerics.plans import make_plan
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
 from oscar.schemes.methods import method_info
 from oscar.schemes.registry import make_scheme
 from oscar.timeline.choose import by_kind, choose
-from oscar.timeline.shares import auto_shares
+from oscar.timeline.equal import assumed_frames
+from oscar.timeline.replay import time_of
+from oscar.timeline.shares import auto_shares, settled
 
 LEAST_BITS = 0.25  # of a value that is coarser than its distribution
+MOST_REPLAYED = 32  # ranks: nine replays of more would take seconds
 
 
 def make_codec_of(config: Config) -> Codec:
@@ -88,14 +92,28 @@ def shares_of(config: Config, schedule: Schedule, values: int) -> tuple[float, .
                 f"plan.shares is auto, which is for the schedule direct, not {schedule.name}: "
                 "write a share for each chunk, or leave shares out"
             )
-        bits = bits_of(config, nodes)
-        return auto_shares(config.topology.model(nodes, config.link), bits(1), bits(nodes), values)
+        return _auto_shares(config, schedule, values)
     if len(given) != schedule.chunks:
         raise ConfigError(
             f"plan.shares has {len(given)} numbers, the schedule {schedule.name} between {nodes} ranks has "
             f"{schedule.chunks} chunks: write a share for each"
         )
     return given
+
+
+def _auto_shares(config: Config, schedule: Schedule, values: int) -> tuple[float, ...]:
+    """Return the shares that ports ask for, or nearer to equal ones where that is faster by the model."""
+    nodes, link = schedule.nodes, config.link.model()
+    bits, topology = bits_of(config, nodes), config.topology.model(nodes, config.link)
+    wanted = auto_shares(topology, bits(1), bits(nodes), values)
+    if nodes > MOST_REPLAYED:
+        return wanted
+
+    def seconds(shares: tuple[float, ...]) -> float:
+        bounds = make_plan("equal", values, nodes, granule=1, shares=shares).bounds
+        return time_of(schedule, assumed_frames(schedule, bounds, bits), link, topology)
+
+    return settled(wanted, seconds)[0]
 
 
 def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
