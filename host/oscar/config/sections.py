@@ -51,7 +51,7 @@ class QuantiserSection(Section):
 
 
 GONE = {  # keys of the section asc that format 3 of the coder has no more
-    "interval_log2": "tables change once a frame; for smaller pieces set ring.subframes",
+    "interval_log2": "tables change once a frame; for smaller pieces set schedule.subframes",
     "map": "contexts are fixed; for own tables where they pay set sent_rows: true",
 }
 

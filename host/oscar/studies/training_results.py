@@ -71,7 +71,7 @@ def _row(run: Run) -> dict[str, Any]:
 
 
 def method_name(config: Config) -> str:
-    """Return the run's method with its gather, step and what else is not the default."""
+    """Return the run's method with its schedule, step and what else is not the default."""
     codec = method_info(config.method).codec
     if codec is None:
         return " ".join([config.method, *(f"{key}={value}" for key, value in sorted(config.scheme.items()))])
