@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from math import log2
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,6 +20,8 @@ from oscar.collective.schedule_file import FileSchedule, read_schedule, write_sc
 from oscar.collective.schedules import SCHEDULES, make_schedule
 from oscar.collective.trees import Direct
 from oscar.studies.schedule_figure import draw_schedule
+from oscar.studies.schedule_scaling import IN_SWITCH
+from oscar.timeline.equal import equal_time
 from oscar.timeline.link import LinkModel
 from oscar.timeline.topology import grouped, switch
 
@@ -143,3 +147,32 @@ def test_a_schedule_is_made_for_a_network_checked_and_drawn(
     assert oscar("draw", file, "--topology", network, "--bits", 4, 6, "-o", picture) == 0
     assert "file 'two by two', 4 ranks" in capsys.readouterr().out
     assert picture.exists()
+
+
+def test_times_of_all_schedules_are_drawn_against_the_ranks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "all.png"
+    assert oscar("scale", "--values", "288k", "--nodes", 2, 16, 1024, "-o", file) == 0
+    assert file.read_bytes().startswith(b"\x89PNG")
+    points = json.loads(file.with_suffix(".json").read_text())["points"]
+    times = {(point["name"], point["nodes"]): point["time_s"] for point in points}
+    assert {name for name, count in times if count == 16} == {
+        *SCHEDULES,
+        IN_SWITCH,
+        "fp32 ring",
+        "fp32 direct",
+    }
+    assert times["direct", 1024] == pytest.approx(
+        equal_time(make_schedule("direct", 1024), 288_000, LinkModel(), bits=rate, header_bytes=24)
+    )
+    assert times["star", 16] > times["direct", 16] > times[IN_SWITCH, 16]
+    assert times["duplex", 1024] > 50 * times["direct", 1024]  # 1,023 hops against 2
+    assert len(capsys.readouterr().out.splitlines()) == len(times) + 3
+    assert oscar("scale", "--nodes", 1025, "-o", file) == 2
+    assert oscar("scale", "--doubling", -1, "-o", file) == 2
+    assert "bits above 0 for any number of workers" in capsys.readouterr().err
+
+
+def rate(terms: int) -> float:
+    return 1.25 + 0.55 * log2(terms)

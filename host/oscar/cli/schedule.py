@@ -15,6 +15,7 @@ EXAMPLE = """\
   oscar schedule check s.json                          what it is, and whether it keeps the rules
   oscar schedule draw s.json --topology net.yaml       routes beside their timeline
   oscar schedule draw direct --nodes 8                 built-in ones go by name, wherever a file may stand
+  oscar schedule scale --values 288k -o scale.png      time of all of them at 2 to 1,024 ranks
   oscar schedule export s.json --msccl -o s.xml        for runtimes that read MSCCL's XML
   oscar allreduce --set schedule.name=file --set schedule.file=s.json
 
@@ -63,14 +64,10 @@ def add_command(commands: Any) -> None:
     part.add_argument(
         "--topology", type=Path, metavar="FILE.yaml", help="the network (default: a switch of --gbps)"
     )
-    part.add_argument("--gbps", type=float, default=100.0, metavar="G", help="of every port (%(default)s)")
-    part.add_argument("--latency-us", type=float, default=2.0, metavar="US", help="of a hop (%(default)s)")
-    part.add_argument("--values", type=amount, default=1_000_000, metavar="V", help="of the gradient (1M)")
+    _add_link(part)
     _add_bits(part)
-    part.add_argument(
-        "--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: no time at all)"
-    )
     part.add_argument("-o", "--output", type=Path, metavar="FILE.png", help="default: schedule.png")
+    _add_scale(parts)
     part = declare(
         parts,
         "export",
@@ -95,6 +92,44 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root", type=int, default=0, metavar="R", help="rank that adds in star (%(default)s)"
     )
+
+
+def _add_link(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--gbps", type=float, default=100.0, metavar="G", help="of every port (%(default)s)")
+    parser.add_argument("--latency-us", type=float, default=2.0, metavar="US", help="of a hop (%(default)s)")
+    parser.add_argument("--values", type=amount, default=1_000_000, metavar="V", help="of the gradient (1M)")
+    parser.add_argument(
+        "--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: no time at all)"
+    )
+
+
+def _link(args: argparse.Namespace) -> Any:
+    from oscar.timeline.link import LinkModel
+
+    codec = None if args.codec_gvalues is None else args.codec_gvalues * 1e9
+    return LinkModel(args.gbps * 1e9, args.latency_us * 1e-6, codec)
+
+
+def _add_scale(parts: Any) -> None:
+    part = declare(
+        parts,
+        "scale",
+        _scale,
+        short="model the time of all schedules against the number of ranks",
+        example="  oscar schedule scale --values 288k --bits 1.25 --doubling 0.55 -o scale.png\n",
+    )
+    _add_link(part)
+    part.add_argument("--nodes", type=int, nargs="+", metavar="N", default=[2**k for k in range(1, 11)])
+    part.add_argument(
+        "--bits", type=float, default=1.25, metavar="B", help="per value of one worker's frame (%(default)s)"
+    )
+    part.add_argument(
+        "--doubling", type=float, default=0.55, metavar="B",
+        help="more for each doubling of the workers that a frame sums (%(default)s)",
+    )  # fmt: skip
+    part.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
+    part.add_argument("--json", type=Path, metavar="OUT", help="default: beside the picture")
+    part.add_argument("-o", "--output", type=Path, metavar="FILE.png", help="default: schedules.png")
 
 
 def _add_bits(parser: argparse.ArgumentParser) -> None:
@@ -197,13 +232,11 @@ def _export(args: argparse.Namespace) -> int:
 def _draw(args: argparse.Namespace) -> int:
     from oscar.studies.schedule_figure import draw_schedule
     from oscar.timeline.equal import assumed_frames
-    from oscar.timeline.link import LinkModel
     from oscar.timeline.topology import switch
 
     output = args.output or Path("schedule.png")
     check_outputs([output], [Path(args.schedule), args.topology])
-    codec = None if args.codec_gvalues is None else args.codec_gvalues * 1e9
-    link = LinkModel(args.gbps * 1e9, args.latency_us * 1e-6, codec)
+    link = _link(args)
     if args.topology is not None:
         from oscar.config.topology import read_topology
 
@@ -218,6 +251,22 @@ def _draw(args: argparse.Namespace) -> int:
     seconds = draw_schedule(output, schedule, topology, link, frames)
     print(f"{schedule.describe()}: {seconds * 1e6:.2f} us, modelled, on {topology.text}")
     print(f"# wrote {output}")
+    return 0
+
+
+def _scale(args: argparse.Namespace) -> int:
+    from oscar.results import write_results
+    from oscar.studies.schedule_scaling import draw_points, points_table, schedule_points
+
+    picture = args.output or Path("schedules.png")
+    out = args.json or picture.with_suffix(".json")
+    check_outputs([out, picture], [])
+    sizes = {"bits": args.bits, "doubling": args.doubling}
+    found = schedule_points(args.nodes, args.values, _link(args), subframes=args.subframes, **sizes)
+    print(points_table(found))
+    write_results(out, found)
+    draw_points(found, picture)
+    print(f"# wrote {out}, {picture}")
     return 0
 
 
