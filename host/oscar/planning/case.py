@@ -45,7 +45,8 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Ca
     """Return the case of the method of `config` on `nodes`; bits: None for those of its estimate.
 
     With the host's clock the codec's rate and latency are the estimate's, too, and what a worker computes
-    before and after the AllReduce counts. Raises ConfigError where the clock is the RTL's and the codec is not ASC.
+    before and after the AllReduce counts. Raises ConfigError where the clock is the RTL's and the codec is
+    not ASC.
     """
     config = config.variant(nodes=min(max(2, nodes), MOST_NODES))
     name, section = config.method, config.link
