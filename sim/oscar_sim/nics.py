@@ -57,7 +57,8 @@ class RtlCoder:
             )
         if count > MAX_COUNT:
             raise ConfigError(
-                f"a lane's frame has at most {MAX_COUNT:,} values, this one {count:,}: raise schedule.subframes"
+                f"a lane's frame has at most {MAX_COUNT:,} values, this one {count:,}: "
+                "raise schedule.subframes"
             )
         return lane_order(count, self.lane.params.block)
 

@@ -530,7 +530,7 @@ def test_predict_takes_bits_and_times_from_the_cost_of_a_method(
         assert seen in said
         assert re.search(rf"^{method} +[\d.]+ s$", said, re.MULTILINE)
         assert ("at line rate; this machine's own" in said) is (codec == "ideal")
-        assert ("before and after the ring" in said) is (codec == "host")
+        assert ("before and after the AllReduce" in said) is (codec == "host")
         assert found["bits_per_value"] == cost.bits_per_value
         assert found["cost"] == asdict(cost)
 

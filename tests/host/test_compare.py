@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import yaml
 from oscar.cli import main
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError
-from oscar.studies.contest import fewest_bits, large_time, metric_at, speedups, summarise, tasks_of
+from oscar.studies.contest import Task, fewest_bits, large_time, metric_at, speedups, summarise, tasks_of
 from oscar.studies.contest_report import answers, draw, table
 from oscar.timeline.link import LinkModel
 
@@ -96,6 +97,14 @@ def test_a_damaged_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "remove the file" in capsys.readouterr().err
     assert main(["compare", str(path), "--only", "zip"]) == 2
     assert "no such contender; there are asc, fp32, sketch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"schedule": "duplex"}, {"topology": {"kind": "ring"}}])
+def test_a_run_of_another_schedule_or_network_is_not_taken_for_this_one(change: dict[str, Any]) -> None:
+    """Kept runs are found by their key; bytes and modelled times are of one schedule and network."""
+    task = Task("asc", 0, "asc", Config.model_validate(SMALL))
+    other = replace(task, config=task.config.variant(**change))
+    assert other.key != task.key
 
 
 def test_rings_that_would_never_run_are_refused_before_anything_trains() -> None:

@@ -45,7 +45,8 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Ca
     """Return the case of the method of `config` on `nodes`; bits: None for those of its estimate.
 
     With the host's clock the codec's rate and latency are the estimate's, too, and what a worker computes
-    around the ring counts. Raises ConfigError where the clock is the RTL's and the codec is not ASC.
+    before and after the AllReduce counts. Raises ConfigError where the clock is the RTL's and the codec is
+    not ASC.
     """
     config = config.variant(nodes=min(max(2, nodes), MOST_NODES))
     name, section = config.method, config.link
@@ -60,7 +61,7 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Ca
     clock = section.clock_text() if coded else f"codec: {section.codec} ({name} has no coded frames)"
     if host:
         took = cost.scheme.seconds(values) * 1e3
-        clock += f", estimated on this machine; {took:.3g} ms of computing before and after the ring"
+        clock += f", estimated on this machine; {took:.3g} ms of computing before and after the AllReduce"
     return Case(
         section.model(),
         schedule,

@@ -1,4 +1,4 @@
-"""All workers in one process: plain AllReduces are counted as a ring would send them, coded rings are run."""
+"""All workers in one process: plain AllReduces are counted as a ring sends them, coded ones are run."""
 
 from __future__ import annotations
 

@@ -164,5 +164,5 @@ def method_fingerprint(config: Config, codec: Codec) -> str:
     """Return what must be equal for a saved state to fit, besides the number of nodes."""
     c = config
     if method_info(c.method).codec is None:
-        return f"{c.method} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
+        return f"{c.method} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.schedule}, {c.plan}"
     return f"{c.quantiser}, seed={c.seed}, {codec.name}, {c.asc}, {c.schedule}, {c.plan}"

@@ -40,10 +40,11 @@ class Message:
     (`bits` is 32), bool for "or" (`bits` is 1), uint8 for "gather", which hands every worker's buffer to all
     and combines nothing. "agree" is a gather of the few bytes that workers need before they can quantise; it
     is counted apart from frames. ride: int32, appended to a sum of integers in fields of RIDE_BITS, whatever
-    `bits` is: a few small integers that are not worth a message of their own. coded: a sum goes around a ring
-    of coded frames, as `Scheme.channels` says; `context` is then the position class 0 .. 15 of every value,
-    uint8, and `plan` how values are dealt to chunks (None: the configured plan, without costs), both the same
-    on all workers. planned: data already lies in the order of `plan`; sums come back in the natural order.
+    `bits` is: a few small integers that are not worth a message of their own. coded: a sum goes as coded
+    frames by a schedule, as `Scheme.channels` says; `context` is then the position class 0 .. 15 of every
+    value, uint8, and `plan` how values are dealt to chunks (None: the configured plan, without costs), both
+    the same on all workers. planned: data already lies in the order of `plan`; sums come back in the natural
+    order.
     """
 
     channel: str

@@ -26,8 +26,8 @@ from oscar.timeline.link import LinkModel
 LARGE = 64_000_000  # values of the model that speed-ups are given for: links, not latencies, decide
 # Sections of the configuration that affect a run's result; a change elsewhere does not repeat the run.
 DECISIVE = {
-    "nodes", "iterations", "seed", "workload", "quantiser", "method", "scheme", "asc", "plan", "ring", "link",
-    "train",
+    "nodes", "iterations", "seed", "workload", "quantiser", "method", "scheme", "asc", "plan", "schedule",
+    "topology", "link", "train",
 }  # fmt: skip
 SERIES_STEP = 5  # iterations between two kept losses
 WORST = {"accuracy": 0.0, "loss": 99.0}  # what a run that diverged counts with

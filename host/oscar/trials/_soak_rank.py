@@ -33,7 +33,7 @@ TOUCHED, STOP = 1, 2  # flags of a verdict
 DIGEST = 64  # hexadecimal digits
 LOADED = 200  # configurations whose kernels are loaded before the start
 KEPT = 20  # mismatches that are reported in full
-DRAWN = {"seed", "method", "plan", "ring", "quantiser", "asc"}  # of a configuration
+DRAWN = {"seed", "method", "plan", "schedule", "quantiser", "asc"}  # of a configuration
 
 # asc more often than all others together: it is the one with state on the links
 CODECS = (*["asc"] * 9, "asc-paper", "atalanta", "rans0", "zstd", "int32", "int8", "bf16", "fp32")
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def draw_config(seed: int, segment: int) -> Config:
-    """Return the configuration of a segment: codec, plan, ring, quantiser and coder."""
+    """Return the configuration of a segment: codec, plan, schedule, quantiser and coder."""
     dice = random.Random(f"{seed} config {segment}")
     name = dice.choice(CODECS)
     codec = make_codec(name)

@@ -82,8 +82,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     jobs = [
         RingOptions(
-            schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations, rate=args.rate,
-            latency=args.latency, vcd=args.vcd,
+            schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
+            rate=args.rate, latency=args.latency, vcd=args.vcd,
         )
         for schedule in schedules
     ]  # fmt: skip
