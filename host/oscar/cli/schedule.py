@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import amount, declare
+from oscar.cli.schedule_scale import add_link, add_scale, link_of
 from oscar.files import check_outputs, write_text
 
 EXAMPLE = """\
@@ -64,10 +65,10 @@ def add_command(commands: Any) -> None:
     part.add_argument(
         "--topology", type=Path, metavar="FILE.yaml", help="the network (default: a switch of --gbps)"
     )
-    _add_link(part)
+    add_link(part)
     _add_bits(part)
     part.add_argument("-o", "--output", type=Path, metavar="FILE.png", help="default: schedule.png")
-    _add_scale(parts)
+    add_scale(parts)
     part = declare(
         parts,
         "export",
@@ -92,44 +93,6 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root", type=int, default=0, metavar="R", help="rank that adds in star (%(default)s)"
     )
-
-
-def _add_link(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--gbps", type=float, default=100.0, metavar="G", help="of every port (%(default)s)")
-    parser.add_argument("--latency-us", type=float, default=2.0, metavar="US", help="of a hop (%(default)s)")
-    parser.add_argument("--values", type=amount, default=1_000_000, metavar="V", help="of the gradient (1M)")
-    parser.add_argument(
-        "--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: no time at all)"
-    )
-
-
-def _link(args: argparse.Namespace) -> Any:
-    from oscar.timeline.link import LinkModel
-
-    codec = None if args.codec_gvalues is None else args.codec_gvalues * 1e9
-    return LinkModel(args.gbps * 1e9, args.latency_us * 1e-6, codec)
-
-
-def _add_scale(parts: Any) -> None:
-    part = declare(
-        parts,
-        "scale",
-        _scale,
-        short="model the time of all schedules against the number of ranks",
-        example="  oscar schedule scale --values 288k --bits 1.25 --doubling 0.55 -o scale.png\n",
-    )
-    _add_link(part)
-    part.add_argument("--nodes", type=int, nargs="+", metavar="N", default=[2**k for k in range(1, 11)])
-    part.add_argument(
-        "--bits", type=float, default=1.25, metavar="B", help="per value of one worker's frame (%(default)s)"
-    )
-    part.add_argument(
-        "--doubling", type=float, default=0.55, metavar="B",
-        help="more for each doubling of the workers that a frame sums (%(default)s)",
-    )  # fmt: skip
-    part.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
-    part.add_argument("--json", type=Path, metavar="OUT", help="default: beside the picture")
-    part.add_argument("-o", "--output", type=Path, metavar="FILE.png", help="default: schedules.png")
 
 
 def _add_bits(parser: argparse.ArgumentParser) -> None:
@@ -236,7 +199,7 @@ def _draw(args: argparse.Namespace) -> int:
 
     output = args.output or Path("schedule.png")
     check_outputs([output], [Path(args.schedule), args.topology])
-    link = _link(args)
+    link = link_of(args)
     if args.topology is not None:
         from oscar.config.topology import read_topology
 
@@ -251,22 +214,6 @@ def _draw(args: argparse.Namespace) -> int:
     seconds = draw_schedule(output, schedule, topology, link, frames)
     print(f"{schedule.describe()}: {seconds * 1e6:.2f} us, modelled, on {topology.text}")
     print(f"# wrote {output}")
-    return 0
-
-
-def _scale(args: argparse.Namespace) -> int:
-    from oscar.results import write_results
-    from oscar.studies.schedule_scaling import draw_points, points_table, schedule_points
-
-    picture = args.output or Path("schedules.png")
-    out = args.json or picture.with_suffix(".json")
-    check_outputs([out, picture], [])
-    sizes = {"bits": args.bits, "doubling": args.doubling}
-    found = schedule_points(args.nodes, args.values, _link(args), subframes=args.subframes, **sizes)
-    print(points_table(found))
-    write_results(out, found)
-    draw_points(found, picture)
-    print(f"# wrote {out}, {picture}")
     return 0
 
 
