@@ -16,7 +16,6 @@ from oscar.numerics.plans import (
     ChunkPlan,
     block_costs,
     make_plan,
-    shares_of_chunks,
 )
 
 
@@ -252,12 +251,3 @@ def test_bad_arguments_are_refused():
         make_plan("equal", 10, 0, granule=1)
     with pytest.raises(ValueError, match="expected a cost for each of 3 blocks, got 2"):
         make_plan("snake", 10, 2, granule=4, costs=np.zeros(2, np.int64))
-
-
-def test_shares_of_ranks_go_to_the_chunks_that_they_own():
-    assert shares_of_chunks([0.5, 0.25, 0.25, 0.0], (3, 0, 1, 2)) == (0.0, 0.5, 0.25, 0.25)
-    assert shares_of_chunks([0.5, 0.5, 0], (1, 0, 0)) == (0.5, 0.25, 0.25)
-    with pytest.raises(ValueError, match=r"rank 2 has a share of 0\.25, but owns no chunk; give it 0"):
-        shares_of_chunks([0.5, 0.25, 0.25], (0, 1))
-    with pytest.raises(ValueError, match="expected one for each rank, got 2 and none for rank 2"):
-        shares_of_chunks([0.5, 0.5], (0, 1, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from oscar.collective.actions import Op
@@ -11,6 +12,7 @@ from oscar.collective.schedule import Schedule
 Tree = Any  # a rank, or a pair of trees: (what a rank held, what it then added)
 
 
+@lru_cache(maxsize=32)
 def association(schedule: Schedule) -> tuple[Tree, ...]:
     """Return, for each chunk, in which order its owner's sum is added: a rank, or a pair (held, added).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,8 +91,7 @@ class TopologySection(Section):
         _check_connected(found)
         if not self.message_us:
             return found
-        parts = found.nodes, found.ports, found.links, found.kind, found.text
-        return Topology(*parts, message_s=self.message_us * 1e-6)
+        return replace(found, message_s=self.message_us * 1e-6)
 
     def _one(self, link: LinkSection) -> tuple[float, float]:
         """Return Gb/s and seconds of latency where all links are alike."""

@@ -32,7 +32,8 @@ from oscar.lab.hold import gradient_folder, one_lab
 from oscar.lab.hosts import Hosts, write_gradients
 from oscar.lab.network import GOODPUT, Network, require_root
 from oscar.lab.report import LATE_S
-from oscar.reducers.method import make_codec_of, schedule_of
+from oscar.reducers.method import make_codec_of
+from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS
 from oscar.studies.recording import open_workload
 from oscar.timeline.link import LinkModel

@@ -142,21 +142,6 @@ def cuts_of(shares: tuple[float, ...]) -> Cuts:
     return Cuts(tuple(round(SHARE_PARTS * at / sums[-1]) for at in sums), SHARE_PARTS)
 
 
-def shares_of_chunks(shares: Sequence[float], owners: Sequence[int]) -> tuple[float, ...]:
-    """Return the share of each chunk from those of the ranks: a rank's is divided among the chunks it owns.
-
-    owners: rank by chunk. Raises ValueError for owners without a share and for shares without a chunk.
-    """
-    if unknown := [owner for owner in owners if not 0 <= owner < len(shares)]:
-        raise ValueError(
-            f"shares: expected one for each rank, got {len(shares)} and none for rank {unknown[0]}"
-        )
-    for rank, share in enumerate(shares):
-        if share and rank not in owners:
-            raise ValueError(f"shares: rank {rank} has a share of {share:g}, but owns no chunk; give it 0")
-    return tuple(shares[owner] / owners.count(owner) for owner in owners)
-
-
 def _check(values: int, chunks: int, granule: int) -> None:
     if values < 0 or chunks < 1 or granule < 1:
         raise ValueError(

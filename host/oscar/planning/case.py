@@ -12,7 +12,8 @@ from oscar.config import Config, LinkSection
 from oscar.errors import ConfigError
 from oscar.planning.costs import MOST_NODES, MethodCost, method_cost
 from oscar.planning.predict import NOTHING
-from oscar.reducers.method import make_codec_of, schedule_of
+from oscar.reducers.method import make_codec_of
+from oscar.reducers.scheduling import schedule_of
 from oscar.schemes.methods import method_info
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core

@@ -16,8 +16,8 @@ from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES, check_gradients
 from oscar.reducers.local_wire import LocalWire
-from oscar.reducers.method import check_schedule, network_of
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
+from oscar.reducers.scheduling import network_of, refuse_unfit
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, sums_dtype
 from oscar.state import Saved
@@ -40,7 +40,7 @@ class LocalCluster(Reducer):
         self, config: Config, *, codec: Codec | None = None, weights: Sequence[float] | None = None
     ) -> None:
         super().__init__(config, codec=codec, weights=weights)
-        check_schedule(config, self.codec, config.nodes)
+        refuse_unfit(config.schedule.name, self.codec)
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> LocalWire:
         return LocalWire(nodes, channels, **network_of(self.config, nodes))

@@ -17,10 +17,10 @@ from oscar.errors import ConfigError
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
-from oscar.reducers.method import schedule_of
 from oscar.reducers.party import Party
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
 from oscar.reducers.remote_wire import RemoteWire
+from oscar.reducers.scheduling import shares_of
 from oscar.schemes.base import Channel
 from oscar.state import Saved
 from oscar.transports import handshake
@@ -100,7 +100,7 @@ class Communicator(Reducer):
         self.rank, self.nodes = transport.rank, transport.nodes
         refused: ConfigError | None = None
         try:
-            digest = schedule_of(config, self.codec, self.nodes, 0).digest
+            digest = self._schedule(self.nodes, 0).digest
         except ConfigError as error:  # of this rank's file, perhaps: all ranks are to hear of it
             refused, digest = error, f"refused: {error}"
         self.greeting = {**greeting(config, self.codec, self.nodes), "schedule": digest, **(extra or {})}
@@ -175,8 +175,10 @@ class Communicator(Reducer):
         if state is not None and state.scheme.shapes == shapes:
             return state, False
         described = {f"tensor {index}": list(shape) for index, shape in enumerate(shapes)}
-        schedule = schedule_of(self.config, self.codec, self.nodes, sum(sizes_of(shapes)))
+        values = sum(sizes_of(shapes))
+        schedule = self._schedule(self.nodes, values)
         pairs = {"key": str(key), "tensors": len(shapes), **described, "schedule": schedule.digest}
+        pairs["plan.shares"] = shares_of(self.config, schedule, values)
         self.party.compare(pairs, "shapes", advice="run one model on all ranks")
         self.states[key] = self._make_state(self.nodes, shapes)
         return self.states[key], state is not None

@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from oscar.array import Array, split
+from oscar.array import Array, sizes_of, split
 from oscar.coding.codec import Codec
 from oscar.collective.frames import Frames
+from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, OscarError, warn
 from oscar.numerics.saturation import Saturation, SaturationNotice
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
+from oscar.reducers.scheduling import schedule_of
 from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import Channel, Messages, Scheme
 from oscar.state import Saved
@@ -34,6 +36,7 @@ class State:
     scheme: Scheme
     workers: list[Any]
     wire: Wire
+    schedule: str  # digest of the one that coded messages travel by: links learn along it
 
     def snapshot(self) -> tuple[Any, ...]:
         """Return a cheap token for `restore`: arrays and links are replaced, not written to."""
@@ -51,6 +54,7 @@ class State:
         """Return a copy of all of it."""
         return {
             "shapes": list(self.scheme.shapes),
+            "schedule": self.schedule,
             "scheme": self.scheme.state_dict(),
             "workers": [worker.state_dict() for worker in self.workers],
             "links": self.wire.state_dict(),
@@ -58,6 +62,7 @@ class State:
 
     def load_state_dict(self, saved: Saved) -> None:
         """Take over what `state_dict` returned, except the shapes; raises ConfigError."""
+        saved.fits("schedule", self.schedule)
         self.scheme.load_state_dict(saved["scheme"])
         for worker, own in zip(self.workers, saved["workers"].items(len(self.workers)), strict=True):
             worker.load_state_dict(own)
@@ -148,6 +153,7 @@ class Reducer(ABC):
         self.weights = None if weights is None else checked_weights(weights)
         self.codec = make_codec_of(config) if codec is None else codec
         self.states: dict[Hashable, State] = {}
+        self._read: dict[int, Schedule] = {}
         self.notice, self.caution = SaturationNotice(), CautionNotice()
 
     @property
@@ -159,10 +165,22 @@ class Reducer(ABC):
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> Wire:
         """Return a new wire between `nodes`."""
 
+    def _schedule(self, nodes: int, values: int) -> Schedule:
+        """Return the schedule of coded messages; a file is read once."""
+        if self.config.schedule.name != "file":
+            return schedule_of(self.config, self.codec, nodes, values)
+        if nodes not in self._read:
+            self._read[nodes] = schedule_of(self.config, self.codec, nodes, values)
+        return self._read[nodes]
+
     def _make_state(self, nodes: int, shapes: Shapes) -> State:
-        scheme, default = make_scheme_of(self.config, self.codec, nodes=nodes, shapes=shapes)
+        schedule = self._schedule(nodes, sum(sizes_of(shapes)))
+        scheme, default = make_scheme_of(
+            self.config, self.codec, nodes=nodes, shapes=shapes, schedule=schedule
+        )
         wire = self._make_wire(nodes, scheme.channels(default))
-        return State(scheme, [scheme.make_worker(rank) for rank in wire.ranks], wire)
+        workers = [scheme.make_worker(rank) for rank in wire.ranks]
+        return State(scheme, workers, wire, schedule.digest)
 
     @contextmanager
     def _kept(self, key: Hashable) -> Iterator[None]:

@@ -11,7 +11,7 @@ from oscar.config import BURST, Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
-from oscar.reducers.method import network_of
+from oscar.reducers.scheduling import network_of
 from oscar.reducers.wire import Traffic
 from oscar.schemes.base import Channel, Message
 from oscar.schemes.methods import method_info

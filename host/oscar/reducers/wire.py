@@ -18,7 +18,7 @@ from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar.schemes.base import Channel, Message
 from oscar.state import Saved
 
-KEPT_STEPS = 64  # nodes times sub-frames of schedules that are kept
+KEPT_STEPS = 2048  # nodes times sub-frames, of all ranks that live here, of programs that are kept
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Wire(ABC):
         self.nodes, self.ranks, self.channels = nodes, ranks, channels
         self.links: dict[str, list[Node]] = {}
         self._classes: dict[str, Array] = {}
-        self._programs: dict[tuple[int, Schedule], tuple[Action, ...]] = {}
+        self._programs: dict[tuple[int, str], tuple[Action, ...]] = {}
 
     @abstractmethod
     def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
@@ -95,9 +95,9 @@ class Wire(ABC):
 
     def _actions(self, rank: int, schedule: Schedule) -> Iterable[Action]:
         """Return what `rank` does; small schedules are kept, since every call has the same."""
-        if self.nodes * schedule.subframes > KEPT_STEPS:
+        if len(self.ranks) * self.nodes * schedule.subframes > KEPT_STEPS:
             return schedule.actions(rank)
-        key = rank, schedule
+        key = rank, schedule.digest
         if key not in self._programs:
             self._programs[key] = tuple(schedule.actions(rank))
         return self._programs[key]

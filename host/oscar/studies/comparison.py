@@ -17,7 +17,8 @@ from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Stats
 from oscar.config import Config, Method
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.method import schedule_of
+from oscar.reducers.method import make_codec_of
+from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS
 from oscar.studies.parallel import Tick, run_tasks
 from oscar.studies.recording import Gradients, Progress, Recording, record_training
@@ -53,7 +54,7 @@ def run_experiment(
             plan,
             recording.stats if variant == own else next(measured),
             config,
-            schedule_of(variant, make_codec(variant.method), config.nodes, recording.values),
+            schedule_of(variant, make_codec_of(variant), config.nodes, recording.values),
         )
         for method, plan, variant in compared
     ]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oscar.coding.registry import make_codec
 from oscar.config import Config
 from oscar.files import write_text
-from oscar.reducers.method import schedule_of
+from oscar.reducers.method import make_codec_of
+from oscar.reducers.scheduling import schedule_of
 from oscar.results import Results, write_results
 from oscar.studies.comparison_figure import draw
 from oscar.studies.comparison_table import markdown_table
@@ -27,7 +27,7 @@ def write_outputs(results: Results, folder: Path) -> list[Path]:
 
 def write_timeline(recording: Recording, config: Config, path: Path) -> None:
     """Write the timeline of the last AllReduce of the training run, for ui.perfetto.dev."""
-    stats, codec = recording.stats[-1], make_codec(config.method)
+    stats, codec = recording.stats[-1], make_codec_of(config)
     schedule = schedule_of(config, codec, stats.nodes, stats.values)
     spans = replay(schedule, stats.frames, config.link.model(), coded=codec.coded, spans=True).spans
     meta = {"config": config.model_dump(mode="json"), "iteration": stats.iteration, "plan": stats.plan}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 from oscar.coding.frame import HEADER_BYTES
@@ -21,8 +20,8 @@ def by_kind(topology: Topology | None, *, exact: bool) -> str:
     """Return the name of the schedule that suits a network: direct at a switch, a ring where links are one.
 
     topology: None is a switch of equal ports. exact: whether sums are of integers, so that duplex may add in
-    any order. Where ranks share a port, groups come first (hierarchical). Raises ValueError where links
-    are missing for all of these, with one that is.
+    any order. Where groups share a NIC, two of them exchange their sums if these are exact; others are
+    hierarchical. Raises ValueError where links are missing for all of these, with one that is.
     """
     if topology is None or topology.kind == "switch":
         return "direct"
@@ -30,8 +29,9 @@ def by_kind(topology: Topology | None, *, exact: bool) -> str:
     pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
     missing = [pair for pair in pairs if pair not in links]
     if topology.kind == "links" and not missing:
-        ranks = Counter(port for _, port in {(pair[0], port) for pair in pairs for port in links[pair].out})
-        return "hierarchical" if max(ranks.values(), default=1) > 1 else "direct"
+        if topology.group is None:
+            return "direct"
+        return "exchange" if exact and n == 2 * topology.group else "hierarchical"
     ring = [(i, (i + 1) % n) for i in range(n) if n > 1]
     if all(pair in links for pair in ring):
         return "duplex" if exact and all((j, i) in links for i, j in ring) else "ring"

@@ -54,7 +54,7 @@ class Topology:
     """links: by (sender, receiver); ranks without a link cannot send to each other.
 
     kind: what the network is in one word. text: for people, in one line. message_s: how long a port is
-    occupied by each message beside its bytes.
+    occupied by each message beside its bytes. group: how many consecutive ranks share a NIC; None: none do.
     """
 
     nodes: int
@@ -63,6 +63,7 @@ class Topology:
     kind: Kind
     text: str
     message_s: float = 0.0
+    group: int | None = None
 
 
 def switch(gbps: Sequence[float], latency_s: float) -> Topology:
@@ -100,4 +101,4 @@ def grouped(groups: int, size: int, *, inside: tuple[float, float], between: tup
             else:
                 links[i, j] = Link(between[1], (i // size,), (groups + j // size,))
     text = f"{groups} groups of {size} ranks, {inside[0]:g} Gb/s inside, one NIC of {between[0]:g} Gb/s each"
-    return Topology(n, tuple(ports), links, "links", text)
+    return Topology(n, tuple(ports), links, "links", text, group=size)

@@ -1,0 +1,151 @@
+"""Which schedule and which shares a configuration means: as named, by the network, or by the time model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from oscar.coding.codec import Codec
+from oscar.collective.actions import SENDS
+from oscar.collective.schedule import Schedule
+from oscar.collective.schedules import KINDS, SCHEDULES, make_schedule
+from oscar.config import BY_NETWORK, BY_TIME, Config, TopologySection
+from oscar.errors import ConfigError
+from oscar.numerics.plans import make_plan
+from oscar.schemes.methods import method_info
+from oscar.timeline.choose import by_kind, choose
+from oscar.timeline.equal import assumed_frames
+from oscar.timeline.replay import time_of
+from oscar.timeline.shares import auto_shares, settled
+from oscar.timeline.topology import Topology
+
+LEAST_BITS = 0.25  # of a value that is coarser than its distribution
+MOST_REPLAYED = 32  # ranks: nine replays of more would take seconds
+
+
+def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedule:
+    """Return the configured schedule of coded messages between `nodes`, of about `values` each.
+
+    Raises ConfigError where it does not go with the codec, so many nodes, or the links of the topology.
+    """
+    topology = topology_of(config, nodes)
+    options = config.schedule.model_dump(exclude={"name"})
+    if topology is not None and config.schedule.group is None:
+        options["group"] = topology.group
+    try:
+        name = _chosen(config, codec, nodes, values, topology, options)
+        refuse_unfit(name, codec)
+        schedule = make_schedule(name, nodes, adopt=not codec.lossless, **options)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if topology is not None:
+        _check_links(schedule, topology)
+    return schedule
+
+
+def refuse_unfit(name: str, codec: Codec) -> None:
+    """Raise ConfigError where ranks would end with different sums: each adds in its own order."""
+    if name in KINDS and KINDS[name].integers and not is_exact(codec):
+        raise ConfigError(
+            f"the schedule {name} needs a lossless integer codec, {codec.name} is not one; "
+            "set schedule to direct or ring"
+        )
+
+
+def is_exact(codec: Codec) -> bool:
+    """Whether sums of the codec's values do not depend on their order."""
+    return codec.lossless and codec.domain == "int"
+
+
+def topology_of(config: Config, nodes: int) -> Topology | None:
+    """Return the configured network; None for ranks at one switch, by the section `link`."""
+    return None if config.topology == TopologySection() else config.topology.model(nodes, config.link)
+
+
+def _chosen(
+    config: Config, codec: Codec, nodes: int, values: int, topology: Topology | None, options: dict[str, Any]
+) -> str:
+    """Return the name of the schedule, where the configuration leaves it to the network or the time model."""
+    name, exact = config.schedule.name, is_exact(codec)
+    if name not in (BY_NETWORK, BY_TIME):
+        return name
+    if name == BY_NETWORK:
+        return by_kind(topology, exact=exact)
+    names = [name for name, kind in SCHEDULES.items() if exact or not kind.integers]
+    candidates = [make_schedule(name, nodes, **options) for name in names]
+    return choose(
+        candidates, values, config.link.model(), topology, bits_of(config, nodes), coded=codec.coded
+    )
+
+
+def _check_links(schedule: Schedule, topology: Topology) -> None:
+    """Raise ConfigError for the first link that the schedule uses and the topology does not have."""
+    for rank in range(schedule.nodes):
+        for action in schedule.actions(rank):
+            if action.op in SENDS and (rank, action.peer) not in topology.links:
+                raise ConfigError(
+                    f"in the schedule {schedule.name} rank {rank} sends to rank {action.peer}, and the "
+                    f"topology ({topology.text}) has no such link: set schedule to network or auto, or make "
+                    "one for it with `oscar schedule synth`"
+                )
+
+
+def shares_of(config: Config, schedule: Schedule, values: int) -> tuple[float, ...] | None:
+    """Return each chunk's share of the cost, as configured; None for equal ones. Raises ConfigError."""
+    given, nodes = config.plan.shares or schedule.shares, schedule.nodes
+    if given is None or nodes == 1 or not values:
+        return None
+    if given == "auto":
+        if schedule.name != "direct":
+            raise ConfigError(
+                f"plan.shares is auto, which is for the schedule direct, not {schedule.name}: "
+                "write a share for each chunk, or leave shares out"
+            )
+        return _auto_shares(config, schedule, values)
+    if len(given) != schedule.chunks:
+        raise ConfigError(
+            f"plan.shares has {len(given)} numbers, the schedule {schedule.name} between {nodes} ranks has "
+            f"{schedule.chunks} chunks: write a share for each"
+        )
+    return given
+
+
+def _auto_shares(config: Config, schedule: Schedule, values: int) -> tuple[float, ...]:
+    """Return the shares that ports ask for, or nearer to equal ones where that is faster by the model."""
+    nodes, link = schedule.nodes, config.link.model()
+    bits, topology = bits_of(config, nodes), config.topology.model(nodes, config.link)
+    try:
+        wanted = auto_shares(topology, bits(1), bits(nodes), values)
+    except ValueError as error:
+        raise ConfigError(f"plan.shares: {error}") from None
+    if nodes > MOST_REPLAYED:
+        return wanted
+
+    def seconds(shares: tuple[float, ...]) -> float:
+        bounds = make_plan("equal", values, nodes, granule=1, shares=shares).bounds
+        return time_of(schedule, assumed_frames(schedule, bounds, bits), link, topology)
+
+    return settled(wanted, seconds)[0]
+
+
+def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
+    """Return the assumed bits of a value in a frame by the number of workers that it sums.
+
+    Of a codec of floats what it takes; of quantised values the entropy of a Laplace distribution in steps
+    of the coarseness, half a bit more for each doubling. Equal on all ranks, and no measurement: schedules
+    and shares are chosen by it before anything was sent.
+    """
+    codec, params = method_info(config.method).codec, config.quantiser_params(nodes)
+    if codec is not None and not codec.coded:
+        many = 1 << 16
+        return lambda terms: 8 * codec.max_frame(many, params.sum_width(terms)) / many
+    section = config.quantiser
+    steps = section.coarseness if section.scale == "sigma" else 2.0 ** (4 - params.bits)
+    own = max(LEAST_BITS, math.log2(2 * math.e * math.sqrt(0.5) / steps))
+    return lambda terms: own + 0.5 * math.log2(terms)
+
+
+def network_of(config: Config, nodes: int) -> dict[str, Any]:
+    """Return the link, and the topology of coded messages, of the time model: arguments of LocalWire."""
+    return {"link": config.link.model(), "topology": topology_of(config, nodes)}
