@@ -120,6 +120,39 @@ REFUSED |= {
 }
 
 
+FOR_ONE_COUNT = {
+    "schedule: {name: file, file: s.json}": ("a schedule file", "schedule.name to direct or ring"),
+    "schedule: {name: exchange, group: 4}": ("schedule.group 4", "schedule.group to null"),
+    "schedule: {name: star, root: 2}": ("schedule.root 2", "schedule.root to 0"),
+    "plan: {shares: [0.5, 0.25, 0.25]}": ("a list in plan.shares", "plan.shares to null or auto"),
+    "topology: {kind: links, links: [{from: 0, to: 1}]}": ("kind links", "topology.kind to switch or ring"),
+    "topology: {kind: groups, size: 2}": ("groups of topology.size 2", "topology.kind to switch"),
+    "topology: {nodes: 8}": ("topology.nodes 8", "topology.nodes to null"),
+    "topology: {gbps: [1, 2]}": ("a list in topology.gbps", "topology.gbps to one number"),
+}
+
+
+@pytest.mark.parametrize("text", FOR_ONE_COUNT, ids=lambda text: text[:40])
+def test_what_fits_one_number_of_ranks_cannot_go_on_with_fewer(text: str, tmp_path: Path) -> None:
+    path, (what, instead) = write(tmp_path, text), FOR_ONE_COUNT[text]
+    load_config(path)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, ["transport.survive=true"])
+    said = str(caught.value)
+    for part in ("transport.survive: true cannot go with", what, "after a death there are fewer", instead):
+        assert part in said
+
+
+def test_what_fits_every_number_of_ranks_may_go_on_with_fewer(tmp_path: Path) -> None:
+    for text in (
+        "{plan: {shares: auto}, schedule: {name: direct, subframes: 2}}",
+        "{topology: {kind: ring, gbps: 5}, schedule: hierarchical}",
+        "topology: {kind: groups, size: 1}",
+        "{topology: {message_us: 1}, schedule: star}",
+    ):
+        assert load_config(write(tmp_path, text), ["transport.survive=true"]).transport.survive
+
+
 def test_the_old_key_is_refused_with_the_new_one_outside_files_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="write method: fp32"):
         load_config(write(tmp_path, "method: asc"), ["codec=fp32"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from oscar.config import Config
 from oscar.config.explain import validated
 from oscar.config.link import LinkSection
-from oscar.config.topology import TopologySection, read_topology
+from oscar.config.topology import OPTIONS, TopologySection, read_topology
 from oscar.errors import ConfigError
 from oscar.timeline.topology import grouped, switch, wires
 
@@ -31,6 +34,26 @@ def test_a_section_is_the_network_that_it_names():
     assert listed.message_s == pytest.approx(2e-6)
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"gbps": [1, 2.5, 4]},
+        {"kind": "ring", "both": False, "gbps": 5},
+        {"kind": "groups", "size": 3, "nic_gbps": 25, "nic_latency_us": 1},
+        {"kind": "links", "links": [{"from": i, "to": (i + 1) % 3, "both": True} for i in range(3)]},
+    ],
+    ids=OPTIONS,
+)
+def test_what_is_dumped_can_be_read_again(keys):
+    """Each row of a comparison, each rank and each results file has the configuration by these ways."""
+    config = validated(Config, {"nodes": 3, "topology": {"kind": "switch", "message_us": 2, **keys}})
+    assert config.variant(seed=1).topology == config.topology
+    kept = json.loads(json.dumps(config.model_dump(mode="json")))
+    assert validated(Config, kept) == config
+    assert validated(Config, config.model_dump(by_alias=True)) == config
+    assert validated(Config, json.loads(config.model_dump_json())) == config
+
+
 BROKEN = [{"from": 0, "to": 1, "both": True}, {"from": 2, "to": 1}]
 
 
@@ -53,6 +76,7 @@ BROKEN = [{"from": 0, "to": 1, "both": True}, {"from": 2, "to": 1}]
         (6, {"kind": "groups"}, "needs the key size"),
         (6, {"size": 2}, "size is for the kind groups, not switch"),
         (6, {"nodes": 4}, "topology.nodes: expected 6, the ranks that run, got 4"),
+        (2, {"kind": "links", "links": [{"form": 0, "to": 1}]}, "'from'[?] valid keys here: from, to, gbps"),
         (6, {"latency": 4}, "unknown key 'latency'; did you mean 'latency_us'"),
     ],
 )

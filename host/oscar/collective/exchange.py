@@ -104,28 +104,31 @@ class Exchange(Schedule):
             (Phase.ALL_GATHER, self._inside(towards=False)),
         ):
             stages.append(defaultdict(list))
+            sent = self._terms(len(stages))
             for chunk, sender, receiver in transfers:
-                link, terms = (sender, receiver), self._terms(len(stages), sender)
-                leg = _Leg(phase, chunk, *link, steps[phase, sender], slots[link], terms)
+                link = sender, receiver
+                leg = _Leg(phase, chunk, *link, steps[phase, sender], slots[link], sent[sender])
                 steps[phase, sender] += 1
                 slots[link] += 1
                 for rank in link:
                     stages[-1][rank].append(leg)
         return tuple(stages)
 
-    def _terms(self, stage: int, sender: int) -> int:
-        """Return the terms of what `sender` sends in stage 1, 2 or 3."""
-        own = self.groups[sender // self.group]
-        return (1 << sender, sum(1 << rank for rank in own), (1 << self.nodes) - 1)[stage - 1]
+    def _terms(self, stage: int) -> list[int]:
+        """Return the terms of what each rank sends in stage 1, 2 or 3."""
+        if stage == 1:
+            return [1 << rank for rank in range(self.nodes)]
+        if stage == 3:
+            return [(1 << self.nodes) - 1] * self.nodes
+        return [sum(1 << rank for rank in ranks) for ranks in self.groups for _ in ranks]
 
     def _inside(self, *, towards: bool) -> Iterator[tuple[int, int, int]]:
         """Yield (chunk, sender, receiver) inside groups, rotated: towards collectors or from them."""
-        of = {(chunk, rank) for chunk in range(self.nodes) for rank in self.collectors(chunk)}
         for block, turn, ranks in product(self.groups, range(1, self.group), self.groups):
             for at, sender in enumerate(ranks if turn < len(ranks) else ()):
-                receiver = ranks[(at + turn) % len(ranks)]
-                collector = receiver if towards else sender
-                yield from ((chunk, sender, receiver) for chunk in block if (chunk, collector) in of)
+                to = (at + turn) % len(ranks)
+                collected = block[to if towards else at :: len(ranks)]  # as `collectors` has it
+                yield from ((chunk, sender, ranks[to]) for chunk in collected)
 
     def _between(self) -> Iterator[tuple[int, int, int]]:
         """Yield (chunk, sender, receiver) between groups, in rotated order."""

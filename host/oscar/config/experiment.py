@@ -89,6 +89,36 @@ class Config(Choice):
         return self
 
     @model_validator(mode="after")
+    def _survivors(self) -> Config:
+        found = dict(self._for_one_count()) if self.transport.survive else {}
+        if found:
+            raise ValueError(
+                f"transport.survive: true cannot go with {', '.join(found)}: after a death there are fewer ranks, "
+                f"which these may not fit; set {', '.join(found.values())}, or transport.survive to false"
+            )
+        return self
+
+    def _for_one_count(self) -> Iterator[tuple[str, str]]:
+        """Yield (what fits some numbers of ranks alone, what to set instead)."""
+        schedule, network = self.schedule, self.topology
+        if schedule.name == "file":
+            yield "a schedule file", "schedule.name to direct or ring"
+        if schedule.group not in (None, 1):
+            yield f"schedule.group {schedule.group}", "schedule.group to null"
+        if schedule.root:
+            yield f"schedule.root {schedule.root}", "schedule.root to 0"
+        if isinstance(self.plan.shares, tuple):
+            yield "a list in plan.shares", "plan.shares to null or auto"
+        if network.kind == "links":
+            yield "topology.kind links", "topology.kind to switch or ring"
+        if network.kind == "groups" and network.size != 1:
+            yield f"groups of topology.size {network.size}", "topology.kind to switch"
+        if network.nodes is not None:
+            yield f"topology.nodes {network.nodes}", "topology.nodes to null"
+        if isinstance(network.gbps, list):
+            yield "a list in topology.gbps", "topology.gbps to one number"
+
+    @model_validator(mode="after")
     def _widths(self) -> Config:
         codec = method_info(self.method).codec
         if codec is not None:

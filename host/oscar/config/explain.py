@@ -38,11 +38,11 @@ def explain(error: Any, model: type[BaseModel], under: Sequence[str] = ()) -> st
 
 
 def _fields(model: Any, path: Sequence[str]) -> Sequence[str]:
-    """Return the names of the fields of the section at `path` below `model`."""
+    """Return the keys of the section at `path` below `model`, as a file writes them."""
     for part in path:
         field = model.model_fields.get(part)
         if field is None:
             return ()
         inner = getattr(field.annotation, "__args__", (field.annotation,))[0]
         model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else model
-    return tuple(model.model_fields)
+    return tuple(field.alias or name for name, field in model.model_fields.items())

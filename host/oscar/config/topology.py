@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from oscar import yaml_core
 from oscar.config.base import LEAST_RATE, MOST, Section
@@ -38,6 +38,12 @@ class LinkEntry(Section):
         if self.source == self.target:
             raise ValueError(f"expected a link between two ranks, got one from {self.source} to itself")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_read(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the keys that a file has, so that what is dumped can be read again."""
+        named = {name: field.alias or name for name, field in type(self).model_fields.items()}
+        return {named.get(name, name): value for name, value in inner(self).items()}
 
 
 class TopologySection(Section):
