@@ -246,7 +246,7 @@ def test_rows_change_what_methods_say_and_nothing_else() -> None:
     method: dict[str, Any] = {"name": "m", "method": "asc", "asc": {"context": "none"}, "plans": ["equal"]}
     config = Config.model_validate({"asc": {"block_log2": 11}, "methods": [method]})
     ((_, _, row),) = config.compared()
-    assert (row.asc.context, row.asc.block_log2, row.schedule.name) == ("none", 11, "ring")
+    assert (row.asc.context, row.asc.block_log2, row.schedule.name) == ("none", 11, "network")
     assert row.model_dump(exclude={"asc", "schedule", "plan", "methods"}) == config.model_dump(
         exclude={"asc", "schedule", "plan", "methods"}
     )

@@ -8,8 +8,10 @@ from typing import Any
 
 from oscar.cli.common import amount, declare
 from oscar.cli.schedule_scale import add_link, add_scale, link_of
+from oscar.errors import ConfigError
 from oscar.files import check_outputs, write_text
 
+MOST_PER_RANK = 8  # chunks of a rank that the solver is given
 EXAMPLE = """\
   oscar schedule list --nodes 8                        the built-in ones
   oscar schedule synth net.yaml -o s.json              make one for a network
@@ -218,6 +220,11 @@ def _draw(args: argparse.Namespace) -> int:
 
 
 def _synth(args: argparse.Namespace) -> int:
+    if not 0 < args.limit < 1e6 or not 1 <= args.per_rank <= MOST_PER_RANK:
+        raise ConfigError(
+            f"expected --limit above 0 s and --per-rank of 1 to {MOST_PER_RANK}, got {args.limit:g} and "
+            f"{args.per_rank}: more chunks take the solver too long"
+        )
     from oscar.config.topology import read_topology
     from oscar.planning.synthesis.problem import Problem
     from oscar.planning.synthesis.synthesise import synthesise

@@ -93,8 +93,9 @@ class Config(Choice):
         found = dict(self._for_one_count()) if self.transport.survive else {}
         if found:
             raise ValueError(
-                f"transport.survive: true cannot go with {', '.join(found)}: after a death there are fewer ranks, "
-                f"which these may not fit; set {', '.join(found.values())}, or transport.survive to false"
+                f"transport.survive: true cannot go with {', '.join(found)}: after a death there are fewer "
+                f"ranks, which these may not fit; set {', '.join(found.values())}, or "
+                "transport.survive to false"
             )
         return self
 
@@ -143,14 +144,13 @@ class Config(Choice):
 
         Without methods the configuration itself is compared with fp32.
         """
-        own = Method(
-            name=self.method, method=self.method, schedule=self.schedule.name, plans=(self.plan.name,)
-        )
-        for method in self.methods or (Method(name="fp32", method="fp32"), own):
+        own = Method(name=self.method, method=self.method, plans=(self.plan.name,))
+        raw = Method.model_validate({"name": "fp32", "method": "fp32", "schedule": "ring"})
+        for method in self.methods or (raw, own):
             for plan in method.plans:
                 changes = {
                     "method": method.method,
-                    "schedule": self.schedule.named(method.schedule).model_dump(),
+                    "schedule": self._row_schedule(method.schedule),
                     "plan": {**self.plan.model_dump(), "name": plan},
                     "asc": {**self.asc.model_dump(), **method.asc},
                     "scheme": method.scheme or (self.scheme if method.method == self.method else {}),
@@ -158,6 +158,12 @@ class Config(Choice):
                     "methods": (),
                 }
                 yield method, plan, self._changed(changes, f"method {method.name!r}")
+
+    def _row_schedule(self, own: ScheduleSection | None) -> dict[str, Any]:
+        """Return the section `schedule` of a row: its own, with the sub-frames of the configuration."""
+        if own is None:
+            return self.schedule.model_dump()
+        return {"subframes": self.schedule.subframes, **own.model_dump(exclude_unset=True)}
 
     def contenders(self) -> Iterator[tuple[Contender, dict[str, dict[str, Any]], Config]]:
         """Yield (contender, point, its whole configuration) for everything that `oscar compare` trains."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from oscar.config.base import Name, Section, one_of
-from oscar.config.schedule import NAMES, refuse_old
+from oscar.config.schedule import NAMES, ScheduleSection, refuse_old
 from oscar.numerics.plans import PLANS
 from oscar.schemes.methods import METHODS
 
@@ -49,12 +49,13 @@ class Choice(Section):
 class Method(Choice):
     """One entry of the comparison, with a row for each plan: what differs from the configuration.
 
-    asc: replaces single keys of the section `asc`; scheme: the options of a scheme.
+    schedule: a name, or a section of its own; null: as the configuration says. asc: replaces single keys of
+    the section `asc`; scheme: the options of a scheme.
     """
 
     name: Name
     method: str
-    schedule: str = "ring"
+    schedule: ScheduleSection | None = None
     plans: tuple[str, ...] = Field(default=("equal",), strict=False)
     asc: dict[str, Any] = Field(default_factory=dict)
     scheme: dict[str, Any] = Field(default_factory=dict)

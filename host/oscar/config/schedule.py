@@ -60,7 +60,8 @@ class ScheduleSection(Section):
 def refuse_old(data: Any, key: str, where: str) -> None:
     """Raise ValueError for the key that said how sums come back before there were schedules."""
     if isinstance(data, dict) and key in data:
-        given = data[key].get("gather") if isinstance(data[key], dict) else data[key]
-        value = OLD.get(str(given), "NAME")
-        rest = ", and ring.subframes is schedule.subframes" if key == "ring" else ""
-        raise ValueError(f"the key {where}{key} {GONE}{rest}; write schedule: {value}")
+        old = data[key] if isinstance(data[key], dict) else {"gather": data[key]}
+        value = OLD.get(str(old.get("gather", "boomerang")), "NAME")
+        if "subframes" in old:
+            value = f"{{name: {value}, subframes: {old['subframes']}}}"
+        raise ValueError(f"the key {where}{key} {GONE}; write schedule: {value}")

@@ -104,7 +104,7 @@ class PlanSection(Section):
             return shares
         numbers = isinstance(shares, (list, tuple)) and all(type(s) in (int, float) for s in shares)
         if not numbers:
-            raise ValueError(f"expected auto, or a list of a number for each chunk, got {shares!r}")
+            raise ValueError("expected auto, or a list of a number for each chunk")
         cuts_of(tuple(shares))
         return tuple(float(share) for share in shares)
 
@@ -134,7 +134,7 @@ class TransportSection(Section):
             return 0.0
         number = isinstance(pad, (int, float)) and not isinstance(pad, bool)
         if not (number and (pad == 0 or LEAST_PERCENT <= pad <= MOST_PERCENT)):
-            raise ValueError(f"expected none, or a number of per cent from 1 to 100, got {pad}")
+            raise ValueError("expected none, or a number of per cent from 1 to 100")
         return pad
 
     @model_validator(mode="after")
