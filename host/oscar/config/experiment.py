@@ -93,8 +93,9 @@ class Config(Choice):
         found = dict(self._for_one_count()) if self.transport.survive else {}
         if found:
             raise ValueError(
-                f"transport.survive: true cannot go with {', '.join(found)}: after a death there are fewer ranks, "
-                f"which these may not fit; set {', '.join(found.values())}, or transport.survive to false"
+                f"transport.survive: true cannot go with {', '.join(found)}: after a death there are fewer "
+                f"ranks, which these may not fit; set {', '.join(found.values())}, or transport.survive to "
+                "false"
             )
         return self
 
