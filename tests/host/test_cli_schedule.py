@@ -19,6 +19,7 @@ from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule, read_schedule, write_schedule
 from oscar.collective.schedules import SCHEDULES, make_schedule
 from oscar.collective.trees import Direct
+from oscar.config import load_config
 from oscar.studies.schedule_figure import draw_schedule
 from oscar.studies.schedule_scaling import IN_SWITCH
 from oscar.timeline.equal import equal_time
@@ -147,6 +148,31 @@ def test_a_schedule_is_made_for_a_network_checked_and_drawn(
     assert oscar("draw", file, "--topology", network, "--bits", 4, 6, "-o", picture) == 0
     assert "file 'two by two', 4 ranks" in capsys.readouterr().out
     assert picture.exists()
+
+
+@pytest.mark.parametrize(
+    ("network", "words", "advice"),
+    [
+        (
+            "{kind: groups, nodes: 8, size: 4, gbps: 200, latency_us: 1, nic_gbps: 25, nic_latency_us: 4}",
+            ["--values", "2M", "--bits", 1.25, 2.9],
+            {"schedule.name": "exchange", "schedule.group": "4"},
+        ),
+        ("{kind: ring, nodes: 3, gbps: 100, latency_us: 2}", [], {"schedule.name": "duplex"}),
+    ],
+)
+def test_a_winner_without_a_file_is_not_written_and_its_advice_runs(
+    network: str, words: list[Any], advice: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs("schedule")
+    (tmp_path / "net.yaml").write_text(network)
+    assert oscar("synth", tmp_path / "net.yaml", "-o", tmp_path / "s.json", "--limit", 0, *words) == 3
+    assert not (tmp_path / "s.json").exists()
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 's.json'} is not written: the best, {advice['schedule.name']}" in said
+    given = [word for word in said.split() if word.startswith("schedule.")]
+    assert dict(word.split("=") for word in given) == advice
+    assert load_config("default", given).schedule.name == advice["schedule.name"]
 
 
 def test_times_of_all_schedules_are_drawn_against_the_ranks(

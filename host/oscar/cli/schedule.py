@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from oscar.errors import ConfigError
 from oscar.files import check_outputs, write_text
 
 MOST_PER_RANK = 8  # chunks of a rank that the solver is given
+NOTHING_WRITTEN = 3  # exit status
 EXAMPLE = """\
   oscar schedule list --nodes 8                        the built-in ones
   oscar schedule synth net.yaml -o s.json              make one for a network
@@ -31,7 +33,8 @@ SYNTH = """\
 
 TOPOLOGY is a YAML file with the keys of the section `topology` of a configuration, and `nodes`.
 The winner is the fastest in a replay among synthesised and built-in schedules, so never slower than these.
-Without -o it is only named. Needs the extra `schedule`.
+Without -o it is only named. Exit status 3 when -o was given and nothing is written, since a ring or exchange
+won: these have no file, and the error says how to run them. Needs the extra `schedule`.
 """
 
 
@@ -240,9 +243,7 @@ def _synth(args: argparse.Namespace) -> int:
     print(f"{'bound':16} {found.bound_s * 1e6:12.2f} us: no schedule is faster")
     for line in found.said:
         print(f"# {line}")
-    if args.output is not None:
-        _write(args, found, topology.text)
-    return 0
+    return 0 if args.output is None else _write(args, found, topology.text)
 
 
 def frame_sizes(bits: list[float], values: int, nodes: int) -> list[float]:
@@ -260,12 +261,19 @@ def frame_sizes(bits: list[float], values: int, nodes: int) -> list[float]:
     return [values * (one + (whole - one) * part) / 8 for part in grown]
 
 
-def _write(args: argparse.Namespace, found: Any, text: str) -> None:
+def _write(args: argparse.Namespace, found: Any, text: str) -> int:
+    """Write the winner where it has routes; return the exit status."""
     from oscar.collective.schedule_file import FileSchedule, write_schedule
 
     if found.routes is None:
-        print(f"# nothing to write: the best is built in, set schedule: {found.winner}")
-        return
+        name, group = found.schedule.name, getattr(found.schedule, "group", None)
+        words = f"--set schedule.name={name}" + (f" --set schedule.group={group}" if group else "")
+        print(
+            f"oscar schedule synth: {args.output} is not written: the best, {found.winner}, is built in and "
+            f"has no file; run it with {words}",
+            file=sys.stderr,
+        )
+        return NOTHING_WRITTEN
     made = {
         "topology": text[:400], "synthesiser": found.winner,
         "modelled_s": found.seconds[found.winner], "bound_s": found.bound_s,
@@ -273,3 +281,4 @@ def _write(args: argparse.Namespace, found: Any, text: str) -> None:
     schedule = FileSchedule(found.routes.nodes, routes=found.routes, title=args.name, made=made)
     write_schedule(args.output, schedule)
     print(f"# wrote {args.output}: run it with --set schedule.name=file --set schedule.file={args.output}")
+    return 0

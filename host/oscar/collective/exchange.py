@@ -57,7 +57,8 @@ class Exchange(Schedule):
         super().__post_init__()
         if not 1 <= self.group <= self.nodes:
             raise ValueError(
-                f"schedule exchange: expected groups of 1 to {self.nodes} ranks, got {self.group}"
+                f"schedule exchange: expected groups of 1 to {self.nodes} ranks, got {self.group}; "
+                "set schedule.group to such a number, or to null for about the root of the ranks"
             )
         if self.adopt:
             raise ValueError(

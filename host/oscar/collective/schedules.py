@@ -27,9 +27,8 @@ def make_schedule(
 ) -> Schedule:
     """Return the schedule of that name between `nodes`.
 
-    adopt: for a lossy codec. group: ranks of a group, of hierarchical and exchange (None: about the
-    root of `nodes`).
-    root: of star. file: of file. Raises ValueError, and ConfigError for a file.
+    adopt: for a lossy codec. group: ranks of a group, of hierarchical and exchange (None: about the root of
+    `nodes`). root: of star. file: of file. Raises ValueError, and ConfigError for a file.
     """
     if name not in KINDS:
         raise ValueError(f"schedule must be one of {', '.join(KINDS)}, got {name!r}")
@@ -40,8 +39,8 @@ def make_schedule(
     kind = SCHEDULES[name]
     adopt = adopt and not kind.integers
     if issubclass(kind, GROUPED):
-        size = group or max(1, round(nodes**0.5))
-        return kind(nodes, subframes, adopt, group=min(size, nodes))
+        size = round(max(1, nodes) ** 0.5) if group is None else group
+        return kind(nodes, subframes, adopt, group=size)
     if kind is Star:
         return Star(nodes, subframes, adopt, root=root)
     return kind(nodes, subframes, adopt)

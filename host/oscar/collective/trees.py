@@ -67,7 +67,10 @@ class Star(Routed):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.root < self.nodes:
-            raise ValueError(f"schedule star: expected a root of 0 to {self.nodes - 1}, got {self.root}")
+            raise ValueError(
+                f"schedule star: expected a root of 0 to {self.nodes - 1}, got {self.root}; "
+                "set schedule.root to one of these ranks"
+            )
 
     @cached_property
     def routes(self) -> Routes:
@@ -94,7 +97,8 @@ class Hierarchical(Routed):
         super().__post_init__()
         if not 1 <= self.group <= self.nodes:
             raise ValueError(
-                f"schedule hierarchical: expected groups of 1 to {self.nodes} ranks, got {self.group}"
+                f"schedule hierarchical: expected groups of 1 to {self.nodes} ranks, got {self.group}; "
+                "set schedule.group to such a number, or to null for about the root of the ranks"
             )
 
     @cached_property

@@ -30,8 +30,8 @@ def auto_shares(topology: Topology, bits_one: float, bits_all: float, values: in
     the gradient. Rank i pushes chunk j to its owner j in a frame of one worker, and sends the sum of its own
     chunk to each other rank. Among equals, the second busiest port is free earliest, and so on. Shares are
     multiples of 2^-20 and sum to 1; a rank with a share of 0 owns nothing. Latency and the wait for pushes
-    are not counted; `settled` does. Raises ValueError for bits or values
-    out of range and for ranks without a link, MissingExtraError without scipy.
+    are not counted; `settled` does. Raises ValueError for bits or values out of range and for ranks without
+    a link, MissingExtraError without scipy.
     """
     n = topology.nodes
     load, fixed = port_loads(topology, bits_one, bits_all, values)

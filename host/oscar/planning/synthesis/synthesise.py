@@ -31,8 +31,8 @@ MILP, GREEDY = "milp", "greedy"
 class Result:
     """schedule: the winner, by name `winner`. seconds: of every candidate, by name.
 
-    routes: of the winner; None for rings, which have none. bound_s: no schedule is faster. said: what people
-    should know, a sentence each.
+    routes: of the winner; None for rings and exchange, which have none. bound_s: no schedule is faster. said:
+    what people should know, a sentence each.
     """
 
     schedule: Schedule
