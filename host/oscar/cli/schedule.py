@@ -223,9 +223,9 @@ def _draw(args: argparse.Namespace) -> int:
 
 
 def _synth(args: argparse.Namespace) -> int:
-    if not 0 < args.limit < 1e6 or not 1 <= args.per_rank <= MOST_PER_RANK:
+    if not 0 <= args.limit < 1e6 or not 1 <= args.per_rank <= MOST_PER_RANK:
         raise ConfigError(
-            f"expected --limit above 0 s and --per-rank of 1 to {MOST_PER_RANK}, got {args.limit:g} and "
+            f"expected --limit of 0 s or more and --per-rank of 1 to {MOST_PER_RANK}, got {args.limit:g} and "
             f"{args.per_rank}: more chunks take the solver too long"
         )
     from oscar.config.topology import read_topology
