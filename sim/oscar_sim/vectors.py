@@ -16,7 +16,7 @@ import numpy as np
 
 from oscar.bench._integers import integers
 from oscar.errors import FrameError
-from oscar.numerics.plans import block_costs, splitter
+from oscar.numerics.plans import block_costs, make_plan
 from oscar.workloads import make_workload
 from oscar_hdl.format2.params import CODED, AscParams
 from oscar_hdl.format2.reference import Coded, ReferenceCoder, Session, order
@@ -207,5 +207,5 @@ def plans(granule: int, stream: int = 1) -> Iterator[Sums]:
         fresh = block_costs(values, granule) << 8
         costs = fresh if n == 0 else costs + ((fresh - costs) >> 1)
         nodes = (4, 8, 16, 3, 1)[n % 5]
-        bounds = splitter(size, nodes, granule, costs).bounds[1:-1]
+        bounds = make_plan("splitter", size, nodes, granule=granule, costs=costs).bounds[1:-1]
         yield Sums(nodes, values, [-(-b // granule) for b in bounds] if costs.sum() else None)

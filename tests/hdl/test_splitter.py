@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.numerics.plans import block_costs
-from oscar.numerics.plans import splitter as planned
+from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.splitter import splitter
 from oscar_hdl.streams import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
@@ -25,7 +24,7 @@ def edges(values: int, nodes: int, costs: np.ndarray) -> list[int] | None:
     """Boundaries of the host's plan as numbers of blocks; None if chunks are equal."""
     if int(costs.sum()) == 0:
         return None
-    bounds = planned(values, nodes, GRANULE, costs).bounds[1:-1]
+    bounds = make_plan("splitter", values, nodes, granule=GRANULE, costs=costs).bounds[1:-1]
     return [-(-b // GRANULE) for b in bounds]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import time
 from typing import Any
 
@@ -155,7 +154,7 @@ def test_a_pad_that_hides_nothing_or_is_no_number_of_per_cent_is_refused() -> No
     assert TransportSection.model_validate({"pad": "none"}).pad == 0
     assert TransportSection.model_validate({"pad": 12.5, "security": "aes-gcm"}).pad == 12.5
     for pad in (0.5, 101, -1, float("nan"), True, "10 %"):
-        said = re.escape(f"from 1 to 100, got {pad}")
+        said = "expected none, or a number of per cent from 1 to 100"
         with pytest.raises(ValidationError, match=said):
             TransportSection.model_validate({"pad": pad, "security": "aes-gcm"})
     with pytest.raises(ValueError, match=r"expected a pad of 0, or of 1 to 100 per cent, got 0\.5"):
