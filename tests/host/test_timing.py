@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from oscar.coding.costs import Cost
 from oscar.collective.actions import Phase
-from oscar.collective.frames import Frames
+from oscar.collective.frames import ROW, Frames
 from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, RAW, Gather
 from oscar.collective.ring import Boomerang, Duplex, Ring, ring_chunk_sent, ring_chunks
 from oscar.timeline.link import Engines, LinkModel, algbw, busbw
@@ -24,7 +24,7 @@ from oscar.timeline.perfetto import write_trace
 from oscar.timeline.recurrence import equal_ring_time, ring_finish, tables_finish
 from oscar.timeline.replay import Replay, replay, time_of
 from oscar.timeline.scale import Measured, generator, scale
-from oscar.timeline.sizes import cut_for, cut_tables, divide, ring_frames, ring_tables
+from oscar.timeline.sizes import chunk_table, cut_for, cut_tables, divide, ring_tables
 from oscar.timeline.spans import Span
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
@@ -32,6 +32,19 @@ GATHERS = [FORWARD, BOOMERANG, DUPLEX]
 SLOW = LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1)
 LANES = LinkModel(engines=Engines(Cost(6e-9, 5e-6), Cost(7e-9, 6e-6), Cost(6e-9, 2e-6), 12))
 ONE_CORE = LinkModel(10e9, message_s=3e-6, engines=Engines(Cost(3e-9, 0), Cost(5e-9, 0), Cost(2e-9, 1e-6)))
+
+
+def ring_frames(schedule: Ring, frame_bytes: np.ndarray, counts: np.ndarray) -> Frames:
+    """Return tables as frames; those without values are left out."""
+    phase, step, sender, sub = np.nonzero(counts)
+    rows = np.zeros(len(phase), ROW)
+    back = phase * bool(schedule.gather.boomerang)
+    rows["phase"], rows["step"], rows["sender"], rows["sub"] = phase, step, sender, sub
+    rows["receiver"] = (sender + 1 - 2 * back) % schedule.nodes
+    rows["chunk"] = chunk_table(schedule)[phase, step, sender]
+    rows["terms"] = np.where((phase == 1) & (back == 0), schedule.nodes, step + 1)
+    rows["count"], rows["bytes"] = counts[phase, step, sender, sub], frame_bytes[phase, step, sender, sub]
+    return Frames.of(rows)
 
 
 def spread(per_chunk, gather):

@@ -70,6 +70,7 @@ class Node:
         self._summed.clear()
         self._came.clear()
         self._frames.clear()
+        self._came_by.clear()
         self.clocks = []
 
     def result(self) -> Array:

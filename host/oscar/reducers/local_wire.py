@@ -68,7 +68,7 @@ class LocalWire(Wire):
             return np.maximum.reduce(buffers), self._ring(count, 4, 1)
         if first.data.dtype == np.float32:
             bounds = self._bounds(count)
-            return ring_order(buffers, bounds), self._ring(count, 4, 1)
+            return float_sum(buffers, bounds, Ring(self.nodes)), self._ring(count, 4, 1)
         total = self._sum_fields(first.channel, first.bits, buffers)
         words = -(-count // fields_per_word(first.bits))
         if first.ride is not None:
@@ -157,18 +157,6 @@ def float_sum(buffers: Sequence[Array], bounds: Sequence[int], schedule: Schedul
     for chunk, order in enumerate(association(schedule)):
         here = slice(bounds[chunk], bounds[chunk + 1])
         total[here] = added(order, [buffer[here] for buffer in buffers])
-    return total
-
-
-def ring_order(buffers: Sequence[Array], bounds: Sequence[int]) -> Array:
-    """Return the sum of floats in the order in which a ring adds them, chunk by chunk."""
-    total, nodes = np.empty_like(buffers[0]), len(buffers)
-    for chunk in range(nodes):
-        here = slice(bounds[chunk], bounds[chunk + 1])
-        partial = buffers[chunk][here].copy()
-        for hop in range(1, nodes):
-            partial = buffers[(chunk + hop) % nodes][here] + partial
-        total[here] = partial
     return total
 
 

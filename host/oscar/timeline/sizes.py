@@ -103,17 +103,3 @@ def _unequal(counts: Sizes, chunks: Sizes) -> bool:
 def chunk_table(schedule: Ring) -> Sizes:
     """Return the chunk that each rank sends, int64 [phase 2, step N-1, rank N]."""
     return np.asarray(ring_chunks(schedule.nodes, schedule.gather))
-
-
-def ring_frames(schedule: Ring, frame_bytes: Sizes, counts: Sizes) -> Frames:
-    """Return tables as frames; those without values are left out."""
-    phase, step, sender, sub = np.nonzero(counts)
-    rows = np.zeros(len(phase), ROW)
-    back = phase * bool(schedule.gather.boomerang)
-    rows["phase"], rows["step"], rows["sender"], rows["sub"] = phase, step, sender, sub
-    rows["receiver"] = (sender + 1 - 2 * back) % schedule.nodes
-    rows["chunk"] = chunk_table(schedule)[phase, step, sender]
-    whole = np.where((phase == 1) & (back == 0), schedule.nodes, step + 1)
-    rows["terms"] = whole
-    rows["count"], rows["bytes"] = counts[phase, step, sender, sub], frame_bytes[phase, step, sender, sub]
-    return Frames.of(rows)

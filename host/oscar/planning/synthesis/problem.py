@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from oscar.errors import ConfigError
-from oscar.timeline.topology import Link, Pair, Topology
+from oscar.timeline.topology import Link, Topology
 
 Distances = tuple[tuple[float, ...], ...]
 
@@ -119,8 +119,3 @@ def _check_connected(topology: Topology) -> None:
                 f"topology: expected a way from every rank to every other, but rank {start} cannot reach "
                 f"rank {min(missing)}; add a link on the way between them"
             )
-
-
-def missing_links(topology: Topology, used: set[Pair]) -> set[Pair]:
-    """Return those of `used` that the network does not have."""
-    return used - set(topology.links)
