@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import Signal, always, block, concat, modbv
 
 from oscar_hdl.format2.params import WEIGHT
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 DEPTH = 16  # of a distributed RAM: 12 lanes and 4 rows that nobody uses
 

@@ -12,7 +12,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.payload_reader import BAD_END, BAD_RAW, BAD_WORDS, TOO_WIDE, payload_reader
 from oscar_hdl.rans_decoder import rans_decoder
 from oscar_hdl.shift_tracker import shift_tracker
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.value_rebuild import value_rebuild
 
 CORE_CLOCKS = 8  # of rans_decoder, from a class to its symbol

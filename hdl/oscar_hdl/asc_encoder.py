@@ -14,7 +14,7 @@ from oscar_hdl.params import COUNT_BITS, LaneParams
 from oscar_hdl.rans_encoder import rans_encoder
 from oscar_hdl.raw_ring import raw_ring
 from oscar_hdl.shift_tracker import shift_tracker
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.symbol_buffer import symbol_buffer
 from oscar_hdl.word_stack import word_stack
 

@@ -9,7 +9,7 @@ from myhdl import always, always_comb, block, concat, modbv
 from oscar_hdl.asc_context import asc_context
 from oscar_hdl.format2.params import LANES
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 LOW_ONES = tuple((1 << i) - 1 for i in range(16))
 LOW_ZEROS = tuple(255 - (n & 255) for n in LOW_ONES)

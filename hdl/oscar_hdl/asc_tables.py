@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.format2.params import PRIOR as PRIOR_ROW
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.symbol_counts import ADDRESS_BITS, COUNT_BITS, symbol_counts
 from oscar_hdl.table_builder import table_builder
 

@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import always, always_comb, block, modbv
 
 from oscar_hdl.registers import REGISTERS, SPACE, WORD_BYTES, Register, check
-from oscar_hdl.streams import word
+from oscar_hdl.streams.bundles import word
 
 NONE, STORED, READ, CLEARED, STROBE = range(5)  # what there is at an address
 KINDS = {"RW": STORED, "RO": READ, "W1C": CLEARED, "WO": STROBE}

@@ -8,7 +8,7 @@ from myhdl import always, always_comb, block, modbv
 
 from oscar_hdl.format2.params import LANES
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 
 @block

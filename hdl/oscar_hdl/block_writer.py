@@ -8,7 +8,7 @@ from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.bit_packer import bit_packer
 from oscar_hdl.size_test import size_test
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 # The steps of a block.
 IDLE, TEST, HEAD, ZERO, INFO, END, STATES, WORDS, RAW, VALUES = range(10)

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, block
 
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 COUNTERS = 16
 AHEAD_BITS = 5  # a counter is visited every 16 clocks

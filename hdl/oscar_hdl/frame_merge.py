@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block
 
-from oscar_hdl.streams import bit
+from oscar_hdl.streams.bundles import bit
 
 
 @block

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, block
 
-from oscar_hdl.streams import word
+from oscar_hdl.streams.bundles import word
 
 
 @block

@@ -10,7 +10,7 @@ from oscar.coding.frame import HEADER_BYTES, MAGIC
 from oscar_hdl.crc32 import ONES, POLY, crc32
 from oscar_hdl.format2.link import ASC_CODE
 from oscar_hdl.frame_store import frame_store
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 HEADER_WORDS = HEADER_BYTES // 2
 COVERED = HEADER_WORDS - 2  # words of the header that the CRC covers

@@ -13,7 +13,7 @@ from oscar_hdl.nic_lane import STROBES, nic_lane
 from oscar_hdl.params import COUNT_BITS, LaneParams
 from oscar_hdl.registers import BY_NAME, ERROR_ABORTED, ERROR_TOO_LONG
 from oscar_hdl.state_store import fresh_checksum, state_store
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 
 
 class Report:

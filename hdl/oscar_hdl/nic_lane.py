@@ -11,7 +11,7 @@ from oscar_hdl.asc_encoder import asc_encoder
 from oscar_hdl.asc_tables import asc_tables
 from oscar_hdl.params import LaneParams
 from oscar_hdl.reducer import reducer
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 
 STROBES = ("value_in", "value_out", "stall_values", "stall_tables", "stall_sum")
 

@@ -12,7 +12,7 @@ from oscar_hdl.nic_engine import Report, nic_engine
 from oscar_hdl.params import COUNT_BITS, LaneParams
 from oscar_hdl.registers import BY_NAME, ID_VALUE, STORED, VERSION
 from oscar_hdl.stream_fork import stream_fork
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 
 
 class LanePorts:

@@ -8,7 +8,7 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.format2.params import CODED, CONSTANT, LANES, RAW
 from oscar_hdl.params import COUNT_BITS, LaneParams
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 # What is wrong with a payload (docs/format2.md, "Frame"); the first fault counts. 0: nothing.
 TRUNCATED = 1  # ends inside a block

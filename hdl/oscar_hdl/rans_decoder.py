@@ -8,7 +8,7 @@ from myhdl import Signal, always, always_comb, block, concat, modbv
 
 from oscar_hdl.asc_context import asc_context
 from oscar_hdl.format2.params import LANES, STATE_LOW
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 DEPTH = 16  # of a distributed RAM
 FINE_ROWS = 256  # bank, context, coarse comparisons as they are (000, 001, 011 or 111)

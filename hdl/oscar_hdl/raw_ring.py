@@ -8,7 +8,7 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.frame_store import frame_store
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 # Words that may still come after `full`, and one more. A block that leaves no more than this free is raw:
 # with 18 words of states it is as long as its values (docs/format2.md, "Payload").

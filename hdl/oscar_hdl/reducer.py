@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.params import COUNT_BITS
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 DEPTH_LOG2 = 5  # of the class FIFO: more than the values on their way through a decoder
 

@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import always, block
 
 from oscar_hdl.format2.params import WEIGHT
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 COUNT_BITS = 18  # at most 2^17 symbols of a frame are counted
 SUM_BITS = 30  # each weighs less than 2^12

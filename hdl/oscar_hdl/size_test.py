@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 LAST = 22  # clocks to the last bit of both comparisons
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 
 
 @block

@@ -10,7 +10,7 @@ from oscar_hdl.crc32 import ONES, crc32, unstep
 from oscar_hdl.format2.params import CONTEXT_MAP, CONTEXTS, HIST_BITS, SYMBOLS
 from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 ENTRIES = CONTEXTS * SYMBOLS
 

@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import always, block
 
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 
 @block

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, block, concat, modbv
 
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 COUNT_BITS = 13
 ADDRESS_BITS = 10  # 0, bank, context, symbol: counts; 1, 0, context, symbol: histogram

@@ -17,7 +17,7 @@ from oscar_hdl.params import LaneParams
 from oscar_hdl.rans_decoder import rans_decoder
 from oscar_hdl.rans_encoder import rans_encoder
 from oscar_hdl.splitter import splitter
-from oscar_hdl.streams import AxiLite, Stream, bit, word
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 Top = Callable[[LaneParams], Any]
 STORE_LOG2 = 12  # words of 16 bits in a frame store

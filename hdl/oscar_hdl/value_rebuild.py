@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.format2.params import BASE, EXTRA
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 
 BELOW = (0, *(base - 1 for base in BASE[1:]))  # of symbol 0 nothing is used
 MASKS = tuple((1 << bits) - 1 for bits in range(16))

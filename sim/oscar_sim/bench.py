@@ -8,7 +8,7 @@ from typing import Any
 
 from myhdl import StopSimulation, always, block, delay, instance
 
-from oscar_hdl.streams import Stream
+from oscar_hdl.streams.bundles import Stream
 from oscar_sim.seeds import dice
 
 Pause = Callable[[], bool]  # True: do nothing in this clock

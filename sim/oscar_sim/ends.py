@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from oscar_hdl.streams import Stream
+from oscar_hdl.streams.bundles import Stream
 from oscar_sim.bench import Pause, never
 
 

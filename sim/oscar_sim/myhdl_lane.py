@@ -10,7 +10,7 @@ import numpy as np
 
 from oscar_hdl.nic_lane import nic_lane
 from oscar_hdl.params import COUNT_BITS, LaneParams
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import chance
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.ends import Collector, Feeder

@@ -7,7 +7,7 @@ from myhdl import block, instance
 
 from oscar_hdl.asc_context import asc_context
 from oscar_hdl.format2.params import CONTEXT_MAP, LANES, NEIGHBOUR_SHIFT, WEIGHT
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import dice
 

@@ -17,7 +17,7 @@ from oscar_hdl.asc_tables import asc_tables
 from oscar_hdl.format2.reference import ReferenceCoder, order
 from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink, source
 from oscar_sim.payload_memory import payload_memory
 from oscar_sim.seeds import dice

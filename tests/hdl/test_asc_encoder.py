@@ -15,7 +15,7 @@ from oscar_hdl.asc_encoder import asc_encoder
 from oscar_hdl.format2.reference import ReferenceCoder
 from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.lane_order import lane_order
 from oscar_sim.seeds import dice, numbers

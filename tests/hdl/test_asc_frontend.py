@@ -10,7 +10,7 @@ from oscar_hdl.asc_frontend import asc_frontend
 from oscar_hdl.format2.params import BASE, EXTRA, LANES, WEIGHT, cut_row, is_counted
 from oscar_hdl.format2.reference import symbol
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import clock, never, randomly, simulate, source
 from oscar_sim.seeds import dice, numbers
 

@@ -12,7 +12,7 @@ from myhdl import block, instance
 from oscar_hdl.asc_tables import DROP, LOAD, MERGE, MERGE_ONLY, PRIOR, SAVE, asc_tables
 from oscar_hdl.format2.params import COUNT_STEP
 from oscar_hdl.format2.reference import frequencies, update
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
 from oscar_sim.seeds import dice
 from oscar_sim.tables_model import prior, reciprocal, zeros

@@ -13,7 +13,7 @@ from oscar_hdl.bit_packer import bit_packer
 from oscar_hdl.block_writer import block_writer
 from oscar_hdl.format2.params import max_words, raw_bytes
 from oscar_hdl.size_test import size_test
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.word_stack import word_stack
 from oscar_sim.bench import clock, never, randomly, simulate, sink
 from oscar_sim.seeds import dice

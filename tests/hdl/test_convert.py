@@ -14,7 +14,7 @@ from myhdl import always_comb, always_seq, block
 from needs import needs
 from oscar_hdl import convert
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.tops import TOPS, find
 
 SMALL = convert.SMALL

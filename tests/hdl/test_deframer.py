@@ -13,7 +13,7 @@ from myhdl import always, block, instance
 
 from oscar.coding.frame import Header, pack_frame
 from oscar_hdl.deframer import REASONS, deframer
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import clock, never, randomly, simulate, source
 from oscar_sim.seeds import dice
 

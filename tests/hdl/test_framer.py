@@ -13,7 +13,7 @@ from myhdl import always, block, instance
 from oscar.coding.frame import Header, pack_frame
 from oscar_hdl.crc32 import ONES, crc32, step, unstep
 from oscar_hdl.framer import framer
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import clock, never, randomly, simulate, sink
 from oscar_sim.seeds import dice
 

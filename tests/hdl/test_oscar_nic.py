@@ -24,7 +24,7 @@ from oscar_hdl.format2.state import TableState
 from oscar_hdl.oscar_nic import LanePorts, oscar_nic
 from oscar_hdl.params import LaneParams
 from oscar_hdl.registers import BY_NAME, COUNTERS, ERROR_ABORTED, ERROR_TOO_LONG, ID_VALUE, REGISTERS
-from oscar_hdl.streams import AxiLite, Stream, bit
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_sim.bench import clock, never, randomly, simulate, sink, source
 from oscar_sim.seeds import numbers
 

@@ -15,7 +15,7 @@ from oscar_hdl.format2.reference import ReferenceCoder
 from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_hdl.payload_reader import payload_reader
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate
 from oscar_sim.payload_memory import payload_memory
 from oscar_sim.seeds import dice

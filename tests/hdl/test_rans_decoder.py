@@ -11,7 +11,7 @@ from myhdl import block, instance
 from oscar_hdl.format2.params import CONTEXT_MAP, LANES, NEIGHBOUR_SHIFT, STATE_LOW, WEIGHT
 from oscar_hdl.format2.reference import push_all
 from oscar_hdl.rans_decoder import rans_decoder
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate
 from oscar_sim.seeds import dice
 

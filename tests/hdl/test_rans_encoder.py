@@ -11,7 +11,7 @@ from myhdl import block, instance
 
 from oscar_hdl.format2.reference import frequencies, push_all
 from oscar_hdl.rans_encoder import rans_encoder
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import dice
 from oscar_sim.tables_model import reciprocal

@@ -7,7 +7,7 @@ from myhdl import block, instance
 
 from oscar_hdl.params import LaneParams
 from oscar_hdl.raw_ring import MARGIN, raw_ring
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import clock, randomly, simulate, sink
 from oscar_sim.seeds import dice
 

@@ -10,7 +10,7 @@ from myhdl import always_comb, block, instance
 
 from oscar_hdl.event_counters import event_counters
 from oscar_hdl.reducer import reducer
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import clock, never, randomly, simulate, sink, source
 from oscar_sim.seeds import dice
 

@@ -12,7 +12,7 @@ from myhdl import always, block, instance
 
 from oscar_hdl.axi_lite_registers import SLVERR, axi_lite_registers
 from oscar_hdl.registers import BY_NAME, REGISTERS, STORED, Field, Register, check, markdown
-from oscar_hdl.streams import AxiLite, bit, word
+from oscar_hdl.streams.bundles import AxiLite, bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import dice
 

@@ -10,7 +10,7 @@ from myhdl import block, instance
 from oscar_hdl.format2.params import WEIGHT
 from oscar_hdl.format2.state import TableState
 from oscar_hdl.shift_tracker import shift_tracker
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import dice
 

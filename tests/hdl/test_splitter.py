@@ -11,7 +11,7 @@ from myhdl import block, instance
 
 from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.splitter import splitter
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
 from oscar_sim.seeds import dice, numbers
 

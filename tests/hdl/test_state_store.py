@@ -12,7 +12,7 @@ from myhdl import block, instance
 from oscar_hdl.format2.state import TableState
 from oscar_hdl.params import LaneParams
 from oscar_hdl.state_store import fresh_checksum, state_store
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import numbers
 

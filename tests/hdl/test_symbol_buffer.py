@@ -6,7 +6,7 @@ import pytest
 from myhdl import block, instance
 
 from oscar_hdl.params import LaneParams
-from oscar_hdl.streams import bit, word
+from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.symbol_buffer import symbol_buffer
 from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import dice

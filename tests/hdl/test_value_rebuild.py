@@ -11,7 +11,7 @@ from myhdl import block, instance
 
 from oscar_hdl.format2.params import BASE, EXTRA
 from oscar_hdl.format2.reference import symbol
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.value_rebuild import value_rebuild
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
 from oscar_sim.seeds import dice

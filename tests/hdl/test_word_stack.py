@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from myhdl import block, instance
 
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.word_stack import word_stack
 from oscar_sim.bench import clock, never, randomly, simulate
 from oscar_sim.seeds import dice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from myhdl import always, always_comb, block, instance
 
-from oscar_hdl.streams import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.word_stack import word_stack
 from oscar_sim.bench import clock, simulate
 from oscar_sim.cycles import CycleSimulator

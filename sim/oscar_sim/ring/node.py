@@ -11,7 +11,7 @@ from oscar.collective.schedule import Schedule
 from oscar.numerics.plans import ChunkPlan
 from oscar_hdl.format2.params import AscParams
 from oscar_hdl.registers import BY_NAME, COUNTERS, REGISTERS
-from oscar_hdl.streams import AxiLite, Stream
+from oscar_hdl.streams.bundles import AxiLite, Stream
 from oscar_sim.ends import Collector, Feeder
 from oscar_sim.lane import RtlError
 from oscar_sim.lane_order import lane_order

@@ -20,7 +20,7 @@ from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar_hdl.oscar_nic import LanePorts, oscar_nic
 from oscar_hdl.params import LaneParams
 from oscar_hdl.splitter import splitter
-from oscar_hdl.streams import AxiLite, Stream, bit, word
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 from oscar_sim.bench import clock
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.ends import Collector, Feeder

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar_hdl.streams import AxiLite, Stream
+from oscar_hdl.streams.bundles import AxiLite, Stream
 from oscar_sim.lane import RtlError
 
 Script = Generator[None, None, Any]  # a step for each clock

@@ -1,0 +1,79 @@
+"""Bundles of ports between the coder's blocks; docs/engine.md says what each signal means and when."""
+
+from __future__ import annotations
+
+from oscar_hdl.streams.bundles import bit, word
+
+LANES = 32  # of a row, and clocks of a slot
+ROW_BITS = 12  # rows of a block: up to 2^17 values
+VALUES_BITS = 18
+READ_CLOCKS = 4  # from a request to the first lane's data
+
+
+class PositionPort:
+    """Means and distances for a decoder."""
+
+    def __init__(self) -> None:
+        self.ok, self.take, self.header, self.row = bit(), bit(), bit(), word(ROW_BITS)
+        self.data, self.mean = word(4), word(4)
+
+
+class SourcePort:
+    """Rows and descriptors for an encoder."""
+
+    def __init__(self) -> None:
+        self.ok, self.take, self.header, self.row = bit(), bit(), bit(), word(ROW_BITS)
+        self.data, self.mean = word(19), word(4)
+
+
+class SumPort:
+    """Where a decoder adds: local values in, sums and their descriptors out."""
+
+    def __init__(self) -> None:
+        self.take, self.row, self.local = bit(), word(ROW_BITS), word(16)
+        self.valid, self.total = bit(), word(16)
+        self.described, self.described_row = bit(), word(ROW_BITS)
+        self.row_class, self.row_size = word(4), word(3)
+
+
+class CountPort:
+    """What a unit counts: ask and grant for a slot, then a symbol a clock."""
+
+    def __init__(self) -> None:
+        self.ask, self.grant = bit(), bit()
+        self.valid, self.address, self.step = bit(), word(9), word(2)
+
+
+class DecoderTables:
+    """Writes of decoders' tables."""
+
+    def __init__(self) -> None:
+        self.level1, self.level2, self.address, self.data = bit(), bit(), word(8), word(30)
+
+
+class EncoderTables:
+    """Writes of encoders' tables."""
+
+    def __init__(self) -> None:
+        self.enable, self.address, self.data = bit(), word(10), word(36)
+
+
+class DecoderJob:
+    """A block for a decoder."""
+
+    def __init__(self) -> None:
+        self.start, self.idle, self.done, self.bad = bit(), bit(), bit(), bit()
+        self.bank, self.count_bank, self.thinning = bit(), bit(), word(2)
+        self.values, self.seeds, self.first, self.last = word(VALUES_BITS), word(3), word(7), word(7)
+        self.odd = bit()
+
+
+class EncoderJob:
+    """A block for an encoder, and its directory entry."""
+
+    def __init__(self) -> None:
+        self.start, self.idle, self.done, self.bad = bit(), bit(), bit(), bit()
+        self.bank, self.count_bank, self.thinning = bit(), bit(), word(2)
+        self.values = word(VALUES_BITS)
+        self.constant, self.value, self.bits = bit(), word(16), word(4)
+        self.seeds, self.first, self.last, self.bytes = word(3), word(7), word(7), word(19)

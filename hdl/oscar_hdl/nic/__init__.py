@@ -1,0 +1,1 @@
+"""The NIC around its engines: frames, tables of links, commands, memory."""

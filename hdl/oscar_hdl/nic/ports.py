@@ -1,0 +1,49 @@
+"""Bundles of ports between the blocks of the NIC; docs/engine.md says what each signal means and when."""
+
+from __future__ import annotations
+
+from oscar_hdl.streams.bundles import bit, word
+
+COUNT_BITS = 19  # a frame has at most 2^18 values
+FRAME_ROW_BITS = 14  # rows of a frame
+SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
+
+
+class FrameCommand:
+    """A frame to receive or to send, and its tables; fields hold from start to done."""
+
+    def __init__(self) -> None:
+        self.start, self.idle, self.done, self.error = bit(), bit(), bit(), word(5)
+        self.step, self.chunk, self.sub, self.width = word(16), word(16), word(8), word(5)
+        self.sequence, self.count = word(16), word(COUNT_BITS)
+        self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
+        self.abort = bit()  # receive: give up waiting for the frame
+        self.last, self.block_log2 = word(4), word(5)  # send only
+
+
+class TablesPort:
+    """What receiver and sender ask of their link_tables."""
+
+    def __init__(self) -> None:
+        self.build, self.built, self.learn, self.learnt = bit(), bit(), bit(), bit()
+        self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
+        self.last, self.bank, self.count_bank = word(4), bit(), bit()
+        self.mask = word(32)
+        self.query, self.query_fresh, self.checksum = word(SET_BITS), bit(), word(16)
+
+
+class RawJob:
+    """A raw or constant block: for raw_decoder with `width` bits a value from bytes, or for raw_packer."""
+
+    def __init__(self) -> None:
+        self.start, self.idle, self.done = bit(), bit(), bit()
+        self.values, self.width = word(18), word(5)
+        self.constant, self.value = bit(), word(16)  # raw_decoder only
+        self.count_bank, self.thinning = bit(), word(2)  # raw_decoder only
+
+
+class CountChain:
+    """Counts on their way through all symbol_counts to link_tables: each adds its own."""
+
+    def __init__(self) -> None:
+        self.valid, self.address, self.bank, self.total = bit(), word(9), bit(), word(20)
