@@ -1,6 +1,6 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup torch everything allreduce test lint clean bench tools vhdl cosim fpga sim stress rtl verilator \
+.PHONY: help setup torch everything allreduce test lint clean bench tools vhdl cosim fpga formal sim stress rtl verilator \
   dist docs
 SHELL := /bin/bash
 
@@ -100,7 +100,10 @@ cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the ho
 	@$(BIN)/python -m oscar_sim.cosim --out build/cosim $(ARGS)
 
 fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
-	@$(BIN)/python -m oscar_hdl.fpga --out build/fpga $(ARGS)
+	@$(BIN)/python -m oscar_hdl.build.place --out build/fpga $(ARGS)
+
+formal: $(VENV)/.fpga ## prove the rules of all blocks' streams for so many clocks, in build/formal
+	@$(BIN)/python -m oscar_hdl.build.formal --out build/formal $(ARGS)
 
 # Times, owners, order and modes in the files come from the last commit, or from here: equal trees, equal bytes.
 dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)

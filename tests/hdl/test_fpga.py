@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oscar_hdl.fpga import __main__ as fpga
-from oscar_hdl.fpga import report, tools
-from oscar_hdl.fpga.flow import Placed, path_lines
-from oscar_hdl.fpga.packing import Packed
+from oscar_hdl.build import __main__ as fpga
+from oscar_hdl.build import report, tools
+from oscar_hdl.build.flow import Placed, path_lines
+from oscar_hdl.build.packing import Packed
 
 
 def placed(name: str = "nic_lane", lanes: int = 1) -> Placed:

@@ -12,11 +12,11 @@ import pytest
 from needs import needs
 from oscar_hdl.convert import SMALL, convert_top
 from oscar_hdl.format2.reference import frequencies
-from oscar_hdl.fpga import tools
-from oscar_hdl.fpga.array import ports_of
-from oscar_hdl.fpga.flow import LEAST_SHARED, synthesise, synthesise_array
-from oscar_hdl.fpga.packing import pack
-from oscar_hdl.fpga.replay import compare
+from oscar_hdl.build import tools
+from oscar_hdl.build.array import ports_of
+from oscar_hdl.build.flow import LEAST_SHARED, synthesise, synthesise_array
+from oscar_hdl.build.packing import pack
+from oscar_hdl.build.replay import compare
 from oscar_sim.seeds import dice
 from oscar_sim.tables_model import reciprocal
 

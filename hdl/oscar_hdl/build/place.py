@@ -10,9 +10,9 @@ from pathlib import Path
 
 from oscar.files import write_text
 from oscar_hdl.convert import PRODUCT, ConvertError, block_name, check_vhdl, convert_all
-from oscar_hdl.fpga import report
-from oscar_hdl.fpga.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
-from oscar_hdl.fpga.tools import FlowError, find, version
+from oscar_hdl.build import report
+from oscar_hdl.build.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
+from oscar_hdl.build.tools import FlowError, find, version
 from oscar_hdl.params import LaneParams
 from oscar_hdl.tops import TOP_HELP, TOPS
 from oscar_hdl.tops import find as find_top
@@ -33,7 +33,7 @@ def floor(text: str) -> tuple[str, float]:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
-    p = argparse.ArgumentParser(prog="python -m oscar_hdl.fpga", description=__doc__)
+    p = argparse.ArgumentParser(prog="python -m oscar_hdl.build.place", description=__doc__)
     p.add_argument("--out", type=Path, default=Path("build/fpga"), help="folder for results (%(default)s)")
     p.add_argument("--top", nargs="+", metavar="NAME", help=TOP_HELP)
     p.add_argument("--seeds", type=int, default=4, help="seeds of the placer, from 1 (%(default)s)")
