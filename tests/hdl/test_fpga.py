@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oscar_hdl.build import __main__ as fpga
+from oscar_hdl.build import place as fpga
 from oscar_hdl.build import report, tools
 from oscar_hdl.build.flow import Placed, path_lines
 from oscar_hdl.build.packing import Packed
