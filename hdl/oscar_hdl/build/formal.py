@@ -1,8 +1,9 @@
-"""Prove that converted blocks keep the rules of their streams: bounded model checking by yosys and an SMT solver.
+"""Prove that converted blocks keep the rules of their streams: bounded model checking by yosys and z3.
 
 For every block and every stream of it, over all inputs, stalls and resets of so many clocks from the start:
 
-* what is offered stays: while tvalid and not tready, tvalid, tdata, tkeep and tlast hold (out: proven, in: assumed);
+* what is offered stays: while tvalid and not tready, tvalid, tdata, tkeep and tlast hold (out: proven, in:
+  assumed);
 * a clock after a reset nothing is offered;
 * where a block passes a stream on, the k-th word that leaves is the k-th that came, for any k: nothing is
   lost, doubled or changed, and no more leaves than came.
@@ -87,7 +88,8 @@ def _passes(source: str, sink: str, ports: dict[str, tuple[bool, int]]) -> list[
     came, left = (f"{{{', '.join(f'{stream}_{part}' for part in parts)}}}" for stream in (source, sink))
     i = f"{source}_{sink}"
     return [
-        f"  (* anyconst *) wire [7:0] which_{i}; reg [7:0] in_{i} = 0, out_{i} = 0; reg [{width - 1}:0] word_{i};",
+        f"  (* anyconst *) wire [7:0] which_{i};",
+        f"  reg [7:0] in_{i} = 0, out_{i} = 0; reg [{width - 1}:0] word_{i};",
         "  always @(posedge clk) begin",
         f"    if ({source}_tvalid && {source}_tready) begin in_{i} <= in_{i} + 1;",
         f"      if (in_{i} == which_{i}) word_{i} <= {came}; end",
@@ -100,12 +102,13 @@ def _passes(source: str, sink: str, ports: dict[str, tuple[bool, int]]) -> list[
 
 
 def prove(proof: Proof, verilog: Path, out: Path, *, depth: int | None = None) -> float:
-    """Check a converted block; return the seconds it took. Raises FormalError with the clocks that break a rule."""
+    """Check a converted block; return the seconds it took. Raises FormalError, with what breaks a rule."""
     began, name = time.monotonic(), proof.top.rpartition(":")[2]
     text = verilog.read_text(encoding="utf-8")
     ports = ports_of(text)
     for stream in {s for pair in proof.passes for s in pair} - set(streams_of(ports)):
-        raise FormalError(f"{name}: expected a stream {stream!r}, got {', '.join(streams_of(ports)) or 'none'}")
+        there = ", ".join(streams_of(ports)) or "none"
+        raise FormalError(f"{name}: expected a stream {stream!r}, got {there}")
     (out / f"{name}.v").write_text(text, encoding="utf-8")
     (out / f"{name}.formal.sv").write_text(wrapper(name, ports, proof.passes), encoding="utf-8")
     script = f"read_verilog {name}.v; read_verilog -formal -sv {name}.formal.sv; prep -top formal -flatten; "
@@ -127,11 +130,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     from oscar_hdl.build.proofs import PROOFS
 
     parser = argparse.ArgumentParser(
-        prog="python -m oscar_hdl.build.formal", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m oscar_hdl.build.formal",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--out", type=Path, default=Path("build/formal"), help="folder of results")
     parser.add_argument("--top", nargs="*", default=list(PROOFS), metavar="BLOCK", help=", ".join(PROOFS))
-    parser.add_argument("--depth", type=int, default=None, metavar="CLOCKS", help="instead of each block's own")
+    parser.add_argument("--depth", type=int, metavar="CLOCKS", help="instead of each block's own")
     args = parser.parse_args(argv)
     unknown = [top for top in args.top if top not in PROOFS]
     if unknown:

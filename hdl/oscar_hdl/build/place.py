@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oscar.files import write_text
-from oscar_hdl.convert import PRODUCT, ConvertError, block_name, check_vhdl, convert_all
 from oscar_hdl.build import report
 from oscar_hdl.build.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
 from oscar_hdl.build.tools import FlowError, find, version
+from oscar_hdl.convert import PRODUCT, ConvertError, block_name, check_vhdl, convert_all
 from oscar_hdl.params import LaneParams
 from oscar_hdl.tops import TOP_HELP, TOPS
 from oscar_hdl.tops import find as find_top

@@ -85,7 +85,8 @@ class Codec:
     returns how many values it has clipped so far, and the sum of the shares of energy that its frames lost,
     each times the frame's values. clocks: returns what a link end's device took for its last frame, where a
     device counts clocks (a simulated NIC). work: returns what coding a link end's last frame took a NIC's
-    engines, in values: a row of 32 in which all are 0 takes none, a wide one more. options: what a frame's cost depends on, beside the name.
+    engines, in values: a row of 32 in which all are 0 takes none, a wide one more. options: what a frame's
+    cost depends on, beside the name.
     """
 
     name: str

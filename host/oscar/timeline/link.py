@@ -36,9 +36,10 @@ class Engines:
 
 
 class Stage(NamedTuple):
-    """What a NIC's encoders or decoders take for a frame: seconds a value of work, a turn, and behind it.
+    """What a NIC's encoders or decoders take for a frame: seconds a value of work, at least, and behind it.
 
-    A frame keeps them for `turn_s` and for its work (collective.frames); its result is there `latency_s` after.
+    A frame keeps them for its work (collective.frames), `turn_s` at least; its result is there `latency_s`
+    after: tables of one frame are built, and what was counted in another is learnt, while a third is coded.
     """
 
     each_s: float
@@ -73,8 +74,9 @@ class LinkModel:
     begin to arrive: of two peers that send to one node, one waits. Software makes room for every frame that
     it will receive before it sends its first one; that takes `message_s` each.
 
-    The codec is `engines`, a NIC's or a core's, or without them a pipeline that keeps up with its work: one encoder and one
-    decoder, each of which serves in order; a sub-frame occupies it for count / `codec_values_per_s` (None:
+    The codec is `engines`, a NIC's or a core's, or without them a pipeline that keeps up with its work: one
+    encoder and one decoder, each of which serves in order; a sub-frame occupies it for count /
+    `codec_values_per_s` (None:
     no time at all). It is ready `codec_latency_s` later, or from the encoder `encode_latency_s` later (None:
     the same).
 
@@ -159,7 +161,7 @@ class Codec(NamedTuple):
     """Seconds of the codec per value and once.
 
     `busy`: it has engines, each occupied until its result is out. Otherwise a frame occupies encoder or
-    decoder for a turn and its values. by_work: what counts is a frame's work, not its values.
+    decoder for its values, a turn at least. by_work: what counts is a frame's work, not its values.
     """
 
     busy: bool
