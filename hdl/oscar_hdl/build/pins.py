@@ -1,0 +1,99 @@
+"""The NIC's core behind four pins, so that a part can be filled with it and nothing else is measured.
+
+Inputs come from one shift register that passes all units; outputs are registered and folded into one bit over
+several clocks. So every signal is alive, and no wire is longer than from unit to unit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, block, modbv
+
+from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
+from oscar_hdl.nic.nic_core import nic_core
+from oscar_hdl.nic.registers import ROW_BITS
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
+
+
+@block
+def fold_word(clk: Any, value: Any, before: Any, after: Any) -> Any:
+    """Give the parity of a word and `before`, two clocks later."""
+    BITS = len(value)
+    kept, odd = word(BITS), bit()
+
+    @always(clk.posedge)
+    def fold():
+        kept.next = value
+        parity = modbv(0)[1:]
+        for i in range(BITS):
+            parity[0] = parity[0] ^ kept[i]
+        odd.next = parity[0]
+        after.next = odd ^ before
+
+    return fold
+
+
+@block
+def fold_bit(clk: Any, value: Any, before: Any, after: Any) -> Any:
+    """Give `value` xor `before`, two clocks later."""
+    kept = bit()
+
+    @always(clk.posedge)
+    def fold():
+        kept.next = value
+        after.next = kept ^ before
+
+    return fold
+
+
+@block
+def nic_behind_pins(clk: Any, rst: Any, si: Any, so: Any, *, engines: int, **parameters: int) -> Any:
+    """nic_core of so many engines; `parameters` are its own. si, so: bits without meaning."""
+    UNITS = engines + 1
+    axil, rx, tx, irq = AxiLite(8), Stream(64, keep=8), Stream(64, keep=8), bit()
+    positions = [PositionPort() for _ in range(UNITS)]
+    sums = [SumPort() for _ in range(UNITS)]
+    sources = [SourcePort() for _ in range(UNITS)]
+    decode_rows, encode_rows = [word(ROW_BITS) for _ in range(UNITS)], [word(ROW_BITS) for _ in range(UNITS)]
+    adopt, clear, cleared = [bit() for _ in range(UNITS)], bit(), bit()
+    clear_row, clear_rows, phase = word(ROW_BITS), word(14), word(5)
+
+    inputs = [(axil, name) for name in ("awaddr awvalid wdata wstrb wvalid bready araddr arvalid rready").split()]
+    inputs += [(rx, name) for name in ("tdata", "tvalid", "tlast", "tkeep")] + [(tx, "tready")]
+    outputs = [axil.awready, axil.wready, axil.bresp, axil.bvalid, axil.arready, axil.rdata, axil.rresp]
+    outputs += [axil.rvalid, rx.tready, tx.tdata, tx.tvalid, tx.tlast, tx.tkeep, irq]
+    outputs += [clear, clear_row, clear_rows]
+    for unit in range(UNITS):
+        position, total, source = positions[unit], sums[unit], sources[unit]
+        inputs += [(position, "ok"), (position, "data"), (position, "mean"), (total, "local")]
+        inputs += [(source, "ok"), (source, "data"), (source, "mean")]
+        outputs += [position.take, position.header, position.row, total.take, total.row, total.valid]
+        outputs += [total.total, total.described, total.described_row, total.row_class, total.row_size]
+        outputs += [source.take, source.header, source.row, decode_rows[unit], encode_rows[unit], adopt[unit]]
+
+    chain = word(sum(len(getattr(bundle, name)) for bundle, name in inputs) + 1)
+    low = 0
+    for bundle, name in inputs:
+        bits = len(getattr(bundle, name))
+        setattr(bundle, name, chain(low) if bits == 1 else chain(low + bits, low))
+        low += bits
+    folds = [bit() for _ in range(len(outputs) + 1)]
+    first, last = folds[0], folds[-1]
+    parts = [
+        (fold_bit if len(signal) == 1 else fold_word)(clk, signal, folds[i], folds[i + 1])
+        for i, signal in enumerate(outputs)
+    ]
+    core = nic_core(
+        clk, rst, axil, irq, rx, tx, phase, positions, sums, decode_rows, adopt, sources, encode_rows, clear,
+        cleared, clear_row, clear_rows, engines=engines, **parameters,
+    )  # fmt: skip
+
+    @always(clk.posedge)
+    def shift():
+        chain.next = (chain << 1) | si
+        cleared.next = chain[low]
+        first.next = False
+        so.next = last
+
+    return core, parts, shift

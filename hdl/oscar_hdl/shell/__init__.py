@@ -1,0 +1,1 @@
+"""Boards around the NIC; each needs the extra `board`."""
