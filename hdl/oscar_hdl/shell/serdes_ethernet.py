@@ -30,7 +30,8 @@ class SerdesEthernet(LiteXModule, AutoCSR):
     with_preamble_crc = True
 
     def __init__(self, refclk: Any, refclk_hz: float, tx_pads: Any, rx_pads: Any) -> None:
-        self.cd_eth_tx, self.cd_eth_rx = ClockDomain(), ClockDomain()
+        self.cd_eth_tx = ClockDomain()
+        self.cd_eth_rx = ClockDomain()
         self.serdes = serdes = SerDesECP5(SerDesECP5PLL(refclk, refclk_hz, LINE_RATE), tx_pads, rx_pads)
         self.pcs = pcs = PCS(lsb_first=True)
         self.sink, self.source, self.link_up = pcs.sink, pcs.source, pcs.link_up
