@@ -6,8 +6,8 @@ from typing import Any
 
 from myhdl import always, always_comb, block, modbv
 
-from oscar_hdl.registers import REGISTERS, SPACE, WORD_BYTES, Register, check
-from oscar_hdl.streams.bundles import word
+from oscar_hdl.nic.registers import REGISTERS, SPACE, WORD_BYTES, Register, check
+from oscar_hdl.streams.bundles import bit, word
 
 NONE, STORED, READ, CLEARED, STROBE = range(5)  # what there is at an address
 KINDS = {"RW": STORED, "RO": READ, "W1C": CLEARED, "WO": STROBE}
@@ -16,15 +16,17 @@ SLVERR = 2
 
 @block
 def axi_lite_registers(
-    clk: Any, rst: Any, s_axil: Any, values: Any, wr_strobe: Any, wr_index: Any, wr_data: Any, rd_index: Any,
-    rd_value: Any, events: Any, irq: Any, *, registers: tuple[Register, ...] = REGISTERS,
+    clk: Any, rst: Any, s_axil: Any, values: Any, locked: Any, refused: Any, wr_strobe: Any, wr_index: Any,
+    wr_data: Any, rd_index: Any, rd_value: Any, events: Any, irq: Any, *,
+    registers: tuple[Register, ...] = REGISTERS,
 ) -> Any:  # fmt: skip
     """Keep what is written, show what is read, raise an interrupt.
 
-    s_axil: AxiLite. values: a list of 32-bit signals, the RW registers in the order of the table.
-    wr_strobe (pulse), wr_index u6, wr_data u32: a WO register is written. rd_index u6: word address that is
-    read; rd_value u32 is taken 3 clocks later if it is RO. events u32: set bits of IRQ_STATUS, the one W1C
-    register (a bit that is cleared and set at once stays set). irq: a bit of it is enabled.
+    s_axil: AxiLite. values: a list of 32-bit signals, the RW registers in the order of the table. locked: a
+    bit for each of them: writes are refused (pulse `refused`). wr_strobe (pulse), wr_index u6, wr_data u32: a
+    WO register is written. rd_index u6: word address that is read; rd_value u32 is taken 3 clocks later if it
+    is RO. events u32: set bits of IRQ_STATUS, the one W1C register (a bit that is cleared and set at once
+    stays set). irq: a bit of it is enabled.
     """
     check(registers)
     stored = [register for register in registers if register.access == "RW"]
@@ -43,7 +45,7 @@ def axi_lite_registers(
 
     status = word(32)
     # A write: 0 nothing, 1 taken, 2 looked up, 3 done. A read: 1 taken, 2 looked up, 3 and 4 for rd_value.
-    writing, wr_strb = word(2), word(4)
+    writing, wr_strb, lock = word(2), word(4), bit()
     wr_kind, wr_slot, wr_mask, wr_bits = word(3), word(5), word(32), word(32)
     reading, rd_kind, rd_slot = word(3), word(3), word(5)
 
@@ -65,6 +67,8 @@ def axi_lite_registers(
         s_axil.awready.next = False
         s_axil.wready.next = False
         wr_strobe.next = False
+        refused.next = False
+        lock.next = locked[wr_slot]
         irq.next = (status & values[ENABLE]) != 0
         status.next = status | events
         wr_kind.next = KIND[int(wr_index)]
@@ -85,7 +89,10 @@ def axi_lite_registers(
             writing.next = 0
             s_axil.bvalid.next = True
             s_axil.bresp.next = 0
-            if wr_kind == STORED:
+            if wr_kind == STORED and lock:
+                refused.next = True
+                s_axil.bresp.next = SLVERR
+            elif wr_kind == STORED:
                 for i in range(STORED_COUNT):
                     if wr_slot == i:
                         values[i].next = (values[i] & ~wr_bits) | (wr_data & wr_bits)
