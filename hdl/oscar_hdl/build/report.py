@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oscar import files
 from oscar.studies.plotting import figure
-from oscar_hdl.fpga.flow import CELLS, LEAST_SHARED, Placed
+from oscar_hdl.build.flow import CELLS, LEAST_SHARED, Placed
 
 HEADER = (
     "# COMB: LUT4 sites, carries and distributed RAM included. Out of context: pins cost nothing.",

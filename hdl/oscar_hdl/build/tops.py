@@ -19,7 +19,8 @@ from oscar_hdl.rans_encoder import rans_encoder
 from oscar_hdl.splitter import splitter
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
-Top = Callable[[LaneParams], Any]
+Value = int | str | bool
+Top = Callable[..., Any]  # of parameters, given by name
 STORE_LOG2 = 12  # words of 16 bits in a frame store
 
 # The fields of a frame's header, as inputs of framer (head_*) and deframer (exp_*).
@@ -150,8 +151,11 @@ def _oscar_nic(params: LaneParams) -> Any:
     )
 
 
-# From small to large: the last one is what a project takes.
-TOPS: dict[str, Top] = {
+def _of_lane(top: Callable[[LaneParams], Any]) -> Top:
+    return lambda block_log2=12, width_max=12: top(LaneParams(block_log2=block_log2, width_max=width_max))
+
+
+_LANE: dict[str, Callable[[LaneParams], Any]] = {
     "rans_encoder": _rans_encoder,
     "rans_decoder": _rans_decoder,
     "asc_tables": _asc_tables,
@@ -163,8 +167,10 @@ TOPS: dict[str, Top] = {
     "deframer": _deframer,
     "oscar_nic": _oscar_nic,
 }
+# From small to large: the last one is what a project takes.
+TOPS: dict[str, Top] = {name: _of_lane(top) for name, top in _LANE.items()}
 
-TOP_HELP = f"of {', '.join(TOPS)}; or module:function, a function of LaneParams that returns a block (all)"
+TOP_HELP = f"of {', '.join(TOPS)}; or module:function, which returns a block (all)"
 
 
 def find(name: str) -> Top:

