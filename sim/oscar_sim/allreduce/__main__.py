@@ -19,10 +19,10 @@ from oscar_sim.results_file import prepared
 
 SCHEDULES = "ring", "direct"
 EXAMPLES = """
-Each NIC is the MyHDL description, simulated clock by clock: frames come and go on 64-bit streams, a driver
-gives commands over AXI4-Lite, as docs/registers.md has it. The gradient is real, from the first iterations of a
-training. The host's coder does the same AllReduce in software. Every frame must have equal bytes, every sum be
-equal; exit status 1 says that one is not.
+Each NIC is the MyHDL description, simulated clock by clock: frames come and go on 64-bit streams, a
+driver gives commands over AXI4-Lite, as docs/registers.md has it. The gradient is real, from the
+first iterations of a training. The host's coder does the same AllReduce in software. Every frame
+must have equal bytes, every sum be equal; exit status 1 says that one is not.
 
   make sim                                               both schedules, four NICs
   python -m oscar_sim.allreduce --schedule direct --nodes 2 --values 3000

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,7 @@ class Run:
         """Lay chunks into memory, each from the begin of a group of rows on."""
         bounds, row = expected.plan.bounds, 0
         self.places = []
-        for low, high in zip(bounds, bounds[1:], strict=False):
+        for low, high in pairwise(bounds):
             self.places.append(Place(row, high - low))
             row += -(-(high - low) // (GROUP_ROWS * LANES)) * GROUP_ROWS
 

@@ -85,8 +85,8 @@ class NicDriver:
         while receives or to_send or any(given.values()):
             if self.irq:
                 yield from self._ends(given)
-                decoded |= {key for key in self.done["RECEIVE"]}
-                encoded |= {number for number in self.done["SEND"]}
+                decoded.update(self.done["RECEIVE"])
+                encoded.update(self.done["SEND"])
             if self.coming and (receive := receives.get(self.coming[0])) is not None:
                 if encoded.issuperset(receive.sends) and (yield from self._free("RECEIVE", given)):
                     key = self.coming.popleft()

@@ -11,7 +11,7 @@ from oscar.errors import ConfigError
 
 
 class Link(NamedTuple):
-    """An end of a link; rank: of those that come who encoded them, of those that go who gets them (-1: all)."""
+    """An end of a link. rank: who encodes what comes; who gets what goes, -1 for all."""
 
     phase: Phase
     rank: int
