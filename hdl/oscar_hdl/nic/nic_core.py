@@ -8,13 +8,13 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.engine_pair import engine_pair
 from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, EncoderJob, EncoderTables
+from oscar_hdl.coder.raw_decoder import raw_decoder
 from oscar_hdl.coder.symbol_counts import symbol_counts
 from oscar_hdl.nic.axi_lite_registers import axi_lite_registers
 from oscar_hdl.nic.command_port import command_port
 from oscar_hdl.nic.event_counters import event_counters
 from oscar_hdl.nic.link_tables import link_tables
 from oscar_hdl.nic.ports import CountChain, FrameCommand, RawJob, TablesPort
-from oscar_hdl.nic.raw_decoder import raw_decoder
 from oscar_hdl.nic.receiver import receiver
 from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
 from oscar_hdl.nic.sender import sender

@@ -12,7 +12,7 @@ from typing import Any
 from oscar.coding.frame import HEADER_BYTES, peek
 from oscar_hdl.streams.bundles import AxiLite, Stream
 from oscar_sim.driver.nic_driver import Script
-from oscar_sim.lane import RtlError
+from oscar_sim.errors import RtlError
 
 Word = tuple[int, int, bool]  # data, keep, last
 

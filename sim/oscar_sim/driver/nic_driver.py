@@ -13,7 +13,7 @@ from oscar_hdl.coder.rows import last_symbol
 from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, VERSION
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
 from oscar_sim.driver.table_sets import Link, TableSets
-from oscar_sim.lane import RtlError
+from oscar_sim.errors import RtlError
 
 Script = Generator[None, None, Any]  # a step for each clock
 MOST_GIVEN = 3  # commands of a direction that have not ended: two under way, one that waits
