@@ -50,11 +50,11 @@ def command_port(
     UNUSED = ~BY_NAME[f"{NAME}_COMMAND"].mask & 0xFFFFFFFF
     SETS, ROWS = sets, 1 << rows_log2
 
-    steps = enum("NOTHING", "LOOK", "MEASURE", "JUDGE", "CLEARING", "WAITING")
+    steps = enum("NOTHING", "LOOK", "MEASURE", "WEIGH", "DECIDE", "CLEARING", "WAITING")
     at = Signal(steps.NOTHING)
     wanted = word(32)
-    bad_shape, bad_tables, bad_order = bit(), bit(), bit()
-    end = word(ROW_BITS + 1)
+    bad_shape, bad_tables, bad_order, bad = bit(), bit(), bit(), bit()
+    behind = word(ROW_BITS + 1)
     starting, aborting, ended, errors = bit(), bit(), word(8), word(15)
 
     @always_comb
@@ -86,7 +86,8 @@ def command_port(
         rows.next = shape[COUNT_END : COUNT + 5]
         if shape[COUNT + 5 : COUNT] != 0:
             rows.next = shape[COUNT_END : COUNT + 5] + 1
-        end.next = wanted[ROW_END:ROW] + rows
+        bad.next = bad_shape or bad_tables or bad_order or behind > ROWS
+        behind.next = wanted[ROW_END:ROW] + rows
 
     @always(clk.posedge)
     def proceed():
@@ -99,9 +100,11 @@ def command_port(
         elif at == steps.LOOK:
             at.next = steps.MEASURE
         elif at == steps.MEASURE:
-            at.next = steps.JUDGE
-        elif at == steps.JUDGE:
-            if bad_shape or bad_tables or bad_order or end > ROWS:
+            at.next = steps.WEIGH
+        elif at == steps.WEIGH:
+            at.next = steps.DECIDE
+        elif at == steps.DECIDE:
+            if bad:
                 refused.next = True
                 at.next = steps.NOTHING
             elif RECEIVE and wanted[ADOPT]:
