@@ -238,9 +238,9 @@ HEAD = """# Registers of oscar_nic
 
 Made by `python -m oscar_hdl.nic.registers > docs/registers.md` from the table that the hardware is built
 from; do not edit. AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian. All registers are 0 after reset
-but ID, CONFIG and STATUS.rows_log2. A write to an address without a register, to one that is read only, or
-to one that is locked, and a read of an address without one, are answered with SLVERR and do nothing else.
-Write strobes hold for RW and W1C; a WO register takes whole words only.
+but ID, CONFIG and STATUS.rows_log2. A write of less than 32 bits, to an address without a register, to one
+that is read only, or to one that is locked, and a read of an address without one, are answered with SLVERR
+and do nothing else.
 
 RW: read and write. RO: read only. W1C: written ones clear. WO: a write does something; reads as 0.
 
