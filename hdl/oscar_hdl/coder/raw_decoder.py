@@ -8,7 +8,7 @@ from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.coder.raw_symbol import raw_symbol
 from oscar_hdl.coder.raw_unpack import raw_unpack
-from oscar_hdl.coder.row_class import row_class
+from oscar_hdl.coder.row_describer import row_describer
 from oscar_hdl.coder.value_context import value_context
 from oscar_hdl.streams.bundles import bit, word
 
@@ -52,7 +52,7 @@ def raw_decoder(
             clk, rst, begin, fill, final, end_in_group, job.width, job.constant, job.value, s_axis_raw,
             given, value,
         ),
-        row_class(clk, rst, to_class, class_value, done, found, size),
+        row_describer(clk, rst, to_class, class_value, done, found, size),
         value_context(clk, header4, class4, position.mean, position.data, context8),
         raw_symbol(clk, value4, class4, header4, symbol8),
     ]  # fmt: skip
