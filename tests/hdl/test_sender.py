@@ -110,7 +110,7 @@ def random_part(rng: random.Random, count: int, kind: int, most: int) -> Part:
         values[1] = rng.choice((0, 1))
     part = Part(values, b"", rng.randrange(6), rng.randrange(128), rng.randrange(128))
     size = part.raw_size + rng.choice((0, 0, 1, 2, 9, 200))
-    if kind == CODED:
+    if kind == CODED and part.raw_size > 1:
         size = min(part.raw_size - 1, rng.choice((rng.randrange(1, 24), rng.randrange(1, most))))
     part.data = rng.randbytes(size) if size else b""
     return part

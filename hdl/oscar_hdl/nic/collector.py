@@ -117,7 +117,7 @@ def collector(
             if half_valid and slot == j:
                 held[j].next = half
                 held_enable[j].next = half_enable
-            elif mine or rst:
+            elif (mine and complete) or rst:
                 held[j].next = 0
                 held_enable[j].next = 0
 
