@@ -182,7 +182,7 @@ def decoder_slots(
         # Symbols 1, 4, 6, 8, 10 and 12 have 1 to 6 raw bits.
         if at31:
             slot.raw_code.next = 0
-            if plan_raw:
+            if go and plan_raw:
                 if row_class[2:] == 1:
                     slot.raw_code.next = 1
                 elif row_class[2:] == 2:
@@ -191,7 +191,7 @@ def decoder_slots(
                     slot.raw_code.next = 4
                 else:
                     slot.raw_code.next = 12
-            elif plan_seed:
+            elif go and plan_seed:
                 if job.seeds == 3:
                     slot.raw_code.next = 10
                 elif job.seeds == 4:
