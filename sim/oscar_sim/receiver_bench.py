@@ -138,6 +138,7 @@ class Bench:
         top = receiver(
             self.clk, self.rst, self.rx, self.command, self.bad, self.reason, self.tables, self.sent, jobs,
             streams, bases, self.raw, self.raw_stream, bus_bits=bus_bits, store_log2=store_log2,
+            buffer_log2=(depth - 1).bit_length(),
         )  # fmt: skip
         self.doers = [Unit(self, n, jobs[n], streams[n], bases[n], depth) for n in range(units)]
         self.doers.append(Unit(self, units, self.raw, self.raw_stream, bases[units], depth))

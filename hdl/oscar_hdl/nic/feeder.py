@@ -22,7 +22,7 @@ def feeder(
     top, low; final: the word is the last of its block, tlast goes with its last pair. tick (strobe): a
     stream that was not ready gets nothing until the next, so that it does not keep others waiting.
     """
-    clients, bits = len(streams), len(pairs)
+    clients, bits, ALONE = len(streams), len(pairs), len(streams) == 1
     readies = [stream.tready for stream in streams]
     # A word that landed, the word whose pairs go out, and the pair that waits for its stream.
     landed, landed_who, landed_pairs = bit(), word(clients), word(len(pairs))
@@ -41,7 +41,7 @@ def feeder(
     def choose():
         moved = modbv(0)[bits:]
         moved[:] = word_now >> concat(index, modbv(0)[4:])
-        pair.next = moved[16:]
+        pair.next = concat(moved[8:], moved[16:8])  # the upper byte pops first
 
     @always_comb
     def judge():
@@ -67,7 +67,7 @@ def feeder(
         elif load:
             landed.next = False
         blocked.next = blocked | waiting
-        if tick or rst:
+        if tick or rst or ALONE:
             blocked.next = 0
         if rst:
             landed.next = False

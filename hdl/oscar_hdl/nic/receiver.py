@@ -26,7 +26,6 @@ from oscar_hdl.nic.unit_reader import UnitPort, unit_reader
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 KEPT_BITS = 44  # of an entry of the directory that is right: 20 of its bytes
-TICK_BITS = 9  # a decoder that was not ready has bytes for so many clocks (a power of two): 512 pairs
 
 
 @block
@@ -34,6 +33,7 @@ def receiver(
     clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, bad: Any, reason: Any, tables: TablesPort,
     m_axis_sent: Stream, jobs: Sequence[DecoderJob], bytes: Sequence[Stream], bases: Sequence[Any],
     raw: RawJob, m_axis_raw: Stream, *, bus_bits: int = 64, store_log2: int = 12,
+    buffer_log2: int = 9,
 ) -> Any:  # fmt: skip
     """Take the frame that a command names, and give its blocks to decoders.
 
@@ -42,7 +42,8 @@ def receiver(
     u14 for each decoder and one for raw_decoder, first row of its block in the frame. raw, m_axis_raw
     Stream(16): raw_decoder.
     bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
-    stay empty.
+    stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so long when it was not
+    ready, so that others are served.
     """
     units = len(jobs)
     if bus_bits not in (64, 128, 256, 512):
@@ -65,7 +66,7 @@ def receiver(
     ring = fetch_ring(clk, rst, span, avail, rd_addr, rd_data, land, pairs, top, low, final)
 
     # Feeder n has decoders n, n + lanes, ..
-    tick, ticks = bit(), word(TICK_BITS)
+    tick, ticks = bit(), word(buffer_log2)
     takes = [bit() for _ in jobs]
     feeders = [
         feeder(
