@@ -43,7 +43,8 @@ def decoder_slots(
     wide_done, index, seeding = word(2), word(3), bit()
     pending, change, more, known = word(6), word(6), bit(), bit()
     row, row_class, found, fall, rise, pop = word(5), word(4), bit(), bit(), bit(), bit()
-    wide, ready, mask = bit(), bit(), word(3)
+    found1, raw_first, row_counts, short_row, some = bit(), bit(), bit(), bit(), bit()
+    ready, mask = bit(), word(3)
     plan_load_high, plan_load_low, plan_classes, plan_row = bit(), bit(), bit(), bit()
     plan_raw, plan_seed, plan_real, plan_counts, plan_whole = bit(), bit(), bit(), bit(), bit()
     go, thinning = bit(), word(2)
@@ -54,8 +55,7 @@ def decoder_slots(
 
     @always_comb
     def wires() -> None:
-        wide.next = row_class[4:2] == 3 and row_class[2:] != 0
-        ready.next = steps == t_steps.ROWS and more and found
+        ready.next = steps == t_steps.ROWS and more and found1
         pop.next = go and (plan_row or plan_seed)
         rows_end.next = at21 and rows_over
         change.next = 0
@@ -95,6 +95,7 @@ def decoder_slots(
             or (pending[2] == hold[2] and pending[1] and not hold[1])
             or (pending[2] == hold[2] and pending[1] == hold[1] and pending[0] and not hold[0])
         )
+        some.next = pending != 0
         thinning.next = 0
         if job.thinning != 0:
             if pending > 16:
@@ -106,12 +107,16 @@ def decoder_slots(
         if at18 and classes_before:
             known.next = True
             thinned.next = thinning
-            alive.next = pending != 0
+            alive.next = some
 
     @always(clk.posedge)
     def plan() -> None:
         first_group.next = group == job.first
         last_group.next = group == job.values[18:10]
+        found1.next = found
+        raw_first.next = row_class[4:2] == 3 and row_class[2:] != 0 and wide_done != 2
+        row_counts.next = (row[3:] & mask) == 0 or not known
+        short_row.next = last_group and row == job.values[10:5]
         hold.next = 0
         if first_group:
             hold.next = job.seeds
@@ -119,16 +124,18 @@ def decoder_slots(
         plan_load_high.next = steps == t_steps.LOAD_HIGH
         plan_load_low.next = steps == t_steps.LOAD_LOW
         plan_classes.next = steps == t_steps.CLASSES
-        plan_row.next = ready and (not wide or wide_done == 2)
-        plan_raw.next = ready and wide and wide_done != 2
-        plan_seed.next = steps == t_steps.SEEDS and (pending == 0 or found)
-        plan_real.next = pending != 0
-        plan_counts.next = steps == t_steps.CLASSES or (
-            (ready or (steps == t_steps.SEEDS and pending != 0))
-            and ((row[3:] & mask) == 0 or not known or not found)
-            and not (wide and wide_done != 2 and steps == t_steps.ROWS)
+        plan_row.next = ready and not raw_first
+        plan_raw.next = ready and raw_first
+        plan_seed.next = steps == t_steps.SEEDS and (not some or found1)
+        plan_real.next = some
+        plan_counts.next = (
+            steps == t_steps.CLASSES
+            or (ready and not raw_first and row_counts)
+            or (steps == t_steps.SEEDS and some and (row_counts or not found1))
         )
-        plan_whole.next = not last_group or (steps != t_steps.CLASSES and row != job.values[10:5])
+        plan_whole.next = not short_row
+        if steps == t_steps.CLASSES:
+            plan_whole.next = not last_group
         if at23:
             counts.ask.next = plan_counts or (steps == t_steps.ROWS and not known)
         go.next = (
