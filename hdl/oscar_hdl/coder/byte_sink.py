@@ -28,7 +28,7 @@ def byte_sink(
     write_at, read_at, used = word(ADDRESS_BITS), word(ADDRESS_BITS), word(ADDRESS_BITS)
     held, have, ending = word(8), bit(), bit()
     pair, writes, counts = word(18), bit(), bit()
-    pairs, odd = word(18), bit()
+    pairs, odd, recent = word(18), bit(), bit()
     some, reading, moves = bit(), bit(), bit()
     read_valid, valid = bit(), bit()
     read_data, data_out = word(18), word(18)
@@ -58,7 +58,8 @@ def byte_sink(
     def count() -> None:
         if counts:
             pairs.next = pairs + 1
-        if counting:
+        recent.next = counting
+        if recent:
             odd.next = have
         if clear:
             pairs.next = FLUSH_PAIRS
