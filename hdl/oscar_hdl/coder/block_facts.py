@@ -20,16 +20,17 @@ def block_facts(
     bit length of the or of all v xor (v >> 15), is found. phase u5.
     """
     ones = word(16)
-    fresh, differs, hit, at = bit(), bit(), bit(), word(4)
+    fresh, compared, unlike, hit, at = bit(), bit(), word(8), bit(), word(4)
 
     @always(clk.posedge)
     def compare() -> None:
-        differs.next = False
+        for i in range(8):
+            unlike.next[i] = value[2 * i] != last[2 * i] or value[2 * i + 1] != last[2 * i + 1]
+        compared.next = valid and not fresh
         if valid:
-            differs.next = value != last and not fresh
             last.next = value
             fresh.next = False
-        if differs:
+        if compared and unlike != 0:
             equal.next = False
         if clear:
             equal.next = True

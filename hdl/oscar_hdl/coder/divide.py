@@ -77,14 +77,16 @@ def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any
 
     @always(clk.posedge)
     def estimate() -> None:
-        if choice2 == 3:
-            part3.next = y[24:8]
-        elif choice2 == 2:
-            part3.next = y[23:5]
-        elif choice2 == 1:
-            part3.next = y[20:2]
+        if choice2[1]:
+            if choice2[0]:
+                part3.next = y[24:8]
+            else:
+                part3.next = y[23:5]
         else:
-            part3.next = concat(y[17:], False)
+            if choice2[0]:
+                part3.next = y[20:2]
+            else:
+                part3.next = concat(y[17:], False)
         factor3.next = concat(upper2, reciprocal)
         product4.next = part3 * factor3
         estimate5.next = product4[32:18]

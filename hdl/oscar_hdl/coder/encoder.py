@@ -37,10 +37,18 @@ def encoder(
     class7, class8, classes4, classes6, classes7 = word(4), word(4), bit(), bit(), bit()
     lane5, present5 = word(5), bit()
     header5, classes5, values5, symbols5, raw5, seed5 = bit(), bit(), bit(), bit(), bit(), bit()
-    taken5, upper5, wide5, valid5, header_data5 = word(16), bit(), word(2), bit(), word(11)
+    taken5, upper5, wide5, valid5, header_data5 = word(8), bit(), word(2), bit(), word(11)
     coded6, coded7, coded8, coded9, some6, some7, some8, some9 = (bit() for _ in range(8))
     counted9 = bit()
-    bits6, bits7, bits8, bits9, stepping9, width9 = bit(), bit(), bit(), bit(), bit(), word(5)
+    seeding9, bits6, bits7, bits8, bits9, stepping9, width9 = (
+        bit(),
+        bit(),
+        bit(),
+        bit(),
+        bit(),
+        bit(),
+        word(3),
+    )
     context9, symbol9, too_large9, address9 = word(5), word(4), bit(), word(10)
     low_bits11, negative11, opening10, impossible13 = word(5), bit(), bit(), bit()
     power11, shift11, low14, high14, keep15, raw15 = word(17), word(3), bit(), bit(), word(6), word(16)
@@ -52,15 +60,16 @@ def encoder(
         fresh, limit,
     )  # fmt: skip
     listing = row_list(
-        clk, rows.clear, header5, lane5, header_data5, rows.at, rows.row, rows.live, rows.seeds,
-        rows.above_8, rows.above_16, rows.complete, slot.classes, phase, source.row, list_class2, list_mean2,
+        clk, rows.clear, header5, lane5, header_data5, rows.at, rows.row, rows.live, rows.below,
+        rows.seeds, rows.above_8, rows.above_16, rows.complete, slot.classes, phase, source.row, list_class2,
+        list_mean2,
     )  # fmt: skip
     late_class = lane_delay(clk, phase, list_class2, class7, 5)
     contexts = value_context(clk, classes5, class5, mean5, context_data5, context9)
     symbols = value_symbol(clk, value5, wide5, classes7, class8, symbol9, low_bits11, negative11, too_large9)
     bits = step_bits(
-        clk, phase, value5, taken5, upper5, symbol9, bits9, stepping9, width9, low_bits11, negative11,
-        power11, shift11, keep15, raw15,
+        clk, phase, value5, taken5, upper5, symbol9, bits9, stepping9, seeding9, width9, low_bits11,
+        negative11, power11, shift11, keep15, raw15,
     )  # fmt: skip
     core = encoder_core(
         clk, phase, tables, address9, coded9, opening10, slot.start, power11, shift11, keep15, raw15, low14,
@@ -111,6 +120,7 @@ def encoder(
                 wide5.next = list_class2[2:]
         if load_8:
             stepping9.next = slot.raw or slot.seed
+            seeding9.next = slot.seed
             width9.next = slot.width
             counted9.next = slot.counted
             counts.step.next = slot.step
@@ -137,8 +147,12 @@ def encoder(
     @always(clk.posedge)
     def load_taken() -> None:
         if load_4:
-            for i in range(16):
-                taken5.next[i] = (slot.raw or (slot.seed and slot.values)) and slot.width > i
+            for i in range(6):
+                taken5.next[i] = slot.width > i
+            taken5.next[6] = slot.seed and slot.width[3:1] == 3
+            taken5.next[7] = slot.seed and slot.width == 7
+            if not slot.raw and not (slot.seed and slot.values):
+                taken5.next = 0
 
     @always(clk.posedge)
     def receive() -> None:

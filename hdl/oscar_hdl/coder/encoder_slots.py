@@ -8,13 +8,10 @@ from myhdl import Signal, always, always_comb, block, concat, enum
 
 from oscar_hdl.streams.bundles import bit, word
 
-SEEDS_PHASE, JUDGE_PHASE, PLAN_PHASE, ASK_PHASE, GRANT_PHASE = 18, 21, 22, 23, 30
+OPEN_PHASE, JUDGE_PHASE, PLAN_PHASE, ASK_PHASE, GRANT_PHASE = 18, 21, 22, 23, 30
 DONE_PHASE = 20  # of the slot of FLUSH_LOW: all bytes before the flush are counted
 
 t_job = enum("IDLE", "WAIT", "CODE", "END", "FLUSH")
-# FIND: the next group's header. BACK: that of the first dead group that turned out to be followed by a live
-# one. AGAIN: that of the first group, after all values seemed equal. CLASSES: and the next group's header.
-t_step = enum("NONE", "FIND", "BACK", "AGAIN", "CLASSES", "ROW", "SEED", "RAW", "END")
 
 
 class Slot:
@@ -24,17 +21,18 @@ class Slot:
         self.header, self.classes, self.values = bit(), bit(), bit()  # what is read, or kept classes
         self.symbols, self.raw, self.seed = bit(), bit(), bit()  # which step is done with values
         self.opening, self.start = bit(), word(2)  # states are to begin
-        self.width, self.upper = word(5), bit()  # of a raw step or a seed; bits 6 and up, not 0 and up
+        self.width, self.upper = word(3), bit()  # of a raw step or a seed; bits 6 and up, not 0 and up
         self.counts, self.end, self.low, self.high = bit(), bit(), bit(), bit()
         self.counted, self.step = bit(), word(2)  # from phase 8 on
 
 
 class RowList:
-    """What row_list says of a group."""
+    """What row_list says of a group, and asks of it."""
 
     def __init__(self) -> None:
-        self.live, self.at, self.row, self.seeds = word(6), word(6), word(5), word(3)
-        self.above_8, self.above_16, self.complete, self.clear = bit(), bit(), bit(), bit()
+        self.live, self.above_8, self.above_16, self.complete = word(6), bit(), bit(), bit()
+        self.below = word(5)  # bit i: there are not more than i rows
+        self.at, self.row, self.seeds, self.clear = word(6), word(5), word(3), bit()
 
 
 @block
@@ -49,30 +47,39 @@ def encoder_slots(
     equal; holes: some rows have class 0. slot: Slot. silent: no bytes are to be kept; coding: a job is under
     way; fresh: it has not seen a value. limit u5: the last lane that counts in this slot, from phase 5 on.
     """
-    state, step = Signal(t_job.IDLE), Signal(t_step.NONE)
-    sets, judges, plans, asks, acts, loads, ends = bit(), bit(), bit(), bit(), bit(), bit(), bit()
-    end, last_group, last_row, left, none, some = word(18), bit(), bit(), bit(), bit(), bit()
-    group, row = word(7), word(5)
+    state = Signal(t_job.IDLE)
+    opens, judges, plans, asks, tries, acts, loads, ends = (bit() for _ in range(8))
+    # Plans. find: the next group's header; back: that of the first dead group that turned out to be followed
+    # by a live one; again: that of the first group, after all values seemed equal; classes: and the next
+    # group's header.
+    find, back, again, classes, row_step, seed, raw, end = (bit() for _ in range(8))
+    nothing, reads, emits, leads = bit(), bit(), bit(), bit()
+    goes, begins, heads = bit(), bit(), bit()
+    final, last_group, last_row, left, seed_left, seeds_over = word(18), bit(), bit(), bit(), bit(), bit()
+    group, row, step, few = word(7), word(5), word(6), word(8)
     opened, seeding, opening, judge, checking, checked = bit(), bit(), bit(), bit(), bit(), bit()
-    ahead, refill, raw_1, raw_2 = bit(), bit(), bit(), bit()
+    ahead, refill, raw_1, raw_2, differs = bit(), bit(), bit(), bit(), bit()
     two, four, eight, sparse = bit(), bit(), bit(), bit()
-    reads, emits, ready, may, goes, heads, begins = bit(), bit(), bit(), bit(), bit(), bit(), bit()
 
     @always(clk.posedge)
-    def watch() -> None:
-        sets.next = phase == SEEDS_PHASE - 1
+    def tick() -> None:
+        opens.next = phase == OPEN_PHASE - 1
         judges.next = phase == JUDGE_PHASE - 1
         plans.next = phase == PLAN_PHASE - 1
         asks.next = phase == ASK_PHASE - 1
-        acts.next = phase == GRANT_PHASE
+        tries.next = phase == GRANT_PHASE - 1
+        acts.next = tries
         loads.next = phase == 3
-        ends.next = phase == DONE_PHASE - 1 and state == t_job.FLUSH
-        end.next = job.values - 1
-        last_group.next = group == end[17:10]
-        last_row.next = row == end[10:5]
-        left.next = rows.at < rows.live
-        none.next = rows.live == 0
-        some.next = rows.live[6:3] != 0 or rows.live[3:] >= 5
+        ends.next = phase == DONE_PHASE - 1
+
+    @always(clk.posedge)
+    def watch() -> None:
+        final.next = job.values - 1
+        last_group.next = group == final[17:10]
+        last_row.next = row == final[10:5]
+        left.next = rows.at != rows.live and not seeds_over
+        seed_left.next = not few[rows.at[3:]]
+        differs.next = not equal or holes
         two.next = job.thinning != 0 and rows.above_8
         four.next = job.thinning != 0 and rows.above_16
         eight.next = job.thinning[1] and rows.above_16
@@ -85,47 +92,55 @@ def encoder_slots(
     @always(clk.posedge)
     def plan() -> None:
         if plans:
-            step.next = t_step.NONE
-            if state == t_job.END:
-                step.next = t_step.END
-            elif state != t_job.CODE:
-                step.next = t_step.NONE
-            elif not opened:
-                if rows.complete and none and last_group:
-                    step.next = t_step.END
-                elif rows.complete and none:
-                    step.next = t_step.FIND
-            elif seeding:
-                step.next = t_step.SEED
-            elif raw_1 or raw_2:
-                step.next = t_step.RAW
-            elif checking and rows.complete and (not equal or holes or (last_group and not left)):
-                step.next = t_step.AGAIN
-            elif ahead and not none:
-                if rows.complete:
-                    step.next = t_step.BACK
-            elif left:
-                step.next = t_step.ROW
-            elif rows.complete:
-                if none and not refill:
-                    step.next = t_step.FIND
-                    if last_group:
-                        step.next = t_step.END
-                elif checking:
-                    step.next = t_step.FIND
-                else:
-                    step.next = t_step.CLASSES
+            find.next = False
+            back.next = False
+            again.next = False
+            classes.next = False
+            row_step.next = False
+            seed.next = False
+            raw.next = False
+            end.next = state == t_job.END
+            if state == t_job.CODE:
+                if not opened:
+                    find.next = rows.complete and rows.below[0] and not last_group
+                    end.next = rows.complete and rows.below[0] and last_group
+                elif seeding:
+                    seed.next = True
+                elif raw_1 or raw_2:
+                    raw.next = True
+                elif checking and rows.complete and (differs or (last_group and not left)):
+                    again.next = True
+                elif ahead and not rows.below[0]:
+                    back.next = rows.complete
+                elif left:
+                    row_step.next = True
+                elif rows.complete:
+                    if rows.below[0] and not refill:
+                        find.next = not last_group
+                        end.next = last_group
+                    else:
+                        find.next = checking
+                        classes.next = not checking
+        if rst:
+            find.next = False
+            back.next = False
+            again.next = False
+            classes.next = False
+            row_step.next = False
+            seed.next = False
+            raw.next = False
+            end.next = False
 
     # The frequency of counted rows is final when the group is listed; until then it may be too high.
     @always(clk.posedge)
     def ask() -> None:
         sparse.next = (two and rows.row[0]) or (four and rows.row[1]) or (eight and rows.row[2])
         if asks:
-            counter.ask.next = step == t_step.CLASSES and not none
-            if step == t_step.ROW:
-                counter.ask.next = not checking and not sparse
-            elif step == t_step.SEED:
-                counter.ask.next = left and not checked and not sparse
+            counter.ask.next = (
+                (classes and not rows.below[0])
+                or (row_step and not checking and not sparse)
+                or (seed and seed_left and not checked and not sparse)
+            )
         slot.counted.next = slot.counts and (
             slot.classes or not ((two and row[0]) or (four and row[1]) or (eight and row[2]))
         )
@@ -133,32 +148,41 @@ def encoder_slots(
         if not slot.classes:
             slot.step.next[1] = four
             slot.step.next[0] = (two and not four) or eight
-        emits.next = step == t_step.CLASSES or step == t_step.ROW or step == t_step.RAW or step == t_step.END
-        if step == t_step.SEED:
-            reads.next = left
-        elif step == t_step.CLASSES:
-            reads.next = not last_group
-        else:
-            reads.next = step != t_step.NONE and step != t_step.END
-        ready.next = source.ok
-        may.next = (source.ok or not reads) and (room or not emits) and (counter.grant or not counter.ask)
 
-    @always_comb
+    @always(clk.posedge)
     def decide() -> None:
-        begins.next = acts and state == t_job.WAIT and ready
-        goes.next = acts and may
-        heads.next = (acts and state == t_job.WAIT and ready) or (
-            acts
-            and may
+        leads.next = find or back or again or (classes and not last_group)
+        reads.next = (
+            find or back or again or (classes and not last_group) or row_step or raw or (seed and seed_left)
+        )
+        emits.next = classes or row_step or raw or end
+        nothing.next = not (find or back or again or classes or row_step or seed or raw or end)
+        goes.next = (
+            tries
+            and not nothing
+            and (source.ok or not reads)
+            and (room or not emits)
+            and (counter.grant or not counter.ask)
+        )
+        begins.next = tries and state == t_job.WAIT and source.ok
+        heads.next = (
+            tries
+            and source.ok
             and (
-                step == t_step.FIND
-                or step == t_step.BACK
-                or step == t_step.AGAIN
-                or (step == t_step.CLASSES and not last_group)
+                state == t_job.WAIT or (leads and (room or not emits) and (counter.grant or not counter.ask))
             )
         )
+        if rst:
+            goes.next = False
+            begins.next = False
+            heads.next = False
+
+    @always_comb
+    def wires() -> None:
         rows.clear.next = heads
+        few.next = rows.below
         source.row.next = concat(group, row)
+        job.idle.next = state == t_job.IDLE
 
     @always(clk.posedge)
     def go_on() -> None:
@@ -167,12 +191,12 @@ def encoder_slots(
             state.next = t_job.WAIT
         elif begins:
             state.next = t_job.CODE
-        elif goes and step == t_step.CLASSES and last_group:
+        elif goes and classes and last_group:
             state.next = t_job.END
-        elif goes and step == t_step.END:
+        elif goes and end:
             state.next = t_job.FLUSH
             job.constant.next = not opened or silent
-        elif ends:
+        elif ends and state == t_job.FLUSH:
             state.next = t_job.IDLE
             job.done.next = True
         if rst:
@@ -185,7 +209,7 @@ def encoder_slots(
         source.header.next = heads
         if heads:
             row.next = 0
-        elif goes and (step == t_step.ROW or step == t_step.SEED):
+        elif goes and (row_step or seed):
             row.next = rows.row
         if rst:
             source.take.next = False
@@ -194,15 +218,15 @@ def encoder_slots(
     def begin() -> None:
         if acts:
             slot.header.next = heads
-            slot.classes.next = may and step == t_step.CLASSES
-            slot.values.next = may and (step == t_step.ROW or (step == t_step.SEED and left))
-            slot.symbols.next = may and step == t_step.ROW and not checking
-            slot.raw.next = may and step == t_step.RAW
-            slot.seed.next = may and step == t_step.SEED
-            slot.opening.next = may and step == t_step.SEED and opening
-            slot.counts.next = may and counter.ask
-            slot.end.next = may and step == t_step.END
-            slot.low.next = may and step == t_step.END and opened and not silent
+            slot.classes.next = goes and classes
+            slot.values.next = goes and (row_step or (seed and seed_left))
+            slot.symbols.next = goes and row_step and not checking
+            slot.raw.next = goes and raw
+            slot.seed.next = goes and seed
+            slot.opening.next = goes and seed and opening
+            slot.counts.next = goes and counter.ask
+            slot.end.next = goes and end
+            slot.low.next = goes and end and opened and not silent
             slot.high.next = slot.low
         if rst:
             slot.header.next = False
@@ -214,46 +238,37 @@ def encoder_slots(
             slot.low.next = False
             slot.high.next = False
 
+    # Seeds of n rows have 8 - n bits; 6 and 7 stand for 8 and 16.
     @always(clk.posedge)
     def size() -> None:
         slot.start.next = 1
-        if job.seeds == 3 or job.seeds == 5:
+        if job.seeds[0] and job.seeds != 1:
             slot.start.next = 2
         if acts:
-            slot.upper.next = step == t_step.RAW and not raw_1
-            if step == t_step.RAW:
+            slot.upper.next = raw and not raw_1
+            if seed:
+                slot.width.next = 0 - job.seeds
+            elif not raw_1:
                 slot.width.next = 2
-                if raw_1:
-                    slot.width.next = 6
-                    if row_class[2:] == 1:
-                        slot.width.next = 1
-                    elif row_class[2:] == 2:
-                        slot.width.next = 3
-            elif job.seeds[2]:
-                slot.width.next = 4
-                if job.seeds[0]:
-                    slot.width.next = 3
-            elif job.seeds == 3:
-                slot.width.next = 5
-            elif job.seeds == 2:
-                slot.width.next = 8
+            elif row_class[2:] == 3:
+                slot.width.next = 6
             else:
-                slot.width.next = 16
+                slot.width.next = row_class[2:] + row_class[1]
 
     @always(clk.posedge)
     def find_groups() -> None:
-        if goes and step == t_step.BACK:
+        if goes and back:
             group.next = job.last + 1
             job.last.next = group
             ahead.next = False
             refill.next = True
-        elif goes and step == t_step.AGAIN:
+        elif goes and again:
             group.next = 0
-        elif goes and step == t_step.FIND:
+        elif goes and find:
             group.next = group + 1
             ahead.next = opened and not checking
-        elif goes and step == t_step.CLASSES:
-            if not none:
+        elif goes and classes:
+            if not rows.below[0]:
                 job.last.next = group
                 refill.next = False
             if not last_group:
@@ -264,30 +279,47 @@ def encoder_slots(
             ahead.next = False
             refill.next = False
 
+    @always_comb
+    def stride() -> None:
+        step.next = 0
+        if opens:
+            if (
+                state == t_job.CODE
+                and not opened
+                and not rows.below[0]
+                and (rows.complete or not rows.below[4])
+            ):
+                step.next = rows.seeds - 1
+        elif goes and seed:
+            step.next = 63
+            if rows.at[3:] == 0:
+                step.next = job.seeds
+        elif goes and row_step:
+            step.next = 1
+
     @always(clk.posedge)
     def walk() -> None:
-        if heads:
-            rows.at.next = 0
-        elif sets and state == t_job.CODE and not opened and not none and (some or rows.complete):
-            rows.at.next = rows.seeds - 1
-            job.seeds.next = rows.seeds
-            job.first.next = group
-            opened.next = True
-            opening.next = True
-            seeding.next = True
-        elif goes and step == t_step.SEED:
+        rows.at.next = rows.at + step
+        if opens and state == t_job.CODE and not opened and not rows.below[0]:
+            if rows.complete or not rows.below[4]:
+                job.seeds.next = rows.seeds
+                job.first.next = group
+                opened.next = True
+                opening.next = True
+                seeding.next = True
+                seeds_over.next = few[rows.seeds - 1]
+        if goes and seed:
             opening.next = False
-            rows.at.next = rows.at - 1
-            if rows.at == 0:
-                rows.at.next = job.seeds
+            if rows.at[3:] == 0:
                 seeding.next = False
                 judge.next = True
-        elif goes and step == t_step.ROW:
-            rows.at.next = rows.at + 1
+        if heads:
+            rows.at.next = 0
+            seeds_over.next = False
         if judges:
             judge.next = False
-            checking.next = checking or (judge and equal and not holes and not checked)
-        if job.start or (goes and step == t_step.AGAIN):
+            checking.next = checking or (judge and not differs and not checked)
+        if job.start or (goes and again):
             opened.next = False
             seeding.next = False
             judge.next = False
@@ -304,21 +336,18 @@ def encoder_slots(
             raw_1.next = raw_1 or (slot.symbols and row_class[4:2] == 3 and row_class[2:] != 0)
             raw_2.next = raw_2 or (slot.symbols and row_class == 15)
             limit.next = 31
-            if (slot.header or slot.classes) and last_group:
-                limit.next = end[10:5]
-            elif last_group and last_row and not slot.header and not slot.classes:
-                limit.next = end[5:]
-        elif goes and step == t_step.RAW:
+            if last_group:
+                if slot.header or slot.classes:
+                    limit.next = final[10:5]
+                elif last_row:
+                    limit.next = final[5:]
+        elif goes and raw:
             raw_1.next = False
             raw_2.next = raw_1 and raw_2
         if job.start:
             raw_1.next = False
             raw_2.next = False
 
-    @always_comb
-    def idle() -> None:
-        job.idle.next = state == t_job.IDLE
-
     return (
-        watch, plan, ask, decide, go_on, read, begin, size, find_groups, walk, follow, idle,
+        tick, watch, plan, ask, decide, wires, go_on, read, begin, size, find_groups, stride, walk, follow,
     )  # fmt: skip

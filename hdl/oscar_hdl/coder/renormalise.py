@@ -31,13 +31,16 @@ def renormalise(
     def shift_lower() -> None:
         product1.next = x[18:] * power
         far1.next = shift[2]
-        upper1.next = x[24:18]
-        if shift[2:] == 1:
-            upper1.next = concat(x[24:18], False)
-        elif shift[2:] == 2:
-            upper1.next = concat(x[24:18], False, False)
-        elif shift[2:] == 3:
-            upper1.next = concat(x[24:18], False, False, False)
+        if shift[1]:
+            if shift[0]:
+                upper1.next = concat(x[24:18], False, False, False)
+            else:
+                upper1.next = concat(x[24:18], False, False)
+        else:
+            if shift[0]:
+                upper1.next = concat(x[24:18], False)
+            else:
+                upper1.next = x[24:18]
 
     @always(clk.posedge)
     def shift_upper() -> None:

@@ -13,16 +13,16 @@ ROWS = 32
 
 @block
 def row_list(
-    clk: Any, clear: Any, listing: Any, lane: Any, data: Any, at: Any, row: Any, live: Any,
+    clk: Any, clear: Any, listing: Any, lane: Any, data: Any, at: Any, row: Any, live: Any, below: Any,
     seeds: Any, above_8: Any, above_16: Any, complete: Any, classes: Any, phase: Any, read_row: Any,
     row_class: Any, mean: Any,
 ) -> Any:  # fmt: skip
     """List the rows of a group that have a class above 0.
 
     clear: a header is read in the next slot. listing: while it comes; lane u5, data u11: class, size << 4,
-    P << 7 of row `lane`. live u6: rows
-    above class 0 so far, above_8, above_16: more than 8 or 16 of them; seeds u3: how many rows may be seeds
-    if there are no more. complete: all rows are listed.
+    P << 7 of row `lane`. live u6: rows above class 0 so far; below u5: bit i is set if there are no more
+    than i; above_8, above_16: more than 8 or 16 of them; seeds u3: how many rows may be seeds if there are
+    no more. complete: all rows are listed.
     row u5: entry `at` of the list, a clock later. row_class u4, mean u3 (at most 7): of row `read_row` u5,
     two clocks later, or with `classes` of row `phase` u5.
     """
@@ -46,12 +46,14 @@ def row_list(
         if adds:
             rows[live[5:]].next = lane
             live.next = live + 1
+            below.next = concat(below[4:], False)
             above_8.next = above_8 or live[3]
             above_16.next = above_16 or live[4]
         listed.next = listing
         complete.next = complete or (listed and not listing)
         if clear:
             live.next = 0
+            below.next = 31
             above_8.next = False
             above_16.next = False
             complete.next = False
@@ -60,13 +62,13 @@ def row_list(
     @always(clk.posedge)
     def fit() -> None:
         if adds:
-            if live < 5 and data[7:4] > 1:
+            if below[4] and data[7:4] > 1:
                 fit_5.next = False
-            if live < 4 and data[7:4] > 2:
+            if below[3] and data[7:4] > 2:
                 fit_4.next = False
-            if live < 3 and data[7:4] > 3:
+            if below[2] and data[7:4] > 3:
                 fit_3.next = False
-            if live < 2 and data[7:4] > 4:
+            if below[1] and data[7:4] > 4:
                 fit_2.next = False
         if clear:
             fit_5.next = True

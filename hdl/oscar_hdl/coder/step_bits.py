@@ -13,14 +13,14 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def step_bits(
     clk: Any, phase: Any, value: Any, taken: Any, upper: Any, symbol: Any, active: Any, stepping: Any,
-    width: Any, low_bits: Any, negative: Any, power: Any, shift: Any, keep: Any, raw: Any,
+    seeding: Any, width: Any, low_bits: Any, negative: Any, power: Any, shift: Any, keep: Any, raw: Any,
 ) -> Any:  # fmt: skip
     """Give what a step of encoder_core shifts by and in.
 
-    Clocks as in encoder_core. -4: value u16, taken u16: which of its bits are raw bits, upper: bits 6 and 7
-    take the place of 0 and 1. 0: symbol u4; active: this lane has raw bits; stepping: not those of the
-    symbol, but width u5 (1..6, 8, 16) of value. 2: low_bits u5 and negative: of value_symbol; power u17 and
-    shift u3. 6: keep u6, raw u16.
+    Clocks as in encoder_core. -4: value u16, taken u8: which of its bits are raw bits (6 stands for 6 and 7,
+    7 for all from 8 on), upper: bits 6 and 7 take the place of 0 and 1. 0: symbol u4; active: this lane has
+    raw bits; stepping: not those of the symbol, but `width` u3 of value, or with seeding, for 6 and 7, 8 and
+    16. 2: low_bits u5 and negative: of value_symbol; power u17 and shift u3. 6: keep u6, raw u16.
     """
     field_early, field_late = word(16), word(16)
     symbol1, big1, sixteen1, stepping1, stepping2 = word(4), bit(), bit(), bit(), bit()
@@ -31,9 +31,16 @@ def step_bits(
 
     @always(clk.posedge)
     def take() -> None:
-        field_early.next = value & taken
+        field_early.next = 0
         if upper:
             field_early.next[2:] = value[8:6] & taken[2:]
+        else:
+            field_early.next[2:] = value[2:] & taken[2:]
+        field_early.next[6:2] = value[6:2] & taken[6:2]
+        if taken[6]:
+            field_early.next[8:6] = value[8:6]
+        if taken[7]:
+            field_early.next[16:8] = value[16:8]
 
     # A symbol of 2 b has b raw bits.
     @always(clk.posedge)
@@ -42,9 +49,11 @@ def step_bits(
         big1.next = False
         sixteen1.next = False
         if stepping:
-            symbol1.next = concat(width[3:], False)
-            big1.next = width[3] or width[4]
-            sixteen1.next = width[4]
+            symbol1.next = concat(width, False)
+        if seeding and width[3:1] == 3:
+            symbol1.next = 0
+            big1.next = not width[0]
+            sixteen1.next = width[0]
         if not active:
             symbol1.next = 0
         stepping1.next = stepping
@@ -60,7 +69,7 @@ def step_bits(
         below2.next[5] = symbol1[3] and symbol1[2]
         power.next[16] = sixteen1
         power.next[16:9] = 0
-        power.next[8] = big1 and not sixteen1
+        power.next[8] = big1
         power.next[7] = False
         power.next[6] = symbol1[3] and symbol1[2]
         power.next[5] = symbol1[4:1] == 5
@@ -68,7 +77,7 @@ def step_bits(
         power.next[3] = symbol1[4:1] == 3
         power.next[2] = symbol1[4:1] == 2
         power.next[1] = symbol1[4:2] == 0 and symbol1[2:] != 0
-        power.next[0] = symbol1 == 0 and not big1
+        power.next[0] = symbol1 == 0 and not big1 and not sixteen1
         shift.next = symbol1[4:1]
         if symbol1[4:2] == 3:
             shift.next = 6

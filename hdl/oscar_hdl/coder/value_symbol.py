@@ -29,14 +29,16 @@ def value_symbol(
     def shift() -> None:
         sign1.next = value[15]
         wide1.next = wide
-        if wide == 0:
-            high1.next = value[9:]
-        elif wide == 1:
-            high1.next = value[10:1]
-        elif wide == 2:
-            high1.next = value[12:3]
+        if wide[1]:
+            if wide[0]:
+                high1.next = concat(value[15], value[16:8])
+            else:
+                high1.next = value[12:3]
         else:
-            high1.next = concat(value[15], value[16:8])
+            if wide[0]:
+                high1.next = value[10:1]
+            else:
+                high1.next = value[9:]
         mixed_15_11.next = value[16:11] != 0 and value[16:11] != 31
         mixed_11_9.next = value[12:9] != 0 and value[12:9] != 7
         mixed_9_8.next = value[9] != value[8]
@@ -44,10 +46,10 @@ def value_symbol(
     # Bits above the nine have to be copies of the sign.
     @always(clk.posedge)
     def magnitude() -> None:
-        if sign1:
-            magnitude2.next = 0 - high1
-        else:
-            magnitude2.next = high1
+        # Of a negative number all bits above the lowest one change.
+        magnitude2.next[0] = high1[0]
+        for i in range(1, 9):
+            magnitude2.next[i] = high1[i] ^ (sign1 and high1[i:] != 0)
         sign2.next = sign1
         outside2.next = wide1 != 3 and (
             mixed_15_11 or (wide1 != 2 and (mixed_11_9 or (wide1 != 1 and mixed_9_8)))
