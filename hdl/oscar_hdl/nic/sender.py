@@ -12,6 +12,7 @@ from oscar_hdl.nic.dealer import dealer
 from oscar_hdl.nic.frame_builder import frame_builder
 from oscar_hdl.nic.frame_plan import frame_plan
 from oscar_hdl.nic.head_writer import head_writer
+from oscar_hdl.nic.job_port import RESULT_BITS, job_port
 from oscar_hdl.nic.judge import judge
 from oscar_hdl.nic.ports import RawJob
 from oscar_hdl.nic.raw_packer import raw_packer
@@ -54,11 +55,9 @@ def sender(
     PLACE_BITS = max(FRAME_BITS, 19) + 1
     FULL = (1 << (store_log2 - 2)) - 1
     choices = len(range(0, units, collectors)) + 2
-    done_of = [job.done for job in jobs]
-    bad_of = [job.bad for job in jobs]
-    bank_of = [job.bank for job in jobs]
-    count_bank_of = [job.count_bank for job in jobs]
-    thinning_of = [job.thinning for job in jobs]
+    starts, idles, bads = ([bit() for _ in range(units)] for _ in range(3))
+    values, rows = [word(18) for _ in range(units)], [word(len(row)) for _ in range(units)]
+    results = [word(RESULT_BITS) for _ in range(units)]
 
     states = enum(
         "IDLE", "PLAN", "BUILD", "BEGIN", "BLOCKS", "REST", "CLOSE", "HEAD", "PAD", "TOP", "HAND", "LEARN"
@@ -81,6 +80,12 @@ def sender(
     send, words, tail, sent = bit(), word(store_log2), word(BYTES_LOG2), bit()
     raw, raw_stream, head_stream = RawJob(), Stream(16, keep=2), Stream(16, keep=2)
 
+    ports = [
+        job_port(job, base, bank, thinning, *five)
+        for job, base, *five in zip(
+            jobs, bases[:units], starts, values, rows, idles, bads, results, strict=True
+        )
+    ]
     plan = frame_plan(
         clk,
         rst,
@@ -94,12 +99,12 @@ def sender(
         thinning,
     )
     deal = dealer(
-        clk, rst, begin, row, run, failed, last_block, block_size, last_size, judged, jobs, bases, dealt,
+        clk, rst, begin, row, run, failed, last_block, block_size, last_size, judged, starts, values, rows, idles, dealt,
         open_blocks,
     )  # fmt: skip
     settle = judge(
         clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size, judged,
-        judging, jobs, raw, bases[units], head, heading, place, full, launch, target, choice, keep, drop, cancel,
+        judging, idles, results, raw, bases[units], head, heading, place, full, launch, target, choice, keep, drop, cancel,
         launched, busy, first_busy, write, entry, collectors=collectors,
     )  # fmt: skip
     pack = raw_packer(
@@ -136,10 +141,6 @@ def sender(
         tables.save.next = command.save
         if failed:
             tables.save.next = NOWHERE
-        for i in range(units):
-            bank_of[i].next = bank
-            count_bank_of[i].next = bank
-            thinning_of[i].next = thinning
         command.idle.next = state == states.IDLE
 
     @always(clk.posedge)
@@ -147,7 +148,7 @@ def sender(
         """Keep errors, what is to be learnt, and what the header says."""
         any_bad = modbv(0)[1:]
         for i in range(units):
-            if done_of[i] and bad_of[i]:
+            if bads[i]:
                 any_bad[:] = 1
         bad.next = any_bad == 1
         if bad and run:
@@ -225,4 +226,4 @@ def sender(
             command.done.next = False
             tables.build.next = False
 
-    return plan, deal, settle, pack, top, builder, look, tell, watch, sequence
+    return ports, plan, deal, settle, pack, top, builder, look, tell, watch, sequence
