@@ -19,7 +19,7 @@ def judge(
     clk: Any, rst: Any, begin: Any, row: Any, empty: Any, run: Any, failed: Any, overflow: Any, open_blocks: Any,
     last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, idles: Sequence[Any], results: Sequence[Any], raw: Any,
     raw_row: Any, head: Any, head_kept: Any, place: Any, full: Any, launch: Any, target: Any, choice: Any,
-    keep: Any, drop: Any, cancel: Any, launched: Any, busy: Any, first_busy: Any, write: Any, entry: Any, *,
+    keep: Any, drop: Any, cancel: Any, launched: Any, busy: Any, first_busy: Any, write: Any, entry: Any, entry_last: Any, *,
     collectors: int,
 ) -> Any:  # fmt: skip
     """Start a collector on the oldest open block, wait for the results of its job, and settle what it is.
@@ -41,7 +41,7 @@ def judge(
     HEAD = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES
     states = enum(
         "IDLE", "START", "LAUNCH", "SETTLE", "LOOK", "SIZE", "COMPARE", "DECIDE", "PROBE", "PROBED", "FORGET",
-        "ENTRY", "NEXT",
+        "ENTRY", "SETTLED",
     )  # fmt: skip
     state = Signal(states.IDLE)
     index, unit, base = word(8), word(max(1, LAST_UNIT.bit_length())), word(len(row))
@@ -49,10 +49,24 @@ def judge(
     finished, result, constant, low, bits = bit(), word(RESULT_BITS), bit(), bit(), word(4)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
     values, total, times, shorter = word(18), word(22), word(5), bit()
-    is_raw, for_head, probed, clocks, go, value = bit(), bit(), bit(), word(2), bit(), word(16)
+    final, is_raw, for_head, probed, clocks, go, value = bit(), bit(), bit(), bit(), word(2), bit(), word(16)
 
     entries = entry_writer(
-        clk, go, clocks, constant, is_raw, raw.width, seeds, first, last, length, value, write, entry
+        clk,
+        go,
+        clocks,
+        constant,
+        is_raw,
+        raw.width,
+        seeds,
+        first,
+        last,
+        length,
+        value,
+        final,
+        write,
+        entry,
+        entry_last,
     )
 
     @always(clk.posedge)
@@ -87,8 +101,9 @@ def judge(
     # A raw block's bytes: its values, as often as one has bits.
     @always(clk.posedge)
     def measure():
+        final.next = index == last_block
         values.next = size
-        if index == last_block:
+        if final:
             values.next = last_size
         shorter.next = coded_bytes < total[22:3]
         if state == states.SIZE:
@@ -102,12 +117,13 @@ def judge(
     @always(clk.posedge)
     def hand_raw():
         raw.start.next = False
-        if state == states.PROBE or state == states.FORGET:
-            if raw.idle:
-                raw.values.next = values
-                raw.width.next = bits + 1
-                raw.constant.next = constant
-                raw_row.next = base
+        if (state == states.PROBE or state == states.FORGET) and raw.idle:
+            raw.values.next = values
+            raw.width.next = bits + 1
+            if constant:
+                raw.width.next = 16
+            raw.constant.next = constant
+            raw_row.next = base
         if state == states.PROBE and raw.idle:
             raw.start.next = True
         if state == states.LAUNCH and launched and is_raw and not for_head:
@@ -118,8 +134,8 @@ def judge(
     @always(clk.posedge)
     def step():
         """Follow the oldest block's place among units and in the frame."""
-        judged.next = state == states.NEXT
-        if state == states.NEXT:
+        judged.next = state == states.SETTLED
+        if state == states.SETTLED:
             if not constant:
                 place.next = place + length
             base.next = base + size[len(size) : 5]
@@ -207,7 +223,7 @@ def judge(
         elif state == states.DECIDE:
             state.next = states.FORGET
             if failed:
-                state.next = states.NEXT
+                state.next = states.SETTLED
             elif constant:
                 state.next = states.PROBE
                 if bits == 0:
@@ -225,7 +241,7 @@ def judge(
                 state.next = states.LAUNCH
         elif state == states.ENTRY:
             if clocks == 2:
-                state.next = states.NEXT
+                state.next = states.SETTLED
         else:
             state.next = states.IDLE
         if rst:

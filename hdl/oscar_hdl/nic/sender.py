@@ -69,7 +69,7 @@ def sender(
     thinning = word(2)
     begin, run, dealt, open_blocks, judged = bit(), bit(), bit(), word(units.bit_length()), bit()
     judging, overflow, full = bit(), bit(), bit()
-    head, final, place, write, entry = bit(), bit(), word(PLACE_BITS), bit(), word(16)
+    head, final, place, write, entry, entry_last = bit(), bit(), word(PLACE_BITS), bit(), word(16), bit()
     launch, target, choice = (
         bit(),
         word(max(1, (collectors - 1).bit_length())),
@@ -105,12 +105,14 @@ def sender(
     settle = judge(
         clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size, judged,
         judging, idles, results, raw, bases[units], head, heading, place, full, launch, target, choice, keep, drop, cancel,
-        launched, busy, first_busy, write, entry, collectors=collectors,
+        launched, busy, first_busy, write, entry, entry_last, collectors=collectors,
     )  # fmt: skip
     pack = raw_packer(
         clk, rst, raw, sent, source, raw_stream, depth_log2=max(4, (bus_bits // 16 + 7).bit_length())
     )
-    top = head_writer(clk, rst, begin, write, entry, command, checksum, length, crc, head, final, head_stream)
+    top = head_writer(
+        clk, rst, begin, write, entry, entry_last, command, checksum, length, crc, head, final, head_stream
+    )
     builder = frame_builder(
         clk, rst, m_axis_tx, bytes_in, raw_stream, head_stream, begin, launch, target, choice, keep, drop,
         cancel, place, heading, launched, busy, first_busy, resting, finish, pad, crc, crc_idle, send, words,
@@ -203,7 +205,9 @@ def sender(
             if judging and resting and raw.idle:
                 state.next = states.CLOSE
         elif state == states.CLOSE:
-            state.next = states.LEARN if failed else states.HEAD
+            state.next = states.HEAD
+            if failed:
+                state.next = states.LEARN
         elif state == states.HEAD:
             if judging and resting:
                 state.next = states.PAD
