@@ -401,11 +401,11 @@ class Bench:
         assert self.learns == [(f.load, f.fresh, 255 if f.error else f.save, n % 2) for n, f in full]
 
 
-@pytest.mark.parametrize("units", [1, 2, 4, 5, 9])
+@pytest.mark.parametrize("units", [1, 4, 5])
 def test_frames_of_any_blocks(units: int):
     rng = dice(units)
     bench = Bench(rng, units, store_log2=11, speed=rng.choice((0.3, 0.9, 1.0)), pressure=rng.choice((0, 0.5)))
-    bench.check([random_frame(rng, blocks=n) for n in (1, 6, 0, 11)])
+    bench.check([random_frame(rng, blocks=n, kinds="ccckckkr") for n in (1, 5, 0, units + 1)])
 
 
 def coded_frame(values: np.ndarray, link: Encoder, log2: int, step: int, row: int, bench_load: int) -> Frame:
@@ -447,30 +447,30 @@ def test_frames_of_the_host():
 def test_wide_buses(bus_bits: int):
     rng = dice(bus_bits)
     bench = Bench(rng, 5, bus_bits=bus_bits, store_log2=10, pressure=rng.choice((0, 0.3)))
-    bench.check([random_frame(rng, blocks=n) for n in (7, 1, 0)])
+    bench.check([random_frame(rng, blocks=n, kinds="cckcr") for n in (4, 1, 0)])
+
+
+def sized_frame(rng: random.Random, size: int) -> Frame:
+    """Return a frame of so many bytes, with four coded blocks that are longer raw."""
+    sizes = [rng.randrange(1, (size - 50) // 3) for _ in range(3)] if size < 5000 else [1500] * 3
+    sizes.append(size - 50 - sum(sizes))
+    parts = [Part([-(1 << 15), *([1] * 1023)], rng.randbytes(n), rng.randrange(6)) for n in sizes]
+    frame = random_frame(rng, blocks=0)
+    frame.header, frame.parts = replace(frame.header, count=4096), parts
+    assert len(frame.bytes()) == size
+    return frame
 
 
 def test_frames_that_do_not_fit_leave_no_trace():
     rng = dice(30)
     bench = Bench(rng, 3, store_log2=7, pressure=0.5)
     room = 8 * ((1 << 7) - 4)
-    frames = []
-    for size in (room - 8, room, room - 1, room - 7, 5000, 30, room // 2, room // 3, room - 1):
-        frame = random_frame(rng, blocks=4, kinds="c")
-        for part in frame.parts:
-            part.values[0] = -(1 << 15)  # so that raw is long
-        rest = size - 32 - 6 * (len(frame.parts) - 1)
-        tail = frame.parts[-1]
-        tail.values = [-(1 << 15), *([1] * 1023)]
-        frame.header = replace(frame.header, count=3 * 1024 + 1024)
-        for n, part in enumerate(frame.parts[:3]):
-            part.data = rng.randbytes(min(1500, rest // 4 + n))
-        tail.data = rng.randbytes(rest - sum(len(part.data) for part in frame.parts[:3]))
-        frame.error = 4 if len(tail.data) < tail.raw_size and size >= room else 0
-        assert len(frame.bytes()) == size or size == 5000
-        if size == 5000:
-            frame.error = 4
-        frames.append(frame)
+    frames = [
+        sized_frame(rng, size)
+        for size in (room - 8, room, room - 1, room + 1, room - 7, 5000, 100, room // 2, room // 3, room - 1)
+    ]
+    for frame in frames:
+        frame.error = 4 * (len(frame.bytes()) >= room)
     bench.check(frames)
 
 
@@ -499,7 +499,7 @@ def test_a_bad_descriptor_ends_the_command():
 def test_a_reset_at_any_clock():
     rng = dice(33)
     bench = Bench(rng, 3, store_log2=9, pressure=0.2)
-    for _ in range(12):
+    for _ in range(8):
         bench.start(random_frame(rng, blocks=rng.randrange(5), most=200, kinds="ccckkr"))
         bench.simulator.run(rng.choice((rng.randrange(60), rng.randrange(3000))))
         bench.reset()

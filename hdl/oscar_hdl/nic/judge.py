@@ -134,7 +134,7 @@ def judge(
     @always(clk.posedge)
     def step():
         """Follow the oldest block's place among units and in the frame."""
-        judged.next = state == states.SETTLED
+        judged.next = state == states.SETTLED and not rst
         if state == states.SETTLED:
             if not constant:
                 place.next = place + length

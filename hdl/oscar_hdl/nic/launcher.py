@@ -12,7 +12,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def launcher(
-    clk: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any,
+    clk: Any, rst: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any,
     busy: Any, turn: Any, busies: Sequence[Any], starts: Sequence[Any], choices: Sequence[Any],
     keeps: Sequence[Any], drops: Sequence[Any], cancels: Sequence[Any],
 ) -> Any:  # fmt: skip
@@ -36,7 +36,7 @@ def launcher(
 
     @always(clk.posedge)
     def run():
-        launched.next = started
+        launched.next = started and not rst
         for i in range(count):
             starts[i].next = (
                 launch and not started and not launched and target == i and next_turn == i
@@ -45,6 +45,8 @@ def launcher(
             keeps[i].next = keep and target == i
             drops[i].next = drop and target == i
             cancels[i].next = cancel and target == i
+            if rst:
+                starts[i].next = False
             if starts[i]:
                 choices[i].next = choice
 

@@ -28,7 +28,8 @@ def raw_packer(
     states = enum("IDLE", "MASK", "ROW", "READ", "LAST", "DRAIN")
     state = Signal(states.IDLE)
     row, clocks, widening = word(13), word(3), word(5)
-    lane, last_row, stop = word(5), bit(), word(5)  # the lane behind this one, and behind the row's last
+    # The lane behind the one that comes in the next clock, and the one behind the row's last.
+    lane, stop, at_end, last_row = word(5), word(5), bit(), bit()
     ready, reading, finish, empty = bit(), bit(), bit(), bit()
     mask, value, have, step, fill = word(16), word(16), bit(), bit(), word(4)
     # A value on its way to its place in a pair: moved up by fill % 4, then by the rest of fill. It starts
@@ -54,6 +55,7 @@ def raw_packer(
         finish.next = False
         ready.next = source.ok and allow and empty
         last_row.next = row == job.values[18:5]
+        at_end.next = lane == stop or job.constant
         stop.next = 0
         if row == job.values[18:5]:
             stop.next = job.values[5:]
@@ -90,16 +92,15 @@ def raw_packer(
                 clocks.next = clocks + 1
             else:
                 reading.next = True
-            if reading:
                 lane.next = lane + 1
-                if lane == stop or job.constant:
-                    reading.next = False
-                    clocks.next = 0
-                    row.next = row + 1
-                    state.next = states.ROW
-                    if last_row or job.constant:
-                        finish.next = True
-                        state.next = states.LAST
+            if reading and at_end:
+                reading.next = False
+                clocks.next = 0
+                row.next = row + 1
+                state.next = states.ROW
+                if last_row or job.constant:
+                    finish.next = True
+                    state.next = states.LAST
         elif state == states.LAST:
             clocks.next = 0
             state.next = states.DRAIN
@@ -125,7 +126,7 @@ def raw_packer(
         elif finish:
             have.next = False
         if step:
-            fill.next = (fill + job.width) & 15
+            fill.next = fill + job.width[4:]
         near_valid.next = step
         near_last.next = finish
         near_up.next = fill[4:2]
@@ -138,6 +139,9 @@ def raw_packer(
         if rst or job.start:
             have.next = False
             fill.next = 0
+        if rst:
+            near_valid.next = False
+            far_valid.next = False
 
     @always(clk.posedge)
     def pack():

@@ -173,11 +173,14 @@ def sender(
                 words.next = place[FRAME_BITS:BYTES_LOG2] + 1
             tail.next = place[BYTES_LOG2:]
             pad.next = ~place[BYTES_LOG2:] + 1
-        tables.learn.next = state == states.CLOSE and not empty
+        tables.learn.next = state == states.CLOSE and not empty and not rst
         if state == states.CLOSE and not empty:
             learning.next = True
-        elif tables.learnt or rst:
+        elif tables.learnt:
             learning.next = False
+        if rst:
+            learning.next = False
+            failed.next = False
 
     @always(clk.posedge)
     def sequence():

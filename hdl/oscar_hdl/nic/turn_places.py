@@ -68,7 +68,7 @@ def turn_places(
         for i in range(count):
             if firsts[i]:
                 first.next = True
-            if endeds[i]:
+            if endeds[i] and not rst:
                 ended.next = True
         offset.next = now
         address.next = base + now
