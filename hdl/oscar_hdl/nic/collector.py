@@ -134,7 +134,7 @@ def collector(
     def run():
         valid.next = mine and complete
         first.next = mine and complete and not opened
-        ended.next = mine and given and kept
+        ended.next = mine and given and kept and not rst
         if half_valid and (half_last or slot == LAST):
             complete.next = True
         elif mine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, enum
+from myhdl import Signal, always, always_comb, block, concat, enum
 
 from oscar_hdl.nic.frame_crc import POLY, step, unstep
 from oscar_hdl.streams.bundles import bit, word
@@ -45,8 +45,9 @@ def crc_sum(
     # sum: of the blocks so far, as it is at word `reach`; other: what is to be added to it
     other, product, reach, far = word(32), word(32), word(bits), word(bits)
     ahead = word(bits + 1)
-    left, which, at, factor = word(bits), word(5), word(6), bit()
-    address = word((len(CONSTANTS) - 1).bit_length())
+    left, at, factor = word(bits), word(6), bit()
+    which = word((len(CONSTANTS) - 1).bit_length() - 5)
+    address = word(len(which) + 5)
 
     @always_comb
     def look():
@@ -58,7 +59,7 @@ def crc_sum(
     # comes two clocks after its number.
     @always(clk.posedge)
     def multiply():
-        address.next = (which << 5) | at[5:]
+        address.next = concat(which, at[5:])
         factor.next = CONSTANTS[int(address)]
         product.next = product >> 1
         if product[0]:

@@ -13,21 +13,18 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def dealer(
     clk: Any, rst: Any, start: Any, row: Any, run: Any, stop: Any, last_block: Any, size: Any, last_size: Any,
-    judged: Any, jobs: Sequence[Any], bases: Sequence[Any], dealt: Any, open_blocks: Any,
+    judged: Any, starts: Sequence[Any], values: Sequence[Any], rows: Sequence[Any], idles: Sequence[Any],
+    dealt: Any, open_blocks: Any,
 ) -> Any:  # fmt: skip
     """Start a job for each block of a frame on the next of the encoders.
 
     start (strobe): a frame, whose first row is `row` of the memory. run (level): deal; stop (level): no more.
     last_block, size, last_size: of frame_plan. judged (strobe): the oldest block is done with, so its encoder
-    may have the next. jobs: EncoderJobs (start and values are driven here), bases: their blocks' first rows.
+    may have the next. starts, values, rows (the block's first), idles: of the encoders' jobs.
     dealt: all blocks were dealt. open_blocks: blocks that were dealt and not judged.
     """
-    units = len(jobs)
+    units = len(starts)
     LAST_UNIT = units - 1
-    starts = [job.start for job in jobs]
-    idles = [job.idle for job in jobs]
-    values = [job.values for job in jobs]
-    rows = list(bases[:units])
 
     states = enum("PICK", "LOOK", "DEAL")
     state = Signal(states.PICK)

@@ -12,17 +12,20 @@ CODED, RAW, CONSTANT = 0, 1, 2
 @block
 def entry_writer(
     clk: Any, go: Any, step: Any, constant: Any, raw: Any, width: Any, seeds: Any, first: Any, last: Any,
-    length: Any, value: Any, write: Any, entry: Any,
+    length: Any, value: Any, final: Any, write: Any, entry: Any,
+    entry_last: Any,
 ) -> Any:  # fmt: skip
     """Give pair `step` u2 (0..2) one clock after `go` (strobe), with `write`.
 
     constant, raw: the block's type; else it is coded. width u5: bits of a raw value; seeds u3, first u7,
-    last u7: of a coded block; length u19: bytes; value u16: of a constant one.
+    last u7: of a coded block; length u19: bytes; value u16: of a constant one. final: it is the
+    last block's, whose last pair has entry_last.
     """
 
     @always(clk.posedge)
     def give():
         write.next = go
+        entry_last.next = final and step == 2
         if constant:
             entry.next = 0
             if step == 0:

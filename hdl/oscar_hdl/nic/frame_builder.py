@@ -67,7 +67,7 @@ def frame_builder(
             )
         )  # fmt: skip
     start = launcher(
-        clk, launch, target, choice, keep, drop, cancel, launched, busy, turn, busies, starts, choices, keeps,
+        clk, rst, launch, target, choice, keep, drop, cancel, launched, busy, turn, busies, starts, choices, keeps,
         drops, cancels,
     )  # fmt: skip
     places = turn_places(

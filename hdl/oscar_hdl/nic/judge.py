@@ -10,16 +10,16 @@ from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES
 from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.nic.entry_writer import entry_writer
-from oscar_hdl.nic.job_results import job_results
+from oscar_hdl.nic.job_port import RESULT_BITS
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def judge(
     clk: Any, rst: Any, begin: Any, row: Any, empty: Any, run: Any, failed: Any, overflow: Any, open_blocks: Any,
-    last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, jobs: Sequence[Any], raw: Any,
+    last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, idles: Sequence[Any], results: Sequence[Any], raw: Any,
     raw_row: Any, head: Any, head_kept: Any, place: Any, full: Any, launch: Any, target: Any, choice: Any,
-    keep: Any, drop: Any, cancel: Any, launched: Any, busy: Any, first_busy: Any, write: Any, entry: Any, *,
+    keep: Any, drop: Any, cancel: Any, launched: Any, busy: Any, first_busy: Any, write: Any, entry: Any, entry_last: Any, *,
     collectors: int,
 ) -> Any:  # fmt: skip
     """Start a collector on the oldest open block, wait for the results of its job, and settle what it is.
@@ -29,32 +29,60 @@ def judge(
     open_blocks, last_block, size, last_size: of dealer and frame_plan. judged (strobe): a block is settled.
     failed (level): all blocks are forgotten. idle: nothing is under way. head (strobe, while idle): collect the
     frame's head, kept for the CRC or not (head_kept).
-    jobs: EncoderJobs (results are read here). raw: RawJob and raw_row: of raw_packer.
+    idles, results: of the encoders' jobs (job_port.py). raw: RawJob and raw_row: of raw_packer.
     launch .. busy: of launcher; first_busy: collector 0 is. Unit u has collector u modulo their number;
     raw_packer and the head have collector 0, behind its units.
     write, entry u16: the directory, three strobes for a block.
     """
-    LAST_UNIT = len(jobs) - 1
+    LAST_UNIT = len(idles) - 1
     LAST_COLLECTOR = collectors - 1
-    RAW_CHOICE = len(range(0, len(jobs), collectors))
+    RAW_CHOICE = len(range(0, len(idles), collectors))
     HEAD_CHOICE = RAW_CHOICE + 1
     HEAD = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES
     states = enum(
-        "IDLE", "START", "LAUNCH", "SETTLE", "LOOK", "SIZE", "COMPARE", "DECIDE", "PROBE", "PROBED", "WAIT",
-        "ENTRY", "NEXT",
+        "IDLE", "START", "LAUNCH", "SETTLE", "LOOK", "SIZE", "COMPARE", "DECIDE", "PROBE", "PROBED", "FORGET",
+        "ENTRY", "SETTLED",
     )  # fmt: skip
     state = Signal(states.IDLE)
     index, unit, base = word(8), word(max(1, LAST_UNIT.bit_length())), word(len(row))
     own_target, own_choice = word(len(target)), word(len(choice))
-    finished, constant, low, bits = bit(), bit(), bit(), word(4)
+    finished, result, constant, low, bits = bit(), word(RESULT_BITS), bit(), bit(), word(4)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
     values, total, times, shorter = word(18), word(22), word(5), bit()
-    is_raw, for_head, probed, clocks, go, value = bit(), bit(), bit(), word(2), bit(), word(16)
+    final, is_raw, for_head, probed, clocks, go, value = bit(), bit(), bit(), bit(), word(2), bit(), word(16)
 
-    results = job_results(clk, unit, jobs, finished, constant, low, bits, seeds, first, last, coded_bytes)
     entries = entry_writer(
-        clk, go, clocks, constant, is_raw, raw.width, seeds, first, last, length, value, write, entry
+        clk,
+        go,
+        clocks,
+        constant,
+        is_raw,
+        raw.width,
+        seeds,
+        first,
+        last,
+        length,
+        value,
+        final,
+        write,
+        entry,
+        entry_last,
     )
+
+    @always(clk.posedge)
+    def choose():
+        finished.next = idles[int(unit)]
+        result.next = results[int(unit)]
+
+    @always_comb
+    def split():
+        constant.next = result[0]
+        low.next = result[1]
+        bits.next = result[6:2]
+        seeds.next = result[9:6]
+        first.next = result[16:9]
+        last.next = result[23:16]
+        coded_bytes.next = result[42:23]
 
     @always_comb
     def look():
@@ -73,8 +101,9 @@ def judge(
     # A raw block's bytes: its values, as often as one has bits.
     @always(clk.posedge)
     def measure():
+        final.next = index == last_block
         values.next = size
-        if index == last_block:
+        if final:
             values.next = last_size
         shorter.next = coded_bytes < total[22:3]
         if state == states.SIZE:
@@ -88,12 +117,13 @@ def judge(
     @always(clk.posedge)
     def hand_raw():
         raw.start.next = False
-        if state == states.PROBE or state == states.WAIT:
-            if raw.idle:
-                raw.values.next = values
-                raw.width.next = bits + 1
-                raw.constant.next = constant
-                raw_row.next = base
+        if (state == states.PROBE or state == states.FORGET) and raw.idle:
+            raw.values.next = values
+            raw.width.next = bits + 1
+            if constant:
+                raw.width.next = 16
+            raw.constant.next = constant
+            raw_row.next = base
         if state == states.PROBE and raw.idle:
             raw.start.next = True
         if state == states.LAUNCH and launched and is_raw and not for_head:
@@ -104,8 +134,8 @@ def judge(
     @always(clk.posedge)
     def step():
         """Follow the oldest block's place among units and in the frame."""
-        judged.next = state == states.NEXT
-        if state == states.NEXT:
+        judged.next = state == states.SETTLED and not rst
+        if state == states.SETTLED:
             if not constant:
                 place.next = place + length
             base.next = base + size[len(size) : 5]
@@ -158,7 +188,7 @@ def judge(
             is_raw.next = not shorter
         elif state == states.PROBED:
             probed.next = True
-        elif state == states.WAIT and not busy and not first_busy and raw.idle:
+        elif state == states.FORGET and not busy and not first_busy and raw.idle:
             target.next = 0
             choice.next = RAW_CHOICE
 
@@ -191,9 +221,9 @@ def judge(
         elif state == states.COMPARE:
             state.next = states.DECIDE
         elif state == states.DECIDE:
-            state.next = states.WAIT
+            state.next = states.FORGET
             if failed:
-                state.next = states.NEXT
+                state.next = states.SETTLED
             elif constant:
                 state.next = states.PROBE
                 if bits == 0:
@@ -206,15 +236,15 @@ def judge(
         elif state == states.PROBED:
             if raw.done:
                 state.next = states.ENTRY
-        elif state == states.WAIT:
+        elif state == states.FORGET:
             if not busy and not first_busy and raw.idle:
                 state.next = states.LAUNCH
         elif state == states.ENTRY:
             if clocks == 2:
-                state.next = states.NEXT
+                state.next = states.SETTLED
         else:
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
 
-    return results, entries, look, measure, hand_raw, step, act, sequence
+    return entries, choose, split, look, measure, hand_raw, step, act, sequence

@@ -7,12 +7,12 @@ from typing import Any
 
 from myhdl import always, always_comb, block, modbv
 
-from oscar_hdl.streams.bundles import bit
+from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def launcher(
-    clk: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any,
+    clk: Any, rst: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any,
     busy: Any, turn: Any, busies: Sequence[Any], starts: Sequence[Any], choices: Sequence[Any],
     keeps: Sequence[Any], drops: Sequence[Any], cancels: Sequence[Any],
 ) -> Any:  # fmt: skip
@@ -22,26 +22,32 @@ def launcher(
     passed to the target. busy: the target is.
     """
     count = len(busies)
-    started = bit()
+    started, next_turn = bit(), word(len(turn))
 
     @always_comb
     def look():
         any_start = modbv(0)[1:]
         for i in range(count):
-            starts[i].next = launch and not launched and target == i and turn == i and not busies[i]
-            if launch and not launched and target == i and turn == i and not busies[i]:
+            if starts[i]:
                 any_start[:] = 1
-            keeps[i].next = keep and target == i
-            drops[i].next = drop and target == i
-            cancels[i].next = cancel and target == i
         started.next = any_start == 1
+        next_turn.next = turn + 1
         busy.next = busies[int(target)]
 
     @always(clk.posedge)
     def run():
-        launched.next = started
+        launched.next = started and not rst
         for i in range(count):
-            if started and target == i:
+            starts[i].next = (
+                launch and not started and not launched and target == i and next_turn == i
+                and not busies[i]
+            )  # fmt: skip
+            keeps[i].next = keep and target == i
+            drops[i].next = drop and target == i
+            cancels[i].next = cancel and target == i
+            if rst:
+                starts[i].next = False
+            if starts[i]:
                 choices[i].next = choice
 
     return look, run

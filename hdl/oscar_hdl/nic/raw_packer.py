@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar_hdl.coder.ports import LANES, READ_CLOCKS
+from oscar_hdl.coder.ports import READ_CLOCKS
 from oscar_hdl.nic.pair_fifo import pair_fifo
 from oscar_hdl.streams.bundles import bit, word
 
@@ -25,10 +25,11 @@ def raw_packer(
 
     depth_log2: of the FIFO of pairs, which is to bridge such a pause: lanes of the store and six pairs more.
     """
-    LAST_LANE = LANES - 1
-    states = enum("IDLE", "ROW", "READ", "LAST", "DRAIN")
+    states = enum("IDLE", "MASK", "ROW", "READ", "LAST", "DRAIN")
     state = Signal(states.IDLE)
-    row, clocks, lane = word(13), word(3), word(5)
+    row, clocks, widening = word(13), word(3), word(5)
+    # The lane behind the one that comes in the next clock, and the one behind the row's last.
+    lane, stop, at_end, last_row = word(5), word(5), bit(), bit()
     ready, reading, finish, empty = bit(), bit(), bit(), bit()
     mask, value, have, step, fill = word(16), word(16), bit(), bit(), word(4)
     # A value on its way to its place in a pair: moved up by fill % 4, then by the rest of fill. It starts
@@ -53,39 +54,51 @@ def raw_packer(
         source.take.next = False
         finish.next = False
         ready.next = source.ok and allow and empty
+        last_row.next = row == job.values[18:5]
+        at_end.next = lane == stop or job.constant
+        stop.next = 0
+        if row == job.values[18:5]:
+            stop.next = job.values[5:]
         reading.next = False
         if state == states.IDLE:
             row.next = 0
+            clocks.next = 0
+            widening.next = 0
+            mask.next = 0
             job.idle.next = True
             if job.start:
                 job.idle.next = False
+                state.next = states.MASK
+        elif state == states.MASK:
+            widening.next = widening + 1
+            mask.next = concat(mask[15:], modbv(1)[1:])
+            if widening == job.width:
+                mask.next = mask
                 state.next = states.ROW
         elif state == states.ROW:
-            lane.next = 0
-            clocks.next = 0
-            if row == job.values[18:5] and job.values[5:] == 0:
-                finish.next = True
-                state.next = states.LAST
-            elif ready:
-                source.take.next = True
-                state.next = states.READ
+            lane.next = 1
+            clocks.next = clocks + 1
+            if clocks == 2:  # last_row and stop are those of this row
+                clocks.next = 2
+                if last_row and stop == 0:
+                    finish.next = True
+                    state.next = states.LAST
+                elif ready:
+                    clocks.next = 0
+                    source.take.next = True
+                    state.next = states.READ
         elif state == states.READ:
             if clocks != READ_CLOCKS - 1:
                 clocks.next = clocks + 1
             else:
                 reading.next = True
-            if reading:
                 lane.next = lane + 1
-                if row == job.values[18:5] and lane + 1 == job.values[5:]:
-                    finish.next = True
-                    reading.next = False
-                    state.next = states.LAST
-                elif lane == LAST_LANE:
-                    row.next = row + 1
-                    reading.next = False
-                    state.next = states.ROW
-                if job.constant:
-                    reading.next = False
+            if reading and at_end:
+                reading.next = False
+                clocks.next = 0
+                row.next = row + 1
+                state.next = states.ROW
+                if last_row or job.constant:
                     finish.next = True
                     state.next = states.LAST
         elif state == states.LAST:
@@ -107,15 +120,13 @@ def raw_packer(
 
     @always(clk.posedge)
     def shift():
-        for i in range(16):
-            mask.next[i] = job.constant or i < job.width
         if reading:
             value.next = source.data[16:] & mask
             have.next = not job.constant
         elif finish:
             have.next = False
         if step:
-            fill.next = (fill + job.width) & 15
+            fill.next = fill + job.width[4:]
         near_valid.next = step
         near_last.next = finish
         near_up.next = fill[4:2]
@@ -128,6 +139,9 @@ def raw_packer(
         if rst or job.start:
             have.next = False
             fill.next = 0
+        if rst:
+            near_valid.next = False
+            far_valid.next = False
 
     @always(clk.posedge)
     def pack():

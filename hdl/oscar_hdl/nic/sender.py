@@ -12,6 +12,7 @@ from oscar_hdl.nic.dealer import dealer
 from oscar_hdl.nic.frame_builder import frame_builder
 from oscar_hdl.nic.frame_plan import frame_plan
 from oscar_hdl.nic.head_writer import head_writer
+from oscar_hdl.nic.job_port import RESULT_BITS, job_port
 from oscar_hdl.nic.judge import judge
 from oscar_hdl.nic.ports import RawJob
 from oscar_hdl.nic.raw_packer import raw_packer
@@ -54,11 +55,9 @@ def sender(
     PLACE_BITS = max(FRAME_BITS, 19) + 1
     FULL = (1 << (store_log2 - 2)) - 1
     choices = len(range(0, units, collectors)) + 2
-    done_of = [job.done for job in jobs]
-    bad_of = [job.bad for job in jobs]
-    bank_of = [job.bank for job in jobs]
-    count_bank_of = [job.count_bank for job in jobs]
-    thinning_of = [job.thinning for job in jobs]
+    starts, idles, bads = ([bit() for _ in range(units)] for _ in range(3))
+    values, rows = [word(18) for _ in range(units)], [word(len(row)) for _ in range(units)]
+    results = [word(RESULT_BITS) for _ in range(units)]
 
     states = enum(
         "IDLE", "PLAN", "BUILD", "BEGIN", "BLOCKS", "REST", "CLOSE", "HEAD", "PAD", "TOP", "HAND", "LEARN"
@@ -70,7 +69,7 @@ def sender(
     thinning = word(2)
     begin, run, dealt, open_blocks, judged = bit(), bit(), bit(), word(units.bit_length()), bit()
     judging, overflow, full = bit(), bit(), bit()
-    head, final, place, write, entry = bit(), bit(), word(PLACE_BITS), bit(), word(16)
+    head, final, place, write, entry, entry_last = bit(), bit(), word(PLACE_BITS), bit(), word(16), bit()
     launch, target, choice = (
         bit(),
         word(max(1, (collectors - 1).bit_length())),
@@ -81,6 +80,12 @@ def sender(
     send, words, tail, sent = bit(), word(store_log2), word(BYTES_LOG2), bit()
     raw, raw_stream, head_stream = RawJob(), Stream(16, keep=2), Stream(16, keep=2)
 
+    ports = [
+        job_port(job, base, bank, thinning, *five)
+        for job, base, *five in zip(
+            jobs, bases[:units], starts, values, rows, idles, bads, results, strict=True
+        )
+    ]
     plan = frame_plan(
         clk,
         rst,
@@ -94,18 +99,20 @@ def sender(
         thinning,
     )
     deal = dealer(
-        clk, rst, begin, row, run, failed, last_block, block_size, last_size, judged, jobs, bases, dealt,
+        clk, rst, begin, row, run, failed, last_block, block_size, last_size, judged, starts, values, rows, idles, dealt,
         open_blocks,
     )  # fmt: skip
     settle = judge(
         clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size, judged,
-        judging, jobs, raw, bases[units], head, heading, place, full, launch, target, choice, keep, drop, cancel,
-        launched, busy, first_busy, write, entry, collectors=collectors,
+        judging, idles, results, raw, bases[units], head, heading, place, full, launch, target, choice, keep, drop, cancel,
+        launched, busy, first_busy, write, entry, entry_last, collectors=collectors,
     )  # fmt: skip
     pack = raw_packer(
         clk, rst, raw, sent, source, raw_stream, depth_log2=max(4, (bus_bits // 16 + 7).bit_length())
     )
-    top = head_writer(clk, rst, begin, write, entry, command, checksum, length, crc, head, final, head_stream)
+    top = head_writer(
+        clk, rst, begin, write, entry, entry_last, command, checksum, length, crc, head, final, head_stream
+    )
     builder = frame_builder(
         clk, rst, m_axis_tx, bytes_in, raw_stream, head_stream, begin, launch, target, choice, keep, drop,
         cancel, place, heading, launched, busy, first_busy, resting, finish, pad, crc, crc_idle, send, words,
@@ -136,10 +143,6 @@ def sender(
         tables.save.next = command.save
         if failed:
             tables.save.next = NOWHERE
-        for i in range(units):
-            bank_of[i].next = bank
-            count_bank_of[i].next = bank
-            thinning_of[i].next = thinning
         command.idle.next = state == states.IDLE
 
     @always(clk.posedge)
@@ -147,7 +150,7 @@ def sender(
         """Keep errors, what is to be learnt, and what the header says."""
         any_bad = modbv(0)[1:]
         for i in range(units):
-            if done_of[i] and bad_of[i]:
+            if bads[i]:
                 any_bad[:] = 1
         bad.next = any_bad == 1
         if bad and run:
@@ -170,11 +173,14 @@ def sender(
                 words.next = place[FRAME_BITS:BYTES_LOG2] + 1
             tail.next = place[BYTES_LOG2:]
             pad.next = ~place[BYTES_LOG2:] + 1
-        tables.learn.next = state == states.CLOSE and not empty
+        tables.learn.next = state == states.CLOSE and not empty and not rst
         if state == states.CLOSE and not empty:
             learning.next = True
-        elif tables.learnt or rst:
+        elif tables.learnt:
             learning.next = False
+        if rst:
+            learning.next = False
+            failed.next = False
 
     @always(clk.posedge)
     def sequence():
@@ -202,7 +208,9 @@ def sender(
             if judging and resting and raw.idle:
                 state.next = states.CLOSE
         elif state == states.CLOSE:
-            state.next = states.LEARN if failed else states.HEAD
+            state.next = states.HEAD
+            if failed:
+                state.next = states.LEARN
         elif state == states.HEAD:
             if judging and resting:
                 state.next = states.PAD
@@ -225,4 +233,4 @@ def sender(
             command.done.next = False
             tables.build.next = False
 
-    return plan, deal, settle, pack, top, builder, look, tell, watch, sequence
+    return ports, plan, deal, settle, pack, top, builder, look, tell, watch, sequence

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from myhdl import always, always_comb, block, modbv
+from myhdl import always, always_comb, block
 
+from oscar_hdl.nic.or_tree import or_tree
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -25,17 +26,7 @@ def store_lane(
     low_write, high_write = bit(), bit()
     any_word, any_enable = word(16), word(2)
     low_read, high_read, low_data, high_data = (word(8) for _ in range(4))
-    count = len(words)
-
-    @always_comb
-    def gather():
-        total = modbv(0)[16:]
-        enable = modbv(0)[2:]
-        for i in range(count):
-            total[:] = total | words[i]
-            enable[:] = enable | enables[i]
-        any_word.next = total
-        any_enable.next = enable
+    gather_words, gather_enables = or_tree(words, any_word), or_tree(enables, any_enable)
 
     @always(clk.posedge)
     def write():
@@ -60,4 +51,4 @@ def store_lane(
         data.next[8:] = low_data
         data.next[16:8] = high_data
 
-    return gather, write, read, join
+    return gather_words, gather_enables, write, read, join

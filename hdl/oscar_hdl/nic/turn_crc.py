@@ -7,11 +7,12 @@ from typing import Any
 
 from myhdl import always, always_comb, block, modbv
 
+from oscar_hdl.nic.crc_lane import crc_lane
 from oscar_hdl.nic.frame_crc import ONES, step, unstep
-from oscar_hdl.nic.linear_map import linear_map
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import word
 
 PIPELINE = 3  # clocks from a word to its state
+START = unstep(ONES, 32)
 
 
 @block
@@ -24,54 +25,47 @@ def turn_crc(clk: Any, words: Sequence[Any], valid: Any, first: Any, head: Any, 
     without the one that comes now.
     """
     lanes = len(words)
-    START = unstep(ONES, 32)
     START_LOW, START_HIGH = START & 0xFFFF, START >> 16
-    mixed = [word(16) for _ in range(lanes)]
-    parts = [word(32) for _ in range(lanes)]
+    low, high = word(16), word(16)
+    mixes = (low, high, *(None,) * (lanes - 2))
     sums = [word(32) for _ in range(lanes)]
-    maps = [
-        linear_map(mixed[j], parts[j], [step(0, 1 << (16 * j + i), 16 * lanes) for i in range(16)])
+    parts = [
+        crc_lane(clk, words[j], mixes[j], valid, sums[j],
+              columns=[step(0, 1 << (16 * j + i), 16 * lanes) for i in range(16)])
         for j in range(lanes)
-    ]
-    valid_1, hold_1, hold_2 = bit(), word(32), word(32)
-    later = [word(32) for _ in range(lanes - PIPELINE + 1)]
+    ]  # fmt: skip
+    hold_1, hold_2, total = word(32), word(32), word(32)
+    later = [word(32) for _ in range(lanes - PIPELINE)]
     LATER = len(later)
 
-    @always(clk.posedge)
+    @always_comb
     def mix():
-        for j in range(lanes):
-            mixed[j].next = words[j]
-        if not first:
-            mixed[0].next = words[0] ^ state[16:]
-            mixed[1].next = words[1] ^ state[32:16]
-        elif head:
-            mixed[0].next = words[0] ^ START_LOW
-            mixed[1].next = words[1] ^ START_HIGH
-        valid_1.next = valid
-        hold_1.next = state
-        if valid:
-            hold_1.next = 0
-
-    @always(clk.posedge)
-    def move():
-        for j in range(lanes):
-            sums[j].next = parts[j]
-            if not valid_1:
-                sums[j].next = 0
-        hold_2.next = hold_1
+        low.next = state[16:]
+        high.next = state[32:16]
+        if first:
+            low.next = 0
+            high.next = 0
+            if head:
+                low.next = START_LOW
+                high.next = START_HIGH
 
     @always(clk.posedge)
     def add():
-        total = modbv(0)[32:]
-        total[:] = hold_2
-        for j in range(lanes):
-            total[:] = total ^ sums[j]
+        hold_1.next = state
+        if valid:
+            hold_1.next = 0
+        hold_2.next = hold_1
         later[0].next = total
         for i in range(1, LATER):
             later[i].next = later[i - 1]
-
-    @always_comb
-    def give():
         state.next = later[LATER - 1]
 
-    return maps, mix, move, add, give
+    @always_comb
+    def gather():
+        whole = modbv(0)[32:]
+        whole[:] = hold_2
+        for j in range(lanes):
+            whole[:] = whole ^ sums[j]
+        total.next = whole
+
+    return parts, mix, add, gather

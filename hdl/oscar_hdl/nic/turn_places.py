@@ -27,12 +27,11 @@ def turn_places(
     count = len(starts)
     bits = len(base)
     TURNS = 1 << len(turn)
-    MASK = TURNS - 1
     FULL = (1 << (bits - 2)) - 1
     now, moved = word(bits), word(bits)
     later = [word(bits) for _ in range(TURNS - 2)]
     LATER = len(later)
-    begin, some, fits, full = bit(), bit(), bit(), bit()
+    begin, some, fits, full, back = bit(), bit(), bit(), bit(), word(len(turn))
 
     @always_comb
     def look():
@@ -41,6 +40,7 @@ def turn_places(
             if valids[i]:
                 any_valid[:] = 1
         some.next = any_valid == 1
+        back.next = turn - 2
         full.next = now[bits:2] == FULL
         fits.next = moved[bits:2] == FULL or moved[bits:2] < FULL - left[bits:2]
 
@@ -68,7 +68,7 @@ def turn_places(
         for i in range(count):
             if firsts[i]:
                 first.next = True
-            if endeds[i]:
+            if endeds[i] and not rst:
                 ended.next = True
         offset.next = now
         address.next = base + now
@@ -78,7 +78,7 @@ def turn_places(
         for i in range(count):
             if starts[i]:
                 rooms[i].next = False
-            elif turn == ((i + 2) & MASK):
+            elif back == i:
                 rooms[i].next = fits
 
     return look, move, give, allow
