@@ -25,7 +25,7 @@ def raw_decoder(
 
     job: RawJob, not of a block of zeros. s_axis_raw: Stream(16), the block's bytes in memory order, two in a
     word: it takes ceil(values * width / 16) of them, none of a constant block; tlast is not looked at.
-    position: PositionPort, sums: SumPort, counts: CountPort. Takes come with phase 0, of sums with phase 1, and
+    position: PositionPort, sums: SumPort, counts: CountPort. Takes come with phase 0, of sums with phase 1,
     strobes of counts with phase 9 and later.
     """
     state = Signal(States.IDLE)
@@ -154,7 +154,7 @@ def raw_decoder(
     def take() -> None:
         position.take.next = (header or row) and not rst
         sums.take.next = slot_begins and not rst
-        slot_begins.next = row
+        slot_begins.next = row and not rst
         position.header.next = header
         position.row.next = concat(group, j)
         if state == States.HEADER:

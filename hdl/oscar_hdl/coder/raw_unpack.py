@@ -22,8 +22,9 @@ def raw_unpack(
     """Give 1,024 values for each `fill`, every second clock or slower: forward, and zeros behind the last.
 
     restart: strobe, a block's first value comes next; fill: strobe, a group, when the one before was given.
-    final: the group is the block's last, whose last value has the number `last` u10; width u5: bits of a value; constant: every value is `given` u16, without bytes. All hold from restart on, final and last from
-    fill. s_axis_raw: Stream(16), exactly the pairs that hold a block's values; tlast is not looked at.
+    final: the group is the block's last, whose last value is number `last` u10; width u5: bits of a value;
+    constant: every value is `given` u16, without bytes. All hold from restart on, final and last from fill.
+    s_axis_raw: Stream(16), exactly the pairs that hold a block's values; tlast is not looked at.
     valid: strobe; value u16.
     """
     kept, edge = word(16), word(4)  # by the block's width; edge: the sign's bit
