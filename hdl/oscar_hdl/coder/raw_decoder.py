@@ -6,9 +6,10 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar_hdl.coder.raw_symbol import raw_symbol
+from oscar_hdl.coder.lane_delay import lane_delay
 from oscar_hdl.coder.raw_unpack import raw_unpack
 from oscar_hdl.coder.row_class import row_class
+from oscar_hdl.coder.seed_symbol import seed_symbol
 from oscar_hdl.coder.value_context import value_context
 from oscar_hdl.streams.bundles import bit, word
 
@@ -26,7 +27,7 @@ def raw_decoder(
     job: RawJob, not of a block of zeros. s_axis_raw: Stream(16), the block's bytes in memory order, two in a
     word: it takes ceil(values * width / 16) of them, none of a constant block; tlast is not looked at.
     position: PositionPort, sums: SumPort, counts: CountPort. Takes come with phase 0, of sums with phase 1,
-    strobes of counts with phase 9 and later.
+    strobes of counts with phase 11 and later.
     """
     state = Signal(States.IDLE)
     last_value, last_in_group, final, short = (
@@ -50,7 +51,8 @@ def raw_decoder(
     j1, lane3, header3, limit3 = word(5), word(5), bit(), word(5)
     header4, row4, counted4, exists4, class_of_row4, class4 = bit(), bit(), bit(), bit(), word(4), word(4)
     row5, row6, value5, value6, local6 = bit(), bit(), word(16), word(16), word(16)
-    context8, symbol8, strobes = word(5), word(4), word(4)
+    low_bits4, context8, context9, context10, strobes = word(2), word(5), word(5), word(5), word(6)
+    symbol10, class10, header10 = word(4), word(4), bit()
     begin8, value8, found, size = bit(), word(16), word(4), word(3)
     last, ended, done = bit(), word(6), bit()  # a row's last value; clocks since then; its class is found
 
@@ -61,7 +63,8 @@ def raw_decoder(
         ),
         row_class(clk, begin8, value8, found, size),
         value_context(clk, header4, class4, position.mean, position.data, context8),
-        raw_symbol(clk, value4, class4, header4, symbol8),
+        seed_symbol(clk, value4, low_bits4, symbol10),
+        lane_delay(clk, phase, class4, class10, 6),
     ]  # fmt: skip
 
     @always_comb
@@ -184,7 +187,12 @@ def raw_decoder(
             row4.next = slot_row
             counted4.next = slot_header or (slot_row and slot_counted)
             class_of_row4.next = slot_class
-        if phase == 8:
+            low_bits4.next = 0
+            if slot_class[4:2] == 3:
+                low_bits4.next = slot_class[2:]
+        if phase == 9:
+            header10.next = header4
+        if phase == 10:
             counts.step.next = 0
             if row4:
                 counts.step.next = step
@@ -193,9 +201,13 @@ def raw_decoder(
         exists4.next = lane3 <= limit3
         row5.next = row4
         row6.next = row5
-        strobes.next = concat(strobes[3:], counted4 and exists4)
-        counts.valid.next = strobes[3]
-        counts.address.next = concat(context8, symbol8)
+        strobes.next = concat(strobes[5:], counted4 and exists4)
+        context9.next = context8
+        context10.next = context9
+        counts.valid.next = strobes[5]
+        counts.address.next = concat(context10, symbol10)
+        if header10:
+            counts.address.next = concat(context10, class10)
         sums.valid.next = row6
         if rst:
             header3.next = False

@@ -10,7 +10,6 @@ from oscar_hdl.streams.bundles import bit, word
 
 GROUP_BITS = 10  # log2 of the values of a group
 CLOCKS = 5  # from the pair of bytes that completes a value to the value
-SHIFTS = tuple(1 << (15 - used) for used in range(16))
 KEPT = tuple((1 << width) - 1 for width in range(1, 17))  # by width - 1: bits that come from bytes
 
 
@@ -89,7 +88,8 @@ def raw_unpack(
         high.next = s_axis_raw.tdata
         if constant:
             high.next = given
-        shift.next = SHIFTS[int(used)]
+        for i in range(16):  # of a table yosys makes resets, and multipliers have none
+            shift.next[i] = used == 15 - i
         zeros.next[0] = behind
         product_low.next = low * shift
         product_high.next = high * shift
