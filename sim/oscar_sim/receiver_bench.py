@@ -89,7 +89,9 @@ class Unit:
             self.pairs: list[int] = []
             self.complete, self.rest = bool(fields.get("constant")), dice.randrange(1, 30)
             bench.given.append(self.block)
-            bench.shared.append((int(getattr(job, "bank", bench.tables.bank)), int(job.count_bank), int(job.thinning)))
+            bench.shared.append(
+                (int(getattr(job, "bank", bench.tables.bank)), int(job.count_bank), int(job.thinning))
+            )
             job.idle.next = False
         elif self.block is not None:
             if self.fifo and not self.complete and dice.random() < bench.speed:
@@ -210,7 +212,9 @@ class Bench:
                 tables.built.next = True
                 self.rows = None
         if tables.learn:
-            self.learns.append(tuple(int(x) for x in (tables.load, tables.fresh, tables.save, tables.count_bank)))
+            self.learns.append(
+                tuple(int(x) for x in (tables.load, tables.fresh, tables.save, tables.count_bank))
+            )
             self.timer_learn = self.dice.randrange(1, 60)
         elif self.timer_learn >= 0:
             self.timer_learn -= 1
@@ -221,7 +225,9 @@ class Bench:
         head, command = peek(frame), self.command
         assert command.idle
         self.checksums[load, fresh] = head.checksum
-        fields = {name: getattr(head, name) for name in ("step", "chunk", "sub", "width", "sequence", "count")}
+        fields = {
+            name: getattr(head, name) for name in ("step", "chunk", "sub", "width", "sequence", "count")
+        }
         for name, value in {**fields, "load": load, "save": save, "fresh": fresh, **wrong}.items():
             getattr(command, name).next = value
         command.start.next = True
@@ -255,5 +261,10 @@ class Bench:
         self.sent.tready.next = self.tables.built.next = self.tables.learnt.next = False
         for unit in self.doers:
             unit.reset()
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what units and tables were given."""
+        self.spoil = -1
         for kept in (self.given, self.finished, self.shared, self.bads, self.built, self.learns):
             kept.clear()

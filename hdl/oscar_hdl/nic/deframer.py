@@ -58,7 +58,12 @@ def deframer(
     header = word(HEAD_BITS, 1)  # the word of the header that comes, 0 behind it
     used, room, dropping = word(at_bits), bit(), bit()
     length, announced, measured, expected = word(32), word(32), word(LENGTH_BITS), word(LENGTH_BITS)
-    full, short, alone, fault = word(at_bits, NONE), word(rest_bits), bit(), word(4)  # words that are full, less those of the header
+    full, short, alone, fault = (
+        word(at_bits, NONE),
+        word(rest_bits),
+        bit(),
+        word(4),
+    )  # words that are full, less those of the header
     foreign, unknown, odd, gap, length_right, sum_right = (bit() for _ in range(6))
     crc_done, crc = bit(), word(32)
     fed, fed_data, fed_last, fed_missing = bit(), word(8 * size), bit(), word(rest_bits)

@@ -28,7 +28,8 @@ def feeder(
     landed, landed_who, landed_pairs = bit(), word(clients), word(len(pairs))
     landed_top, landed_low, landed_final = word(len(top)), word(len(top)), bit()
     active, who, word_now = bit(), word(clients), word(len(pairs))
-    index, least, closing = word(len(top)), word(len(top)), bit()
+    index, least, closing, ending = word(len(top)), word(len(top)), bit(), bit()
+    landed_ending, nearly = bit(), bit()
     valid, pair, data, last = word(clients), word(16), word(16), bit()
     stall, load, blocked, waiting = bit(), bit(), word(clients), word(clients)
 
@@ -52,7 +53,8 @@ def feeder(
     @always_comb
     def flow():
         stall.next = waiting != 0
-        load.next = not active or (waiting == 0 and index == least)
+        nearly.next = index - 1 == least
+        load.next = not active or (waiting == 0 and ending)
 
     @always(clk.posedge)
     def take():
@@ -62,6 +64,7 @@ def feeder(
             landed_top.next = top
             landed_low.next = low
             landed_final.next = final
+            landed_ending.next = top == low
         if mine != 0:
             landed.next = True
         elif load:
@@ -81,14 +84,16 @@ def feeder(
             index.next = landed_top
             least.next = landed_low
             closing.next = landed_final
+            ending.next = landed_ending
         elif not stall:
             index.next = index - 1
+            ending.next = nearly
         if not stall:
             valid.next = 0
             if active:
                 valid.next = who
             data.next = pair
-            last.next = closing and index == least
+            last.next = closing and ending
         if rst:
             active.next = False
             valid.next = 0

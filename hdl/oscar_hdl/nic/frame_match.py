@@ -31,7 +31,9 @@ def frame_match(
     states = enum("IDLE", "BEGIN", "PUT", "READ", "LOOK", "NOTE", "ADD", "END", "JUDGE", "HOLD")
     state = Signal(states.IDLE)
     part, got, behind, kept = word(2), bit(), word(at_bits), word(at_bits)
-    step_same, chunk_same, sub_same, width_same, sequence_same, sum_same, count_same = (bit() for _ in range(7))
+    step_same, chunk_same, sub_same, width_same, sequence_same, sum_same, count_same = (
+        bit() for _ in range(7)
+    )
 
     @always_comb
     def give():

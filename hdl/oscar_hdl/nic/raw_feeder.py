@@ -11,7 +11,9 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 
 
 @block
-def raw_feeder(clk: Any, rst: Any, go: Any, odd: Any, size: Any, units: UnitPort, m_axis: Stream, idle: Any) -> Any:
+def raw_feeder(
+    clk: Any, rst: Any, go: Any, odd: Any, size: Any, units: UnitPort, m_axis: Stream, idle: Any
+) -> Any:
     """Give `size` u20 bytes (1 or more) as pairs, the first in bits 0..7, tlast with the last pair.
 
     go (strobe): the next unit holds the first byte, in its upper half if `odd`; odd and size hold for two

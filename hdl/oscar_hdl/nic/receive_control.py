@@ -41,8 +41,6 @@ def receive_control(
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
         seek.next = state == states.SEEK and not command.abort
-        less.next = state == states.LIST
-        deal.next = state == states.DEAL
 
     @always(clk.posedge)
     def measure():
@@ -75,6 +73,8 @@ def receive_control(
 
     @always(clk.posedge)
     def run():
+        less.next = state == states.LIST
+        deal.next = state == states.DEAL
         prefix_go.next = False
         list_go.next = False
         deal_go.next = False

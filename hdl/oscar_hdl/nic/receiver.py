@@ -51,7 +51,9 @@ def receiver(
     if not 6 <= store_log2 <= 17:
         raise ValueError(f"store_log2 is 6 to 17, got {store_log2}")
     if units < 1 or len(bytes) != units or len(bases) != units + 1:
-        raise ValueError(f"expected {units} byte streams and {units + 1} bases, got {len(bytes)}, {len(bases)}")
+        raise ValueError(
+            f"expected {units} byte streams and {units + 1} bases, got {len(bytes)}, {len(bases)}"
+        )
     word_bits = (bus_bits // 8 - 1).bit_length()
     pair_bits, lanes = word_bits - 1, min(units, bus_bits // 16)
 
@@ -95,7 +97,14 @@ def receiver(
     counting = block_counter(clk, blocks, command.count, log2)
 
     # Entries of the directory wait here until they are dealt.
-    keep, entry, kept, keep_at, number, dealt = bit(), word(48), word(KEPT_BITS), word(8), word(8), word(KEPT_BITS)
+    keep, entry, kept, keep_at, number, dealt = (
+        bit(),
+        word(48),
+        word(KEPT_BITS),
+        word(8),
+        word(8),
+        word(KEPT_BITS),
+    )
     entries = receive_store(clk, keep, keep_at, kept, number, dealt)
 
     # The steps of a command.
