@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from needs import needs
-from oscar_hdl.convert import SMALL, convert_top
+from oscar_hdl.build.convert import convert_top
 from oscar_hdl.format2.reference import frequencies
 from oscar_hdl.build import tools
 from oscar_hdl.build.array import ports_of
@@ -195,7 +195,7 @@ def encoder_stimulus(seed: int) -> Iterator[dict[str, int]]:
 @pytest.mark.parametrize("least", [1, LEAST_SHARED])
 def test_the_packed_encoder_does_the_same(least: int, tmp_path: Path) -> None:
     """All outputs of rans_encoder, in thousands of clocks; alone, and as in an array."""
-    source = convert_top("rans_encoder", "verilog", tmp_path / "hdl", SMALL)
+    source = convert_top("rans_encoder", "verilog", tmp_path / "hdl")
     packed = synthesise([source], "rans_encoder", tmp_path, least=least)
     assert (packed.factors, packed.products, packed.reads) == (2, 2, 2)
     ports = ports_of(source, "rans_encoder", tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -10,12 +11,11 @@ from pathlib import Path
 
 from oscar.files import write_text
 from oscar_hdl.build import report
+from oscar_hdl.build.convert import ConvertError, block_name, check_vhdl, convert_all
 from oscar_hdl.build.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
 from oscar_hdl.build.tools import FlowError, find, version
-from oscar_hdl.convert import PRODUCT, ConvertError, block_name, check_vhdl, convert_all
-from oscar_hdl.params import LaneParams
-from oscar_hdl.tops import TOP_HELP, TOPS
-from oscar_hdl.tops import find as find_top
+from oscar_hdl.build.tops import TOP_HELP, TOPS
+from oscar_hdl.build.tops import find as find_top
 
 CHART = "throughput_per_lut.png"
 
@@ -46,8 +46,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--no-packing", action="store_true", help="leave flip-flops where yosys put them")
     p.add_argument("--no-ultrascale", action="store_true", help="do not count cells on UltraScale+")
     p.add_argument("--path", action="store_true", help="print the slowest path of the worst seed")
-    p.add_argument("--block-log2", type=int, default=PRODUCT.block_log2, help="of a lane (%(default)s)")
-    p.add_argument("--width-max", type=int, default=PRODUCT.width_max, help="of a lane (%(default)s)")
+    p.add_argument(
+        "--with", type=json.loads, default={}, metavar="JSON", dest="parameters",
+        help='parameters of the tops, instead of their own: \'{"engines": 4}\'',
+    )  # fmt: skip
     return p
 
 
@@ -93,7 +95,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = args.top or list(TOPS)
     floors = dict(args.floor)
     try:
-        params = LaneParams(block_log2=args.block_log2, width_max=args.width_max)
         for name in names:
             find_top(name)
         unknown = set(floors) - {block_name(name) for name in names}
@@ -105,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for old in ("report.txt", "report.json", CHART):
             (args.out / old).unlink(missing_ok=True)
         args.out.mkdir(parents=True, exist_ok=True)
-        convert_all(names, args.out / "hdl", params)
+        convert_all(names, args.out / "hdl", args.parameters)
         if args.source == "vhdl":
             check_vhdl(names, args.out / "hdl")
         results = [measure(name, args) for name in names]
