@@ -23,6 +23,9 @@ from oscar.files import write_text
 from oscar_hdl.build.tops import TOP_HELP, TOPS, Value, find
 
 PACKAGE = "pck_myhdl_011.vhd"
+# Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and what is
+# counted goes into the bank of the job without the unit.
+UNUSED = (r"s_axis_?[a-z]*_tlast", r"\w+_count_bank")
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
 COMMENT = {"vhdl": "--", "verilog": "//"}
 # Words of Verilog that MyHDL takes for names (it writes none of them itself), and yosys too; others do not.
@@ -66,8 +69,8 @@ def convert_here(name: str, language: str, out: Path, parameters: Mapping[str, V
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="(?s).*Signal is driven but not read")
-        # Who knows how many values come needs no tlast; MyHDL makes it an input, as it should be.
-        warnings.filterwarnings("ignore", message="(?s).*Port is not used: s_axis_?[a-z]*_tlast")
+        for name in UNUSED:  # MyHDL makes it an input, as it should be
+            warnings.filterwarnings("ignore", message=f"(?s).*Port is not used: {name}$")
         if language == "vhdl":
             instance.convert(
                 hdl="VHDL",

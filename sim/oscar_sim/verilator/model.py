@@ -58,7 +58,8 @@ class Model:
     """One instance of a top, compiled unless that was done before; not to be shared between threads.
 
     top: a name of oscar_hdl.build.tops.TOPS or module:function; parameters: of that function; harness: C++
-    that is compiled in (see the package). Raises ToolError when a tool is missing, or the block does not convert.
+    that is compiled in (see the package). Raises ToolError when a tool is missing, or the
+    block does not convert.
     """
 
     def __init__(
