@@ -70,8 +70,8 @@ bench: setup ## list the measurements behind the figures, or run one (BENCH=rati
 tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
 	@$(call apt,ghdl iverilog,ghdl-mcode iverilog)
 
-sim: setup ## a ring AllReduce of three NICs in MyHDL, clock by clock, against the host bit for bit; about 4 minutes
-	@$(BIN)/python -m oscar_sim.ring --json build/sim/ring.json $(ARGS)
+sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host bit for bit; about 2 minutes
+	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json $(ARGS)
 
 stress: setup verilator ## random stalls, resets and damage on the converted RTL of a lane (ARGS="--clocks 1M")
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)

@@ -9,40 +9,38 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
+from oscar.coding.asc import AscParams
 from oscar.coding.codec import LinkEncoder
-from oscar.coding.frame import peek
+from oscar.coding.registry import asc_codec
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.plans import ChunkPlan
 from oscar.reducers.cluster import LocalCluster
 from oscar.workloads import exact_mean, make_workload
-from oscar_hdl.params import LaneParams
-from oscar_sim.nics import reference_codec
 
 
 @dataclass
 class Iteration:
     """One AllReduce of the host. local: each node's integers in plan order; sums: in natural order;
-    frames: by (table step, chunk)."""
+    frames: all that were coded."""
 
     plan: ChunkPlan
     local: list[np.ndarray]
     classes: np.ndarray
     sums: np.ndarray
-    frames: dict[tuple[int, int], bytes]
+    frames: list[bytes]
 
 
 class _Recorder:
     """A link's encoder that keeps what it sends."""
 
-    def __init__(self, encoder: LinkEncoder, frames: dict[tuple[int, int], bytes]) -> None:
+    def __init__(self, encoder: LinkEncoder, frames: list[bytes]) -> None:
         self.encoder, self.frames = encoder, frames
 
     def encode(self, values: Array, **how: Any) -> bytes:
         """See LinkEncoder.encode."""
         frame = self.encoder.encode(values, **how)
-        head = peek(frame)
-        self.frames[head.step, head.chunk] = frame
+        self.frames.append(frame)
         return frame
 
     def snapshot(self) -> Any:
@@ -70,7 +68,7 @@ def _bucket(gradients: Sequence[np.ndarray], values: int) -> list[np.ndarray]:
 
 
 def host_run(
-    params: LaneParams,
+    params: AscParams,
     *,
     nodes: int,
     values: int,
@@ -78,6 +76,8 @@ def host_run(
     schedule: str,
     workload: str,
     granule: int,
+    plan: str = "interleave",
+    bits: int = 8,
 ) -> tuple[Config, list[Iteration]]:
     """Reduce a bucket of real gradients on the host; return its configuration and all it did.
 
@@ -86,21 +86,21 @@ def host_run(
     config = Config.model_validate(
         {
             "nodes": nodes,
-            "quantiser": {"bits": 8},  # as the published clocks were measured
+            "quantiser": {"bits": bits},
             "schedule": {"name": schedule},
-            "plan": {"name": "splitter", "granule": granule},
+            "plan": {"name": plan, "granule": granule},
         }
     )
-    frames: dict[tuple[int, int], bytes] = {}
-    codec, found = reference_codec(params.asc), []
+    frames: list[bytes] = []
+    codec, found = asc_codec(params), []
     recording = replace(codec, make_encoder=lambda: _Recorder(codec.make_encoder(), frames))
     model, cluster = make_workload(workload, nodes=nodes, seed=0), LocalCluster(config, codec=recording)
     for _ in range(iterations):
         frames.clear()
         gradients = model.gradients()
         sums = cluster.allreduce([_bucket(node, values) for node in gradients]).sums
-        (ring,) = cluster.state.wire.links.values()
-        local, classes = [node.local.copy() for node in ring], ring[0].classes.copy()
-        found.append(Iteration(cluster.scheme.plan, local, classes, sums, dict(frames)))
+        (ends,) = cluster.state.wire.links.values()
+        local, classes = [node.local.copy() for node in ends], ends[0].classes.copy()
+        found.append(Iteration(cluster.scheme.plan, local, classes, sums, list(frames)))
         model.apply(exact_mean(gradients))
     return config, found

@@ -10,7 +10,7 @@ from oscar_hdl.axi_lite_registers import axi_lite_registers
 from oscar_hdl.frame_merge import frame_merge
 from oscar_hdl.nic_engine import Report, nic_engine
 from oscar_hdl.params import COUNT_BITS, LaneParams
-from oscar_hdl.registers import BY_NAME, ID_VALUE, STORED, VERSION
+from oscar_hdl.nic.registers import BY_NAME, ID_VALUE, STORED, VERSION
 from oscar_hdl.stream_fork import stream_fork
 from oscar_hdl.streams.bundles import Stream, bit, word
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block, modbv
+from myhdl import always, block
 
-from oscar_hdl.registers import REGISTERS, SPACE, WORD_BYTES, Register, check
-from oscar_hdl.streams.bundles import word
+from oscar_hdl.nic.registers import REGISTERS, SPACE, WORD_BYTES, Register, check
+from oscar_hdl.streams.bundles import bit, word
 
 NONE, STORED, READ, CLEARED, STROBE = range(5)  # what there is at an address
 KINDS = {"RW": STORED, "RO": READ, "W1C": CLEARED, "WO": STROBE}
@@ -16,15 +16,18 @@ SLVERR = 2
 
 @block
 def axi_lite_registers(
-    clk: Any, rst: Any, s_axil: Any, values: Any, wr_strobe: Any, wr_index: Any, wr_data: Any, rd_index: Any,
-    rd_value: Any, events: Any, irq: Any, *, registers: tuple[Register, ...] = REGISTERS,
+    clk: Any, rst: Any, s_axil: Any, values: Any, locked: Any, refused: Any, wr_strobe: Any, wr_index: Any,
+    wr_data: Any, rd_index: Any, rd_value: Any, events: Any, irq: Any, *,
+    registers: tuple[Register, ...] = REGISTERS,
 ) -> Any:  # fmt: skip
     """Keep what is written, show what is read, raise an interrupt.
 
-    s_axil: AxiLite. values: a list of 32-bit signals, the RW registers in the order of the table.
-    wr_strobe (pulse), wr_index u6, wr_data u32: a WO register is written. rd_index u6: word address that is
-    read; rd_value u32 is taken 3 clocks later if it is RO. events u32: set bits of IRQ_STATUS, the one W1C
-    register (a bit that is cleared and set at once stays set). irq: a bit of it is enabled.
+    s_axil: AxiLite. values: a list of 32-bit signals, the RW registers in the order of the table. locked: a
+    bit for each of them: writes are refused (pulse `refused`). Only whole words are
+    written. wr_strobe (pulse), wr_index u6, wr_data u32: a
+    WO register is written. rd_index u6: word address that is read; rd_value u32 is taken 3 clocks later if it
+    is RO. events u32: set bits of IRQ_STATUS, the one W1C register (a bit that is cleared and set at once
+    stays set). irq: a bit of it is enabled.
     """
     check(registers)
     stored = [register for register in registers if register.access == "RW"]
@@ -39,37 +42,29 @@ def axi_lite_registers(
     SLOT = tuple(
         stored.index(by_index[i]) if i in by_index and by_index[i] in stored else 0 for i in range(len(KIND))
     )
-    MASK = tuple(by_index[i].mask if i in by_index else 0 for i in range(len(KIND)))
+    FLAGS = next(register.mask for register in registers if register.access == "W1C")
+    if any(r.mask != (FLAGS if r.name == "IRQ_ENABLE" else 0xFFFFFFFF) for r in stored):
+        raise ValueError("expected RW registers without unused bits, but for those of IRQ_ENABLE")
 
     status = word(32)
     # A write: 0 nothing, 1 taken, 2 looked up, 3 done. A read: 1 taken, 2 looked up, 3 and 4 for rd_value.
-    writing, wr_strb = word(2), word(4)
-    wr_kind, wr_slot, wr_mask, wr_bits = word(3), word(5), word(32), word(32)
+    writing, wr_strb, lock = word(2), word(4), bit()
+    wr_kind, wr_slot, whole, store = word(3), word(5), bit(), bit()
     reading, rd_kind, rd_slot = word(3), word(3), word(5)
-
-    @always_comb
-    def strobes():
-        lanes = modbv(0)[32:]
-        if wr_strb[0]:
-            lanes[8:0] = 0xFF
-        if wr_strb[1]:
-            lanes[16:8] = 0xFF
-        if wr_strb[2]:
-            lanes[24:16] = 0xFF
-        if wr_strb[3]:
-            lanes[32:24] = 0xFF
-        wr_bits.next = lanes & wr_mask
 
     @always(clk.posedge)
     def write():
         s_axil.awready.next = False
         s_axil.wready.next = False
         wr_strobe.next = False
+        refused.next = False
+        store.next = False
+        lock.next = locked[wr_slot]
         irq.next = (status & values[ENABLE]) != 0
-        status.next = status | events
+        status.next = (status | events) & FLAGS
         wr_kind.next = KIND[int(wr_index)]
         wr_slot.next = SLOT[int(wr_index)]
-        wr_mask.next = MASK[int(wr_index)]
+        whole.next = wr_strb == 0xF
 
         if writing == 0:
             if s_axil.awvalid and s_axil.wvalid and not s_axil.bvalid:
@@ -85,13 +80,16 @@ def axi_lite_registers(
             writing.next = 0
             s_axil.bvalid.next = True
             s_axil.bresp.next = 0
-            if wr_kind == STORED:
-                for i in range(STORED_COUNT):
-                    if wr_slot == i:
-                        values[i].next = (values[i] & ~wr_bits) | (wr_data & wr_bits)
+            if not whole:
+                s_axil.bresp.next = SLVERR
+            elif wr_kind == STORED and lock:
+                refused.next = True
+                s_axil.bresp.next = SLVERR
+            elif wr_kind == STORED:
+                store.next = True
             elif wr_kind == CLEARED:
-                status.next = (status & ~(wr_data & wr_bits)) | events
-            elif wr_kind == STROBE and wr_strb == 0xF:
+                status.next = ((status & ~wr_data) | events) & FLAGS
+            elif wr_kind == STROBE:
                 wr_strobe.next = True
             else:
                 s_axil.bresp.next = SLVERR
@@ -106,6 +104,15 @@ def axi_lite_registers(
             wr_strobe.next = False
             irq.next = False
             status.next = 0
+
+    @always(clk.posedge)
+    def keep():
+        for i in range(STORED_COUNT):
+            if store and wr_slot == i:
+                values[i].next = wr_data
+                if i == ENABLE:
+                    values[i].next = wr_data & FLAGS
+        if rst:
             for i in range(STORED_COUNT):
                 values[i].next = 0
 
@@ -145,4 +152,4 @@ def axi_lite_registers(
             s_axil.arready.next = False
             s_axil.rvalid.next = False
 
-    return strobes, write, read
+    return write, keep, read
