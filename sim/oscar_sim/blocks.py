@@ -21,6 +21,7 @@ from oscar.coding.asc.params import (
     NARROW_CLASS,
     PREFIX_BYTES,
     QUARTER_COUNTED,
+    RAW_STEP,
     SENT_ROW_BYTES,
     TABLE_ROWS,
     VALUE_ROWS,
@@ -35,6 +36,7 @@ from oscar_hdl.coder.reciprocal import reciprocal
 from oscar_hdl.coder.rows import LEAST_DISTANCE, MOST_DISTANCE, FrameRows, frame_rows
 
 COUNTS = TABLE_ROWS * 16
+WIDE_STEPS = np.array([0] * (NARROW_CLASS + 1) + [-(-k // RAW_STEP) for k in WIDE_SHIFT])  # by class
 ENTRY = np.dtype([
     ("kind", "u4"), ("seeds", "u4"), ("first", "u4"), ("last", "u4"), ("size", "u4"), ("at", "u4"),
     ("bits", "u4"), ("value", "i4"), ("count", "u4"),
@@ -62,7 +64,7 @@ class CodedFrame:
     @property
     def thinning(self) -> int:
         """What a job is told: which rows count."""
-        return int(self.rows.count > ALL_COUNTED) + int(self.rows.count > QUARTER_COUNTED)
+        return thinning(self.rows.count)
 
     def span(self, block: int) -> slice:
         """Return the rows of a block."""
@@ -129,6 +131,11 @@ class Coder:
         except FrameError:
             return None
         return out
+
+
+def thinning(count: int) -> int:
+    """Return which rows of a frame count, as a job is told."""
+    return int(count > ALL_COUNTED) + int(count > QUARTER_COUNTED)
 
 
 def directory(payload: np.ndarray, at: int, count: int, log2: int) -> np.ndarray:
