@@ -1,7 +1,8 @@
 """RTL-backed NICs for the host: `nic: verilator` of a configuration (entry points of the group oscar.nic).
 
-A simulated NIC codes format 3 as hardware does: values of up to 16 bits, blocks of 4,096 values, no rows sent.
-Blocks are coded, decoded, added and counted by converted RTL; tables, raw blocks and frames are the host's.
+A simulated NIC codes format 3 as hardware does: values of up to 16 bits, blocks of 4,096 values, no rows
+sent. Blocks are coded, decoded, added and counted by converted RTL; tables, raw blocks and frames are of
+the host.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from oscar.coding.asc.params import (
     DIRECTORY_BYTES,
     LANES,
     RAW,
-    RAW_STEP,
     SYMBOLS,
     TABLE_ROWS,
 )
@@ -43,7 +43,6 @@ PARAMS = AscParams(sent_rows=False, block_log2=12)
 MAX_WIDTH = 16
 MAX_COUNT = (1 << 18) - 1  # values of a frame
 ENGINES = 8  # of the NIC whose clocks are told
-FREQ_BITS = 8  # of a byte; room for what a block takes coded when raw is shorter
 
 
 class UnitCoder(CompiledCoder):
@@ -67,7 +66,7 @@ class UnitCoder(CompiledCoder):
     def units(self, kind: str) -> list[Unit]:
         """Return the decoders or encoders, one for each thread."""
         if kind not in self._units:
-            self._units[kind] = [Unit(kind, f"oscar_sim.tops:{kind}_unit") for _ in range(self.sides)]
+            self._units[kind] = [Unit(kind, kind) for _ in range(self.sides)]
         return self._units[kind]
 
     def encode(

@@ -1,7 +1,7 @@
 """Decoders and encoders of converted RTL, one at a time, with rows, bytes and counts around them in C++.
 
-Lists of blocks run without Python (verilator/decoder.cpp, encoder.cpp): memory that is not always ready, bytes
-that come and go with gaps, resets, and tables that are written while the frame before is coded.
+Lists of blocks run without Python (verilator/decoder.cpp, encoder.cpp): memory that is not always ready,
+bytes that come and go with gaps, resets, and tables that are written while the frame before is coded.
 """
 
 from __future__ import annotations
@@ -79,7 +79,11 @@ def faults(bits: int) -> str:
 
 
 class Unit:
-    """A decoder or an encoder. kind: which; top: a name of oscar_hdl.build.tops, or module:function."""
+    """A decoder or an encoder.
+
+    kind: which; top: a name of oscar_hdl.build.tops, or module:function. The C++ takes the names of
+    ports that the registered tops have.
+    """
 
     def __init__(self, kind: str, top: str, **parameters: Any) -> None:
         self.kind = kind

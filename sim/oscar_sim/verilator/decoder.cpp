@@ -1,4 +1,4 @@
-// Runs blocks through a decoder whose ports are position_*, sum_*, count_*, job_*, tables_*, s_axis_bytes_* and phase.
+// Runs blocks through a decoder whose ports are position_*, sums_*, counts_*, job_*, tables_*, s_axis_bytes_* and phase.
 // Called through ctypes: units.py mirrors the structs.
 #include "memory.h"
 
@@ -114,15 +114,15 @@ struct DecoderRun {
     p.s_axis_bytes_tlast = source.valid ? source.last() : rng.next() & 1;
     positions.now(t, rng), sums.now(t, rng);
     p.position_ok = positions.ok, p.position_data = positions.data, p.position_mean = positions.mean;
-    p.sum_local = sums.local, p.count_grant = counts.grant;
+    p.sums_local = sums.local, p.counts_grant = counts.grant;
   }
 
   uint32_t look() {
     const Stress& s = block->stress;
     uint32_t fault = positions.look(t, phase, p.position_take, p.position_header, p.position_row, s.refuse, rng);
-    fault |= sums.look(t, p.sum_take, p.sum_row, p.sum_valid, p.sum_total, p.sum_described, p.sum_described_row,
-                       p.sum_row_class, p.sum_row_size);
-    fault |= counts.look(phase, p.count_ask, p.count_valid, p.count_address, p.count_step, s.deny, rng);
+    fault |= sums.look(t, p.sums_take, p.sums_row, p.sums_valid, p.sums_total, p.sums_described, p.sums_described_row,
+                       p.sums_row_class, p.sums_row_size);
+    fault |= counts.look(phase, p.counts_ask, p.counts_valid, p.counts_address, p.counts_step, s.deny, rng);
     if (p.s_axis_bytes_tvalid && p.s_axis_bytes_tready) source.take();
     was_idle = p.job_idle && !p.job_start;
     return fault;
