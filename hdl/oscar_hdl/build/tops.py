@@ -22,8 +22,17 @@ def _decoder(early: bool = False) -> Any:
     )  # fmt: skip
 
 
+def _encoder() -> Any:
+    from oscar_hdl.coder.encoder import encoder
+
+    return encoder(
+        bit(), bit(), word(5), ports.EncoderJob(), ports.EncoderTables(), ports.SourcePort(),
+        ports.CountPort(), Stream(16, keep=2),
+    )  # fmt: skip
+
+
 # From small to large: the last one is what a project takes.
-TOPS: dict[str, Top] = {"decoder": _decoder}
+TOPS: dict[str, Top] = {"decoder": _decoder, "encoder": _encoder}
 
 TOP_HELP = f"of {', '.join(TOPS)}; or module:function, which returns a block (all)"
 

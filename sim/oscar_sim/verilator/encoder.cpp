@@ -1,4 +1,4 @@
-// Runs blocks through an encoder whose ports are source_*, count_*, job_*, tables_*, m_axis_bytes_* and phase.
+// Runs blocks through an encoder whose ports are source_*, counts_*, job_*, tables_*, m_axis_bytes_* and phase.
 // Called through ctypes: units.py mirrors the structs.
 #include "memory.h"
 
@@ -74,13 +74,13 @@ struct EncoderRun {
     job();
     p.m_axis_bytes_tready = !rng.chance((block == end ? block[-1] : *block).stress.busy);
     rows.now(t, rng);
-    p.source_ok = rows.ok, p.source_data = rows.data, p.source_mean = rows.mean, p.count_grant = counts.grant;
+    p.source_ok = rows.ok, p.source_data = rows.data, p.source_mean = rows.mean, p.counts_grant = counts.grant;
   }
 
   uint32_t look() {
     const Stress& s = (block == end ? block[-1] : *block).stress;
     uint32_t fault = rows.look(t, phase, p.source_take, p.source_header, p.source_row, s.refuse, rng);
-    fault |= counts.look(phase, p.count_ask, p.count_valid, p.count_address, p.count_step, s.deny, rng);
+    fault |= counts.look(phase, p.counts_ask, p.counts_valid, p.counts_address, p.counts_step, s.deny, rng);
     was_idle = p.job_idle && !p.job_start;
     return fault | bytes();
   }

@@ -63,16 +63,18 @@ struct ReadMemory {
     mean = real && due.has_mean ? due.mean : junk >> 28;
   }
 
-  uint32_t look(uint64_t t, int phase, bool take, bool header, uint32_t row, uint32_t refuse, Random& rng) {
+  // base: the row of memory that the unit calls 0.
+  uint32_t look(uint64_t t, int phase, bool take, bool header, uint32_t row, uint32_t refuse, Random& rng,
+                uint32_t base = 0) {
     uint32_t fault = 0;
     if (take) {
       if (!shown_) fault |= TAKE_UNASKED;
       if (int64_t(t) - last_ < LANES || (phase_ >= 0 && phase != phase_)) fault |= TAKE_EARLY;
       last_ = int64_t(t), phase_ = phase;
-      if (!block || row >= block->rows || (header && row % LANES))
+      if (!block || base + row >= block->rows || (header && row % LANES))
         fault |= TAKE_BEYOND;
       else
-        serve(t, header, row);
+        serve(t, header, base + row);
     }
     if (phase == 31) shown_ = ok, change_ = 1 + rng.below(8);
     if (phase == change_) ok = !rng.chance(refuse);
@@ -115,6 +117,7 @@ struct SumMemory {
   const int16_t* given = nullptr;
   int16_t* totals = nullptr;
   uint8_t* described = nullptr;
+  uint16_t* headers = nullptr;  // a NIC's memory has these instead
   uint32_t rows = 0, count = 0, taken = 0;
 
   void begin(const int16_t* from, int16_t* to, uint8_t* classes, uint32_t r, uint32_t n) {
@@ -131,26 +134,31 @@ struct SumMemory {
     local = fill_ && at_[t & 63] == t ? due_[t & 63] : rng.next() & 0xFFFF;
   }
 
+  // base: the row of memory that the unit calls 0; adopt: local values are 0.
   uint32_t look(uint64_t t, bool take, uint32_t row, bool valid, uint32_t total, bool tells, uint32_t told_row,
-                uint32_t row_class, uint32_t row_size) {
+                uint32_t row_class, uint32_t row_size, uint32_t base = 0, bool adopt = false) {
     uint32_t fault = 0;
     if (tells) {
+      told_row += open_[told_ & 7].base;
       if (told_ == head_ || open_[told_ & 7].row != told_row || told_row >= rows)
         fault |= DESCRIBED;
+      else if (headers)
+        headers[told_row] = uint16_t((headers[told_row] & ~0x7F) | row_class | row_size << 4);
       else
         described[told_row] = uint8_t(row_class | row_size << 4);
       if (told_ != head_) ++told_;
     }
     if (take) {
+      row += base;
       if (int64_t(t) - last_ < LANES) fault |= TAKE_EARLY;
       last_ = int64_t(t);
       if (!totals || row >= rows) return fault | TAKE_BEYOND;
       if (tail_ - told_ == 8) return fault | DESCRIBED;
-      open_[tail_++ & 7] = {row, t};
+      open_[tail_++ & 7] = {row, base, t};
       ++taken, fill_ = true;
       for (uint64_t k = 0; k < LANES; ++k) {
         at_[(t + READ_CLOCKS + k) & 63] = t + READ_CLOCKS + k;
-        due_[(t + READ_CLOCKS + k) & 63] = given ? uint16_t(given[row * LANES + LANES - 1 - k]) : 0;
+        due_[(t + READ_CLOCKS + k) & 63] = given && !adopt ? uint16_t(given[row * LANES + LANES - 1 - k]) : 0;
       }
     }
     const bool due = head_ != tail_ && t == open_[head_ & 7].clock + SUM_CLOCKS + (LANES - 1 - lane_);
@@ -168,7 +176,7 @@ struct SumMemory {
 
  private:
   struct Open {
-    uint32_t row;
+    uint32_t row, base;
     uint64_t clock;
   };
   Open open_[8] = {};
