@@ -42,6 +42,7 @@ from oscar_sim.units import DECODER_BLOCK, ENCODER_BLOCK, FRAME, Batch, Unit, fa
 PARAMS = AscParams(sent_rows=False, block_log2=12)
 MAX_WIDTH = 16
 MAX_COUNT = (1 << 18) - 1  # values of a frame
+UNTOLD = 255  # of a row that no decoder described
 ENGINES = 8  # of the NIC whose clocks are told
 
 
@@ -89,7 +90,7 @@ class UnitCoder(CompiledCoder):
         if batch.blocks["bad"].any():
             raise RtlError("the encoder refuses its rows")
         payload = (log2 | last << 11).to_bytes(2, "little") + _payload(batch.blocks, data, rows, log2)
-        self._learn(state, counts.sum(axis=0))
+        self._learn(state, counts.sum(axis=0, dtype=np.int64))
         steps = np.count_nonzero(rows.classes) + int(WIDE_STEPS[rows.classes].sum())
         self._work = LANES * (
             steps + np.count_nonzero(np.add.reduceat(rows.classes > 0, range(0, len(rows.classes), LANES)))
@@ -126,7 +127,7 @@ class UnitCoder(CompiledCoder):
         totals, counts = self._decoded(data, entries, rows, log2, local)
         plain = _plain(data, entries, count, log2)
         if plain.any():
-            counts += _counts_of(rows, plain, log2)
+            counts = counts + _counts_of(rows, plain, log2)
         self._learn(state, counts)
         change = (totals - local).reshape(-1)[:count] + plain
         if add:
@@ -141,7 +142,7 @@ class UnitCoder(CompiledCoder):
         totals = local.copy()
         batch, counts = self._batch(DECODER_BLOCK, rows, log2, decoder_writes)
         blocks, number = batch.blocks, len(entries)
-        described = np.zeros(len(totals), np.uint8)
+        described = np.full(len(totals), UNTOLD, np.uint8)
         each = 1 << (log2 - 5)  # rows of a block
         for name, array, size in (
             ("local", local, 2 * LANES), ("totals", totals, 2 * LANES), ("described", described, 1)
@@ -154,10 +155,10 @@ class UnitCoder(CompiledCoder):
         self._run("decoder", batch)
         if batch.blocks["bad"].any():
             raise FrameError("a block does not end where it should: frame damaged")
-        told = described > 0
+        told = described != UNTOLD
         if not np.array_equal(described[told], _described(totals[told])):
             raise RtlError("the decoder describes other rows than it gives")
-        return totals, counts.sum(axis=0)
+        return totals, counts.sum(axis=0, dtype=np.int64)
 
     def _batch(
         self, kind: np.dtype, rows: FrameRows, log2: int, writes: Callable[[np.ndarray, int], np.ndarray]
