@@ -57,7 +57,7 @@ class Bench:
 
     def each(self) -> None:
         self.phase.next = (int(self.phase) + 1) % 32
-        if self.raw.tvalid and self.raw.tready:
+        if self.raw.tvalid and self.raw.tready and self.words:
             self.words.pop(0)
         keeps = self.raw.tvalid and not self.raw.tready
         shown = bool(self.words) and (bool(keeps) or self.rng.random() < self.come)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, block, modbv
+from myhdl import always, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
 
 GROUP_BITS = 10  # log2 of the values of a group
 CLOCKS = 5  # from the pair of bytes that completes a value to the value
-SHIFTS = tuple(1 << (15 - used) for used in range(16))
 KEPT = tuple((1 << width) - 1 for width in range(1, 17))  # by width - 1: bits that come from bytes
 
 
 @block
 def raw_unpack(
-    clk: Any, rst: Any, begin: Any, fill: Any, final: Any, end: Any, width: Any, constant: Any, given: Any,
+    clk: Any, rst: Any, restart: Any, fill: Any, final: Any, last: Any, width: Any, constant: Any, given: Any,
     s_axis_raw: Any, valid: Any, value: Any,
 ) -> Any:  # fmt: skip
     """Give 1,024 values for each `fill`, every second clock or slower: forward, and zeros behind the last.
 
-    begin: strobe, a block's first value comes next; fill: strobe, a group, when the one before was given.
-    final: the group is the block's last, whose last value has the number `end` u10; width u5: 1..16 bits of a
-    value; constant: every value is `given` u16, without bytes. All hold from begin on, final and end from
-    fill. s_axis_raw: Stream(16), exactly the pairs that hold a block's values; tlast is not looked at.
+    restart: strobe, a block's first value comes next; fill: strobe, a group, when the one before was given.
+    final: the group is the block's last, whose last value is number `last` u10; width u5: bits of a value;
+    constant: every value is `given` u16, without bytes. All hold from restart on, final and last from fill.
+    s_axis_raw: Stream(16), exactly the pairs that hold a block's values; tlast is not looked at.
     valid: strobe; value u16.
     """
     kept, edge = word(16), word(4)  # by the block's width; edge: the sign's bit
@@ -35,7 +34,7 @@ def raw_unpack(
     last_pair, low, high, shift = word(16), word(16), word(16), word(16)
     product_low, product_high = word(32), word(32)
     joined, kept_value, sign = word(16), word(16), bit()
-    stages = word(CLOCKS - 1)  # a value is in each
+    given1, stages = bit(), word(CLOCKS - 2)  # a value is in each
     zeros = word(2)
 
     @always(clk.posedge)
@@ -51,8 +50,8 @@ def raw_unpack(
     def give() -> None:
         bits = modbv(0)[5:]
         bits[:] = used + full
-        stages.next[0] = False
-        at_end.next = final and index == end
+        given1.next = False
+        at_end.next = final and index == last
         if not second:
             if busy:
                 total.next = bits
@@ -61,7 +60,7 @@ def raw_unpack(
         elif s_axis_raw.tvalid or not s_axis_raw.tready:
             s_axis_raw.tready.next = False
             second.next = False
-            stages.next[0] = True
+            given1.next = True
             if s_axis_raw.tready:
                 last_pair.next = s_axis_raw.tdata
             if not behind:
@@ -72,14 +71,14 @@ def raw_unpack(
         if fill:
             busy.next = True
             behind.next = False
-        if begin:
+        if restart:
             used.next = 15
         if rst:
             busy.next = False
             second.next = False
             index.next = 0
             s_axis_raw.tready.next = False
-            stages.next[0] = False
+            given1.next = False
 
     # The upper half of one product is what the last pair still holds, the lower half of the other what
     # follows it in the next.
@@ -89,7 +88,8 @@ def raw_unpack(
         high.next = s_axis_raw.tdata
         if constant:
             high.next = given
-        shift.next = SHIFTS[int(used)]
+        for i in range(16):  # of a table yosys makes resets, and multipliers have none
+            shift.next[i] = used == 15 - i
         zeros.next[0] = behind
         product_low.next = low * shift
         product_high.next = high * shift
@@ -105,10 +105,10 @@ def raw_unpack(
 
     @always(clk.posedge)
     def follow() -> None:
-        stages.next[CLOCKS - 1 : 1] = stages[CLOCKS - 2 :]
-        valid.next = stages[CLOCKS - 2]
+        stages.next = concat(stages[CLOCKS - 3 :], given1)
+        valid.next = stages[CLOCKS - 3]
         if rst:
-            stages.next[CLOCKS - 1 : 1] = 0
+            stages.next = 0
             valid.next = False
 
     return format_of_block, give, align, follow

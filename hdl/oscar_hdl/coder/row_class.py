@@ -1,137 +1,129 @@
-"""Class and size of rows of 32 values (docs/asc.md, "Rows, groups, blocks"; docs/engine.md)."""
+"""Class and size of a row of sums (docs/asc.md, "Rows, groups, blocks"; docs/engine.md, sizes)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, block, concat
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
 
-CLOCKS = 5  # from a row's last value to its class
+CLOCKS = 6  # from a row's last value to its class
 
 
 @block
-def row_class(clk: Any, rst: Any, valid: Any, value: Any, done: Any, found: Any, size: Any) -> Any:
-    """Describe each 32 values.
+def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: Any) -> Any:
+    """Classify rows of 32 values, a value a clock; missing values are 0.
 
-    valid: strobe, value u16, two's complement, in any order. done: strobe, 5 clocks after a row's 32nd value,
-    with found u4, the row's class, and size u3.
+    begin: with the first value u16. found_class u4, found_size u3: 6 clocks after the last, for one clock.
     """
-    lane, first1, last1, valid1 = word(5), bit(), bit(), bit()
-    first2, last2, valid2, last3, last4 = bit(), bit(), bit(), bit(), bit()
-    x1, negative1 = word(15), bit()  # the magnitude, or one less where it is negative
-    low2, negative2 = word(8), bit()
-    # Of a value, then of the row: it needs more than 3, 4, 5, 8 bits; 0, 1, 3 low bits round the tables are
-    # too few.
-    needs2, wide2, needs3, wide3 = word(4), word(3), word(4), word(3)
-    total3 = word(13)  # right if the row is not wide
-    # Bit lengths of three parts of the total; the uppermost bits of it are in most4.
-    most4, high4, middle4, low4 = bit(), word(2), word(3), word(3)
-    size4, wide4 = word(3), word(3)
+    begin1, begin2, negative1 = bit(), bit(), bit()
+    flipped1, low2, negative2 = word(15), word(8), bit()
+    over2 = word(3)  # |v >> K| is 192 or more for K = 0, 1, 3
+    wider2 = word(4)  # more than 3, 4, 5, 8 bits
+    over3, wider3 = word(3), word(4)
+    total3, so_far, added, much3 = word(12), word(11), word(13), bit()
+    upper4, part4, lowest4, over4, wider4, much4 = bit(), word(5), bit(), word(3), word(4), bit()
+    length5, over5, wider5, much5 = word(4), word(3), word(4), bit()
 
     @always(clk.posedge)
     def magnitude() -> None:
-        valid1.next = valid and not rst
-        first1.next = lane == 0
-        last1.next = lane == 31
-        if valid:
-            lane.next = lane + 1
-        if rst:
-            lane.next = 0
+        # |v| is what is here, and 1 more where v is negative.
+        begin1.next = begin
+        begin2.next = begin1
         negative1.next = value[15]
-        x1.next = value[15:]
+        flipped1.next = value[15:]
         if value[15]:
-            x1.next = ~value[15:]
-
-    # Without k low bits the magnitude is x >> k, of negative values one more.
-    @always(clk.posedge)
-    def measure() -> None:
-        valid2.next = valid1 and not rst
-        first2.next = first1
-        last2.next = last1
-        low2.next = x1[8:]
+            flipped1.next = ~value[15:]
         negative2.next = negative1
-        needs2.next[0] = x1[15:2] != 0
-        needs2.next[1] = x1[15:3] != 0
-        needs2.next[2] = x1[15:4] != 0
-        needs2.next[3] = x1[15:7] != 0
-        wide2.next[0] = x1[15:8] != 0 or (x1[7] and x1[6]) or (negative1 and x1[8:] == 191)
-        wide2.next[1] = x1[15:9] != 0 or (x1[8] and x1[7]) or (negative1 and x1[9:1] == 191)
-        wide2.next[2] = x1[15:11] != 0 or (x1[10] and x1[9]) or (negative1 and x1[11:3] == 191)
+        low2.next = flipped1[8:]
+        # v >> K rounds down: -192 and 191 are one value of flipped1 >> K.
+        over2.next[0] = (
+            flipped1[15:8] != 0
+            or flipped1[8:6] == 3
+            or (negative1 and flipped1[8:6] == 2 and flipped1[6:] == 63)
+        )
+        over2.next[1] = (
+            flipped1[15:9] != 0
+            or flipped1[9:7] == 3
+            or (negative1 and flipped1[9:7] == 2 and flipped1[7:1] == 63)
+        )
+        over2.next[2] = (
+            flipped1[15:11] != 0
+            or flipped1[11:9] == 3
+            or (negative1 and flipped1[11:9] == 2 and flipped1[9:3] == 63)
+        )
+        wider2.next[0] = flipped1[15:2] != 0
+        wider2.next[1] = flipped1[15:3] != 0
+        wider2.next[2] = flipped1[15:4] != 0
+        wider2.next[3] = flipped1[15:7] != 0
+
+    @always_comb
+    def add() -> None:
+        # The lowest place carries what a negative value is more.
+        so_far.next = total3[11:]
+        if begin2:
+            so_far.next = 0
+        added.next = concat(so_far, True) + concat(low2, negative2)
 
     @always(clk.posedge)
     def gather() -> None:
-        last3.next = valid2 and last2 and not rst
-        if valid2:
-            if first2:
-                total3.next = low2 + concat(False, negative2)
-                needs3.next = needs2
-                wide3.next = wide2
-            else:
-                total3.next = total3 + low2 + concat(False, negative2)
-                needs3.next = needs3 | needs2
-                wide3.next = wide3 | wide2
+        total3.next = added[13:1]
+        much3.next = (much3 or total3[11]) and not begin2
+        over3.next = over2
+        wider3.next = wider2
+        if not begin2:
+            over3.next = over3 | over2
+            wider3.next = wider3 | wider2
 
     @always(clk.posedge)
-    def lengths() -> None:
-        last4.next = last3 and not rst
-        wide4.next = wide3
-        most4.next = total3[13:11] != 0
-        high4.next = 0
-        if total3[10]:
-            high4.next = 3
-        elif total3[9]:
-            high4.next = 2
-        elif total3[8]:
-            high4.next = 1
-        middle4.next = 0
-        if total3[7]:
-            middle4.next = 4
-        elif total3[6]:
-            middle4.next = 3
-        elif total3[5]:
-            middle4.next = 2
-        elif total3[4]:
-            middle4.next = 1
-        low4.next = 0
-        if total3[3]:
-            low4.next = 4
-        elif total3[2]:
-            low4.next = 3
-        elif total3[1]:
-            low4.next = 2
-        elif total3[0]:
-            low4.next = 1
-        size4.next = 1
-        if needs3[3]:
-            size4.next = 5
-        elif needs3[2]:
-            size4.next = 4
-        elif needs3[1]:
-            size4.next = 3
-        elif needs3[0]:
-            size4.next = 2
-
-    @always(clk.posedge)
-    def conclude() -> None:
-        done.next = last4 and not rst
-        size.next = size4
-        if wide4[2]:
-            found.next = 15
-        elif wide4[1]:
-            found.next = 14
-        elif wide4[0]:
-            found.next = 13
-        elif most4:
-            found.next = 12
-        elif high4 != 0:
-            found.next = concat(True, False, high4)
-        elif middle4 != 0:
-            found.next = concat(middle4[2], not middle4[2], middle4[2:])
+    def encode() -> None:
+        much4.next = much3 or total3[11]
+        upper4.next = total3[11:6] != 0
+        part4.next = total3[6:1]
+        if total3[11:6] != 0:
+            part4.next = total3[11:6]
+        lowest4.next = total3[0]
+        over4.next = over3
+        wider4.next = wider3
+        # The bit length of 11 bits.
+        if part4[4]:
+            length5.next = 11 if upper4 else 6
+        elif part4[3]:
+            length5.next = 10 if upper4 else 5
+        elif part4[2]:
+            length5.next = 9 if upper4 else 4
+        elif part4[1]:
+            length5.next = 8 if upper4 else 3
+        elif part4[0]:
+            length5.next = 7 if upper4 else 2
         else:
-            found.next = low4
-            if low4 == 0:
-                size.next = 0
+            length5.next = lowest4
+        over5.next = over4
+        wider5.next = wider4
+        much5.next = much4
 
-    return magnitude, measure, gather, lengths, conclude
+    @always(clk.posedge)
+    def result() -> None:
+        found_class.next = length5
+        if over5[0]:
+            found_class.next = 13
+            if over5[2]:
+                found_class.next = 15
+            elif over5[1]:
+                found_class.next = 14
+        elif much5:
+            found_class.next = 12
+        found_size.next = 1
+        if wider5[3]:
+            found_size.next = 5
+        elif wider5[2]:
+            found_size.next = 4
+        elif wider5[1]:
+            found_size.next = 3
+        elif wider5[0]:
+            found_size.next = 2
+        elif length5 == 0 and not much5:
+            found_size.next = 0
+
+    return magnitude, add, gather, encode, result

@@ -13,7 +13,7 @@ from oscar_hdl.coder.symbol_counts import symbol_counts
 from oscar_hdl.nic.axi_lite_registers import axi_lite_registers
 from oscar_hdl.nic.command_port import command_port
 from oscar_hdl.nic.event_counters import event_counters
-from oscar_hdl.nic.link_tables import link_tables
+from oscar_hdl.coder.link_tables import link_tables
 from oscar_hdl.nic.ports import CountChain, FrameCommand, RawJob, TablesPort
 from oscar_hdl.nic.receiver import receiver
 from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION

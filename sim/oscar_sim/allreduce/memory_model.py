@@ -51,8 +51,6 @@ class MemoryModel:
         self.locals: list[deque[tuple[int, list[int]]]] = [deque() for _ in ports["sums"]]
         self.open: list[deque[int]] = [deque() for _ in ports["sums"]]  # rows whose totals are due
         self.lane = [LANES - 1 for _ in ports["sums"]]
-        for read in self.reads:
-            read.port.ok.next = True
         self.cleared_at = -1
 
     def load(self, row: int, rows: FrameRows) -> None:
@@ -87,6 +85,7 @@ class MemoryModel:
         for unit, port in enumerate(ports["sums"]):
             self._sum(unit, port)
         for read in self.reads:
+            read.port.ok.next = True
             read.tick(now)
         self.clock += 1
 

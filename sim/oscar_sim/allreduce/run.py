@@ -18,10 +18,12 @@ from oscar.collective.actions import Phase
 from oscar.collective.schedules import make_schedule
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.nic_core import nic_core
+from oscar_hdl.nic.splitter import splitter
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_sim.allreduce.expected import Iteration, host_run
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, Port
+from oscar_sim.allreduce.plan import Splitter
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.driver.nic_driver import NicDriver, Place, Script
 from oscar_sim.driver.programme import Key, programme
@@ -43,6 +45,7 @@ class Options:
     iterations: int = 2
     workload: str = "numpy-digits"
     engines: int = 2
+    granule: int = 64
     bits: int = 8
     block_log2: int = 10
     rate: float = 1.0
@@ -118,7 +121,8 @@ class Run:
         self.asc = AscParams(sent_rows=False, block_log2=options.block_log2)
         self.config, self.expected = host_run(
             self.asc, nodes=options.nodes, values=options.values, iterations=options.iterations,
-            schedule=options.schedule, workload=options.workload, granule=LANES, bits=options.bits,
+            schedule=options.schedule, workload=options.workload,
+            granule=options.granule, plan="splitter", bits=options.bits,
         )  # fmt: skip
         self.schedule = make_schedule(options.schedule, options.nodes)
         self.width = self.config.quantiser_params(options.nodes).sum_width
@@ -129,6 +133,9 @@ class Run:
         self.nodes = [SimulatedNode(self, rank) for rank in range(options.nodes)]
         for node in self.nodes:
             node.port.peers = [peer.port for peer in self.nodes]
+        self.splitters = [
+            Splitter(options.values, options.nodes, options.granule) for _ in range(options.nodes)
+        ]
         self.clocks = 0
         self.rows: list[dict[str, Any]] = []
         self.faults: list[str] = []
@@ -137,19 +144,26 @@ class Run:
     @block
     def hardware(self) -> Any:
         """Build all that is hardware."""
-        return [
+        granule = self.options.granule.bit_length() - 1
+        splitters = [
+            splitter(self.clk, self.rst, **plan.signals, granule_log2=granule) for plan in self.splitters
+        ]
+        nics = [
             nic_core(
                 self.clk, self.rst, **node.signals, engines=self.options.engines, bus_bits=BUS_BITS,
                 sets=table_sets(self.options.nodes), store_log2=11, rows_log2=self.rows_log2,
             )
             for node in self.nodes
         ]  # fmt: skip
+        return nics, splitters
 
     def step(self, script: Script) -> None:
         """One rising edge of everything that is not hardware."""
         self.clocks += 1
         for node in self.nodes:
             node.tick()
+        for plan in self.splitters:
+            plan.tick()
         if next(script, "end") == "end":
             raise StopSimulation
 
@@ -161,6 +175,7 @@ class Run:
         for _ in range(600):  # memories of counts are cleared
             yield
         yield from together(node.driver.attach() for node in self.nodes)
+        yield from together(plan.clear() for plan in self.splitters)
         for index, expected in enumerate(self.expected):
             start = self.clocks
             self._place(expected)
@@ -174,8 +189,25 @@ class Run:
                 yield
             self._tell(index)
             self._check(index, expected, self.clocks - start)
+            yield from together(
+                plan.split(expected.plan, node.result())
+                for plan, node in zip(self.splitters, self.nodes, strict=True)
+            )
+            self._check_plans(index)
         for node in self.nodes:
             self.counters[node.rank] = yield from node.driver.counters()
+
+    def _check_plans(self, index: int) -> None:
+        """Compare the plans that the hardware made with the host's next one."""
+        if index + 1 == len(self.expected):
+            return
+        wanted = self.expected[index + 1].plan.bounds
+        for rank, plan in enumerate(self.splitters):
+            if plan.plan.bounds != wanted:
+                cut = plan.plan.bounds
+                self.faults.append(f"node {rank} cuts at {cut} after iteration {index}, not {wanted}")
+        if all(plan.plan.bounds == wanted for plan in self.splitters):
+            self.rows[-1]["plan"] = wanted
 
     def _place(self, expected: Iteration) -> None:
         """Lay chunks into memory, each from the begin of a group of rows on."""
@@ -250,6 +282,8 @@ def report(run: Run, seconds: float) -> list[str]:
             f"{row['iteration']:>9} {row['clocks']:>8} {row['frames']:>6} {row['bytes']:>7} "
             f"{'yes' if row['equal'] else 'NO'}"
         )
+        if "plan" in row:
+            lines.append(f"# the splitters cut the next iteration at {row['plan']}, as the host does")
     total = {name: sum(c.get(name, 0) for c in run.counters) for name in run.counters[0]}
     lines.append("# all nodes: " + ", ".join(f"{name} {value}" for name, value in total.items()))
     lines.append(f"# {seconds:.0f} s, {run.clocks} clocks")
