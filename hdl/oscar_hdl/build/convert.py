@@ -54,6 +54,7 @@ VHDL_KEYWORDS = (
     "nor on open parameter postponed property protected pure record register reject release restrict rol ror "
     "select sequence shared strong subtype transport unaffected units until vmode vprop vunit with xnor"
 )
+_CONDITION = re.compile(r"\(.*(?:\bbool\(| (?:=|/=|<|>|<=|>=) ).*\)")
 GHDL_MISSING = (
     "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode "
     "(or leave the check out: --no-check of oscar_hdl.build.convert)"
@@ -131,12 +132,47 @@ def rename(text: str, language: str) -> str:
     )
     if found := set(re.findall(r"\w+", ports)) & set(names):
         raise ConvertError(f"a port is called {found.pop()!r}, a word of {NAMES[language]}")
-    text = _replaced(text, names, r"\1_0", COMMENT[language])
+    text = _started(_replaced(text, names, r"\1_0", COMMENT[language]), language)
     if language == "vhdl":
         types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
         states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
-        text = _replaced(text, states, r"S_\1", COMMENT[language])
+        text = _with_bits(_replaced(text, states, r"S_\1", COMMENT[language]))
     return text
+
+
+def _started(text: str, language: str) -> str:
+    """Return a file whose outputs begin at 0, as they do in MyHDL, which only says so of other registers."""
+    if language == "vhdl":
+        head, end, rest = text.partition("end entity")
+        head = re.sub(r"(: (?:out|inout) std_logic)(?=;?$)", r"\1 := '0'", head, flags=re.M)
+        head = re.sub(
+            r"(: (?:out|inout) std_logic_vector\(.*?\))(?=;?$)", r"\1 := (others => '0')", head, flags=re.M
+        )
+        return head + end + rest
+    for name in re.findall(r"^output (?:\[.*\] )?(\w+);$", text, flags=re.M):
+        text = re.sub(rf"^(reg (?:\[.*\] )?{name});$", r"\1 = 0;", text, flags=re.M)
+    return text
+
+
+def _with_bits(text: str) -> str:
+    """Return VHDL in which conditions among the parts of a concatenation are bits, which MyHDL forgets."""
+    done, mark = "", "unsigned'("
+    while mark in text:
+        before, _, text = text.partition(mark)
+        depth, parts, end = 1, [""], 0
+        for end, c in enumerate(text):  # noqa: B007
+            depth += (c == "(") - (c == ")")
+            if not depth:
+                break
+            if depth == 1 and c == "&":
+                parts.append("")
+            else:
+                parts[-1] += c
+        if len(parts) > 1:
+            parts = [f" stdl{p.strip()} " if _CONDITION.fullmatch(p.strip()) else p for p in parts]
+        done += before + mark + "&".join(parts).strip()
+        text = text[end:]
+    return done + text
 
 
 def _replaced(text: str, names: Sequence[str], new: str, comment: str) -> str:
