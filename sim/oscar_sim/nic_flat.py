@@ -40,7 +40,7 @@ def _wire(given: Any, to: Any) -> Any:
 
 
 @block
-def nic_flat(
+def _nic_flat(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, position_ok: Any,
     position_data: Any, position_mean: Any, position_take: Any, position_header: Any, position_row: Any,
     sum_local: Any, sum_take: Any, sum_row: Any, sum_valid: Any, sum_total: Any, sum_described: Any,
@@ -78,13 +78,13 @@ def nic_flat(
     return parts
 
 
-def flat(
+def nic_flat(
     engines: int = 4, bus_bits: int = 64, sets: int = 16, store_log2: int = 13, rows_log2: int = 14
 ) -> Any:
     """The top: a NIC of so many engines."""
     units = engines + 1
     wide = {name: word(bits * units) for name, bits, _ in WIDE}
-    return nic_flat(
+    return _nic_flat(
         bit(), bit(), AxiLite(8), bit(), Stream(bus_bits, keep=bus_bits // 8),
         Stream(bus_bits, keep=bus_bits // 8), word(5), **wide, decode_rows=word(MEMORY_BITS * units),
         encode_rows=word(MEMORY_BITS * units), adopt=word(units), clear=bit(), cleared=bit(),

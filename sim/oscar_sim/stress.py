@@ -30,11 +30,13 @@ from oscar_sim.frames import Generator
 from oscar_sim.results_file import prepared
 from oscar_sim.seeds import fresh
 from oscar_sim.units import Unit
+from oscar_sim.whole import WholeNic
+from oscar_sim.whole_stress import whole
 
 BATCH_CLOCKS = 400_000  # about; a batch is checked when it is over
 RESETS, DAMAGE = 0.1, 0.2  # shares of blocks
 MOST_FAULTS = 20
-Check = Callable[[Unit, Generator, int, Counter[str]], list[str]]
+Check = Callable[[Any, Generator, int, Counter[str]], list[str]]
 
 
 def _frames(generate: Generator, *, software: bool) -> list[Any]:
@@ -74,7 +76,7 @@ def _run(
     return found
 
 
-CHECKS: dict[str, Check] = {"decoder": decode, "encoder": encode}
+CHECKS: dict[str, Check] = {"decoder": decode, "encoder": encode, "nic": whole}
 COLUMNS = ("clocks", "frames", "blocks", "values", "resets", "refused", "hangs", "mismatches")
 
 
@@ -98,7 +100,13 @@ class Progress:
 
 
 def stress(
-    kind: str, unit: Unit, *, clocks: int, seed: int, largest: int, progress: Progress | None = None
+    kind: str,
+    unit: Unit | WholeNic,
+    *,
+    clocks: int,
+    seed: int,
+    largest: int,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Run random batches until the unit has seen `clocks` clocks; return what happened."""
     generate, tally, found = Generator(seed, largest=largest), Counter[str](), list[str]()
@@ -151,7 +159,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         prepared(args.json)
         print("# compiling units, unless they are as they were (half a minute)", file=sys.stderr)
-        units = {kind: Unit(kind, kind) for kind in args.unit}
+        units = {kind: WholeNic() if kind == "nic" else Unit(kind, kind) for kind in args.unit}
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -11,8 +11,8 @@ from cocotb.triggers import Timer
 
 HALF = 5  # ns
 MOST = 10  # differences that are shown
-# Clocks, a reset among them; outputs of a bit are right then, wider ones from their first right value on: they
-# do not matter before, and Verilog does not look at combinational logic before an input changes.
+# Clocks, a reset among them; outputs of a bit are right then, wider ones from their first right value on:
+# they do not matter before, and Verilog does not look at combinational logic before an input changes.
 SETTLED = 40
 
 
