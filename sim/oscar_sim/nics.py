@@ -1,161 +1,308 @@
-"""RTL-backed NICs for the host: `nic: verilator` and `nic: myhdl` of a configuration (group oscar.nic).
+"""RTL-backed NICs for the host: `nic: verilator` of a configuration (entry points of the group oscar.nic).
 
-A NIC speaks format 2 with the parameters that its lane is built for (docs/format2.md). Payloads come from the
-simulated lane. Tables are loaded into it before a frame and read back after it, and links make the frames.
+A simulated NIC codes format 3 as hardware does: values of up to 16 bits, blocks of 4,096 values, no rows
+sent. Blocks are coded, decoded, added and counted by converted RTL; tables, raw blocks and frames are of
+the host.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
-from oscar.coding.codec import Codec
+from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
+from oscar.coding.asc import table_kernels as tables
+from oscar.coding.asc.compiled import CompiledCoder
+from oscar.coding.asc.directory_kernels import REASONS, TRUNCATED, read_directory
+from oscar.coding.asc.params import (
+    CODED,
+    CONSTANT,
+    DIRECTORY_BYTES,
+    LANES,
+    RAW,
+    SYMBOLS,
+    TABLE_ROWS,
+)
+from oscar.coding.asc.row_kernels import BLOCK_BYTES
+from oscar.coding.asc.state import TableState
+from oscar.coding.codec import Codec, check_range
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
-from oscar_hdl import payload_reader as errors
-from oscar_hdl.format2.link import Decoder, Encoder, max_frame
-from oscar_hdl.format2.params import MAX_WIDTH, AscParams
-from oscar_hdl.format2.state import TableState
-from oscar_hdl.params import COUNT_BITS, LaneParams
-from oscar_sim.lane import Lane, LinkTables
-from oscar_sim.lane_order import lane_order
+from oscar_hdl.coder.rows import FrameRows, describe, frame_rows, in_rows
+from oscar_sim.blocks import COUNTS, WIDE_STEPS, counted, decoder_writes, directory, encoder_writes, thinning
+from oscar_sim.errors import RtlError
+from oscar_sim.units import DECODER_BLOCK, ENCODER_BLOCK, FRAME, Batch, Unit, faults
 
-MAX_COUNT = 1 << (COUNT_BITS - 1)  # values in a frame
-REASONS = {
-    errors.TRUNCATED: "payload ends inside a block",
-    errors.BAD_TYPE: "block type is none of coded, constant, raw",
-    errors.TOO_WIDE: "a value does not fit the width of the frame",
-    errors.TOO_MANY_WORDS: "a coded block has more words than one that is sent raw",
-    errors.BAD_START: "a coder state is out of its bounds",
-    errors.BAD_WORDS: "coded words do not end where the block does",
-    errors.BAD_END: "a coder state is out of its bounds",
-    errors.BAD_RAW: "raw bits do not end where the block does",
-    errors.TRAILING: "bytes follow the last block",
-}
+PARAMS = AscParams(sent_rows=False, block_log2=12)
+MAX_WIDTH = 16
+MAX_COUNT = (1 << 18) - 1  # values of a frame
+UNTOLD = 255  # of a row that no decoder described
+ENGINES = 8  # of the NIC whose clocks are told
 
 
-class RtlCoder:
-    """Codes payloads on a simulated lane; the interface of the reference. `clocks`: of the last frame."""
+class UnitCoder(CompiledCoder):
+    """Codes payloads on simulated units; the same interface as the compiled coder.
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
-        self.clocks = 0
+    clocks: of the frame coded or decoded last, on a NIC of `engines`, with blocks dealt in turn.
+    """
 
-    @staticmethod
-    def _finish(state: TableState, after: LinkTables | None) -> None:
-        if after is not None:
-            state.hist[:] = after.hist.reshape(16, 16)
-            state.shift[0] = after.shift
-        state.advance()
+    def __init__(
+        self, params: AscParams = PARAMS, *, engines: int = ENGINES, threads: int | None = None
+    ) -> None:
+        super().__init__(params, 1)
+        self.engines, self.clocks = engines, 0
+        self.sides = threads or min(2, len(os.sched_getaffinity(0)))
+        self._units: dict[str, list[Unit]] = {}
+        self._work = 0
 
-    def _order(self, count: int, width: int) -> np.ndarray:
-        most = self.lane.params.width_max
-        if width > most:
-            raise ConfigError(
-                f"a lane has values of up to {most} bits, this frame has {width}: lower quantiser.bits"
-            )
-        if count > MAX_COUNT:
-            raise ConfigError(
-                f"a lane's frame has at most {MAX_COUNT:,} values, this one {count:,}: "
-                "raise schedule.subframes"
-            )
-        return lane_order(count, self.lane.params.block)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.params,)
 
-    def encode(self, values: np.ndarray, classes: np.ndarray, width: int, state: TableState) -> bytes:
-        """Return the payload of `values`; `state` moves on. `classes`: 16 times the position class."""
-        order = self._order(values.size, width)
-        self.clocks = 0
+    def units(self, kind: str) -> list[Unit]:
+        """Return the decoders or encoders, one for each thread."""
+        if kind not in self._units:
+            self._units[kind] = [Unit(kind, kind) for _ in range(self.sides)]
+        return self._units[kind]
+
+    def encode(
+        self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState
+    ) -> bytes | memoryview:
+        """See Coder.encode."""
+        self.clocks = self._work = 0
         if not values.size:
-            self._finish(state, None)
             return b""
-        done = self.lane.run(
-            (classes >> 4).astype(np.uint8)[order],
-            local=values.astype(np.int16)[order],
-            encoder=LinkTables.of(state),
-            enc_width=width,
+        _check(values.size, width)
+        check_range(int(values.min()), int(values.max()), width)
+        rows = frame_rows(values, classes if self.params.uses_position else None)
+        log2, last = self.params.block_log2, rows.last
+        tables.choose_tables(state.hist, last, self.counts, False, self.freq, self.levels)
+        batch, counts = self._batch(ENCODER_BLOCK, rows, log2, encoder_writes)
+        room = (1 << log2) * 4
+        data = np.zeros((len(batch.blocks), room), np.uint8)
+        batch.blocks["bytes"], batch.blocks["room"] = _places(batch.hold(data), room, len(data)), room
+        self._run("encoder", batch)
+        if batch.blocks["bad"].any():
+            raise RtlError("the encoder refuses its rows")
+        payload = (log2 | last << 11).to_bytes(2, "little") + _payload(batch.blocks, data, rows, log2)
+        self._learn(state, counts.sum(axis=0, dtype=np.int64))
+        steps = np.count_nonzero(rows.classes) + int(WIDE_STEPS[rows.classes].sum())
+        self._work = LANES * (
+            steps + np.count_nonzero(np.add.reduceat(rows.classes > 0, range(0, len(rows.classes), LANES)))
         )
-        assert done.payload is not None
-        self.clocks = done.clocks
-        self._finish(state, done.encoder)
-        return done.payload
+        return payload
+
+    def work(self, _: object = None) -> int:
+        """See Coder.work."""
+        return self._work
 
     def decode(
-        self, payload: memoryview, count: int, classes: np.ndarray, width: int, state: TableState
-    ) -> np.ndarray:
-        """Return the int32 values of `payload`; raises FrameError, with `state` as it was."""
-        order = self._order(count, width)
+        self, payload: memoryview, count: int, classes: np.ndarray | None, width: int, state: TableState,
+        out: np.ndarray, add: bool,
+    ) -> None:  # fmt: skip
+        """See Coder.decode; `out` is left alone where it raises."""
         self.clocks = 0
-        if len(payload) % 2:
-            raise FrameError(f"a payload is a whole number of 16-bit words, got {len(payload)} bytes")
         if not count:
-            if len(payload):
-                raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
-            self._finish(state, None)
-            return np.zeros(0, np.int32)
-        done = self.lane.run(
-            (classes >> 4).astype(np.uint8)[order],
-            payload=bytes(payload),
-            decoder=LinkTables.of(state),
-            dec_width=width,
+            super().decode(payload, count, classes, width, state, out, add)
+            return
+        _check(count, width)
+        data = np.frombuffer(payload, np.uint8)
+        log2, _, head = self._read_prefix(data, width, state)
+        number = -(-count >> log2)
+        if head + DIRECTORY_BYTES * number > len(data):
+            raise FrameError(f"{REASONS[TRUNCATED]}: frame damaged")
+        begin, checked = np.uint64(data.ctypes.data), self._memory("blocks", BLOCK_BYTES * number)
+        end = np.uint64(data.ctypes.data + len(data))
+        if status := read_directory(np.uint64(begin + np.uint64(head)), end, count, log2, width, 0, checked):
+            raise FrameError(f"{REASONS[status]}: frame damaged")
+        entries = directory(data, head, count, log2)
+        rows = frame_rows(np.zeros(count, np.int16), classes if self.params.uses_position else None)
+        local = in_rows(out.astype(np.int16) if add else np.zeros(0, np.int16), np.int16)
+        local = local if add else np.zeros(rows.distances.shape, np.int16)
+        totals, counts = self._decoded(data, entries, rows, log2, local)
+        plain = _plain(data, entries, count, log2)
+        if plain.any():
+            counts = counts + _counts_of(rows, plain, log2)
+        self._learn(state, counts)
+        change = (totals - local).reshape(-1)[:count] + plain
+        if add:
+            out += change.astype(out.dtype)
+        else:
+            out[:] = change
+
+    def _decoded(
+        self, data: np.ndarray, entries: np.ndarray, rows: FrameRows, log2: int, local: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return local values plus those of coded blocks, and what was counted; raises FrameError."""
+        totals = local.copy()
+        batch, counts = self._batch(DECODER_BLOCK, rows, log2, decoder_writes)
+        blocks, number = batch.blocks, len(entries)
+        described = np.full(len(totals), UNTOLD, np.uint8)
+        each = 1 << (log2 - 5)  # rows of a block
+        for name, array, size in (
+            ("local", local, 2 * LANES), ("totals", totals, 2 * LANES), ("described", described, 1)
+        ):  # fmt: skip
+            blocks[name] = _places(batch.hold(array), each * size, number)
+        blocks["bytes"] = batch.hold(data) + entries["at"].astype(np.uint64)
+        for name in ("size", "seeds", "first", "last"):
+            blocks[name] = entries[name]
+        batch.blocks = blocks[entries["kind"] == CODED]
+        self._run("decoder", batch)
+        if batch.blocks["bad"].any():
+            raise FrameError("a block does not end where it should: frame damaged")
+        told = described != UNTOLD
+        if not np.array_equal(described[told], _described(totals[told])):
+            raise RtlError("the decoder describes other rows than it gives")
+        return totals, counts.sum(axis=0, dtype=np.int64)
+
+    def _batch(
+        self, kind: np.dtype, rows: FrameRows, log2: int, writes: Callable[[np.ndarray, int], np.ndarray]
+    ) -> tuple[Batch, np.ndarray]:
+        """Return a frame's blocks, and where they are counted."""
+        number, each, total = -(-rows.count >> log2), 1 << (log2 - 5), rows.means.size
+        batch = Batch(np.zeros(number, kind), np.zeros(1, FRAME))
+        blocks = batch.blocks
+        for name, array, size in (
+            ("distances", np.ascontiguousarray(rows.distances, np.uint8), LANES),
+            ("means", np.ascontiguousarray(rows.means, np.uint8), 1),
+            ("headers", np.ascontiguousarray(rows.headers, np.uint16), 2),
+            ("values", np.ascontiguousarray(rows.values, np.int16), 2 * LANES),
+        ):
+            blocks[name] = _places(batch.hold(array), each * size, number)
+        blocks["rows"] = np.minimum(each, total - each * np.arange(number))
+        blocks["count"] = np.minimum(1 << log2, rows.count - (np.arange(number) << log2))
+        blocks["thinning"], blocks["reset_at"] = thinning(rows.count), -1
+        counts = np.zeros((number, COUNTS), np.uint32)
+        blocks["counts"] = _places(batch.hold(counts), 4 * COUNTS, number)
+        table = writes(self.freq, 0)
+        batch.frames[0] = (batch.hold(table), table.size, 0)
+        return batch, counts
+
+    def _run(self, kind: str, batch: Batch) -> None:
+        """Run the blocks on all units; raises RtlError where one misbehaves."""
+        units = self.units(kind)[: max(1, len(batch.blocks))]
+        parts = [
+            Batch(batch.blocks[i :: len(units)].copy(), batch.frames, batch.keep) for i in range(len(units))
+        ]
+        work = list(zip(units, parts, strict=True))
+        list(_pool(os.getpid()).map(lambda one: one[0].run(one[1], 1), work[1:]) if work[1:] else ())
+        units[0].run(parts[0], 1)
+        for i, part in enumerate(parts):
+            batch.blocks[i :: len(units)] = part.blocks
+        if wrong := int(np.bitwise_or.reduce(batch.blocks["faults"], initial=0)):
+            raise RtlError(f"the {kind} {faults(wrong)}")
+        of = np.bincount(np.arange(len(batch.blocks)) % self.engines, batch.blocks["clocks"])
+        self.clocks = int(of.max(initial=0))
+
+    def _learn(self, state: TableState, counts: np.ndarray) -> None:
+        self.counts[:] = counts.reshape(TABLE_ROWS, SYMBOLS)
+        tables.learn(state.hist, self.counts)
+
+
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix=f"oscar-units-{process}")
+
+
+def _check(count: int, width: int) -> None:
+    if width > MAX_WIDTH:
+        raise ConfigError(
+            f"a NIC has values of up to {MAX_WIDTH} bits, this frame has {width}: lower quantiser.bits"
         )
-        self.clocks = done.clocks
-        if done.error:
-            reason = REASONS.get(done.error, f"reason {done.error}")
-            raise FrameError(f"{reason}: frame damaged, or coded with other tables")
-        assert done.values is not None
-        values = np.empty(count, np.int32)
-        values[order] = done.values
-        self._finish(state, done.decoder)
-        return values
+    if count > MAX_COUNT:
+        raise ConfigError(
+            f"a NIC's frame has at most {MAX_COUNT:,} values, this one {count:,}: raise schedule.subframes"
+        )
 
 
-def reference_codec(params: AscParams) -> Codec:
-    """Return format 2 in plain integers: a NIC's frames are to be these."""
+def _places(at: int, step: int, number: int) -> np.ndarray:
+    return np.uint64(at) + np.uint64(step) * np.arange(number, dtype=np.uint64)
+
+
+def _described(values: np.ndarray) -> np.ndarray:
+    classes, sizes = describe(values)
+    return classes | sizes << 4
+
+
+def _payload(blocks: np.ndarray, data: np.ndarray, rows: FrameRows, log2: int) -> bytes:
+    """Return directory and blocks: coded ones as they came, raw where that is no longer, or constant."""
+    entries, body = [], []
+    flat = rows.values.reshape(-1)[: rows.count]
+    for n, block in enumerate(blocks):
+        bits, size = int(block["bits"]) + 1, int(block["size"])
+        raw = -(-int(block["count"]) * bits // 8)
+        if block["constant"]:
+            value = int(block["value"])
+            entries.append(CONSTANT | (value - (value >> 15 << 16) & 0xFFFFFFFF) << 16)
+        elif size >= raw:
+            entries.append(RAW | bits << 2 | raw << 24)
+            part = flat[n << log2 : (n + 1) << log2].astype(np.int64)
+            spread = part[:, None] >> np.arange(bits) & 1
+            body.append(np.packbits(spread.astype(np.uint8).reshape(-1), bitorder="little").tobytes())
+        else:
+            first, last = int(block["first"]) << 5, int(block["last"]) << 12
+            entries.append(CODED | int(block["seeds"]) << 2 | first | last | size << 24)
+            body.append(data[n, :size].tobytes())
+    return b"".join(e.to_bytes(DIRECTORY_BYTES, "little") for e in entries) + b"".join(body)
+
+
+def _plain(data: np.ndarray, entries: np.ndarray, count: int, log2: int) -> np.ndarray:
+    """Return the values of raw and constant blocks, 0 elsewhere; int16."""
+    out = np.zeros(count, np.int16)
+    for n, entry in enumerate(entries):
+        part, size = out[n << log2 : (n + 1) << log2], int(entry["count"])
+        if entry["kind"] == CONSTANT:
+            part[:] = entry["value"]
+        elif entry["kind"] == RAW:
+            bits, at = int(entry["bits"]), int(entry["at"])
+            each = np.unpackbits(data[at : at + int(entry["size"])], bitorder="little")[: size * bits]
+            weights = 1 << np.arange(bits)
+            weights[-1] = -weights[-1]
+            part[:] = each.reshape(size, bits) @ weights
+    return out
+
+
+def _counts_of(rows: FrameRows, values: np.ndarray, log2: int) -> np.ndarray:
+    """Return what a frame's tables learn from values, of blocks that are not 0."""
+    wide = in_rows(values, np.int32)
+    classes, sizes = describe(wide)
+    return counted(replace(rows, values=wide, classes=classes, sizes=sizes), log2).sum(axis=0)
+
+
+def software_codec(params: AscParams = PARAMS) -> Codec:
+    """Return what a NIC codes, in software: its frames are to be these."""
+    from oscar.coding.registry import asc_codec
+
+    return replace(asc_codec(params), max_bits=MAX_WIDTH)
+
+
+def rtl_codec(coder: UnitCoder) -> Codec:
+    """Return ASC whose blocks come from simulated units; its links share them, so they serve one thread."""
+    params = coder.params
     return Codec(
         name="asc",
         domain="int",
         lossless=True,
-        make_encoder=lambda: Encoder(params),
-        make_decoder=lambda: Decoder(params),
+        make_encoder=lambda: Encoder(params, coder=coder),
+        make_decoder=lambda: Decoder(params, coder=coder),
         max_frame=lambda count, width: max_frame(params, count, width),
-        uses_context=True,
+        uses_context=params.uses_position,
         max_bits=MAX_WIDTH,
-        options=f"format 2 {params}",
-    )
-
-
-def rtl_codec(lane: Lane) -> Codec:
-    """Return ASC whose payloads come from `lane`; its links share the lane, so they serve one thread."""
-
-    def clocks(link: Encoder | Decoder) -> int:
-        coder = link.coder
-        assert isinstance(coder, RtlCoder)
-        return coder.clocks
-
-    params = lane.params.asc
-    return replace(
-        reference_codec(params),
-        make_encoder=lambda: Encoder(params, coder=RtlCoder(lane)),
-        make_decoder=lambda: Decoder(params, coder=RtlCoder(lane)),
-        max_bits=lane.params.width_max,
-        clocks=clocks,
-        options=f"{type(lane).__name__} {params}",
+        decodes_into=True,
+        clocks=lambda link: coder.clocks,
+        work=coder.work,
+        options=f"{type(coder).__name__} {params}",
     )
 
 
 def verilator(config: Config) -> Codec:
     """Return ASC on converted RTL under Verilator (entry point of `nic: verilator`).
 
-    A lane has parameters of its own: nothing of the configuration matters to it.
+    A NIC has parameters of its own: nothing of the configuration matters to it.
     """
-    from oscar_sim.verilator.lane import VerilatedLane
-
-    return rtl_codec(VerilatedLane(LaneParams()))
-
-
-def myhdl(config: Config) -> Codec:
-    """Return ASC on the MyHDL description itself (entry point of `nic: myhdl`); slow."""
-    from oscar_sim.myhdl_lane import MyhdlLane
-
-    return rtl_codec(MyhdlLane(LaneParams()))
+    return rtl_codec(UnitCoder())

@@ -93,6 +93,17 @@ def test_a_run_over_arrays(model: Model, seed: int) -> None:
     assert len(model.run({}, ["total"], clocks=3)["total"]) == 3
 
 
+def test_clocks_are_remembered(model: Model, seed: int) -> None:
+    inputs = {"a": np.random.default_rng(seed).integers(0, 256, 50)}
+    model.trace(30)
+    got = model.run(inputs, ["total", "wide_out"])
+    found = model.traced()
+    assert found["a"].tolist() == inputs["a"][:30].tolist()
+    assert np.array_equal(found["total"], got["total"][:30])
+    assert np.array_equal(found["wide_out"], got["wide_out"][:30])
+    assert "clk" not in found
+
+
 def test_what_does_not_fit_is_refused(model: Model) -> None:
     three = np.zeros(3, np.int64)
     with pytest.raises(ValueError, match=r"a has 8 bits, got 0\.\.600"):

@@ -23,7 +23,11 @@ from oscar.files import write_text
 from oscar_hdl.build.tops import TOP_HELP, TOPS, Value, find
 
 PACKAGE = "pck_myhdl_011.vhd"
+# Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and what is
+# counted goes into the bank of the job without the unit.
+UNUSED = (r"s_axis_?[a-z]*_tlast", r"\w+_count_bank")
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
+NAMES = {"vhdl": "VHDL", "verilog": "Verilog"}
 COMMENT = {"vhdl": "--", "verilog": "//"}
 # Words of Verilog that MyHDL takes for names (it writes none of them itself), and yosys too; others do not.
 KEYWORDS = (
@@ -43,6 +47,14 @@ KEYWORDS = (
     "shortreal soft solve static string strong struct super tagged this throughout timeprecision timeunit "
     "type typedef union unique unique0 until untyped var virtual void wait_order weak wildcard with within"
 )
+# The same of VHDL-2008, some of which it took up after MyHDL was written.
+VHDL_KEYWORDS = (
+    "access after alias assume block body buffer bus component configuration context cover default "
+    "disconnect fairness file force generic group guarded impure inertial label linkage literal map nand new "
+    "nor on open parameter postponed property protected pure record register reject release restrict rol ror "
+    "select sequence shared strong subtype transport unaffected units until vmode vprop vunit with xnor"
+)
+_CONDITION = re.compile(r"\(.*(?:\bbool\(| (?:=|/=|<|>|<=|>=) ).*\)")
 GHDL_MISSING = (
     "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode "
     "(or leave the check out: --no-check of oscar_hdl.build.convert)"
@@ -66,8 +78,8 @@ def convert_here(name: str, language: str, out: Path, parameters: Mapping[str, V
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="(?s).*Signal is driven but not read")
-        # Who knows how many values come needs no tlast; MyHDL makes it an input, as it should be.
-        warnings.filterwarnings("ignore", message="(?s).*Port is not used: s_axis_?[a-z]*_tlast")
+        for name in UNUSED:  # MyHDL makes it an input, as it should be
+            warnings.filterwarnings("ignore", message=f"(?s).*Port is not used: {name}$")
         if language == "vhdl":
             instance.convert(
                 hdl="VHDL",
@@ -107,23 +119,68 @@ def here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -
 def rename(text: str, language: str) -> str:
     """Lengthen names of a converted file that the language does not take, which MyHDL does not look after.
 
-    Verilog: keywords; `table` becomes table_0. VHDL, where capitals do not matter: names of states, which
+    Keywords; `table` becomes table_0. In VHDL, where capitals do not matter, names of states too, which
     are in capitals beside signals and keywords that are not; NEXT becomes S_NEXT.
-    Raises ConvertError for a Verilog port, whose name must stay.
+    Raises ConvertError for a port, whose name must stay.
     """
     if language == "verilog":
-        names, new = KEYWORDS.split(), r"\1_0"
-        ports = text.partition("\nmodule ")[2].partition(");")[0]
-        if found := set(re.findall(r"\w+", re.sub(r"//.*|\binput\b|\boutput\b", "", ports))) & set(names):
-            raise ConvertError(f"a port is called {found.pop()!r}, a word of Verilog")
+        names, head, end = KEYWORDS.split(), "\nmodule ", ");"
     else:
+        names, head, end = VHDL_KEYWORDS.split(), "\nentity ", "end entity"
+    ports = re.sub(
+        rf"{COMMENT[language]}.*|\binput\b|\boutput\b", "", text.partition(head)[2].partition(end)[0]
+    )
+    if found := set(re.findall(r"\w+", ports)) & set(names):
+        raise ConvertError(f"a port is called {found.pop()!r}, a word of {NAMES[language]}")
+    text = _started(_replaced(text, names, r"\1_0", COMMENT[language]), language)
+    if language == "vhdl":
         types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
-        names, new = sorted({name for literals in types for name in re.findall(r"\w+", literals)}), r"S_\1"
+        states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
+        text = _with_bits(_replaced(text, states, r"S_\1", COMMENT[language]))
+    return text
+
+
+def _started(text: str, language: str) -> str:
+    """Return a file whose outputs begin at 0, as they do in MyHDL, which only says so of other registers."""
+    if language == "vhdl":
+        head, end, rest = text.partition("end entity")
+        head = re.sub(r"(: (?:out|inout) std_logic)(?=;?$)", r"\1 := '0'", head, flags=re.M)
+        head = re.sub(
+            r"(: (?:out|inout) std_logic_vector\(.*?\))(?=;?$)", r"\1 := (others => '0')", head, flags=re.M
+        )
+        return head + end + rest
+    for name in re.findall(r"^output (?:\[.*\] )?(\w+);$", text, flags=re.M):
+        text = re.sub(rf"^(reg (?:\[.*\] )?{name});$", r"\1 = 0;", text, flags=re.M)
+    return text
+
+
+def _with_bits(text: str) -> str:
+    """Return VHDL in which conditions among the parts of a concatenation are bits, which MyHDL forgets."""
+    done, mark = "", "unsigned'("
+    while mark in text:
+        before, _, text = text.partition(mark)
+        depth, parts, end = 1, [""], 0
+        for end, c in enumerate(text):  # noqa: B007
+            depth += (c == "(") - (c == ")")
+            if not depth:
+                break
+            if depth == 1 and c == "&":
+                parts.append("")
+            else:
+                parts[-1] += c
+        if len(parts) > 1:
+            parts = [f" stdl{p.strip()} " if _CONDITION.fullmatch(p.strip()) else p for p in parts]
+        done += before + mark + "&".join(parts).strip()
+        text = text[end:]
+    return done + text
+
+
+def _replaced(text: str, names: Sequence[str], new: str, comment: str) -> str:
+    """Put `new` in the place of words, not in lines of comment."""
     if not names:
         return text
     word = re.compile(rf"(?<![\w$])({'|'.join(names)})(?![\w$])")
-    lines = text.split("\n")
-    return "\n".join(x if x.lstrip().startswith(COMMENT[language]) else word.sub(new, x) for x in lines)
+    return "\n".join(x if x.lstrip().startswith(comment) else word.sub(new, x) for x in text.split("\n"))
 
 
 def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Value] | None = None) -> Path:
@@ -148,7 +205,7 @@ def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Va
             first = f"{COMMENT[language]} {made.stem}: {made_by}\n"
             text = "\n".join(line.rstrip() for line in made.read_text().strip().split("\n"))
             text = first + "\n" + text + "\n"
-            write_text(folder / made.name, rename(text, language))
+            write_text(folder / made.name, text if made.name == PACKAGE else rename(text, language))
     if not target.exists():
         raise ConvertError(f"{name} was converted to {language} without {target.name}")
     return target

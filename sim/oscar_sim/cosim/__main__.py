@@ -11,14 +11,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from oscar_hdl.build.convert import LANGUAGES, PACKAGE, ConvertError, convert_all
-from oscar_hdl.params import LaneParams
+import numpy as np
+
+from oscar.errors import OscarError
+from oscar_hdl.build.convert import LANGUAGES, PACKAGE, ConvertError, block_name, convert_all
+from oscar_sim.cosim.scenarios import SCENARIOS, Recording
 from oscar_sim.seeds import VARIABLE, told
 
-BENCHES = ("rans_encoder", "rans_decoder", "asc_tables", "splitter", "asc_encoder", "asc_decoder", "nic_lane")
 SIMULATORS = {"vhdl": ("ghdl", "ghdl-mcode"), "verilog": ("icarus", "iverilog")}  # cocotb's name, apt's
 PROGRAM = {"vhdl": "ghdl", "verilog": "iverilog"}
-PACKAGES = {"cocotb_tools": "cocotb", "cocotbext.axi": "cocotbext-axi", "cocotb_bus": "cocotb-bus"}
+PACKAGES = {"cocotb_tools": "cocotb"}
 
 
 def missing(languages: Sequence[str]) -> list[str]:
@@ -45,15 +47,19 @@ def _importable(module: str) -> bool:
         return False
 
 
-def simulate(
-    block: str, language: str, hdl: Path, out: Path, params: LaneParams, most_frames: int
-) -> tuple[int, int]:
-    """Run a block's bench on one language; return how many tests ran and failed. The logs are in `out`.
+def note(recording: Recording, file: Path) -> None:
+    """Write a recording for the bench."""
+    ways = {port.name: "in" if port.is_input else "out" for port in recording.ports}
+    arrays = {f"{ways[name]}_{name}": values for name, values in recording.values.items()}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(file, **arrays)
 
-    most_frames: how many of the link's frames to take, 0 for all.
-    """
+
+def simulate(recording: Recording, language: str, hdl: Path, out: Path) -> bool:
+    """Replay a recording on one language; return whether all outputs were the same. The logs are in `out`."""
     from cocotb_tools.runner import VHDL, Verilog, get_results, get_runner
 
+    block = block_name(recording.top)
     build = (out / language / block).resolve()
     shutil.rmtree(build, ignore_errors=True)
     build.mkdir(parents=True)
@@ -69,30 +75,29 @@ def simulate(
         timescale=None if language == "vhdl" else ("1ns", "1ps"),
         log_file=build / "build.log",
     )
-    settings = {"BLOCK_LOG2": params.block_log2, "WIDTH_MAX": params.width_max, "FRAMES": most_frames}
+    note(recording, build / "recording.npz")
     results = runner.test(
-        test_module=f"oscar_sim.cosim.bench_{block}",
+        test_module="oscar_sim.cosim.replay",
         hdl_toplevel=block,
         hdl_toplevel_lang=language,
         build_dir=build,
         test_dir=build,
         test_args=arguments,
         results_xml=str(build / "results.xml"),
-        extra_env={name: str(value) for name, value in settings.items()},
+        extra_env={"RECORDING": str(build / "recording.npz")},
         log_file=build / "test.log",
     )
-    return get_results(Path(results))
+    ran, failed = get_results(Path(results))
+    return ran > 0 and not failed
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     p = argparse.ArgumentParser(prog="python -m oscar_sim.cosim", description=__doc__)
     p.add_argument("--out", type=Path, default=Path("build/cosim"), help="folder for results (%(default)s)")
-    p.add_argument("--block", nargs="+", choices=BENCHES, default=BENCHES, help="blocks (all)")
+    p.add_argument("--block", nargs="+", choices=tuple(SCENARIOS), default=list(SCENARIOS), help="(all)")
     p.add_argument("--language", nargs="+", choices=tuple(LANGUAGES), default=tuple(LANGUAGES), help="(both)")
-    p.add_argument("--block-log2", type=int, default=SMALL.block_log2, help="of a lane (%(default)s)")
-    p.add_argument("--width-max", type=int, default=SMALL.width_max, help="of a lane (%(default)s)")
-    p.add_argument("--frames", type=int, default=0, help="take only the first frames of the link (all)")
+    p.add_argument("--light", action="store_true", help="fewer clocks, for each change")
     return p
 
 
@@ -104,20 +109,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     failed = 0
     try:
-        params = LaneParams(block_log2=args.block_log2, width_max=args.width_max)
         print(f"# {VARIABLE}={told()}", flush=True)
-        convert_all(args.block, args.out / "hdl", params, languages=args.language)
-        for block in args.block:
+        for name in args.block:
+            recording = SCENARIOS[name](args.light)
+            convert_all([recording.top], args.out / "hdl", recording.parameters, languages=args.language)
             for language in args.language:
                 began = time.monotonic()
-                name = f"{block:<16} {SIMULATORS[language][0]:<7}"
-                ran, bad = simulate(block, language, args.out / "hdl", args.out, params, args.frames)
-                failed += bad > 0 or ran == 0
-                verdict = "FAILED" if bad or not ran else "equal to the reference"
-                print(f"{name} {ran} tests, {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
-                if bad or not ran:
-                    print(f"  see {args.out / language / block / 'test.log'}", flush=True)
-    except (ConvertError, RuntimeError, SystemExit, ValueError) as error:
+                same = simulate(recording, language, args.out / "hdl", args.out)
+                failed += not same
+                verdict = "the same in every clock" if same else "DIFFERENT"
+                seconds = time.monotonic() - began
+                shown = f"{name:<16} {SIMULATORS[language][0]:<7} {recording.clocks:>7} clocks"
+                print(f"{shown}, {verdict} ({seconds:.0f} s)", flush=True)
+                if not same:
+                    print(f"  see {args.out / language / block_name(recording.top) / 'test.log'}", flush=True)
+    except (ConvertError, OscarError, RuntimeError, SystemExit, ValueError) as error:
         print(f"error: {error}; logs are in {args.out}", file=sys.stderr)
         return 1
     return 1 if failed else 0

@@ -28,6 +28,12 @@ extern "C" void* port_address(Model* m, int port) {{
   }}
   return nullptr;
 }}
+extern "C" uint64_t port_bytes(int port) {{
+  switch (port) {{
+{sizes}
+  }}
+  return 0;
+}}
 """
 
 
@@ -144,7 +150,8 @@ def build(
         work = _fresh(done)
         shutil.copyfile(verilog, work / verilog.name)
         cases = "\n".join(f"    case {n}: return &p.{port};" for n, port in enumerate(ports))
-        (work / "ports.cpp").write_text(ADDRESS.format(cases=cases))
+        sizes = "\n".join(f"    case {n}: return sizeof(Vtop::{port});" for n, port in enumerate(ports))
+        (work / "ports.cpp").write_text(ADDRESS.format(cases=cases, sizes=sizes))
         _compile(name, work, sources)
         _settled(work, done)
     return Built(done / f"lib{name}.so", done / verilog.name, ports)

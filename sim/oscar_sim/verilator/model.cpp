@@ -3,6 +3,17 @@
 
 double sc_time_stamp() { return 0; }
 
+extern "C" void* port_address(Model* m, int port);
+extern "C" uint64_t port_bytes(int port);
+
+void record(Model& m) {
+  --m.traced;
+  for (int n = 0; const uint64_t size = port_bytes(n); ++n) {
+    const uint8_t* at = static_cast<const uint8_t*>(port_address(&m, n));
+    m.trace.insert(m.trace.end(), at, at + size);
+  }
+}
+
 extern "C" {
 
 struct Column {
@@ -25,6 +36,10 @@ void model_clock(Model* m, uint64_t clocks) {
   for (; clocks; --clocks) settle(*m), edge(*m);
   settle(*m);
 }
+
+void model_trace(Model* m, uint64_t clocks) { m->trace.clear(), m->traced = clocks; }
+
+const uint8_t* model_traced(Model* m, uint64_t* size) { return *size = m->trace.size(), m->trace.data(); }
 
 void model_run(Model* m, uint64_t clocks, Column* in, uint64_t ins, Column* out, uint64_t outs) {
   for (uint64_t t = 0; t < clocks; ++t) {

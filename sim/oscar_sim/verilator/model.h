@@ -2,12 +2,15 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <vector>
 #include "Vtop.h"
 #include "verilated.h"
 
 struct Model {
   VerilatedContext context;
   Vtop* top;
+  std::vector<uint8_t> trace;  // what all ports were at each edge, as long as `traced` clocks are left
+  uint64_t traced = 0;
   Model() {
     context.threads(1);  // of a pool, nothing would use it, and its end can hang in a forked process
     top = new Vtop(&context);
@@ -20,7 +23,11 @@ struct Model {
 
 // A rising edge: inputs were set, outputs can be looked at between the two.
 inline void settle(Model& m) { m.top->clk = 0, m.top->eval(); }
-inline void edge(Model& m) { m.top->clk = 1, m.top->eval(); }
+void record(Model& m);
+inline void edge(Model& m) {
+  if (m.traced) record(m);
+  m.top->clk = 1, m.top->eval();
+}
 
 // xorshift64*: cheap, good enough for stalls.
 struct Random {

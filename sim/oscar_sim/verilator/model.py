@@ -48,6 +48,9 @@ def _load(file: Path) -> ctypes.CDLL:
         getattr(library, name).argtypes = [ctypes.c_void_p]
     library.port_address.argtypes = [ctypes.c_void_p, ctypes.c_int]
     library.port_address.restype = ctypes.c_void_p
+    library.model_trace.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    library.model_traced.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64)]
+    library.model_traced.restype = ctypes.c_void_p
     library.model_clock.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
     columns = [ctypes.POINTER(_Column), ctypes.c_uint64]
     library.model_run.argtypes = [ctypes.c_void_p, ctypes.c_uint64, *columns, *columns]
@@ -58,7 +61,8 @@ class Model:
     """One instance of a top, compiled unless that was done before; not to be shared between threads.
 
     top: a name of oscar_hdl.build.tops.TOPS or module:function; parameters: of that function; harness: C++
-    that is compiled in (see the package). Raises ToolError when a tool is missing, or the block does not convert.
+    that is compiled in (see the package). Raises ToolError when a tool is missing, or the
+    block does not convert.
     """
 
     def __init__(
@@ -148,6 +152,18 @@ class Model:
         self.library.model_run(self.handle, total, columns[0], len(given), columns[1], len(taken))
         self._stale = False
         return taken
+
+    def trace(self, clocks: int) -> None:
+        """Remember what all ports are at the next edges, so many of them, whoever gives the clocks."""
+        self.library.model_trace(self.handle, clocks)
+
+    def traced(self) -> dict[str, np.ndarray]:
+        """Return what was remembered: an array for each port but clk, as `run` has them."""
+        size = ctypes.c_uint64()
+        at = self.library.model_traced(self.handle, ctypes.byref(size))
+        kind = np.dtype([(p.name, p.dtype, (p.words,) if p.words > 1 else ()) for p in self.ports.values()])
+        whole = np.frombuffer(ctypes.string_at(at, size.value), kind)
+        return {name: whole[name].copy() for name in self.ports if name != "clk"}
 
     def _place(self, name: str, array: np.ndarray) -> _Column:
         view = self._views[name]

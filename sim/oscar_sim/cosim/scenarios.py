@@ -1,0 +1,72 @@
+"""What blocks are shown to: runs under Verilator, right by themselves, with all ports noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscar.coding.asc.state import TableState
+from oscar_sim.batches import DecoderBatch, EncoderBatch, run
+from oscar_sim.blocks import CodedFrame, Coder
+from oscar_sim.errors import RtlError
+from oscar_sim.seeds import numbers
+from oscar_sim.units import Unit
+from oscar_sim.verilator import Port
+
+MOST_CLOCKS = 40_000
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A block's ports, and what each was at every clock. parameters: the top's."""
+
+    top: str
+    parameters: dict[str, int | str | bool]
+    ports: tuple[Port, ...]
+    values: dict[str, np.ndarray]
+
+    @property
+    def clocks(self) -> int:
+        return len(next(iter(self.values.values())))
+
+
+def _frames(rng: np.random.Generator, values: int) -> list[CodedFrame]:
+    """Return frames of one link: real-looking rows, zeros, wide rows, a constant block, corners of counts."""
+    state, coder, frames = TableState.initial(), Coder(log2=10), []
+    for scale in (2.0, 40.0, 3000.0):
+        count = int(rng.integers(values // 2, values))
+        data = rng.laplace(0, scale, count) * np.repeat(rng.random(-(-count // 32)) < 0.5, 32)[:count]
+        data[1024:2048] = 3 if scale < 10 else data[1024:2048]
+        positions = np.clip(rng.integers(4, 9, count), 0, 15).astype(np.uint8)
+        whole = np.clip(np.rint(data), -32768, 32767).astype(np.int16)
+        frames.append(coder.encode(whole, positions, state))
+    return frames
+
+
+def _noted(unit: Unit, batch: DecoderBatch | EncoderBatch, top: str) -> Recording:
+    unit.model.trace(MOST_CLOCKS)
+    _, done, found = run(unit, batch, 1)
+    if found:
+        raise RtlError(f"{top}: {'; '.join(found)} ({done} blocks were right before)")
+    ports = tuple(port for port in unit.model.ports.values() if port.name != "clk")
+    return Recording(top, {}, ports, unit.model.traced())
+
+
+def decoder(light: bool) -> Recording:
+    """Blocks with stalls, resets and damage."""
+    rng = numbers(31)
+    frames = _frames(rng, 1500 if light else 4000)
+    batch = DecoderBatch(frames, Coder(), rng, damage=0.2, resets=0.2)
+    return _noted(Unit("decoder", "decoder"), batch, "decoder")
+
+
+def encoder(light: bool) -> Recording:
+    """Blocks with stalls and resets."""
+    rng = numbers(32)
+    frames = _frames(rng, 1500 if light else 4000)
+    return _noted(Unit("encoder", "encoder"), EncoderBatch(frames, rng, resets=0.2), "encoder")
+
+
+SCENARIOS: dict[str, Callable[[bool], Recording]] = {"decoder": decoder, "encoder": encoder}

@@ -1,0 +1,371 @@
+// A driver, memory and a network around a whole NIC (nic_flat of oscar_sim). Called through ctypes: nic.py mirrors
+// the structs.
+#include <vector>
+#include "memory.h"
+
+extern "C" {
+
+// The registers that make a command; it is given when so many of either direction have ended.
+struct Command {
+  uint32_t frame, shape, tables, order;
+  uint32_t after_receives, after_sends;
+  uint32_t error;
+  uint32_t clocks;  // from its last write to the moment in which the driver has read its end
+};
+
+struct Arrival {
+  const uint8_t* bytes;
+  uint32_t size, after;  // comes when so many RECEIVE commands have ended
+};
+
+struct NicRun {
+  // memory
+  uint8_t *distances, *means;
+  uint16_t* headers;
+  int16_t* values;
+  Command *receives, *sends;
+  Arrival* arrivals;
+  uint8_t* out;        // frames that the NIC made, one after the other
+  uint32_t* out_ends;  // where each ends
+  uint64_t out_room;
+  uint32_t rows, units, receive_count, send_count, arrival_count, out_frames;
+  Stress stress;
+  uint64_t seed, limit;
+  int64_t reset_at;
+  // results
+  uint64_t clocks, bad_frames;
+  uint32_t faults, receives_ended, sends_ended, was_reset, reasons, refused;
+  uint32_t counters[16];
+};
+
+}  // extern "C"
+
+namespace {
+
+// Registers (docs/registers.md).
+constexpr uint32_t STATUS = 0x08, IRQ_STATUS = 0x0C, IRQ_ENABLE = 0x10, COUNTERS = 0x80;
+constexpr uint32_t RECEIVE = 0x20, SEND = 0x40, RESULT = 0x10;
+constexpr uint32_t IRQ_BAD = 1 << 2, IRQ_REFUSED = 1 << 6;
+constexpr int COUNTERS_NUMBER = 15, MOST_GIVEN = 3, ERRORS_KEPT = 3;
+constexpr uint32_t QUIET = 200000;  // clocks without anything that happens
+
+inline uint32_t get(const void* port, uint32_t at, uint32_t bits) {
+  uint64_t word;
+  memcpy(&word, static_cast<const uint8_t*>(port) + at / 8, 8);
+  return uint32_t(word >> at % 8) & ((1u << bits) - 1);
+}
+
+// A wide input, put together from the units' parts.
+struct Wide {
+  uint64_t words[12] = {};
+  void put(uint32_t at, uint64_t value) {
+    words[at / 64] |= value << at % 64;
+    if (at % 64) words[at / 64 + 1] |= value >> (64 - at % 64);
+  }
+  void give(void* port, size_t size) const { memcpy(port, words, size); }
+};
+
+// One access at a time of an AXI4-Lite manager, whose channels have delays of their own.
+struct Manager {
+  enum { NOTHING, WRITE, READ } doing = NOTHING;
+  uint32_t address = 0, data = 0;
+  bool address_open = false, data_open = false;
+  uint32_t wait_address = 0, wait_data = 0;
+  void write(uint32_t a, uint32_t d, uint32_t busy, Random& rng) {
+    doing = WRITE, address = a, data = d, address_open = data_open = true;
+    wait_address = rng.chance(busy) ? rng.below(5) : 0, wait_data = rng.chance(busy) ? rng.below(5) : 0;
+  }
+  void read(uint32_t a, uint32_t busy, Random& rng) {
+    doing = READ, address = a, address_open = true, data_open = false;
+    wait_address = rng.chance(busy) ? rng.below(5) : 0;
+  }
+  void inputs(Vtop& p, uint32_t busy, Random& rng) {
+    if (wait_address) --wait_address;
+    if (wait_data) --wait_data;
+    p.s_axil_awvalid = doing == WRITE && address_open && !wait_address;
+    p.s_axil_wvalid = doing == WRITE && data_open && !wait_data;
+    p.s_axil_arvalid = doing == READ && address_open && !wait_address;
+    p.s_axil_awaddr = p.s_axil_araddr = address & 0xFF;
+    p.s_axil_wdata = data, p.s_axil_wstrb = 15;
+    p.s_axil_bready = doing == WRITE && !rng.chance(busy);
+    p.s_axil_rready = doing == READ && !rng.chance(busy);
+  }
+  // Returns whether the access ended; `data` is what was read. error: the NIC refused it.
+  bool look(Vtop& p, bool& error) {
+    if (p.s_axil_awvalid && p.s_axil_awready) address_open = false;
+    if (p.s_axil_wvalid && p.s_axil_wready) data_open = false;
+    if (p.s_axil_arvalid && p.s_axil_arready) address_open = false;
+    if (doing == WRITE && p.s_axil_bvalid && p.s_axil_bready) return error = p.s_axil_bresp, doing = NOTHING, true;
+    if (doing == READ && p.s_axil_rvalid && p.s_axil_rready)
+      return error = p.s_axil_rresp, data = p.s_axil_rdata, doing = NOTHING, true;
+    return false;
+  }
+};
+
+struct Direction {
+  uint32_t base;
+  Command* commands;
+  uint32_t count;
+  uint32_t given = 0, ended = 0;
+  uint64_t at[256] = {};  // when each was given
+};
+
+struct Unit {
+  ReadMemory positions{true}, sources{false};
+  SumMemory sums;
+};
+
+enum class Step { ENABLE, IDLE, IRQ, CLEAR, RESULTS_IN, RESULTS_OUT, PENDING, WRITING, COUNTING, OVER };
+
+struct Driver {
+  Vtop& p;
+  NicRun& run;
+  Random rng;
+  Manager bus;
+  Direction ways[2];
+  Rows memory;
+  std::vector<Unit> units;
+  Step step = Step::ENABLE;
+  int way = 0, part = 0, counter = 0;
+  uint64_t t = 0, moved = 0, cleared_at = 0, out_at = 0;
+  uint32_t arrival = 0, arrived = 0, out_frames = 0, faults = 0;
+  bool rx_valid = false, tx_held = false, tx_last = false, clearing = false;
+  uint8_t held[80] = {};
+
+  explicit Driver(Model& m, NicRun& r)
+      : p(*m.top), run(r), rng(r.seed),
+        ways{{RECEIVE, r.receives, r.receive_count}, {SEND, r.sends, r.send_count}},
+        memory{r.distances, r.means, r.headers, r.values, r.rows, 32 * r.rows}, units(r.units) {
+    for (Unit& u : units) {
+      u.positions.begin(&memory), u.sources.begin(&memory);
+      u.sums.given = u.sums.totals = r.values, u.sums.headers = r.headers;
+      u.sums.rows = r.rows, u.sums.count = 32 * r.rows;
+    }
+  }
+
+  // --- registers
+
+  void begin() {
+    const uint32_t busy = run.stress.busy;
+    switch (step) {
+      case Step::ENABLE: return bus.write(IRQ_ENABLE, 0x7F, busy, rng);
+      case Step::IRQ: return bus.read(IRQ_STATUS, busy, rng);
+      case Step::CLEAR: return bus.write(IRQ_STATUS, bus.data, busy, rng);
+      case Step::RESULTS_IN: return bus.read(RECEIVE + RESULT, busy, rng);
+      case Step::RESULTS_OUT: return bus.read(SEND + RESULT, busy, rng);
+      case Step::PENDING: return bus.read(STATUS, busy, rng);
+      case Step::COUNTING: return bus.read(COUNTERS + 4 * counter, busy, rng);
+      case Step::WRITING: {
+        const Command& c = ways[way].commands[ways[way].given];
+        const uint32_t words[4] = {c.frame, c.shape, c.tables, c.order};
+        return bus.write(ways[way].base + 4 * part, words[part], busy, rng);
+      }
+      default: return;
+    }
+  }
+
+  bool may_give(const Direction& d) const {
+    if (d.given == d.count || d.given - d.ended >= MOST_GIVEN) return false;
+    const Command& c = d.commands[d.given];
+    return c.after_receives <= ways[0].ended && c.after_sends <= ways[1].ended;
+  }
+
+  void idle() {
+    if (p.irq) {
+      step = Step::IRQ;
+    } else if (ways[0].ended == ways[0].count && ways[1].ended == ways[1].count && out_frames >= run.out_frames &&
+               arrival == run.arrival_count) {
+      if (t - moved > 300) step = Step::COUNTING, counter = 0;  // what is left over has time to show
+    } else {
+      way = rng.next() & 1;
+      if (!may_give(ways[way])) way ^= 1;
+      if (!may_give(ways[way])) return;
+      part = 0, step = ways[way].given == ways[way].ended ? Step::WRITING : Step::PENDING;
+    }
+    if (step != Step::IDLE) begin();
+  }
+
+  void ends(Direction& d, uint32_t result) {
+    const uint32_t ended = (result - d.ended) & 0xFF;
+    if (ended > d.given - d.ended || ended > ERRORS_KEPT) {
+      faults |= SPURIOUS;
+      return;
+    }
+    for (uint32_t i = 0; i < ended; ++i) {
+      Command& c = d.commands[d.ended + i];
+      c.error = result >> (8 + 5 * (ended - 1 - i)) & 31;
+      c.clocks = uint32_t(t - d.at[(d.ended + i) & 255]);
+    }
+    d.ended += ended;
+    if (ended) moved = t;
+  }
+
+  void done(bool error) {
+    if (error) ++run.refused;
+    switch (step) {
+      case Step::ENABLE: step = Step::IDLE; break;
+      case Step::IRQ:
+        if (bus.data & IRQ_BAD) moved = t;
+        if (bus.data & IRQ_REFUSED) ++run.refused;
+        step = Step::CLEAR;
+        break;
+      case Step::CLEAR: step = Step::RESULTS_IN; break;
+      case Step::RESULTS_IN:
+        ends(ways[0], bus.data);
+        run.reasons |= 1u << (bus.data >> 23 & 15);
+        step = Step::RESULTS_OUT;
+        break;
+      case Step::RESULTS_OUT: ends(ways[1], bus.data), step = Step::IDLE; break;
+      case Step::PENDING: step = bus.data & (way ? 8 : 1) ? Step::IDLE : Step::WRITING; break;
+      case Step::WRITING:
+        if (++part == 4) {
+          ways[way].at[ways[way].given++ & 255] = t, moved = t;
+          step = Step::IDLE;
+        }
+        break;
+      case Step::COUNTING:
+        run.counters[counter] = bus.data;
+        step = ++counter == COUNTERS_NUMBER ? Step::OVER : Step::COUNTING;
+        break;
+      default: break;
+    }
+    if (step != Step::IDLE && step != Step::OVER) begin();
+  }
+
+  // --- frames
+
+  void offer() {
+    constexpr uint32_t BYTES = sizeof(p.s_axis_rx_tdata);
+    if (!rx_valid && arrival < run.arrival_count && run.arrivals[arrival].after <= ways[0].ended)
+      rx_valid = !rng.chance(run.stress.idle);
+    p.s_axis_rx_tvalid = rx_valid;
+    if (!rx_valid) return;
+    const Arrival& a = run.arrivals[arrival];
+    const uint32_t n = std::min(BYTES, a.size - arrived);
+    uint8_t word[BYTES] = {};
+    memcpy(word, a.bytes + arrived, n);
+    memcpy(&p.s_axis_rx_tdata, word, BYTES);
+    const uint64_t keep = n == 64 ? ~0ull : (1ull << n) - 1;
+    memcpy(&p.s_axis_rx_tkeep, &keep, sizeof(p.s_axis_rx_tkeep));
+    p.s_axis_rx_tlast = arrived + n == a.size;
+  }
+
+  void frames() {
+    constexpr uint32_t BYTES = sizeof(p.m_axis_tx_tdata);
+    if (rx_valid && p.s_axis_rx_tready) {
+      rx_valid = false, arrived += BYTES, moved = t;
+      if (arrived >= run.arrivals[arrival].size) ++arrival, arrived = 0;
+    }
+    const bool valid = p.m_axis_tx_tvalid;
+    uint64_t keep = 0;
+    memcpy(&keep, &p.m_axis_tx_tkeep, sizeof(p.m_axis_tx_tkeep));
+    if (tx_held && (!valid || memcmp(held, &p.m_axis_tx_tdata, BYTES) || tx_last != p.m_axis_tx_tlast))
+      faults |= UNSTABLE;
+    tx_held = valid && !p.m_axis_tx_tready, tx_last = p.m_axis_tx_tlast;
+    if (valid) memcpy(held, &p.m_axis_tx_tdata, BYTES);
+    if (!valid || !p.m_axis_tx_tready) return;
+    const uint32_t n = uint32_t(__builtin_popcountll(keep));
+    if (!n || (keep & (keep + 1)) || (n < BYTES && !p.m_axis_tx_tlast)) faults |= MISFRAMED;
+    if (out_at + n > run.out_room || out_frames == run.out_frames) {
+      faults |= BYTES_BEYOND;
+      return;
+    }
+    memcpy(run.out + out_at, &p.m_axis_tx_tdata, n);
+    out_at += n, moved = t;
+    if (p.m_axis_tx_tlast) run.out_ends[out_frames++] = uint32_t(out_at);
+  }
+
+  // --- memory
+
+  void serve() {
+    Wide position_ok, position_data, position_mean, local, source_ok, source_data, source_mean;
+    for (uint32_t i = 0; i < run.units; ++i) {
+      Unit& u = units[i];
+      u.positions.now(t, rng), u.sources.now(t, rng), u.sums.now(t, rng);
+      position_ok.put(i, u.positions.ok), source_ok.put(i, u.sources.ok);
+      position_data.put(4 * i, u.positions.data), position_mean.put(4 * i, u.positions.mean);
+      source_data.put(19 * i, u.sources.data), source_mean.put(4 * i, u.sources.mean);
+      local.put(16 * i, u.sums.local);
+    }
+    position_ok.give(&p.position_ok, sizeof(p.position_ok));
+    position_data.give(&p.position_data, sizeof(p.position_data));
+    position_mean.give(&p.position_mean, sizeof(p.position_mean));
+    local.give(&p.sum_local, sizeof(p.sum_local));
+    source_ok.give(&p.source_ok, sizeof(p.source_ok));
+    source_data.give(&p.source_data, sizeof(p.source_data));
+    source_mean.give(&p.source_mean, sizeof(p.source_mean));
+    p.cleared = clearing && t == cleared_at;
+    if (p.cleared) clearing = false;
+  }
+
+  void remember() {
+    const uint32_t refuse = run.stress.refuse;
+    for (uint32_t i = 0; i < run.units; ++i) {
+      Unit& u = units[i];
+      const uint32_t in = get(&p.decode_rows, 20 * i, 20), out = get(&p.encode_rows, 20 * i, 20);
+      faults |= u.positions.look(t, p.phase, get(&p.position_take, i, 1), get(&p.position_header, i, 1),
+                                 get(&p.position_row, 12 * i, 12), refuse, rng, in);
+      faults |= u.sources.look(t, p.phase, get(&p.source_take, i, 1), get(&p.source_header, i, 1),
+                               get(&p.source_row, 12 * i, 12), refuse, rng, out);
+      faults |= u.sums.look(t, get(&p.sum_take, i, 1), get(&p.sum_row, 12 * i, 12), get(&p.sum_valid, i, 1),
+                            get(&p.sum_total, 16 * i, 16), get(&p.sum_described, i, 1),
+                            get(&p.sum_described_row, 12 * i, 12), get(&p.sum_row_class, 4 * i, 4),
+                            get(&p.sum_row_size, 3 * i, 3), in, get(&p.adopt, i, 1));
+    }
+    if (p.clear) {
+      const uint32_t from = p.clear_row, to = std::min<uint32_t>(run.rows, from + p.clear_rows);
+      for (uint32_t row = from; row < to; ++row) {
+        run.headers[row] &= ~0x7F;
+        memset(run.values + LANES * row, 0, 2 * LANES);
+      }
+      clearing = true, cleared_at = t + 1 + (run.stress.busy ? rng.below(40) : 1);
+    }
+  }
+
+  // One clock.
+  void clock(Model& m) {
+    serve(), offer();
+    p.m_axis_tx_tready = !rng.chance(run.stress.busy);
+    bus.inputs(p, run.stress.busy, rng);
+    settle(m);
+    bool error = false;
+    const bool ended = bus.look(p, error);
+    frames(), remember();
+    edge(m), ++t;
+    if (ended) done(error);
+    else if (bus.doing == Manager::NOTHING && step == Step::IDLE) idle();
+  }
+};
+
+void rest(Model& m, uint32_t clocks) {
+  Vtop& p = *m.top;
+  p.s_axil_awvalid = p.s_axil_wvalid = p.s_axil_arvalid = p.s_axil_bready = p.s_axil_rready = 0;
+  p.s_axis_rx_tvalid = p.m_axis_tx_tready = p.cleared = 0;
+  for (; clocks; --clocks) settle(m), edge(m);
+}
+
+}  // namespace
+
+// Reset, and time to clear what takes some.
+extern "C" void nic_reset(Model* m, uint32_t clocks) {
+  m->top->rst = 1;
+  rest(*m, 2);
+  m->top->rst = 0;
+  rest(*m, clocks);
+}
+
+extern "C" void nic_run(Model* m, NicRun* run) {
+  Driver driver(*m, *run);
+  driver.begin();
+  while (driver.step != Step::OVER && !driver.faults) {
+    if (run->reset_at >= 0 && driver.t == uint64_t(run->reset_at)) {
+      run->was_reset = 1;
+      break;
+    }
+    driver.clock(*m);
+    if (driver.t - driver.moved > QUIET || driver.t > run->limit) driver.faults |= HANG;
+  }
+  run->clocks = driver.t, run->faults = driver.faults;
+  run->receives_ended = driver.ways[0].ended, run->sends_ended = driver.ways[1].ended;
+  run->out_frames = driver.out_frames;
+}

@@ -1,0 +1,109 @@
+"""NICs of converted RTL behind the host's codec: frames and sums are the software's, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from needs import needs
+from oscar.coding.asc import AscParams, Decoder, Encoder
+from oscar.coding.frame import pack_frame, unpack_frame
+from oscar.config import Config
+from oscar.config.explain import validated
+from oscar.errors import ConfigError, FrameError
+from oscar.reducers.cluster import LocalCluster
+from oscar_sim.frames import Generator
+from oscar_sim.nics import MAX_COUNT, PARAMS, UnitCoder, rtl_codec, software_codec
+
+
+@pytest.fixture(scope="module")
+def coder() -> UnitCoder:
+    needs("verilator", "g++", "make")
+    return UnitCoder()
+
+
+def load(tree: dict[str, Any]) -> Config:
+    return validated(Config, tree)
+
+
+def test_frames_are_those_of_the_software(coder: UnitCoder, seed: int) -> None:
+    """Both ways, with the tables of a link: coded, raw and constant blocks, added and adopted."""
+    generate = Generator(seed, largest=40_000)
+    codec, software = rtl_codec(coder), software_codec()
+    ends = codec.make_encoder(), software.make_encoder()
+    receivers = codec.make_decoder(), software.make_decoder()
+    clocks = []
+    for n in range(12):
+        frame = generate()
+        values = frame.rows.values.reshape(-1)[: frame.rows.count]
+        sent = [end.encode(values, step=1, context=frame.positions, width=16) for end in ends]
+        assert sent[0] == sent[1]
+        assert codec.work(ends[0]) == software.work(ends[1])
+        start = np.random.default_rng(seed + n).integers(-30000, 30000, values.size).astype(np.int32)
+        for end in receivers:
+            out = start.copy()
+            end.decode(sent[0], step=1, context=frame.positions, out=out, add=True)
+            assert np.array_equal(out, start + values)
+        assert receivers[0].checksum(1) == receivers[1].checksum(1) == ends[0].checksum(1)
+        clocks.append(codec.clocks(ends[0]))
+    assert max(clocks) > 500
+
+
+def test_frames_of_the_software_with_sent_rows_are_decoded(coder: UnitCoder, seed: int) -> None:
+    generate = Generator(seed, largest=40_000)
+    encoder, decoder = Encoder(AscParams()), rtl_codec(coder).make_decoder()
+    for _ in range(4):
+        frame = generate()
+        values = frame.rows.values.reshape(-1)[: frame.rows.count]
+        sent = encoder.encode(values, step=0, context=frame.positions, width=16)
+        assert np.array_equal(decoder.decode(sent, step=0, context=frame.positions), values)
+
+
+def test_a_refused_payload_changes_nothing(coder: UnitCoder) -> None:
+    encoder, decoder = Encoder(PARAMS), Decoder(PARAMS, coder=coder)
+    values = np.rint(np.random.default_rng(3).laplace(0, 5, 1400)).astype(np.int16)
+    first, second = (encoder.encode(values, step=0) for _ in range(2))
+    head, payload = unpack_frame(first)
+    broken = bytearray(payload)
+    broken[-100] ^= 16
+    for bad in (payload[:-2], bytes(broken)):
+        with pytest.raises(FrameError, match="frame damaged"):
+            decoder.decode(pack_frame(head, bytes(bad)), step=0)
+    assert np.array_equal(decoder.decode(first, step=0), values)
+    assert np.array_equal(decoder.decode(second, step=0), values)
+
+
+def test_a_cluster_on_converted_rtl_is_one_on_the_software(coder: UnitCoder) -> None:
+    rng = np.random.default_rng(1)
+    gradients = [[rng.laplace(0, 1e-3, 30_001).astype(np.float32)] for _ in range(3)]
+    config = Config.model_validate({"nodes": 3, "schedule": {"name": "boomerang"}, "nic": "verilator"})
+    software = LocalCluster(config, codec=software_codec())
+    on_rtl = LocalCluster(config, codec=rtl_codec(coder))
+    for _ in range(2):
+        a, b = software.allreduce(gradients), on_rtl.allreduce(gradients)
+        assert a.stats.frames == b.stats.frames
+        assert all(np.array_equal(x, y) for x, y in zip(a.mean, b.mean, strict=True))
+        assert b.stats.exact
+        assert b.stats.clocks is not None
+        assert (b.stats.clocks["clocks"] > 1000).any()
+
+
+def test_what_a_nic_does_not_take_is_said(coder: UnitCoder) -> None:
+    codec = rtl_codec(coder)
+    with pytest.raises(ConfigError, match=r"at most 262,143 values.*raise schedule\.subframes"):
+        codec.make_encoder().encode(np.ones(MAX_COUNT + 1, np.int16), step=0)
+    with pytest.raises(ConfigError, match=r"up to 16 bits, this frame has 17: lower quantiser\.bits"):
+        codec.make_encoder().encode(np.ones(3, np.int32), step=0, width=17)
+
+
+def test_a_simulated_nic_takes_no_parameters_of_the_software() -> None:
+    with pytest.raises(ConfigError, match=r"nic 'verilator' has parameters of its own.*leave .* asc out"):
+        load({"nic": "verilator", "asc": {"context": "none"}})
+    assert load({"nic": "verilator", "asc": {"context": "none"}, "method": "int8"}).nic == "verilator"
+    compared = load(
+        {"nic": "verilator", "methods": [{"name": "a", "method": "asc", "asc": {"context": "none"}}]}
+    )
+    with pytest.raises(ConfigError, match=r"method 'a': .*nic 'verilator' has parameters of its own"):
+        list(compared.compared())

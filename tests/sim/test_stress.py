@@ -1,0 +1,112 @@
+"""Decoders and encoders of converted RTL against the software, and the test that runs them for long."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from needs import needs
+from oscar.coding.asc.model import count_group
+from oscar.coding.asc.params import GROUP_ROWS, LANES
+from oscar.coding.asc.reference import ReferenceCoder
+from oscar.coding.asc.state import TableState
+from oscar_sim import stress
+from oscar_sim.batches import DecoderBatch, run
+from oscar_sim.blocks import Coder, counted
+from oscar_sim.frames import KINDS, Generator
+from oscar_sim.units import FAULTS, Unit, faults
+
+
+@pytest.fixture(scope="module")
+def units() -> dict[str, Unit]:
+    needs("verilator", "g++", "make")
+    return {kind: Unit(kind, kind) for kind in stress.CHECKS}
+
+
+@pytest.mark.parametrize("kind", list(stress.CHECKS))
+def test_stalls_resets_and_damage(units: dict[str, Unit], kind: str, seed: int) -> None:
+    found = stress.stress(kind, units[kind], clocks=1_500_000, seed=seed, largest=20_000)
+    assert found["faults"] == []
+    assert found["blocks"] > 50
+    assert found["resets"] > 3
+    assert (found["refused"] > 3) == (kind == "decoder")
+
+
+def test_wrong_values_bytes_and_counts_are_seen(units: dict[str, Unit], seed: int) -> None:
+    """What is expected is changed in one place."""
+    rng = np.random.default_rng(seed)
+    frame = Coder(log2=10).encode(
+        np.rint(rng.laplace(0, 4, 5000)).astype(np.int16), np.full(5000, 6, np.uint8), TableState.initial()
+    )
+    for change, words in (("value", "values of 1 rows differ"), ("count", "counts differ"), ("byte", "")):
+        batch = DecoderBatch([frame], Coder(), rng, stress=False)
+        if change == "value":
+            batch.expected[2] = batch.expected[2].copy()
+            batch.expected[2][3, 4] += 1
+        elif change == "count":
+            frame.counts[2, 5] += 1
+        else:
+            data = frame.bytes_of(2).copy()
+            data[: data.size // 2] ^= 0x5A
+            batch.batch.blocks[2]["bytes"] = batch.batch.hold(data)
+        _, done, found = run(units["decoder"], batch, seed)
+        frame.counts[2, 5] -= change == "count"
+        assert done == 5
+        assert len(found) == 1
+        assert found[0].startswith("block 2 of 1024 values")
+        assert words in found[0]
+
+
+def test_faults_have_names() -> None:
+    assert faults(0) == ""
+    assert faults(1 | 1 << len(FAULTS) - 1) == f"{FAULTS[0]}, {FAULTS[-1]}"
+
+
+def test_what_is_counted_is_what_the_reference_counts(seed: int) -> None:
+    generate = Generator(seed, largest=3000)
+    seen: Counter[str] = Counter()
+    for _ in range(12):
+        frame = generate()
+        coder, rows = ReferenceCoder(Coder().params), frame.rows
+        numbers = rows.values.reshape(-1)[: rows.count].tolist()
+        counts = [[0] * 16 for _ in range(32)]
+        for group in coder._groups(numbers, frame.positions.tolist(), 0):
+            count_group(group, rows.count, 0, counts)
+        found = counted(rows, frame.log2)
+        assert np.array_equal(found.sum(axis=0).reshape(32, 16), counts)
+        assert np.array_equal(found, frame.counts)
+        seen[str(len(found) > 1)] += 1
+        assert -(-rows.means.size // GROUP_ROWS) * LANES * GROUP_ROWS >= rows.count
+    assert len(seen) == 2 or len(KINDS) == 0
+
+
+def test_a_seed_shows_the_same_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    needs("verilator", "g++", "make")
+    shown = []
+    for seeds in (["7", "8"], ["8"]):
+        out = tmp_path / "stress.json"
+        arguments = ["--clocks", "60k", "--unit", "decoder", "--json", str(out), "--seed", *seeds]
+        assert stress.main(arguments) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+        shown.append([line[:-1] for line in lines if line[1] == "8"])
+        result = json.loads(out.read_text())
+        assert result["ok"]
+        assert result["total"]["clocks"] >= 60_000 * len(seeds)
+    assert shown[0] == shown[1] != []
+
+
+def test_the_seed_of_the_day() -> None:
+    day = datetime.datetime.now(datetime.timezone.utc)
+    assert stress.of_the_day() in (int(day.strftime("%Y%m%d")), int(day.strftime("%Y%m%d")) + 1)
+
+
+def test_arguments_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in (["--clocks", "many"], ["--seed", "-1"], ["--largest", "1"], ["--day", "--seed", "1"]):
+        with pytest.raises(SystemExit):
+            stress.main(wrong)
+    assert "expected a number such as 10M" in capsys.readouterr().err
