@@ -24,12 +24,12 @@ def decoder(
 ) -> Any:  # fmt: skip
     """Decode a block a job, add, count; all ports are those of docs/engine.md.
 
-    early: a block is done, and the next may start, when its last sums are asked for (`sums.take`); they, their
-    descriptors and counts come up to 72 clocks later. Otherwise they have come.
+    early: a block is done, and the next may start, when its last sums are asked for (`sums.take`); they,
+    their descriptors and counts come up to 72 clocks later. Otherwise they have come.
 
-    Time t of decoder_core is phase t + 10 of a lane's slot for lane 31: distances come in phase 4, contexts in
-    8 (t = -2), symbols in 16 (6), sums in 31 (21), counts in 53 (43). What a slot is comes along in steps: flags
-    of the slot are copied in the phases in which lane 31 is at the place.
+    Time t of decoder_core is phase t + 10 of a lane's slot for lane 31: distances come in phase 4, contexts
+    in 8 (t = -2), symbols in 16 (6), sums in 31 (21), counts in 53 (43). What a slot is comes along in
+    steps: flags of the slot are copied in the phases in which lane 31 is at the place.
     """
     slot = Slot()
     enough, whole_in, exact, wrong, turn, drain = (bit() for _ in range(6))
@@ -70,8 +70,8 @@ def decoder(
     counted, counted_step = bit(), word(2)
 
     slots = decoder_slots(
-        clk, rst, phase, job, position, counts, enough, whole_in, exact, wrong, slot, write7, lane7, class7, arrive7,
-        late_classes, alive, thinned, turn, drain, early,
+        clk, rst, phase, job, position, counts, enough, whole_in, exact, wrong, slot, write7, lane7, class7,
+        arrive7, late_classes, alive, thinned, turn, drain, early,
     )  # fmt: skip
     source = byte_source(
         clk, rst, s_axis_bytes, drain, turn, job.odd, prime, take_one, take_two, first, second, enough,
@@ -83,8 +83,8 @@ def decoder(
         take_one, take_two, symbol, state0, step14, step15, state16,
     )  # fmt: skip
     values = value_rebuild(
-        clk, phase, symbol13, step14, step15, state16, seed16, seed_raw15, seed_at15, upper16, lower16, low_bits,
-        value20,
+        clk, phase, symbol13, step14, step15, state16, seed16, seed_raw15, seed_at15, upper16, lower16,
+        low_bits, value20,
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, symbol26)
     classifier = row_class(clk, total_begin, sums.total, found_class, found_size)
@@ -123,8 +123,8 @@ def decoder(
 
     @always(clk.posedge)
     def lanes() -> None:
-        # A short slot's lanes begin at the one that is the number of values behind whole rows, less 1; of rows
-        # in a group, less 1 only if no short row follows.
+        # A short slot's lanes begin at the one that is the number of values behind whole rows, less 1; of
+        # rows in a group, less 1 only if no short row follows.
         lane2.next = 10 - phase
         if phase == 11:
             target2.next = job.values[5:]
