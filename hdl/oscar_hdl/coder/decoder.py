@@ -36,7 +36,7 @@ def decoder(
     first, second, take_one, take_two, prime = word(8), word(8), bit(), bit(), bit()
     active, from_symbol, code, clear, refill = bit(), bit(), word(4), bit(), bit()
     symbol, state0, step14, step15, state16 = word(4), word(24), word(30), word(30), word(24)
-    context, header, context_class = word(5), bit(), word(4)
+    table_row, header, context_class = word(5), bit(), word(4)
 
     # Which lanes take part.
     target2, lane2, here3, here4, begin3 = word(5), word(5), bit(), bit(), bit()
@@ -77,9 +77,9 @@ def decoder(
         clk, rst, s_axis_bytes, drain, turn, job.odd, prime, take_one, take_two, first, second, enough,
         whole_in, exact,
     )  # fmt: skip
-    contexts = value_context(clk, header, context_class, position.mean, position.data, context)
+    contexts = value_context(clk, header, context_class, position.mean, position.data, table_row)
     core = decoder_core(
-        clk, rst, phase, tables, job.bank, context, active, from_symbol, code, clear, refill, first, second,
+        clk, rst, phase, tables, job.bank, table_row, active, from_symbol, code, clear, refill, first, second,
         take_one, take_two, symbol, state0, step14, step15, state16,
     )  # fmt: skip
     values = value_rebuild(
@@ -88,7 +88,7 @@ def decoder(
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, symbol26)
     classifier = row_class(clk, total_begin, sums.total, found_class, found_size)
-    context_late = lane_delay(clk, phase, context, context13, 15)
+    context_late = lane_delay(clk, phase, table_row, context13, 15)
     symbol_late = lane_delay(clk, phase, symbol, symbol13, 7)
     count_late1 = lane_delay(clk, phase, entry13, entry26, 13)
     count_late2 = lane_delay(clk, phase, entry27, entry42, 15)

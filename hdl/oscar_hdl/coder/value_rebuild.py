@@ -45,7 +45,9 @@ def value_rebuild(
         signed14.next = symbol13 != 0
         down14.next[0] = symbol13[4:1] == 3 or symbol13[4:1] == 4
         down14.next[1] = symbol13[4:1] == 1 or symbol13[4:1] == 2
-        shifted15.next = concat(top14, not top14, odd14, step14[5:])
+        shifted15.next = concat(odd14, step14[5:])
+        shifted15.next[7] = top14
+        shifted15.next[6] = not top14
         if halve14:
             shifted15.next = concat(True, odd14, step14[5:1])
         small15.next = small14
