@@ -55,8 +55,9 @@ def encoder_slots(
     find, back, again, classes, row_step, seed, raw, end = (bit() for _ in range(8))
     nothing, reads, emits, leads = bit(), bit(), bit(), bit()
     goes, begins, heads = bit(), bit(), bit()
-    final, last_group, last_row, left, seed_left, seeds_over = word(18), bit(), bit(), bit(), bit(), bit()
-    group, row, step, few = word(7), word(5), word(6), word(8)
+    final, last_group, last_row, left, can_open = word(18), bit(), bit(), bit(), bit()
+    before, apart, few_left = word(7), bit(), bit()
+    group, next_group, row, step, few = word(7), word(7), word(5), word(6), word(8)
     opened, seeding, opening, judge, checking, checked = bit(), bit(), bit(), bit(), bit(), bit()
     ahead, refill, raw_1, raw_2, differs = bit(), bit(), bit(), bit(), bit()
     two, four, eight, sparse = bit(), bit(), bit(), bit()
@@ -77,8 +78,10 @@ def encoder_slots(
         final.next = job.values - 1
         last_group.next = group == final[17:10]
         last_row.next = row == final[10:5]
-        left.next = rows.at != rows.live and not seeds_over
-        seed_left.next = not few[rows.at[3:]]
+        # Seed rows may be more than there are rows.
+        apart.next = rows.at != rows.live
+        few_left.next = few[rows.at[3:]] and rows.at[6:3] == 0
+        left.next = apart and not few_left
         differs.next = not equal or holes
         two.next = job.thinning != 0 and rows.above_8
         four.next = job.thinning != 0 and rows.above_16
@@ -139,7 +142,7 @@ def encoder_slots(
             counter.ask.next = (
                 (classes and not rows.below[0])
                 or (row_step and not checking and not sparse)
-                or (seed and seed_left and not checked and not sparse)
+                or (seed and left and not checked and not sparse)
             )
         slot.counted.next = slot.counts and (
             slot.classes or not ((two and row[0]) or (four and row[1]) or (eight and row[2]))
@@ -153,7 +156,7 @@ def encoder_slots(
     def decide() -> None:
         leads.next = find or back or again or (classes and not last_group)
         reads.next = (
-            find or back or again or (classes and not last_group) or row_step or raw or (seed and seed_left)
+            find or back or again or (classes and not last_group) or row_step or raw or (seed and left)
         )
         emits.next = classes or row_step or raw or end
         nothing.next = not (find or back or again or classes or row_step or seed or raw or end)
@@ -180,7 +183,13 @@ def encoder_slots(
     @always_comb
     def wires() -> None:
         rows.clear.next = heads
+        before.next = group
+        if back:
+            before.next = job.last
         few.next = rows.below
+        few.next[8:5] = 0
+        if rows.below[4]:
+            few.next[8:5] = 7
         source.row.next = concat(group, row)
         job.idle.next = state == t_job.IDLE
 
@@ -219,7 +228,7 @@ def encoder_slots(
         if acts:
             slot.header.next = heads
             slot.classes.next = goes and classes
-            slot.values.next = goes and (row_step or (seed and seed_left))
+            slot.values.next = goes and (row_step or (seed and left))
             slot.symbols.next = goes and row_step and not checking
             slot.raw.next = goes and raw
             slot.seed.next = goes and seed
@@ -257,65 +266,57 @@ def encoder_slots(
 
     @always(clk.posedge)
     def find_groups() -> None:
+        next_group.next = before + 1
+        if goes and (find or back or (classes and not last_group)):
+            group.next = next_group
         if goes and back:
-            group.next = job.last + 1
             job.last.next = group
             ahead.next = False
             refill.next = True
-        elif goes and again:
-            group.next = 0
         elif goes and find:
-            group.next = group + 1
             ahead.next = opened and not checking
-        elif goes and classes:
-            if not rows.below[0]:
-                job.last.next = group
-                refill.next = False
-            if not last_group:
-                group.next = group + 1
-        if job.start:
+        elif goes and classes and not rows.below[0]:
+            job.last.next = group
+            refill.next = False
+        if job.start or (goes and again):
             group.next = 0
+        if job.start:
             job.last.next = 0
             ahead.next = False
             refill.next = False
 
-    @always_comb
+    # At first the list is empty; then seed rows are taken from the last to the first, others behind them.
+    @always(clk.posedge)
     def stride() -> None:
-        step.next = 0
-        if opens:
-            if (
-                state == t_job.CODE
-                and not opened
-                and not rows.below[0]
-                and (rows.complete or not rows.below[4])
-            ):
-                step.next = rows.seeds - 1
-        elif goes and seed:
-            step.next = 63
-            if rows.at[3:] == 0:
-                step.next = job.seeds
-        elif goes and row_step:
+        can_open.next = (
+            state == t_job.CODE and not opened and not rows.below[0] and (rows.complete or not rows.below[4])
+        )
+        if not opened:
+            step.next = rows.seeds - 1
+        elif not seeding:
             step.next = 1
+        elif rows.at[3:] == 0:
+            step.next = job.seeds
+        else:
+            step.next = 63
 
     @always(clk.posedge)
     def walk() -> None:
-        rows.at.next = rows.at + step
-        if opens and state == t_job.CODE and not opened and not rows.below[0]:
-            if rows.complete or not rows.below[4]:
-                job.seeds.next = rows.seeds
-                job.first.next = group
-                opened.next = True
-                opening.next = True
-                seeding.next = True
-                seeds_over.next = few[rows.seeds - 1]
+        if (opens and can_open) or (goes and (seed or row_step)):
+            rows.at.next = rows.at + step
+        if heads:
+            rows.at.next = 0
+        if opens and can_open:
+            job.seeds.next = rows.seeds
+            job.first.next = group
+            opened.next = True
+            opening.next = True
+            seeding.next = True
         if goes and seed:
             opening.next = False
             if rows.at[3:] == 0:
                 seeding.next = False
                 judge.next = True
-        if heads:
-            rows.at.next = 0
-            seeds_over.next = False
         if judges:
             judge.next = False
             checking.next = checking or (judge and not differs and not checked)
