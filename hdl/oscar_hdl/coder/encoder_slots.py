@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
 
 OPEN_PHASE, JUDGE_PHASE, PLAN_PHASE, ASK_PHASE, GRANT_PHASE = 18, 21, 22, 23, 30
 DONE_PHASE = 20  # of the slot of FLUSH_LOW: all bytes before the flush are counted
-
-t_job = enum("IDLE", "WAIT", "CODE", "END", "FLUSH")
 
 
 class Slot:
@@ -47,7 +45,7 @@ def encoder_slots(
     equal; holes: some rows have class 0. slot: Slot. silent: no bytes are to be kept; coding: a job is under
     way; fresh: it has not seen a value. limit u5: the last lane that counts in this slot, from phase 5 on.
     """
-    state = Signal(t_job.IDLE)
+    busy, waits, codes, closes, flushes = bit(), bit(), bit(), bit(), bit()  # busy: one of the others
     opens, judges, plans, asks, tries, acts, loads, ends = (bit() for _ in range(8))
     # Plans. find: the next group's header; back: that of the first dead group that turned out to be followed
     # by a live one; again: that of the first group, after all values seemed equal; classes: and the next
@@ -87,8 +85,8 @@ def encoder_slots(
         four.next = job.thinning != 0 and rows.above_16
         eight.next = job.thinning[1] and rows.above_16
         silent.next = checked and equal
-        coding.next = state == t_job.CODE or state == t_job.END
-        fresh.next = (state == t_job.WAIT or state == t_job.CODE) and not opened and not checked
+        coding.next = codes or closes
+        fresh.next = (waits or codes) and not opened and not checked
         if rst:
             coding.next = False
 
@@ -102,8 +100,8 @@ def encoder_slots(
             row_step.next = False
             seed.next = False
             raw.next = False
-            end.next = state == t_job.END
-            if state == t_job.CODE:
+            end.next = closes
+            if codes:
                 if not opened:
                     find.next = rows.complete and rows.below[0] and not last_group
                     end.next = rows.complete and rows.below[0] and last_group
@@ -167,13 +165,11 @@ def encoder_slots(
             and (room or not emits)
             and (counter.grant or not counter.ask)
         )
-        begins.next = tries and state == t_job.WAIT and source.ok
+        begins.next = tries and waits and source.ok
         heads.next = (
             tries
             and source.ok
-            and (
-                state == t_job.WAIT or (leads and (room or not emits) and (counter.grant or not counter.ask))
-            )
+            and (waits or (leads and (room or not emits) and (counter.grant or not counter.ask)))
         )
         if rst:
             goes.next = False
@@ -182,6 +178,7 @@ def encoder_slots(
 
     @always_comb
     def wires() -> None:
+        job.idle.next = not busy
         rows.clear.next = heads
         before.next = group
         if back:
@@ -191,26 +188,34 @@ def encoder_slots(
         if rows.below[4]:
             few.next[8:5] = 7
         source.row.next = concat(group, row)
-        job.idle.next = state == t_job.IDLE
 
     @always(clk.posedge)
     def go_on() -> None:
-        job.done.next = False
+        job.done.next = ends and flushes
         if job.start:
-            state.next = t_job.WAIT
-        elif begins:
-            state.next = t_job.CODE
-        elif goes and classes and last_group:
-            state.next = t_job.END
-        elif goes and end:
-            state.next = t_job.FLUSH
+            busy.next = True
+            waits.next = True
+        if begins:
+            waits.next = False
+            codes.next = True
+        if goes and classes and last_group:
+            codes.next = False
+            closes.next = True
+        if goes and end:
+            codes.next = False
+            closes.next = False
+            flushes.next = True
             job.constant.next = not opened or silent
-        elif ends and state == t_job.FLUSH:
-            state.next = t_job.IDLE
-            job.done.next = True
+        if ends and flushes:
+            flushes.next = False
+            busy.next = False
         if rst:
-            state.next = t_job.IDLE
             job.done.next = False
+            busy.next = False
+            waits.next = False
+            codes.next = False
+            closes.next = False
+            flushes.next = False
 
     @always(clk.posedge)
     def read() -> None:
@@ -288,9 +293,7 @@ def encoder_slots(
     # At first the list is empty; then seed rows are taken from the last to the first, others behind them.
     @always(clk.posedge)
     def stride() -> None:
-        can_open.next = (
-            state == t_job.CODE and not opened and not rows.below[0] and (rows.complete or not rows.below[4])
-        )
+        can_open.next = codes and not opened and not rows.below[0] and (rows.complete or not rows.below[4])
         if not opened:
             step.next = rows.seeds - 1
         elif not seeding:
