@@ -71,6 +71,7 @@ def row_source(
 
         @always(clk.posedge)
         def others():
+            sent1.next = False
             other.next = 0
             if fresh and possible_soon and not learning:
                 other.next = prior

@@ -28,6 +28,7 @@ def tables_control(
     want_build, want_learn, second_bank = bit(), bit(), bit()
     start, arrived, at = bit(), word(6), word(9)
     at_14, at_15, more, need, row_on, row = bit(), bit(), bit(), bit(), bit(), word(5)
+    eighth = word(8)  # of the mask, with the next row's bit
 
     @always(clk.posedge)
     def command():
@@ -106,8 +107,8 @@ def tables_control(
             phase.next = 0
         if start:
             phase.next = 12
-        at_14.next = phase == 13
-        at_15.next = phase == 14
+        at_14.next = phase == 13 and not start
+        at_15.next = phase == 14 and not start
         clear.next = rst or state == ROW_STATES.IDLE
         if reading:
             read_at.next = read_at + 1
@@ -144,7 +145,14 @@ def tables_control(
 
         @always(clk.posedge)
         def bring():
-            need.next = port.mask[row]
+            need.next = eighth[row[3:]]
+            eighth.next = port.mask[8:]
+            if row[5:3] == 1:
+                eighth.next = port.mask[16:8]
+            if row[5:3] == 2:
+                eighth.next = port.mask[24:16]
+            if row[5:3] == 3:
+                eighth.next = port.mask[32:24]
             s_axis_sent.tready.next = at_14 and more and need
             if at_15:
                 sent.next = need
