@@ -181,9 +181,14 @@ def test_builds(encoding: bool):
     rng = dice(f"builds {told()}")
     bench = Bench(rng, encoding=encoding)
     prior = TableState.initial().hist.tolist()
-    for frame in range(16):
-        hist, number, last, bank = histogram(rng), rng.randrange(4), frame % 16, frame & 1
-        fresh = frame in (3, 4, 9)
+    for frame in range(8):
+        hist, number, last, bank = (
+            histogram(rng),
+            rng.randrange(4),
+            (0, 15, *[rng.randrange(16) for _ in range(6)])[frame],
+            frame & 1,
+        )
+        fresh = frame in (3, 4)
         bench.put(number, hist)
         mask = 0 if encoding else rng.choice((0, rng.getrandbits(32), 1 << rng.randrange(32), (1 << 32) - 1))
         sent = {q: [rng.choice((0, 15, rng.randrange(16))) for _ in SYMBOLS] for q in ROWS if mask >> q & 1}
@@ -214,7 +219,7 @@ def test_learns_frame_after_frame(encoding: bool):
     prior = TableState.initial().hist.tolist()
     assert bench.query(0, True) == checksum(prior)
     states: dict[int, Hist] = {}
-    for frame in range(12):
+    for frame in range(6):
         load = rng.choice([*states, 0])
         fresh = load not in states
         save, bank = rng.choice((load, rng.randrange(4))), rng.randrange(2)
@@ -238,3 +243,29 @@ def test_learns_frame_after_frame(encoding: bool):
         bench.writes.clear()
         bench.strobe("build", load=save, fresh=False, last=last, mask=0)
         assert bench.rows(int(bench.port.bank)) == [frequencies(states[save][q], q, last) for q in ROWS]
+
+
+def test_reset_at_any_clock():
+    rng = dice(f"reset {told()}")
+    bench = Bench(rng, encoding=False)
+    for frame in range(4):
+        hist, counts = histogram(rng), counted(rng)
+        name = rng.choice(("build", "learn"))
+        bench.counts = [[n for entries in counts for n in entries] for _ in range(2)]
+        bench.words += [rng.getrandbits(64) for _ in range(3)]
+        bench.port.mask.next = 0b1011 << 8 if frame & 1 else 0
+        getattr(bench.port, name).next = True
+        bench.simulator.run(1)
+        getattr(bench.port, name).next = False
+        bench.simulator.run(rng.choice((rng.randrange(1300), rng.randrange(1900, 2400))))
+        bench.strobes.clear()
+        bench.reset()
+        bench.words.clear()
+        bench.sent.tvalid.next = False
+        bench.put(2, hist)
+        bench.simulator.run(rng.choice((0, 1, 20, 1400)))
+        bench.writes.clear()
+        bench.strobe("build", load=2, fresh=False, last=15, mask=0, bank=0)
+        assert bench.rows(0) == [frequencies(hist[q], q, 15) for q in ROWS]
+        assert bench.counts == [[0] * 512] * 2
+        assert bench.get(2) == hist
