@@ -35,6 +35,7 @@ def ratio_stage(
             rest.next = less[DIVISOR_BITS:] | start
         if clear:
             rest.next = 0
-        bits.next = concat(bits[STEPS - 1 :], not less[DIVISOR_BITS + 1] and not mute)
+        bits.next[STEPS:1] = bits[STEPS - 1 :]
+        bits.next[0] = not (less[DIVISOR_BITS + 1] or mute)
 
     return step

@@ -9,7 +9,7 @@ from myhdl import Signal, always, always_comb, block, enum
 from oscar_hdl.nic.ports import CountChain, TablesPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 
-ROW_STATES = enum("IDLE", "HOLD", "ASK", "WAIT")
+ROW_STATES = enum("IDLE", "HOLD", "ASK", "FOLLOW")
 
 
 @block
@@ -46,13 +46,13 @@ def tables_control(
             elif want_build:
                 learning.next = False
                 start.next = True
-                state.next = ROW_STATES.WAIT
+                state.next = ROW_STATES.FOLLOW
         elif state == ROW_STATES.HOLD:
             if answer.address[2:] == 1 and not answer.valid:
                 state.next = ROW_STATES.ASK
         elif state == ROW_STATES.ASK:
             if at == 511:
-                state.next = ROW_STATES.WAIT
+                state.next = ROW_STATES.FOLLOW
         elif ended:
             state.next = ROW_STATES.IDLE
             second_bank.next = True
