@@ -20,8 +20,8 @@ def tables_control(
 ) -> Any:  # fmt: skip
     """Ask for counts, and have rows read in phases 0 to 15 (build) or 2 to 17 (learn).
 
-    clear: level, while nothing is done; ended: strobe, when the rows have gone through. read_at u9 is read
-    while `reading`. sent, levels u64: of the row, for its 16 clocks. count u19 comes in a row's phase 2.
+    clear: level, while nothing goes through; ended: strobe, when the rows have gone through. read_at u9 is
+    read while `reading`. sent, levels u64: of the row, for its 16 clocks. count u19 comes in a row's phase 2.
     mute: what is learnt is not to be kept: counts are only taken, as after a reset.
     """
     state = Signal(ROW_STATES.IDLE)
@@ -97,7 +97,7 @@ def tables_control(
         count.next = answer.total[19:]
         if not learning:
             count.next = 0
-        if rst:
+        if clear:
             arrived.next = 0
 
     @always(clk.posedge)
@@ -109,10 +109,10 @@ def tables_control(
             phase.next = 12
         at_14.next = phase == 13 and not start
         at_15.next = phase == 14 and not start
-        clear.next = rst or state == ROW_STATES.IDLE
+        clear.next = rst or state == ROW_STATES.IDLE or state == ROW_STATES.HOLD
         if reading:
             read_at.next = read_at + 1
-        if rst:
+        if clear:
             read_at.next = 0
 
     @always_comb
