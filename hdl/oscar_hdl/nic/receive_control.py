@@ -133,6 +133,12 @@ def receive_control(
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
+            prefix_go.next = False
+            list_go.next = False
+            deal_go.next = False
+            tables.learn.next = False
+            forget.next = False
+            command.done.next = False
             building.next = False
             bank.next = False
 
