@@ -45,7 +45,6 @@ def blocks_of(frame: bytes, units: int) -> tuple[dict[str, Any], list[Block]]:
         if kind == 2:
             value = entry >> 16 & 0xFFFF
             if value:
-                fields = {"constant": 1, "value": value, "width": entry >> 2 & 31}
                 blocks.append(Block(units, values, base, b"", {"constant": 1, "value": value}))
             continue
         data = payload[place : place + (entry >> 24)]
@@ -112,7 +111,8 @@ class Unit:
             data = data[::-1]  # of an odd number the first pair has one, in its upper half
             if block.fields["odd"]:
                 data = data[:-1]
-            job.bad.next = bench.spoil == len(bench.finished)
+            job.bad.next = bench.spoil == 0
+            bench.spoil -= 1
         elif not block.fields["constant"]:
             size = (block.values * block.fields["width"] + 7) // 8
             assert (size + 1) // 2 == len(self.pairs)
@@ -250,16 +250,15 @@ class Bench:
     def reset(self) -> None:
         """Reset everything for a clock, and forget what was to come."""
         self.rst.next = True
-        for name in ("start", "abort"):
-            getattr(self.command, name).next = False
-        self.rx.tvalid.next = False
         self.sim.run(1)
-        self.rst.next = False
         self.queue.clear()
+        self.rx.tvalid.next = self.command.start.next = self.command.abort.next = False
+        self.rst.next = False
         self.rows, self.timer_learn = None, -1
         self.sent.tready.next = self.tables.built.next = self.tables.learnt.next = False
         for unit in self.doers:
             unit.reset()
+        self.sim.run(1)
         self.forget()
 
     def forget(self) -> None:

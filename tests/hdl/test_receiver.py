@@ -199,9 +199,10 @@ def test_a_bad_block_ends_the_command_and_the_next_frame_is_taken():
     bench = Bench(rng, store_log2=11)
     encoder = Encoder(AscParams(block_log2=10))
     for _ in range(2):
-        frame = encode(rng, rng.randrange(1, 5000), encoder, ["coded"])
+        frame = np.tile(np.arange(-9, 10), rng.randrange(30, 260)).astype(np.int16)
+        frame = encoder.encode(frame, step=3, width=16)
         bench.send(frame)
-        bench.spoil = rng.randrange(len(blocks_of(frame, 4)[1]))
+        bench.spoil = rng.randrange(sum(block.unit < 4 for block in blocks_of(frame, 4)[1]))
         assert bench.receive(frame) == BLOCK
         assert not bench.learns
         assert len(bench.finished) == len(bench.given)

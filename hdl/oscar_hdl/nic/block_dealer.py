@@ -161,5 +161,9 @@ def block_dealer(
         if rst:
             state.next = states.IDLE
             put.next = False
+            starts.next = 0
+            raw.start.next = False
+            raw_go.next = False
+            done.next = False
 
     return collect, watch, tell, run

@@ -85,7 +85,7 @@ def receiver(
     reader = unit_reader(clk, rst, opened, first_unit, unit_land, rd_data, unit_avail, port)
 
     # Where things are, and the walk over blocks: by the directory's reader, then by the dealer.
-    places, blocks, count, log2 = Places(store_log2, word_bits), Blocks(), word(len(command.count)), word(5)
+    places, blocks, log2 = Places(store_log2, word_bits), Blocks(), word(5)
     match_places, list_places, deal_places = (Places(store_log2, word_bits) for _ in range(3))
     for user in (match_places, list_places, deal_places):
         user.start, user.end, user.same = places.start, places.end, places.same
