@@ -271,6 +271,14 @@ class Bench:
 
     def clock(self) -> None:
         """All models' clock."""
+        if self.rst:
+            for unit in self.units:
+                unit.reset()
+            self.tables.built.next = self.tables.learnt.next = False
+            self.events.clear(), self.taken.clear()
+            self.read = deque([0] * 3)
+            self.waiting, self.started = None, -1
+            return
         for unit in self.units:
             unit.clock(self)
         self._memory()
@@ -379,13 +387,7 @@ class Bench:
         self.rst.next = True
         self.simulator.run(1)
         self.rst.next = False
-        for unit in self.units:
-            unit.reset()
-        self.events.clear()
-        self.taken.clear()
-        self.read = deque([0] * 3)
-        self.waiting, self.started = None, -1
-        self.simulator.run(1)
+        self.simulator.run(2)
 
     def check(self, frames: list[Frame]) -> None:
         """Send frames, good or not; compare all that comes of them."""

@@ -114,7 +114,7 @@ def collector(
     @always(clk.posedge)
     def hold():
         for j in range(lanes):
-            if half_valid and slot == j:
+            if half_valid and slot == j and not rst:
                 held[j].next = half
                 held_enable[j].next = half_enable
             elif (mine and complete) or rst:
