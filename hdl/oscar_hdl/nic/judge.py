@@ -16,19 +16,19 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def judge(
-    clk: Any, rst: Any, begin: Any, row: Any, empty: Any, run: Any, failed: Any, overflow: Any, open_blocks: Any,
-    last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, idles: Sequence[Any], results: Sequence[Any], raw: Any,
-    raw_row: Any, head: Any, head_kept: Any, place: Any, full: Any, launch: Any, target: Any, choice: Any,
-    keep: Any, drop: Any, cancel: Any, launched: Any, busy: Any, first_busy: Any, write: Any, entry: Any, entry_last: Any, *,
-    collectors: int,
+    clk: Any, rst: Any, begin: Any, row: Any, empty: Any, run: Any, failed: Any, overflow: Any,
+    open_blocks: Any, last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, idles:
+    Sequence[Any], results: Sequence[Any], raw: Any, raw_row: Any, head: Any, head_kept: Any, place: Any,
+    full: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any,
+    busy: Any, first_busy: Any, write: Any, entry: Any, entry_last: Any, *, collectors: int,
 ) -> Any:  # fmt: skip
     """Start a collector on the oldest open block, wait for the results of its job, and settle what it is.
 
-    begin (strobe): a frame, whose first row is `row`; empty: without values. place: where the next block begins,
-    in bytes. full: of place; overflow (strobe): the frame is too long. run (level): there may be blocks;
-    open_blocks, last_block, size, last_size: of dealer and frame_plan. judged (strobe): a block is settled.
-    failed (level): all blocks are forgotten. idle: nothing is under way. head (strobe, while idle): collect the
-    frame's head, kept for the CRC or not (head_kept).
+    begin (strobe): a frame, whose first row is `row`; empty: without values. place: where the next block
+    begins, in bytes. full: of place; overflow (strobe): the frame is too long. run (level): there may be
+    blocks; open_blocks, last_block, size, last_size: of dealer and frame_plan. judged (strobe): a block is
+    settled. failed (level): all blocks are forgotten. idle: nothing is under way. head (strobe, while
+    idle): collect the frame's head, kept for the CRC or not (head_kept).
     idles, results: of the encoders' jobs (job_port.py). raw: RawJob and raw_row: of raw_packer.
     launch .. busy: of launcher; first_busy: collector 0 is. Unit u has collector u modulo their number;
     raw_packer and the head have collector 0, behind its units.
