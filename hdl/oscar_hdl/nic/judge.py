@@ -49,6 +49,7 @@ def judge(
     finished, result, constant, low, bits = bit(), word(RESULT_BITS), bit(), bit(), word(4)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
     values, total, times, shorter = word(18), word(22), word(5), bit()
+    six_blocks, first_place = word(11), word(11)
     final, is_raw, for_head, probed, clocks, go, value = bit(), bit(), bit(), bit(), word(2), bit(), word(16)
 
     entries = entry_writer(
@@ -89,9 +90,6 @@ def judge(
         idle.next = state == states.IDLE and not judged
         launch.next = state == states.LAUNCH
         go.next = state == states.ENTRY
-        length.next = coded_bytes
-        if is_raw:
-            length.next = total[22:3]
         value.next = 0
         if probed:
             value.next = raw.value
@@ -106,6 +104,9 @@ def judge(
         if final:
             values.next = last_size
         shorter.next = coded_bytes < total[22:3]
+        length.next = coded_bytes
+        if is_raw:
+            length.next = total[22:3]
         if state == states.SIZE:
             total.next = total + values
             times.next = times - 1
@@ -149,6 +150,8 @@ def judge(
                 unit.next = 0
                 own_target.next = 0
                 own_choice.next = 0
+        six_blocks.next = concat(last_block, modbv(0)[2:]) + concat(last_block, modbv(0)[1:])
+        first_place.next = six_blocks + HEAD
         if failed or head:
             place.next = 0
         if begin or rst:
@@ -157,7 +160,7 @@ def judge(
             unit.next = 0
             own_target.next = 0
             own_choice.next = 0
-            place.next = HEAD + concat(last_block, modbv(0)[2:]) + concat(last_block, modbv(0)[1:])
+            place.next = first_place
         if begin and empty:
             place.next = HEADER_BYTES
 

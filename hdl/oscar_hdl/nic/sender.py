@@ -129,7 +129,6 @@ def sender(
         final.next = state == states.PAD
         finish.next = state == states.HEAD and judging and resting
         send.next = state == states.HAND and sent
-        full.next = place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or place[PLACE_BITS:FRAME_BITS] != 0
 
     @always_comb
     def tell():
@@ -149,6 +148,7 @@ def sender(
     @always(clk.posedge)
     def watch():
         """Keep errors, what is to be learnt, and what the header says."""
+        full.next = place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or place[PLACE_BITS:FRAME_BITS] != 0
         any_bad = modbv(0)[1:]
         for i in range(units):
             if bads[i]:
