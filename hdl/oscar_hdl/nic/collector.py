@@ -21,8 +21,8 @@ def collector(
     collectors of a store have other turns, so one word a clock is written at most.
     start (only in its turn, while not busy): a job; its first byte goes to `lane`, to the upper half if odd.
     s_axis: Stream(16, keep=2), taken up to tlast while `room` is high; data that belong elsewhere wait.
-    keep, drop, cancel (strobes, one for each job, at any time after start): end the job when its last word was
-    given and absorbed; when it was given; or now, because no bytes come.
+    keep, drop, cancel (strobes, one for each job, at any time after start): end the job when its last word
+    was given and absorbed; when it was given; or now, because no bytes come.
     words (u16 for each lane), enables (u2 for each lane), valid, first: one clock behind its turn, a word,
     and whether it is the job's first; 0 otherwise, and in bytes that are not the job's. A word is given once,
     when all is in it that the job has for it. ended (same clock): all words of a job that is kept were given
@@ -114,7 +114,7 @@ def collector(
     @always(clk.posedge)
     def hold():
         for j in range(lanes):
-            if half_valid and slot == j:
+            if half_valid and slot == j and not rst:
                 held[j].next = half
                 held_enable[j].next = half_enable
             elif (mine and complete) or rst:

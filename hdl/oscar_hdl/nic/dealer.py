@@ -29,7 +29,7 @@ def dealer(
     states = enum("PICK", "LOOK", "DEAL")
     state = Signal(states.PICK)
     index, unit, base = word(8), word(max(1, LAST_UNIT.bit_length())), word(len(row))
-    unit_idle, final, go = bit(), bit(), bit()
+    unit_idle, final, may, go = bit(), bit(), bit(), bit()
     next_values = word(len(size))
 
     @always_comb
@@ -41,6 +41,7 @@ def dealer(
     @always(clk.posedge)
     def deal():
         unit_idle.next = idles[int(unit)]
+        may.next = run and not dealt and open_blocks != units
         final.next = index == last_block
         next_values.next = size
         if final:

@@ -16,17 +16,17 @@ DIRECTORY_LOG2 = 10  # pairs: three for each of up to 256 blocks
 
 @block
 def head_writer(
-    clk: Any, rst: Any, clear: Any, write: Any, entry: Any, entry_last: Any, command: Any, checksum: Any, length: Any,
-    crc: Any, start: Any, final: Any, m_axis: Any,
+    clk: Any, rst: Any, clear: Any, write: Any, entry: Any, entry_last: Any, command: Any, checksum: Any,
+    length: Any, crc: Any, start: Any, final: Any, m_axis: Any,
 ) -> Any:  # fmt: skip
     """Give a frame's head as pairs of bytes.
 
     clear (strobe): a new directory. write (strobe), entry u16, entry_last: the next pair of
     the directory, and whether it is the last.
-    start (strobe): give, unless final, what the frame's CRC covers: four bytes of 0, twenty of the header, and
-    if the frame has values prefix and directory; if final, the header as it is sent.
-    command: FrameCommand, checksum u16, length (bytes of the payload), crc u32 (not inverted): hold from start
-    on. m_axis: Stream(16, keep=2), tlast with the last pair.
+    start (strobe): give, unless final, what the frame's CRC covers: four bytes of 0, twenty of the header,
+    and if the frame has values prefix and directory; if final, the header as it is sent.
+    command: FrameCommand, checksum u16, length (bytes of the payload), crc u32 (not inverted): hold from
+    start on. m_axis: Stream(16, keep=2), tlast with the last pair.
     """
     # The places of fields in the header, the prefix behind them, and two fields of 0.
     HEADER_END, CRC_END, PREFIX, ZEROS = 9, 11, 12, 14

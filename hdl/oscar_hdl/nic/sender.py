@@ -29,11 +29,11 @@ def sender(
 ) -> Any:  # fmt: skip
     """Run a FrameCommand at a time; the next may start while a frame goes out.
 
-    m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), a frame without a pause. row: the first row of the frame in
-    the memory, and bases: that of each unit's block; as wide as row.
-    tables: TablesPort. jobs: P EncoderJobs; bytes_in: P Stream(16, keep=2) from the encoders. An encoder is not
-    idle in the clock after start; its stream ends with tlast, also if it was bad, but if the block is constant
-    it gives nothing. source: SourcePort of raw_packer, unit P.
+    m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), a frame without a pause. row: the first row of the frame
+    in the memory, and bases: that of each unit's block; as wide as row.
+    tables: TablesPort. jobs: P EncoderJobs; bytes_in: P Stream(16, keep=2) from the encoders. An encoder is
+    not idle in the clock after start; its stream ends with tlast, also if it was bad, but if the block is
+    constant it gives nothing. source: SourcePort of raw_packer, unit P.
 
     bus_bits: 64, 128, 256 or 512; store_log2: words of bus_bits in the store; the longest frame has less than
     four words less.
@@ -99,13 +99,14 @@ def sender(
         thinning,
     )
     deal = dealer(
-        clk, rst, begin, row, run, failed, last_block, block_size, last_size, judged, starts, values, rows, idles, dealt,
-        open_blocks,
+        clk, rst, begin, row, run, failed, last_block, block_size, last_size, judged, starts, values, rows,
+        idles, dealt, open_blocks,
     )  # fmt: skip
     settle = judge(
-        clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size, judged,
-        judging, idles, results, raw, bases[units], head, heading, place, full, launch, target, choice, keep, drop, cancel,
-        launched, busy, first_busy, write, entry, entry_last, collectors=collectors,
+        clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size,
+        judged, judging, idles, results, raw, bases[units], head, heading, place, full, launch, target,
+        choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
+        collectors=collectors,
     )  # fmt: skip
     pack = raw_packer(
         clk, rst, raw, sent, source, raw_stream, depth_log2=max(4, (bus_bits // 16 + 7).bit_length())
@@ -128,7 +129,6 @@ def sender(
         final.next = state == states.PAD
         finish.next = state == states.HEAD and judging and resting
         send.next = state == states.HAND and sent
-        full.next = place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or place[PLACE_BITS:FRAME_BITS] != 0
 
     @always_comb
     def tell():
@@ -148,6 +148,7 @@ def sender(
     @always(clk.posedge)
     def watch():
         """Keep errors, what is to be learnt, and what the header says."""
+        full.next = place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or place[PLACE_BITS:FRAME_BITS] != 0
         any_bad = modbv(0)[1:]
         for i in range(units):
             if bads[i]:
