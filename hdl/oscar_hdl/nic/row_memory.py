@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always_comb, block
+from myhdl import always, always_comb, block
 
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.nic.bank_ports import PART_BITS, BankRead, SideWrite, ValueWrite
@@ -63,6 +63,7 @@ def row_memory(
     # The raw units: which bank they work in, and whether it lets them.
     decode_here, encode_here = [bit() for _ in range(BANKS)], [bit() for _ in range(BANKS)]
     decode_ok, encode_ok = [bit() for _ in range(BANKS)], [bit() for _ in range(BANKS)]
+    decode_bank, encode_bank = word(SKIP), word(SKIP)
     raw_position, raw_sums, raw_source = positions[BANKS], sums[BANKS], sources[BANKS]
     raw_decode_row, raw_encode_row, raw_adopt = decode_rows[BANKS], encode_rows[BANKS], adopt[BANKS]
     banks = []
@@ -100,15 +101,24 @@ def row_memory(
     ]  # fmt: skip
 
     @always_comb
+    def choose() -> None:
+        decode_bank.next = raw_decode_row[BLOCK + SKIP : BLOCK]
+        encode_bank.next = raw_encode_row[BLOCK + SKIP : BLOCK]
+
+    @always(clk.posedge)
+    def find() -> None:
+        for i in range(BANKS):
+            decode_here[i].next = decode_bank == i
+            encode_here[i].next = encode_bank == i
+
+    @always_comb
     def serve_raw_decoder() -> None:
         raw_position.ok.next = False
         raw_position.data.next = 0
         raw_position.mean.next = 0
         raw_sums.local.next = 0
         for i in range(BANKS):
-            decode_here[i].next = False
-            if raw_decode_row[BLOCK + SKIP : BLOCK] == i:
-                decode_here[i].next = True
+            if decode_here[i]:
                 raw_position.data.next = data[i]
                 raw_position.mean.next = means[i]
                 raw_sums.local.next = locals_[i]
@@ -121,12 +131,10 @@ def row_memory(
         raw_source.data.next = 0
         raw_source.mean.next = 0
         for i in range(BANKS):
-            encode_here[i].next = False
-            if raw_encode_row[BLOCK + SKIP : BLOCK] == i:
-                encode_here[i].next = True
+            if encode_here[i]:
                 raw_source.data.next = source_data[i]
                 raw_source.mean.next = source_means[i]
             if encode_ok[i]:
                 raw_source.ok.next = True
 
-    return banks, movers, serve_raw_decoder, serve_raw_packer
+    return banks, movers, choose, find, serve_raw_decoder, serve_raw_packer

@@ -50,14 +50,15 @@ def row_unloader(
         skip_bits=skip_bits,
     )  # fmt: skip
 
-    @always_comb
+    @always(clk.posedge)
     def ask() -> None:
         issue.next = (
             state == States.READ
-            and phase[0] == ODD
+            and phase[0] != ODD
             and settle == 0
             and room
             and (part_now != 7 or not described)
+            and not rst
         )
 
     @always_comb

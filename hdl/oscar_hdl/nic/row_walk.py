@@ -22,7 +22,7 @@ def row_walk(
     """
     BANKS, LOW, TOP = len(bank), block_bits + skip_bits, len(row) + skip_bits
     ROUND = (1 << LOW) - (1 << block_bits) + 1
-    absolute, following = word(TOP), word(TOP)
+    absolute, following, turn = word(TOP), word(TOP), word(skip_bits)
 
     @always_comb
     def end() -> None:
@@ -50,10 +50,12 @@ def row_walk(
 
     @always_comb
     def choose() -> None:
-        bank.next = 1
-        for i in range(1, BANKS):
-            if absolute[LOW:block_bits] == i:
-                bank.next = 1 << i
+        for i in range(BANKS):
+            bank.next[i] = turn == i
+
+    @always_comb
+    def slice_turn() -> None:
+        turn.next = absolute[LOW:block_bits]
 
     if len(row) == block_bits:
 
@@ -66,4 +68,4 @@ def row_walk(
         def show() -> None:
             row.next = concat(absolute[TOP:LOW], absolute[block_bits:])
 
-    return end, follow, move, choose, show
+    return end, follow, move, choose, slice_turn, show
