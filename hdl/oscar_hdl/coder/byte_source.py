@@ -37,6 +37,7 @@ def byte_source(
     issue, read1, read2, push = (bit() for _ in range(4))
     out1, out2 = word(17), word(17)
     push_at, at0, at1 = word(4), word(4), word(4)
+    change = word(5)
     held = word(5)  # pairs in the heads' memory, modulo 32: -1 when the last byte was taken
     head0, head1, parity, short = word(8), word(8), bit(), bit()
     prime1, prime2, pop0, pop1, popped = (bit() for _ in range(5))
@@ -48,6 +49,11 @@ def byte_source(
         push.next = read2 and not over
         pop0.next = take_two or (take_one and not parity) or prime1 or prime2
         pop1.next = take_two or (take_one and parity) or prime1
+        change.next = 0
+        if push and not popped:
+            change.next = 1
+        elif popped and not push:
+            change.next = 31
         first.next = head1 if parity else head0
         second.next = head0 if parity else head1
 
@@ -130,10 +136,7 @@ def byte_source(
             at1.next = at1 + 1
         parity.next = parity ^ (take_one or prime2)
         popped.next = pop1
-        if push != popped:
-            held.next = held - 1
-            if push:
-                held.next = held + 1
+        held.next = held + change
         if held == 30:
             short.next = True
         exact.next = held == 31 and not parity and not short

@@ -45,7 +45,7 @@ def decoder(
     code5, every5, row5, active6 = word(4), bit(), bit(), bit()
 
     # Classes of rows.
-    classes6, write7, lane7, class7 = bit(), bit(), word(5), word(4)
+    classes6, write7, lane7, class7, arrive7 = bit(), bit(), word(5), word(4), bit()
     alive, thinned = bit(), word(2)
 
     # The slot behind the core: what was in it, from phase 25 on; in sums, from 31 on; described, from 57 on.
@@ -70,7 +70,7 @@ def decoder(
     counted, counted_step = bit(), word(2)
 
     slots = decoder_slots(
-        clk, rst, phase, job, position, counts, enough, whole_in, exact, wrong, slot, write7, lane7, class7,
+        clk, rst, phase, job, position, counts, enough, whole_in, exact, wrong, slot, write7, lane7, class7, arrive7,
         late_classes, alive, thinned, turn, drain, early,
     )  # fmt: skip
     source = byte_source(
@@ -83,7 +83,7 @@ def decoder(
         take_one, take_two, symbol, state0, step14, step15, state16,
     )  # fmt: skip
     values = value_rebuild(
-        clk, phase, symbol, step14, step15, state16, seed16, seed_raw15, seed_at15, upper16, lower16, low_bits,
+        clk, phase, symbol13, step14, step15, state16, seed16, seed_raw15, seed_at15, upper16, lower16, low_bits,
         value20,
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, symbol26)
@@ -151,11 +151,13 @@ def decoder(
             code.next = code5
         write7.next = classes6
         lane7.next = 15 - phase
+        arrive7.next = classes6 and active6 and symbol != 0
         class7.next = 0
         if active6:
             class7.next = symbol
         if rst:
             write7.next = False
+            arrive7.next = False
 
     @always(clk.posedge)
     def behind() -> None:

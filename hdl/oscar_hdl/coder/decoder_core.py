@@ -55,19 +55,14 @@ def decoder_core(
             kind7.next = symbol
         freq8.next = concat(idle7, freq7)
         rest8.next = rest7
-        shift8.next = 1  # 6 raw bits
-        if kind7 == 0:
-            shift8.next = 64
-        elif kind7 < 4:
-            shift8.next = 32
-        elif kind7 < 6:
-            shift8.next = 16
-        elif kind7 < 8:
-            shift8.next = 8
-        elif kind7 < 10:
-            shift8.next = 4
-        elif kind7 < 12:
-            shift8.next = 2
+        # 2^6 for symbol 0, 2^5 for 1 to 3, .., 1 for 12 to 15; a bit each, so that these are plain registers.
+        shift8.next[6] = kind7 == 0
+        shift8.next[5] = kind7[4:2] == 0 and kind7 != 0
+        shift8.next[4] = kind7[4:1] == 2
+        shift8.next[3] = kind7[4:1] == 3
+        shift8.next[2] = kind7[4:1] == 4
+        shift8.next[1] = kind7[4:1] == 5
+        shift8.next[0] = kind7[4:2] == 3
         freq9.next = freq8 * shift8
         freq10.next = freq9
         rest9.next = rest8 * shift8

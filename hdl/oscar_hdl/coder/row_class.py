@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, block
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
 
@@ -22,7 +22,7 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
     over2 = word(3)  # |v >> K| is 192 or more for K = 0, 1, 3
     wider2 = word(4)  # more than 3, 4, 5, 8 bits
     over3, wider3 = word(3), word(4)
-    total3, much3 = word(12), bit()
+    total3, so_far, added, much3 = word(12), word(11), word(13), bit()
     upper4, part4, lowest4, over4, wider4, much4 = bit(), word(5), bit(), word(3), word(4), bit()
     length5, over5, wider5, much5 = word(4), word(3), word(4), bit()
 
@@ -58,16 +58,21 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
         wider2.next[2] = flipped1[15:4] != 0
         wider2.next[3] = flipped1[15:7] != 0
 
+    @always_comb
+    def add() -> None:
+        # The lowest place carries what a negative value is more.
+        so_far.next = total3[11:]
+        if begin2:
+            so_far.next = 0
+        added.next = concat(so_far, True) + concat(low2, negative2)
+
     @always(clk.posedge)
     def gather() -> None:
-        if begin2:
-            total3.next = low2 + negative2
-            much3.next = False
-            over3.next = over2
-            wider3.next = wider2
-        else:
-            total3.next = total3[11:] + low2 + negative2
-            much3.next = much3 or total3[11]
+        total3.next = added[13:1]
+        much3.next = (much3 or total3[11]) and not begin2
+        over3.next = over2
+        wider3.next = wider2
+        if not begin2:
             over3.next = over3 | over2
             wider3.next = wider3 | wider2
 
@@ -121,4 +126,4 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
         elif length5 == 0 and not much5:
             found_size.next = 0
 
-    return magnitude, gather, encode, result
+    return magnitude, add, gather, encode, result

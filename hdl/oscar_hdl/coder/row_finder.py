@@ -21,24 +21,27 @@ def row_finder(
     found_class u4 above 0, until `pop`; then the search goes on.
     """
     classes = [Signal(modbv(0)[4:]) for _ in range(LANES)]
-    pointer, rising, seen = word(6), bit(), bit()
+    pointer, step, rising, seen = word(6), word(6), bit(), bit()
 
     @always_comb
     def hit() -> None:
         found.next = seen and found_class != 0
+        step.next = 63
+        if rising:
+            step.next = 1
 
     @always(clk.posedge)
     def look() -> None:
         if write:
             classes[at].next = row_class
-        if not found or pop:
+        if not found:
             found_class.next = classes[pointer[5:]]
             row.next = pointer[5:]
             seen.next = not pointer[5]
             if not pointer[5]:
-                pointer.next = pointer - 1
-                if rising:
-                    pointer.next = pointer + 1
+                pointer.next = pointer + step
+        if pop:
+            seen.next = False
         if fall:
             pointer.next = 31
             rising.next = False

@@ -16,7 +16,7 @@ def seed_symbol(clk: Any, value: Any, low_bits: Any, symbol: Any) -> Any:
     low_bits u2, with the value: 0, 1, 3 or 8 of its low bits go round the tables (0, 1, 2, 3). symbol u4.
     """
     few1, many1, many, high2 = word(9), word(9), bit(), word(9)
-    extended = word(9)
+    extended, flipped = word(9), word(8)
     size3 = word(8)
     above4, top4, third4, part4 = bit(), bit(), bit(), word(4)
     symbol5 = word(4)
@@ -24,6 +24,9 @@ def seed_symbol(clk: Any, value: Any, low_bits: Any, symbol: Any) -> Any:
     @always_comb
     def extend() -> None:
         extended.next = concat(value[15], value[16:8])
+        flipped.next = high2[8:]
+        if high2[8]:
+            flipped.next = ~high2[8:]
 
     @always(clk.posedge)
     def high_part() -> None:
@@ -39,9 +42,7 @@ def seed_symbol(clk: Any, value: Any, low_bits: Any, symbol: Any) -> Any:
 
     @always(clk.posedge)
     def find() -> None:
-        size3.next = high2[8:]
-        if high2[8]:
-            size3.next = -high2[8:]
+        size3.next = flipped + high2[8]
         # The upper or lower four bits that may hold the first 1.
         top4.next = size3[7]
         third4.next = size3[5]

@@ -12,19 +12,18 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def value_rebuild(
-    clk: Any, phase: Any, symbol: Any, step14: Any, step15: Any, state16: Any, seed: Any, seed_raw: Any,
+    clk: Any, phase: Any, symbol13: Any, step14: Any, step15: Any, state16: Any, seed: Any, seed_raw: Any,
     seed_at: Any, raw_upper: Any, raw_lower: Any, low_bits: Any, value: Any,
 ) -> Any:  # fmt: skip
     """Give a value of 16 bits each clock; times are decoder_core's, names of signals end in theirs.
 
-    symbol u4, time 6; step14, step15, state16: of decoder_core.
+    symbol13 u4, time 13; step14, step15, state16: of decoder_core.
     seed, time 16: the value is in the state. seed_raw and seed_at u2, time 15, say where: the raw bits, all but
     the lowest 1, 2 or 3 of 6 (seed_at 0, 1, 2); otherwise the state's bits 0..7 or 8..15 (0, 1).
     raw_upper, raw_lower, time 16: the step's raw bits are a wide row's 1, 3, or upper 2 of 8 low bits, or the
     lower 6 of 8. low_bits u2, time 18: 0, 1, 3, 8 of them are behind the symbol's value or the seed's (0, 1, 2,
     3); a seed's are the state's bits 0..7. value u16, time 20.
     """
-    symbol13 = word(4)
     halve14, top14, small14, odd14, signed14, down14 = bit(), bit(), bit(), bit(), bit(), word(2)
     shifted15, small15, odd15, sign15, down15 = word(8), bit(), bit(), bit(), word(2)
     size16, sign16, seed16, below16 = word(8), bit(), word(8), bit()
@@ -33,7 +32,6 @@ def value_rebuild(
     few19, many19, many = word(16), word(16), bit()
     extended18 = word(16)
 
-    late = lane_delay(clk, phase, symbol, symbol13, 7)
     half = lane_delay(clk, phase, low17, half33, 16)
     loop = lane_delay(clk, phase, half33, old16, 15)  # with low17 itself 32 clocks
 
@@ -124,4 +122,4 @@ def value_rebuild(
         if many:
             value.next = many19
 
-    return late, half, loop, magnitude, seeds, combine, extend, scale
+    return half, loop, magnitude, seeds, combine, extend, scale

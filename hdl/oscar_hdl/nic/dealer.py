@@ -1,0 +1,81 @@
+"""Deals the blocks of a frame to encoders, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, enum
+
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def dealer(
+    clk: Any, rst: Any, start: Any, row: Any, run: Any, stop: Any, last_block: Any, size: Any, last_size: Any,
+    judged: Any, starts: Sequence[Any], values: Sequence[Any], rows: Sequence[Any], idles: Sequence[Any],
+    dealt: Any, open_blocks: Any,
+) -> Any:  # fmt: skip
+    """Start a job for each block of a frame on the next of the encoders.
+
+    start (strobe): a frame, whose first row is `row` of the memory. run (level): deal; stop (level): no more.
+    last_block, size, last_size: of frame_plan. judged (strobe): the oldest block is done with, so its encoder
+    may have the next. starts, values, rows (the block's first), idles: of the encoders' jobs.
+    dealt: all blocks were dealt. open_blocks: blocks that were dealt and not judged.
+    """
+    units = len(starts)
+    LAST_UNIT = units - 1
+
+    states = enum("PICK", "LOOK", "DEAL")
+    state = Signal(states.PICK)
+    index, unit, base = word(8), word(max(1, LAST_UNIT.bit_length())), word(len(row))
+    unit_idle, final, go = bit(), bit(), bit()
+    next_values = word(len(size))
+
+    @always_comb
+    def look():
+        go.next = (
+            state == states.DEAL and unit_idle and open_blocks != units and run and not stop and not dealt
+        )
+
+    @always(clk.posedge)
+    def deal():
+        unit_idle.next = idles[int(unit)]
+        final.next = index == last_block
+        next_values.next = size
+        if final:
+            next_values.next = last_size
+        if state == states.PICK:
+            state.next = states.LOOK
+        elif state == states.LOOK:
+            state.next = states.DEAL
+        elif go:
+            state.next = states.PICK
+            index.next = index + 1
+            base.next = base + size[len(size) : 5]
+            unit.next = unit + 1
+            if unit == LAST_UNIT:
+                unit.next = 0
+            dealt.next = final
+        if go and not judged:
+            open_blocks.next = open_blocks + 1
+        elif judged and not go:
+            open_blocks.next = open_blocks - 1
+        if start or rst:
+            state.next = states.PICK
+            index.next = 0
+            unit.next = 0
+            base.next = row
+            dealt.next = False
+            open_blocks.next = 0
+
+    @always(clk.posedge)
+    def hand():
+        for i in range(units):
+            starts[i].next = False
+            if go and unit == i:
+                starts[i].next = not rst
+                values[i].next = next_values
+                rows[i].next = base
+
+    return look, deal, hand

@@ -1,0 +1,134 @@
+"""Compares the oldest frame in the store with the one that is wanted, and drops it if it is another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, enum
+
+from oscar_hdl.nic.deframer import CHECKSUM, CHUNK, COUNT, SEQUENCE, STEP, SUB_WIDTH
+from oscar_hdl.nic.frame_places import Places
+from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.unit_reader import UnitPort
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def frame_match(
+    clk: Any, rst: Any, seek: Any, command: FrameCommand, checksum: Any, head: Any, tail: Any,
+    places: Places, put: Any, placed: Any, units: UnitPort, matched: Any, idle: Any, refuse: Any,
+    reason: Any, heard: Any, forget: Any, *, word_bits: int,
+) -> Any:  # fmt: skip
+    """Wait for a frame between tail and head, read its header, and compare.
+
+    seek (level): a frame with the fields of command and checksum u16 is wanted. matched (strobe): the next
+    unit is the payload's first, places.start is its place and places.end the frame's end. refuse (level),
+    with reason u4, until heard: a frame was dropped. forget (strobe): the matched frame is not needed any
+    more. put (level), until placed: a span for the unit reader begins at places.start.
+    """
+    at_bits = len(tail)
+    top_bit = at_bits + word_bits
+    states = enum("IDLE", "BEGIN", "PUT", "READ", "LOOK", "NOTE", "ADD", "END", "JUDGE", "HOLD")
+    state = Signal(states.IDLE)
+    part, got, behind, kept = word(2), bit(), word(at_bits), word(at_bits)
+    step_same, chunk_same, sub_same, width_same, sequence_same, sum_same, count_same = (
+        bit() for _ in range(7)
+    )
+
+    @always_comb
+    def give():
+        got.next = units.ready and not units.get
+        idle.next = state == states.IDLE
+        units.amount.next = 4
+        places.at.next = tail
+
+    @always(clk.posedge)
+    def compare():
+        """Bytes 0..7, and 8..15, as they lie in `units`."""
+        step_same.next = units.units[32:16] == command.step
+        chunk_same.next = units.units[48:32] == command.chunk
+        sub_same.next = units.units[56:48] == command.sub
+        width_same.next = units.units[64:56] == command.width
+        sequence_same.next = units.units[16:] == command.sequence
+        sum_same.next = units.units[32:16] == checksum
+        count_same.next = units.units[64:32] == command.count
+        behind.next = places.end[top_bit:word_bits]
+        if places.end[word_bits:] != 0:
+            behind.next = places.end[top_bit:word_bits] + 1
+
+    @always(clk.posedge)
+    def note():
+        """The first difference is the reason."""
+        if state == states.IDLE:
+            reason.next = 0
+        elif state == states.NOTE and part == 0:
+            if not step_same:
+                reason.next = STEP
+            elif not chunk_same:
+                reason.next = CHUNK
+            elif not (sub_same and width_same):
+                reason.next = SUB_WIDTH
+        elif state == states.NOTE and part == 1 and reason == 0:
+            if not sequence_same:
+                reason.next = SEQUENCE
+            elif not sum_same:
+                reason.next = CHECKSUM
+            elif not count_same:
+                reason.next = COUNT
+
+    @always(clk.posedge)
+    def run():
+        places.begin.next = False
+        places.add.next = False
+        units.get.next = False
+        matched.next = False
+        if state == states.IDLE:
+            part.next = 0
+            if seek and head != tail:
+                places.begin.next = True
+                state.next = states.BEGIN
+        elif state == states.BEGIN:
+            state.next = states.PUT
+        elif state == states.PUT:
+            put.next = True
+            if put and placed:
+                put.next = False
+                units.get.next = True
+                state.next = states.READ
+        elif state == states.READ:
+            if got:
+                state.next = states.LOOK
+        elif state == states.LOOK:
+            state.next = states.NOTE
+        elif state == states.NOTE:
+            part.next = part + 1
+            units.get.next = True
+            state.next = states.READ
+            if part == 2:
+                units.get.next = False
+                places.add.next = True
+                state.next = states.ADD
+        elif state == states.ADD:
+            state.next = states.END
+        elif state == states.END:
+            state.next = states.JUDGE
+        elif state == states.JUDGE:
+            refuse.next = reason != 0
+            matched.next = reason == 0
+            state.next = states.HOLD
+        elif state == states.HOLD:
+            if forget or (refuse and heard):
+                refuse.next = False
+                tail.next = kept
+                state.next = states.IDLE
+        if state == states.JUDGE:
+            kept.next = behind
+        if rst:
+            state.next = states.IDLE
+            put.next = False
+            refuse.next = False
+            matched.next = False
+            units.get.next = False
+            tail.next = 0
+
+    return give, compare, note, run

@@ -1,0 +1,207 @@
+"""Receives frames and has their blocks decoded: docs/engine.md, "Receiver and sender"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.coder.ports import DecoderJob
+from oscar_hdl.nic.block_counter import Blocks, block_counter
+from oscar_hdl.nic.block_dealer import block_dealer
+from oscar_hdl.nic.deframer import deframer
+from oscar_hdl.nic.directory_reader import directory_reader
+from oscar_hdl.nic.feeder import feeder
+from oscar_hdl.nic.fetch_ring import Span, fetch_ring
+from oscar_hdl.nic.frame_match import frame_match
+from oscar_hdl.nic.frame_places import Places, frame_places
+from oscar_hdl.nic.job_slot import job_slot
+from oscar_hdl.nic.ports import FrameCommand, RawJob, TablesPort
+from oscar_hdl.nic.prefix_reader import prefix_reader
+from oscar_hdl.nic.raw_feeder import raw_feeder
+from oscar_hdl.nic.receive_control import receive_control
+from oscar_hdl.nic.receive_store import receive_store
+from oscar_hdl.nic.unit_reader import UnitPort, unit_reader
+from oscar_hdl.streams.bundles import Stream, bit, word
+
+KEPT_BITS = 44  # of an entry of the directory that is right: 20 of its bytes
+
+
+@block
+def receiver(
+    clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, bad: Any, reason: Any, tables: TablesPort,
+    m_axis_sent: Stream, jobs: Sequence[DecoderJob], bytes: Sequence[Stream], bases: Sequence[Any],
+    raw: RawJob, m_axis_raw: Stream, *, bus_bits: int = 64, store_log2: int = 12,
+    buffer_log2: int = 9,
+) -> Any:  # fmt: skip
+    """Take the frame that a command names, and give its blocks to decoders.
+
+    s_axis_rx: Stream(bus_bits, keep=bus_bits / 8), frames. bad (strobe), reason u4 (see deframer): a frame
+    was dropped. tables, m_axis_sent Stream(64): link_tables. jobs, bytes (Stream(16)): a decoder each. bases:
+    u14 for each decoder and one for raw_decoder, first row of its block in the frame. raw, m_axis_raw
+    Stream(16): raw_decoder.
+    bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
+    stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so long when it was not
+    ready, so that others are served.
+    """
+    units = len(jobs)
+    if bus_bits not in (64, 128, 256, 512):
+        raise ValueError(f"bus_bits is 64, 128, 256 or 512, got {bus_bits}")
+    if not 6 <= store_log2 <= 17:
+        raise ValueError(f"store_log2 is 6 to 17, got {store_log2}")
+    if units < 1 or len(bytes) != units or len(bases) != units + 1:
+        raise ValueError(
+            f"expected {units} byte streams and {units + 1} bases, got {len(bytes)}, {len(bases)}"
+        )
+    word_bits = (bus_bits // 8 - 1).bit_length()
+    pair_bits, lanes = word_bits - 1, min(units, bus_bits // 16)
+
+    # The store, and what is read from it in turn.
+    wr_en, wr_addr, wr_data = bit(), word(store_log2), word(bus_bits)
+    rd_addr, rd_data = word(store_log2), word(bus_bits)
+    head, tail, faulty, fault = word(store_log2), word(store_log2), bit(), word(4)
+    span, avail, land = Span(units + 1, store_log2, pair_bits), word(units + 1), word(units + 1)
+    pairs, top, low, final = word(bus_bits), word(pair_bits), word(pair_bits), bit()
+    store = receive_store(clk, wr_en, wr_addr, wr_data, rd_addr, rd_data)
+    frames = deframer(clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, faulty, fault)
+    ring = fetch_ring(clk, rst, span, avail, rd_addr, rd_data, land, pairs, top, low, final)
+
+    # Feeder n has decoders n, n + lanes, ..
+    tick, ticks = bit(), word(buffer_log2)
+    takes = [bit() for _ in jobs]
+    feeders = [
+        feeder(
+            clk, rst, land, pairs, top, low, final, tick, takes[n::lanes], bytes[n::lanes], first=n, stride=lanes
+        )
+        for n in range(lanes)
+    ]  # fmt: skip
+
+    # One reader of units: prefix, directory and raw blocks have their turns.
+    port, match_units, prefix_units, list_units, raw_units = (UnitPort() for _ in range(5))
+    for user in (match_units, prefix_units, list_units, raw_units):
+        user.ready, user.units = port.ready, port.units
+    opened, unit_land, unit_avail, first_unit = bit(), bit(), bit(), word(pair_bits)
+    reader = unit_reader(clk, rst, opened, first_unit, unit_land, rd_data, unit_avail, port)
+
+    # Where things are, and the walk over blocks: by the directory's reader, then by the dealer.
+    places, blocks, count, log2 = Places(store_log2, word_bits), Blocks(), word(len(command.count)), word(5)
+    match_places, list_places, deal_places = (Places(store_log2, word_bits) for _ in range(3))
+    for user in (match_places, list_places, deal_places):
+        user.start, user.end, user.same = places.start, places.end, places.same
+    list_blocks, deal_blocks = Blocks(), Blocks()
+    for user in (list_blocks, deal_blocks):
+        user.values, user.top, user.final, user.base = blocks.values, blocks.top, blocks.final, blocks.base
+    length, entry_bytes, block_bytes = word(20), word(20), word(20)
+    placing = frame_places(clk, places, length, entry_bytes, block_bytes, word_bits=word_bits)
+    counting = block_counter(clk, blocks, command.count, log2)
+
+    # Entries of the directory wait here until they are dealt.
+    keep, entry, kept, keep_at, number, dealt = (
+        bit(),
+        word(48),
+        word(KEPT_BITS),
+        word(8),
+        word(8),
+        word(KEPT_BITS),
+    )
+    entries = receive_store(clk, keep, keep_at, kept, number, dealt)
+
+    # The steps of a command.
+    seek, matched, match_idle, match_put = bit(), bit(), bit(), bit()
+    refuse, refused, heard, forget = bit(), word(4), bit(), bit()
+    prefix_go, prefix_done, prefix_right, list_go, list_done, list_right = (bit() for _ in range(6))
+    deal_go, deal_done, deal_bad, deal_put, raw_go, raw_fed = (bit() for _ in range(6))
+    bank, thinning, starts, job_entry = bit(), word(2), word(units), word(48)
+    matcher = frame_match(
+        clk, rst, seek, command, tables.checksum, head, tail, match_places, match_put, span.placed,
+        match_units, matched, match_idle, refuse, refused, heard, forget, word_bits=word_bits,
+    )  # fmt: skip
+    prefix = prefix_reader(
+        clk, rst, prefix_go, prefix_units, log2, tables.build, tables.last, tables.mask, m_axis_sent,
+        prefix_done, prefix_right,
+    )  # fmt: skip
+    directory = directory_reader(
+        clk, rst, list_go, command.width, list_units, list_blocks, list_places, keep, entry, list_done,
+        list_right,
+    )  # fmt: skip
+    deal = block_dealer(
+        clk, rst, deal_go, job_entry, number, deal_blocks, deal_places, span, deal_put, jobs, starts, raw,
+        bases[units], raw_go, raw_fed, deal_done, deal_bad, word_bits=word_bits,
+    )  # fmt: skip
+    raw_feed = raw_feeder(clk, rst, raw_go, places.start(0), block_bytes, raw_units, m_axis_raw, raw_fed)
+    slots = [
+        job_slot(
+            clk, rst, starts, n, bank, bank, thinning, job_entry, blocks.values, blocks.base, jobs[n], bases[n]
+        )
+        for n in range(units)
+    ]  # fmt: skip
+    control = receive_control(
+        clk, rst, command, tables, seek, matched, match_idle, places.same, prefix_go, prefix_done,
+        prefix_right, list_go, list_done, list_right, deal_go, deal_done, deal_bad, forget, places.less,
+        places.deal, bank, thinning,
+    )  # fmt: skip
+
+    @always_comb
+    def readers():
+        avail.next = 0
+        for n in range(units):
+            avail.next[n] = takes[n]
+        avail.next[units] = unit_avail
+        unit_land.next = land[units]
+        opened.next = span.placed and span.slot[units]
+        first_unit.next = places.start[word_bits:1]
+        span.put.next = match_put or deal_put
+        heard.next = refuse and not faulty
+
+    @always_comb
+    def share():
+        port.get.next = match_units.get or prefix_units.get or list_units.get or raw_units.get
+        port.amount.next = list_units.amount
+        if match_units.get:
+            port.amount.next = match_units.amount
+        elif prefix_units.get:
+            port.amount.next = prefix_units.amount
+        elif raw_units.get:
+            port.amount.next = raw_units.amount
+        places.get.next = port.get and not raw_units.get
+        places.amount.next = port.amount
+
+    @always_comb
+    def merge():
+        places.begin.next = match_places.begin
+        places.at.next = match_places.at
+        places.add.next = match_places.add or list_places.add or deal_places.add
+        places.forward.next = deal_places.forward
+        blocks.first.next = list_blocks.first or deal_blocks.first
+        blocks.forward.next = list_blocks.forward or deal_blocks.forward
+        length.next = port.units[20:]
+        entry_bytes.next = entry[44:24]
+        block_bytes.next = dealt[44:24]
+        kept.next = entry[KEPT_BITS:]
+        job_entry.next = concat(modbv(0)[4:], dealt)
+
+    @always_comb
+    def share_raw():
+        raw.count_bank.next = bank
+        raw.thinning.next = thinning
+
+    @always(clk.posedge)
+    def run():
+        ticks.next = ticks + 1
+        tick.next = ticks == 0
+        bad.next = faulty or refuse
+        reason.next = refused
+        if faulty:
+            reason.next = fault
+        if keep:
+            keep_at.next = keep_at + 1
+        if list_go:
+            keep_at.next = 0
+        if rst:
+            bad.next = False
+
+    return (
+        store, frames, ring, feeders, reader, placing, counting, entries, matcher, prefix, directory, deal,
+        raw_feed, slots, control, readers, share, merge, share_raw, run,
+    )  # fmt: skip

@@ -1,0 +1,270 @@
+"""A receiver with link_tables, decoders and a raw decoder that are models: they keep what they are given."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from oscar.coding.asc import AscParams
+from oscar.coding.frame import HEADER_BYTES, peek
+from oscar_hdl.coder.ports import DecoderJob
+from oscar_hdl.nic.deframer import REASONS
+from oscar_hdl.nic.ports import FrameCommand, RawJob, TablesPort
+from oscar_hdl.nic.receiver import receiver
+from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_sim.cycles import CycleSimulator
+
+
+@dataclass
+class Block:
+    """What a unit was given."""
+
+    unit: int
+    values: int
+    base: int
+    data: bytes = b""
+    fields: dict[str, int] = field(default_factory=dict)
+
+
+def blocks_of(frame: bytes, units: int) -> tuple[dict[str, Any], list[Block]]:
+    """Return what the tables are built of, and what each unit is given, in the order of the directory."""
+    count, payload = peek(frame).count, frame[HEADER_BYTES:]
+    prefix = int.from_bytes(payload[:2], "little")
+    at, mask, rows = 2, 0, []
+    if prefix >> 10 & 1:
+        mask = int.from_bytes(payload[2:6], "little")
+        rows = [int.from_bytes(payload[6 + 8 * i :][:8], "little") for i in range(mask.bit_count())]
+        at += 4 + 8 * len(rows)
+    size = 1 << (prefix & 31)
+    entries = [int.from_bytes(payload[at + 6 * i :][:6], "little") for i in range(-(-count // size))]
+    place = at + 6 * len(entries)
+    blocks = []
+    for n, entry in enumerate(entries):
+        values, base, kind = min(size, count - n * size), n * size // 32, entry & 3
+        if kind == 2:
+            value = entry >> 16 & 0xFFFF
+            if value:
+                fields = {"constant": 1, "value": value, "width": entry >> 2 & 31}
+                blocks.append(Block(units, values, base, b"", {"constant": 1, "value": value}))
+            continue
+        data = payload[place : place + (entry >> 24)]
+        place += len(data)
+        if kind == 1:
+            blocks.append(Block(units, values, base, data, {"constant": 0, "width": entry >> 2 & 31}))
+        else:
+            fields = {"seeds": entry >> 2 & 7, "first": entry >> 5 & 127, "last": entry >> 12 & 127}
+            blocks.append(Block(n % units, values, base, data, {**fields, "odd": len(data) & 1}))
+    return {"last": prefix >> 11 & 15, "mask": mask, "rows": rows}, blocks
+
+
+class Unit:
+    """A decoder, or the raw decoder, that takes the bytes of its blocks."""
+
+    def __init__(self, bench: Bench, number: int, job: Any, stream: Stream, base: Any, depth: int) -> None:
+        self.bench, self.number, self.job, self.stream, self.base = bench, number, job, stream, base
+        self.depth, self.fifo = depth, deque()
+        self.block: Block | None = None
+
+    def reset(self) -> None:
+        self.fifo.clear()
+        self.block, self.rest, self.complete = None, 0, False
+        self.job.idle.next, self.job.done.next, self.stream.tready.next = True, False, False
+
+    def clock(self) -> None:
+        job, stream, dice, bench = self.job, self.stream, self.bench.dice, self.bench
+        job.done.next = False
+        if stream.tvalid and stream.tready:
+            assert self.block is not None or self.number < bench.units, "raw bytes without a job"
+            self.fifo.append((int(stream.tdata), bool(stream.tlast)))
+        stream.tready.next = len(self.fifo) < self.depth and not bench.jam(self.number)
+        if job.start:
+            assert self.block is None and job.idle
+            names = ("seeds", "first", "last", "odd") if self.number < bench.units else ("constant", "width")
+            fields = {name: int(getattr(job, name)) for name in names}
+            if fields.get("constant"):
+                fields = {"constant": 1, "value": int(job.value)}
+            self.block = Block(self.number, int(job.values), int(self.base), b"", fields)
+            self.pairs: list[int] = []
+            self.complete, self.rest = bool(fields.get("constant")), dice.randrange(1, 30)
+            bench.given.append(self.block)
+            bench.shared.append(
+                (int(getattr(job, "bank", bench.tables.bank)), int(job.count_bank), int(job.thinning))
+            )
+            job.idle.next = False
+        elif self.block is not None:
+            if self.fifo and not self.complete and dice.random() < bench.speed:
+                pair, last = self.fifo.popleft()
+                self.pairs.append(pair)
+                self.complete = last
+            if self.complete:
+                self.rest -= 1
+                if self.rest < 0:
+                    self.finish()
+
+    def finish(self) -> None:
+        block, job, bench = self.block, self.job, self.bench
+        assert block is not None
+        assert (block.values, block.base) == (int(job.values), int(self.base)), "fields hold until done"
+        data = b"".join(pair.to_bytes(2, "little") for pair in self.pairs)
+        if self.number < bench.units:
+            assert not self.fifo, "more bytes than the block has"
+            data = data[::-1]  # of an odd number the first pair has one, in its upper half
+            if block.fields["odd"]:
+                data = data[:-1]
+            job.bad.next = bench.spoil == len(bench.finished)
+        elif not block.fields["constant"]:
+            size = (block.values * block.fields["width"] + 7) // 8
+            assert (size + 1) // 2 == len(self.pairs)
+            data = data[:size]
+        block.data = data
+        bench.finished.append(block)
+        job.done.next, job.idle.next = True, True
+        self.block = None
+
+
+class Bench:
+    """A receiver and everything around it; `frames` go in as they come, `commands` one after another."""
+
+    def __init__(
+        self, dice: random.Random, *, units: int = 4, bus_bits: int = 64, store_log2: int = 10,
+        gaps: float = 0.0, speed: float = 1.0, depth: int = 16,
+    ) -> None:  # fmt: skip
+        self.dice, self.units, self.size, self.gaps, self.speed = dice, units, bus_bits // 8, gaps, speed
+        self.clk, self.rst, self.bad, self.reason = bit(), bit(), bit(), word(4)
+        self.rx, self.sent, self.raw_stream = Stream(bus_bits, keep=bus_bits // 8), Stream(64), Stream(16)
+        self.command, self.tables, self.raw = FrameCommand(), TablesPort(), RawJob()
+        jobs, streams = [DecoderJob() for _ in range(units)], [Stream(16) for _ in range(units)]
+        bases = [word(14) for _ in range(units + 1)]
+        top = receiver(
+            self.clk, self.rst, self.rx, self.command, self.bad, self.reason, self.tables, self.sent, jobs,
+            streams, bases, self.raw, self.raw_stream, bus_bits=bus_bits, store_log2=store_log2,
+            buffer_log2=(depth - 1).bit_length(),
+        )  # fmt: skip
+        self.doers = [Unit(self, n, jobs[n], streams[n], bases[n], depth) for n in range(units)]
+        self.doers.append(Unit(self, units, self.raw, self.raw_stream, bases[units], depth))
+        self.queue: deque[tuple[int, int, bool]] = deque()
+        self.given: list[Block] = []
+        self.finished: list[Block] = []
+        self.shared: list[tuple[int, int, int]] = []
+        self.bads: list[str] = []
+        self.built: list[dict[str, Any]] = []
+        self.learns: list[tuple[int, ...]] = []
+        self.checksums: dict[tuple[int, int], int] = {}
+        self.spoil, self.jammed = -1, False
+        self.asked: deque[int] = deque([0, 0])
+        self.rows: list[int] | None = None
+        self.timer = -1
+        self.timer_learn = -1
+        self.sim = CycleSimulator(top, self.clk, self.clock)
+        self.reset()
+
+    def jam(self, number: int) -> bool:
+        return self.jammed or self.dice.random() < self.gaps
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame."""
+        for at in range(0, len(frame), self.size):
+            part = frame[at : at + self.size]
+            last = at + self.size >= len(frame)
+            self.queue.append((int.from_bytes(part, "little"), (1 << len(part)) - 1, last))
+
+    def clock(self) -> None:
+        if self.rst:
+            return
+        self._send()
+        self._tables()
+        for unit in self.doers:
+            unit.clock()
+        if self.bad:
+            self.bads.append(REASONS[int(self.reason)])
+
+    def _send(self) -> None:
+        rx = self.rx
+        if rx.tvalid and not rx.tready:
+            return
+        rx.tvalid.next = False
+        if self.queue and self.dice.random() >= self.gaps:
+            data, keep, last = self.queue.popleft()
+            rx.tdata.next, rx.tkeep.next, rx.tlast.next, rx.tvalid.next = data, keep, last, True
+
+    def _tables(self) -> None:
+        tables, sent = self.tables, self.sent
+        self.asked.append(self.checksums.get((int(tables.query), int(tables.query_fresh)), 0))
+        tables.checksum.next = self.asked.popleft()
+        tables.built.next = tables.learnt.next = False
+        if tables.build:
+            assert self.rows is None
+            self.rows = []
+            self.built.append(
+                {name: int(getattr(tables, name)) for name in ("last", "mask", "bank", "load", "fresh")}
+            )
+            self.built[-1]["rows"] = self.rows
+            self.timer = self.dice.randrange(1, 60)
+        elif self.rows is not None:
+            if sent.tvalid and sent.tready:
+                self.rows.append(int(sent.tdata))
+            wants = len(self.rows) < self.built[-1]["mask"].bit_count()
+            sent.tready.next = not (sent.tvalid and sent.tready) and wants and self.dice.random() < 0.3
+            self.timer -= not wants
+            if self.timer < 0:
+                tables.built.next = True
+                self.rows = None
+        if tables.learn:
+            self.learns.append(
+                tuple(int(x) for x in (tables.load, tables.fresh, tables.save, tables.count_bank))
+            )
+            self.timer_learn = self.dice.randrange(1, 60)
+        elif self.timer_learn >= 0:
+            self.timer_learn -= 1
+            tables.learnt.next = self.timer_learn < 0
+
+    def start(self, frame: bytes, *, load: int = 1, save: int = 2, fresh: int = 0, **wrong: int) -> None:
+        """Start the command for a frame; `wrong` fields are other than the frame's."""
+        head, command = peek(frame), self.command
+        assert command.idle
+        self.checksums[load, fresh] = head.checksum
+        fields = {
+            name: getattr(head, name) for name in ("step", "chunk", "sub", "width", "sequence", "count")
+        }
+        for name, value in {**fields, "load": load, "save": save, "fresh": fresh, **wrong}.items():
+            getattr(command, name).next = value
+        command.start.next = True
+        self.sim.run(1)
+        command.start.next = False
+
+    def wait(self, limit: int = 60_000) -> int:
+        """Run until the command is done; return its error."""
+        for _ in range(limit):
+            self.sim.run(1)
+            if self.command.done:
+                assert all(unit.block is None for unit in self.doers)
+                return int(self.command.error)
+        raise AssertionError(f"a command is not done after {limit} clocks")
+
+    def receive(self, frame: bytes, **fields: int) -> int:
+        """Start a command and wait for it."""
+        self.start(frame, **fields)
+        return self.wait()
+
+    def reset(self) -> None:
+        """Reset everything for a clock, and forget what was to come."""
+        self.rst.next = True
+        for name in ("start", "abort"):
+            getattr(self.command, name).next = False
+        self.rx.tvalid.next = False
+        self.sim.run(1)
+        self.rst.next = False
+        self.queue.clear()
+        self.rows, self.timer_learn = None, -1
+        self.sent.tready.next = self.tables.built.next = self.tables.learnt.next = False
+        for unit in self.doers:
+            unit.reset()
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what units and tables were given."""
+        self.spoil = -1
+        for kept in (self.given, self.finished, self.shared, self.bads, self.built, self.learns):
+            kept.clear()

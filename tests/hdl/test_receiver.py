@@ -1,0 +1,254 @@
+"""receiver with frames of the host's coder: every block's bytes reach its unit, and nothing wrong gets in."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.coding.asc import AscParams, Encoder
+from oscar.coding.frame import HEADER_BYTES
+from oscar_sim.receiver_bench import Bench, blocks_of
+from oscar_sim.seeds import dice
+
+GOOD, PREFIX, DIRECTORY, BLOCK, ABORTED = 0, 1, 2, 3, 16
+
+
+def draw(rng: random.Random, count: int, kind: str) -> np.ndarray:
+    """Return values of 16 bits that blocks of that kind are made of."""
+    r = np.random.default_rng(rng.getrandbits(64))
+    if kind == "constant":
+        return np.full(count, rng.choice([0, 0, 1, -1, -32768, 32767, rng.randrange(-9999, 9999)]))
+    if kind == "raw":
+        bits = rng.randrange(1, 16)
+        return r.integers(-(1 << bits), 1 << bits, count)
+    return np.rint(r.laplace(0, 2.0 ** rng.uniform(-2, 7), count)).clip(-32768, 32767)
+
+
+def encode(rng: random.Random, count: int, encoder: Encoder, kinds: Any = None, **fields: int) -> bytes:
+    """Return a frame whose blocks are of those kinds, else of any."""
+    size = 1 << encoder.params.block_log2
+    some = kinds or ["coded", "coded", "coded", "raw", "constant"]
+    parts = [draw(rng, min(size, count - at), rng.choice(some)) for at in range(0, count, size)]
+    values = np.concatenate([np.zeros(0), *parts]).astype(np.int16)
+    return encoder.encode(values, step=3, width=16, **fields)
+
+
+def forge(frame: bytes, changes: dict[int, int], *, tail: bytes = b"", cut: int | None = None) -> bytes:
+    """Return a frame with other bytes, a tail or a cut, and the right length and CRC."""
+    forged = bytearray(frame)
+    for at, byte in changes.items():
+        forged[at] = byte
+    forged = forged[:cut] + tail
+    forged[16:20] = (len(forged) - HEADER_BYTES).to_bytes(4, "little")
+    forged[20:24] = zlib.crc32(forged[24:], zlib.crc32(forged[:20])).to_bytes(4, "little")
+    return bytes(forged)
+
+
+def same(bench: Bench, frame: bytes) -> None:
+    """Check what units and tables were given; forget it."""
+    tables, blocks = blocks_of(frame, bench.units)
+    assert {name: bench.built[-1][name] for name in tables} == tables
+    assert [(b.unit, b.base) for b in bench.given] == [(b.unit, b.base) for b in blocks]
+    assert sorted(map(repr, bench.finished)) == sorted(map(repr, blocks))
+    bench.forget()
+
+
+@pytest.mark.parametrize(
+    ("units", "bus_bits", "gaps", "speed", "depth"),
+    [(4, 64, 0.0, 1.0, 512), (4, 64, 0.3, 0.3, 16), (1, 64, 0.1, 1.0, 8), (6, 64, 0.0, 0.5, 64), (10, 128, 0.1, 1.0, 512)],
+)  # fmt: skip
+def test_blocks_reach_their_units(units: int, bus_bits: int, gaps: float, speed: float, depth: int):
+    rng = dice(f"receiver {units} {speed}")
+    bench = Bench(rng, units=units, bus_bits=bus_bits, gaps=gaps, speed=speed, depth=depth, store_log2=11)
+    encoders = [Encoder(AscParams(block_log2=log2)) for log2 in (10, 11, 12)]
+    for n in range(3):
+        at = rng.randrange(3)
+        count = rng.choice([1, 31, 1024, rng.randrange(1, 3500)])
+        frame = encode(rng, count, encoders[at], chunk=rng.getrandbits(16), sub=rng.getrandbits(8))
+        bench.send(frame)
+        assert bench.receive(frame, load=at, save=at + 3, fresh=rng.getrandbits(1)) == GOOD
+        assert {shared[:2] for shared in bench.shared} <= {(n & 1, n & 1)}
+        assert bench.learns[-1][2:] == (at + 3, n & 1)
+        same(bench, frame)
+    assert not bench.bads
+
+
+def test_damaged_frames_and_strangers_are_dropped_and_the_right_one_is_taken():
+    rng = dice("receiver strangers")
+    bench = Bench(rng, gaps=0.2, store_log2=9)
+    encoder = Encoder(AscParams(block_log2=10))
+    old = encode(rng, 700, encoder)
+    for _ in range(2):
+        frame = encode(rng, rng.randrange(100, 1500), encoder, ["coded"])
+        wrong = [(old, "sequence")]
+        for at, name in (
+            (0, "magic or version"), (1, "CRC"), (2, "CRC"), (9, "CRC"), (16, "length"), (19, "length"), (20, "CRC"),
+            (23, "CRC"), (24, "CRC"), (len(frame) - 1, "CRC"),
+        ):  # fmt: skip
+            broken = bytearray(frame)
+            broken[at] ^= 1 << rng.randrange(8)
+            wrong.append((bytes(broken), name))
+        wrong += [(frame[:cut], "length") for cut in (1, 8, 20, 23, 24, 30, len(frame) - 1)]
+        wrong += [
+            (frame + b"\0", "length"),
+            (frame + frame, "length"),
+            (bytes(4096), "too long for the store"),
+        ]
+        for at, name in (
+            (1, "codec"), (2, "step"), (4, "chunk"), (5, "chunk"), (6, "sub-frame or width"),
+            (7, "sub-frame or width"), (8, "sequence"), (11, "checksum"), (12, "count"), (15, "count"),
+        ):  # fmt: skip
+            wrong.append((forge(frame, {at: frame[at] ^ 1 << rng.randrange(8)}), name))
+        rng.shuffle(wrong)
+        for other, _ in wrong:
+            bench.send(other)
+        bench.send(frame)
+        assert bench.receive(frame) == GOOD
+        assert sorted(bench.bads) == sorted(name for _, name in wrong)
+        same(bench, frame)
+        old = frame
+
+
+def test_a_frame_may_come_long_before_its_command_and_others_behind_it():
+    rng = dice("receiver ahead")
+    bench = Bench(rng, store_log2=9)
+    encoder = Encoder(AscParams(block_log2=10))
+    frames = [encode(rng, rng.randrange(0, 900), encoder) for _ in range(6)]
+    for frame in frames:
+        bench.send(frame)
+    bench.sim.run(600)
+    for frame in frames:
+        assert bench.receive(frame) == GOOD
+        if int.from_bytes(frame[12:16], "little"):
+            same(bench, frame)
+    assert not bench.bads
+
+
+# Where (from the payload's first byte on), what is put there, and the error; of a frame of a coded block of 1,024
+# and a raw one of 37 values: prefix at 0, entries at 2 and 8; of one constant 3, and one raw block: entry at 2.
+FORGED: list[tuple[str, dict[int, int | None], dict[str, Any], int]] = [
+    ("coded", {0: 0x09}, {}, PREFIX),
+    ("coded", {0: 0x12}, {}, PREFIX),
+    ("coded", {0: 0x2A}, {}, PREFIX),  # a shift
+    ("coded", {1: 0x80}, {}, PREFIX),
+    ("coded", {2: 3}, {}, DIRECTORY),
+    ("coded", {2: 6 << 2}, {}, DIRECTORY),  # seed rows
+    ("coded", {2: 1 << 5}, {}, DIRECTORY),  # first group behind the last
+    ("coded", {3: 0x10}, {}, DIRECTORY),  # a last group that there is not
+    ("coded", {9: 0x10}, {}, DIRECTORY),
+    ("coded", {4: 0x08}, {}, DIRECTORY),
+    ("coded", {5: 95, 6: 0}, {}, DIRECTORY),
+    ("coded", {5: 0, 6: 8}, {}, DIRECTORY),  # 2,048 bytes
+    ("coded", {7: 1}, {}, DIRECTORY),
+    ("coded", {10: 0x08}, {}, DIRECTORY),
+    ("coded", {8: 0}, {}, DIRECTORY),  # 74 bytes, coded
+    ("coded", {}, {"tail": b"\0"}, DIRECTORY),
+    ("coded", {}, {"cut": -1}, DIRECTORY),
+    ("coded", {}, {"cut": 24 + 9}, DIRECTORY),
+    ("coded", {}, {"cut": 24}, PREFIX),
+    ("constant", {2: 6}, {}, DIRECTORY),
+    ("constant", {3: 1}, {}, DIRECTORY),
+    ("constant", {4: 0, 5: 0x80}, {}, DIRECTORY),
+    ("constant", {6: 1}, {}, DIRECTORY),
+    ("constant", {7: 0xFF}, {}, DIRECTORY),
+    ("constant", {}, {"tail": b"\0"}, DIRECTORY),
+    ("raw", {2: 1}, {}, DIRECTORY),
+    ("raw", {2: 1 | 17 << 2}, {}, DIRECTORY),
+    ("raw", {2: 1 | 8 << 2}, {}, DIRECTORY),
+    ("raw", {3: 1}, {}, DIRECTORY),
+    ("raw", {5: 12}, {}, DIRECTORY),
+    ("raw", {}, {"cut": -1}, DIRECTORY),
+    ("empty", {}, {"tail": b"\0"}, PREFIX),
+]
+
+
+def test_forged_frames_are_refused_before_a_block_is_dealt():
+    rng = dice("receiver forged")
+    bench = Bench(rng, store_log2=9)
+    ramp = np.arange(1061) % 23 - 11
+    ramp[1024:] = np.arange(37) * 7919 % 65536 - 32768
+    ramp[1040:] = 3
+    frames = {
+        "coded": Encoder(AscParams(block_log2=10, sent_rows=False)).encode(ramp, step=3, width=16),
+        "constant": Encoder(AscParams(sent_rows=False)).encode(np.full(5, 3), step=3, width=16),
+        "raw": Encoder(AscParams(sent_rows=False)).encode(np.arange(13) * 300, step=3, width=16),
+        "empty": Encoder(AscParams()).encode(np.zeros(0, np.int16), step=3, width=16),
+    }
+    for of, changes, more, error in FORGED:
+        frame = frames[of]
+        forged = forge(frame, {HEADER_BYTES + at: byte for at, byte in changes.items()}, **more)
+        bench.send(forged)
+        bench.send(frame)
+        assert bench.receive(frame) == error, (of, changes, more)
+        assert not bench.given
+        assert not bench.learns
+        bench.forget()
+        assert bench.receive(frame) == GOOD, (of, changes, more)
+        if of != "empty":
+            same(bench, frame)
+        bench.forget()
+    assert not bench.bads
+
+
+def test_a_bad_block_ends_the_command_and_the_next_frame_is_taken():
+    rng = dice("receiver bad block")
+    bench = Bench(rng, store_log2=11)
+    encoder = Encoder(AscParams(block_log2=10))
+    for _ in range(2):
+        frame = encode(rng, rng.randrange(1, 5000), encoder, ["coded"])
+        bench.send(frame)
+        bench.spoil = rng.randrange(len(blocks_of(frame, 4)[1]))
+        assert bench.receive(frame) == BLOCK
+        assert not bench.learns
+        assert len(bench.finished) == len(bench.given)
+        bench.forget()
+        frame = encode(rng, rng.randrange(1, 1500), encoder)
+        bench.send(frame)
+        assert bench.receive(frame) == GOOD
+        same(bench, frame)
+
+
+def test_waiting_is_given_up_at_any_clock():
+    rng = dice("receiver abort")
+    bench = Bench(rng, store_log2=9)
+    encoder = Encoder(AscParams(block_log2=10))
+    frame = encode(rng, 40, encoder)
+    taken = set()
+    for clocks in (1, 3, *(rng.randrange(1, 90) for _ in range(6))):
+        bench.send(frame)
+        bench.start(frame)
+        bench.sim.run(clocks)
+        bench.command.abort.next = True
+        error = bench.wait()
+        bench.command.abort.next = False
+        taken.add(error)
+        if error == ABORTED:
+            assert not bench.given
+            bench.forget()
+            assert bench.receive(frame) == GOOD
+        else:
+            assert error == GOOD
+        same(bench, frame)
+    assert not bench.bads
+    assert ABORTED in taken
+
+
+def test_a_reset_at_any_clock_forgets_everything():
+    rng = dice("receiver reset")
+    bench = Bench(rng, store_log2=9, gaps=0.1)
+    encoder = Encoder(AscParams(block_log2=10))
+    frame = encode(rng, 1200, encoder)
+    for _ in range(5):
+        bench.send(frame)
+        bench.start(frame)
+        bench.sim.run(rng.randrange(1, 700))
+        bench.reset()
+        bench.sim.run(rng.randrange(1, 5))
+        bench.send(frame)
+        assert bench.receive(frame) == GOOD
+        assert not bench.bads
+        same(bench, frame)
