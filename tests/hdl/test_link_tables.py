@@ -17,7 +17,7 @@ from oscar_hdl.coder.link_tables import link_tables
 from oscar_hdl.coder.ports import CountPort, DecoderTables, EncoderTables
 from oscar_hdl.coder.reciprocal import reciprocal
 from oscar_hdl.coder.symbol_counts import symbol_counts
-from oscar_hdl.nic.ports import CountChain, TablesPort
+from oscar_hdl.nic.ports import NOWHERE, CountChain, TablesPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice, told
@@ -242,6 +242,11 @@ def test_learns_frame_after_frame(encoding: bool):
         assert bench.query(save) == checksum(states[save])
         assert load == save or load not in states or bench.get(load) == states[load]
         assert bench.counts == ([[0] * 512, other] if bank == 0 else [other, [0] * 512])
+        bench.counts[bank] = [1] * 512
+        bench.strobe("learn", load=load, save=NOWHERE, fresh=fresh, count_bank=bank)  # forgets, and keeps all
+        assert not any(bench.counts[bank])
+        assert all(bench.get(number) == hist for number, hist in states.items())
+        assert bench.query(save) == checksum(states[save])
         last = rng.randrange(16)
         bench.writes.clear()
         bench.strobe("build", load=save, fresh=False, last=last, mask=0)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from needs import needs
 from oscar_hdl.build.convert import convert_top
-from oscar_hdl.format2.reference import frequencies
 from oscar_hdl.build import tools
 from oscar_hdl.build.array import ports_of
 from oscar_hdl.build.flow import LEAST_SHARED, synthesise, synthesise_array
 from oscar_hdl.build.packing import pack
 from oscar_hdl.build.replay import compare
+from oscar_hdl.coder.divide import divide
+from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.seeds import dice
-from oscar_sim.tables_model import reciprocal
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -158,52 +158,26 @@ def test_compare_finds_a_difference(tmp_path: Path) -> None:
         compare(source, tmp_path / "dut.packed.json", "dut", ports, stimulus(100), tmp_path)
 
 
-def encoder_stimulus(seed: int) -> Iterator[dict[str, int]]:
-    """Reset; then blocks of random symbols, with bubbles, on one bank while the other is written."""
-    rng = dice(seed)
-    yield from [{"rst": 1}] * 4
-    slot, bank = 11, 0
-
-    def table() -> list[dict[str, int]]:
-        writes = []
-        for q in range(16):
-            row = frequencies([rng.choice((1, 5, 20, 90)) for _ in range(16)])
-            for s, f in enumerate(row):
-                here = {"tw_en": 1, "tw_addr": q << 4 | s, "tw_f": f, "tw_c": sum(row[:s])}
-                writes.append(here | {"tw_rcp": reciprocal(f)})
-        return writes
-
-    for write in table():
-        yield write
-        slot = (slot - 1) % 12
-    for n in (300, 7, 12, 500, 25, 400):
-        pending, left = table() if n >= 300 else [], n
-        while left or pending:
-            now: dict[str, int] = {"in_ctx": rng.getrandbits(4), "in_sym": rng.getrandbits(4)}
-            if pending:
-                write = pending.pop()
-                now |= write | {"tw_addr": (1 - bank) << 8 | write["tw_addr"]}
-            if left and slot == (left - 1) % 12 and rng.random() < 0.9:
-                now |= {"in_valid": 1, "in_bank": bank, "in_first": left > n - 12, "in_final": left <= 12}
-                left -= 1
-            yield now
-            slot = (slot - 1) % 12
-        bank ^= n >= 300
-    yield from [{}] * 20
+def division() -> Any:
+    """The encoder's division as a top: its multipliers are what packing is for."""
+    return divide(bit(), word(5), word(11), word(24), word(16), word(10), word(24))
 
 
 @pytest.mark.parametrize("least", [1, LEAST_SHARED])
-def test_the_packed_encoder_does_the_same(least: int, tmp_path: Path) -> None:
-    """All outputs of rans_encoder, in thousands of clocks; alone, and as in an array."""
-    source = convert_top("rans_encoder", "verilog", tmp_path / "hdl")
-    packed = synthesise([source], "rans_encoder", tmp_path, least=least)
-    assert (packed.factors, packed.products, packed.reads) == (2, 2, 2)
-    ports = ports_of(source, "rans_encoder", tmp_path)
-    clocks = list(encoder_stimulus(1))
-    netlist = tmp_path / "rans_encoder.packed.json"
-    compared = compare(source, netlist, "rans_encoder", ports, clocks, tmp_path)
-    assert compared.clocks == len(clocks) > 2000
-    assert compared.unknown < 0.2 * compared.known  # before the first symbols nothing is in the registers
+def test_a_packed_division_does_the_same(least: int, tmp_path: Path) -> None:
+    """All outputs, in thousands of clocks; alone, and as in an array."""
+    source = convert_top(f"{__name__}:division", "verilog", tmp_path / "hdl")
+    packed = synthesise([source], "division", tmp_path, least=least)
+    assert packed.factors + packed.products > 0
+    ports, rng = ports_of(source, "division", tmp_path), dice(1)
+    clocks = [
+        {"phase": n % 32} | {name: rng.getrandbits(w) for name, (way, w) in ports.items() if way == "input"}
+        for n in range(2000)
+    ]
+    clocks = [now | {"phase": n % 32} for n, now in enumerate(clocks)]
+    compared = compare(source, tmp_path / "division.packed.json", "division", ports, clocks, tmp_path)
+    assert compared.clocks == len(clocks)
+    assert compared.unknown < 0.2 * compared.known  # before the first values nothing is in the registers
 
 
 def test_pack_needs_one_top() -> None:

@@ -18,18 +18,20 @@ def set_store(
     """Keep `sets` (a power of two) table sets.
 
     entry u16: what is at read_at u9 of set `load` two clocks later. write: value u16 goes to the next place
-    of set `save`, from 0 on after `clear`; `written` is high with the last;
-    nothing goes anywhere with `mute`. checksum u16: of set `query`, or
-    `initial` with query_fresh, two clocks later. keep: new_checksum u16 becomes that of set `save`.
+    of set `save`, from 0 on after `clear`; `written` is high with the last; nothing goes anywhere with `mute`,
+    nor where bit 7 of save is set: no set has such a number, what is learnt is forgotten. checksum u16: of
+    set `query`, or `initial` with query_fresh, two clocks later. keep: new_checksum u16 becomes that of set
+    `save`.
     """
     bits = sets.bit_length() - 1
-    if sets != 1 << bits or bits < 1:
-        raise ValueError(f"expected 2, 4, 8, .. table sets, got {sets}")
+    if sets != 1 << bits or not 1 <= bits < len(save):
+        raise ValueError(f"expected 2, 4, 8, .. {1 << (len(save) - 1)} table sets, got {sets}")
+    NOWHERE = len(save) - 1
     memory = [word(16) for _ in range(sets << 9)]
     checksums = [word(16) for _ in range(sets)]
     read_address, write_address, write_at = word(9 + bits), word(9 + bits), word(9)
     load_set, save_set, fetched = word(bits), word(bits), word(16)
-    asked, asked_fresh = word(bits), bit()
+    asked, asked_fresh, away = word(bits), bit(), bit()
 
     @always_comb
     def addresses():
@@ -41,7 +43,8 @@ def set_store(
     def use_memory():
         load_set.next = load[bits:]
         save_set.next = save[bits:]
-        if write and not mute:
+        away.next = save[NOWHERE]
+        if write and not (mute or away):
             memory[write_address].next = value
         if write:
             write_at.next = write_at + 1
@@ -57,7 +60,7 @@ def set_store(
         checksum.next = checksums[asked]
         if asked_fresh:
             checksum.next = initial
-        if keep:
+        if keep and not away:
             checksums[save_set].next = new_checksum
 
     return addresses, use_memory, check

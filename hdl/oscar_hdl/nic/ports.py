@@ -7,6 +7,7 @@ from oscar_hdl.streams.bundles import bit, word
 COUNT_BITS = 19  # a frame has at most 2^18 values
 FRAME_ROW_BITS = 14  # rows of a frame
 SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
+NOWHERE = 255  # a set that does not exist: what is learnt is forgotten
 
 
 class FrameCommand:

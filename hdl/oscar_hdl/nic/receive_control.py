@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, enum
 
-from oscar_hdl.nic.ports import FrameCommand, TablesPort
+from oscar_hdl.nic.ports import NOWHERE, FrameCommand, TablesPort
 from oscar_hdl.streams.bundles import bit, word
 
 NO_ERROR, PREFIX_WRONG, DIRECTORY_WRONG, BLOCK_WRONG, ABORTED = 0, 1, 2, 3, 16  # FrameCommand.error
@@ -40,6 +40,8 @@ def receive_control(
         tables.count_bank.next = bank
         tables.load.next = command.load
         tables.save.next = command.save
+        if failed:
+            tables.save.next = NOWHERE
         tables.fresh.next = command.fresh
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
@@ -130,10 +132,8 @@ def receive_control(
                     state.next = states.FORGET
         elif state == states.DEAL:
             if step:
-                state.next = states.LEARN
-                tables.learn.next = not failed
-                if failed:
-                    state.next = states.FORGET
+                state.next = states.LEARN  # of a bad frame, too: nobody else takes what it counted away
+                tables.learn.next = True
         elif state == states.LEARN:
             if step:
                 state.next = states.FORGET

@@ -14,12 +14,12 @@ from oscar_hdl.nic.frame_plan import frame_plan
 from oscar_hdl.nic.head_writer import head_writer
 from oscar_hdl.nic.job_port import RESULT_BITS, job_port
 from oscar_hdl.nic.judge import judge
-from oscar_hdl.nic.ports import RawJob
+from oscar_hdl.nic.ports import NOWHERE, RawJob
 from oscar_hdl.nic.raw_packer import raw_packer
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 TOO_LONG, DESCRIPTOR = 4, 5  # FrameCommand.error
-NOWHERE = 255  # a table set that does not exist: what is learnt is forgotten
+
 
 
 @block
