@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -148,3 +154,113 @@ def test_wrong_descriptors_are_bad_and_end() -> None:
     blocks = [random_block("dead", 700, tables, rng)]
     bench.code(blocks)
     check_all(bench, blocks)
+
+
+CONVERT = """
+import sys, warnings
+from oscar_hdl.coder.encoder import encoder
+from oscar_hdl.coder.ports import CountPort, EncoderJob, EncoderTables, SourcePort
+from oscar_hdl.streams.bundles import Stream, bit, word
+warnings.simplefilter("error")
+warnings.filterwarnings("ignore", message="(?s).*Signal is driven but not read")
+warnings.filterwarnings("ignore", message="(?s).*Port is not used: job_count_bank")  # symbol_counts has it
+ports = bit(), bit(), word(5), EncoderJob(), EncoderTables(), SourcePort(), CountPort(), Stream(16, keep=2)
+encoder(*ports).convert(hdl="Verilog", testbench=False, path=sys.argv[1], name="encoder", header="",
+                        initial_values=True, no_myhdl_header=True)
+"""
+INPUTS = (
+    "rst:1 phase:5 job_start:1 job_bank:1 job_thinning:2 job_values:18 tables_enable:1 tables_address:10 "
+    "tables_data:36 source_ok:1 source_data:19 source_mean:4 counts_grant:1 m_axis_bytes_tready:1"
+)
+OUTPUTS = (
+    "job_idle:1 job_done:1 job_bad:1 job_constant:1 job_value:16 job_bits:4 job_seeds:3 job_first:7 "
+    "job_last:7 job_bytes:19 source_take:1 source_header:1 source_row:12 counts_ask:1 counts_valid:1 "
+    "counts_address:9 counts_step:2 m_axis_bytes_tdata:16 m_axis_bytes_tkeep:2 m_axis_bytes_tlast:1 "
+    "m_axis_bytes_tvalid:1"
+)
+
+
+def ports_of(text: str) -> list[tuple[str, int]]:
+    """Return names and widths."""
+    return [(name, int(bits)) for name, _, bits in (item.partition(":") for item in text.split())]
+
+
+def packed(bench: Bench, text: str) -> int:
+    """Return all these ports of the bench as one number, the first one uppermost."""
+    bundles = {
+        "job": bench.job,
+        "tables": bench.tables,
+        "source": bench.source,
+        "counts": bench.counts,
+        "m_axis_bytes": bench.stream,
+    }
+    value = 0
+    for name, bits in ports_of(text):
+        bundle = next((b for b in bundles if name.startswith(b + "_")), None)
+        signal = getattr(bundles[bundle], name[len(bundle) + 1 :]) if bundle else getattr(bench, name)
+        value = value << bits | int(signal)
+    return value
+
+
+def recorded(rng: random.Random) -> list[str]:
+    """Return inputs and outputs of some clocks, one hexadecimal number of 256 bits for each."""
+    bench = Bench(rng, no_ready=0.3, no_memory=0.5, no_grant=0.2)
+    lines: list[str] = []
+    bench.watch = lambda b: lines.append(f"{packed(b, INPUTS) << 128 | packed(b, OUTPUTS):064x}")
+    tables = [random_table(rng)] * 2
+    bench.load(tables[0], 0)
+    bench.load(tables[1], 1)
+    blocks = [random_block(kind, rng.randrange(1, 300), tables, rng) for kind in rng.sample(KINDS, 3)]
+    bench.code(blocks[:2])
+    bench.queue.append(blocks[2])
+    bench.sim.run(rng.randrange(200))
+    bench.reset()
+    bench.code(blocks[2:])
+    return lines
+
+
+def test_the_converted_verilog_does_the_same(tmp_path: Path) -> None:
+    if shutil.which("iverilog") is None:
+        pytest.skip("Icarus Verilog is not installed")
+    lines = recorded(dice("encoder verilog"))
+    (tmp_path / "ports.hex").write_text("\n".join(lines))
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    subprocess.run(
+        [sys.executable, "-c", CONVERT, tmp_path], check=True, env=environment, cwd=Path(__file__).parents[2]
+    )
+    made = (tmp_path / "encoder.v").read_text()
+    wires, begins = [], []
+    for text, at in ((INPUTS, 128), (OUTPUTS, 0)):
+        at += sum(bits for _, bits in ports_of(text))
+        for name, bits in ports_of(text):
+            at -= bits
+            given = f" = line[{at + bits - 1}:{at}]" if text is INPUTS else ""
+            wires.append(f"wire [{bits - 1}:0] {name}{given};")
+            # Ports have no initial values: registers get those of the first clock.
+            if text is OUTPUTS and re.search(rf"^reg .*\b{name};", made, re.MULTILINE):
+                begins.append(f"dut.{name} = line[{at + bits - 1}:{at}];")
+    outs = [name for name, _ in ports_of(OUTPUTS)]
+    width = sum(bits for _, bits in ports_of(OUTPUTS))
+    ports = ", ".join(f".{name}({name})" for name in ["clk", *(n for n, _ in ports_of(INPUTS)), *outs])
+    (tmp_path / "bench.v").write_text(
+        f"""module bench;
+        reg clk = 0; reg [255:0] m[0:{len(lines) - 1}]; reg [255:0] line; integer i;
+        {" ".join(wires)}
+        encoder dut({ports}, .job_count_bank(1'b0));
+        wire [{width - 1}:0] all = {{{", ".join(outs)}}};
+        initial begin
+            $readmemh("ports.hex", m); line = m[0]; {" ".join(begins)}
+            for (i = 0; i < {len(lines)}; i = i + 1) begin
+                line = m[i]; #1;
+                if (all !== line[{width - 1}:0]) begin
+                    $display("clock %0d: %h, not %h", i, all, line); $finish;
+                end
+                clk = 1; #1; clk = 0;
+            end
+            $display("equal"); $finish;
+        end
+        endmodule"""
+    )
+    subprocess.run(["iverilog", "-g2012", "-o", "bench", "bench.v", "encoder.v"], check=True, cwd=tmp_path)
+    done = subprocess.run(["vvp", "bench"], check=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "equal"
