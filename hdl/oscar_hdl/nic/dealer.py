@@ -20,7 +20,8 @@ PAUSE = 5  # clocks until entry, values and rows of the next block are there
 
 @block
 def dealer(
-    clk: Any, rst: Any, go: Any, entry: Any, number: Any, blocks: Blocks, places: Places, span: Span, put: Any,
+    clk: Any, rst: Any, go: Any, entry: Any, number: Any, blocks: Blocks, places: Places, span: Span,
+    put: Any,
     jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any, done: Any,
     bad: Any, *, word_bits: int,
 ) -> Any:  # fmt: skip
