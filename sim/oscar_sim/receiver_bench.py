@@ -78,7 +78,8 @@ class Unit:
             self.fifo.append((int(stream.tdata), bool(stream.tlast)))
         stream.tready.next = len(self.fifo) < self.depth and not bench.jam(self.number)
         if job.start:
-            assert self.block is None and job.idle
+            assert self.block is None
+            assert job.idle
             names = ("seeds", "first", "last", "odd") if self.number < bench.units else ("constant", "width")
             fields = {name: int(getattr(job, name)) for name in names}
             if fields.get("constant"):

@@ -95,10 +95,7 @@ def receive_control(
         deal_go.next = False
         tables.learn.next = False
         forget.next = False
-        command.done.next = False
-        wait.next = wait + 1
         if state == states.IDLE:
-            wait.next = 0
             if command.start:
                 begun.next = True
                 state.next = states.QUERY
@@ -141,8 +138,6 @@ def receive_control(
             forget.next = True
             state.next = states.DONE
         elif state == states.DONE:
-            command.done.next = True
-            bank.next = not bank
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
@@ -151,7 +146,17 @@ def receive_control(
             deal_go.next = False
             tables.learn.next = False
             forget.next = False
+
+    @always(clk.posedge)
+    def end():
+        wait.next = 0
+        if state == states.QUERY:
+            wait.next = wait + 1
+        command.done.next = state == states.DONE
+        if state == states.DONE:
+            bank.next = not bank
+        if rst:
             command.done.next = False
             bank.next = False
 
-    return share, measure, judge, run
+    return share, measure, judge, run, end

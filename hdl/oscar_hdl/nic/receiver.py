@@ -42,8 +42,8 @@ def receiver(
     u14 for each decoder and one for raw_decoder, first row of its block in the frame. raw, m_axis_raw
     Stream(16): raw_decoder.
     bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
-    stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so long when it was not
-    ready, so that others are served.
+    stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so many clocks when
+    it was not ready, so that others are served.
     """
     units = len(jobs)
     if bus_bits not in (64, 128, 256, 512):
@@ -72,7 +72,8 @@ def receiver(
     takes = [bit() for _ in jobs]
     feeders = [
         feeder(
-            clk, rst, land, pairs, top, low, final, tick, takes[n::lanes], bytes[n::lanes], first=n, stride=lanes
+            clk, rst, land, pairs, top, low, final, tick, takes[n::lanes], bytes[n::lanes], first=n,
+            stride=lanes,
         )
         for n in range(lanes)
     ]  # fmt: skip
@@ -132,7 +133,8 @@ def receiver(
     raw_feed = raw_feeder(clk, rst, raw_go, places.start(0), block_bytes, raw_units, m_axis_raw, raw_fed)
     slots = [
         job_slot(
-            clk, rst, starts, n, bank, bank, thinning, job_entry, blocks.values, blocks.base, jobs[n], bases[n]
+            clk, rst, starts, n, bank, bank, thinning, job_entry, blocks.values, blocks.base, jobs[n],
+            bases[n],
         )
         for n in range(units)
     ]  # fmt: skip
