@@ -45,17 +45,19 @@ def collector(
     held = [word(16) for _ in range(lanes)]
     held_enable = [word(2) for _ in range(lanes)]
     complete, ending, opened, given, kept, dropped = (bit() for _ in range(6))
-    mine = bit()
+    mine, next_slot = bit(), word(len(lane))
+    loads = [bit() for _ in range(lanes)]
 
     @always_comb
     def take():
         got.next = ask and s_valid
         s_axis.tready.next = ask
-        mine.next = slot == 0
+        next_slot.next = slot + 1
 
     @always(clk.posedge)
     def ask_pairs():
         slot.next = (turn + NEXT) & LAST
+        mine.next = next_slot == 0
         ask.next = False
         if running and room and not cancel:
             if got:
@@ -114,10 +116,11 @@ def collector(
     @always(clk.posedge)
     def hold():
         for j in range(lanes):
-            if half_valid and slot == j and not rst:
+            loads[j].next = (pair_valid or flush) and next_slot == j and not rst
+            if loads[j]:
                 held[j].next = half
                 held_enable[j].next = half_enable
-            elif (mine and complete) or rst:
+            elif start or (mine and complete):
                 held[j].next = 0
                 held_enable[j].next = 0
 

@@ -37,14 +37,12 @@ def head_writer(
     field, whole, chosen = word(4), bit(), word(16)
     advance = bit()
     valid_1, last_1, listed_1, field_1, read_1 = bit(), bit(), bit(), word(16), word(17)
-    last_2, listed_2, field_2, read_2 = bit(), bit(), word(16), word(17)
+    valid_2, last_2, listed_2, field_2, read_2 = bit(), bit(), bit(), word(16), word(17)
 
     @always_comb
     def look():
         advance.next = m_axis.tready or not m_axis.tvalid
         m_axis.tkeep.next = 3
-        m_axis.tdata.next = read_2[16:] if listed_2 else field_2
-        m_axis.tlast.next = read_2[16] if listed_2 else last_2
 
     @always_comb
     def choose():
@@ -115,12 +113,20 @@ def head_writer(
             read_2.next = read_1
             listed_2.next = listed_1
             last_2.next = last_1
-            m_axis.tvalid.next = valid_1
+            valid_2.next = valid_1
+            m_axis.tdata.next = field_2
+            m_axis.tlast.next = last_2
+            if listed_2:
+                m_axis.tdata.next = read_2[16:]
+                m_axis.tlast.next = read_2[16]
+            m_axis.tvalid.next = valid_2
             if m_axis.tvalid and m_axis.tlast:  # what was begun behind it
                 valid_1.next = False
+                valid_2.next = False
                 m_axis.tvalid.next = False
         if rst:
             valid_1.next = False
+            valid_2.next = False
             m_axis.tvalid.next = False
 
     return look, choose, run, give

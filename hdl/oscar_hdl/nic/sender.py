@@ -60,7 +60,20 @@ def sender(
     results = [word(RESULT_BITS) for _ in range(units)]
 
     states = enum(
-        "IDLE", "PLAN", "BUILD", "BEGIN", "BLOCKS", "REST", "CLOSE", "HEAD", "PAD", "TOP", "HAND", "LEARN"
+        "IDLE",
+        "START",
+        "PLAN",
+        "BUILD",
+        "BEGIN",
+        "BEGUN",
+        "BLOCKS",
+        "REST",
+        "CLOSE",
+        "HEAD",
+        "PAD",
+        "TOP",
+        "HAND",
+        "LEARN",
     )
     state = Signal(states.IDLE)
     bank, empty, failed, error, bad, learning = bit(), bit(), bit(), word(5), bit(), bit()
@@ -122,8 +135,6 @@ def sender(
 
     @always_comb
     def look():
-        planning.next = state == states.IDLE and command.start
-        begin.next = state == states.BEGIN
         run.next = state == states.BLOCKS and not empty
         head.next = (state == states.CLOSE and not failed) or (state == states.PAD and crc_idle)
         final.next = state == states.PAD
@@ -188,9 +199,13 @@ def sender(
         tables.build.next = False
         command.done.next = False
         command.error.next = error
+        planning.next = state == states.IDLE and command.start
+        begin.next = state == states.BEGIN
         if state == states.IDLE:
             if command.start:
-                state.next = states.PLAN
+                state.next = states.START
+        elif state == states.START:
+            state.next = states.PLAN
         elif state == states.PLAN:
             if planned:
                 state.next = states.BEGIN
@@ -201,6 +216,8 @@ def sender(
             if tables.built:
                 state.next = states.BEGIN
         elif state == states.BEGIN:
+            state.next = states.BEGUN
+        elif state == states.BEGUN:
             state.next = states.BLOCKS
         elif state == states.BLOCKS:
             if empty or ((dealt or failed) and open_blocks == 0 and judging):
@@ -231,6 +248,8 @@ def sender(
         if rst:
             state.next = states.IDLE
             bank.next = False
+            planning.next = False
+            begin.next = False
             command.done.next = False
             tables.build.next = False
 
