@@ -73,7 +73,7 @@ tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
 sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host bit for bit; about 2 minutes
 	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json $(ARGS)
 
-stress: setup verilator ## random stalls, resets and damage on the converted RTL of a lane (ARGS="--clocks 1M")
+stress: setup verilator ## random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit decoder")
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
 
 rtl: setup verilator ## AllReduce of a million values on the converted RTL, and its clock (configs/rtl.yaml)

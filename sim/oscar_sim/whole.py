@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,13 @@ TOP = "oscar_sim.nic_flat:nic_flat"
 CLEARING = 1400  # clocks after a reset in which a NIC takes its memories in order
 
 COMMAND = np.dtype([
-    *((n, "u4") for n in ("frame", "shape", "tables", "order", "after_receives", "after_sends", "error", "clocks")),
+    *((n, "u4") for n in ("frame", "shape", "tables", "order")),
+    *((n, "u4") for n in ("after_receives", "after_sends", "error", "clocks")),
 ])  # fmt: skip
 ARRIVAL = np.dtype([("bytes", "u8"), ("size", "u4"), ("after", "u4")])
 RUN = np.dtype([
-    *((n, "u8") for n in ("distances", "means", "headers", "values", "receives", "sends", "arrivals", "out", "out_ends")),
+    *((n, "u8") for n in ("distances", "means", "headers", "values")),
+    *((n, "u8") for n in ("receives", "sends", "arrivals", "out", "out_ends")),
     ("out_room", "u8"),
     *((n, "u4") for n in ("rows", "units", "receive_count", "send_count", "arrival_count", "out_frames")),
     *((n, "u4") for n in ("idle", "busy", "refuse", "deny")),
@@ -136,7 +139,7 @@ class WholeNic:
         return Told(
             int(told["clocks"]), commands[0][: int(told["receives_ended"])],
             commands[1][: int(told["sends_ended"])],
-            [out[a:b].tobytes() for a, b in zip(made[:-1], made[1:], strict=True)],
+            [out[a:b].tobytes() for a, b in pairwise(made)],
             {name: int(told["counters"][n]) for n, (name, _) in enumerate(COUNTER_EVENTS)},
             faults(int(told["faults"])), bool(told["was_reset"]), int(told["reasons"]), int(told["refused"]),
         )  # fmt: skip

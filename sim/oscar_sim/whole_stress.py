@@ -110,9 +110,7 @@ class Traffic:
             frame = pack_frame(head, bytes(broken))
             try:
                 expected = self.decoders[link].decode(frame, step=link, context=positions)
-                return self._stop(
-                    frame, fields, None if expected is None else (at, local, expected, positions, adopt)
-                )
+                return self._stop(frame, fields, (at, local, expected, positions, adopt))
             except FrameError:
                 self.senders[link].load_state_dict(before)
                 self.counts[0][link] -= 1
@@ -124,11 +122,11 @@ class Traffic:
         self.sums.append(None if expected is None else self._sum(at, local, expected, positions, adopt))
         return True
 
-    def _stop(self, frame: bytes, fields: dict[str, int], sums: tuple | None) -> bool:
+    def _stop(self, frame: bytes, fields: dict[str, int], sums: tuple) -> bool:
         """Take the last frame of a link whose ends part here: a forged frame that can be decoded."""
         self.arrivals.append((frame, 0))
         self.receives.append(Order(fields))
-        self.sums.append(None if sums is None else self._sum(*sums))
+        self.sums.append(self._sum(*sums))
         return False
 
     @staticmethod
@@ -173,7 +171,6 @@ def whole(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) ->
     nic.reset()  # links begin anew
     tally["clocks"] += told.clocks
     tally["frames"] += len(told.frames) + len(told.receives)
-    tally["blocks"] += 0
     tally["values"] += traffic.values
     tally["resets"] += told.reset
     tally["refused"] += int(np.count_nonzero(told.receives["error"])) + told.counters.get("FRAMES_BAD", 0)

@@ -47,6 +47,7 @@ struct ReadMemory {
   uint32_t data = 0, mean = 0;
   const Rows* block = nullptr;
   uint32_t takes = 0, headers_taken = 0;
+  bool slots = true;  // the unit works in slots: takes have one phase and need ok before it; otherwise any
 
   explicit ReadMemory(bool decoding) : decoding_(decoding) {}
 
@@ -68,8 +69,8 @@ struct ReadMemory {
                 uint32_t base = 0) {
     uint32_t fault = 0;
     if (take) {
-      if (!shown_) fault |= TAKE_UNASKED;
-      if (int64_t(t) - last_ < LANES || (phase_ >= 0 && phase != phase_)) fault |= TAKE_EARLY;
+      if (!shown_ && (slots || !ok)) fault |= TAKE_UNASKED;
+      if (int64_t(t) - last_ < LANES || (slots && phase_ >= 0 && phase != phase_)) fault |= TAKE_EARLY;
       last_ = int64_t(t), phase_ = phase;
       if (!block || base + row >= block->rows || (header && row % LANES))
         fault |= TAKE_BEYOND;

@@ -138,6 +138,7 @@ struct Driver {
         memory{r.distances, r.means, r.headers, r.values, r.rows, 32 * r.rows}, units(r.units) {
     for (Unit& u : units) {
       u.positions.begin(&memory), u.sources.begin(&memory);
+      u.positions.slots = u.sources.slots = &u != &units.back();  // the last is of raw blocks
       u.sums.given = u.sums.totals = r.values, u.sums.headers = r.headers;
       u.sums.rows = r.rows, u.sums.count = 32 * r.rows;
     }
