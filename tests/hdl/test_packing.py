@@ -171,7 +171,7 @@ def test_a_packed_division_does_the_same(least: int, tmp_path: Path) -> None:
     assert packed.factors + packed.products > 0
     ports, rng = ports_of(source, "division", tmp_path), dice(1)
     clocks = [
-        {"phase": n % 32} | {name: rng.getrandbits(w) for name, (way, w) in ports.items() if way == "input"}
+        {"phase": n % 32} | {name: rng.getrandbits(w) for name, (way, w) in ports.items() if way == "input" and name != "clk"}
         for n in range(2000)
     ]
     clocks = [now | {"phase": n % 32} for n, now in enumerate(clocks)]

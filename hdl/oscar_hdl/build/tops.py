@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oscar_hdl.coder import ports
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 Value = int | str | bool
 Top = Callable[..., Any]  # of parameters, given by name
@@ -31,8 +31,36 @@ def _encoder() -> Any:
     )  # fmt: skip
 
 
+def _splitter(granule_log2: int = 8) -> Any:
+    from oscar_hdl.nic.splitter import splitter
+
+    return splitter(
+        bit(), bit(), bit(), word(5), word(10), word(17), Stream(16), bit(), Stream(16), bit(), bit(),
+        granule_log2=granule_log2,
+    )  # fmt: skip
+
+
+def _oscar_nic(
+    engines: int = 2, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
+    block_log2: int = 12,
+) -> Any:  # fmt: skip
+    from oscar_hdl.nic.oscar_nic import oscar_nic
+
+    rx, tx = Stream(bus_bits, keep=bus_bits // 8), Stream(bus_bits, keep=bus_bits // 8)
+    return oscar_nic(
+        bit(), bit(), AxiLite(8), bit(), rx, tx, Stream(64), Stream(64), Stream(64), Stream(64), Stream(8),
+        engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
+        block_log2=block_log2,
+    )  # fmt: skip
+
+
 # From small to large: the last one is what a project takes.
-TOPS: dict[str, Top] = {"decoder": _decoder, "encoder": _encoder}
+TOPS: dict[str, Top] = {
+    "decoder": _decoder,
+    "encoder": _encoder,
+    "splitter": _splitter,
+    "oscar_nic": _oscar_nic,
+}
 
 TOP_HELP = f"of {', '.join(TOPS)}; or module:function, which returns a block (all)"
 
