@@ -115,9 +115,9 @@ def test_a_block_of_128_groups_is_passed_over() -> None:
 def test_bytes_wait_for_a_taker() -> None:
     rng = dice("encoder wait")
     bench, tables = ready_bench(rng, no_ready=1.0)
-    blocks = [random_block("wide", 2600, tables, rng)]
+    blocks = [random_block("wide", 1500, tables, rng)]
     bench.queue += blocks
-    bench.sim.run(6000)
+    bench.sim.run(4000)
     assert not bench.results
     bench.no_ready = 0.5
     bench.code([], results=1)

@@ -8,7 +8,7 @@ from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
 
-OPEN_PHASE, JUDGE_PHASE, PLAN_PHASE, ASK_PHASE, GRANT_PHASE = 18, 21, 22, 23, 30
+OPEN_PHASE, JUDGE_PHASE, PLAN_PHASE, ASK_PHASE, GRANT_PHASE = 17, 18, 22, 23, 30
 DONE_PHASE = 20  # of the slot of FLUSH_LOW: all bytes before the flush are counted
 
 
@@ -55,6 +55,7 @@ def encoder_slots(
     goes, begins, heads = bit(), bit(), bit()
     final, last_group, last_row, left, can_open = word(18), bit(), bit(), bit(), bit()
     before, apart, few_left = word(7), bit(), bit()
+    searches, barren, raws, stops, returns, ready, listed = (bit() for _ in range(7))
     group, next_group, row, step, few = word(7), word(7), word(5), word(6), word(8)
     opened, seeding, opening, judge, checking, checked = bit(), bit(), bit(), bit(), bit(), bit()
     ahead, refill, raw_1, raw_2, differs = bit(), bit(), bit(), bit(), bit()
@@ -90,6 +91,17 @@ def encoder_slots(
         if rst:
             coding.next = False
 
+    # What plans follow from stands for some clocks before; so it is looked at in two steps.
+    @always(clk.posedge)
+    def weigh() -> None:
+        searches.next = codes and not opened
+        barren.next = rows.complete and rows.below[0]
+        raws.next = raw_1 or raw_2
+        stops.next = checking and rows.complete and (differs or (last_group and not left))
+        returns.next = ahead and not rows.below[0]
+        ready.next = codes and opened and not seeding and not raw_1 and not raw_2
+        listed.next = rows.complete
+
     @always(clk.posedge)
     def plan() -> None:
         if plans:
@@ -98,30 +110,24 @@ def encoder_slots(
             again.next = False
             classes.next = False
             row_step.next = False
-            seed.next = False
-            raw.next = False
-            end.next = closes
-            if codes:
-                if not opened:
-                    find.next = rows.complete and rows.below[0] and not last_group
-                    end.next = rows.complete and rows.below[0] and last_group
-                elif seeding:
-                    seed.next = True
-                elif raw_1 or raw_2:
-                    raw.next = True
-                elif checking and rows.complete and (differs or (last_group and not left)):
+            end.next = closes or (searches and barren and last_group)
+            seed.next = codes and seeding
+            raw.next = codes and opened and not seeding and raws
+            if searches:
+                find.next = barren and not last_group
+            elif ready:
+                if stops:
                     again.next = True
-                elif ahead and not rows.below[0]:
-                    back.next = rows.complete
+                elif returns:
+                    back.next = listed
                 elif left:
                     row_step.next = True
-                elif rows.complete:
-                    if rows.below[0] and not refill:
-                        find.next = not last_group
-                        end.next = last_group
-                    else:
-                        find.next = checking
-                        classes.next = not checking
+                elif barren and not refill:
+                    find.next = not last_group
+                    end.next = last_group
+                else:
+                    find.next = listed and checking
+                    classes.next = listed and not checking
         if rst:
             find.next = False
             back.next = False
@@ -353,5 +359,6 @@ def encoder_slots(
             raw_2.next = False
 
     return (
-        tick, watch, plan, ask, decide, wires, go_on, read, begin, size, find_groups, stride, walk, follow,
+        tick, watch, weigh, plan, ask, decide, wires, go_on, read, begin, size, find_groups, stride, walk,
+        follow,
     )  # fmt: skip
