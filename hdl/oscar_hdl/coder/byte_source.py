@@ -22,10 +22,10 @@ def byte_source(
     """Hold pairs of bytes; give the next two bytes, of which one or two are taken in any clock.
 
     s_axis u16: a block's pairs, tlast with its last. prime: make its first bytes ready, before the first is
-    taken; odd: the first pair has only the upper one. first, second u8: the next bytes.
-    enough: what a slot takes at most is there, or all of the block (whole). exact: just the block's bytes have
-    been taken. turn: the block is over, what is left of it is forgotten; only while `whole`. drain: take the
-    rest of the block, whatever becomes of it. The next block's bytes may come before the turn.
+    taken; odd: the first pair has only the upper one. first, second u8: the next bytes. enough: what a slot
+    takes at most is there, or all of the block (whole). exact: just the block's bytes have been taken.
+    turn: the block is over, what is left of it is forgotten; only while `whole`. drain: take the rest of
+    the block, whatever becomes of it. The next block's bytes may come before the turn.
     """
     store = [Signal(modbv(0)[17:]) for _ in range(STORE)]
     heads0 = [Signal(modbv(0)[8:]) for _ in range(HEADS)]

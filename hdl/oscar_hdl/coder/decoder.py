@@ -24,19 +24,19 @@ def decoder(
 ) -> Any:  # fmt: skip
     """Decode a block a job, add, count; all ports are those of docs/engine.md.
 
-    early: a block is done, and the next may start, when its last sums are asked for (`sums.take`); they, their
-    descriptors and counts come up to 72 clocks later. Otherwise they have come.
+    early: a block is done, and the next may start, when its last sums are asked for (`sums.take`); they,
+    their descriptors and counts come up to 72 clocks later. Otherwise they have come.
 
-    Time t of decoder_core is phase t + 10 of a lane's slot for lane 31: distances come in phase 4, contexts in
-    8 (t = -2), symbols in 16 (6), sums in 31 (21), counts in 53 (43). What a slot is comes along in steps: flags
-    of the slot are copied in the phases in which lane 31 is at the place.
+    Time t of decoder_core is phase t + 10 of a lane's slot for lane 31: distances come in phase 4, contexts
+    in 8 (t = -2), symbols in 16 (6), sums in 31 (21), counts in 53 (43). What a slot is comes along in
+    steps: flags of the slot are copied in the phases in which lane 31 is at the place.
     """
     slot = Slot()
     enough, whole_in, exact, wrong, turn, drain = (bit() for _ in range(6))
     first, second, take_one, take_two, prime = word(8), word(8), bit(), bit(), bit()
     active, from_symbol, code, clear, refill = bit(), bit(), word(4), bit(), bit()
     symbol, state0, step14, step15, state16 = word(4), word(24), word(30), word(30), word(24)
-    context, header, context_class = word(5), bit(), word(4)
+    table_row, header, context_class = word(5), bit(), word(4)
 
     # Which lanes take part.
     target2, lane2, here3, here4, begin3 = word(5), word(5), bit(), bit(), bit()
@@ -70,25 +70,25 @@ def decoder(
     counted, counted_step = bit(), word(2)
 
     slots = decoder_slots(
-        clk, rst, phase, job, position, counts, enough, whole_in, exact, wrong, slot, write7, lane7, class7, arrive7,
-        late_classes, alive, thinned, turn, drain, early,
+        clk, rst, phase, job, position, counts, enough, whole_in, exact, wrong, slot, write7, lane7, class7,
+        arrive7, late_classes, alive, thinned, turn, drain, early,
     )  # fmt: skip
     source = byte_source(
         clk, rst, s_axis_bytes, drain, turn, job.odd, prime, take_one, take_two, first, second, enough,
         whole_in, exact,
     )  # fmt: skip
-    contexts = value_context(clk, header, context_class, position.mean, position.data, context)
+    contexts = value_context(clk, header, context_class, position.mean, position.data, table_row)
     core = decoder_core(
-        clk, rst, phase, tables, job.bank, context, active, from_symbol, code, clear, refill, first, second,
+        clk, rst, phase, tables, job.bank, table_row, active, from_symbol, code, clear, refill, first, second,
         take_one, take_two, symbol, state0, step14, step15, state16,
     )  # fmt: skip
     values = value_rebuild(
-        clk, phase, symbol13, step14, step15, state16, seed16, seed_raw15, seed_at15, upper16, lower16, low_bits,
-        value20,
+        clk, phase, symbol13, step14, step15, state16, seed16, seed_raw15, seed_at15, upper16, lower16,
+        low_bits, value20,
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, symbol26)
     classifier = row_class(clk, total_begin, sums.total, found_class, found_size)
-    context_late = lane_delay(clk, phase, context, context13, 15)
+    context_late = lane_delay(clk, phase, table_row, context13, 15)
     symbol_late = lane_delay(clk, phase, symbol, symbol13, 7)
     count_late1 = lane_delay(clk, phase, entry13, entry26, 13)
     count_late2 = lane_delay(clk, phase, entry27, entry42, 15)
@@ -123,8 +123,8 @@ def decoder(
 
     @always(clk.posedge)
     def lanes() -> None:
-        # A short slot's lanes begin at the one that is the number of values behind whole rows, less 1; of rows
-        # in a group, less 1 only if no short row follows.
+        # A short slot's lanes begin at the one that is the number of values behind whole rows, less 1; of
+        # rows in a group, less 1 only if no short row follows.
         lane2.next = 10 - phase
         if phase == 11:
             target2.next = job.values[5:]

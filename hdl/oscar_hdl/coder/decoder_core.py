@@ -19,12 +19,12 @@ def decoder_core(
 ) -> Any:  # fmt: skip
     """Decode a lane's step each clock; a port's time is the clocks after the lane's state comes by.
 
-    context u5, time -2. active, time 5: the lane decodes a symbol, otherwise its state passes unchanged (f =
-    1024). The number of raw bits is that of the symbol where from_symbol is set, otherwise that of symbol
-    `code` u4, which is 0 then; time 6. clear, time 12: the state becomes 0. refill, time 14: it may take bytes.
-    first, second u8: the next two bytes, at time 15, when take_one or take_two takes them.
-    symbol u4, time 6; state0 u24, time 0; step14, step15 u30: the new state without bytes, above 6 places for
-    raw bits, which lie at their top; state16 u24: the same state. Names of signals end in their time.
+    context u5, time -2. active, time 5: the lane decodes a symbol, otherwise its state passes unchanged (f
+    = 1024). The number of raw bits is that of the symbol where from_symbol is set, otherwise that of symbol
+    `code` u4, which is 0 then; time 6. clear, time 12: the state becomes 0. refill, time 14: it may take
+    bytes. first, second u8: the next two bytes, at time 15, when take_one or take_two takes them. symbol
+    u4, time 6; state0 u24, time 0; step14, step15 u30: the new state without bytes, above 6 places for raw
+    bits, which lie at their top; state16 u24: the same state. Names of signals end in their time.
 
     Shifts by the number of raw bits are multiplications by 2^(6 - bits) of the two factors before.
     """

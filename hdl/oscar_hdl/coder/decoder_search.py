@@ -16,11 +16,12 @@ def decoder_search(
     """Search a slot a clock in the tables of `bank`; a port's time is the clocks after `low`.
 
     context u5, time -2; low u10, time 0: the slot, the state's low bits; active, time 5: where it is 0 the
-    lane does nothing. symbol u4, time 6; freq u10 and rest u10 (slot - c), time 7: 0 and the slot itself where
-    the lane does nothing. Names of signals end in their time.
+    lane does nothing. symbol u4, time 6; freq u10 and rest u10 (slot - c), time 7: 0 and the slot itself
+    where the lane does nothing. Names of signals end in their time.
 
-    The thresholds around the slot come out of both levels: the node's lower and upper bound are thresholds of
-    level 1 next to it, so f needs no memory of its own. c[16] = 1024 shows as 0: f is a difference modulo 1024.
+    The thresholds around the slot come out of both levels: the node's lower and upper bound are thresholds
+    of level 1 next to it, so f needs no memory of its own. c[16] = 1024 shows as 0: f is a difference
+    modulo 1024.
     """
     level1 = [Signal(modbv(0)[30:]) for _ in range(64)]
     level2 = [Signal(modbv(0)[30:]) for _ in range(512)]  # bank, table row, comparisons of level 1

@@ -28,15 +28,15 @@ class Slot:
 @block
 def decoder_slots(
     clk: Any, rst: Any, phase: Any, job: Any, position: Any, counts: Any, enough: Any, whole: Any, exact: Any,
-    wrong: Any, slot: Any, write: Any, lane: Any, lane_class: Any, arrive: Any, classes_before: Any, alive: Any,
-    thinned: Any, turn: Any, drain: Any, early: bool,
+    wrong: Any, slot: Any, write: Any, lane: Any, lane_class: Any, arrive: Any, classes_before: Any,
+    alive: Any, thinned: Any, turn: Any, drain: Any, early: bool,
 ) -> Any:  # fmt: skip
     """Lead a block through its slots.
 
-    enough, whole, exact, turn, drain: of byte_source. wrong: the block is bad. write, lane u5, lane_class u4, arrive (above 0):
-    classes of rows as they are decoded, phase 17 and on; classes_before, phase 18: the slot before was theirs.
-    alive, thinned u2: the group has a row with a class above 0; log2 of the distance of its counted rows; from
-    phase 19 of the slot behind CLASSES on. early: see decoder.
+    enough, whole, exact, turn, drain: of byte_source. wrong: the block is bad. write, lane u5, lane_class
+    u4, arrive (above 0): classes of rows as they are decoded, phase 17 and on; classes_before, phase 18:
+    the slot before was theirs. alive, thinned u2: the group has a row with a class above 0; log2 of the
+    distance of its counted rows; from phase 19 of the slot behind CLASSES on. early: see decoder.
     """
     steps = Signal(t_steps.IDLE)
     group, first_group, last_group, hold = word(7), bit(), bit(), word(3)

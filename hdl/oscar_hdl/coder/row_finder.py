@@ -21,34 +21,30 @@ def row_finder(
     found_class u4 above 0, until `pop`; then the search goes on.
     """
     classes = [Signal(modbv(0)[4:]) for _ in range(LANES)]
-    pointer, step, rising, seen = word(6), word(6), bit(), bit()
+    steps, at_row, falling, seen = word(6), word(5), bit(), bit()
 
     @always_comb
     def hit() -> None:
         found.next = seen and found_class != 0
-        step.next = 63
-        if rising:
-            step.next = 1
+        at_row.next = steps[5:]
+        if falling:
+            at_row.next = ~steps[5:]
 
     @always(clk.posedge)
     def look() -> None:
         if write:
             classes[at].next = row_class
         if not found:
-            found_class.next = classes[pointer[5:]]
-            row.next = pointer[5:]
-            seen.next = not pointer[5]
-            if not pointer[5]:
-                pointer.next = pointer + step
+            found_class.next = classes[at_row]
+            row.next = at_row
+            seen.next = not steps[5]
+            if not steps[5]:
+                steps.next = steps + 1
         if pop:
             seen.next = False
-        if fall:
-            pointer.next = 31
-            rising.next = False
-            seen.next = False
-        if rise:
-            pointer.next = 0
-            rising.next = True
+        if fall or rise:
+            steps.next = 0
+            falling.next = fall
             seen.next = False
 
     return hit, look

@@ -54,11 +54,17 @@ def seed_symbol(clk: Any, value: Any, low_bits: Any, symbol: Any) -> Any:
         if top4:
             symbol5.next = concat(modbv(7)[3:], third4)
         elif part4[3]:
-            symbol5.next = concat(above4, True, not above4, part4[2])
+            symbol5.next = concat(modbv(3)[3:], part4[2])
+            if above4:
+                symbol5.next = concat(modbv(6)[3:], part4[2])
         elif part4[2]:
-            symbol5.next = concat(above4, not above4, above4, part4[1])
+            symbol5.next = concat(modbv(2)[3:], part4[1])
+            if above4:
+                symbol5.next = concat(modbv(5)[3:], part4[1])
         elif part4[1]:
-            symbol5.next = concat(above4, False, not above4, part4[0])
+            symbol5.next = concat(modbv(1)[3:], part4[0])
+            if above4:
+                symbol5.next = concat(modbv(4)[3:], part4[0])
         else:
             symbol5.next[0] = part4[0]
         symbol.next = symbol5

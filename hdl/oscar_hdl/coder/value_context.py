@@ -33,7 +33,9 @@ def value_context(clk: Any, header: Any, row_class: Any, mean: Any, data: Any, c
     def select() -> None:
         scale1.next = narrow1
         if is_wide:
-            scale1.next = concat(wide == 0, wide)
+            scale1.next = wide
+            if wide == 0:
+                scale1.next = 8
 
     @always(clk.posedge)
     def scale() -> None:

@@ -17,12 +17,12 @@ def value_rebuild(
 ) -> Any:  # fmt: skip
     """Give a value of 16 bits each clock; times are decoder_core's, names of signals end in theirs.
 
-    symbol13 u4, time 13; step14, step15, state16: of decoder_core.
-    seed, time 16: the value is in the state. seed_raw and seed_at u2, time 15, say where: the raw bits, all but
-    the lowest 1, 2 or 3 of 6 (seed_at 0, 1, 2); otherwise the state's bits 0..7 or 8..15 (0, 1).
-    raw_upper, raw_lower, time 16: the step's raw bits are a wide row's 1, 3, or upper 2 of 8 low bits, or the
-    lower 6 of 8. low_bits u2, time 18: 0, 1, 3, 8 of them are behind the symbol's value or the seed's (0, 1, 2,
-    3); a seed's are the state's bits 0..7. value u16, time 20.
+    symbol13 u4, time 13; step14, step15, state16: of decoder_core. seed, time 16: the value is in the
+    state. seed_raw and seed_at u2, time 15, say where: the raw bits, all but the lowest 1, 2 or 3 of 6
+    (seed_at 0, 1, 2); otherwise the state's bits 0..7 or 8..15 (0, 1). raw_upper, raw_lower, time 16: the
+    step's raw bits are a wide row's 1, 3, or upper 2 of 8 low bits, or the lower 6 of 8. low_bits u2, time
+    18: 0, 1, 3, 8 of them are behind the symbol's value or the seed's (0, 1, 2, 3); a seed's are the
+    state's bits 0..7. value u16, time 20.
     """
     halve14, top14, small14, odd14, signed14, down14 = bit(), bit(), bit(), bit(), bit(), word(2)
     shifted15, small15, odd15, sign15, down15 = word(8), bit(), bit(), bit(), word(2)
@@ -45,7 +45,9 @@ def value_rebuild(
         signed14.next = symbol13 != 0
         down14.next[0] = symbol13[4:1] == 3 or symbol13[4:1] == 4
         down14.next[1] = symbol13[4:1] == 1 or symbol13[4:1] == 2
-        shifted15.next = concat(top14, not top14, odd14, step14[5:])
+        shifted15.next = concat(odd14, step14[5:])
+        shifted15.next[7] = top14
+        shifted15.next[6] = not top14
         if halve14:
             shifted15.next = concat(True, odd14, step14[5:1])
         small15.next = small14
