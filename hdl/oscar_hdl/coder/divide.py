@@ -30,7 +30,7 @@ def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any
     f5, f6, f7, f8, product6, product7 = word(11), word(11), word(11), word(11), word(25), word(11)
     y7, rest8, rest9, less9 = word(11), word(11), word(10), word(12)
     rest10, more10, q10 = word(10), bit(), word(14)
-    early, late = word(36), word(36)
+    early, late, low11, high11 = word(36), word(36), word(10), word(14)
 
     again = lane_delay(clk, phase, early, late, AGAIN)
 
@@ -40,6 +40,7 @@ def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any
         f5.next = late[11:]
         y7.next = late[22:11]
         q10.next = late[36:22]
+        x.next = concat(high11, low11)
 
     @always(clk.posedge)
     def classify() -> None:
@@ -109,7 +110,7 @@ def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any
 
     @always(clk.posedge)
     def result() -> None:
-        x.next[10:] = rest10 + c
-        x.next[24:10] = q10 + more10
+        low11.next = rest10 + c
+        high11.next = q10 + more10
 
     return again, delayed, classify, choose, estimate, rest, result

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
 
-OPEN_PHASE, JUDGE_PHASE, PLAN_PHASE, ASK_PHASE, GRANT_PHASE = 18, 21, 22, 23, 30
+OPEN_PHASE, JUDGE_PHASE, PLAN_PHASE, ASK_PHASE, GRANT_PHASE = 17, 18, 22, 23, 30
 DONE_PHASE = 20  # of the slot of FLUSH_LOW: all bytes before the flush are counted
-
-t_job = enum("IDLE", "WAIT", "CODE", "END", "FLUSH")
 
 
 class Slot:
@@ -47,7 +45,7 @@ def encoder_slots(
     equal; holes: some rows have class 0. slot: Slot. silent: no bytes are to be kept; coding: a job is under
     way; fresh: it has not seen a value. limit u5: the last lane that counts in this slot, from phase 5 on.
     """
-    state = Signal(t_job.IDLE)
+    busy, waits, codes, closes, flushes = bit(), bit(), bit(), bit(), bit()  # busy: one of the others
     opens, judges, plans, asks, tries, acts, loads, ends = (bit() for _ in range(8))
     # Plans. find: the next group's header; back: that of the first dead group that turned out to be followed
     # by a live one; again: that of the first group, after all values seemed equal; classes: and the next
@@ -55,8 +53,10 @@ def encoder_slots(
     find, back, again, classes, row_step, seed, raw, end = (bit() for _ in range(8))
     nothing, reads, emits, leads = bit(), bit(), bit(), bit()
     goes, begins, heads = bit(), bit(), bit()
-    final, last_group, last_row, left, seed_left, seeds_over = word(18), bit(), bit(), bit(), bit(), bit()
-    group, row, step, few = word(7), word(5), word(6), word(8)
+    final, last_group, last_row, left, can_open = word(18), bit(), bit(), bit(), bit()
+    before, apart, few_left = word(7), bit(), bit()
+    searches, barren, raws, stops, returns, ready, listed = (bit() for _ in range(7))
+    group, next_group, row, step, few = word(7), word(7), word(5), word(6), word(8)
     opened, seeding, opening, judge, checking, checked = bit(), bit(), bit(), bit(), bit(), bit()
     ahead, refill, raw_1, raw_2, differs = bit(), bit(), bit(), bit(), bit()
     two, four, eight, sparse = bit(), bit(), bit(), bit()
@@ -77,17 +77,30 @@ def encoder_slots(
         final.next = job.values - 1
         last_group.next = group == final[17:10]
         last_row.next = row == final[10:5]
-        left.next = rows.at != rows.live and not seeds_over
-        seed_left.next = not few[rows.at[3:]]
+        # Seed rows may be more than there are rows.
+        apart.next = rows.at != rows.live
+        few_left.next = few[rows.at[3:]] and rows.at[6:3] == 0
+        left.next = apart and not few_left
         differs.next = not equal or holes
         two.next = job.thinning != 0 and rows.above_8
         four.next = job.thinning != 0 and rows.above_16
         eight.next = job.thinning[1] and rows.above_16
         silent.next = checked and equal
-        coding.next = state == t_job.CODE or state == t_job.END
-        fresh.next = (state == t_job.WAIT or state == t_job.CODE) and not opened and not checked
+        coding.next = codes or closes
+        fresh.next = (waits or codes) and not opened and not checked
         if rst:
             coding.next = False
+
+    # What plans follow from stands for some clocks before; so it is looked at in two steps.
+    @always(clk.posedge)
+    def weigh() -> None:
+        searches.next = codes and not opened
+        barren.next = rows.complete and rows.below[0]
+        raws.next = raw_1 or raw_2
+        stops.next = checking and rows.complete and (differs or (last_group and not left))
+        returns.next = ahead and not rows.below[0]
+        ready.next = codes and opened and not seeding and not raw_1 and not raw_2
+        listed.next = rows.complete
 
     @always(clk.posedge)
     def plan() -> None:
@@ -97,30 +110,24 @@ def encoder_slots(
             again.next = False
             classes.next = False
             row_step.next = False
-            seed.next = False
-            raw.next = False
-            end.next = state == t_job.END
-            if state == t_job.CODE:
-                if not opened:
-                    find.next = rows.complete and rows.below[0] and not last_group
-                    end.next = rows.complete and rows.below[0] and last_group
-                elif seeding:
-                    seed.next = True
-                elif raw_1 or raw_2:
-                    raw.next = True
-                elif checking and rows.complete and (differs or (last_group and not left)):
+            end.next = closes or (searches and barren and last_group)
+            seed.next = codes and seeding
+            raw.next = codes and opened and not seeding and raws
+            if searches:
+                find.next = barren and not last_group
+            elif ready:
+                if stops:
                     again.next = True
-                elif ahead and not rows.below[0]:
-                    back.next = rows.complete
+                elif returns:
+                    back.next = listed
                 elif left:
                     row_step.next = True
-                elif rows.complete:
-                    if rows.below[0] and not refill:
-                        find.next = not last_group
-                        end.next = last_group
-                    else:
-                        find.next = checking
-                        classes.next = not checking
+                elif barren and not refill:
+                    find.next = not last_group
+                    end.next = last_group
+                else:
+                    find.next = listed and checking
+                    classes.next = listed and not checking
         if rst:
             find.next = False
             back.next = False
@@ -139,7 +146,7 @@ def encoder_slots(
             counter.ask.next = (
                 (classes and not rows.below[0])
                 or (row_step and not checking and not sparse)
-                or (seed and seed_left and not checked and not sparse)
+                or (seed and left and not checked and not sparse)
             )
         slot.counted.next = slot.counts and (
             slot.classes or not ((two and row[0]) or (four and row[1]) or (eight and row[2]))
@@ -153,7 +160,7 @@ def encoder_slots(
     def decide() -> None:
         leads.next = find or back or again or (classes and not last_group)
         reads.next = (
-            find or back or again or (classes and not last_group) or row_step or raw or (seed and seed_left)
+            find or back or again or (classes and not last_group) or row_step or raw or (seed and left)
         )
         emits.next = classes or row_step or raw or end
         nothing.next = not (find or back or again or classes or row_step or seed or raw or end)
@@ -164,13 +171,11 @@ def encoder_slots(
             and (room or not emits)
             and (counter.grant or not counter.ask)
         )
-        begins.next = tries and state == t_job.WAIT and source.ok
+        begins.next = tries and waits and source.ok
         heads.next = (
             tries
             and source.ok
-            and (
-                state == t_job.WAIT or (leads and (room or not emits) and (counter.grant or not counter.ask))
-            )
+            and (waits or (leads and (room or not emits) and (counter.grant or not counter.ask)))
         )
         if rst:
             goes.next = False
@@ -179,29 +184,44 @@ def encoder_slots(
 
     @always_comb
     def wires() -> None:
+        job.idle.next = not busy
         rows.clear.next = heads
+        before.next = group
+        if back:
+            before.next = job.last
         few.next = rows.below
+        few.next[8:5] = 0
+        if rows.below[4]:
+            few.next[8:5] = 7
         source.row.next = concat(group, row)
-        job.idle.next = state == t_job.IDLE
 
     @always(clk.posedge)
     def go_on() -> None:
-        job.done.next = False
+        job.done.next = ends and flushes
         if job.start:
-            state.next = t_job.WAIT
-        elif begins:
-            state.next = t_job.CODE
-        elif goes and classes and last_group:
-            state.next = t_job.END
-        elif goes and end:
-            state.next = t_job.FLUSH
+            busy.next = True
+            waits.next = True
+        if begins:
+            waits.next = False
+            codes.next = True
+        if goes and classes and last_group:
+            codes.next = False
+            closes.next = True
+        if goes and end:
+            codes.next = False
+            closes.next = False
+            flushes.next = True
             job.constant.next = not opened or silent
-        elif ends and state == t_job.FLUSH:
-            state.next = t_job.IDLE
-            job.done.next = True
+        if ends and flushes:
+            flushes.next = False
+            busy.next = False
         if rst:
-            state.next = t_job.IDLE
             job.done.next = False
+            busy.next = False
+            waits.next = False
+            codes.next = False
+            closes.next = False
+            flushes.next = False
 
     @always(clk.posedge)
     def read() -> None:
@@ -219,7 +239,7 @@ def encoder_slots(
         if acts:
             slot.header.next = heads
             slot.classes.next = goes and classes
-            slot.values.next = goes and (row_step or (seed and seed_left))
+            slot.values.next = goes and (row_step or (seed and left))
             slot.symbols.next = goes and row_step and not checking
             slot.raw.next = goes and raw
             slot.seed.next = goes and seed
@@ -257,65 +277,55 @@ def encoder_slots(
 
     @always(clk.posedge)
     def find_groups() -> None:
+        next_group.next = before + 1
+        if goes and (find or back or (classes and not last_group)):
+            group.next = next_group
         if goes and back:
-            group.next = job.last + 1
             job.last.next = group
             ahead.next = False
             refill.next = True
-        elif goes and again:
-            group.next = 0
         elif goes and find:
-            group.next = group + 1
             ahead.next = opened and not checking
-        elif goes and classes:
-            if not rows.below[0]:
-                job.last.next = group
-                refill.next = False
-            if not last_group:
-                group.next = group + 1
-        if job.start:
+        elif goes and classes and not rows.below[0]:
+            job.last.next = group
+            refill.next = False
+        if job.start or (goes and again):
             group.next = 0
+        if job.start:
             job.last.next = 0
             ahead.next = False
             refill.next = False
 
-    @always_comb
+    # At first the list is empty; then seed rows are taken from the last to the first, others behind them.
+    @always(clk.posedge)
     def stride() -> None:
-        step.next = 0
-        if opens:
-            if (
-                state == t_job.CODE
-                and not opened
-                and not rows.below[0]
-                and (rows.complete or not rows.below[4])
-            ):
-                step.next = rows.seeds - 1
-        elif goes and seed:
-            step.next = 63
-            if rows.at[3:] == 0:
-                step.next = job.seeds
-        elif goes and row_step:
+        can_open.next = codes and not opened and not rows.below[0] and (rows.complete or not rows.below[4])
+        if not opened:
+            step.next = rows.seeds - 1
+        elif not seeding:
             step.next = 1
+        elif rows.at[3:] == 0:
+            step.next = job.seeds
+        else:
+            step.next = 63
 
     @always(clk.posedge)
     def walk() -> None:
-        rows.at.next = rows.at + step
-        if opens and state == t_job.CODE and not opened and not rows.below[0]:
-            if rows.complete or not rows.below[4]:
-                job.seeds.next = rows.seeds
-                job.first.next = group
-                opened.next = True
-                opening.next = True
-                seeding.next = True
-                seeds_over.next = few[rows.seeds - 1]
+        if (opens and can_open) or (goes and (seed or row_step)):
+            rows.at.next = rows.at + step
+        if heads:
+            rows.at.next = 0
+        if opens and can_open:
+            job.seeds.next = rows.seeds
+            job.first.next = group
+            opened.next = True
+            opening.next = True
+            seeding.next = True
         if goes and seed:
             opening.next = False
             if rows.at[3:] == 0:
                 seeding.next = False
                 judge.next = True
-        if heads:
-            rows.at.next = 0
-            seeds_over.next = False
         if judges:
             judge.next = False
             checking.next = checking or (judge and not differs and not checked)
@@ -349,5 +359,6 @@ def encoder_slots(
             raw_2.next = False
 
     return (
-        tick, watch, plan, ask, decide, wires, go_on, read, begin, size, find_groups, stride, walk, follow,
+        tick, watch, weigh, plan, ask, decide, wires, go_on, read, begin, size, find_groups, stride, walk,
+        follow,
     )  # fmt: skip

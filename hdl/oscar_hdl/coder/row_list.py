@@ -28,13 +28,12 @@ def row_list(
     """
     rows = [word(5) for _ in range(ROWS)]
     kept = [word(7) for _ in range(ROWS)]
-    listed, read_at, entry = bit(), word(5), word(7)
-    adds, keeps = bit(), word(7)
+    listed, listed_1, read_at, entry = bit(), bit(), word(5), word(7)
+    adds, keeps, lane1, above = bit(), word(7), word(5), word(4)
     fit_5, fit_4, fit_3, fit_2 = bit(), bit(), bit(), bit()
 
     @always_comb
     def select() -> None:
-        adds.next = listing and data[4:] != 0
         keeps.next = concat(data[10:7], data[4:])
         if data[10]:
             keeps.next = concat(True, True, True, data[4:])
@@ -43,14 +42,17 @@ def row_list(
     def add() -> None:
         if listing:
             kept[lane].next = keeps
+        adds.next = listing and data[4:] != 0
+        lane1.next = lane
         if adds:
-            rows[live[5:]].next = lane
+            rows[live[5:]].next = lane1
             live.next = live + 1
             below.next = concat(below[4:], False)
             above_8.next = above_8 or live[3]
             above_16.next = above_16 or live[4]
         listed.next = listing
-        complete.next = complete or (listed and not listing)
+        listed_1.next = listed
+        complete.next = complete or (listed_1 and not listed)
         if clear:
             live.next = 0
             below.next = 31
@@ -61,14 +63,18 @@ def row_list(
     # The first rows with a class, up to five, say how many bits a seed needs.
     @always(clk.posedge)
     def fit() -> None:
+        above.next[0] = data[7:4] > 1
+        above.next[1] = data[7:4] > 2
+        above.next[2] = data[7:4] > 3
+        above.next[3] = data[7:4] > 4
         if adds:
-            if below[4] and data[7:4] > 1:
+            if below[4] and above[0]:
                 fit_5.next = False
-            if below[3] and data[7:4] > 2:
+            if below[3] and above[1]:
                 fit_4.next = False
-            if below[2] and data[7:4] > 3:
+            if below[2] and above[2]:
                 fit_3.next = False
-            if below[1] and data[7:4] > 4:
+            if below[1] and above[3]:
                 fit_2.next = False
         if clear:
             fit_5.next = True

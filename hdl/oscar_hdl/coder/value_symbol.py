@@ -47,9 +47,10 @@ def value_symbol(
     @always(clk.posedge)
     def magnitude() -> None:
         # Of a negative number all bits above the lowest one change.
-        magnitude2.next[0] = high1[0]
-        for i in range(1, 9):
-            magnitude2.next[i] = high1[i] ^ (sign1 and high1[i:] != 0)
+        lower = bool(0)
+        for i in range(9):
+            magnitude2.next[i] = high1[i] ^ (sign1 and lower)
+            lower = lower or high1[i]
         sign2.next = sign1
         outside2.next = wide1 != 3 and (
             mixed_15_11 or (wide1 != 2 and (mixed_11_9 or (wide1 != 1 and mixed_9_8)))

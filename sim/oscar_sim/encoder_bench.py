@@ -1,14 +1,13 @@
-"""A test bench of `encoder`: memory, tables, grants, a taker of bytes, and what the reference makes of a block."""
+"""A test bench of `encoder`: memory, tables, grants, a taker of bytes; and the reference's blocks."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from oscar.coding.asc.model import Row, class_of, count_group, count_step, frequencies, live, symbol_of
-from oscar.coding.asc.params import CODED, CONSTANT, GROUP_ROWS, LANES, RAW, SYMBOLS, TABLE_ROWS
+from oscar.coding.asc.model import Row, class_of, count_group, frequencies, live, low_bits, symbol_of
+from oscar.coding.asc.params import CODED, CONSTANT, GROUP_ROWS, LANES, LIMIT, RAW, SYMBOLS, TABLE_ROWS
 from oscar.coding.asc.reference import _encode_block, _most_seeds, _nothing, _push_groups
 from oscar_hdl.coder.encoder import encoder
 from oscar_hdl.coder.ports import READ_CLOCKS, CountPort, EncoderJob, EncoderTables, SourcePort
@@ -22,7 +21,12 @@ Table = list[list[int]]
 
 def size_of(values: list[int]) -> int:
     """Return the size of a descriptor."""
-    return next((s for s, b in enumerate((0, 3, 4, 5, 8)) if all(-(1 << b >> 1) <= v < max(1, 1 << b >> 1) for v in values)), 5)
+    if not any(values):
+        return 0
+    fits = (
+        s for s, b in enumerate((3, 4, 5, 8), 1) if all(-(1 << b >> 1) <= v < 1 << b >> 1 for v in values)
+    )
+    return next(fits, 5)
 
 
 @dataclass
@@ -63,6 +67,20 @@ class Block:
             count_group(group, FRAME_VALUES[self.thinning], 0, counts)
         return counts
 
+    def impossible(self, seeds: int) -> bool:
+        """Return whether a symbol is asked for that is not there; `seeds` rows are not coded."""
+        at = next((i for i, group in enumerate(self.groups) if live(group)), 0) * GROUP_ROWS
+        riding = [j for j in range(at, len(self.rows)) if self.rows[j].row_class][:seeds]
+        for j, row in enumerate(self.rows):
+            for lane, value in enumerate(row.values if row.row_class else ()):
+                high = value >> low_bits(row.row_class, 0)
+                if abs(high) >= LIMIT:
+                    return True
+                symbol, _ = symbol_of(high, 0)
+                if j not in riding and not self.table[row.context(lane)][symbol]:
+                    return True
+        return False
+
     def data(self, header: bool, row: int, lane: int) -> int:
         """Return what memory gives for a lane."""
         if header:
@@ -73,12 +91,12 @@ class Block:
             return line.row_class | size_of(line.values) << 4 | line.mean << 7
         line = self.rows[row]
         if lane >= len(line.values):
-            return 0
+            return lane << 16 & 7 << 16
         distance = min(4, max(-3, line.positions[lane] - line.mean)) + 3
         return (line.values[lane] & 0xFFFF) | distance << 16
 
 
-def random_table(rng: random.Random, last: int) -> Table:
+def random_table(rng: random.Random, last: int = SYMBOLS - 1) -> Table:
     """Return the frequencies of random histograms."""
     rows = []
     for q in range(TABLE_ROWS):
@@ -106,12 +124,21 @@ class Result:
 class Bench:
     """The unit and its surroundings; each probability is of a clock."""
 
-    def __init__(self, rng: random.Random, *, no_memory: float = 0.0, no_grant: float = 0.0, no_ready: float = 0.0) -> None:
+    def __init__(
+        self, rng: random.Random, *, no_memory: float = 0.0, no_grant: float = 0.0, no_ready: float = 0.0
+    ) -> None:
         self.rng, self.no_memory, self.no_grant, self.no_ready = rng, no_memory, no_grant, no_ready
         self.clk, self.rst, self.phase = bit(), bit(), word(5, rng.randrange(32))
-        self.job, self.tables, self.source, self.counts = EncoderJob(), EncoderTables(), SourcePort(), CountPort()
+        self.job, self.tables, self.source, self.counts = (
+            EncoderJob(),
+            EncoderTables(),
+            SourcePort(),
+            CountPort(),
+        )
         self.stream = Stream(16, keep=2)
-        top = encoder(self.clk, self.rst, self.phase, self.job, self.tables, self.source, self.counts, self.stream)
+        top = encoder(
+            self.clk, self.rst, self.phase, self.job, self.tables, self.source, self.counts, self.stream
+        )
         self.sim = CycleSimulator(top, self.clk, self.each)
         self.block: Block | None = None
         self.writes: list[tuple[int, int]] = []
@@ -121,13 +148,16 @@ class Bench:
         self.results: list[Result] = []
         self.counted = _nothing()
         self.queue: list[Block] = []
-        self.started_at = 0
+        self.started_at = self.done_at = 0
         self.asked: list[bool] = []
         self.granted = True
+        self.watch: Callable[[Bench], None] | None = None  # called in each clock
 
     def each(self) -> None:
         """Do what happens beside the unit in a clock."""
         rng, now = self.rng, self.sim.clocks
+        if self.watch is not None:
+            self.watch(self)
         self.phase.next = (int(self.phase) + 1) % 32
         self.write_tables()
         self.serve(now)
@@ -172,7 +202,7 @@ class Bench:
 
     def grant(self) -> None:
         phase = int(self.phase)
-        if 24 <= phase:
+        if phase >= 24:
             self.asked.append(bool(self.counts.ask))
             assert self.asked[0] == self.asked[-1], "ask changes"
         else:
@@ -186,7 +216,20 @@ class Bench:
         self.job.start.next = False
         if self.job.done:
             j = self.job
-            self.results.append(Result(bool(j.constant), int(j.value), int(j.bits), int(j.seeds), int(j.first), int(j.last), int(j.bytes), bool(j.bad), now - self.started_at))
+            self.done_at = now
+            self.results.append(
+                Result(
+                    bool(j.constant),
+                    int(j.value),
+                    int(j.bits),
+                    int(j.seeds),
+                    int(j.first),
+                    int(j.last),
+                    int(j.bytes),
+                    bool(j.bad),
+                    now - self.started_at,
+                )
+            )
         if self.job.idle and not self.job.start and self.queue:
             self.block = self.queue.pop(0)
             self.started_at = now
@@ -202,19 +245,40 @@ class Bench:
                 self.writes.append((bank << 9 | q << 4 | s, f | c << 10 | reciprocal(f) << 20))
         self.sim.run(len(self.writes) + 1)
 
-    def code(self, blocks: list[Block], *, limit: int = 1 << 20) -> None:
-        """Code blocks one after another."""
+    def code(self, blocks: list[Block], *, results: int = 0, limit: int = 1 << 18) -> None:
+        """Code blocks one after another, and wait for their results and bytes."""
         self.queue += blocks
-        want = len(self.results) + len(blocks)
-        for _ in range(limit // 64):
-            if len(self.results) >= want:
-                break
-            self.sim.run(64)
-        assert len(self.results) == want, "the unit hangs"
-        while self.stream.tvalid or self.bytes:
-            self.sim.run(64)
-        self.sim.run(64)
-        while self.stream.tvalid or self.bytes:
+        results = results or len(self.results) + len(blocks)
+        end = self.sim.clocks + limit
+        while len(self.results) < results:
+            assert self.sim.clocks < end, "the unit hangs"
+            self.sim.run(16)
+        self.drain()
+
+    def reset(self) -> None:
+        """Reset the unit; what it gave before does not count."""
+        self.rst.next = True
+        self.sim.run(1)
+        self.queue.clear()
+        self.rst.next = False
+        self.sim.run(1)
+        self.forget()
+        assert self.job.idle
+        for signal in (self.stream.tvalid, self.source.take, self.counts.valid, self.job.done):
+            assert not signal
+
+    def forget(self) -> None:
+        """Forget results, bytes and counts."""
+        self.results.clear()
+        self.streams.clear()
+        self.bytes.clear()
+        self.counted = _nothing()
+
+    def drain(self) -> None:
+        """Let all bytes come."""
+        quiet = 0
+        while quiet < 3:
+            quiet = 0 if self.stream.tvalid or self.bytes else quiet + 1
             self.sim.run(64)
 
 
