@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from myhdl import block
 
 from oscar.coding.asc import AscParams
 from oscar.coding.asc.model import frequencies, from_octaves, learn
 from oscar.coding.asc.state import TableState
 from oscar_hdl.coder.link_tables import link_tables
-from oscar_hdl.coder.ports import DecoderTables, EncoderTables
+from oscar_hdl.coder.ports import CountPort, DecoderTables, EncoderTables
 from oscar_hdl.coder.reciprocal import reciprocal
+from oscar_hdl.coder.symbol_counts import symbol_counts
 from oscar_hdl.nic.ports import CountChain, TablesPort
-from oscar_hdl.streams.bundles import Stream, bit
+from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice, told
 
@@ -102,7 +104,8 @@ class Bench:
         return self.simulator.clocks - before
 
     def reset(self) -> None:
-        """Reset for a clock."""
+        """Reset for a clock, the chain too."""
+        self.way = deque([(0, 0, 0)] * len(self.way))
         self.steps += [lambda: setattr(self.rst, "next", True), lambda: setattr(self.rst, "next", False)]
         self.simulator.run(2)
 
@@ -181,9 +184,14 @@ def test_builds(encoding: bool):
     rng = dice(f"builds {told()}")
     bench = Bench(rng, encoding=encoding)
     prior = TableState.initial().hist.tolist()
-    for frame in range(16):
-        hist, number, last, bank = histogram(rng), rng.randrange(4), frame % 16, frame & 1
-        fresh = frame in (3, 4, 9)
+    for frame in range(8):
+        hist, number, last, bank = (
+            histogram(rng),
+            rng.randrange(4),
+            (0, 15, *[rng.randrange(16) for _ in range(6)])[frame],
+            frame & 1,
+        )
+        fresh = frame in (3, 4)
         bench.put(number, hist)
         mask = 0 if encoding else rng.choice((0, rng.getrandbits(32), 1 << rng.randrange(32), (1 << 32) - 1))
         sent = {q: [rng.choice((0, 15, rng.randrange(16))) for _ in SYMBOLS] for q in ROWS if mask >> q & 1}
@@ -214,7 +222,7 @@ def test_learns_frame_after_frame(encoding: bool):
     prior = TableState.initial().hist.tolist()
     assert bench.query(0, True) == checksum(prior)
     states: dict[int, Hist] = {}
-    for frame in range(12):
+    for frame in range(6):
         load = rng.choice([*states, 0])
         fresh = load not in states
         save, bank = rng.choice((load, rng.randrange(4))), rng.randrange(2)
@@ -238,3 +246,81 @@ def test_learns_frame_after_frame(encoding: bool):
         bench.writes.clear()
         bench.strobe("build", load=save, fresh=False, last=last, mask=0)
         assert bench.rows(int(bench.port.bank)) == [frequencies(states[save][q], q, last) for q in ROWS]
+
+
+def test_reset_at_any_clock():
+    rng = dice(f"reset {told()}")
+    bench = Bench(rng, encoding=False)
+    for frame in range(4):
+        hist, counts = histogram(rng), counted(rng)
+        name = rng.choice(("build", "learn"))
+        bench.counts = [[n for entries in counts for n in entries] for _ in range(2)]
+        bench.words += [rng.getrandbits(64) for _ in range(3)]
+        bench.port.mask.next = 0b1011 << 8 if frame & 1 else 0
+        getattr(bench.port, name).next = True
+        bench.simulator.run(1)
+        getattr(bench.port, name).next = False
+        bench.simulator.run(rng.choice((rng.randrange(1300), rng.randrange(1900, 2400))))
+        bench.strobes.clear()
+        bench.reset()
+        bench.words.clear()
+        bench.sent.tvalid.next = False
+        bench.put(2, hist)
+        bench.simulator.run(rng.choice((0, 1, 20, 1400)))
+        bench.writes.clear()
+        bench.strobe("build", load=2, fresh=False, last=15, mask=0, bank=0)
+        assert bench.rows(0) == [frequencies(hist[q], q, 15) for q in ROWS]
+        assert bench.counts == [[0] * 512] * 2
+        assert bench.get(2) == hist
+
+
+def test_learns_from_real_counters():
+    rng = dice(f"counters {told()}")
+    clk, rst, phase, port, sent = bit(), bit(), word(5), TablesPort(), Stream(64)
+    units, chain = [CountPort() for _ in range(4)], [CountChain() for _ in range(3)]
+
+    @block
+    def top() -> Any:
+        return (
+            link_tables(clk, rst, port, sent, EncoderTables(), chain[0], chain[2], encoding=True, sets=2),
+            symbol_counts(clk, rst, phase, *units[:2], bit(), bit(), *chain[:2]),
+            symbol_counts(clk, rst, phase, *units[2:], bit(), bit(), *chain[1:]),
+        )
+
+    parts = top()
+    counters = [part.symdict["memory"] for part in parts.subs[1:]]
+    strobes: list[str] = []
+    steps: deque[Any] = deque()
+
+    def each() -> None:
+        phase.next = phase + 1
+        strobes.extend(name for name in ("built", "learnt") if getattr(port, name))
+        if steps:
+            steps.popleft()()
+
+    simulator = CycleSimulator(parts, clk, each)
+    port.build.next = port.fresh.next = True
+    simulator.run(1)
+    port.build.next = False
+    simulator.run(2000)
+    assert strobes == ["built"]
+    hist = TableState.initial().hist.tolist()
+    for frame in range(3):
+        counts = [[rng.getrandbits(rng.randrange(12)) for _ in range(512)] for _ in counters]
+
+        def put(counts: Hist = counts, bank: int = frame & 1) -> None:
+            for memory, numbers in zip(counters, counts, strict=True):
+                for at, number in enumerate(numbers):
+                    memory[bank << 9 | at].next = number
+
+        steps.append(put)
+        port.learn.next, port.fresh.next, port.count_bank.next = True, frame == 0, bool(frame & 1)
+        simulator.run(1)
+        port.learn.next = False
+        simulator.run(700)
+        assert strobes.pop() == "learnt"
+        total = [sum(column) for column in zip(*counts, strict=True)]
+        hist = [learn(hist[q], total[16 * q : 16 * q + 16]) for q in ROWS]
+        simulator.run(4)
+        assert int(port.checksum) == checksum(hist)
+        assert not any(any(memory[: 1 << 10]) for memory in counters)

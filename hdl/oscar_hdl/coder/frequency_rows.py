@@ -24,13 +24,14 @@ def frequency_rows(
     29 clocks before the second pass. frequency u10 is f in phase 2 + symbol, 47 clocks behind raw;
     cumulative u10, c of the same symbol; both 0 unless `live`, a level with frequency.
     `learning`: learnt u16 is (raw_late >> fade) + entry * ratio / 2^16, where raw_late u16 comes two clocks
-    behind entry and learnt a clock later, or 0 if it does not meet `learns`; raw is 0.
+    behind entry and learnt two clocks later, or 0 if `learns` did not come with raw_late; raw is 0.
     """
     factor, low, high = word(19), word(36), word(16)
     possible1, possible2, carry = bit(), bit(), bit()
     rest, rest1, rest2, rest_now = word(10), word(10), word(10), word(10)
     peak1, peak2, peak3, peak4, peak5, peak_now = (word(4) for _ in range(6))
     extra = word(10)
+    old, new, learns1 = word(16), word(16), bit()
 
     @always(clk.posedge)
     def multiply():
@@ -49,15 +50,14 @@ def frequency_rows(
 
     @always(clk.posedge)
     def merge():
-        kept = modbv(0)[16:]
-        added = modbv(0)[16:]
-        kept[:] = raw_late
+        old.next = raw_late
         if fade:
-            kept[:] = raw_late >> 1
-        added[:] = low[32:16]
-        added[14] = low[30] or carry  # a count of 2^18, of which this is the shifted rest
-        learnt.next = kept + added
-        if not learns:
+            old.next = raw_late >> 1
+        new.next = low[32:16]
+        new.next[14] = low[30] or carry  # a count of 2^18, of which this is the shifted rest
+        learns1.next = learns
+        learnt.next = old + new
+        if not learns1:
             learnt.next = 0
 
     @always(clk.posedge)

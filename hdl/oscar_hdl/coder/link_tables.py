@@ -49,7 +49,8 @@ def link_tables(
     entry, possible, back, raw = word(19), bit(), word(16), word(10)
     here, late, late_entry, late_possible, late_back = word(36), word(36), word(19), bit(), word(16)
     total, lost, peak, ratio = word(19), word(4), word(4), word(RATIO_BITS)
-    frequency, cumulative, learnt, learns_now = word(10), word(10), word(16), bit()
+    frequency, cumulative, learnt = word(10), word(10), word(16)
+    learns_soon, learns_now = bit(), bit()
     fresh, last, bank = bit(), word(4), bit()
     written, all_written, stored, keep_soon, keep = (bit() for _ in range(5))
     run, new_checksum = bit(), word(16)
@@ -94,12 +95,14 @@ def link_tables(
         fresh.next = port.fresh
         last.next = port.last
         bank.next = port.bank
-        learns_now.next = learns
+        learns_soon.next = learns
+        learns_now.next = learns_soon
         stored.next = written
         keep_soon.next = stored
         keep.next = keep_soon and not mute
         ended.next = keep_soon or all_written
         if rst:
+            learns_soon.next = False
             learns_now.next = False
             stored.next = False
             keep_soon.next = False

@@ -28,8 +28,8 @@ def row_ratio(
     rest1, rest2 = word(DIVISOR_BITS), word(DIVISOR_BITS)
     bits1, bits2, high = word(STEPS), word(STEPS), word(STEPS)
 
-    first = ratio_stage(clk, take, start1, one, divisor1, rest1, bits1)
-    second = ratio_stage(clk, hand, start2, none, divisor2, rest2, bits2)
+    first = ratio_stage(clk, take, start1, one, divisor1, learning, rest1, bits1)
+    second = ratio_stage(clk, hand, start2, none, divisor2, learning, rest2, bits2)
 
     # The dividend is 1008 + lost, then 16 zeros.
     @always(clk.posedge)
@@ -52,8 +52,7 @@ def row_ratio(
     def hold():
         if finish:
             ratio.next = concat(high, bits2)
-            if learning:
-                ratio.next = 0
+            if learning:  # the quotient is 0
                 if divisor2[18]:
                     ratio.next[12] = True
                 elif divisor2[17]:

@@ -50,7 +50,7 @@ def row_source(
     @always(clk.posedge)
     def choose():
         own = modbv(0)[16:]
-        keep = modbv(0)[16:]
+        old = modbv(0)[16:]
         use.next = possible_soon and not fresh and not learning and not sent1
         use_back.next = learning and not fresh
         prior_back.next = prior
@@ -60,8 +60,8 @@ def row_source(
             own[:] = kept
         entry.next = count | own | other
         if use_back:
-            keep[:] = kept
-        back.next = keep | prior_back | raw
+            old[:] = kept
+        back.next = old | prior_back | raw
 
     @always_comb
     def may_be():
@@ -70,10 +70,13 @@ def row_source(
     if encoding:
 
         @always(clk.posedge)
-        def others():
+        def bring():
+            sent1.next = False
             other.next = 0
             if fresh and possible_soon and not learning:
                 other.next = prior
+
+        others = bring
 
     else:
         others = sent_entries(clk, phase, sent, sent1, levels, fresh, learning, prior, possible_soon, other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, block, modbv
+from myhdl import always, block, concat, modbv
 
 from oscar_hdl.streams.bundles import word
 
@@ -32,15 +32,17 @@ def row_totals(
     @always(clk.posedge)
     def add():
         base = modbv(0)[19:]
-        less = modbv(0)[17:]
+        given = modbv(0)[17:]
+        less = modbv(0)[18:]
         symbol.next = phase - 2
         base[:] = total
         if first:
             base[:] = 0
             base[0] = not learning
         total.next = base + entry
-        less[:] = largest - entry[16:]
-        if first or less[16]:
+        given[:] = concat(first, entry[16:])  # the first is above whatever there was
+        less[:] = largest - given
+        if less[17]:
             largest.next = entry[16:]
             peak.next = symbol
         if first:

@@ -17,10 +17,10 @@ def row_turns(
 ) -> Any:  # fmt: skip
     """Say when a row is in which stage, and which histogram rows fade.
 
-    clear: nothing is on its way. Strobes: turn in phase 3, hand in 1, finish in 0, fix in 15. reading: a row's
-    entries are read, from phase 0 (build) or 2 (learn) on. live: the same 98 clocks later, unless `learning`;
-    learns: with its second product, 50 clocks after phase 0, if learning. fade: with learns, if the sum of
-    its row of back u16, which came in phase 5 + symbol, is above 64.
+    clear: nothing is on its way. Strobes: turn in phase 3, hand in 1, finish in 0, fix in 15. reading: a
+    row's entries are read, from phase 0 (build) or 2 (learn) on. live: the same 98 clocks later, unless
+    `learning`; learns: with its second product, 50 clocks after phase 0, if learning. fade: with learns, if
+    the sum of its row of back u16, which came in phase 5 + symbol, is above 64.
     """
     read1, read2, read3, read4 = bit(), bit(), bit(), bit()
     rows, turn5 = word(5), bit()

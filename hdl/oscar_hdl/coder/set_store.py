@@ -38,7 +38,7 @@ def set_store(
         written.next = write and write_at == 511
 
     @always(clk.posedge)
-    def access():
+    def use_memory():
         load_set.next = load[bits:]
         save_set.next = save[bits:]
         if write and not mute:
@@ -60,4 +60,4 @@ def set_store(
         if keep:
             checksums[save_set].next = new_checksum
 
-    return addresses, access, check
+    return addresses, use_memory, check

@@ -12,6 +12,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 COUNT_BITS = 18
 ADDRESS_BITS = 10  # bank, context, symbol
+MOST = 1 << COUNT_BITS
 DECIDE = 26  # phase in which grants are decided
 
 
@@ -45,7 +46,7 @@ def symbol_counts(
     holds = bit()
 
     @always(clk.posedge)
-    def access():
+    def use_memory():
         if write:
             memory[place3].next = total3[COUNT_BITS:]
         fetched.next = memory[place0]
@@ -141,7 +142,7 @@ def symbol_counts(
         # A count that reached 2^18 was left as it had been, and is known by its highest bit.
         own.next = got
         if got[COUNT_BITS - 1] and ((full[0] and not place2[9]) or (full[1] and place2[9])):
-            own.next = 1 << COUNT_BITS
+            own.next = MOST
         after.total.next = before.total + own
         if counts3 and total3[COUNT_BITS]:
             if place3[9]:
@@ -174,4 +175,4 @@ def symbol_counts(
             second.grant.next = False
             settling.next = 0
 
-    return access, control, gather, follow, add, hand_on, decide
+    return use_memory, control, gather, follow, add, hand_on, decide

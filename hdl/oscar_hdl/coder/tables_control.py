@@ -9,7 +9,7 @@ from myhdl import Signal, always, always_comb, block, enum
 from oscar_hdl.nic.ports import CountChain, TablesPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 
-ROW_STATES = enum("IDLE", "HOLD", "ASK", "WAIT")
+ROW_STATES = enum("IDLE", "HOLD", "ASK", "FOLLOW")
 
 
 @block
@@ -20,14 +20,15 @@ def tables_control(
 ) -> Any:  # fmt: skip
     """Ask for counts, and have rows read in phases 0 to 15 (build) or 2 to 17 (learn).
 
-    clear: level, while nothing is done; ended: strobe, when the rows have gone through. read_at u9 is read
-    while `reading`. sent, levels u64: of the row, for its 16 clocks. count u19 comes in a row's phase 2.
+    clear: level, while nothing goes through; ended: strobe, when the rows have gone through. read_at u9 is
+    read while `reading`. sent, levels u64: of the row, for its 16 clocks. count u19 comes in a row's phase 2.
     mute: what is learnt is not to be kept: counts are only taken, as after a reset.
     """
     state = Signal(ROW_STATES.IDLE)
     want_build, want_learn, second_bank = bit(), bit(), bit()
     start, arrived, at = bit(), word(6), word(9)
     at_14, at_15, more, need, row_on, row = bit(), bit(), bit(), bit(), bit(), word(5)
+    eighth = word(8)  # of the mask, with the next row's bit
 
     @always(clk.posedge)
     def command():
@@ -45,13 +46,13 @@ def tables_control(
             elif want_build:
                 learning.next = False
                 start.next = True
-                state.next = ROW_STATES.WAIT
+                state.next = ROW_STATES.FOLLOW
         elif state == ROW_STATES.HOLD:
             if answer.address[2:] == 1 and not answer.valid:
                 state.next = ROW_STATES.ASK
         elif state == ROW_STATES.ASK:
             if at == 511:
-                state.next = ROW_STATES.WAIT
+                state.next = ROW_STATES.FOLLOW
         elif ended:
             state.next = ROW_STATES.IDLE
             second_bank.next = True
@@ -96,7 +97,7 @@ def tables_control(
         count.next = answer.total[19:]
         if not learning:
             count.next = 0
-        if rst:
+        if clear:
             arrived.next = 0
 
     @always(clk.posedge)
@@ -106,12 +107,12 @@ def tables_control(
             phase.next = 0
         if start:
             phase.next = 12
-        at_14.next = phase == 13
-        at_15.next = phase == 14
-        clear.next = rst or state == ROW_STATES.IDLE
+        at_14.next = phase == 13 and not start
+        at_15.next = phase == 14 and not start
+        clear.next = rst or state == ROW_STATES.IDLE or state == ROW_STATES.HOLD
         if reading:
             read_at.next = read_at + 1
-        if rst:
+        if clear:
             read_at.next = 0
 
     @always_comb
@@ -144,7 +145,14 @@ def tables_control(
 
         @always(clk.posedge)
         def bring():
-            need.next = port.mask[row]
+            need.next = eighth[row[3:]]
+            eighth.next = port.mask[8:]
+            if row[5:3] == 1:
+                eighth.next = port.mask[16:8]
+            if row[5:3] == 2:
+                eighth.next = port.mask[24:16]
+            if row[5:3] == 3:
+                eighth.next = port.mask[32:24]
             s_axis_sent.tready.next = at_14 and more and need
             if at_15:
                 sent.next = need
