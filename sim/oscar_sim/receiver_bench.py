@@ -7,7 +7,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from oscar.coding.asc import AscParams
 from oscar.coding.frame import HEADER_BYTES, peek
 from oscar_hdl.coder.ports import DecoderJob
 from oscar_hdl.nic.deframer import REASONS
@@ -46,7 +45,6 @@ def blocks_of(frame: bytes, units: int) -> tuple[dict[str, Any], list[Block]]:
         if kind == 2:
             value = entry >> 16 & 0xFFFF
             if value:
-                fields = {"constant": 1, "value": value, "width": entry >> 2 & 31}
                 blocks.append(Block(units, values, base, b"", {"constant": 1, "value": value}))
             continue
         data = payload[place : place + (entry >> 24)]
@@ -80,7 +78,8 @@ class Unit:
             self.fifo.append((int(stream.tdata), bool(stream.tlast)))
         stream.tready.next = len(self.fifo) < self.depth and not bench.jam(self.number)
         if job.start:
-            assert self.block is None and job.idle
+            assert self.block is None
+            assert job.idle
             names = ("seeds", "first", "last", "odd") if self.number < bench.units else ("constant", "width")
             fields = {name: int(getattr(job, name)) for name in names}
             if fields.get("constant"):
@@ -113,7 +112,8 @@ class Unit:
             data = data[::-1]  # of an odd number the first pair has one, in its upper half
             if block.fields["odd"]:
                 data = data[:-1]
-            job.bad.next = bench.spoil == len(bench.finished)
+            job.bad.next = bench.spoil == 0
+            bench.spoil -= 1
         elif not block.fields["constant"]:
             size = (block.values * block.fields["width"] + 7) // 8
             assert (size + 1) // 2 == len(self.pairs)
@@ -251,16 +251,15 @@ class Bench:
     def reset(self) -> None:
         """Reset everything for a clock, and forget what was to come."""
         self.rst.next = True
-        for name in ("start", "abort"):
-            getattr(self.command, name).next = False
-        self.rx.tvalid.next = False
         self.sim.run(1)
-        self.rst.next = False
         self.queue.clear()
+        self.rx.tvalid.next = self.command.start.next = self.command.abort.next = False
+        self.rst.next = False
         self.rows, self.timer_learn = None, -1
         self.sent.tready.next = self.tables.built.next = self.tables.learnt.next = False
         for unit in self.doers:
             unit.reset()
+        self.sim.run(1)
         self.forget()
 
     def forget(self) -> None:

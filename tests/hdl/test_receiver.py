@@ -59,7 +59,8 @@ def same(bench: Bench, frame: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("units", "bus_bits", "gaps", "speed", "depth"),
-    [(4, 64, 0.0, 1.0, 512), (4, 64, 0.3, 0.3, 16), (1, 64, 0.1, 1.0, 8), (6, 64, 0.0, 0.5, 64), (10, 128, 0.1, 1.0, 512)],
+    [(4, 64, 0.0, 1.0, 512), (4, 64, 0.3, 0.3, 16), (1, 64, 0.1, 1.0, 8),
+     (6, 64, 0.0, 0.5, 64), (10, 128, 0.1, 1.0, 512)],
 )  # fmt: skip
 def test_blocks_reach_their_units(units: int, bus_bits: int, gaps: float, speed: float, depth: int):
     rng = dice(f"receiver {units} {speed}")
@@ -86,7 +87,8 @@ def test_damaged_frames_and_strangers_are_dropped_and_the_right_one_is_taken():
         frame = encode(rng, rng.randrange(100, 1500), encoder, ["coded"])
         wrong = [(old, "sequence")]
         for at, name in (
-            (0, "magic or version"), (1, "CRC"), (2, "CRC"), (9, "CRC"), (16, "length"), (19, "length"), (20, "CRC"),
+            (0, "magic or version"), (1, "CRC"), (2, "CRC"), (9, "CRC"), (16, "length"), (19, "length"),
+            (20, "CRC"),
             (23, "CRC"), (24, "CRC"), (len(frame) - 1, "CRC"),
         ):  # fmt: skip
             broken = bytearray(frame)
@@ -128,8 +130,9 @@ def test_a_frame_may_come_long_before_its_command_and_others_behind_it():
     assert not bench.bads
 
 
-# Where (from the payload's first byte on), what is put there, and the error; of a frame of a coded block of 1,024
-# and a raw one of 37 values: prefix at 0, entries at 2 and 8; of one constant 3, and one raw block: entry at 2.
+# Where (from the payload's first byte on), what is put there, and the error; of a frame of a
+# coded block of 1,024 and a raw one of 37 values: prefix at 0, entries at 2 and 8; of one constant 3, and
+# one raw block: entry at 2.
 FORGED: list[tuple[str, dict[int, int | None], dict[str, Any], int]] = [
     ("coded", {0: 0x09}, {}, PREFIX),
     ("coded", {0: 0x12}, {}, PREFIX),
@@ -199,9 +202,10 @@ def test_a_bad_block_ends_the_command_and_the_next_frame_is_taken():
     bench = Bench(rng, store_log2=11)
     encoder = Encoder(AscParams(block_log2=10))
     for _ in range(2):
-        frame = encode(rng, rng.randrange(1, 5000), encoder, ["coded"])
+        frame = np.tile(np.arange(-9, 10), rng.randrange(30, 260)).astype(np.int16)
+        frame = encoder.encode(frame, step=3, width=16)
         bench.send(frame)
-        bench.spoil = rng.randrange(len(blocks_of(frame, 4)[1]))
+        bench.spoil = rng.randrange(sum(block.unit < 4 for block in blocks_of(frame, 4)[1]))
         assert bench.receive(frame) == BLOCK
         assert not bench.learns
         assert len(bench.finished) == len(bench.given)

@@ -24,7 +24,7 @@ class Blocks:
 
 @block
 def block_counter(clk: Any, blocks: Blocks, count: Any, log2: Any) -> Any:
-    """Walk over the blocks of a frame of count u19 values (1 or more) in blocks of 2^log2; log2 u5, 10..17."""
+    """Walk over the blocks of a frame of count u19 values, 1 or more, in blocks of 2^log2; log2 u5."""
     left, ahead = word(COUNT_BITS), word(9)  # values from here on; groups before
     SIZES = tuple(1 << (n - 10) if 10 <= n <= 17 else 1 for n in range(32))  # in 1,024 values
     TOPS = tuple(size - 1 for size in SIZES)

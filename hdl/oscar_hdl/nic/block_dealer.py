@@ -20,7 +20,8 @@ PAUSE = 5  # clocks until entry, values and rows of the next block are there
 
 @block
 def block_dealer(
-    clk: Any, rst: Any, go: Any, entry: Any, number: Any, blocks: Blocks, places: Places, span: Span, put: Any,
+    clk: Any, rst: Any, go: Any, entry: Any, number: Any, blocks: Blocks, places: Places, span: Span,
+    put: Any,
     jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any, done: Any,
     bad: Any, *, word_bits: int,
 ) -> Any:  # fmt: skip
@@ -42,7 +43,7 @@ def block_dealer(
     state = Signal(states.IDLE)
     busy, free, turn, ended, wrong = word(units), word(units), word(units, 1), word(units), bit()
     raw_busy, pause, late = bit(), word(3), bit()
-    turn_free, raw_free, all_free, coded, constant, nothing = (bit() for _ in range(6))
+    turn_free, raw_free, all_free, coded, constant, nothing, upward = (bit() for _ in range(7))
     pairs = word(word_bits + 1)
 
     @always_comb
@@ -64,6 +65,7 @@ def block_dealer(
         late.next = pause == PAUSE
         coded.next = entry[2:] == CODED
         constant.next = entry[2:] == CONSTANT
+        upward.next = entry[2:] != CODED or state == states.IDLE
         nothing.next = entry[2:] == CONSTANT and entry[32:16] == 0
         if wrong:
             bad.next = True
@@ -87,7 +89,7 @@ def block_dealer(
             pairs.next = concat(False, places.end[word_bits:]) + 1
         span.top.next = pairs[word_bits:1] - 1
         span.none.next = pairs[word_bits + 1 : 1] == 0
-        if not coded or state == states.IDLE:
+        if upward:
             span.slot.next = RAW_SLOT
             span.at.next = places.start[top_bit:word_bits]
             span.none.next = False
@@ -99,31 +101,37 @@ def block_dealer(
             raw_base.next = blocks.base
 
     @always(clk.posedge)
+    def walk():
+        """From a block to the next."""
+        blocks.first.next = state == states.IDLE and go
+        blocks.forward.next = state == states.STEP
+        places.forward.next = state == states.STEP and not constant
+        places.add.next = state == states.WAIT and late
+        pause.next = 0
+        if state == states.WAIT or state == states.DRAIN:
+            pause.next = pause + 1
+        if state == states.IDLE:
+            number.next = 0
+            turn.next = 1
+        elif state == states.STEP:
+            number.next = number + 1
+            turn.next = (turn << 1) | (turn >> (units - 1))
+
+    @always(clk.posedge)
     def run():
-        blocks.first.next = False
-        blocks.forward.next = False
-        places.add.next = False
-        places.forward.next = False
         starts.next = 0
         raw.start.next = False
         raw_go.next = False
         done.next = False
-        pause.next = pause + 1
         if state == states.IDLE:
-            number.next = 0
-            turn.next = 1
-            pause.next = 0
             if go:
-                blocks.first.next = True
                 state.next = states.WAIT
         elif state == states.WAIT:
             if late:
-                places.add.next = True
                 state.next = states.ADD
         elif state == states.ADD:
             state.next = states.CHOOSE
         elif state == states.CHOOSE:
-            pause.next = 0
             if bad:
                 state.next = states.DRAIN
             elif nothing:
@@ -140,26 +148,23 @@ def block_dealer(
             put.next = True
             state.next = states.PLACE
         elif state == states.PLACE:
-            pause.next = 0
             if span.placed:
                 put.next = False
                 raw_go.next = not coded
                 state.next = states.STEP
         elif state == states.STEP:
-            number.next = number + 1
-            turn.next = (turn << 1) | (turn >> (units - 1))
-            places.forward.next = not constant
-            blocks.forward.next = True
-            pause.next = 0
             state.next = states.WAIT
             if blocks.final:
                 state.next = states.DRAIN
-        elif state == states.DRAIN:
-            if late and all_free:
-                done.next = True
-                state.next = states.IDLE
+        elif state == states.DRAIN and late and all_free:
+            done.next = True
+            state.next = states.IDLE
         if rst:
             state.next = states.IDLE
             put.next = False
+            starts.next = 0
+            raw.start.next = False
+            raw_go.next = False
+            done.next = False
 
-    return collect, watch, tell, run
+    return collect, watch, walk, tell, run

@@ -26,11 +26,12 @@ def dealer(
     units = len(starts)
     LAST_UNIT = units - 1
 
-    states = enum("PICK", "LOOK", "DEAL")
+    states = enum("PICK", "LOOK", "DEAL", "STEP")
     state = Signal(states.PICK)
     index, unit, base = word(8), word(max(1, LAST_UNIT.bit_length())), word(len(row))
-    unit_idle, final, go = bit(), bit(), bit()
+    unit_idle, final, may, go = bit(), bit(), bit(), bit()
     next_values = word(len(size))
+    gives = [bit() for _ in range(units)]
 
     @always_comb
     def look():
@@ -41,6 +42,7 @@ def dealer(
     @always(clk.posedge)
     def deal():
         unit_idle.next = idles[int(unit)]
+        may.next = run and not dealt and open_blocks != units
         final.next = index == last_block
         next_values.next = size
         if final:
@@ -49,14 +51,17 @@ def dealer(
             state.next = states.LOOK
         elif state == states.LOOK:
             state.next = states.DEAL
-        elif go:
+        elif state == states.DEAL:
+            if go:
+                state.next = states.STEP
+                dealt.next = final
+        else:
             state.next = states.PICK
             index.next = index + 1
             base.next = base + size[len(size) : 5]
             unit.next = unit + 1
             if unit == LAST_UNIT:
                 unit.next = 0
-            dealt.next = final
         if go and not judged:
             open_blocks.next = open_blocks + 1
         elif judged and not go:
@@ -72,9 +77,9 @@ def dealer(
     @always(clk.posedge)
     def hand():
         for i in range(units):
-            starts[i].next = False
-            if go and unit == i:
-                starts[i].next = not rst
+            gives[i].next = go and unit == i and not rst
+            starts[i].next = gives[i] and not rst
+            if gives[i]:
                 values[i].next = next_values
                 rows[i].next = base
 

@@ -52,7 +52,7 @@ def deframer(
     NONE = -WORDS % (1 << at_bits)
     NEARLY = (1 << (at_bits - 3)) - 1
 
-    states = enum("RECEIVE", "SETTLE", "COMPARE", "JUDGE", "TELL")
+    states = enum("RECEIVE", "SETTLE", "COMPARE", "JUDGE", "TELL", "REST")
     state = Signal(states.RECEIVE)
     accept, taken, data, keep, final = bit(), bit(), word(8 * size), word(size), bit()
     header = word(HEAD_BITS, 1)  # the word of the header that comes, 0 behind it
@@ -64,7 +64,7 @@ def deframer(
         bit(),
         word(4),
     )  # words that are full, less those of the header
-    foreign, unknown, odd, gap, length_right, sum_right = (bit() for _ in range(6))
+    foreign, unknown, odd, gap, wrong, length_right, sum_right = (bit() for _ in range(7))
     crc_done, crc = bit(), word(32)
     fed, fed_data, fed_last, fed_missing = bit(), word(8 * size), bit(), word(rest_bits)
 
@@ -151,15 +151,18 @@ def deframer(
         elif state == states.COMPARE:
             state.next = states.JUDGE
         elif state == states.JUDGE:
-            state.next = states.TELL
             reason.next = fault
-            if fault == 0:
-                head.next = wr_addr
-            else:
-                bad.next = True
-                wr_addr.next = head
+            wrong.next = fault != 0
+            state.next = states.TELL
         elif state == states.TELL:
+            bad.next = wrong
             dropping.next = False
+            if wrong:
+                wr_addr.next = head
+            else:
+                head.next = wr_addr
+            state.next = states.REST
+        elif state == states.REST:  # until there is room again
             state.next = states.RECEIVE
         if rst:
             state.next = states.RECEIVE

@@ -11,7 +11,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 
 class Span:
-    """A reader's next span of the store, for fetch_ring: `put` (level) until `placed` (combinational).
+    """A reader's next span of the store, for fetch_ring: `put` (level) until `placed` (strobe).
 
     slot: one bit for each reader. at: the first word to read; bottom, low: the last word, and the first pair
     in it; top, none: the last pair in the first word, or that it has none; odd: pairs begin at odd bytes.
@@ -48,9 +48,9 @@ def fetch_ring(
     still_0, still_2, still_end = (word(at_bits + pair_bits + 1) for _ in range(3))  # bottom, low, odd
     moves_0, moves_2, moves_3, moves_end = (word(pair_bits + 9) for _ in range(4))  # top, none, held byte
     step, moved, down = word(at_bits), bit(), bit()
-    same_1, end_2, ok_2, taken = bit(), bit(), bit(), bit()
-    here_1, here_2, here_end = word(slots), word(slots), word(slots)
-    turned_1, turned_2, turned_end = word(TURN), word(TURN), word(TURN)
+    same_1, end_2, ok_2, taken, enters = bit(), bit(), bit(), bit(), bit()
+    here_1, here_2, here_soon = word(slots), word(slots), word(slots)
+    turned, turned_1, turned_2, turned_soon = word(TURN), word(TURN), word(TURN), word(TURN)
 
     lines = [
         shift_line(clk, still_0, still_2, 2),
@@ -64,19 +64,20 @@ def fetch_ring(
     def tokens():
         turned_1.next = concat(token[1:], token[TURN:1])
         turned_2.next = concat(token[2:], token[TURN:2])
-        turned_end.next = concat(token[TURN - 1 :], token[TURN - 1])
+        turned_soon.next = concat(token[TURN - 2 :], token[TURN : TURN - 2])
+        turned.next = concat(token[TURN - 1 :], token[TURN - 1])
 
     @always_comb
     def readers():
         here_1.next = turned_1[slots:]
         here_2.next = turned_2[slots:]
-        here_end.next = turned_end[slots:]
+        here_soon.next = turned_soon[slots:]
 
     @always_comb
     def judge():
         rd_addr.next = at_0
         taken.next = live[2] and ok_2
-        span.placed.next = span.put and (span.slot & here_end) != 0
+        span.placed.next = enters
 
     @always_comb
     def give():
@@ -102,7 +103,10 @@ def fetch_ring(
 
     @always(clk.posedge)
     def move():
-        token.next = turned_end
+        token.next = turned
+        enters.next = span.put and not enters and (span.slot & here_soon) != 0
+        if rst:
+            enters.next = False
         ok_2.next = (here_1 & avail) != 0
         same_1.next = at_0 == still_0[at_bits + pair_bits + 1 : pair_bits + 1]
         end_2.next = same_1
@@ -123,7 +127,7 @@ def fetch_ring(
         at_0.next = at_end
         still_0.next = still_end
         moves_0.next = moves_end
-        if span.placed:
+        if enters:
             live.next[0] = True
             at_0.next = span.at
             still_0.next = concat(span.bottom, span.low, span.odd)

@@ -30,7 +30,7 @@ def frame_match(
     top_bit = at_bits + word_bits
     states = enum("IDLE", "BEGIN", "PUT", "READ", "LOOK", "NOTE", "ADD", "END", "JUDGE", "HOLD")
     state = Signal(states.IDLE)
-    part, got, behind, kept = word(2), bit(), word(at_bits), word(at_bits)
+    part, got, leave, behind, kept = word(2), bit(), bit(), word(at_bits), word(at_bits)
     step_same, chunk_same, sub_same, width_same, sequence_same, sum_same, count_same = (
         bit() for _ in range(7)
     )
@@ -116,17 +116,19 @@ def frame_match(
             refuse.next = reason != 0
             matched.next = reason == 0
             state.next = states.HOLD
-        elif state == states.HOLD:
-            if forget or (refuse and heard):
-                refuse.next = False
-                tail.next = kept
-                state.next = states.IDLE
+        elif state == states.HOLD and leave:
+            tail.next = kept
+            state.next = states.IDLE
+        leave.next = forget or heard
+        if heard:
+            refuse.next = False
         if state == states.JUDGE:
             kept.next = behind
         if rst:
             state.next = states.IDLE
             put.next = False
             refuse.next = False
+            leave.next = False
             matched.next = False
             units.get.next = False
             tail.next = 0

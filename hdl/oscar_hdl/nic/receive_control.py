@@ -26,9 +26,12 @@ def receive_control(
     deal (levels): for frame_places. bank: of tables and counts,
     another for each command; thinning u2: of the command's count.
     """
-    states = enum("IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "DEAL", "LEARN", "DONE")
+    states = enum(
+        "IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "DEAL", "LEARN", "FORGET", "DONE"
+    )  # fmt: skip
     state = Signal(states.IDLE)
-    wait, building, nothing = word(2), bit(), bit()
+    wait, step, building, nothing, absent = word(2), bit(), bit(), bit(), bit()
+    begun, given_up, failed = bit(), bit(), bit()
 
     @always_comb
     def share():
@@ -44,96 +47,116 @@ def receive_control(
 
     @always(clk.posedge)
     def measure():
+        """What the states decide by, a clock before; all strobes below come in one state only."""
         thinning.next = 2
-        if command.count <= 1 << 15:
+        if command.count <= 32768:
             thinning.next = 0
-        elif command.count <= 1 << 18:
+        elif command.count <= 262144:
             thinning.next = 1
+        nothing.next = command.count == 0
+        absent.next = empty or nothing
+        step.next = matched or prefix_done or list_done or deal_done or tables.learnt
+        building.next = (building or tables.build) and not tables.built
+        given_up.next = state == states.SEEK and command.abort and match_idle and not step
+        less.next = state == states.LIST
+        deal.next = state == states.DEAL
+        if rst:
+            step.next = False
+            building.next = False
+            given_up.next = False
 
     @always(clk.posedge)
     def judge():
         """The error of the command, which holds until the next."""
-        nothing.next = command.count == 0
-        if state == states.IDLE and command.start:
+        if begun:
             command.error.next = NO_ERROR
-        elif state == states.SEEK and command.abort and not matched:
-            command.error.next = ABORTED
-        elif state == states.EMPTY:
-            command.error.next = NO_ERROR  # a frame that came just before an abort is taken
-            if empty != nothing:
-                command.error.next = PREFIX_WRONG
-        elif state == states.PREFIX and prefix_done and not prefix_right:
+            failed.next = False
+        if prefix_done and not prefix_right:
             command.error.next = PREFIX_WRONG
-        elif state == states.LIST and list_done and not list_right:
+            failed.next = True
+        if list_done and not list_right:
             command.error.next = DIRECTORY_WRONG
-        elif state == states.DEAL and deal_done and deal_bad:
+            failed.next = True
+        if deal_done and deal_bad:
             command.error.next = BLOCK_WRONG
-        if rst:
-            command.error.next = NO_ERROR
+            failed.next = True
+        if matched and empty != nothing:
+            command.error.next = PREFIX_WRONG
+        if given_up:
+            command.error.next = ABORTED
 
     @always(clk.posedge)
     def run():
-        less.next = state == states.LIST
-        deal.next = state == states.DEAL
+        begun.next = False
         prefix_go.next = False
         list_go.next = False
         deal_go.next = False
         tables.learn.next = False
         forget.next = False
-        command.done.next = False
-        wait.next = wait + 1
-        building.next = (building or tables.build) and not tables.built
         if state == states.IDLE:
-            wait.next = 0
             if command.start:
+                begun.next = True
                 state.next = states.QUERY
         elif state == states.QUERY:
             if wait == LOOK_UP:
                 state.next = states.SEEK
         elif state == states.SEEK:
-            if matched:
+            if step:
                 state.next = states.EMPTY
-            elif command.abort and match_idle:
+            elif given_up:
                 state.next = states.DONE
         elif state == states.EMPTY:
-            prefix_go.next = not (empty or nothing)
+            prefix_go.next = not absent
             state.next = states.PREFIX
-            if empty or nothing:
-                forget.next = True
-                state.next = states.DONE
+            if absent:
+                state.next = states.FORGET
         elif state == states.PREFIX:
-            if prefix_done:
-                list_go.next = prefix_right
+            if step:
+                list_go.next = not failed
                 state.next = states.LIST
-                if not prefix_right:
+                if failed:
                     state.next = states.BUILD
         elif state == states.LIST:
-            if list_done:
+            if step:
                 state.next = states.BUILD
         elif state == states.BUILD:
-            if not (building or tables.build):
-                deal_go.next = command.error == NO_ERROR
+            if not building:
+                deal_go.next = not failed
                 state.next = states.DEAL
-                if command.error != NO_ERROR:
-                    forget.next = True
-                    state.next = states.DONE
+                if failed:
+                    state.next = states.FORGET
         elif state == states.DEAL:
-            if deal_done:
-                forget.next = True
-                tables.learn.next = not deal_bad
+            if step:
                 state.next = states.LEARN
-                if deal_bad:
-                    state.next = states.DONE
+                tables.learn.next = not failed
+                if failed:
+                    state.next = states.FORGET
         elif state == states.LEARN:
-            if tables.learnt:
-                state.next = states.DONE
+            if step:
+                state.next = states.FORGET
+        elif state == states.FORGET:
+            forget.next = True
+            state.next = states.DONE
         elif state == states.DONE:
-            command.done.next = True
-            bank.next = not bank
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
-            building.next = False
+            prefix_go.next = False
+            list_go.next = False
+            deal_go.next = False
+            tables.learn.next = False
+            forget.next = False
+
+    @always(clk.posedge)
+    def end():
+        wait.next = 0
+        if state == states.QUERY:
+            wait.next = wait + 1
+        command.done.next = state == states.DONE
+        if state == states.DONE:
+            bank.next = not bank
+        if rst:
+            command.done.next = False
             bank.next = False
 
-    return share, measure, judge, run
+    return share, measure, judge, run, end

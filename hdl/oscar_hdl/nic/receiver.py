@@ -42,8 +42,8 @@ def receiver(
     u14 for each decoder and one for raw_decoder, first row of its block in the frame. raw, m_axis_raw
     Stream(16): raw_decoder.
     bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
-    stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so long when it was not
-    ready, so that others are served.
+    stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so many clocks when
+    it was not ready, so that others are served.
     """
     units = len(jobs)
     if bus_bits not in (64, 128, 256, 512):
@@ -72,7 +72,8 @@ def receiver(
     takes = [bit() for _ in jobs]
     feeders = [
         feeder(
-            clk, rst, land, pairs, top, low, final, tick, takes[n::lanes], bytes[n::lanes], first=n, stride=lanes
+            clk, rst, land, pairs, top, low, final, tick, takes[n::lanes], bytes[n::lanes], first=n,
+            stride=lanes,
         )
         for n in range(lanes)
     ]  # fmt: skip
@@ -85,7 +86,7 @@ def receiver(
     reader = unit_reader(clk, rst, opened, first_unit, unit_land, rd_data, unit_avail, port)
 
     # Where things are, and the walk over blocks: by the directory's reader, then by the dealer.
-    places, blocks, count, log2 = Places(store_log2, word_bits), Blocks(), word(len(command.count)), word(5)
+    places, blocks, log2 = Places(store_log2, word_bits), Blocks(), word(5)
     match_places, list_places, deal_places = (Places(store_log2, word_bits) for _ in range(3))
     for user in (match_places, list_places, deal_places):
         user.start, user.end, user.same = places.start, places.end, places.same
@@ -132,7 +133,8 @@ def receiver(
     raw_feed = raw_feeder(clk, rst, raw_go, places.start(0), block_bytes, raw_units, m_axis_raw, raw_fed)
     slots = [
         job_slot(
-            clk, rst, starts, n, bank, bank, thinning, job_entry, blocks.values, blocks.base, jobs[n], bases[n]
+            clk, rst, starts, n, bank, bank, thinning, job_entry, blocks.values, blocks.base, jobs[n],
+            bases[n],
         )
         for n in range(units)
     ]  # fmt: skip
