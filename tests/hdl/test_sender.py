@@ -94,7 +94,8 @@ class Frame:
         if not self.parts:
             return pack_frame(self.header, b"")
         payload = (self.block_log2 | self.last << 11).to_bytes(2, "little")
-        payload += b"".join(part.entry() for part in self.parts) + b"".join(part.sent() for part in self.parts)
+        payload += b"".join(part.entry() for part in self.parts)
+        payload += b"".join(part.sent() for part in self.parts)
         return pack_frame(self.header, payload)
 
 
@@ -116,10 +117,13 @@ def random_part(rng: random.Random, count: int, kind: int, most: int) -> Part:
     return part
 
 
-def random_frame(rng: random.Random, *, blocks: int, most: int = 700, kinds: str = "ccccrk", log2: int = 10) -> Frame:
+def random_frame(
+    rng: random.Random, *, blocks: int, most: int = 700, kinds: str = "ccccrk", log2: int = 10
+) -> Frame:
     """Return a frame with blocks of any kind and bytes: coded, raw, constant."""
     size = 1 << log2
-    count = 0 if not blocks else (blocks - 1) * size + rng.choice((1, 2, 31, 32, 33, rng.randrange(1, size), size))
+    tail = rng.choice((1, 2, 31, 32, 33, rng.randrange(1, size), size))
+    count = (blocks - 1) * size + tail if blocks else 0
     parts = []
     for at in range(0, count, size):
         kind = "crk".index(rng.choice(kinds))
@@ -162,7 +166,8 @@ class Unit:
         job, stream = self.job, self.stream
         job.done.next = False
         if job.start:
-            assert job.idle and self.part is None
+            assert job.idle
+            assert self.part is None
             index, self.part = bench.block_at(int(self.base), int(job.values))
             frame = bench.frame
             self.bad = index == frame.bad
@@ -271,6 +276,14 @@ class Bench:
 
     def clock(self) -> None:
         """All models' clock."""
+        if self.rst:
+            for unit in self.units:
+                unit.reset()
+            self.tables.built.next = self.tables.learnt.next = False
+            self.events.clear(), self.taken.clear()
+            self.read = deque([0] * 3)
+            self.waiting, self.started = None, -1
+            return
         for unit in self.units:
             unit.clock(self)
         self._memory()
@@ -379,13 +392,7 @@ class Bench:
         self.rst.next = True
         self.simulator.run(1)
         self.rst.next = False
-        for unit in self.units:
-            unit.reset()
-        self.events.clear()
-        self.taken.clear()
-        self.read = deque([0] * 3)
-        self.waiting, self.started = None, -1
-        self.simulator.run(1)
+        self.simulator.run(2)
 
     def check(self, frames: list[Frame]) -> None:
         """Send frames, good or not; compare all that comes of them."""
@@ -424,9 +431,8 @@ def coded_frame(values: np.ndarray, link: Encoder, log2: int, step: int, row: in
         part.seeds, part.first, part.last = entry >> 2 & 7, entry >> 5 & 127, entry >> 12 & 127
         assert entry & 3 == part.kind
         parts.append(part)
-    frame = Frame(
-        replace(header, checksum=checksum(bench_load, False)), parts, payload[1] >> 3 & 15, log2, row, bench_load
-    )
+    header = replace(header, checksum=checksum(bench_load, False))
+    frame = Frame(header, parts, payload[1] >> 3 & 15, log2, row, bench_load)
     assert frame.bytes()[HEADER_BYTES:] == payload
     return frame
 

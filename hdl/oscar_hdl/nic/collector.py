@@ -21,8 +21,8 @@ def collector(
     collectors of a store have other turns, so one word a clock is written at most.
     start (only in its turn, while not busy): a job; its first byte goes to `lane`, to the upper half if odd.
     s_axis: Stream(16, keep=2), taken up to tlast while `room` is high; data that belong elsewhere wait.
-    keep, drop, cancel (strobes, one for each job, at any time after start): end the job when its last word was
-    given and absorbed; when it was given; or now, because no bytes come.
+    keep, drop, cancel (strobes, one for each job, at any time after start): end the job when its last word
+    was given and absorbed; when it was given; or now, because no bytes come.
     words (u16 for each lane), enables (u2 for each lane), valid, first: one clock behind its turn, a word,
     and whether it is the job's first; 0 otherwise, and in bytes that are not the job's. A word is given once,
     when all is in it that the job has for it. ended (same clock): all words of a job that is kept were given
@@ -45,17 +45,19 @@ def collector(
     held = [word(16) for _ in range(lanes)]
     held_enable = [word(2) for _ in range(lanes)]
     complete, ending, opened, given, kept, dropped = (bit() for _ in range(6))
-    mine = bit()
+    mine, next_slot = bit(), word(len(lane))
+    loads = [bit() for _ in range(lanes)]
 
     @always_comb
     def take():
         got.next = ask and s_valid
         s_axis.tready.next = ask
-        mine.next = slot == 0
+        next_slot.next = slot + 1
 
     @always(clk.posedge)
     def ask_pairs():
         slot.next = (turn + NEXT) & LAST
+        mine.next = next_slot == 0
         ask.next = False
         if running and room and not cancel:
             if got:
@@ -114,10 +116,11 @@ def collector(
     @always(clk.posedge)
     def hold():
         for j in range(lanes):
-            if half_valid and slot == j:
+            loads[j].next = (pair_valid or flush) and next_slot == j and not rst
+            if loads[j]:
                 held[j].next = half
                 held_enable[j].next = half_enable
-            elif (mine and complete) or rst:
+            elif start or (mine and complete):
                 held[j].next = 0
                 held_enable[j].next = 0
 

@@ -13,7 +13,8 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def crc_lane(clk: Any, data: Any, mix: Any, valid: Any, total: Any, *, columns: Sequence[int]) -> Any:
-    """Give what a lane's data, mixed with a part of the state or with nothing (None), add to the next state, two clocks later."""
+    """Give what a lane's data, mixed with a part of the state or with nothing (None), add to the next
+    state, two clocks later."""
     mixed, moved, valid_1 = word(16), word(32), bit()
     move = linear_map(mixed, moved, columns)
 

@@ -53,7 +53,6 @@ def crc_sum(
     def look():
         absorb.next = ended and mode == states.IDLE and not finish
         idle.next = mode == states.IDLE
-        last.next = left[bits:1] == 0 and (not again or not left[0])
 
     # product = product x + (crc where the constant has a 1), from the highest power on; the constant's bit
     # comes two clocks after its number.
@@ -75,6 +74,7 @@ def crc_sum(
     @always(clk.posedge)
     def run():
         ahead.next = far - reach
+        last.next = left[bits:1] == 0 and (not again or not left[0])
         at.next = at + 1
         if mode == states.IDLE:
             which.next = bits

@@ -29,15 +29,15 @@ def frame_builder(
     """Collect blocks of bytes side by side, a pair a clock each, and send what was collected.
 
     m_axis: Stream of whole frames. units, raw, head: Stream(16, keep=2), a block each up to tlast.
-    clear (strobe): a new frame. launch (until launched), target, choice: have a collector take a block; unit u
-    is choice u // collectors of collector u % collectors, collector 0 has raw and head behind them; place: where
-    it begins in the frame, in bytes, until two clocks after launched. heading (level): it is the head.
-    keep, drop, cancel (strobes): what becomes of it (collector.py). busy, first_busy: the target is, collector
-    0 is. resting: no collector is busy, and all CRCs are added.
+    clear (strobe): a new frame. launch (until launched), target, choice: have a collector take a block;
+    unit u is choice u // collectors of collector u % collectors, collector 0 has raw and head behind them;
+    place: where it begins in the frame, in bytes, until two clocks after launched. heading (level): it is
+    the head. keep, drop, cancel (strobes): what becomes of it (collector.py). busy, first_busy: the target
+    is, collector 0 is. resting: no collector is busy, and all CRCs are added.
     finish (strobe), pad: the frame's CRC is to be without so many bytes at its end; crc u32, not inverted;
     crc_idle: it is complete.
-    send (strobe, while `sent`): the first `words` words leave, of the last one `tail` bytes (0: all); the next
-    frame is made behind them. sent: nothing is leaving.
+    send (strobe, while `sent`): the first `words` words leave, of the last one `tail` bytes (0: all); the
+    next frame is made behind them. sent: nothing is leaving.
     """
     lanes = len(m_axis.tdata) // 16
     LANES_LOG2 = lanes.bit_length() - 1
@@ -67,8 +67,8 @@ def frame_builder(
             )
         )  # fmt: skip
     start = launcher(
-        clk, rst, launch, target, choice, keep, drop, cancel, launched, busy, turn, busies, starts, choices, keeps,
-        drops, cancels,
+        clk, rst, launch, target, choice, keep, drop, cancel, launched, busy, turn, busies, starts, choices,
+        keeps, drops, cancels,
     )  # fmt: skip
     places = turn_places(
         clk, rst, turn, starts, first_word, base, left, valids, firsts, endeds, rooms, valid, first, ended,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block, concat
+from myhdl import always, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
 
@@ -18,9 +18,9 @@ def frame_plan(
 ) -> Any:  # fmt: skip
     """Cut `count` u19 values into blocks of 2^block_log2.
 
-    start (strobe); ready: 20 clocks later, until the next start. last_block u8: the number of the last block;
-    size u18: values of all blocks but that one; last_size u18: of that one. thinning u2: what tables learn
-    from (docs/engine.md, "Counting").
+    start (strobe); ready: 20 clocks later (the rest one clock behind it), until the next start. last_block
+    u8: the number of the last block; size u18: values of all blocks but that one; last_size u18: of that
+    one. thinning u2: what tables learn from (docs/engine.md, "Counting").
     """
     steps, blocks, rest, some = word(5), word(len(count)), word(VALUES_BITS), bit()
 
@@ -51,7 +51,7 @@ def frame_plan(
         if rst:
             ready.next = True
 
-    @always_comb
+    @always(clk.posedge)
     def give():
         last_size.next = size
         last_block.next = blocks - 1

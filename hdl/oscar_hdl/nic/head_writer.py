@@ -16,17 +16,17 @@ DIRECTORY_LOG2 = 10  # pairs: three for each of up to 256 blocks
 
 @block
 def head_writer(
-    clk: Any, rst: Any, clear: Any, write: Any, entry: Any, entry_last: Any, command: Any, checksum: Any, length: Any,
-    crc: Any, start: Any, final: Any, m_axis: Any,
+    clk: Any, rst: Any, clear: Any, write: Any, entry: Any, entry_last: Any, command: Any, checksum: Any,
+    length: Any, crc: Any, start: Any, final: Any, m_axis: Any,
 ) -> Any:  # fmt: skip
     """Give a frame's head as pairs of bytes.
 
     clear (strobe): a new directory. write (strobe), entry u16, entry_last: the next pair of
     the directory, and whether it is the last.
-    start (strobe): give, unless final, what the frame's CRC covers: four bytes of 0, twenty of the header, and
-    if the frame has values prefix and directory; if final, the header as it is sent.
-    command: FrameCommand, checksum u16, length (bytes of the payload), crc u32 (not inverted): hold from start
-    on. m_axis: Stream(16, keep=2), tlast with the last pair.
+    start (strobe): give, unless final, what the frame's CRC covers: four bytes of 0, twenty of the header,
+    and if the frame has values prefix and directory; if final, the header as it is sent.
+    command: FrameCommand, checksum u16, length (bytes of the payload), crc u32 (not inverted): hold from
+    start on. m_axis: Stream(16, keep=2), tlast with the last pair.
     """
     # The places of fields in the header, the prefix behind them, and two fields of 0.
     HEADER_END, CRC_END, PREFIX, ZEROS = 9, 11, 12, 14
@@ -37,14 +37,12 @@ def head_writer(
     field, whole, chosen = word(4), bit(), word(16)
     advance = bit()
     valid_1, last_1, listed_1, field_1, read_1 = bit(), bit(), bit(), word(16), word(17)
-    last_2, listed_2, field_2, read_2 = bit(), bit(), word(16), word(17)
+    valid_2, last_2, listed_2, field_2, read_2 = bit(), bit(), bit(), word(16), word(17)
 
     @always_comb
     def look():
         advance.next = m_axis.tready or not m_axis.tvalid
         m_axis.tkeep.next = 3
-        m_axis.tdata.next = read_2[16:] if listed_2 else field_2
-        m_axis.tlast.next = read_2[16] if listed_2 else last_2
 
     @always_comb
     def choose():
@@ -115,12 +113,20 @@ def head_writer(
             read_2.next = read_1
             listed_2.next = listed_1
             last_2.next = last_1
-            m_axis.tvalid.next = valid_1
+            valid_2.next = valid_1
+            m_axis.tdata.next = field_2
+            m_axis.tlast.next = last_2
+            if listed_2:
+                m_axis.tdata.next = read_2[16:]
+                m_axis.tlast.next = read_2[16]
+            m_axis.tvalid.next = valid_2
             if m_axis.tvalid and m_axis.tlast:  # what was begun behind it
                 valid_1.next = False
+                valid_2.next = False
                 m_axis.tvalid.next = False
         if rst:
             valid_1.next = False
+            valid_2.next = False
             m_axis.tvalid.next = False
 
     return look, choose, run, give

@@ -16,19 +16,19 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def judge(
-    clk: Any, rst: Any, begin: Any, row: Any, empty: Any, run: Any, failed: Any, overflow: Any, open_blocks: Any,
-    last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, idles: Sequence[Any], results: Sequence[Any], raw: Any,
-    raw_row: Any, head: Any, head_kept: Any, place: Any, full: Any, launch: Any, target: Any, choice: Any,
-    keep: Any, drop: Any, cancel: Any, launched: Any, busy: Any, first_busy: Any, write: Any, entry: Any, entry_last: Any, *,
-    collectors: int,
+    clk: Any, rst: Any, begin: Any, row: Any, empty: Any, run: Any, failed: Any, overflow: Any,
+    open_blocks: Any, last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, idles:
+    Sequence[Any], results: Sequence[Any], raw: Any, raw_row: Any, head: Any, head_kept: Any, place: Any,
+    full: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any,
+    busy: Any, first_busy: Any, write: Any, entry: Any, entry_last: Any, *, collectors: int,
 ) -> Any:  # fmt: skip
     """Start a collector on the oldest open block, wait for the results of its job, and settle what it is.
 
-    begin (strobe): a frame, whose first row is `row`; empty: without values. place: where the next block begins,
-    in bytes. full: of place; overflow (strobe): the frame is too long. run (level): there may be blocks;
-    open_blocks, last_block, size, last_size: of dealer and frame_plan. judged (strobe): a block is settled.
-    failed (level): all blocks are forgotten. idle: nothing is under way. head (strobe, while idle): collect the
-    frame's head, kept for the CRC or not (head_kept).
+    begin (strobe): a frame, whose first row is `row`; empty: without values. place: where the next block
+    begins, in bytes. full: of place; overflow (strobe): the frame is too long. run (level): there may be
+    blocks; open_blocks, last_block, size, last_size: of dealer and frame_plan. judged (strobe): a block is
+    settled. failed (level): all blocks are forgotten. idle: nothing is under way. head (strobe, while
+    idle): collect the frame's head, kept for the CRC or not (head_kept).
     idles, results: of the encoders' jobs (job_port.py). raw: RawJob and raw_row: of raw_packer.
     launch .. busy: of launcher; first_busy: collector 0 is. Unit u has collector u modulo their number;
     raw_packer and the head have collector 0, behind its units.
@@ -49,6 +49,7 @@ def judge(
     finished, result, constant, low, bits = bit(), word(RESULT_BITS), bit(), bit(), word(4)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
     values, total, times, shorter = word(18), word(22), word(5), bit()
+    six_blocks, first_place = word(11), word(11)
     final, is_raw, for_head, probed, clocks, go, value = bit(), bit(), bit(), bit(), word(2), bit(), word(16)
 
     entries = entry_writer(
@@ -89,9 +90,6 @@ def judge(
         idle.next = state == states.IDLE and not judged
         launch.next = state == states.LAUNCH
         go.next = state == states.ENTRY
-        length.next = coded_bytes
-        if is_raw:
-            length.next = total[22:3]
         value.next = 0
         if probed:
             value.next = raw.value
@@ -106,6 +104,9 @@ def judge(
         if final:
             values.next = last_size
         shorter.next = coded_bytes < total[22:3]
+        length.next = coded_bytes
+        if is_raw:
+            length.next = total[22:3]
         if state == states.SIZE:
             total.next = total + values
             times.next = times - 1
@@ -149,6 +150,8 @@ def judge(
                 unit.next = 0
                 own_target.next = 0
                 own_choice.next = 0
+        six_blocks.next = concat(last_block, modbv(0)[2:]) + concat(last_block, modbv(0)[1:])
+        first_place.next = six_blocks + HEAD
         if failed or head:
             place.next = 0
         if begin or rst:
@@ -157,7 +160,7 @@ def judge(
             unit.next = 0
             own_target.next = 0
             own_choice.next = 0
-            place.next = HEAD + concat(last_block, modbv(0)[2:]) + concat(last_block, modbv(0)[1:])
+            place.next = first_place
         if begin and empty:
             place.next = HEADER_BYTES
 

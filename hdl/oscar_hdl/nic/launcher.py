@@ -12,14 +12,14 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def launcher(
-    clk: Any, rst: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any,
-    busy: Any, turn: Any, busies: Sequence[Any], starts: Sequence[Any], choices: Sequence[Any],
+    clk: Any, rst: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any,
+    launched: Any, busy: Any, turn: Any, busies: Sequence[Any], starts: Sequence[Any], choices: Sequence[Any],
     keeps: Sequence[Any], drops: Sequence[Any], cancels: Sequence[Any],
 ) -> Any:  # fmt: skip
     """Start collector `target` on its stream `choice` when it is free, and in its turn.
 
-    launch (level, until launched); launched (strobe): one clock after the start. keep, drop, cancel (strobes):
-    passed to the target. busy: the target is.
+    launch (level, until launched); launched (strobe): one clock after the start. keep, drop, cancel
+    (strobes): passed to the target. busy: the target is.
     """
     count = len(busies)
     started, next_turn = bit(), word(len(turn))

@@ -29,11 +29,11 @@ def sender(
 ) -> Any:  # fmt: skip
     """Run a FrameCommand at a time; the next may start while a frame goes out.
 
-    m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), a frame without a pause. row: the first row of the frame in
-    the memory, and bases: that of each unit's block; as wide as row.
-    tables: TablesPort. jobs: P EncoderJobs; bytes_in: P Stream(16, keep=2) from the encoders. An encoder is not
-    idle in the clock after start; its stream ends with tlast, also if it was bad, but if the block is constant
-    it gives nothing. source: SourcePort of raw_packer, unit P.
+    m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), a frame without a pause. row: the first row of the frame
+    in the memory, and bases: that of each unit's block; as wide as row.
+    tables: TablesPort. jobs: P EncoderJobs; bytes_in: P Stream(16, keep=2) from the encoders. An encoder is
+    not idle in the clock after start; its stream ends with tlast, also if it was bad, but if the block is
+    constant it gives nothing. source: SourcePort of raw_packer, unit P.
 
     bus_bits: 64, 128, 256 or 512; store_log2: words of bus_bits in the store; the longest frame has less than
     four words less.
@@ -60,7 +60,20 @@ def sender(
     results = [word(RESULT_BITS) for _ in range(units)]
 
     states = enum(
-        "IDLE", "PLAN", "BUILD", "BEGIN", "BLOCKS", "REST", "CLOSE", "HEAD", "PAD", "TOP", "HAND", "LEARN"
+        "IDLE",
+        "START",
+        "PLAN",
+        "BUILD",
+        "BEGIN",
+        "BEGUN",
+        "BLOCKS",
+        "REST",
+        "CLOSE",
+        "HEAD",
+        "PAD",
+        "TOP",
+        "HAND",
+        "LEARN",
     )
     state = Signal(states.IDLE)
     bank, empty, failed, error, bad, learning = bit(), bit(), bit(), word(5), bit(), bit()
@@ -99,13 +112,14 @@ def sender(
         thinning,
     )
     deal = dealer(
-        clk, rst, begin, row, run, failed, last_block, block_size, last_size, judged, starts, values, rows, idles, dealt,
-        open_blocks,
+        clk, rst, begin, row, run, failed, last_block, block_size, last_size, judged, starts, values, rows,
+        idles, dealt, open_blocks,
     )  # fmt: skip
     settle = judge(
-        clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size, judged,
-        judging, idles, results, raw, bases[units], head, heading, place, full, launch, target, choice, keep, drop, cancel,
-        launched, busy, first_busy, write, entry, entry_last, collectors=collectors,
+        clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size,
+        judged, judging, idles, results, raw, bases[units], head, heading, place, full, launch, target,
+        choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
+        collectors=collectors,
     )  # fmt: skip
     pack = raw_packer(
         clk, rst, raw, sent, source, raw_stream, depth_log2=max(4, (bus_bits // 16 + 7).bit_length())
@@ -121,14 +135,11 @@ def sender(
 
     @always_comb
     def look():
-        planning.next = state == states.IDLE and command.start
-        begin.next = state == states.BEGIN
         run.next = state == states.BLOCKS and not empty
         head.next = (state == states.CLOSE and not failed) or (state == states.PAD and crc_idle)
         final.next = state == states.PAD
         finish.next = state == states.HEAD and judging and resting
         send.next = state == states.HAND and sent
-        full.next = place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or place[PLACE_BITS:FRAME_BITS] != 0
 
     @always_comb
     def tell():
@@ -148,6 +159,7 @@ def sender(
     @always(clk.posedge)
     def watch():
         """Keep errors, what is to be learnt, and what the header says."""
+        full.next = place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or place[PLACE_BITS:FRAME_BITS] != 0
         any_bad = modbv(0)[1:]
         for i in range(units):
             if bads[i]:
@@ -187,9 +199,13 @@ def sender(
         tables.build.next = False
         command.done.next = False
         command.error.next = error
+        planning.next = state == states.IDLE and command.start
+        begin.next = state == states.BEGIN
         if state == states.IDLE:
             if command.start:
-                state.next = states.PLAN
+                state.next = states.START
+        elif state == states.START:
+            state.next = states.PLAN
         elif state == states.PLAN:
             if planned:
                 state.next = states.BEGIN
@@ -200,6 +216,8 @@ def sender(
             if tables.built:
                 state.next = states.BEGIN
         elif state == states.BEGIN:
+            state.next = states.BEGUN
+        elif state == states.BEGUN:
             state.next = states.BLOCKS
         elif state == states.BLOCKS:
             if empty or ((dealt or failed) and open_blocks == 0 and judging):
@@ -230,6 +248,8 @@ def sender(
         if rst:
             state.next = states.IDLE
             bank.next = False
+            planning.next = False
+            begin.next = False
             command.done.next = False
             tables.build.next = False
 

@@ -28,7 +28,7 @@ def turn_places(
     bits = len(base)
     TURNS = 1 << len(turn)
     FULL = (1 << (bits - 2)) - 1
-    now, moved = word(bits), word(bits)
+    now, moved, limit = word(bits), word(bits), word(bits - 2)
     later = [word(bits) for _ in range(TURNS - 2)]
     LATER = len(later)
     begin, some, fits, full, back = bit(), bit(), bit(), bit(), word(len(turn))
@@ -40,9 +40,8 @@ def turn_places(
             if valids[i]:
                 any_valid[:] = 1
         some.next = any_valid == 1
-        back.next = turn - 2
+        back.next = turn - 3
         full.next = now[bits:2] == FULL
-        fits.next = moved[bits:2] == FULL or moved[bits:2] < FULL - left[bits:2]
 
     @always(clk.posedge)
     def move():
@@ -73,8 +72,11 @@ def turn_places(
         offset.next = now
         address.next = base + now
 
+    # `limit` may be late, as `left` falls while collectors run.
     @always(clk.posedge)
     def allow():
+        limit.next = FULL - left[bits:2]
+        fits.next = moved[bits:2] < limit or moved[bits:2] == FULL
         for i in range(count):
             if starts[i]:
                 rooms[i].next = False
