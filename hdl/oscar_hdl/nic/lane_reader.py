@@ -50,7 +50,9 @@ def lane_reader(
 
     @always(clk.posedge)
     def follow() -> None:
-        count.next = step + 1
+        count.next = count + 1
+        if take:
+            count.next = 1
         row_kept.next = at_row
         if rst:
             count.next = phase + 1 + ODD

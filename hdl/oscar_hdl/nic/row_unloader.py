@@ -13,6 +13,7 @@ from oscar_hdl.streams.bundles import bit, word
 States = enum("IDLE", "FIRST", "READ", "DRAIN")
 DEPTH = 16  # words between memory and stream
 ASKED = 5  # clocks from a request to the word
+SETTLE = 2  # pairs of clocks after which a row's descriptor is there in time for its first word
 
 
 @block
@@ -22,21 +23,23 @@ def row_unloader(
 ) -> Any:  # fmt: skip
     """Read a frame's values, four every second clock, and a descriptor a row.
 
-    command: RowCommand; `clear` is ignored. row, part: of BankRead, for all banks; they change with clocks of
-    odd phases (even ones, if `odd`). banks, descriptors: lists of the banks' data and descriptors.
+    command: RowCommand of one value or more; `clear` is ignored. row, part: of BankRead, for all banks; they
+    change with clocks of odd phases (even ones, if `odd`). banks, descriptors: lists of what the banks give.
     m_axis_values: Stream(64), ceil(count / 4) words; m_axis_descriptors: Stream(8), class and size << 4 of
-    each row; both with tlast at the end. A row waits until the descriptor of the one before is taken.
+    each row; both with tlast at the end. Values of rows of class 0 are given as 0. A row waits until the
+    descriptor of the one before is taken.
     """
     BANKS, ODD = len(banks), int(odd)
     state = Signal(States.IDLE)
     restart, forward, at_end = bit(), bit(), bit()
     bank, row_now, part_now = word(BANKS), word(len(row)), word(3)
+    settle = word(2)
     left, room, issue, row_end, final = word(19), bit(), bit(), bit(), bit()
     more, fewer, popped, ending = bit(), bit(), bit(), bit()
     # Of what was asked for, a bit for each clock since; the bank it is in.
     asked, finals, row_ends, row_finals = word(ASKED), word(ASKED), word(ASKED), word(ASKED)
     bank1, bank2, bank3, bank4 = word(BANKS), word(BANKS), word(BANKS), word(BANKS)
-    found, descriptor, described = word(WORD_BITS), word(DESCRIPTOR_BITS), bit()
+    found, alive, descriptor, described = word(WORD_BITS), word(WORD_BITS), word(DESCRIPTOR_BITS), bit()
     buffer = [word(WORD_BITS + 1) for _ in range(DEPTH)]
     write_at, read_at = word(4), word(4)
     level, stored = word(5), word(5)  # words asked for and not taken; those in the buffer
@@ -47,9 +50,16 @@ def row_unloader(
         skip_bits=skip_bits,
     )  # fmt: skip
 
-    @always_comb
+    @always(clk.posedge)
     def ask() -> None:
-        issue.next = state == States.READ and phase[0] == ODD and room and (part_now != 7 or not described)
+        issue.next = (
+            state == States.READ
+            and phase[0] != ODD
+            and settle == 0
+            and room
+            and (part_now != 7 or not described)
+            and not rst
+        )
 
     @always_comb
     def show() -> None:
@@ -57,6 +67,9 @@ def row_unloader(
         ending.next = issue and part_now == 7
         final.next = left <= 4
         top.next = buffer[read_at]
+        alive.next = 0
+        if descriptor[4:] != 0:
+            alive.next = found
         more.next = issue and left != 0
         fewer.next = m_axis_values.tvalid and m_axis_values.tready
         popped.next = stored != 0 and (m_axis_values.tready or not m_axis_values.tvalid)
@@ -97,14 +110,20 @@ def row_unloader(
                 left.next = command.count
                 state.next = States.FIRST
         elif state == States.FIRST:
+            settle.next = SETTLE
             if phase[0] == ODD:
                 state.next = States.READ
         elif state == States.READ:
-            if issue:
+            if phase[0] == ODD:
                 row.next = row_now
                 part.next = part_now
+                if settle != 0:
+                    settle.next = settle - 1
+            if issue:
                 part_now.next = part_now + 1
                 forward.next = row_end
+                if row_end:
+                    settle.next = SETTLE
                 left.next = left - 4
                 if final:
                     left.next = 0
@@ -131,7 +150,7 @@ def row_unloader(
         elif popped and not asked[ASKED - 1]:
             stored.next = stored - 1
         if asked[ASKED - 1]:
-            buffer[write_at].next = concat(finals[ASKED - 1], found)
+            buffer[write_at].next = concat(finals[ASKED - 1], alive)
             write_at.next = write_at + 1
         if m_axis_values.tready:
             m_axis_values.tvalid.next = False

@@ -16,14 +16,13 @@ def row_walk(
 ) -> Any:  # fmt: skip
     """Give the bank of a row, a bit for each, and its row there.
 
-    restart: strobe, go to row `first` of the NIC's memory, a frame's first (see row_memory). forward: strobe,
-    to the next row. Results are there one clock later. rounds: only rows of the first bank are visited
-    (None: never).
-    at_end: the row is its block's last.
+    restart: strobe, go to row `first` of the NIC's memory. forward: strobe, to the next row. Results are
+    there one clock later. rounds: only rows of one bank are visited (None: never). at_end: the row is its
+    block's last. Blocks have 2^block_bits rows; 2^skip_bits banks take turns with them.
     """
     BANKS, LOW, TOP = len(bank), block_bits + skip_bits, len(row) + skip_bits
     ROUND = (1 << LOW) - (1 << block_bits) + 1
-    absolute, following = word(TOP), word(TOP)
+    absolute, following, turn = word(TOP), word(TOP), word(skip_bits)
 
     @always_comb
     def end() -> None:
@@ -49,19 +48,14 @@ def row_walk(
         if restart:
             absolute.next = first[TOP:]
 
-    if BANKS == 1:
+    @always_comb
+    def choose() -> None:
+        for i in range(BANKS):
+            bank.next[i] = turn == i
 
-        @always(clk.posedge)
-        def turn() -> None:
-            bank.next = 1
-    else:
-
-        @always(clk.posedge)
-        def turn() -> None:
-            if forward and at_end:
-                bank.next = concat(bank[BANKS - 1 :], bank[BANKS - 1])
-            if restart:
-                bank.next = 1
+    @always_comb
+    def slice_turn() -> None:
+        turn.next = absolute[LOW:block_bits]
 
     if len(row) == block_bits:
 
@@ -74,4 +68,4 @@ def row_walk(
         def show() -> None:
             row.next = concat(absolute[TOP:LOW], absolute[block_bits:])
 
-    return end, follow, move, turn, show
+    return end, follow, move, choose, slice_turn, show

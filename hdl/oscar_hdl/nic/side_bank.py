@@ -14,15 +14,17 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def side_bank(
-    clk: Any, rst: Any, phase: Any, position: Any, position_row: Any, described: Any, described_row: Any,
-    row_class: Any, row_size: Any, source_take: Any, source_header: Any, source_row: Any, source_distance: Any,
-    header_now: Any, header: Any, source_mean: Any, write: Any, read: Any, *, index: int, position_odd: bool,
-    source_odd: bool,
+    clk: Any, rst: Any, phase: Any, position: Any, position_row: Any, sums: Any, sum_row: Any,
+    described_row: Any, live: Any, source_take: Any, source_header: Any, source_row: Any,
+    source_distance: Any, instead: Any, header: Any, source_mean: Any, write: Any, read: Any, *, index: int,
+    position_odd: bool, source_odd: bool,
 ) -> Any:  # fmt: skip
     """Serve a PositionPort, keep descriptors of sums, and serve what a SourcePort gives beside values.
 
-    position: PositionPort; position_row, described_row, source_row: rows of ports in the bank. header_now:
-    the next clock's data of the SourcePort are `header` u16; source_distance u3 is 0 then.
+    position, sums: PositionPort and SumPort; position_row, sum_row, described_row, source_row: rows of ports
+    in the bank. live: the class of the row taken is above 0; from the third to the 34th clock behind
+    sums.take. instead: the next clock's data of the SourcePort are `header` u16, which is 0 for a row of
+    class 0; otherwise source_distance u3 goes with its value.
     write: SideWrite, in clocks of even phase if positions are taken in odd ones (position_odd), and the other
     way round. read: BankRead, whose descriptor is there 12 clocks after its row.
     """
@@ -46,8 +48,10 @@ def side_bank(
     source_mean_at, source_mean_fetched, source_mean_found = word(ROW_BITS), word(4), word(4)
     d_enable, d_at, d_data, d_found = bit(), word(ROW_BITS), word(DESCRIPTOR_BITS), word(DESCRIPTOR_BITS)
     d_second_found = word(DESCRIPTOR_BITS)
+    lives = [bit() for _ in range(1 << ROW_BITS)]
+    live_at, live_fetched = word(ROW_BITS), bit()
     pending, pending_row, pending_data = bit(), word(ROW_BITS), word(DESCRIPTOR_BITS)
-    header3, was_header, was_source_header = bit(), bit(), bit()
+    header_now, header3, was_header, was_source_header = bit(), bit(), bit(), bit()
 
     parts = [
         two_port_memory(clk, enable, at, data, found, second_at, second_found),
@@ -58,7 +62,7 @@ def side_bank(
         ),
         lane_reader(
             clk, rst, phase, source_take, source_row, source_step, source_kept, source_at, source_part,
-            second_found, header_now, None, source_distance, down=False, odd=source_odd,
+            second_found, instead, None, source_distance, down=False, odd=source_odd,
         ),
     ]  # fmt: skip
 
@@ -68,7 +72,10 @@ def side_bank(
             modbv(0)[1:], found[12:9], modbv(0)[1:], found[9:6], modbv(0)[1:], found[6:3], modbv(0)[1:],
             found[3:],
         )  # fmt: skip
-        header.next = concat(modbv(0)[5:], source_mean_found, d_second_found)
+        header.next = 0
+        if header_now:
+            header.next = concat(modbv(0)[5:], source_mean_found, d_second_found)
+        instead.next = header_now or d_second_found[4:] == 0
 
     @always(clk.posedge)
     def distances() -> None:
@@ -103,7 +110,8 @@ def side_bank(
             header3.next = was_header
         if step == 3:
             position.mean.next = mean_found
-        source_mean_at.next = source_mean_at + 1
+        if was_source_header:
+            source_mean_at.next = source_mean_at + 1
         if source_take:
             was_source_header.next = source_header
             source_mean_at.next = source_row
@@ -133,13 +141,22 @@ def side_bank(
             d_data.next = pending_data
             d_enable.next = pending
             pending.next = False
-        if described:
+        if sums.described:
             pending.next = True
             pending_row.next = described_row
-            pending_data.next = concat(row_size, row_class)
+            pending_data.next = concat(sums.row_size, sums.row_class)
         if step[2:] == 1:
             read.descriptor.next = d_found
         if rst:
             pending.next = False
 
-    return parts, show, distances, means_of_rows, positions, descriptors
+    @always(clk.posedge)
+    def classes_above_0() -> None:
+        if d_enable:
+            lives[d_at].next = d_data[4:] != 0
+        if sums.take:
+            live_at.next = sum_row
+        live_fetched.next = lives[live_at]
+        live.next = live_fetched
+
+    return parts, show, distances, means_of_rows, positions, descriptors, classes_above_0

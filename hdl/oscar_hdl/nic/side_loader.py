@@ -84,7 +84,9 @@ def side_loader(
             s_axis_side.tready.next = (
                 state == States.HEADER or (state == States.DISTANCES and part[2:] == 0)
             ) and not command.clear
-        elif go:
+        elif not go:
+            s_axis_side.tready.next = False  # a word comes in such a clock or two later
+        else:
             s_axis_side.tready.next = False
             if state == States.DISTANCES:
                 write.distances.next = bank

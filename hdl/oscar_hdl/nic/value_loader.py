@@ -20,25 +20,24 @@ def value_loader(
 ) -> Any:  # fmt: skip
     """Write a frame's values, four every second clock, and zeros to the end of its last row.
 
-    command: RowCommand; with `clear`, rows become 0 instead, those of all banks at once. s_axis_values:
-    Stream(64), ceil(count / 4) words of four values, the first in the lowest bits; tlast is not looked at.
-    write: ValueWrite, in clocks of odd phases (even ones, if `odd`). block_bits, skip_bits: see row_memory.
+    command: RowCommand of one value or more; `clear` is ignored. s_axis_values: Stream(64), ceil(count / 4)
+    words of four values, the first in the lowest bits; tlast is not looked at. write: ValueWrite, in clocks
+    of odd phases (even ones, if `odd`). block_bits, skip_bits: see row_walk.
     """
     BANKS, ODD = len(write.enable), int(odd)
-    ALL, SKIPPED = (1 << BANKS) - 1, min(((1 << skip_bits) - 1) << (block_bits + 5), (1 << LEFT_BITS) - 5)
     state = Signal(States.IDLE)
     restart, forward, at_end = bit(), bit(), bit()
     bank, row, part = word(BANKS), word(len(write.row)), word(3)
     left, ending = word(LEFT_BITS), bit()
 
     walk = row_walk(
-        clk, restart, command.first, forward, command.clear, bank, row, at_end, block_bits=block_bits,
+        clk, restart, command.first, forward, None, bank, row, at_end, block_bits=block_bits,
         skip_bits=skip_bits,
     )  # fmt: skip
 
     @always_comb
     def show() -> None:
-        ending.next = left <= 4 or (command.clear and at_end and left <= 4 + SKIPPED)
+        ending.next = left <= 4
 
     @always(clk.posedge)
     def data() -> None:
@@ -71,16 +70,14 @@ def value_loader(
             if phase[0] == ODD:
                 state.next = States.WRITE
         elif phase[0] != ODD:
-            s_axis_values.tready.next = left != 0 and not command.clear
-        elif s_axis_values.tvalid or not s_axis_values.tready:
+            s_axis_values.tready.next = left != 0
+        elif not s_axis_values.tvalid and s_axis_values.tready:
+            s_axis_values.tready.next = False  # a word comes in such a clock or two later
+        else:
             s_axis_values.tready.next = False
             write.enable.next = bank
-            if command.clear:
-                write.enable.next = ALL
             part.next = part + 1
             left.next = left - 4
-            if command.clear and at_end and part == 7:
-                left.next = left - (4 + SKIPPED)
             if part == 7:
                 forward.next = True
             if ending:
