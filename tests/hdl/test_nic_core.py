@@ -19,7 +19,7 @@ from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, in_bytes, in_words
 from oscar_sim.bench import chance
-from oscar_sim.cycles import CycleSimulator
+from oscar_sim.compiled import CompiledSimulator, signals_of
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.seeds import dice
 
@@ -50,7 +50,7 @@ class Bench:
             self.clk, self.rst, **self.ports, engines=ENGINES, bus_bits=BUS, sets=SETS,
             store_log2=STORE_LOG2, rows_log2=ROWS_LOG2,
         )  # fmt: skip
-        self.simulator = CycleSimulator(dut, self.clk, self._tick)
+        self.simulator = CompiledSimulator(dut, self.clk, self._tick, watched=signals_of(self.ports))
         self.reset()
 
     def _tick(self) -> None:

@@ -156,10 +156,9 @@ def block_dealer(
             state.next = states.WAIT
             if blocks.final:
                 state.next = states.DRAIN
-        elif state == states.DRAIN:
-            if late and all_free:
-                done.next = True
-                state.next = states.IDLE
+        elif state == states.DRAIN and late and all_free:
+            done.next = True
+            state.next = states.IDLE
         if rst:
             state.next = states.IDLE
             put.next = False

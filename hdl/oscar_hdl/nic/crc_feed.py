@@ -59,7 +59,7 @@ def crc_feed(
         fed.next = taken
         fed_last.next = final
         for n in range(bits):
-            fed_data.next[n] = chosen[n] and keep[n >> 3]
+            fed_data.next[n] = chosen[n] and keep[n // 8]
         if taken:
             fed_missing.next = missing
             held.next = data[bits : bits - 32]

@@ -116,10 +116,9 @@ def frame_match(
             refuse.next = reason != 0
             matched.next = reason == 0
             state.next = states.HOLD
-        elif state == states.HOLD:
-            if leave:
-                tail.next = kept
-                state.next = states.IDLE
+        elif state == states.HOLD and leave:
+            tail.next = kept
+            state.next = states.IDLE
         leave.next = forget or heard
         if heard:
             refuse.next = False

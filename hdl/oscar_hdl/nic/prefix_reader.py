@@ -87,10 +87,9 @@ def prefix_reader(
             if got:
                 m_axis_sent.tvalid.next = True
                 state.next = states.SEND
-        elif state == states.SEND:
-            if m_axis_sent.tready:
-                m_axis_sent.tvalid.next = False
-                state.next = states.LOOK
+        elif state == states.SEND and m_axis_sent.tready:
+            m_axis_sent.tvalid.next = False
+            state.next = states.LOOK
         if rst:
             state.next = states.IDLE
             units.get.next = False

@@ -54,15 +54,14 @@ def raw_feeder(
                 m_axis.tvalid.next = True
                 m_axis.tlast.next = final
                 state.next = states.SEND
-        elif state == states.SEND:
-            if m_axis.tready:
-                m_axis.tvalid.next = False
-                left.next = left - 1
-                units.get.next = True
-                state.next = states.FETCH
-                if final:
-                    units.get.next = False
-                    state.next = states.IDLE
+        elif state == states.SEND and m_axis.tready:
+            m_axis.tvalid.next = False
+            left.next = left - 1
+            units.get.next = True
+            state.next = states.FETCH
+            if final:
+                units.get.next = False
+                state.next = states.IDLE
         if rst:
             state.next = states.IDLE
             units.get.next = False

@@ -51,9 +51,9 @@ def receive_control(
     def measure():
         """What the states decide by, a clock before; all strobes below come in one state only."""
         thinning.next = 2
-        if command.count <= 1 << 15:
+        if command.count <= 32768:
             thinning.next = 0
-        elif command.count <= 1 << 18:
+        elif command.count <= 262144:
             thinning.next = 1
         nothing.next = command.count == 0
         absent.next = empty or nothing

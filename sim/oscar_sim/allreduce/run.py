@@ -24,7 +24,7 @@ from oscar_sim.allreduce.expected import Iteration, host_run
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, Port
 from oscar_sim.allreduce.plan import Splitter
-from oscar_sim.cycles import CycleSimulator
+from oscar_sim.compiled import CompiledSimulator, signals_of
 from oscar_sim.driver.nic_driver import NicDriver, Place, Script
 from oscar_sim.driver.programme import Key, programme
 
@@ -250,7 +250,10 @@ class Run:
     def run(self) -> None:
         """Simulate; results are in rows, counters and faults."""
         script = self.script()
-        simulator = CycleSimulator(self.hardware(), self.clk, lambda: self.step(script))
+        parts = [self.rst, *(part.signals for part in (*self.nodes, *self.splitters))]
+        simulator = CompiledSimulator(
+            self.hardware(), self.clk, lambda: self.step(script), watched=signals_of(parts)
+        )  # fmt: skip
         with contextlib.suppress(StopSimulation):
             while True:
                 simulator.run(1000)
