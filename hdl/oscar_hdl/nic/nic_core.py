@@ -20,6 +20,8 @@ from oscar_hdl.nic.receiver import receiver
 from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
 from oscar_hdl.nic.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.copy_bit import copy_bit
+from oscar_hdl.streams.zero import zero
 
 COUNTERS = len(COUNTER_EVENTS)
 
@@ -89,14 +91,16 @@ def nic_core(
     encoder_bytes = [Stream(16, keep=2) for _ in range(engines)]
     raw, raw_bytes, sent = RawJob(), Stream(16), Stream(64)
     decode_bases = [word(FRAME_ROW_BITS) for _ in range(UNITS)]
-    banks = [job.bank for job in decoder_jobs] + [raw.count_bank]
+    banks = [bit() for _ in range(UNITS)]
+    used_banks = [*(job.bank for job in decoder_jobs), raw.count_bank]
     none_sent = Stream(64)
     # Counts pass from the tables through all that count back to them.
     decoder_counts = [CountChain() for _ in range(PAIRS + 2)]
     encoder_counts = [CountChain() for _ in range(PAIRS + 1)]
     raw_count, no_count, never = CountPort(), CountPort(), bit()
 
-    parts = [
+    parts = [copy_bit(used, copy) for used, copy in zip(used_banks, banks, strict=True)]
+    parts += [
         axi_lite_registers(
             clk, rst, s_axil, values, locked, write_refused, wr_strobe, wr_index, wr_data, rd_index, rd_value,
             events, irq,
@@ -137,6 +141,8 @@ def nic_core(
             decoder_counts[PAIRS + 1],
         ),
     ]  # fmt: skip
+    unused = [no_count.valid, no_count.step, no_count.ask, no_count.address, send_cleared, send_abort, never]
+    parts += [zero(clk, signal) for signal in [*unused, none_sent.tvalid]]
     for p in range(PAIRS):
         two = slice(2 * p, 2 * p + 2)
         parts.append(
@@ -147,9 +153,16 @@ def nic_core(
             )
         )  # fmt: skip
 
-    decoder_idle, encoder_idle = [job.idle for job in decoder_jobs], [job.idle for job in encoder_jobs]
-    decoded, encoded = [port.take for port in sums], [port.take for port in sources]
-    encoded_header = [port.header for port in sources]
+    decoder_idle, encoder_idle = [bit() for _ in range(engines)], [bit() for _ in range(engines)]
+    decoded, encoded, encoded_header = ([bit() for _ in range(UNITS)] for _ in range(3))
+    for own, others in (
+        (decoder_idle, [job.idle for job in decoder_jobs]),
+        (encoder_idle, [job.idle for job in encoder_jobs]),
+        (decoded, [port.take for port in sums]),
+        (encoded, [port.take for port in sources]),
+        (encoded_header, [port.header for port in sources]),
+    ):
+        parts += [copy_bit(other, copy) for other, copy in zip(others, own, strict=True)]
     rows_in, rows_out = word(UNITS), word(UNITS)  # rows of a slot, then one counted each clock
     left_in, left_out = word(UNITS), word(UNITS)
     decoding, encoding = bit(), bit()

@@ -13,6 +13,7 @@ from oscar_hdl.nic.registers import ROW_BITS
 from oscar_hdl.nic.row_memory import row_memory
 from oscar_hdl.nic.row_port import row_port
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.zero import zero
 
 CLEAR_BITS = 14  # rows of a frame
 
@@ -60,4 +61,5 @@ def oscar_nic(
         row_port(clk, rst, s_axis_side, side, clear, clear_row, clear_rows, cleared, load_side),
         row_port(clk, rst, s_axis_read, nothing, never, no_row, no_rows, unused_read, unload),
     ]
-    return core, memory, ports
+    unused = [never, no_row, no_rows, nothing.tready]
+    return core, memory, ports, [zero(clk, signal) for signal in unused]

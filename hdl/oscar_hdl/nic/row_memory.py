@@ -53,7 +53,7 @@ def row_memory(
     bank_sums = [SumPort() for _ in range(BANKS)]
     bank_sources = [SourcePort() for _ in range(BANKS)]
     data, means = [port.data for port in bank_positions], [port.mean for port in bank_positions]
-    locals_ = [port.local for port in bank_sums]
+    local_data = [port.local for port in bank_sums]
     source_data = [port.data for port in bank_sources]
     source_means = [port.mean for port in bank_sources]
     adopts = [bit() for _ in range(BANKS)]
@@ -121,7 +121,7 @@ def row_memory(
             if decode_here[i]:
                 raw_position.data.next = data[i]
                 raw_position.mean.next = means[i]
-                raw_sums.local.next = locals_[i]
+                raw_sums.local.next = local_data[i]
             if decode_ok[i]:
                 raw_position.ok.next = True
 
