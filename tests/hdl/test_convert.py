@@ -13,11 +13,11 @@ from myhdl import always_comb, always_seq, block
 
 from needs import needs
 from oscar_hdl.build import convert
-from oscar_hdl.params import LaneParams
+
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.build.tops import TOPS, find
 
-SMALL = {"block_log2": 10}
+SMALL: dict[str, int] = {}
 
 
 @block
@@ -29,7 +29,7 @@ def _warns(clk, a, b):
     return logic
 
 
-def warns(block_log2: int = 10):
+def warns():
     """A top whose conversion warns: clk is not used."""
     return _warns(bit(), bit(), bit())
 
@@ -43,7 +43,7 @@ def _broken(clk, a, b):
     return logic
 
 
-def broken(block_log2: int = 10):
+def broken():
     """A top that MyHDL cannot convert."""
     return _broken(bit(), word(4), word(4))
 
@@ -128,11 +128,11 @@ def test_command_line(
 ) -> None:
     """Unknown tops and a missing GHDL are said in one line, with status 1."""
     assert convert.main(["--top", "nothing", "--out", str(tmp_path)]) == 1
-    assert re.match(r"error: no top called 'nothing'; there are rans_encoder", capsys.readouterr().err)
+    assert re.match(r"error: no top called 'nothing'; there are decoder", capsys.readouterr().err)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert convert.main(["--top", "rans_encoder", "--out", str(tmp_path)]) == 1
+    assert convert.main(["--top", "splitter", "--out", str(tmp_path)]) == 1
     assert "apt-get install ghdl-mcode" in capsys.readouterr().err
-    assert convert.main(["--top", "rans_encoder", "--out", str(tmp_path), "--no-check"]) == 0
+    assert convert.main(["--top", "splitter", "--out", str(tmp_path), "--no-check"]) == 0
 
 
 @pytest.mark.parametrize("name", TOPS)

@@ -13,7 +13,7 @@ from oscar_hdl.build.flow import Placed, path_lines
 from oscar_hdl.build.packing import Packed
 
 
-def placed(name: str = "nic_lane", lanes: int = 1) -> Placed:
+def placed(name: str = "oscar_nic", lanes: int = 1) -> Placed:
     """A design as nextpnr would report it."""
     cells = {"COMB": 4000 * lanes, "FF": 5000, "MULT18": 3, "DP16KD": 19}
     shown = name if lanes == 1 else f"{name} x {lanes}"
@@ -29,7 +29,7 @@ def test_figures(tmp_path: Path) -> None:
     assert result.mb_per_lut == pytest.approx(240 * 8 / 4000)
     assert report.Result(placed(lanes=8), lanes=8).mb_per_lut == pytest.approx(240 * 8 / 4000)
     text = report.table([result])
-    assert "nic_lane             4,000   5,000       3      19       240    250  260" in text
+    assert "oscar_nic            4,000   5,000       3      19       240    250  260" in text
     assert "model's output" in text
     assert "9.5" in text
     report.write_json([result], {"yosys": "Yosys 0.70"}, tmp_path / "report.json")
@@ -41,7 +41,7 @@ def test_figures(tmp_path: Path) -> None:
 def test_chart_shows_whole_lanes_only(tmp_path: Path) -> None:
     """Without a lane there is nothing to compare."""
     file = tmp_path / "chart.png"
-    assert not report.chart([report.Result(placed("rans_encoder"))], file)
+    assert not report.chart([report.Result(placed("encoder"))], file)
     assert not file.exists()
     assert report.chart([report.Result(placed())], file)
     assert file.read_bytes().startswith(b"\x89PNG")
@@ -56,7 +56,7 @@ def test_floors(
     monkeypatch.setattr(fpga, "find", lambda tool: tool)
     monkeypatch.setattr(fpga, "version", lambda tool: f"{tool} 1.0")
     monkeypatch.setattr(fpga, "measure", lambda name, args: report.Result(placed(name)))
-    out = ["--out", str(tmp_path / "fpga"), "--top", "nic_lane", "--floor", f"nic_lane={mhz}"]
+    out = ["--out", str(tmp_path / "fpga"), "--top", "oscar_nic", "--floor", f"oscar_nic={mhz}"]
     assert fpga.main(out) == status
     assert ("its floor is 241" in capsys.readouterr().err) == (status == 2)
     assert (tmp_path / "fpga" / "report.txt").exists()
@@ -66,7 +66,7 @@ def test_refusals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A floor of nothing, and tools that are missing."""
-    out = ["--out", str(tmp_path / "fpga"), "--top", "rans_encoder"]
+    out = ["--out", str(tmp_path / "fpga"), "--top", "decoder"]
     assert fpga.main([*out, "--floor", "encoder=340"]) == 1
     assert "a floor for encoder, which is not placed" in capsys.readouterr().err
     monkeypatch.setattr(tools.shutil, "which", lambda *_, **__: None)

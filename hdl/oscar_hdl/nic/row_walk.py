@@ -24,9 +24,11 @@ def row_walk(
     ROUND = (1 << LOW) - (1 << block_bits) + 1
     absolute, following, turn = word(TOP), word(TOP), word(skip_bits)
 
+    END = (1 << block_bits) - 1  # the last row of a block
+
     @always_comb
     def end() -> None:
-        at_end.next = absolute[block_bits:] == (1 << block_bits) - 1
+        at_end.next = absolute[block_bits:] == END
 
     if rounds is None:
 
