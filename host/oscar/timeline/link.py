@@ -36,10 +36,10 @@ class Engines:
 
 
 class Stage(NamedTuple):
-    """What a NIC's encoders or decoders take for a frame: seconds a value of work, at least, and behind it.
+    """What a NIC's encoders or decoders take for a frame: seconds a value of work, a turn, and behind it.
 
-    A frame keeps them for its work (collective.frames), `turn_s` at least; its result is there `latency_s`
-    after: tables of one frame are built, and what was counted in another is learnt, while a third is coded.
+    A frame keeps them for a turn (its tables are built, its counts learnt) and for its work
+    (collective.frames); its result is there `latency_s` after.
     """
 
     each_s: float
@@ -161,7 +161,7 @@ class Codec(NamedTuple):
     """Seconds of the codec per value and once.
 
     `busy`: it has engines, each occupied until its result is out. Otherwise a frame occupies encoder or
-    decoder for its values, a turn at least. by_work: what counts is a frame's work, not its values.
+    decoder for a turn and its values. by_work: what counts is a frame's work, not its values.
     """
 
     busy: bool

@@ -68,7 +68,7 @@ class Unit:
 
     def _encode(self, work: Work, ready: float) -> float:
         codec = self.codec
-        start, cost = max(ready, self.free), max(codec.encode_turn, work.count * codec.encode_each)
+        start, cost = max(ready, self.free), codec.encode_turn + work.count * codec.encode_each
         done = start + cost + codec.encode_once
         if codec.busy and self._last is not None and self._last[0] == _sum(work):
             done = self._last[1] + work.count * codec.hop_each + codec.hop_once
@@ -81,7 +81,7 @@ class Unit:
 
     def _decode(self, work: Work, ready: float) -> float:
         codec = self.codec
-        start, cost = max(ready, self.free), max(codec.decode_turn, work.count * codec.decode_each)
+        start, cost = max(ready, self.free), codec.decode_turn + work.count * codec.decode_each
         done = start + cost + codec.decode_once
         if work.action.op is not Op.ADOPT:
             self.note("wait", self.free, ready - self.free, work)

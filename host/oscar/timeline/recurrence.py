@@ -49,21 +49,21 @@ def _hop_and_sum(
                         count = counts[phase, step - 1, peer, sub]
                         free = encoder[rank, engine] if busy else decoder[rank, engine]
                         start = max(arrive[phase, peer, sub], free)
-                        values = start + max(back, count * decode) + decoded
+                        values = start + back + count * decode + decoded
                         if busy:
                             encoder[rank, engine] = values
                         else:
-                            decoder[rank, engine] = start + max(back, count * decode)
+                            decoder[rank, engine] = start + back + count * decode
                         last[rank] = max(last[rank], values)
                     if step == steps:
                         ready[rank, sub] = values
                     elif counts[phase, step, rank, sub] > 0:
                         count = counts[phase, step, rank, sub]
                         begin = max(values, encoder[rank, engine])
-                        frame = begin + max(turn, count * encode) + encoded
+                        frame = begin + turn + count * encode + encoded
                         if busy and start >= 0:  # decoded, added and coded again in one go
                             frame = start + count * hop + hopped
-                        encoder[rank, engine] = frame if busy else begin + max(turn, count * encode)
+                        encoder[rank, engine] = frame if busy else begin + turn + count * encode
                         cost = sizes[phase, step, rank, sub] * per_byte
                         link[rank] = max(frame, link[rank]) + cost
                         following[phase, rank, sub] = link[rank] + latency
@@ -90,8 +90,8 @@ def _hop_and_forward(
                     continue
                 if step == 0:
                     begin = max(ready[rank, sub], encoder[rank, engine])
-                    frame = begin + max(turn, count * encode) + encoded
-                    encoder[rank, engine] = frame if busy else begin + max(turn, count * encode)
+                    frame = begin + turn + count * encode + encoded
+                    encoder[rank, engine] = frame if busy else begin + turn + count * encode
                 else:
                     frame = arrive[peer, sub]
                 if step < steps:
@@ -99,8 +99,8 @@ def _hop_and_forward(
                     following[rank, sub] = link[rank] + latency
                 if step > 0 or adopt:
                     begin = max(frame, decoder[rank, engine])
-                    done = begin + max(back, count * decode) + decoded
-                    decoder[rank, engine] = done if busy else begin + max(back, count * decode)
+                    done = begin + back + count * decode + decoded
+                    decoder[rank, engine] = done if busy else begin + back + count * decode
                     last[rank] = max(last[rank], done)
         arrive, following = following, arrive
 

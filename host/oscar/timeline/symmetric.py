@@ -115,14 +115,14 @@ def _code(
     _, _, _, busy, _, encode, encoded, hop, hopped, decode, decoded, turn, back = costs
     start, count = max(ready, free[unit]), counts[at]
     if kind[at] == _DECODE:
-        done = start + max(back, count * decode) + decoded
-        free[unit] = done if busy else start + max(back, count * decode)
+        done = start + back + count * decode + decoded
+        free[unit] = done if busy else start + back + count * decode
         last[unit, 0], last[unit, 1] = sums[at], start
         return float(done)
-    done = start + max(turn, count * encode) + encoded
+    done = start + turn + count * encode + encoded
     if busy and last[unit, 0] == sums[at]:
         done = last[unit, 1] + count * hop + hopped
-    free[unit] = done if busy else start + max(turn, count * encode)
+    free[unit] = done if busy else start + turn + count * encode
     last[unit, 0] = -1.0
     return float(done)
 
