@@ -30,7 +30,7 @@ def frame_builder(
 
     m_axis: Stream of whole frames. units, raw, head: Stream(16, keep=2), a block each up to tlast.
     clear (strobe): a new frame. launch (until launched), target, choice: have a collector take a block;
-    unit u is choice u // collectors of collector u % collectors, collector 0 has raw and head behind them;
+    unit u is bit u // collectors of choice of collector u % collectors, collector 0 has raw and head behind;
     place: where it begins in the frame, in bytes, until two clocks after launched. heading (level): it is
     the head. keep, drop, cancel (strobes): what becomes of it (collector.py). busy, first_busy: the target
     is, collector 0 is. resting: no collector is busy, and all CRCs are added.

@@ -10,6 +10,7 @@ from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES
 from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.nic.entry_writer import entry_writer
+from oscar_hdl.nic.hot_tree import hot_tree
 from oscar_hdl.nic.job_port import RESULT_BITS
 from oscar_hdl.streams.bundles import bit, word
 
@@ -36,17 +37,19 @@ def judge(
     """
     LAST_UNIT = len(idles) - 1
     LAST_COLLECTOR = collectors - 1
-    RAW_CHOICE = len(range(0, len(idles), collectors))
-    HEAD_CHOICE = RAW_CHOICE + 1
+    RAW_CHOICE = 1 << len(range(0, len(idles), collectors))
+    HEAD_CHOICE = RAW_CHOICE << 1
     HEAD = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES
     states = enum(
         "IDLE", "START", "LAUNCH", "SETTLE", "LOOK", "SIZE", "COMPARE", "DECIDE", "PROBE", "PROBED", "FORGET",
         "ENTRY", "SETTLED",
     )  # fmt: skip
     state = Signal(states.IDLE)
-    index, unit, base = word(8), word(max(1, LAST_UNIT.bit_length())), word(len(row))
+    index, base = word(8), word(len(row))
+    hot = word(len(idles), 1)  # the oldest block's unit
     own_target, own_choice = word(len(target)), word(len(choice))
     finished, result, constant, low, bits = bit(), word(RESULT_BITS), bit(), bit(), word(4)
+    next_result, next_finished = word(RESULT_BITS), word(1)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
     values, total, times, shorter = word(18), word(22), word(5), bit()
     six_blocks, first_place = word(11), word(11)
@@ -70,10 +73,13 @@ def judge(
         entry_last,
     )
 
+    choose_result = hot_tree(results, hot, next_result)
+    choose_idle = hot_tree(idles, hot, next_finished)
+
     @always(clk.posedge)
     def choose():
-        finished.next = idles[int(unit)]
-        result.next = results[int(unit)]
+        finished.next = next_finished[0]
+        result.next = next_result
 
     @always_comb
     def split():
@@ -141,15 +147,15 @@ def judge(
                 place.next = place + length
             base.next = base + size[len(size) : 5]
             index.next = index + 1
-            unit.next = unit + 1
+            hot.next = hot << 1
             own_target.next = own_target + 1
             if own_target == LAST_COLLECTOR:
                 own_target.next = 0
-                own_choice.next = own_choice + 1
-            if unit == LAST_UNIT:
-                unit.next = 0
+                own_choice.next = own_choice << 1
+            if hot[LAST_UNIT]:
+                hot.next = 1
                 own_target.next = 0
-                own_choice.next = 0
+                own_choice.next = 1
         six_blocks.next = concat(last_block, modbv(0)[2:]) + concat(last_block, modbv(0)[1:])
         first_place.next = six_blocks + HEAD
         if failed or head:
@@ -157,9 +163,9 @@ def judge(
         if begin or rst:
             base.next = row
             index.next = 0
-            unit.next = 0
+            hot.next = 1
             own_target.next = 0
-            own_choice.next = 0
+            own_choice.next = 1
             place.next = first_place
         if begin and empty:
             place.next = HEADER_BYTES
@@ -250,4 +256,4 @@ def judge(
         if rst:
             state.next = states.IDLE
 
-    return entries, choose, split, look, measure, hand_raw, step, act, sequence
+    return choose_result, choose_idle, entries, choose, split, look, measure, hand_raw, step, act, sequence
