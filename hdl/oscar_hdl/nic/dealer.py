@@ -34,7 +34,7 @@ def dealer(
     next_values, next_idle = word(len(size)), word(1)
     gives = [bit() for _ in range(units)]
 
-    choose = hot_tree(idles, hot, next_idle)
+    choose = hot_tree(None, idles, hot, next_idle)
 
     @always_comb
     def look():

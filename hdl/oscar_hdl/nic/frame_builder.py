@@ -16,7 +16,7 @@ from oscar_hdl.nic.store_lane import store_lane
 from oscar_hdl.nic.turn_crc import turn_crc
 from oscar_hdl.nic.turn_places import turn_places
 from oscar_hdl.nic.word_join import word_join
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 
 @block
@@ -45,7 +45,8 @@ def frame_builder(
     turn, base = word(LANES_LOG2), word(BITS)
     busies, starts, keeps, drops, cancels, rooms = ([bit() for _ in range(collectors)] for _ in range(6))
     choices = [word(len(choice)) for _ in range(collectors)]
-    streams = [Stream(16, keep=2) for _ in range(collectors)]
+    readies, marks = [bit() for _ in range(collectors)], [word(2) for _ in range(collectors)]
+    pairs = [word(17) for _ in range(collectors)]
     held = [[word(16) for _ in range(lanes)] for _ in range(collectors)]
     enables = [[word(2) for _ in range(lanes)] for _ in range(collectors)]
     valids, firsts, endeds = ([bit() for _ in range(collectors)] for _ in range(3))
@@ -59,11 +60,12 @@ def frame_builder(
     picks, takers = [], []
     for i in range(collectors):
         own = [*units[i::collectors], *((raw, head) if i == 0 else ())]
-        picks.append(pick_stream(own, choices[i], streams[i]))
+        picks.append(pick_stream(clk, own, choices[i], readies[i], marks[i], pairs[i]))
         takers.append(
             collector(
                 clk, rst, turn, starts[i], odd, lane, keeps[i], drops[i], cancels[i], absorb, rooms[i],
-                streams[i], busies[i], held[i], enables[i], valids[i], firsts[i], endeds[i], index=i,
+                readies[i], marks[i], pairs[i], busies[i], held[i], enables[i], valids[i], firsts[i],
+                endeds[i], index=i,
             )
         )  # fmt: skip
     start = launcher(

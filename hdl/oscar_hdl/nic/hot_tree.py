@@ -5,47 +5,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from myhdl import always_comb, block
+from myhdl import always, always_comb, block
 
 from oscar_hdl.streams.bundles import word
 
 
 @block
-def hot_tree(parts: Sequence[Any], hot: Any, chosen: Any, *, at: int = 0) -> Any:
-    """Give the part whose bit of `hot` (from bit `at` on) is 1, of which there is one at most; combinational.
+def hot_tree(clk: Any, parts: Sequence[Any], hot: Any, chosen: Any, *, at: int = 0) -> Any:
+    """Give the part whose bit of `hot` (from bit `at` on) is 1, of which there is one at most, a clock later.
 
-    chosen: as wide as the parts; 0 if no bit is 1.
+    chosen: as wide as the parts; 0 if no bit is 1. A register stands behind each two parts, or with clk None
+    nowhere: then `chosen` is combinational.
     """
-    SECOND = at + 1
-    if len(parts) == 1:
-        first = parts[0]
+    if len(parts) > 2:
+        half = (len(parts) + 3) // 4 * 2
+        below, above = (word(len(chosen)) for _ in range(2))
+        low_tree = hot_tree(clk, parts[:half], hot, below, at=at)
+        high_tree = hot_tree(clk, parts[half:], hot, above, at=at + half)
 
         @always_comb
-        def take():
-            chosen.next = 0
-            if hot[at]:
-                chosen.next = first
+        def join():
+            chosen.next = below | above
 
-        return take
-    if len(parts) == 2:
-        low, high = parts
+        return low_tree, high_tree, join
 
-        @always_comb
-        def pick():
-            chosen.next = 0
-            if hot[at]:
-                chosen.next = low
-            elif hot[SECOND]:
-                chosen.next = high
-
-        return pick
-    half = (len(parts) + 3) // 4 * 2
-    below, above = (word(len(chosen)) for _ in range(2))
-    low_tree = hot_tree(parts[:half], hot, below, at=at)
-    high_tree = hot_tree(parts[half:], hot, above, at=at + half)
+    low, high = parts[0], parts[-1]
+    picked, LAST = word(len(chosen)), at + len(parts) - 1
 
     @always_comb
-    def join():
-        chosen.next = below | above
+    def pick():
+        picked.next = 0
+        if hot[at]:
+            picked.next = low
+        elif hot[LAST]:
+            picked.next = high
 
-    return low_tree, high_tree, join
+    if clk is None:
+
+        @always_comb
+        def give():
+            chosen.next = picked
+
+    else:
+
+        @always(clk.posedge)
+        def give():
+            chosen.next = picked
+
+    return pick, give

@@ -18,10 +18,10 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def judge(
     clk: Any, rst: Any, begin: Any, row: Any, empty: Any, run: Any, failed: Any, overflow: Any,
-    open_blocks: Any, last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, idles:
-    Sequence[Any], results: Sequence[Any], raw: Any, raw_row: Any, head: Any, head_kept: Any, place: Any,
-    full: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any,
-    busy: Any, first_busy: Any, write: Any, entry: Any, entry_last: Any, *, collectors: int,
+    open_blocks: Any, last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, results:
+    Sequence[Any], raw: Any, raw_row: Any, head: Any, head_kept: Any, place: Any, full: Any, launch: Any,
+    target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any, busy: Any, first_busy: Any,
+    write: Any, entry: Any, entry_last: Any, *, collectors: int,
 ) -> Any:  # fmt: skip
     """Start a collector on the oldest open block, wait for the results of its job, and settle what it is.
 
@@ -30,14 +30,14 @@ def judge(
     blocks; open_blocks, last_block, size, last_size: of dealer and frame_plan. judged (strobe): a block is
     settled. failed (level): all blocks are forgotten. idle: nothing is under way. head (strobe, while
     idle): collect the frame's head, kept for the CRC or not (head_kept).
-    idles, results: of the encoders' jobs (job_port.py). raw: RawJob and raw_row: of raw_packer.
+    results: of the encoders' jobs (job_port.py). raw: RawJob and raw_row: of raw_packer.
     launch .. busy: of launcher; first_busy: collector 0 is. Unit u has collector u modulo their number;
     raw_packer and the head have collector 0, behind its units.
     write, entry u16: the directory, three strobes for a block.
     """
-    LAST_UNIT = len(idles) - 1
+    LAST_UNIT = len(results) - 1
     LAST_COLLECTOR = collectors - 1
-    RAW_CHOICE = 1 << len(range(0, len(idles), collectors))
+    RAW_CHOICE = 1 << len(range(0, len(results), collectors))
     HEAD_CHOICE = RAW_CHOICE << 1
     HEAD = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES
     states = enum(
@@ -46,10 +46,10 @@ def judge(
     )  # fmt: skip
     state = Signal(states.IDLE)
     index, base = word(8), word(len(row))
-    hot = word(len(idles), 1)  # the oldest block's unit
+    hot = word(len(results), 1)  # the oldest block's unit
     own_target, own_choice = word(len(target)), word(len(choice))
     finished, result, constant, low, bits = bit(), word(RESULT_BITS), bit(), bit(), word(4)
-    next_result, next_finished = word(RESULT_BITS), word(1)
+    next_result = word(RESULT_BITS)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
     values, total, times, shorter = word(18), word(22), word(5), bit()
     six_blocks, first_place = word(11), word(11)
@@ -73,16 +73,15 @@ def judge(
         entry_last,
     )
 
-    choose_result = hot_tree(results, hot, next_result)
-    choose_idle = hot_tree(idles, hot, next_finished)
+    choose_result = hot_tree(clk, results, hot, next_result)
 
     @always(clk.posedge)
     def choose():
-        finished.next = next_finished[0]
         result.next = next_result
 
     @always_comb
     def split():
+        finished.next = result[42]
         constant.next = result[0]
         low.next = result[1]
         bits.next = result[6:2]
@@ -256,4 +255,4 @@ def judge(
         if rst:
             state.next = states.IDLE
 
-    return choose_result, choose_idle, entries, choose, split, look, measure, hand_raw, step, act, sequence
+    return choose_result, entries, choose, split, look, measure, hand_raw, step, act, sequence

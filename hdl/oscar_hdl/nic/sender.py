@@ -118,7 +118,7 @@ def sender(
     )  # fmt: skip
     settle = judge(
         clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size,
-        judged, judging, idles, results, raw, bases[units], head, heading, place, full, launch, target,
+        judged, judging, results, raw, bases[units], head, heading, place, full, launch, target,
         choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
         collectors=collectors,
     )  # fmt: skip
