@@ -1,6 +1,6 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup torch everything allreduce test lint clean bench tools vhdl cosim fpga sim stress rtl verilator \
+.PHONY: help setup torch everything allreduce test lint clean bench tools vhdl cosim fpga formal sim stress rtl verilator \
   dist docs
 SHELL := /bin/bash
 
@@ -70,8 +70,8 @@ bench: setup ## list the measurements behind the figures, or run one (BENCH=rati
 tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
 	@$(call apt,ghdl iverilog,ghdl-mcode iverilog)
 
-sim: setup ## a ring AllReduce of three NICs in MyHDL, clock by clock, against the host bit for bit; about 4 minutes
-	@$(BIN)/python -m oscar_sim.ring --json build/sim/ring.json $(ARGS)
+sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host bit for bit; about 2 minutes
+	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json $(ARGS)
 
 stress: setup verilator ## random stalls, resets and damage on the converted RTL of a lane (ARGS="--clocks 1M")
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
@@ -93,14 +93,17 @@ verilator: ## install Verilator and a C++ compiler with apt (as root; otherwise 
 	@$(call apt,verilator g++,verilator g++)
 
 vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## convert all blocks to VHDL and Verilog in build/hdl; GHDL checks them
-	@$(BIN)/python -m oscar_hdl.convert --out build/hdl $(ARGS)
+	@$(BIN)/python -m oscar_hdl.build.convert --out build/hdl $(ARGS)
 
 cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the host's coder (cocotb)
 	@$(libpython)
 	@$(BIN)/python -m oscar_sim.cosim --out build/cosim $(ARGS)
 
 fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
-	@$(BIN)/python -m oscar_hdl.fpga --out build/fpga $(ARGS)
+	@$(BIN)/python -m oscar_hdl.build.place --out build/fpga $(ARGS)
+
+formal: $(VENV)/.fpga ## prove the rules of all blocks' streams for so many clocks, in build/formal
+	@$(BIN)/python -m oscar_hdl.build.formal --out build/formal $(ARGS)
 
 # Times, owners, order and modes in the files come from the last commit, or from here: equal trees, equal bytes.
 dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
@@ -112,7 +115,7 @@ dist: $(VENV)/.dist ## wheel, sdist and an archive of the VHDL, Verilog and .cor
 	@rm -rf dist build/dist && mkdir -p build
 	@echo "building sdist, and the wheel from it"
 	@$(BIN)/python -m build --outdir dist . >build/dist.log 2>&1 || { cat build/dist.log >&2; exit 1; }
-	@$(BIN)/python -m oscar_hdl.convert --no-check --out build/dist/$(HDL)
+	@$(BIN)/python -m oscar_hdl.build.convert --no-check --out build/dist/$(HDL)
 	@cp LICENSE build/dist/$(HDL)
 	@tar --sort=name --mtime=@$$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
 	  -C build/dist -c $(HDL) | gzip -9n >dist/$(HDL).tar.gz

@@ -29,11 +29,12 @@ class _Process:
         self.dirty = True
 
 
-def _instances(item: Any) -> list[Any]:
+def instances(item: Any) -> list[Any]:
+    """Return all processes of a block."""
     if isinstance(item, _Block):
-        return _instances(item.subs)
+        return instances(item.subs)
     if isinstance(item, (list, tuple, set)):
-        return [inner for part in item for inner in _instances(part)]
+        return [inner for part in item for inner in instances(part)]
     return [item]
 
 
@@ -74,7 +75,7 @@ class CycleSimulator:
         self._clocked_readers: dict[int, list[_Process]] = {}
         self._comb_readers: dict[int, list[_Process]] = {}
         shadows: set[int] = set()
-        for instance in _instances(top):
+        for instance in instances(top):
             if not isinstance(instance, _Always):
                 raise TypeError(f"{instance.name} is no always process: simulate it with MyHDL")
             comb = isinstance(instance, _AlwaysComb)

@@ -12,12 +12,12 @@ import pytest
 from myhdl import always_comb, always_seq, block
 
 from needs import needs
-from oscar_hdl import convert
+from oscar_hdl.build import convert
 from oscar_hdl.params import LaneParams
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.tops import TOPS, find
+from oscar_hdl.build.tops import TOPS, find
 
-SMALL = convert.SMALL
+SMALL = {"block_log2": 10}
 
 
 @block
@@ -29,7 +29,7 @@ def _warns(clk, a, b):
     return logic
 
 
-def warns(params: LaneParams):
+def warns(block_log2: int = 10):
     """A top whose conversion warns: clk is not used."""
     return _warns(bit(), bit(), bit())
 
@@ -43,7 +43,7 @@ def _broken(clk, a, b):
     return logic
 
 
-def broken(params: LaneParams):
+def broken(block_log2: int = 10):
     """A top that MyHDL cannot convert."""
     return _broken(bit(), word(4), word(4))
 
@@ -138,5 +138,5 @@ def test_command_line(
 @pytest.mark.parametrize("name", TOPS)
 def test_names(name: str) -> None:
     """Top, block, file and entity have one name."""
-    assert find(name)(SMALL).func.__name__ == name
-    assert (Path(convert.__file__).parent / f"{name}.py").exists()
+    assert find(name)(**SMALL).func.__name__ == name
+    assert list(Path(convert.__file__).parents[1].rglob(f"{name}.py"))

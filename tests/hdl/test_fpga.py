@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oscar_hdl.fpga import __main__ as fpga
-from oscar_hdl.fpga import report, tools
-from oscar_hdl.fpga.flow import Placed, path_lines
-from oscar_hdl.fpga.packing import Packed
+from oscar_hdl.build import place as fpga
+from oscar_hdl.build import report, tools
+from oscar_hdl.build.flow import Placed, path_lines
+from oscar_hdl.build.packing import Packed
 
 
 def placed(name: str = "nic_lane", lanes: int = 1) -> Placed:
@@ -97,6 +97,6 @@ def test_there_is_something_to_place(nothing: list[str], capsys: pytest.CaptureF
 
 def test_a_top_that_cannot_be_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """module:function of no module, and of one without it."""
-    for top in ("nosuch:f", "oscar_hdl.tops:nosuch"):
+    for top in ("nosuch:f", "oscar_hdl.build.tops:nosuch"):
         assert fpga.main(["--out", str(tmp_path), "--top", top]) == 1
         assert f"no top {top!r}" in capsys.readouterr().err

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from needs import needs
-from oscar_hdl.convert import SMALL, convert_top
+from oscar_hdl.build.convert import convert_top
 from oscar_hdl.format2.reference import frequencies
-from oscar_hdl.fpga import tools
-from oscar_hdl.fpga.array import ports_of
-from oscar_hdl.fpga.flow import LEAST_SHARED, synthesise, synthesise_array
-from oscar_hdl.fpga.packing import pack
-from oscar_hdl.fpga.replay import compare
+from oscar_hdl.build import tools
+from oscar_hdl.build.array import ports_of
+from oscar_hdl.build.flow import LEAST_SHARED, synthesise, synthesise_array
+from oscar_hdl.build.packing import pack
+from oscar_hdl.build.replay import compare
 from oscar_sim.seeds import dice
 from oscar_sim.tables_model import reciprocal
 
@@ -195,7 +195,7 @@ def encoder_stimulus(seed: int) -> Iterator[dict[str, int]]:
 @pytest.mark.parametrize("least", [1, LEAST_SHARED])
 def test_the_packed_encoder_does_the_same(least: int, tmp_path: Path) -> None:
     """All outputs of rans_encoder, in thousands of clocks; alone, and as in an array."""
-    source = convert_top("rans_encoder", "verilog", tmp_path / "hdl", SMALL)
+    source = convert_top("rans_encoder", "verilog", tmp_path / "hdl")
     packed = synthesise([source], "rans_encoder", tmp_path, least=least)
     assert (packed.factors, packed.products, packed.reads) == (2, 2, 2)
     ports = ports_of(source, "rans_encoder", tmp_path)

@@ -9,7 +9,7 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.ports import DecoderJob
 from oscar_hdl.nic.block_counter import Blocks, block_counter
-from oscar_hdl.nic.dealer import dealer
+from oscar_hdl.nic.block_dealer import block_dealer
 from oscar_hdl.nic.deframer import deframer
 from oscar_hdl.nic.directory_reader import directory_reader
 from oscar_hdl.nic.feeder import feeder
@@ -126,7 +126,7 @@ def receiver(
         clk, rst, list_go, command.width, list_units, list_blocks, list_places, keep, entry, list_done,
         list_right,
     )  # fmt: skip
-    deal = dealer(
+    deal = block_dealer(
         clk, rst, deal_go, job_entry, number, deal_blocks, deal_places, span, deal_put, jobs, starts, raw,
         bases[units], raw_go, raw_fed, deal_done, deal_bad, word_bits=word_bits,
     )  # fmt: skip

@@ -26,6 +26,7 @@ def asc_codec(
         max_frame=lambda count, width: max_frame(chosen, count, width),
         uses_context=chosen.uses_position,
         decodes_into=True,
+        work=coder.work,
         options=f"{implementation} {chosen}",
     )
 

@@ -17,6 +17,9 @@ class Performer(Protocol):
     def count(self, action: Action) -> int:
         """Return how many values the action's frame has; one without values is never sent."""
 
+    def coding_work(self, action: Action) -> int:
+        """Return the work of coding the action's frame (`Codec.work`), 0 where that is not known."""
+
     def cap(self, action: Action) -> int:
         """Return the bytes that the action's frame never exceeds."""
 
@@ -55,7 +58,7 @@ def execute(
         else:
             frame = node.perform(action)
             if frame is not None and action.op in SENDS:
-                log.add(action, node.rank, len(frame), count)
+                log.add(action, node.rank, len(frame), count, node.coding_work(action))
                 port.post_send(action.peer, action.tag, frame)
 
 

@@ -14,6 +14,7 @@ from oscar.collective.actions import Action
 ROW = np.dtype([
     ("phase", np.int8), ("step", np.int32), ("sender", np.int32), ("receiver", np.int32), ("chunk", np.int32),
     ("sub", np.int32), ("terms", np.int32), ("count", np.int64), ("bytes", np.int64),
+    ("work", np.int64),
 ])  # fmt: skip
 CLOCKS = np.dtype([  # what a device took for one frame
     ("encodes", np.bool_), ("phase", np.int8), ("step", np.int32), ("rank", np.int32), ("clocks", np.int64),
@@ -27,16 +28,18 @@ class Frames:
     """rows: structured array [frame] of ROW, in the order of its fields.
 
     phase: 0 reduce-scatter, 1 all-gather. terms: how many workers' values the frame sums. count: its values.
-    bytes: header included. A frame that goes to several receivers has a row for each.
+    bytes: header included. work: values' worth of an engine's time (`Codec.work`), 0 where the codec does not
+    say, or a frame was passed on. A frame that goes to several receivers has a row for each.
     """
 
     rows: Array
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, ...]] | Array) -> Frames:
-        """Return the frames of `rows`, tuples or an array with the fields of ROW, put in order."""
-        table = rows if isinstance(rows, np.ndarray) else np.array(list(rows), ROW)
-        return cls(np.sort(table, order=ROW.names))
+        """Return the frames of `rows`, an array or tuples with ROW's fields (work may lack), put in order."""
+        if not isinstance(rows, np.ndarray):
+            rows = np.array([row if len(row) == len(ROW) else (*row, 0) for row in rows], ROW)
+        return cls(np.sort(rows, order=ROW.names))
 
     @classmethod
     def joined(cls, every: Iterable[Frames]) -> Frames:
@@ -92,6 +95,17 @@ class Frames:
         sizes = zip(self.rows["count"].tolist(), self.rows["bytes"].tolist(), strict=True)
         return dict(zip(keys, sizes, strict=True))
 
+    def work(self) -> dict[Key, int]:
+        """Return the work of every frame by its key; of a frame passed on, what its encoder noted."""
+        keys = list(zip(*(self.rows[name].tolist() for name in KEY), strict=True))
+        noted = self.rows["work"].tolist()
+        origins = {(phase, chunk, sub): w for (phase, _, chunk, sub), w in zip(keys, noted, strict=True) if w}
+        counts = self.rows["count"].tolist()
+        return {
+            key: w or origins.get((key[0], *key[2:]), count)
+            for key, w, count in zip(keys, noted, counts, strict=True)
+        }
+
     def tree(self) -> dict[str, list[int]]:
         """Return the columns by name, for a file; `from_tree` reads them."""
         return {name: self.rows[name].tolist() for name in ROW.names or ()}
@@ -100,7 +114,7 @@ class Frames:
     def from_tree(cls, tree: dict[str, list[int]]) -> Frames:
         """Return the frames that `tree` wrote."""
         rows = np.zeros(len(tree["phase"]), ROW)
-        for name in ROW.names or ():
+        for name in tree:
             rows[name] = tree[name]
         return cls.of(rows)
 
@@ -111,10 +125,10 @@ class FrameLog:
     def __init__(self) -> None:
         self._rows: list[tuple[int, ...]] = []
 
-    def add(self, action: Action, sender: int, size: int, count: int) -> None:
+    def add(self, action: Action, sender: int, size: int, count: int, work: int = 0) -> None:
         """Note the frame of a SEND or FORWARD of `sender`."""
         a = action
-        self._rows.append((a.phase, a.step, sender, a.peer, a.chunk, a.sub, a.workers, count, size))
+        self._rows.append((a.phase, a.step, sender, a.peer, a.chunk, a.sub, a.workers, count, size, work))
 
     def frames(self) -> Frames:
         """Return what was noted."""

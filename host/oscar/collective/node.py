@@ -54,6 +54,7 @@ class Node:
         self._frames: dict[tuple[Phase, int, int, int], bytes] = {}
         self._came_by: dict[tuple[Phase, int, int, int], Action] = {}  # the WAIT that brought a frame
         self.clocks: list[tuple[Action, int]] = []  # of a device that counts them, since `begin`
+        self._work: dict[tuple[Phase, int, int, int], int] = {}  # of frames coded here, where the codec says
         self.local = self.work = self._spare = np.zeros(0, np.int32)
         self.suffix: Array | None = None
         # Sub-frames of `work` and `suffix` that have values; until then they are `local`, and 0: not copied.
@@ -71,6 +72,7 @@ class Node:
         self._came.clear()
         self._frames.clear()
         self._came_by.clear()
+        self._work.clear()
         self.clocks = []
 
     def result(self) -> Array:
@@ -101,6 +103,10 @@ class Node:
         """Return how many values the action's sub-frame has."""
         low, high = self.layout.span(action.chunk, action.sub)
         return high - low
+
+    def coding_work(self, action: Action) -> int:
+        """Return the work of the action's frame, where it was coded here and the codec says so, else 0."""
+        return self._work.get(self._key(action), 0)
 
     def cap(self, action: Action) -> int:
         """Return the bytes that the action's frame never exceeds, on any node."""
@@ -157,6 +163,8 @@ class Node:
             chunk=action.chunk,
             sub=action.sub,
         )
+        if self.codec.work is not None:
+            self._work[self._key(action)] = self.codec.work(end)
         self._count_clocks(action, end)
 
     def _count_clocks(self, action: Action, link: LinkEncoder | LinkDecoder) -> None:

@@ -35,6 +35,36 @@ class Engines:
         return Engines(encode, hop, decode, self.count)
 
 
+class Stage(NamedTuple):
+    """What a NIC's encoders or decoders take for a frame: seconds a value of work, at least, and behind it.
+
+    A frame keeps them for its work (collective.frames), `turn_s` at least; its result is there `latency_s`
+    after: tables of one frame are built, and what was counted in another is learnt, while a third is coded.
+    """
+
+    each_s: float
+    turn_s: float
+    latency_s: float
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A NIC whose engines share every frame: encoders and decoders work side by side, frames in order."""
+
+    encode: Stage
+    decode: Stage
+
+    def __post_init__(self) -> None:
+        for name, stage in (("encode", self.encode), ("decode", self.decode)):
+            for part, seconds in stage._asdict().items():
+                check_seconds(f"{name}.{part}", seconds)
+
+    def without(self, part: str) -> Pipeline:
+        """Return the NIC with 0 for `per_value_s` or `once_s`, as Engines.without does."""
+        none = {"each_s": 0.0} if part == "per_value_s" else {"turn_s": 0.0, "latency_s": 0.0}
+        return Pipeline(self.encode._replace(**none), self.decode._replace(**none))
+
+
 @dataclass(frozen=True)
 class LinkModel:
     """One node's port and codec, the same on every node.
@@ -44,8 +74,9 @@ class LinkModel:
     begin to arrive: of two peers that send to one node, one waits. Software makes room for every frame that
     it will receive before it sends its first one; that takes `message_s` each.
 
-    The codec is `engines`, or without them a pipeline that keeps up with its work: one encoder and one
-    decoder, each of which serves in order; a sub-frame occupies it for count / `codec_values_per_s` (None:
+    The codec is `engines`, a NIC's or a core's, or without them a pipeline that keeps up with its work: one
+    encoder and one decoder, each of which serves in order; a sub-frame occupies it for count /
+    `codec_values_per_s` (None:
     no time at all). It is ready `codec_latency_s` later, or from the encoder `encode_latency_s` later (None:
     the same).
 
@@ -58,7 +89,7 @@ class LinkModel:
     codec_latency_s: float = 0.5e-6
     encode_latency_s: float | None = None
     message_s: float = 0.0
-    engines: Engines | None = None
+    engines: Engines | Pipeline | None = None
 
     def __post_init__(self) -> None:
         for name in ("bandwidth_bps", "codec_values_per_s"):
@@ -84,7 +115,7 @@ class LinkModel:
         codec_gvalues: float | None = None,
         codec_latency_us: float = 0.5,
         encode_latency_us: float | None = None,
-        engines: Engines | None = None,
+        engines: Engines | Pipeline | None = None,
     ) -> LinkModel:
         """Build one from Gb/s, microseconds and G values/s; raises ValueError like the class."""
         rate = None if codec_gvalues is None else codec_gvalues * 1e9
@@ -110,21 +141,27 @@ class LinkModel:
     def codec(self, coded: bool) -> Codec:
         """Return the codec as the model counts it; raw floats (`coded` false) take it no time."""
         if not coded:
-            return Codec(False, 1, *[0.0] * 6)
+            return Codec(False, 1, *[0.0] * 8)
+        if isinstance(self.engines, Pipeline):
+            to, back = self.engines.encode, self.engines.decode
+            hop = to.each_s + back.each_s, to.latency_s + back.latency_s
+            stages = to.each_s, to.latency_s, *hop, back.each_s, back.latency_s, to.turn_s, back.turn_s
+            return Codec(False, 1, *stages, by_work=True)
         if self.engines is not None:
             e = self.engines
             costs = [part for cost in (e.encode, e.hop, e.decode) for part in (cost.per_value_s, cost.once_s)]
-            return Codec(True, e.count, *costs)
+            return Codec(True, e.count, *costs, 0.0, 0.0)
         each = 0.0 if self.codec_values_per_s is None else 1.0 / self.codec_values_per_s
         decode = self.codec_latency_s
         encode = decode if self.encode_latency_s is None else self.encode_latency_s
-        return Codec(False, 1, each, encode, 2 * each, decode + encode, each, decode)
+        return Codec(False, 1, each, encode, 2 * each, decode + encode, each, decode, 0.0, 0.0)
 
 
 class Codec(NamedTuple):
     """Seconds of the codec per value and once.
 
-    `busy`: it has engines, each occupied until its result is out.
+    `busy`: it has engines, each occupied until its result is out. Otherwise a frame occupies encoder or
+    decoder for its values, a turn at least. by_work: what counts is a frame's work, not its values.
     """
 
     busy: bool
@@ -135,6 +172,9 @@ class Codec(NamedTuple):
     hop_once: float
     decode_each: float
     decode_once: float
+    encode_turn: float
+    decode_turn: float
+    by_work: bool = False
 
     @property
     def values_per_s(self) -> float | None:

@@ -17,16 +17,19 @@ from oscar.coding.costs import SIZES, Cost, FrameCost, machine
 from oscar.coding.registry import make_codec
 from oscar.errors import ConfigError
 from oscar.files import write_json
-from oscar.timeline.link import Engines
+from oscar.timeline.link import Engines, Pipeline, Stage
 
-SHIPPED = "asc_lane.json"
+SHIPPED = "nic.json"
+NIC, CORE = ("encode", "decode"), ("encode", "hop", "decode")  # commands that clocks are of
 NANOSECOND = "a clock here is a nanosecond"
 
 
 class NicFile(BaseModel):
-    """A NIC: its engines (hardware units, or a core), their clock rate, and what a frame costs one of them.
+    """A NIC with its engines, or a core of a host: its clock rate, and what a frame costs.
 
-    clocks: of `encode`, `hop` (decode, add, encode again) and `decode`, each (per value, per frame).
+    clocks: of a NIC `encode` and `decode`, each (for a value of work, a frame's turn, latency), of all its
+    engines together (link.Pipeline). Of a core `encode`, `hop` (decode, add, encode again) and `decode`,
+    each (for a value, once).
     revision, measured_by, mhz_from: where the figures come from. `derived`: figures for readers, computed
     from the others and not read back.
     """
@@ -39,39 +42,41 @@ class NicFile(BaseModel):
     engines: int = Field(ge=1, le=1024)
     mhz: float = Field(gt=0, allow_inf_nan=False)
     mhz_from: str
-    clocks: dict[str, tuple[float, float]]
+    clocks: dict[str, tuple[float, ...]]
     derived: dict[str, float] = Field(default_factory=dict)
 
-    def seconds(self, command: str, values: float) -> float:
-        """Return what one engine takes for a frame of `values`."""
-        each, once = self.clocks[command]
-        return (values * each + once) / self.mhz * 1e-6
+    def seconds(self, command: str) -> tuple[float, ...]:
+        """Return the clocks of a command in seconds."""
+        return tuple(clocks / self.mhz * 1e-6 for clocks in self.clocks[command])
 
-    def model(self) -> Engines:
-        """Return the engines for the time model."""
-        costs = {
-            name: Cost(self.seconds(name, 1) - self.seconds(name, 0), self.seconds(name, 0))
-            for name in ("encode", "hop", "decode")
-        }
+    def model(self) -> Engines | Pipeline:
+        """Return what codes frames, for the time model."""
+        if "hop" not in self.clocks:
+            return Pipeline(Stage(*self.seconds("encode")), Stage(*self.seconds("decode")))
+        costs = {name: Cost(*self.seconds(name)) for name in CORE}
         return Engines(**costs, count=self.engines)
 
     def text(self) -> str:
         """Return the line that names the clock beside modelled times."""
         rate = "" if self.mhz_from == NANOSECOND else f" at {self.mhz:g} MHz"
+        behind = sum(sum(self.seconds(name)[1:]) for name in self.clocks if name != "hop") * 1e6
         return (
-            f"{self.engines} x {self.name}{rate}: {self.gvalues:.3g} G values/s, and a frame "
-            f"costs {self.seconds('hop', 0) * 1e6:.3g} us beside its values"
+            f"{self.engines} x {self.name}{rate}: {self.gvalues:.3g} G values/s, and a hop "
+            f"costs {behind:.3g} us beside its values"
         )
 
     @property
     def gvalues(self) -> float:
-        """10^9 values/s of all engines at the hops of a ring."""
-        return self.engines * self.mhz / self.clocks["hop"][0] / 1e3
+        """10^9 values/s that are decoded, added and encoded again."""
+        if "hop" in self.clocks:
+            return self.engines * self.mhz / self.clocks["hop"][0] / 1e3
+        return self.mhz / max(clocks[0] for clocks in self.clocks.values()) / 1e3
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all, with the derived figures."""
-        derived = {"gvalues_per_s": self.gvalues, "values_per_clock_and_engine": 1 / self.clocks["hop"][0]}
-        derived |= {f"{name}_us_a_frame": self.seconds(name, 0) * 1e6 for name in self.clocks}
+        each = self.gvalues * 1e3 / self.mhz / self.engines
+        derived = {"gvalues_per_s": self.gvalues, "values_per_clock_and_engine": each}
+        derived |= {f"{name}_us_a_frame": sum(self.seconds(name)[1:]) * 1e6 for name in self.clocks}
         tree = self.model_dump(mode="json") | {"derived": {k: round(v, 4) for k, v in derived.items()}}
         write_json(path, tree)
 
@@ -92,10 +97,13 @@ def parse_nic(text: str, place: str) -> NicFile:
     """Return the NIC that `text` describes in JSON; raises ConfigError that names `place`."""
     try:
         nic = NicFile.model_validate_json(text)
-        missing = {"encode", "hop", "decode"} ^ set(nic.clocks)
-        if missing:
-            raise ValueError(f"clocks: expected encode, hop and decode, got {', '.join(sorted(nic.clocks))}")
-        nothing = [name for name, (each, _) in nic.clocks.items() if not each > 0]
+        got = {name: len(clocks) for name, clocks in nic.clocks.items()}
+        if got not in (dict.fromkeys(CORE, 2), dict.fromkeys(NIC, 3)):
+            raise ValueError(
+                f"clocks: expected three numbers for each of {', '.join(NIC)}, or two for each of "
+                f"{', '.join(CORE)}, got {got}"
+            )
+        nothing = [name for name, (each, *_) in nic.clocks.items() if not each > 0]
         if nothing:
             raise ValueError(
                 f"clocks.{nothing[0]}: expected more than 0 for a value, got {nic.clocks[nothing[0]][0]:g}"

@@ -27,7 +27,7 @@ class Waiter(Protocol):
 
 
 class Work:
-    """One action on one rank; done: when its result is there, None until that is known."""
+    """One action on one rank; count: the values that engines work on; done: when its result is there."""
 
     __slots__ = ("action", "count", "done", "input", "rank", "size", "waiters")
 
@@ -68,7 +68,7 @@ class Unit:
 
     def _encode(self, work: Work, ready: float) -> float:
         codec = self.codec
-        start, cost = max(ready, self.free), work.count * codec.encode_each
+        start, cost = max(ready, self.free), max(codec.encode_turn, work.count * codec.encode_each)
         done = start + cost + codec.encode_once
         if codec.busy and self._last is not None and self._last[0] == _sum(work):
             done = self._last[1] + work.count * codec.hop_each + codec.hop_once
@@ -81,7 +81,7 @@ class Unit:
 
     def _decode(self, work: Work, ready: float) -> float:
         codec = self.codec
-        start, cost = max(ready, self.free), work.count * codec.decode_each
+        start, cost = max(ready, self.free), max(codec.decode_turn, work.count * codec.decode_each)
         done = start + cost + codec.decode_once
         if work.action.op is not Op.ADOPT:
             self.note("wait", self.free, ready - self.free, work)
@@ -130,10 +130,11 @@ def load(schedule: Schedule, frames: Frames, codec: Codec, note: Note, done: Don
     if any(values.get(key[2:], 0) != count for key, (count, _) in sizes.items()):
         raise ValueError("expected a chunk to hold the same values in all its frames; take one call's frames")
     out = Programs()
+    work = frames.work() if codec.by_work else {}
     for rank in range(schedule.nodes):
         units = [Unit(codec, note, done) for _ in range((1 if codec.busy else 2) * codec.engines)]
         out.units += units
-        _load_rank(out, schedule, rank, values, sizes, units[: codec.engines], units[-codec.engines :])
+        _load_rank(out, schedule, rank, values, sizes, work, units[: codec.engines], units[-codec.engines :])
     sent, rows = sum(map(len, out.sends)), int((frames["count"] > 0).sum())
     if sent != rows:
         raise ValueError(
@@ -149,6 +150,7 @@ def _load_rank(
     rank: int,
     values: dict[tuple[int, int], int],
     sizes: dict[tuple[int, int, int, int], tuple[int, int]],
+    works: dict[tuple[int, int, int, int], int],
     encoders: list[Unit],
     decoders: list[Unit],
 ) -> None:
@@ -168,7 +170,7 @@ def _load_rank(
         if op is Op.WAIT:
             held[frame] = out.waits[rank, peer, phase, chunk, sub] = Work(action, rank, count, 0, None)
         elif op is Op.ENCODE:
-            work = held[frame] = Work(action, rank, count, 0, summed.get((chunk, sub)))
+            work = held[frame] = Work(action, rank, works.get(frame, count), 0, summed.get((chunk, sub)))
             encoders[sub % len(encoders)].queue.append(work)
         elif op in SENDS:
             _, size = sizes.get((phase, rank, chunk, sub), (0, 0))
@@ -179,7 +181,7 @@ def _load_rank(
                 )
             sends.append(Work(action, rank, count, size, held[frame]))
         else:
-            work = summed[chunk, sub] = Work(action, rank, count, 0, held[frame])
+            work = summed[chunk, sub] = Work(action, rank, works.get(frame, count), 0, held[frame])
             decoders[sub % len(decoders)].queue.append(work)
     out.sends.append(sends)
     out.received.append(posts)

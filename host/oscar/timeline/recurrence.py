@@ -19,7 +19,7 @@ from oscar.collective.frames import Frames
 from oscar.collective.gather import RAW, Gather
 from oscar.collective.ring import Ring
 from oscar.timeline.link import FP32_BITS, LinkModel
-from oscar.timeline.sizes import Sizes, cut_tables, divide, ring_tables
+from oscar.timeline.sizes import Sizes, cut_tables, divide, ring_tables, work_table
 
 
 @njit(cache=True, nogil=True)
@@ -34,7 +34,7 @@ def _hop_and_sum(
     [ranks]. `ready` [ranks, K]: when the values to send first are ready; on return, the time the last sums of
     the last phase are ready. `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
     """
-    per_byte, latency, _, busy, engines, encode, encoded, hop, hopped, decode, decoded = costs
+    per_byte, latency, _, busy, engines, encode, encoded, hop, hopped, decode, decoded, turn, back = costs
     encoder, decoder, link, last = clocks
     phases, steps, ranks, subs = counts.shape
     for step in range(steps + 1):
@@ -49,21 +49,21 @@ def _hop_and_sum(
                         count = counts[phase, step - 1, peer, sub]
                         free = encoder[rank, engine] if busy else decoder[rank, engine]
                         start = max(arrive[phase, peer, sub], free)
-                        values = start + count * decode + decoded
+                        values = start + max(back, count * decode) + decoded
                         if busy:
                             encoder[rank, engine] = values
                         else:
-                            decoder[rank, engine] = start + count * decode
+                            decoder[rank, engine] = start + max(back, count * decode)
                         last[rank] = max(last[rank], values)
                     if step == steps:
                         ready[rank, sub] = values
                     elif counts[phase, step, rank, sub] > 0:
                         count = counts[phase, step, rank, sub]
                         begin = max(values, encoder[rank, engine])
-                        frame = begin + count * encode + encoded
+                        frame = begin + max(turn, count * encode) + encoded
                         if busy and start >= 0:  # decoded, added and coded again in one go
                             frame = start + count * hop + hopped
-                        encoder[rank, engine] = frame if busy else begin + count * encode
+                        encoder[rank, engine] = frame if busy else begin + max(turn, count * encode)
                         cost = sizes[phase, step, rank, sub] * per_byte
                         link[rank] = max(frame, link[rank]) + cost
                         following[phase, rank, sub] = link[rank] + latency
@@ -75,7 +75,7 @@ def _hop_and_forward(
     sizes: Any, counts: Any, adopt: bool, costs: Any, clocks: Any, ready: Any, arrive: Any, following: Any
 ) -> None:
     """Run the phase in which owners encode once and every hop forwards the frame, then decodes it."""
-    per_byte, latency, _, busy, engines, encode, encoded, _, _, decode, decoded = costs
+    per_byte, latency, _, busy, engines, encode, encoded, _, _, decode, decoded, turn, back = costs
     encoder, decoder, link, last = clocks
     if busy:
         decoder = encoder
@@ -90,8 +90,8 @@ def _hop_and_forward(
                     continue
                 if step == 0:
                     begin = max(ready[rank, sub], encoder[rank, engine])
-                    frame = begin + count * encode + encoded
-                    encoder[rank, engine] = frame if busy else begin + count * encode
+                    frame = begin + max(turn, count * encode) + encoded
+                    encoder[rank, engine] = frame if busy else begin + max(turn, count * encode)
                 else:
                     frame = arrive[peer, sub]
                 if step < steps:
@@ -99,8 +99,8 @@ def _hop_and_forward(
                     following[rank, sub] = link[rank] + latency
                 if step > 0 or adopt:
                     begin = max(frame, decoder[rank, engine])
-                    done = begin + count * decode + decoded
-                    decoder[rank, engine] = done if busy else begin + count * decode
+                    done = begin + max(back, count * decode) + decoded
+                    decoder[rank, engine] = done if busy else begin + max(back, count * decode)
                     last[rank] = max(last[rank], done)
         arrive, following = following, arrive
 
@@ -135,7 +135,7 @@ def tables_finish(sizes: Sizes, counts: Sizes, link: LinkModel, gather: Gather) 
     """Return `ring_finish` of a ring's tables, contiguous int64 [2, N-1, N, K] (`ring_tables`)."""
     codec = link.codec(gather.coded)
     sizes, counts = cut_tables(sizes, counts, codec.engines)
-    costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec)
+    costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec[:-1])
     return np.asarray(_finish(sizes, counts, gather.boomerang, gather.duplex, gather.adopt, costs))
 
 
@@ -143,7 +143,10 @@ def ring_finish(
     schedule: Ring, frames: Frames, link: LinkModel, *, coded: bool = True
 ) -> NDArray[np.float64]:
     """Return when every rank finishes, float64 [N] in seconds; arguments and errors as for `replay`."""
-    return tables_finish(*ring_tables(schedule, frames), link, replace(schedule.form, coded=coded))
+    sizes, counts = ring_tables(schedule, frames)
+    if link.codec(coded).by_work:
+        counts = work_table(counts, frames)
+    return tables_finish(sizes, counts, link, replace(schedule.form, coded=coded))
 
 
 def ring_time(schedule: Ring, frames: Frames, link: LinkModel, *, coded: bool = True) -> float:

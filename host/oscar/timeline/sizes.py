@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import MAX_SUBFRAMES
-from oscar.collective.frames import ROW, Frames
+from oscar.collective.frames import KEY, ROW, Frames
 from oscar.collective.ring import Ring, ring_chunks
 from oscar.collective.schedule import Schedule
 
@@ -89,6 +89,14 @@ def ring_tables(schedule: Ring, frames: Frames) -> tuple[Sizes, Sizes]:
             "others; give all frames of one AllReduce"
         )
     return sizes, counts
+
+
+def work_table(counts: Sizes, frames: Frames) -> Sizes:
+    """Return the work of a ring's frames in the places of their counts (`ring_tables`)."""
+    table, rows, work = counts.copy(), frames.rows, frames.work()
+    keys = zip(*(rows[name].tolist() for name in KEY), strict=True)
+    table[rows["phase"], rows["step"], rows["sender"], rows["sub"]] = [work[key] for key in keys]
+    return table
 
 
 def _unequal(counts: Sizes, chunks: Sizes) -> bool:

@@ -103,7 +103,7 @@ def symmetric_time(
     for _ in range(int(((do.kind == _WAIT) & (counts[0, do.sub] > 0)).sum()) if link.message_s else 0):
         room_s += link.message_s
     values, bytes_ = counts[0, do.sub], table[row[do.terms], do.sub]
-    costs = (link.seconds_per_byte, link.latency_s, room_s, *codec)
+    costs = (link.seconds_per_byte, link.latency_s, room_s, *codec[:-1])
     return float(_play(*do[:5], values, bytes_, order, starts, costs))
 
 
@@ -112,17 +112,17 @@ def _code(
     at: int, ready: float, unit: int, kind: Any, sums: Any, counts: Any, free: Any, last: Any, costs: Any
 ) -> float:
     """Do one encode or decode on its unit and return when its result is there, as `programs.Unit` does."""
-    _, _, _, busy, _, encode, encoded, hop, hopped, decode, decoded = costs
+    _, _, _, busy, _, encode, encoded, hop, hopped, decode, decoded, turn, back = costs
     start, count = max(ready, free[unit]), counts[at]
     if kind[at] == _DECODE:
-        done = start + count * decode + decoded
-        free[unit] = done if busy else start + count * decode
+        done = start + max(back, count * decode) + decoded
+        free[unit] = done if busy else start + max(back, count * decode)
         last[unit, 0], last[unit, 1] = sums[at], start
         return float(done)
-    done = start + count * encode + encoded
+    done = start + max(turn, count * encode) + encoded
     if busy and last[unit, 0] == sums[at]:
         done = last[unit, 1] + count * hop + hopped
-    free[unit] = done if busy else start + count * encode
+    free[unit] = done if busy else start + max(turn, count * encode)
     last[unit, 0] = -1.0
     return float(done)
 

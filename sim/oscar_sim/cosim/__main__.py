@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from oscar_hdl.convert import LANGUAGES, PACKAGE, SMALL, ConvertError, convert_all
+from oscar_hdl.build.convert import LANGUAGES, PACKAGE, ConvertError, convert_all
 from oscar_hdl.params import LaneParams
 from oscar_sim.seeds import VARIABLE, told
 

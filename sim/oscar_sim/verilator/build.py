@@ -1,24 +1,47 @@
-"""Converts a top to Verilog and builds it, with a C++ harness, into a shared library that is kept."""
+"""Converts a top to Verilog and builds it, with C++ around it, into a shared library that is kept."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import json
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from oscar.errors import OscarError
-from oscar_hdl.params import LaneParams
+from oscar_hdl.build.convert import ConvertError, block_name, convert_top
+from oscar_hdl.build.formal import ports_of
+from oscar_hdl.build.tops import Value
 
 HERE = Path(__file__).parent
 DEFAULT_CACHE = Path("build/verilator")
+SHIM = (HERE / "model.h", HERE / "model.cpp")
+ADDRESS = """#include "model.h"
+extern "C" void* port_address(Model* m, int port) {{
+  Vtop& p = *m->top;
+  switch (port) {{
+{cases}
+  }}
+  return nullptr;
+}}
+"""
 
 
 class ToolError(OscarError):
     """A tool is missing or failed; the message says what to install or what it printed."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A compiled block: its library, its Verilog, and of each port whether it is an input, and its bits."""
+
+    library: Path
+    verilog: Path
+    ports: dict[str, tuple[bool, int]]
 
 
 def require(tool: str, package: str) -> str:
@@ -29,15 +52,10 @@ def require(tool: str, package: str) -> str:
     return found
 
 
-def _run(command: Sequence[str | Path], *, cwd: Path, log: Path, env: dict[str, str] | None = None) -> None:
+def _run(command: Sequence[str | Path], *, cwd: Path, log: Path) -> None:
     with log.open("ab") as out:
         done = subprocess.run(
-            [str(part) for part in command],
-            cwd=cwd,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
-            check=False,
+            [str(part) for part in command], cwd=cwd, stdout=out, stderr=subprocess.STDOUT, check=False
         )
     if done.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
@@ -52,55 +70,95 @@ def _key(parts: Sequence[bytes]) -> str:
     return digest.hexdigest()[:16]
 
 
-def verilog_of(top: str, params: LaneParams, folder: Path) -> Path:
-    """Convert `top` of oscar_hdl in a fresh process, as conversion wants it; return the Verilog file."""
-    sizes = ["--block-log2", str(params.block_log2), "--width-max", str(params.width_max)]
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "convert.log"
-    _run(
-        [sys.executable, "-m", "oscar_hdl.convert", "--out", folder, "--top", top, *sizes, "--no-check"],
-        cwd=Path.cwd(),
-        log=log,
-        env={"PYTHONHASHSEED": "0"},
-    )
-    found = sorted(folder.rglob(f"{top}.v"))
-    if not found:
-        raise ToolError(f"the conversion of {top} left no {top}.v in {folder}; see {log}")
-    return found[0]
-
-
-def source_key() -> bytes:
-    """Return a digest of all that a conversion depends on: the sources of oscar_hdl."""
+def source_key(top: str) -> bytes:
+    """Return a digest of all that a conversion depends on: the sources of oscar_hdl, and the top's module."""
     import myhdl
 
     import oscar_hdl
 
     files = sorted(Path(oscar_hdl.__file__).parent.rglob("*.py"))
+    module = top.partition(":")[0]
+    if module != top and (found := importlib.util.find_spec(module)) and found.origin:
+        files.append(Path(found.origin))
     return _key([myhdl.__version__.encode(), *(f.read_bytes() for f in files)]).encode()
 
 
-def build(top: str, params: LaneParams, *, harness: Path, cache: Path = DEFAULT_CACHE) -> Path:
-    """Return a shared library of `top` and `harness` (C++), built once for each state of the sources.
+def _settled(work: Path, done: Path) -> None:
+    """Put a finished folder in its place, unless another process was faster."""
+    try:
+        work.rename(done)
+    except OSError:
+        if not done.exists():
+            raise
+        shutil.rmtree(work)
 
-    params: of the lane that is converted.
+
+def _fresh(done: Path) -> Path:
+    work = done.with_name(f"{done.name}.{os.getpid()}")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    return work
+
+
+def verilog_of(top: str, parameters: Mapping[str, Value], cache: Path) -> Path:
+    """Convert `top` of oscar_hdl in a fresh process, as conversion wants it; return the Verilog file."""
+    name = block_name(top)
+    settings = json.dumps(dict(parameters), sort_keys=True)
+    key = _key([source_key(top), f"{top} {settings}".encode()])
+    done = cache / f"{name}-{key}"
+    if not done.exists():
+        work = _fresh(done)
+        try:
+            convert_top(top, "verilog", work, parameters)
+        except (ConvertError, ValueError) as error:
+            raise ToolError(str(error)) from None
+        _settled(work, done)
+    return done / "verilog" / f"{name}.v"
+
+
+def build(
+    top: str,
+    parameters: Mapping[str, Value] | None = None,
+    *,
+    harness: Path | None = None,
+    cache: Path = DEFAULT_CACHE,
+) -> Built:
+    """Return a shared library of `top` and `harness` (C++), built once for each state of the sources.
 
     Raises ToolError when verilator or a C++ compiler is missing or fails.
     """
-    verilator, compiler = require("verilator", "verilator"), require("g++", "g++")
-    require("make", "make")
-    key = _key([source_key(), f"{top} {params}".encode(), harness.read_bytes(), Path(__file__).read_bytes()])
-    done = cache.resolve() / f"{top}-{key}" / f"lib{top}.so"
-    if done.exists():
-        return done
-    work = done.parent.with_name(f"{done.parent.name}.{os.getpid()}")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    verilog = verilog_of(top, params, work / "hdl")
-    log = work / "build.log"
+    require("verilator", "verilator"), require("g++", "g++"), require("make", "make")
+    cache = cache.resolve()
+    cache.mkdir(parents=True, exist_ok=True)
+    verilog = verilog_of(top, parameters or {}, cache)
+    text = verilog.read_text(encoding="utf-8")
+    ports = ports_of(text)
+    if "clk" not in ports:
+        raise ToolError(f"{top} has no port clk; there are {', '.join(ports) or 'none'}")
+    sources = [*SHIM, *([harness.resolve()] if harness else [])]
+    headers = [] if harness is None else sorted(harness.parent.glob("*.h"))
+    key = _key([text.encode(), *(f.read_bytes() for f in (*sources, *headers, Path(__file__)))])
+    name = block_name(top)
+    done = cache / f"{name}-so-{key}"
+    if not done.exists():
+        work = _fresh(done)
+        shutil.copyfile(verilog, work / verilog.name)
+        cases = "\n".join(f"    case {n}: return &p.{port};" for n, port in enumerate(ports))
+        (work / "ports.cpp").write_text(ADDRESS.format(cases=cases))
+        _compile(name, work, sources)
+        _settled(work, done)
+    return Built(done / f"lib{name}.so", done / verilog.name, ports)
+
+
+def _compile(name: str, work: Path, sources: Sequence[Path]) -> None:
+    """Verilate and compile in `work`."""
+    verilator, compiler, log = shutil.which("verilator"), shutil.which("g++"), work / "build.log"
+    assert verilator
+    assert compiler
     _run([verilator, "--getenv", "VERILATOR_ROOT"], cwd=work, log=work / "root.log")
     root = Path((work / "root.log").read_text().strip())
     _run(
-        [verilator, "--cc", verilog, "--top-module", top, "--prefix", "Vtop", "--Mdir", "obj", "-O3",
+        [verilator, "--cc", f"{name}.v", "--top-module", name, "--prefix", "Vtop", "--Mdir", "obj", "-O3",
          "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint",
          "-CFLAGS", "-fPIC"],
         cwd=work, log=log,
@@ -111,15 +169,10 @@ def build(top: str, params: LaneParams, *, harness: Path, cache: Path = DEFAULT_
     ]
     archives = sorted((work / "obj").glob("*.a"))
     _run(
-        [compiler, "-std=c++17", "-O2", "-fPIC", "-shared",
+        [compiler, "-std=c++17", "-O2", "-fPIC", "-shared", f"-I{HERE}",
          f"-I{root}/include", f"-I{root}/include/vltstd", "-Iobj",
-         harness.resolve(), *runtime, *archives, "-pthread", "-o", done.name],
+         *(s for s in sources if s.suffix == ".cpp"), "ports.cpp", *runtime, *archives,
+         "-pthread", "-o", f"lib{name}.so"],
         cwd=work, log=log,
     )  # fmt: skip
-    try:
-        work.rename(done.parent)
-    except OSError:
-        if not done.exists():
-            raise
-        shutil.rmtree(work)  # another process was faster
-    return done
+    shutil.rmtree(work / "obj")

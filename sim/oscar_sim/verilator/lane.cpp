@@ -4,10 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <vector>
-#include "Vtop.h"
-#include "verilated.h"
-
-double sc_time_stamp() { return 0; }
+#include "model.h"
 
 // Reads of the payload that may wait for their answers (docs/hardware.md, asc_decoder).
 constexpr size_t OUTSTANDING = 11;

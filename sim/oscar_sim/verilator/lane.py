@@ -40,7 +40,13 @@ class _Job(ctypes.Structure):
 
 @cache
 def _library(params: LaneParams) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(build("nic_lane", params, harness=HARNESS)))
+    library = ctypes.CDLL(
+        str(
+            build(
+                "nic_lane", {"block_log2": params.block_log2, "width_max": params.width_max}, harness=HARNESS
+            ).library
+        )
+    )
     library.lane_new.restype = ctypes.c_void_p
     library.lane_delete.argtypes = [ctypes.c_void_p]
     library.lane_run.argtypes = [ctypes.c_void_p, ctypes.POINTER(_Job)]

@@ -20,15 +20,18 @@ from oscar.coding.asc.params import (
     BASE,
     DIRECTORY_BYTES,
     GROUP,
+    GROUP_ROWS,
     LANES,
     LIMIT,
     MASK_BYTES,
     MAX_BLOCK_LOG2,
     MIN_BLOCK_LOG2,
+    NARROW_CLASS,
     PREFIX_BYTES,
     SENT_ROW_BYTES,
     SYMBOLS,
     TABLE_ROWS,
+    WIDE_SHIFT,
     AscParams,
 )  # fmt: skip
 from oscar.coding.asc.pop_kernels import SIDES
@@ -48,6 +51,7 @@ from oscar.errors import FrameError
 PAD = 64  # bytes behind arrays that are read a row at a time
 THREAD_VALUES = 1 << 19  # of a frame, for each thread that works on it
 MOST_THREADS = 16
+WIDEST_CLASS = NARROW_CLASS + len(WIDE_SHIFT)  # its rows take two raw steps
 SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
 
 
@@ -105,6 +109,7 @@ class CompiledCoder:
         self.params = params
         self.threads = threads or cores()
         self._room: dict[str, tuple[np.ndarray, np.uint64]] = {}
+        self._rows = 0  # of the frame encoded last
         self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
         self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
         self.banks = np.zeros(self.threads * BANKS * COUNTS, np.uint32)
@@ -153,6 +158,7 @@ class CompiledCoder:
     ) -> bytes | memoryview:
         """See Coder.encode; the memory that is returned holds until the next call."""
         count = values.size
+        self._rows = -(-count // LANES)
         if not count:
             return b""
         frame = self._frame(values, classes, width)
@@ -190,6 +196,18 @@ class CompiledCoder:
         used = ek.write_blocks(blocks, log2, number, regions, region, out + len(head))
         tk.learn(state.hist, self.counts)
         return payload[: len(head) + used].data
+
+    def work(self, _: object = None) -> int:
+        """Return the work of the payload encoded last: steps of rows, raw steps and steps of classes."""
+        if not self._rows:
+            return 0
+        classes = self._room["classes"][0][: self._rows]
+        groups = -(-self._rows // GROUP_ROWS)
+        live = int(np.count_nonzero(self._room["live"][0][:groups]))
+        steps = int(np.count_nonzero(classes)) + live
+        if classes.max() > NARROW_CLASS:
+            steps += int(np.count_nonzero(classes > NARROW_CLASS) + np.count_nonzero(classes == WIDEST_CLASS))
+        return LANES * steps
 
     def _last_symbol(self, groups: int, width: int) -> int:
         """Return the symbol of the largest magnitude found; raises ValueError unless values fit `width`."""

@@ -66,11 +66,13 @@ class ReferenceCoder:
 
     def __init__(self, params: AscParams) -> None:
         self.params = params
+        self._steps = 0
 
     # --- encoding
 
     def encode(self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState) -> bytes:
         """Return the payload of integer `values`; raises ValueError where they do not fit `width` bits."""
+        self._steps = 0
         if not values.size:
             return b""
         numbers = [int(v) for v in values]
@@ -78,6 +80,7 @@ class ReferenceCoder:
         shift = max(0, max(v ^ (v >> 31) for v in numbers).bit_length() - 15)
         groups = self._groups(numbers, self._positions(classes, len(numbers)), shift)
         counts = _counted(groups, len(numbers), shift)
+        self._steps = sum(_steps(group) for group in groups)
         last = symbol_of(min(LIMIT - 1, max(max(numbers), -min(numbers))), 0)[0]
         freq, sent = self._tables(state, counts, last)
         log2 = self.params.block_log2 or auto_block_log2(len(numbers), _estimate(counts, freq))
@@ -119,6 +122,10 @@ class ReferenceCoder:
             if 10 * (cost(counts[q], freq[q]) - cost(counts[q], own)) > SENT_GAIN:
                 freq[q], sent[q] = own, levels
         return freq, sent
+
+    def work(self, _: object = None) -> int:
+        """See Coder.work."""
+        return LANES * self._steps
 
     # --- decoding
 
@@ -188,6 +195,13 @@ def _counted(groups: Sequence[Sequence[Row]], values: int, shift: int) -> Rows:
     for group in groups:
         count_group(group, values, shift, counts)
     return counts
+
+
+def _steps(group: Sequence[Row]) -> int:
+    """Return the steps of a group whose rows are not all zero: of rows, their low bits, and classes."""
+    return live(group) and 1 + sum(
+        1 + -(-low_bits(row.row_class, 0) // RAW_STEP) for row in group if row.row_class
+    )
 
 
 def _estimate(counts: Rows, freq: Rows) -> int:

@@ -1,0 +1,1 @@
+"""From MyHDL to files for tools: conversion, formal proofs, placement."""

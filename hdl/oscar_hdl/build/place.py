@@ -1,0 +1,132 @@
+"""Convert, synthesise, pack, place and report blocks; fail when one is slower than its floor."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from oscar.files import write_text
+from oscar_hdl.build import report
+from oscar_hdl.build.convert import ConvertError, block_name, check_vhdl, convert_all
+from oscar_hdl.build.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
+from oscar_hdl.build.tools import FlowError, find, version
+from oscar_hdl.build.tops import TOP_HELP, TOPS
+from oscar_hdl.build.tops import find as find_top
+
+CHART = "throughput_per_lut.png"
+
+
+def floor(text: str) -> tuple[str, float]:
+    """Parse NAME=MHZ."""
+    name, equals, mhz = text.partition("=")
+    try:
+        if equals and float(mhz) > 0:
+            return name, float(mhz)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected NAME=MHZ, a top and a number above 0, got {text!r}")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    p = argparse.ArgumentParser(prog="python -m oscar_hdl.build.place", description=__doc__)
+    p.add_argument("--out", type=Path, default=Path("build/fpga"), help="folder for results (%(default)s)")
+    p.add_argument("--top", nargs="+", metavar="NAME", help=TOP_HELP)
+    p.add_argument("--seeds", type=int, default=4, help="seeds of the placer, from 1 (%(default)s)")
+    p.add_argument("--lanes", type=int, default=1, help="place N copies of each top together (%(default)s)")
+    p.add_argument("--device", choices=tuple(DEVICES), default="um5g", help="LFE5UM5G-85F or LFE5U-85F")
+    p.add_argument("--source", choices=("verilog", "vhdl"), default="verilog", help="vhdl: by way of GHDL")
+    p.add_argument(
+        "--floor", type=floor, nargs="+", default=[], metavar="NAME=MHZ", help="fail if the worst is lower"
+    )
+    p.add_argument("--no-packing", action="store_true", help="leave flip-flops where yosys put them")
+    p.add_argument("--no-ultrascale", action="store_true", help="do not count cells on UltraScale+")
+    p.add_argument("--path", action="store_true", help="print the slowest path of the worst seed")
+    p.add_argument(
+        "--with", type=json.loads, default={}, metavar="JSON", dest="parameters",
+        help='parameters of the tops, instead of their own: \'{"engines": 4}\'',
+    )  # fmt: skip
+    return p
+
+
+def measure(name: str, args: argparse.Namespace) -> report.Result:
+    """Take one top through the flow."""
+    block = block_name(name)
+    print(f"{block}: synthesis", flush=True)
+    folder = args.out / block
+    folder.mkdir(exist_ok=True)
+    hdl = args.out / "hdl" / ("synth" if args.source == "vhdl" else "verilog") / f"{block}.v"
+    top, shown = block, block
+    if args.lanes > 1:
+        top, shown = f"{block}_x{args.lanes}", f"{block} x {args.lanes}"
+        packed = synthesise_array(hdl, block, top, args.lanes, folder, packing=not args.no_packing)
+    else:
+        packed = synthesise([hdl], block, folder, packing=not args.no_packing)
+    print(
+        f"{block}: packed {packed.factors} pairs of factors, {packed.products} products and {packed.reads} "
+        f"reads, {packed.flip_flops} flip-flops fewer",
+        flush=True,
+    )
+    placed = place(
+        shown,
+        block,
+        top,
+        folder,
+        range(1, args.seeds + 1),
+        packed,
+        device=args.device,
+        note=lambda line: print(f"{shown}: {line}", flush=True),
+    )
+    if args.path:
+        print("\n".join(placed.slowest))
+    counted = None if args.no_ultrascale or args.lanes > 1 else ultrascale([hdl], block, folder)
+    return report.Result(placed, counted, args.lanes)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status: 1 for an error, 2 for a block below its floor."""
+    args = parser().parse_args(argv)
+    if args.seeds < 1 or args.lanes < 1:
+        parser().error(f"expected at least one seed and one lane, got {args.seeds} and {args.lanes}")
+    names = args.top or list(TOPS)
+    floors = dict(args.floor)
+    try:
+        for name in names:
+            find_top(name)
+        unknown = set(floors) - {block_name(name) for name in names}
+        if unknown:
+            raise ValueError(f"a floor for {', '.join(sorted(unknown))}, which is not placed")
+        tools = {tool: version(find(tool)) for tool in ("yosys", "nextpnr-ecp5")}
+        for old in ("hdl", *map(block_name, names)):
+            shutil.rmtree(args.out / old, ignore_errors=True)
+        for old in ("report.txt", "report.json", CHART):
+            (args.out / old).unlink(missing_ok=True)
+        args.out.mkdir(parents=True, exist_ok=True)
+        convert_all(names, args.out / "hdl", args.parameters)
+        if args.source == "vhdl":
+            check_vhdl(names, args.out / "hdl")
+        results = [measure(name, args) for name in names]
+    except (ConvertError, FlowError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    text = report.table(results)
+    print(f"\n{text}")
+    write_text(args.out / "report.txt", text + "\n")
+    report.write_json(
+        results, {**tools, "device": args.device, "source": args.source}, args.out / "report.json"
+    )
+    drawn = report.chart(results, args.out / CHART)
+    print(f"\nreport.txt, report.json{f' and {CHART}' if drawn else ''} in {args.out}")
+    slow = [r.placed for r in results if r.placed.worst < floors.get(r.placed.top, 0)]
+    for placed in slow:
+        wanted = f"its floor is {floors[placed.top]:.0f}"
+        print(f"error: {placed.name} reaches {placed.worst:.0f} MHz, {wanted}", file=sys.stderr)
+    return 2 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Finds a symbol, its frequency and what is left of the slot: two levels of three thresholds each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, concat, modbv
+
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def decoder_search(
+    clk: Any, tables: Any, bank: Any, context: Any, low: Any, active: Any, symbol: Any, freq: Any, rest: Any
+) -> Any:  # fmt: skip
+    """Search a slot a clock in the tables of `bank`; a port's time is the clocks after `low`.
+
+    context u5, time -2; low u10, time 0: the slot, the state's low bits; active, time 5: where it is 0 the
+    lane does nothing. symbol u4, time 6; freq u10 and rest u10 (slot - c), time 7: 0 and the slot itself
+    where the lane does nothing. Names of signals end in their time.
+
+    The thresholds around the slot come out of both levels: the node's lower and upper bound are thresholds
+    of level 1 next to it, so f needs no memory of its own. c[16] = 1024 shows as 0: f is a difference
+    modulo 1024.
+    """
+    level1 = [Signal(modbv(0)[30:]) for _ in range(64)]
+    level2 = [Signal(modbv(0)[30:]) for _ in range(512)]  # bank, table row, comparisons of level 1
+    write1, write2, write_at1, write_at2, written = bit(), bit(), word(6), word(9), word(30)
+    coarse_at, fine_at = word(6), word(9)
+    coarse_out, coarse0, coarse1, fine_out, fine3, fine4 = (word(30) for _ in range(6))
+    context9, context0, context1 = word(5), word(5), word(5)
+    low1, low2, low3, low4, low5, low6 = (word(10) for _ in range(6))
+    reach1, reach4 = word(3), word(3)
+    outer2, middle2 = word(10), word(10)
+    lower3, upper3, lower4, upper4 = (word(10) for _ in range(4))
+    node2, node3, node4, node5 = (word(2) for _ in range(4))
+    first5, second5, third5, even5, odd5 = word(10), word(10), word(10), bit(), bit()
+    cum6, next6 = word(10), word(10)
+
+    @always(clk.posedge)
+    def write() -> None:
+        write1.next = tables.level1
+        write2.next = tables.level2
+        written.next = tables.data
+        write_at1.next = tables.address[6:]
+        write_at2.next[9:3] = tables.address[8:2]
+        write_at2.next[2] = tables.address[1] and tables.address[0]
+        write_at2.next[1] = tables.address[1]
+        write_at2.next[0] = tables.address[1] or tables.address[0]
+        if write1:
+            level1[write_at1].next = written
+        if write2:
+            level2[write_at2].next = written
+
+    @always_comb
+    def addresses() -> None:
+        coarse_at.next = concat(bank, context)
+        fine_at.next = concat(bank, context1, reach1)
+
+    @always(clk.posedge)
+    def coarse() -> None:
+        coarse_out.next = level1[coarse_at]
+        coarse0.next = coarse_out
+        coarse1.next = coarse0
+        context9.next = context
+        context0.next = context9
+        context1.next = context0
+        reach1.next[0] = low >= coarse0[10:]
+        reach1.next[1] = low >= coarse0[20:10]
+        reach1.next[2] = low >= coarse0[30:20]
+        # The node's bounds in two steps: one of c[4] and c[12], then that or c[8], 0 or 1024.
+        outer2.next = coarse1[10:]
+        if reach1[1]:
+            outer2.next = coarse1[30:20]
+        middle2.next = coarse1[20:10]
+        node2.next[1] = reach1[1]
+        node2.next[0] = reach1[2] or (reach1[0] and not reach1[1])
+
+    @always(clk.posedge)
+    def fine() -> None:
+        fine_out.next = level2[fine_at]
+        fine3.next = fine_out
+        fine4.next = fine3
+        lower3.next = 0
+        upper3.next = outer2
+        if node2[0]:
+            lower3.next = outer2
+            upper3.next = 0
+            if not node2[1]:
+                upper3.next = middle2
+        elif node2[1]:
+            lower3.next = middle2
+        lower4.next = lower3
+        upper4.next = upper3
+        reach4.next[0] = low3 >= fine3[10:]
+        reach4.next[1] = low3 >= fine3[20:10]
+        reach4.next[2] = low3 >= fine3[30:20]
+
+    @always(clk.posedge)
+    def choose() -> None:
+        # Of five bounds in a row: the three around the middle one, then two of them.
+        first5.next = lower4
+        second5.next = fine4[10:]
+        third5.next = fine4[20:10]
+        if reach4[1]:
+            first5.next = fine4[20:10]
+            second5.next = fine4[30:20]
+            third5.next = upper4
+        even5.next = reach4[1]
+        odd5.next = reach4[2] or (reach4[0] and not reach4[1])
+        cum6.next = 0
+        next6.next = 0
+        if active:
+            cum6.next = first5
+            next6.next = second5
+            if odd5:
+                cum6.next = second5
+                next6.next = third5
+        symbol.next = concat(node5, even5, odd5)
+        freq.next = next6 - cum6
+        rest.next = low6 - cum6
+
+    @always(clk.posedge)
+    def follow() -> None:
+        low1.next = low
+        low2.next = low1
+        low3.next = low2
+        low4.next = low3
+        low5.next = low4
+        low6.next = low5
+        node3.next = node2
+        node4.next = node3
+        node5.next = node4
+
+    return write, addresses, coarse, fine, choose, follow

@@ -1,0 +1,114 @@
+"""The values of a raw or constant block, out of packed bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, block, concat, modbv
+
+from oscar_hdl.streams.bundles import bit, word
+
+GROUP_BITS = 10  # log2 of the values of a group
+CLOCKS = 5  # from the pair of bytes that completes a value to the value
+KEPT = tuple((1 << width) - 1 for width in range(1, 17))  # by width - 1: bits that come from bytes
+
+
+@block
+def raw_unpack(
+    clk: Any, rst: Any, restart: Any, fill: Any, final: Any, last: Any, width: Any, constant: Any, given: Any,
+    s_axis_raw: Any, valid: Any, value: Any,
+) -> Any:  # fmt: skip
+    """Give 1,024 values for each `fill`, every second clock or slower: forward, and zeros behind the last.
+
+    restart: strobe, a block's first value comes next; fill: strobe, a group, when the one before was given.
+    final: the group is the block's last, whose last value is number `last` u10; width u5: bits of a value;
+    constant: every value is `given` u16, without bytes. All hold from restart on, final and last from fill.
+    s_axis_raw: Stream(16), exactly the pairs that hold a block's values; tlast is not looked at.
+    valid: strobe; value u16.
+    """
+    kept, edge = word(16), word(4)  # by the block's width; edge: the sign's bit
+    full = word(5)  # width of a value; 16 of a constant
+    used = word(4)  # bits used of the last pair, less 1
+    busy, second, behind, at_end = bit(), bit(), bit(), bit()
+    index, total = word(GROUP_BITS), word(5)
+    last_pair, low, high, shift = word(16), word(16), word(16), word(16)
+    product_low, product_high = word(32), word(32)
+    joined, kept_value, sign = word(16), word(16), bit()
+    given1, stages = bit(), word(CLOCKS - 2)  # a value is in each
+    zeros = word(2)
+
+    @always(clk.posedge)
+    def format_of_block() -> None:
+        full.next = width
+        if constant:
+            full.next = 16
+        edge.next = full[4:] - 1
+        kept.next = KEPT[int(edge)]
+
+    # A value takes two clocks: in the first it is known whether it needs another pair, in the second it goes.
+    @always(clk.posedge)
+    def give() -> None:
+        bits = modbv(0)[5:]
+        bits[:] = used + full
+        given1.next = False
+        at_end.next = final and index == last
+        if not second:
+            if busy:
+                total.next = bits
+                second.next = True
+                s_axis_raw.tready.next = bits[4] and not behind and not constant
+        elif s_axis_raw.tvalid or not s_axis_raw.tready:
+            s_axis_raw.tready.next = False
+            second.next = False
+            given1.next = True
+            if s_axis_raw.tready:
+                last_pair.next = s_axis_raw.tdata
+            if not behind:
+                used.next = total[4:]
+            behind.next = behind or at_end
+            index.next = index + 1
+            busy.next = index != (1 << GROUP_BITS) - 1
+        if fill:
+            busy.next = True
+            behind.next = False
+        if restart:
+            used.next = 15
+        if rst:
+            busy.next = False
+            second.next = False
+            index.next = 0
+            s_axis_raw.tready.next = False
+            given1.next = False
+
+    # The upper half of one product is what the last pair still holds, the lower half of the other what
+    # follows it in the next.
+    @always(clk.posedge)
+    def align() -> None:
+        low.next = last_pair
+        high.next = s_axis_raw.tdata
+        if constant:
+            high.next = given
+        for i in range(16):  # of a table yosys makes resets, and multipliers have none
+            shift.next[i] = used == 15 - i
+        zeros.next[0] = behind
+        product_low.next = low * shift
+        product_high.next = high * shift
+        zeros.next[1] = zeros[0]
+        joined.next = product_low[32:16] | product_high[16:]
+        if zeros[1]:
+            joined.next = 0
+        sign.next = joined[edge]
+        kept_value.next = joined
+        value.next = kept_value & kept
+        if sign:
+            value.next = kept_value | ~kept
+
+    @always(clk.posedge)
+    def follow() -> None:
+        stages.next = concat(stages[CLOCKS - 3 :], given1)
+        valid.next = stages[CLOCKS - 3]
+        if rst:
+            stages.next = 0
+            valid.next = False
+
+    return format_of_block, give, align, follow

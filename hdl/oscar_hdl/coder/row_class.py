@@ -1,0 +1,129 @@
+"""Class and size of a row of sums (docs/asc.md, "Rows, groups, blocks"; docs/engine.md, sizes)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.streams.bundles import bit, word
+
+CLOCKS = 6  # from a row's last value to its class
+
+
+@block
+def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: Any) -> Any:
+    """Classify rows of 32 values, a value a clock; missing values are 0.
+
+    begin: with the first value u16. found_class u4, found_size u3: 6 clocks after the last, for one clock.
+    """
+    begin1, begin2, negative1 = bit(), bit(), bit()
+    flipped1, low2, negative2 = word(15), word(8), bit()
+    over2 = word(3)  # |v >> K| is 192 or more for K = 0, 1, 3
+    wider2 = word(4)  # more than 3, 4, 5, 8 bits
+    over3, wider3 = word(3), word(4)
+    total3, so_far, added, much3 = word(12), word(11), word(13), bit()
+    upper4, part4, lowest4, over4, wider4, much4 = bit(), word(5), bit(), word(3), word(4), bit()
+    length5, over5, wider5, much5 = word(4), word(3), word(4), bit()
+
+    @always(clk.posedge)
+    def magnitude() -> None:
+        # |v| is what is here, and 1 more where v is negative.
+        begin1.next = begin
+        begin2.next = begin1
+        negative1.next = value[15]
+        flipped1.next = value[15:]
+        if value[15]:
+            flipped1.next = ~value[15:]
+        negative2.next = negative1
+        low2.next = flipped1[8:]
+        # v >> K rounds down: -192 and 191 are one value of flipped1 >> K.
+        over2.next[0] = (
+            flipped1[15:8] != 0
+            or flipped1[8:6] == 3
+            or (negative1 and flipped1[8:6] == 2 and flipped1[6:] == 63)
+        )
+        over2.next[1] = (
+            flipped1[15:9] != 0
+            or flipped1[9:7] == 3
+            or (negative1 and flipped1[9:7] == 2 and flipped1[7:1] == 63)
+        )
+        over2.next[2] = (
+            flipped1[15:11] != 0
+            or flipped1[11:9] == 3
+            or (negative1 and flipped1[11:9] == 2 and flipped1[9:3] == 63)
+        )
+        wider2.next[0] = flipped1[15:2] != 0
+        wider2.next[1] = flipped1[15:3] != 0
+        wider2.next[2] = flipped1[15:4] != 0
+        wider2.next[3] = flipped1[15:7] != 0
+
+    @always_comb
+    def add() -> None:
+        # The lowest place carries what a negative value is more.
+        so_far.next = total3[11:]
+        if begin2:
+            so_far.next = 0
+        added.next = concat(so_far, True) + concat(low2, negative2)
+
+    @always(clk.posedge)
+    def gather() -> None:
+        total3.next = added[13:1]
+        much3.next = (much3 or total3[11]) and not begin2
+        over3.next = over2
+        wider3.next = wider2
+        if not begin2:
+            over3.next = over3 | over2
+            wider3.next = wider3 | wider2
+
+    @always(clk.posedge)
+    def encode() -> None:
+        much4.next = much3 or total3[11]
+        upper4.next = total3[11:6] != 0
+        part4.next = total3[6:1]
+        if total3[11:6] != 0:
+            part4.next = total3[11:6]
+        lowest4.next = total3[0]
+        over4.next = over3
+        wider4.next = wider3
+        # The bit length of 11 bits.
+        if part4[4]:
+            length5.next = 11 if upper4 else 6
+        elif part4[3]:
+            length5.next = 10 if upper4 else 5
+        elif part4[2]:
+            length5.next = 9 if upper4 else 4
+        elif part4[1]:
+            length5.next = 8 if upper4 else 3
+        elif part4[0]:
+            length5.next = 7 if upper4 else 2
+        else:
+            length5.next = lowest4
+        over5.next = over4
+        wider5.next = wider4
+        much5.next = much4
+
+    @always(clk.posedge)
+    def result() -> None:
+        found_class.next = length5
+        if over5[0]:
+            found_class.next = 13
+            if over5[2]:
+                found_class.next = 15
+            elif over5[1]:
+                found_class.next = 14
+        elif much5:
+            found_class.next = 12
+        found_size.next = 1
+        if wider5[3]:
+            found_size.next = 5
+        elif wider5[2]:
+            found_size.next = 4
+        elif wider5[1]:
+            found_size.next = 3
+        elif wider5[0]:
+            found_size.next = 2
+        elif length5 == 0 and not much5:
+            found_size.next = 0
+
+    return magnitude, add, gather, encode, result

@@ -1,0 +1,72 @@
+"""The symbol of a value, for the counts of rows that rode in the start states (docs/asc.md, "Symbols")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def seed_symbol(clk: Any, value: Any, low_bits: Any, symbol: Any) -> Any:
+    """Give a symbol a clock, 6 clocks after the value u16.
+
+    low_bits u2, with the value: 0, 1, 3 or 8 of its low bits go round the tables (0, 1, 2, 3). symbol u4.
+    """
+    few1, many1, many, high2 = word(9), word(9), bit(), word(9)
+    extended, flipped = word(9), word(8)
+    size3 = word(8)
+    above4, top4, third4, part4 = bit(), bit(), bit(), word(4)
+    symbol5 = word(4)
+
+    @always_comb
+    def extend() -> None:
+        extended.next = concat(value[15], value[16:8])
+        flipped.next = high2[8:]
+        if high2[8]:
+            flipped.next = ~high2[8:]
+
+    @always(clk.posedge)
+    def high_part() -> None:
+        few1.next = value[9:]
+        many1.next = value[12:3]
+        if low_bits[0]:
+            few1.next = value[10:1]
+            many1.next = extended
+        many.next = low_bits[1]
+        high2.next = few1
+        if many:
+            high2.next = many1
+
+    @always(clk.posedge)
+    def find() -> None:
+        size3.next = flipped + high2[8]
+        # The upper or lower four bits that may hold the first 1.
+        top4.next = size3[7]
+        third4.next = size3[5]
+        above4.next = size3[7:4] != 0
+        part4.next = size3[4:]
+        if size3[7:4] != 0:
+            part4.next = size3[7:3]
+        symbol5.next = 0
+        if top4:
+            symbol5.next = concat(modbv(7)[3:], third4)
+        elif part4[3]:
+            symbol5.next = concat(modbv(3)[3:], part4[2])
+            if above4:
+                symbol5.next = concat(modbv(6)[3:], part4[2])
+        elif part4[2]:
+            symbol5.next = concat(modbv(2)[3:], part4[1])
+            if above4:
+                symbol5.next = concat(modbv(5)[3:], part4[1])
+        elif part4[1]:
+            symbol5.next = concat(modbv(1)[3:], part4[0])
+            if above4:
+                symbol5.next = concat(modbv(4)[3:], part4[0])
+        else:
+            symbol5.next[0] = part4[0]
+        symbol.next = symbol5
+
+    return extend, high_part, find

@@ -1,0 +1,127 @@
+"""Values from symbols, raw bits, the low bits of wide rows, and start states (docs/asc.md, "Symbols")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.coder.lane_delay import lane_delay
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def value_rebuild(
+    clk: Any, phase: Any, symbol13: Any, step14: Any, step15: Any, state16: Any, seed: Any, seed_raw: Any,
+    seed_at: Any, raw_upper: Any, raw_lower: Any, low_bits: Any, value: Any,
+) -> Any:  # fmt: skip
+    """Give a value of 16 bits each clock; times are decoder_core's, names of signals end in theirs.
+
+    symbol13 u4, time 13; step14, step15, state16: of decoder_core. seed, time 16: the value is in the
+    state. seed_raw and seed_at u2, time 15, say where: the raw bits, all but the lowest 1, 2 or 3 of 6
+    (seed_at 0, 1, 2); otherwise the state's bits 0..7 or 8..15 (0, 1). raw_upper, raw_lower, time 16: the
+    step's raw bits are a wide row's 1, 3, or upper 2 of 8 low bits, or the lower 6 of 8. low_bits u2, time
+    18: 0, 1, 3, 8 of them are behind the symbol's value or the seed's (0, 1, 2, 3); a seed's are the
+    state's bits 0..7. value u16, time 20.
+    """
+    halve14, top14, small14, odd14, signed14, down14 = bit(), bit(), bit(), bit(), bit(), word(2)
+    shifted15, small15, odd15, sign15, down15 = word(8), bit(), bit(), bit(), word(2)
+    size16, sign16, seed16, below16 = word(8), bit(), word(8), bit()
+    bits17, below17, carry17, high18 = word(8), bit(), bit(), word(9)
+    raw16, old16, low17, low18, half33 = word(6), word(8), word(8), word(8), word(8)
+    few19, many19, many = word(16), word(16), bit()
+    extended18 = word(16)
+
+    half = lane_delay(clk, phase, low17, half33, 16)
+    loop = lane_delay(clk, phase, half33, old16, 15)  # with low17 itself 32 clocks
+
+    @always(clk.posedge)
+    def magnitude() -> None:
+        # A magnitude is a 1, the symbol's low bit and the raw bits, moved down; from 128 on a 0 behind the 1.
+        odd14.next = symbol13[0]
+        top14.next = symbol13[4:1] == 7
+        halve14.next = symbol13[1] and symbol13[4:1] != 7
+        small14.next = symbol13[4:1] == 0
+        signed14.next = symbol13 != 0
+        down14.next[0] = symbol13[4:1] == 3 or symbol13[4:1] == 4
+        down14.next[1] = symbol13[4:1] == 1 or symbol13[4:1] == 2
+        shifted15.next = concat(odd14, step14[5:])
+        shifted15.next[7] = top14
+        shifted15.next[6] = not top14
+        if halve14:
+            shifted15.next = concat(True, odd14, step14[5:1])
+        small15.next = small14
+        odd15.next = odd14
+        sign15.next = step14[5] and signed14
+        down15.next = down14
+        sign16.next = sign15
+        size16.next = shifted15
+        if small15:
+            size16.next = odd15
+        elif down15[1]:
+            size16.next = shifted15[8:4]
+        elif down15[0]:
+            size16.next = shifted15[8:2]
+
+    @always(clk.posedge)
+    def seeds() -> None:
+        seed16.next = step15[14:6]
+        below16.next = step15[13]
+        if seed_raw:
+            below16.next = step15[5]
+            seed16.next = 0
+            if step15[5]:
+                seed16.next = 0xF8
+            if seed_at == 0:
+                seed16.next[5:] = step15[6:1]
+            elif seed_at == 1:
+                seed16.next[4:] = step15[6:2]
+            else:
+                seed16.next[3:] = step15[6:3]
+        elif seed_at[0]:
+            seed16.next = step15[22:14]
+            below16.next = step15[21]
+
+    @always(clk.posedge)
+    def combine() -> None:
+        bits17.next = size16
+        if sign16:
+            bits17.next = ~size16
+        below17.next = sign16
+        carry17.next = sign16
+        if seed:
+            bits17.next = seed16
+            below17.next = below16
+            carry17.next = False
+        high18.next = concat(below17, bits17) + carry17
+        raw16.next = step15[6:]
+        low17.next = old16
+        if seed:
+            low17.next = state16[8:]
+        elif raw_upper:
+            low17.next[8:6] = raw16[6:4]
+            low17.next[5] = raw16[3]
+        elif raw_lower:
+            low17.next[6:] = raw16
+        low18.next = low17
+
+    @always_comb
+    def extend() -> None:
+        extended18.next = high18
+        if high18[8]:
+            extended18.next = concat(modbv(127)[7:], high18)
+
+    @always(clk.posedge)
+    def scale() -> None:
+        few19.next = extended18
+        if low_bits[0]:
+            few19.next = concat(extended18[15:], low18[7])
+        many19.next = concat(extended18[13:], low18[8:5])
+        if low_bits[0]:
+            many19.next = concat(extended18[8:], low18)
+        many.next = low_bits[1]
+        value.next = few19
+        if many:
+            value.next = many19
+
+    return half, loop, magnitude, seeds, combine, extend, scale

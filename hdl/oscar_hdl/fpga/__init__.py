@@ -1,1 +1,0 @@
-"""Area and clock rate of converted blocks: synthesis, register packing, placement, report."""

@@ -1,0 +1,170 @@
+"""Deals the blocks of a frame to decoders in turn, and waits for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, concat, enum
+
+from oscar.coding.asc.params import CODED, CONSTANT
+from oscar_hdl.coder.ports import DecoderJob
+from oscar_hdl.nic.block_counter import Blocks
+from oscar_hdl.nic.fetch_ring import Span
+from oscar_hdl.nic.frame_places import Places
+from oscar_hdl.nic.ports import RawJob
+from oscar_hdl.streams.bundles import bit, word
+
+PAUSE = 5  # clocks until entry, values and rows of the next block are there
+
+
+@block
+def block_dealer(
+    clk: Any, rst: Any, go: Any, entry: Any, number: Any, blocks: Blocks, places: Places, span: Span,
+    put: Any,
+    jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any, done: Any,
+    bad: Any, *, word_bits: int,
+) -> Any:  # fmt: skip
+    """Start a job for each block that is not a constant 0, as soon as its unit is idle.
+
+    put: `span` goes in. While the dealer is idle, span is of the last reader from places.start on.
+    go (strobe): places.start is where the first block begins. entry u48: number `number` u8 of the directory,
+    two clocks later. starts: a strobe for each decoder, one clock before the job's. raw_go (strobe): the span
+    of a raw block begins; raw_fed: all its bytes went out. done (strobe): all units are done; bad, until the
+    next go: one of them was not right.
+    """
+    units, at_bits = len(jobs), len(span.at)
+    top_bit = at_bits + word_bits
+    ALL, RAW_SLOT = (1 << units) - 1, 1 << units
+    idles = [job.idle for job in jobs]
+    dones = [job.done for job in jobs]
+    bads = [job.bad for job in jobs]
+    states = enum("IDLE", "WAIT", "ADD", "CHOOSE", "PUT", "PLACE", "STEP", "DRAIN")
+    state = Signal(states.IDLE)
+    busy, free, turn, ended, wrong = word(units), word(units), word(units, 1), word(units), bit()
+    raw_busy, pause, late = bit(), word(3), bit()
+    turn_free, raw_free, all_free, coded, constant, nothing, upward = (bit() for _ in range(7))
+    pairs = word(word_bits + 1)
+
+    @always_comb
+    def collect():
+        wrong.next = False
+        for n in range(units):
+            free.next[n] = idles[n] and not busy[n]
+            ended.next[n] = dones[n]
+            if dones[n] and bads[n]:
+                wrong.next = True
+
+    @always(clk.posedge)
+    def watch():
+        busy.next = (busy | starts) & ~ended
+        raw_busy.next = (raw_busy or raw.start) and not raw.done
+        turn_free.next = (free & turn) != 0
+        raw_free.next = raw.idle and not raw_busy and not raw.start and raw_fed and not raw_go
+        all_free.next = free == ALL and raw_free
+        late.next = pause == PAUSE
+        coded.next = entry[2:] == CODED
+        constant.next = entry[2:] == CONSTANT
+        upward.next = entry[2:] != CODED or state == states.IDLE
+        nothing.next = entry[2:] == CONSTANT and entry[32:16] == 0
+        if wrong:
+            bad.next = True
+        if go:
+            bad.next = False
+        if rst:
+            busy.next = 0
+            raw_busy.next = False
+
+    @always(clk.posedge)
+    def tell():
+        """Where the reader begins: at the end for a decoder, at the begin for a raw block."""
+        span.slot.next = concat(False, turn)
+        span.at.next = places.end[top_bit:word_bits]
+        span.bottom.next = places.start[top_bit:word_bits]
+        span.low.next = places.start[word_bits:1]
+        span.odd.next = places.start[0]
+        # Pairs of the word in which the block ends: those that begin before the end.
+        pairs.next = concat(False, places.end[word_bits:])
+        if not places.start[0]:
+            pairs.next = concat(False, places.end[word_bits:]) + 1
+        span.top.next = pairs[word_bits:1] - 1
+        span.none.next = pairs[word_bits + 1 : 1] == 0
+        if upward:
+            span.slot.next = RAW_SLOT
+            span.at.next = places.start[top_bit:word_bits]
+            span.none.next = False
+        if state == states.CHOOSE and raw_free:
+            raw.values.next = blocks.values
+            raw.width.next = entry[7:2]
+            raw.constant.next = entry[2:] == CONSTANT
+            raw.value.next = entry[32:16]
+            raw_base.next = blocks.base
+
+    @always(clk.posedge)
+    def walk():
+        """From a block to the next."""
+        blocks.first.next = state == states.IDLE and go
+        blocks.forward.next = state == states.STEP
+        places.forward.next = state == states.STEP and not constant
+        places.add.next = state == states.WAIT and late
+        pause.next = 0
+        if state == states.WAIT or state == states.DRAIN:
+            pause.next = pause + 1
+        if state == states.IDLE:
+            number.next = 0
+            turn.next = 1
+        elif state == states.STEP:
+            number.next = number + 1
+            turn.next = (turn << 1) | (turn >> (units - 1))
+
+    @always(clk.posedge)
+    def run():
+        starts.next = 0
+        raw.start.next = False
+        raw_go.next = False
+        done.next = False
+        if state == states.IDLE:
+            if go:
+                state.next = states.WAIT
+        elif state == states.WAIT:
+            if late:
+                state.next = states.ADD
+        elif state == states.ADD:
+            state.next = states.CHOOSE
+        elif state == states.CHOOSE:
+            if bad:
+                state.next = states.DRAIN
+            elif nothing:
+                state.next = states.STEP
+            elif coded and turn_free:
+                starts.next = turn
+                state.next = states.PUT
+            elif raw_free and not coded:
+                raw.start.next = True
+                state.next = states.PUT
+                if constant:
+                    state.next = states.STEP
+        elif state == states.PUT:
+            put.next = True
+            state.next = states.PLACE
+        elif state == states.PLACE:
+            if span.placed:
+                put.next = False
+                raw_go.next = not coded
+                state.next = states.STEP
+        elif state == states.STEP:
+            state.next = states.WAIT
+            if blocks.final:
+                state.next = states.DRAIN
+        elif state == states.DRAIN and late and all_free:
+            done.next = True
+            state.next = states.IDLE
+        if rst:
+            state.next = states.IDLE
+            put.next = False
+            starts.next = 0
+            raw.start.next = False
+            raw_go.next = False
+            done.next = False
+
+    return collect, watch, walk, tell, run

@@ -1,0 +1,62 @@
+"""How many blocks a frame has, and how many values the last one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, block, concat
+
+from oscar_hdl.streams.bundles import bit, word
+
+VALUES_BITS = 18
+
+
+@block
+def frame_plan(
+    clk: Any, rst: Any, start: Any, count: Any, block_log2: Any, ready: Any, last_block: Any, size: Any,
+    last_size: Any, thinning: Any,
+) -> Any:  # fmt: skip
+    """Cut `count` u19 values into blocks of 2^block_log2.
+
+    start (strobe); ready: 20 clocks later (the rest one clock behind it), until the next start. last_block
+    u8: the number of the last block; size u18: values of all blocks but that one; last_size u18: of that
+    one. thinning u2: what tables learn from (docs/engine.md, "Counting").
+    """
+    steps, blocks, rest, some = word(5), word(len(count)), word(VALUES_BITS), bit()
+
+    # The low bits of the count move from `blocks` into `rest`, 18 steps in all.
+    @always(clk.posedge)
+    def run():
+        if not ready:
+            steps.next = steps + 1
+            rest.next = rest >> 1
+            if steps < block_log2:
+                blocks.next = blocks >> 1
+                size.next = size << 1
+                rest.next = concat(blocks[0], rest[VALUES_BITS:1])
+                if blocks[0]:
+                    some.next = True
+            if steps == VALUES_BITS:
+                ready.next = True
+                rest.next = rest
+        if start:
+            steps.next = 0
+            blocks.next = count
+            size.next = 1
+            some.next = False
+            ready.next = False
+            thinning.next = 0
+            if count[len(count) : 16] != 0 or (count[15] and count[15:] != 0):
+                thinning.next = 1
+        if rst:
+            ready.next = True
+
+    @always(clk.posedge)
+    def give():
+        last_size.next = size
+        last_block.next = blocks - 1
+        if some:
+            last_size.next = rest
+            last_block.next = blocks[8:]
+
+    return run, give

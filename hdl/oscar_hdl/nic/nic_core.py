@@ -1,0 +1,251 @@
+"""The NIC without its memory: engines, tables, frames, registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.coder.engine_pair import engine_pair
+from oscar_hdl.coder.link_tables import link_tables
+from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, EncoderJob, EncoderTables
+from oscar_hdl.coder.raw_decoder import raw_decoder
+from oscar_hdl.coder.symbol_counts import symbol_counts
+from oscar_hdl.nic.axi_lite_registers import axi_lite_registers
+from oscar_hdl.nic.block_rows import block_rows
+from oscar_hdl.nic.command_port import command_port
+from oscar_hdl.nic.event_counters import event_counters
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, CountChain, FrameCommand, RawJob, TablesPort
+from oscar_hdl.nic.receiver import receiver
+from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
+from oscar_hdl.nic.sender import sender
+from oscar_hdl.streams.bundles import Stream, bit, word
+
+COUNTERS = len(COUNTER_EVENTS)
+
+
+@block
+def nic_core(
+    clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
+    sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
+    clear_row: Any, clear_rows: Any, *, engines: int, bus_bits: int = 64, sets: int = 16,
+    store_log2: int = 12, rows_log2: int = 14,
+) -> Any:  # fmt: skip
+    """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
+
+    s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), frames of
+    docs/protocol.md. Memory (docs/engine.md): phase u5; lists of engines + 1 elements, the last one for raw
+    and constant blocks: positions, sums, sources (PositionPort, SumPort, SourcePort), decode_rows and
+    encode_rows u20, the first row of a unit's block, still while it works; adopt: bits, local values are 0.
+    clear (pulse), clear_row u20, clear_rows u14: let rows read as zeros, then give `cleared` (pulse).
+
+    engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
+    store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows.
+    """
+    if engines % 2 or not 2 <= engines <= 64:
+        raise ValueError(f"a NIC has an even number of engines, 2 to 64, got {engines}")
+    if sets & (sets - 1) or not 2 <= sets <= 128:
+        raise ValueError(f"a direction has a power of two of table sets, 2 to 128, got {sets}")
+    UNITS, PAIRS = engines + 1, engines // 2
+    CONFIG_VALUE = BY_NAME["CONFIG"].pack(
+        engines=engines,
+        bus_bytes=bus_bits // 8,
+        store_log2=store_log2,
+        sets_log2=sets.bit_length() - 1,
+        version=VERSION,
+    )
+    ROWS_LOG2 = rows_log2
+    INDEX = {name: register.index for name, register in BY_NAME.items()}
+    ID, CONFIG, STATUS, ABORT = (INDEX[name] for name in ("ID", "CONFIG", "STATUS", "ABORT"))
+    RECEIVE_COMMAND, SEND_COMMAND = INDEX["RECEIVE_COMMAND"], INDEX["SEND_COMMAND"]
+    RECEIVE_RESULT, SEND_RESULT = INDEX["RECEIVE_RESULT"], INDEX["SEND_RESULT"]
+    STORED_COUNT = len(STORED)
+
+    # Registers.
+    values = [word(32) for _ in STORED]
+    receive_values = [values[STORED.index(f"RECEIVE_{part}")] for part in ("FRAME", "SHAPE", "TABLES")]
+    send_values = [values[STORED.index(f"SEND_{part}")] for part in ("FRAME", "SHAPE", "TABLES")]
+    wr_strobe, wr_index, wr_data = bit(), word(6), word(32)
+    rd_index, rd_value, rd_counter, counted = word(6), word(32), word(4), word(32)
+    locked, write_refused, events = word(STORED_COUNT), bit(), word(32)
+    counter_events = word(16)
+    receive_issue, send_issue, receive_abort = bit(), bit(), bit()
+    receive_locked, send_locked = bit(), bit()
+    receive_refused, send_refused = bit(), bit()
+    receive_result, send_result = word(23), word(23)
+    receive_running, send_running = word(2), word(2)
+    send_abort, send_clear, send_cleared, send_adopt = bit(), bit(), bit(), bit()
+    send_first, send_rows = word(ROW_BITS), word(14)
+
+    # Commands and jobs.
+    receive, send = FrameCommand(), FrameCommand()
+    receive_row, send_row, receive_adopt = word(ROW_BITS), word(ROW_BITS), bit()
+    bad, reason, last_reason = bit(), word(4), word(4)
+    decoder_port, encoder_port = TablesPort(), TablesPort()
+    decoder_tables, encoder_tables = DecoderTables(), EncoderTables()
+    decoder_jobs = [DecoderJob() for _ in range(engines)]
+    encoder_jobs = [EncoderJob() for _ in range(engines)]
+    decoder_bytes = [Stream(16) for _ in range(engines)]
+    encoder_bytes = [Stream(16, keep=2) for _ in range(engines)]
+    raw, raw_bytes, sent = RawJob(), Stream(16), Stream(64)
+    decode_bases = [word(FRAME_ROW_BITS) for _ in range(UNITS)]
+    banks = [job.bank for job in decoder_jobs] + [raw.count_bank]
+    none_sent = Stream(64)
+    # Counts pass from the tables through all that count back to them.
+    decoder_counts = [CountChain() for _ in range(PAIRS + 2)]
+    encoder_counts = [CountChain() for _ in range(PAIRS + 1)]
+    raw_count, no_count, never = CountPort(), CountPort(), bit()
+
+    parts = [
+        axi_lite_registers(
+            clk, rst, s_axil, values, locked, write_refused, wr_strobe, wr_index, wr_data, rd_index, rd_value,
+            events, irq,
+        ),
+        command_port(
+            clk, rst, receive_issue, wr_data, *receive_values, receive_abort, clear, cleared, clear_row,
+            clear_rows, receive, receive_row, receive_adopt, receive_running, receive_locked, receive_refused,
+            receive_result, receive=True, sets=sets, rows_log2=rows_log2,
+        ),
+        command_port(
+            clk, rst, send_issue, wr_data, *send_values, send_abort, send_clear, send_cleared, send_first,
+            send_rows, send, send_row, send_adopt, send_running, send_locked, send_refused, send_result,
+            receive=False, sets=sets, rows_log2=rows_log2,
+        ),
+        event_counters(clk, rst, counter_events, rd_counter, counted),
+        receiver(
+            clk, rst, s_axis_rx, receive, bad, reason, decoder_port, sent, decoder_jobs,
+            decoder_bytes, decode_bases, raw, raw_bytes, bus_bits=bus_bits, store_log2=store_log2,
+        ),
+        sender(
+            clk, rst, m_axis_tx, send, send_row, encoder_port, encoder_jobs, encoder_bytes, encode_rows,
+            sources[engines], bus_bits=bus_bits, store_log2=store_log2,
+        ),
+        link_tables(
+            clk, rst, decoder_port, sent, decoder_tables, decoder_counts[0], decoder_counts[PAIRS + 1],
+            encoding=False, sets=sets,
+        ),
+        link_tables(
+            clk, rst, encoder_port, none_sent, encoder_tables, encoder_counts[0], encoder_counts[PAIRS],
+            encoding=True, sets=sets,
+        ),
+        block_rows(
+            clk, rst, receive.start, receive_row, receive_adopt, banks, decode_bases, decode_rows, adopt
+        ),
+        raw_decoder(clk, rst, phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
+        symbol_counts(
+            clk, rst, phase, raw_count, no_count, raw.count_bank, never, decoder_counts[PAIRS],
+            decoder_counts[PAIRS + 1],
+        ),
+    ]  # fmt: skip
+    for p in range(PAIRS):
+        two = slice(2 * p, 2 * p + 2)
+        parts.append(
+            engine_pair(
+                clk, rst, phase, decoder_tables, encoder_tables, decoder_jobs[two], decoder_bytes[two],
+                positions[two], sums[two], decoder_counts[p], decoder_counts[p + 1], encoder_jobs[two],
+                encoder_bytes[two], sources[two], encoder_counts[p], encoder_counts[p + 1],
+            )
+        )  # fmt: skip
+
+    decoder_idle, encoder_idle = [job.idle for job in decoder_jobs], [job.idle for job in encoder_jobs]
+    decoded, encoded = [port.take for port in sums], [port.take for port in sources]
+    encoded_header = [port.header for port in sources]
+    rows_in, rows_out = word(UNITS), word(UNITS)  # rows of a slot, then one counted each clock
+    left_in, left_out = word(UNITS), word(UNITS)
+    decoding, encoding = bit(), bit()
+    receive_failed, send_failed, refused = bit(), bit(), bit()
+
+    @always(clk.posedge)
+    def slots():
+        phase.next = phase + 1
+
+    @always(clk.posedge)
+    def commands():
+        receive_issue.next = wr_strobe and wr_index == RECEIVE_COMMAND
+        send_issue.next = wr_strobe and wr_index == SEND_COMMAND
+        receive_abort.next = wr_strobe and wr_index == ABORT and wr_data[0]
+        if bad:
+            last_reason.next = reason
+        if rst:
+            last_reason.next = 0
+
+    @always_comb
+    def locks():
+        locked.next = concat(
+            send_locked, send_locked, send_locked, receive_locked, receive_locked, receive_locked,
+            modbv(0)[1:],
+        )  # fmt: skip
+
+    @always(clk.posedge)
+    def work():
+        decoding.next = False
+        encoding.next = False
+        for i in range(engines):
+            if not decoder_idle[i]:
+                decoding.next = True
+            if not encoder_idle[i]:
+                encoding.next = True
+        for i in range(UNITS):
+            if decoded[i]:
+                rows_in.next[i] = True
+            elif phase == 0:
+                rows_in.next[i] = False
+            if encoded[i] and not encoded_header[i]:
+                rows_out.next[i] = True
+            elif phase == 0:
+                rows_out.next[i] = False
+        left_in.next = left_in >> 1
+        left_out.next = left_out >> 1
+        if phase == 0:
+            left_in.next = rows_in
+            left_out.next = rows_out
+
+    @always_comb
+    def ends():
+        receive_failed.next = receive.done and receive.error != 0
+        send_failed.next = send.done and send.error != 0
+        refused.next = receive_refused or send_refused or write_refused
+
+    @always(clk.posedge)
+    def notice():
+        events.next[0] = receive.done
+        events.next[1] = receive_failed
+        events.next[2] = bad
+        events.next[3] = send.done
+        events.next[4] = send_failed
+        events.next[6] = refused
+        # In the order of COUNTER_EVENTS.
+        counter_events.next[0] = True
+        counter_events.next[1] = receive_running != 0
+        counter_events.next[2] = send_running != 0
+        counter_events.next[3] = receive_running != 0 and not decoding
+        counter_events.next[4] = send_running != 0 and not encoding
+        counter_events.next[5] = left_in[0]
+        counter_events.next[6] = left_out[0]
+        counter_events.next[7] = s_axis_rx.tvalid and s_axis_rx.tready
+        counter_events.next[8] = m_axis_tx.tvalid and m_axis_tx.tready
+        counter_events.next[9] = receive.done and not receive_failed
+        counter_events.next[10] = send.done and not send_failed
+        counter_events.next[11] = bad or receive_failed or send_failed
+        counter_events.next[12] = s_axis_rx.tvalid and not s_axis_rx.tready
+        counter_events.next[13] = m_axis_tx.tvalid and not m_axis_tx.tready
+        counter_events.next[14] = refused
+
+    @always(clk.posedge)
+    def show():
+        rd_counter.next = rd_index[4:]
+        rd_value.next = counted
+        if rd_index == ID:
+            rd_value.next = ID_VALUE
+        elif rd_index == CONFIG:
+            rd_value.next = CONFIG_VALUE
+        elif rd_index == STATUS:
+            rd_value.next = concat(
+                modbv(ROWS_LOG2)[5:], modbv(0)[2:], send_running, send_locked, receive_running, receive_locked
+            )
+        elif rd_index == RECEIVE_RESULT:
+            rd_value.next = concat(last_reason, receive_result)
+        elif rd_index == SEND_RESULT:
+            rd_value.next = send_result
+
+    return parts, slots, commands, locks, work, ends, notice, show

@@ -1,0 +1,280 @@
+"""The registers of oscar_nic: one table for the hardware, the driver and docs/registers.md.
+
+`python -m oscar_hdl.nic.registers` prints the page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Access = Literal["RW", "RO", "W1C", "WO"]
+WORD_BYTES = 4
+SPACE = 256  # bytes of addresses
+VERSION = 2
+ID_VALUE = int.from_bytes(b"OSCA", "big")
+COUNTERS = 0x80
+ROW_BITS = 20  # of a row's number on registers, whatever memory there is
+MOST_VALUES = (1 << 18) - 1  # of a frame
+KEPT_ERRORS = 3  # commands whose errors a result shows: two under way, one that waits
+
+
+@dataclass(frozen=True)
+class Field:
+    """Bits `low` and up of a register."""
+
+    name: str
+    low: int
+    bits: int
+    text: str
+
+    @property
+    def mask(self) -> int:
+        """The field's bits within the register."""
+        return ((1 << self.bits) - 1) << self.low
+
+    def of(self, value: int) -> int:
+        """Return the field's part of a register."""
+        return (value & self.mask) >> self.low
+
+    def put(self, value: int) -> int:
+        """Return `value` at the field's place; raises ValueError when it does not fit."""
+        if not 0 <= value < 1 << self.bits:
+            raise ValueError(f"{self.name} has {self.bits} bits, got {value}")
+        return value << self.low
+
+
+@dataclass(frozen=True)
+class Register:
+    """Thirty-two bits at a byte offset; 0 after reset unless they are constant."""
+
+    name: str
+    offset: int
+    access: Access
+    text: str
+    fields: tuple[Field, ...]
+
+    @property
+    def mask(self) -> int:
+        """All bits that mean something."""
+        return sum(field.mask for field in self.fields)
+
+    @property
+    def index(self) -> int:
+        """Word address."""
+        return self.offset // WORD_BYTES
+
+    def field(self, name: str) -> Field:
+        """Return a field by its name."""
+        return next(field for field in self.fields if field.name == name)
+
+    def pack(self, **fields: int) -> int:
+        """Return the register's value with these fields, the others 0."""
+        return sum(self.field(name).put(value) for name, value in fields.items())
+
+    def unpack(self, value: int) -> dict[str, int]:
+        """Return all fields of a value."""
+        return {field.name: field.of(value) for field in self.fields}
+
+
+def _whole(text: str) -> tuple[Field, ...]:
+    return (Field("value", 0, 32, text),)
+
+
+# Name, and what one count is. They stand in this order from COUNTERS on.
+COUNTER_EVENTS = (
+    ("CLOCKS", "clock"),
+    ("CYCLES_IN", "clock in which a RECEIVE command is under way"),
+    ("CYCLES_OUT", "clock in which a SEND command is under way"),
+    ("WAIT_IN", "such a clock of RECEIVE in which no decoder works"),
+    ("WAIT_OUT", "such a clock of SEND in which no encoder works"),
+    ("ROWS_IN", "row of 32 values decoded"),
+    ("ROWS_OUT", "row of 32 values encoded"),
+    ("WORDS_IN", "word received, headers included"),
+    ("WORDS_OUT", "word sent, headers included"),
+    ("FRAMES_IN", "frame decoded without an error"),
+    ("FRAMES_OUT", "frame encoded"),
+    ("FRAMES_BAD", "frame dropped, or ended with an error"),
+    ("STALL_IN", "clock in which s_axis_rx waits for the NIC"),
+    ("STALL_OUT", "clock in which the NIC waits for m_axis_tx"),
+    ("REFUSED", "write that was not taken: see IRQ_STATUS.refused"),
+)
+
+_ERRORS = "0 none, 1 prefix, 2 directory, 3 block, 4 too long for the store, 5 descriptor, 16 aborted"
+_REASONS = (
+    "why the last frame was dropped: 1 length, 2 magic or version, 3 codec, 4 CRC, 5 too long for the store, "
+    "6 step, 7 chunk, 8 sub-frame or width, 9 sequence, 10 checksum, 11 count"
+)
+_IRQ = (
+    Field("received", 0, 1, "a RECEIVE command has ended: see RECEIVE_RESULT"),
+    Field("receive_error", 1, 1, "and not well"),
+    Field("bad_frame", 2, 1, "a frame was dropped: see RECEIVE_RESULT.reason"),
+    Field("sent", 3, 1, "a SEND command has ended, its frame may still be going out: see SEND_RESULT"),
+    Field("send_error", 4, 1, "and not well"),
+    Field("split", 5, 1, "the splitter is done: see PLAN"),
+    Field(
+        "refused", 6, 1, "a write was not taken: to registers of a command that waits, or no valid command"
+    ),
+)
+
+
+def _port(name: str, offset: int, what: str, command: tuple[Field, ...], reason: tuple[Field, ...]) -> list:
+    """Return the registers of a direction."""
+    tables = "that the frame was" if name == "RECEIVE" else "that the frame is"
+    shown = [Field("ended", 0, 8, "commands that have ended, modulo 256")]
+    shown += [
+        Field(
+            f"error{n}" if n else "error",
+            8 + 5 * n,
+            5,
+            f"of the last but {n}" if n else f"of the last: {_ERRORS}",
+        )
+        for n in range(KEPT_ERRORS)
+    ]
+    return [
+        Register(
+            f"{name}_FRAME", offset, "RW", f"header fields of the frame to {what}",
+            (Field("step", 0, 16, ""), Field("chunk", 16, 16, "")),
+        ),
+        Register(
+            f"{name}_SHAPE", offset + 4, "RW", f"header fields of the frame to {what}",
+            (
+                Field("count", 0, 19, f"values, 1..{MOST_VALUES}"),
+                Field("width", 19, 5, "bits of a raw value, 1..16"),
+                Field("sub", 24, 8, "sub-frame"),
+            ),
+        ),
+        Register(
+            f"{name}_TABLES", offset + 8, "RW", f"tables of the frame to {what}",
+            (
+                Field("sequence", 0, 16, f"frames that were to {what} with these tables before"),
+                Field("load", 16, 8, f"set {tables} coded with; no matter what if fresh"),
+                Field("save", 24, 8, "set that takes what is learnt, unless the command ends with an error"),
+            ),
+        ),
+        Register(
+            f"{name}_COMMAND", offset + 12, "WO", f"a write is the command to {what} a frame",
+            (
+                Field("row", 0, ROW_BITS, "first row of the frame's values in the NIC's memory"),
+                *command,
+                Field("fresh", 29, 1, "the first frame of its tables, with no lower step's to start from"),
+            ),
+        ),
+        Register(f"{name}_RESULT", offset + 16, "RO", "how commands ended", (*shown, *reason)),
+    ]  # fmt: skip
+
+
+REGISTERS: tuple[Register, ...] = (
+    Register("ID", 0x00, "RO", 'the text "OSCA"', _whole(f"0x{ID_VALUE:08x}")),
+    Register(
+        "CONFIG", 0x04, "RO", "what the hardware was built with",
+        (
+            Field("engines", 0, 7, "pairs of a decoder and an encoder"),
+            Field("bus_bytes", 7, 7, "bytes of a word of s_axis_rx and m_axis_tx"),
+            Field("store_log2", 14, 5, "log2 of the words of a frame store"),
+            Field("sets_log2", 19, 3, "log2 of the table sets of a direction"),
+            Field("version", 24, 8, f"of this page: {VERSION}"),
+        ),
+    ),
+    Register(
+        "STATUS", 0x08, "RO", "what goes on",
+        (
+            Field("receive_pending", 0, 1, "a RECEIVE command waits: its registers are locked"),
+            Field("receive_running", 1, 2, "RECEIVE commands under way"),
+            Field("send_pending", 3, 1, "a SEND command waits: its registers are locked"),
+            Field("send_running", 4, 2, "SEND commands under way"),
+            Field("rows_log2", 8, 5, "log2 of the rows of the NIC's memory: constant"),
+        ),
+    ),
+    Register("IRQ_STATUS", 0x0C, "W1C", "why irq is raised; write 1 to clear", _IRQ),
+    Register("IRQ_ENABLE", 0x10, "RW", "which bits of IRQ_STATUS raise irq", _IRQ),
+    Register(
+        "ABORT", 0x14, "WO", "end RECEIVE commands under way that wait for their frame, with error 16",
+        (Field("receive", 0, 1, ""),),
+    ),
+    *_port(
+        "RECEIVE", 0x20, "decode",
+        (
+            Field("add", 30, 1, "sums are added to what memory holds"),
+            Field("adopt", 31, 1, "memory holds what was decoded, and nothing else; one of the two is set"),
+        ),
+        (Field("reason", 8 + 5 * KEPT_ERRORS, 4, _REASONS),),
+    ),
+    *_port(
+        "SEND", 0x40, "encode",
+        (
+            Field("last", 20, 4, "symbol of the largest magnitude of the frame's values"),
+            Field("block_log2", 24, 5, "log2 of the values of a block, 10..17"),
+        ),
+        (),
+    ),
+    *(
+        Register(name, COUNTERS + WORD_BYTES * n, "RO", text, _whole("modulo 2^32"))
+        for n, (name, text) in enumerate(COUNTER_EVENTS)
+    ),
+)  # fmt: skip
+
+BY_NAME = {register.name: register for register in REGISTERS}
+STORED = tuple(register.name for register in REGISTERS if register.access == "RW")  # order of their values
+
+ERROR_ABORTED = 16
+
+
+def check(registers: tuple[Register, ...] = REGISTERS) -> None:
+    """Raise ValueError if registers or fields overlap or do not fit."""
+    if len({register.offset for register in registers}) != len(registers):
+        raise ValueError("two registers share an offset")
+    for register in registers:
+        if register.offset % WORD_BYTES or not 0 <= register.offset < SPACE:
+            raise ValueError(f"{register.name}: offset {register.offset:#x} is no word below {SPACE:#x}")
+        used = 0
+        for field in register.fields:
+            if field.mask & used or field.mask >> 32:
+                raise ValueError(f"{register.name}.{field.name} overlaps another field or the end")
+            used |= field.mask
+
+
+HEAD = """# Registers of oscar_nic
+
+Made by `python -m oscar_hdl.nic.registers > docs/registers.md` from the table that the hardware is built
+from; do not edit. AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian. All registers are 0 after reset
+but ID, CONFIG and STATUS.rows_log2. A write of less than 32 bits, to an address without a register, to one
+that is read only, or to one that is locked, and a read of an address without one, are answered with SLVERR
+and do nothing else.
+
+RW: read and write. RO: read only. W1C: written ones clear. WO: a write does something; reads as 0.
+
+A command is four writes: FRAME, SHAPE, TABLES, COMMAND of its direction. Two commands of a direction can be
+under way, and one more can wait (STATUS.receive_pending, send_pending); until it has started, its registers
+are locked. Commands of a direction end in the order in which they were given. When IRQ_STATUS.received or
+sent is set, clear it, then read the result: `ended` tells how many have ended, the errors those of the last
+three.
+
+A COMMAND is refused, and counted, if one waits already, a bit without a field is set, count is 0 or above
+262,143, width is not 1..16, a set does not exist, the frame's rows are not all in memory, not just one of
+add and adopt is set, or block_log2 is not 10..17.
+
+A RECEIVE command does not start to decode before its frame has come whole and is the expected one. A bad
+frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT ends it. A command that ends
+with an error leaves tables as they were, and undefined values in its frame's rows. Counters may lag 16
+clocks.
+"""
+
+
+def markdown() -> str:
+    """Return docs/registers.md."""
+    lines = [HEAD, "| offset | register | access | |", "|---|---|---|---|"]
+    lines += [f"| 0x{r.offset:02x} | {r.name} | {r.access} | {r.text} |" for r in REGISTERS]
+    for register in REGISTERS:
+        if register.offset >= COUNTERS:
+            continue
+        lines += ["", f"## {register.name}", "", "| bits | field | |", "|---|---|---|"]
+        for field in register.fields:
+            high = field.low + field.bits - 1
+            bits = f"{high}..{field.low}" if field.bits > 1 else f"{field.low}"
+            lines.append(f"| {bits} | {field.name} | {field.text} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

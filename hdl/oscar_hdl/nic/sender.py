@@ -1,0 +1,256 @@
+"""Sends frames: has blocks coded, collects them behind header and directory, and lets the whole go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, enum, modbv
+
+from oscar.coding.frame import HEADER_BYTES
+from oscar_hdl.nic.dealer import dealer
+from oscar_hdl.nic.frame_builder import frame_builder
+from oscar_hdl.nic.frame_plan import frame_plan
+from oscar_hdl.nic.head_writer import head_writer
+from oscar_hdl.nic.job_port import RESULT_BITS, job_port
+from oscar_hdl.nic.judge import judge
+from oscar_hdl.nic.ports import RawJob
+from oscar_hdl.nic.raw_packer import raw_packer
+from oscar_hdl.streams.bundles import Stream, bit, word
+
+TOO_LONG, DESCRIPTOR = 4, 5  # FrameCommand.error
+NOWHERE = 255  # a table set that does not exist: what is learnt is forgotten
+
+
+@block
+def sender(
+    clk: Any, rst: Any, m_axis_tx: Any, command: Any, row: Any, tables: Any, jobs: Sequence[Any],
+    bytes_in: Sequence[Any], bases: Sequence[Any], source: Any, *, bus_bits: int = 64, store_log2: int = 12,
+) -> Any:  # fmt: skip
+    """Run a FrameCommand at a time; the next may start while a frame goes out.
+
+    m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), a frame without a pause. row: the first row of the frame
+    in the memory, and bases: that of each unit's block; as wide as row.
+    tables: TablesPort. jobs: P EncoderJobs; bytes_in: P Stream(16, keep=2) from the encoders. An encoder is
+    not idle in the clock after start; its stream ends with tlast, also if it was bad, but if the block is
+    constant it gives nothing. source: SourcePort of raw_packer, unit P.
+
+    bus_bits: 64, 128, 256 or 512; store_log2: words of bus_bits in the store; the longest frame has less than
+    four words less.
+    """
+    if bus_bits not in (64, 128, 256, 512):
+        raise ValueError(f"bus_bits is 64, 128, 256 or 512, got {bus_bits}")
+    if not 6 <= store_log2 <= 16:
+        raise ValueError(f"store_log2 is 6 to 16, got {store_log2}")
+    if not 1 <= len(jobs) == len(bytes_in) == len(bases) - 1 <= 128:
+        raise ValueError(
+            f"expected 1 to 128 jobs, as many streams and one base more, "
+            f"got {len(jobs)}, {len(bytes_in)} and {len(bases)}"
+        )
+    units = len(jobs)
+    size = bus_bits // 8
+    collectors = min(units, bus_bits // 16)
+    BYTES_LOG2 = size.bit_length() - 1
+    FRAME_BITS = store_log2 + BYTES_LOG2
+    PLACE_BITS = max(FRAME_BITS, 19) + 1
+    FULL = (1 << (store_log2 - 2)) - 1
+    choices = len(range(0, units, collectors)) + 2
+    starts, idles, bads = ([bit() for _ in range(units)] for _ in range(3))
+    values, rows = [word(18) for _ in range(units)], [word(len(row)) for _ in range(units)]
+    results = [word(RESULT_BITS) for _ in range(units)]
+
+    states = enum(
+        "IDLE",
+        "START",
+        "PLAN",
+        "BUILD",
+        "BEGIN",
+        "BEGUN",
+        "BLOCKS",
+        "REST",
+        "CLOSE",
+        "HEAD",
+        "PAD",
+        "TOP",
+        "HAND",
+        "LEARN",
+    )
+    state = Signal(states.IDLE)
+    bank, empty, failed, error, bad, learning = bit(), bit(), bit(), word(5), bit(), bit()
+    checksum, length = word(16), word(PLACE_BITS)
+    planning, planned, last_block, block_size, last_size = bit(), bit(), word(8), word(18), word(18)
+    thinning = word(2)
+    begin, run, dealt, open_blocks, judged = bit(), bit(), bit(), word(units.bit_length()), bit()
+    judging, overflow, full = bit(), bit(), bit()
+    head, final, place, write, entry, entry_last = bit(), bit(), word(PLACE_BITS), bit(), word(16), bit()
+    launch, target, choice = (
+        bit(),
+        word(max(1, (collectors - 1).bit_length())),
+        word((choices - 1).bit_length()),
+    )
+    keep, drop, cancel, launched, busy, first_busy = (bit() for _ in range(6))
+    heading, resting, finish, pad, crc, crc_idle = bit(), bit(), bit(), word(BYTES_LOG2), word(32), bit()
+    send, words, tail, sent = bit(), word(store_log2), word(BYTES_LOG2), bit()
+    raw, raw_stream, head_stream = RawJob(), Stream(16, keep=2), Stream(16, keep=2)
+
+    ports = [
+        job_port(job, base, bank, thinning, *five)
+        for job, base, *five in zip(
+            jobs, bases[:units], starts, values, rows, idles, bads, results, strict=True
+        )
+    ]
+    plan = frame_plan(
+        clk,
+        rst,
+        planning,
+        command.count,
+        command.block_log2,
+        planned,
+        last_block,
+        block_size,
+        last_size,
+        thinning,
+    )
+    deal = dealer(
+        clk, rst, begin, row, run, failed, last_block, block_size, last_size, judged, starts, values, rows,
+        idles, dealt, open_blocks,
+    )  # fmt: skip
+    settle = judge(
+        clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size,
+        judged, judging, idles, results, raw, bases[units], head, heading, place, full, launch, target,
+        choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
+        collectors=collectors,
+    )  # fmt: skip
+    pack = raw_packer(
+        clk, rst, raw, sent, source, raw_stream, depth_log2=max(4, (bus_bits // 16 + 7).bit_length())
+    )
+    top = head_writer(
+        clk, rst, begin, write, entry, entry_last, command, checksum, length, crc, head, final, head_stream
+    )
+    builder = frame_builder(
+        clk, rst, m_axis_tx, bytes_in, raw_stream, head_stream, begin, launch, target, choice, keep, drop,
+        cancel, place, heading, launched, busy, first_busy, resting, finish, pad, crc, crc_idle, send, words,
+        tail, sent, collectors=collectors,
+    )  # fmt: skip
+
+    @always_comb
+    def look():
+        run.next = state == states.BLOCKS and not empty
+        head.next = (state == states.CLOSE and not failed) or (state == states.PAD and crc_idle)
+        final.next = state == states.PAD
+        finish.next = state == states.HEAD and judging and resting
+        send.next = state == states.HAND and sent
+
+    @always_comb
+    def tell():
+        tables.load.next = command.load
+        tables.fresh.next = command.fresh
+        tables.query.next = command.load
+        tables.query_fresh.next = command.fresh
+        tables.last.next = command.last
+        tables.mask.next = 0
+        tables.bank.next = bank
+        tables.count_bank.next = bank
+        tables.save.next = command.save
+        if failed:
+            tables.save.next = NOWHERE
+        command.idle.next = state == states.IDLE
+
+    @always(clk.posedge)
+    def watch():
+        """Keep errors, what is to be learnt, and what the header says."""
+        full.next = place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or place[PLACE_BITS:FRAME_BITS] != 0
+        any_bad = modbv(0)[1:]
+        for i in range(units):
+            if bads[i]:
+                any_bad[:] = 1
+        bad.next = any_bad == 1
+        if bad and run:
+            failed.next = True
+            error.next = DESCRIPTOR
+        elif overflow or (state == states.REST and full):
+            failed.next = True
+            error.next = TOO_LONG
+        if planning:
+            failed.next = False
+            error.next = 0
+            empty.next = command.count == 0
+        if state == states.PLAN:
+            checksum.next = tables.checksum
+        heading.next = state == states.CLOSE or state == states.HEAD
+        if state == states.CLOSE:
+            length.next = place - HEADER_BYTES
+            words.next = place[FRAME_BITS:BYTES_LOG2]
+            if place[BYTES_LOG2:] != 0:
+                words.next = place[FRAME_BITS:BYTES_LOG2] + 1
+            tail.next = place[BYTES_LOG2:]
+            pad.next = ~place[BYTES_LOG2:] + 1
+        tables.learn.next = state == states.CLOSE and not empty and not rst
+        if state == states.CLOSE and not empty:
+            learning.next = True
+        elif tables.learnt:
+            learning.next = False
+        if rst:
+            learning.next = False
+            failed.next = False
+
+    @always(clk.posedge)
+    def sequence():
+        tables.build.next = False
+        command.done.next = False
+        command.error.next = error
+        planning.next = state == states.IDLE and command.start
+        begin.next = state == states.BEGIN
+        if state == states.IDLE:
+            if command.start:
+                state.next = states.START
+        elif state == states.START:
+            state.next = states.PLAN
+        elif state == states.PLAN:
+            if planned:
+                state.next = states.BEGIN
+                if not empty:
+                    state.next = states.BUILD
+                    tables.build.next = True
+        elif state == states.BUILD:
+            if tables.built:
+                state.next = states.BEGIN
+        elif state == states.BEGIN:
+            state.next = states.BEGUN
+        elif state == states.BEGUN:
+            state.next = states.BLOCKS
+        elif state == states.BLOCKS:
+            if empty or ((dealt or failed) and open_blocks == 0 and judging):
+                state.next = states.REST
+        elif state == states.REST:
+            if judging and resting and raw.idle:
+                state.next = states.CLOSE
+        elif state == states.CLOSE:
+            state.next = states.HEAD
+            if failed:
+                state.next = states.LEARN
+        elif state == states.HEAD:
+            if judging and resting:
+                state.next = states.PAD
+        elif state == states.PAD:
+            if crc_idle:
+                state.next = states.TOP
+        elif state == states.TOP:
+            if judging and resting:
+                state.next = states.HAND
+        elif state == states.HAND:
+            if sent:
+                state.next = states.LEARN
+        elif not learning:
+            command.done.next = True
+            bank.next = not bank
+            state.next = states.IDLE
+        if rst:
+            state.next = states.IDLE
+            bank.next = False
+            planning.next = False
+            begin.next = False
+            command.done.next = False
+            tables.build.next = False
+
+    return ports, plan, deal, settle, pack, top, builder, look, tell, watch, sequence

@@ -1,0 +1,1 @@
+"""Whole AllReduces by simulated NICs, clock by clock, against the host's."""

@@ -1,0 +1,101 @@
+"""Command line of AllReduces by simulated NICs."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from oscar.cli.progress import Show
+from oscar.errors import OscarError
+from oscar.files import write_json
+from oscar_sim.allreduce.run import Options, tables
+from oscar_sim.results_file import prepared
+
+SCHEDULES = "ring", "direct"
+EXAMPLES = """
+Each NIC is the MyHDL description, simulated clock by clock: frames come and go on 64-bit streams, a
+driver gives commands over AXI4-Lite, as docs/registers.md has it. The gradient is real, from the
+first iterations of a training. The host's coder does the same AllReduce in software. Every frame
+must have equal bytes, every sum be equal; exit status 1 says that one is not.
+
+  make sim                                               both schedules, four NICs
+  python -m oscar_sim.allreduce --schedule direct --nodes 2 --values 3000
+  python -m oscar_sim.allreduce --bits 12 --json build/sim/allreduce.json
+"""
+
+Result = tuple[list[str], list[dict[str, Any]], list[str]]  # lines to print, rows, faults
+
+
+def run_all(jobs: Sequence[Options]) -> Iterator[Result]:
+    """Run AllReduces side by side, with progress; yield what they come to, in order."""
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, context.Pool(len(jobs)) as pool, Show("frames") as show:
+        told = manager.Queue()
+        for result in [pool.apply_async(tables, (job, told)) for job in jobs]:
+            while not result.ready():
+                with suppress(Empty):
+                    show(*told.get(timeout=1.0))
+            yield result.get()
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    p = argparse.ArgumentParser(
+        prog="python -m oscar_sim.allreduce",
+        description="AllReduce by NICs in MyHDL, clock by clock, against the host bit for bit.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    p.add_argument("--schedule", choices=(*SCHEDULES, "both"), default="both", help="(%(default)s)")
+    p.add_argument("--nodes", type=int, default=Options.nodes, help="NICs, 2 to 8 (%(default)s)")
+    p.add_argument("--engines", type=int, default=Options.engines, help="of a NIC, even (%(default)s)")
+    p.add_argument("--values", type=int, default=Options.values, help="of the gradient (%(default)s)")
+    p.add_argument("--bits", type=int, default=Options.bits, help="of the quantiser, 2 to 12 (%(default)s)")
+    p.add_argument("--iterations", type=int, default=Options.iterations, help="AllReduces (%(default)s)")
+    p.add_argument("--rate", type=float, default=Options.rate, help="words a clock on a link (%(default)s)")
+    p.add_argument("--latency", type=int, default=Options.latency, help="clocks of a link (%(default)s)")
+    p.add_argument("--json", type=Path, metavar="OUT", help="write the table there, too")
+    return p
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run what is asked for, print tables; return 1 when anything differs from the host."""
+    p = parser()
+    args = p.parse_args(argv)
+    if not 2 <= args.nodes <= 8 or args.values < 32 * args.nodes or not 0 < args.rate <= 1:
+        p.error("expected 2 to 8 nodes, at least 32 values a node, and a rate above 0 and up to 1")
+    if args.iterations < 1 or args.latency < 0 or not 2 <= args.bits <= 12:
+        p.error("expected at least one iteration, a latency of 0 or more clocks, and 2 to 12 bits")
+    if args.engines % 2 or not 2 <= args.engines <= 16:
+        p.error("expected an even number of engines, 2 to 16")
+    jobs = [
+        Options(
+            schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
+            engines=args.engines, bits=args.bits, rate=args.rate, latency=args.latency,
+        )
+        for schedule in (SCHEDULES if args.schedule == "both" else (args.schedule,))
+    ]  # fmt: skip
+    rows: list[dict[str, object]] = []
+    faults: list[str] = []
+    try:
+        prepared(args.json)
+        for lines, fresh, wrong in run_all(jobs):
+            print("\n".join(lines), flush=True)
+            rows += fresh
+            faults += wrong
+    except OscarError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if args.json:
+        write_json(args.json, {"ok": not faults, "rows": rows, "faults": faults})
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""What surrounds a simulated NIC: AXI4-Lite manager, network port, and the switch between nodes.
+
+All are plain objects that are moved on once a clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oscar.coding.frame import HEADER_BYTES, peek
+from oscar_hdl.streams.bundles import AxiLite, Stream
+from oscar_sim.driver.nic_driver import Script
+from oscar_sim.errors import RtlError
+
+Word = tuple[int, int, bool]  # data, keep, last
+
+
+class Arrival:
+    """A frame on its way to a node: words with the clock at which each is there. source: who encoded it."""
+
+    def __init__(self, source: int) -> None:
+        self.source = source
+        self.words: deque[tuple[float, Word]] = deque()
+
+
+class Port:
+    """A NIC's two streams, at a switch that sends copies of a frame one after the other.
+
+    rate: words a clock each way, up to 1; latency: clocks from port to port. routes: for each frame that the
+    NIC makes, to whom it goes. arrived(source, header): a frame begins to enter the NIC. forward(source,
+    header): to whom a frame that came is passed on.
+    """
+
+    def __init__(
+        self, rank: int, rx: Stream, tx: Stream, *, rate: float, latency: int,
+        arrived: Callable[[int, Any], None], forward: Callable[[int, Any], Sequence[int]],
+    ) -> None:  # fmt: skip
+        self.rank, self.rx, self.tx, self.rate, self.latency = rank, rx, tx, rate, latency
+        self.arrived, self.forward = arrived, forward
+        self.peers: Sequence[Port] = ()
+        self.routes: deque[Sequence[int]] = deque()
+        self.frames: list[bytes] = []
+        self.clock = 0
+        # Out: what the NIC gives, and when the wire is free.
+        self.out: list[Word] = []
+        self.live: Arrival | None = None
+        self.wire_free = 0.0
+        self.tx_ready = False
+        # In.
+        self.coming: deque[Arrival] = deque()
+        self.inside: Arrival | None = None
+        self.took: list[Word] = []
+        self.rx_free = 0.0
+        self.offered = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not (self.routes or self.coming or self.inside or self.offered or self.out)
+
+    def tick(self) -> None:
+        """One rising edge."""
+        self.clock += 1
+        self._send()
+        self._receive()
+
+    def _transmit(self, to: Arrival, word: Word) -> None:
+        """Put a word on the wire as soon as it is free."""
+        start = max(float(self.clock), self.wire_free)
+        self.wire_free = start + 1 / self.rate
+        to.words.append((start + self.latency, word))
+
+    def _send(self) -> None:
+        tx = self.tx
+        if self.tx_ready and tx.tvalid:
+            word = int(tx.tdata), int(tx.tkeep), bool(tx.tlast)
+            if self.live is None:
+                self.live = Arrival(self.rank)
+                self.peers[self.routes[0][0]].coming.append(self.live)
+            self._transmit(self.live, word)
+            self.out.append(word)
+            if word[2]:
+                self.frames.append(in_bytes(self.out))
+                for peer in self.routes.popleft()[1:]:
+                    self.copy(self.out, self.rank, peer)
+                self.out, self.live = [], None
+        ready = self.wire_free < self.clock + 2 and bool(self.routes)
+        if ready != self.tx_ready:
+            tx.tready.next = self.tx_ready = ready
+
+    def copy(self, words: Sequence[Word], source: int, peer: int) -> None:
+        """Send a whole frame."""
+        to = Arrival(source)
+        for word in words:
+            self._transmit(to, word)
+        self.peers[peer].coming.append(to)
+
+    def _receive(self) -> None:
+        rx = self.rx
+        if self.offered and not rx.tready:
+            return
+        if self.inside is None and self.coming:
+            # Whoever's first word is here first; frames of a sender stay in order.
+            first = min(self.coming, key=lambda a: a.words[0][0] if a.words else float("inf"))
+            if first.words and first.words[0][0] <= self.clock:
+                self.coming.remove(first)
+                self.inside = first
+        offer = (
+            self.inside is not None
+            and bool(self.inside.words)
+            and self.inside.words[0][0] <= self.clock
+            and self.rx_free <= self.clock
+        )
+        if offer:
+            assert self.inside is not None
+            _, word = self.inside.words.popleft()
+            self.rx_free = max(self.rx_free + 1 / self.rate, self.clock)
+            rx.tdata.next, rx.tkeep.next, rx.tlast.next = word
+            self._pass(word)
+        if offer != self.offered:
+            rx.tvalid.next = self.offered = offer
+
+    def _pass(self, word: Word) -> None:
+        """Keep the frame that enters, tell its header, pass it on."""
+        assert self.inside is not None
+        size = len(self.took) * len(self.rx.tkeep)
+        self.took.append(word)
+        if size < HEADER_BYTES <= size + len(self.rx.tkeep):
+            self.arrived(self.inside.source, peek(in_bytes(self.took)))
+        if word[2]:
+            frame = in_bytes(self.took)
+            for peer in self.forward(self.inside.source, peek(frame)):
+                self.copy(self.took, self.inside.source, peer)
+            self.took, self.inside = [], None
+
+
+def in_bytes(words: Sequence[Word]) -> bytes:
+    """Return the bytes of words."""
+    return b"".join(data.to_bytes(64, "little")[: keep.bit_count()] for data, keep, _ in words)
+
+
+def in_words(frame: bytes, size: int) -> list[Word]:
+    """Return a frame as words of `size` bytes."""
+    parts = [frame[at : at + size] for at in range(0, len(frame), size)]
+    return [
+        (int.from_bytes(part, "little"), (1 << len(part)) - 1, n == len(parts) - 1)
+        for n, part in enumerate(parts)
+    ]
+
+
+class Manager:
+    """Reads and writes registers, one at a time."""
+
+    def __init__(self, s_axil: AxiLite) -> None:
+        self.bus = s_axil
+
+    def write(self, address: int, data: int) -> Script:
+        """Write a 32-bit register; raises RtlError when the hardware answers with an error."""
+        s = self.bus
+        s.awaddr.next, s.wdata.next, s.wstrb.next = address, data, 15
+        s.awvalid.next = s.wvalid.next = s.bready.next = True
+        address_open = data_open = True
+        yield
+        while True:
+            if address_open and s.awready:
+                s.awvalid.next, address_open = False, False
+            if data_open and s.wready:
+                s.wvalid.next, data_open = False, False
+            if s.bvalid:
+                s.bready.next = False
+                if int(s.bresp):
+                    raise RtlError(f"write of 0x{data:08x} to register 0x{address:02x} was refused")
+                yield
+                return
+            yield
+
+    def read(self, address: int) -> Script:
+        """Return a 32-bit register; raises RtlError when the hardware answers with an error."""
+        s = self.bus
+        s.araddr.next = address
+        s.arvalid.next = s.rready.next = True
+        open_ = True
+        yield
+        while True:
+            if open_ and s.arready:
+                s.arvalid.next, open_ = False, False
+            if s.rvalid:
+                s.rready.next = False
+                if int(s.rresp):
+                    raise RtlError(f"read of register 0x{address:02x} was refused")
+                value = int(s.rdata)
+                yield
+                return value
+            yield

@@ -1,0 +1,307 @@
+"""AllReduces of simulated NICs, checked against the host's frame by frame (make sim)."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from myhdl import StopSimulation, block
+
+from oscar.coding.asc import AscParams
+from oscar.coding.frame import Header
+from oscar.collective.actions import Phase
+from oscar.collective.schedules import make_schedule
+from oscar_hdl.coder.rows import frame_rows
+from oscar_hdl.nic.nic_core import nic_core
+from oscar_hdl.nic.splitter import splitter
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit
+from oscar_sim.allreduce.expected import Iteration, host_run
+from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
+from oscar_sim.allreduce.network import Manager, Port
+from oscar_sim.allreduce.plan import Splitter
+from oscar_sim.compiled import CompiledSimulator, signals_of
+from oscar_sim.driver.nic_driver import NicDriver, Place, Script
+from oscar_sim.driver.programme import Key, programme
+
+GROUP_ROWS = 32
+LANES = 32
+RESET_CLOCKS = 8
+BUS_BITS = 64
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is run. values: of the gradient bucket; rate: words a clock of a link; latency: clocks."""
+
+    schedule: str = "direct"
+    nodes: int = 4
+    values: int = 8192
+    iterations: int = 2
+    workload: str = "numpy-digits"
+    engines: int = 2
+    granule: int = 64
+    bits: int = 8
+    block_log2: int = 10
+    rate: float = 1.0
+    latency: int = 20
+
+
+class SimulatedNode:
+    """A NIC, its memory, its port and its driver."""
+
+    def __init__(self, run: Run, rank: int) -> None:
+        self.run, self.rank = run, rank
+        options = run.options
+        self.signals: dict[str, Any] = {
+            "s_axil": AxiLite(8),
+            "irq": bit(),
+            "s_axis_rx": Stream(BUS_BITS, keep=BUS_BITS // 8),
+            "m_axis_tx": Stream(BUS_BITS, keep=BUS_BITS // 8),
+            **memory_ports(options.engines + 1),
+        }
+        self.memory = MemoryModel(1 << run.rows_log2, self.signals)
+        self.port = Port(
+            rank, self.signals["s_axis_rx"], self.signals["m_axis_tx"], rate=options.rate,
+            latency=options.latency, arrived=self._arrived, forward=self._forward,
+        )  # fmt: skip
+        self.driver = NicDriver(
+            Manager(self.signals["s_axil"]), self.signals["irq"], self.memory, rank=rank, width=run.width,
+            block_log2=options.block_log2,
+        )  # fmt: skip
+        self.programme = programme(rank, run.schedule)
+
+    def _key(self, source: int, header: Header) -> Key:
+        """Return which frame this is; final ones sum all workers."""
+        phase = Phase.ALL_GATHER if header.step == self.run.options.nodes - 1 else Phase.REDUCE_SCATTER
+        return Key(phase, source, header.chunk, header.sub)
+
+    def _arrived(self, source: int, header: Header) -> None:
+        self.driver.arrived(self._key(source, header))
+
+    def _forward(self, source: int, header: Header) -> list[int]:
+        return self.programme.forwards.get(self._key(source, header), [])
+
+    def start(self, expected: Iteration) -> Script:
+        """Load local values, then perform an AllReduce."""
+        local, classes = expected.local[self.rank], expected.classes
+        for chunk, place in enumerate(self.run.places):
+            low = expected.plan.bounds[chunk]
+            part = slice(low, low + place.count)
+            self.memory.load(place.row, frame_rows(local[part], classes[part]))
+        self.port.frames.clear()
+        for send in self.programme.sends:
+            if self.run.places[send.frame.chunk].count:
+                self.port.routes.append(send.peers)
+        places = self.run.places
+        yield from self.driver.run(self.programme, lambda chunk, sub: places[chunk])
+        while not self.port.idle:
+            yield
+
+    def result(self) -> np.ndarray:
+        """Return the sums in plan order."""
+        return np.concatenate([self.memory.values(p.row, p.count) for p in self.run.places])
+
+    def tick(self) -> None:
+        """One rising edge."""
+        self.memory.tick()
+        self.port.tick()
+
+
+class Run:
+    """The NICs and the network between them."""
+
+    def __init__(self, options: Options, progress: Progress = lambda done, total: None) -> None:
+        self.options, self.progress = options, progress
+        self.asc = AscParams(sent_rows=False, block_log2=options.block_log2)
+        self.config, self.expected = host_run(
+            self.asc, nodes=options.nodes, values=options.values, iterations=options.iterations,
+            schedule=options.schedule, workload=options.workload,
+            granule=options.granule, plan="splitter", bits=options.bits,
+        )  # fmt: skip
+        self.schedule = make_schedule(options.schedule, options.nodes)
+        self.width = self.config.quantiser_params(options.nodes).sum_width
+        groups = -(-options.values // (GROUP_ROWS * LANES)) + options.nodes
+        self.rows_log2 = (groups * GROUP_ROWS - 1).bit_length()
+        self.places: list[Place] = []
+        self.clk, self.rst = bit(), bit(1)
+        self.nodes = [SimulatedNode(self, rank) for rank in range(options.nodes)]
+        for node in self.nodes:
+            node.port.peers = [peer.port for peer in self.nodes]
+        self.splitters = [
+            Splitter(options.values, options.nodes, options.granule) for _ in range(options.nodes)
+        ]
+        self.clocks = 0
+        self.rows: list[dict[str, Any]] = []
+        self.faults: list[str] = []
+        self.counters: list[dict[str, int]] = [{} for _ in self.nodes]
+
+    @block
+    def hardware(self) -> Any:
+        """Build all that is hardware."""
+        granule = self.options.granule.bit_length() - 1
+        splitters = [
+            splitter(self.clk, self.rst, **plan.signals, granule_log2=granule) for plan in self.splitters
+        ]
+        nics = [
+            nic_core(
+                self.clk, self.rst, **node.signals, engines=self.options.engines, bus_bits=BUS_BITS,
+                sets=table_sets(self.options.nodes), store_log2=11, rows_log2=self.rows_log2,
+            )
+            for node in self.nodes
+        ]  # fmt: skip
+        return nics, splitters
+
+    def step(self, script: Script) -> None:
+        """One rising edge of everything that is not hardware."""
+        self.clocks += 1
+        for node in self.nodes:
+            node.tick()
+        for plan in self.splitters:
+            plan.tick()
+        if next(script, "end") == "end":
+            raise StopSimulation
+
+    def script(self) -> Script:
+        """Reset, then one AllReduce after the other."""
+        for _ in range(RESET_CLOCKS):
+            yield
+        self.rst.next = False
+        for _ in range(600):  # memories of counts are cleared
+            yield
+        yield from together(node.driver.attach() for node in self.nodes)
+        yield from together(plan.clear() for plan in self.splitters)
+        for index, expected in enumerate(self.expected):
+            start = self.clocks
+            self._place(expected)
+            running = together(node.start(expected) for node in self.nodes)
+            while next(running, "end") != "end":
+                if self.clocks - start > 40 * self.options.values + 100_000:
+                    self.faults.append(f"iteration {index} did not end")
+                    return
+                if self.clocks % 500 == 0:
+                    self._tell(index)
+                yield
+            self._tell(index)
+            self._check(index, expected, self.clocks - start)
+            yield from together(
+                plan.split(expected.plan, node.result())
+                for plan, node in zip(self.splitters, self.nodes, strict=True)
+            )
+            self._check_plans(index)
+        for node in self.nodes:
+            self.counters[node.rank] = yield from node.driver.counters()
+
+    def _check_plans(self, index: int) -> None:
+        """Compare the plans that the hardware made with the host's next one."""
+        if index + 1 == len(self.expected):
+            return
+        wanted = self.expected[index + 1].plan.bounds
+        for rank, plan in enumerate(self.splitters):
+            if plan.plan.bounds != wanted:
+                cut = plan.plan.bounds
+                self.faults.append(f"node {rank} cuts at {cut} after iteration {index}, not {wanted}")
+        if all(plan.plan.bounds == wanted for plan in self.splitters):
+            self.rows[-1]["plan"] = wanted
+
+    def _place(self, expected: Iteration) -> None:
+        """Lay chunks into memory, each from the begin of a group of rows on."""
+        bounds, row = expected.plan.bounds, 0
+        self.places = []
+        for low, high in pairwise(bounds):
+            self.places.append(Place(row, high - low))
+            row += -(-(high - low) // (GROUP_ROWS * LANES)) * GROUP_ROWS
+
+    def _tell(self, index: int) -> None:
+        """Report how many frames were sent so far, of all iterations."""
+        counts = [len(expected.frames) for expected in self.expected]
+        sent = sum(len(node.port.frames) for node in self.nodes)
+        self.progress(sum(counts[:index]) + sent, sum(counts))
+
+    def _check(self, index: int, expected: Iteration, clocks: int) -> None:
+        """Compare every frame and every sum with the host's."""
+        sent = sorted(frame for node in self.nodes for frame in node.port.frames)
+        wanted = sorted(expected.frames)
+        if sent != wanted:
+            same = sum(frame in wanted for frame in sent)
+            self.faults.append(f"iteration {index}: {same} of {len(wanted)} frames equal, {len(sent)} sent")
+        sums = expected.plan.gather(expected.sums)
+        right = [bool(np.array_equal(node.result(), sums)) for node in self.nodes]
+        if not all(right):
+            self.faults.append(
+                f"iteration {index}: sums right on nodes {np.flatnonzero(right).tolist()} only"
+            )
+        self.rows.append(
+            {
+                "schedule": self.options.schedule,
+                "iteration": index,
+                "clocks": clocks,
+                "frames": len(sent),
+                "bytes": sum(map(len, sent)),
+                "equal": sent == wanted and all(right),
+            }
+        )
+
+    def run(self) -> None:
+        """Simulate; results are in rows, counters and faults."""
+        script = self.script()
+        parts = [self.rst, *(part.signals for part in (*self.nodes, *self.splitters))]
+        simulator = CompiledSimulator(
+            self.hardware(), self.clk, lambda: self.step(script), watched=signals_of(parts)
+        )  # fmt: skip
+        with contextlib.suppress(StopSimulation):
+            while True:
+                simulator.run(1000)
+
+
+def table_sets(nodes: int) -> int:
+    """Return table sets for a direction: one for each link and table, in a ring or between all."""
+    return max(4, 1 << (2 * nodes - 1).bit_length())
+
+
+def together(scripts: Iterable[Script]) -> Script:
+    """Run scripts side by side until all are done."""
+    running = list(scripts)
+    while running:
+        running = [script for script in running if next(script, "end") != "end"]
+        yield
+
+
+def report(run: Run, seconds: float) -> list[str]:
+    """Return the table of a run."""
+    options = run.options
+    lines = [
+        f"# {options.nodes} NICs of {options.engines} engines in MyHDL, {options.schedule}, {options.values} "
+        f"values of {options.workload}, {options.bits} bits, blocks of {1 << options.block_log2}",
+        f"{'iteration':>9} {'clocks':>8} {'frames':>6} {'bytes':>7} equal to the host",
+    ]
+    for row in run.rows:
+        lines.append(
+            f"{row['iteration']:>9} {row['clocks']:>8} {row['frames']:>6} {row['bytes']:>7} "
+            f"{'yes' if row['equal'] else 'NO'}"
+        )
+        if "plan" in row:
+            lines.append(f"# the splitters cut the next iteration at {row['plan']}, as the host does")
+    total = {name: sum(c.get(name, 0) for c in run.counters) for name in run.counters[0]}
+    lines.append("# all nodes: " + ", ".join(f"{name} {value}" for name, value in total.items()))
+    lines.append(f"# {seconds:.0f} s, {run.clocks} clocks")
+    return lines + [f"# FAULT: {fault}" for fault in run.faults]
+
+
+def simulate(options: Options, progress: Progress = lambda done, total: None) -> tuple[Run, list[str]]:
+    """Run one AllReduce and return it with its table; progress(frames sent, of how many) is called often."""
+    run = Run(options, progress)
+    start = time.perf_counter()
+    run.run()
+    return run, report(run, time.perf_counter() - start)
+
+
+def tables(options: Options, told: Any) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+    """Run one, its progress put into `told`; return lines to print, rows and faults."""
+    run, lines = simulate(options, lambda done, total: told.put((options.schedule, done, total)))
+    return lines, run.rows, run.faults

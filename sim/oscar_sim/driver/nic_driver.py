@@ -1,0 +1,164 @@
+"""Gives a NIC its commands over AXI4-Lite and keeps both directions busy."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from oscar_hdl.coder.rows import last_symbol
+from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, VERSION
+from oscar_sim.driver.programme import Key, Programme, Receive, Send
+from oscar_sim.driver.table_sets import Link, TableSets
+from oscar_sim.errors import RtlError
+
+Script = Generator[None, None, Any]  # a step for each clock
+MOST_GIVEN = 3  # commands of a direction that have not ended: two under way, one that waits
+
+
+class Bus(Protocol):
+    """Registers, by byte address."""
+
+    def read(self, address: int) -> Script: ...
+
+    def write(self, address: int, data: int) -> Script: ...
+
+
+class Memory(Protocol):
+    """The NIC's memory, as the driver needs it."""
+
+    def values(self, row: int, count: int) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a sub-frame lies: first row in memory, number of values."""
+
+    row: int
+    count: int
+
+
+Places = Callable[[int, int], Place]
+
+
+class NicDriver:
+    """Performs a rank's programme; `run` is a script that takes a step each clock.
+
+    width(workers): bits of a raw value; block_log2: of frames that are made. `arrived` is to be told the key
+    of each frame that comes, in the order in which the NIC gets them, as soon as its header is there.
+    """
+
+    def __init__(
+        self, bus: Bus, irq: Any, memory: Memory, *, rank: int, width: Callable[[int], int], block_log2: int
+    ) -> None:  # fmt: skip
+        self.bus, self.irq, self.memory = bus, irq, memory
+        self.rank, self.width, self.block_log2 = rank, width, block_log2
+        self.coming: deque[Key] = deque()
+        self.books: dict[str, TableSets] = {}
+
+    def arrived(self, frame: Key) -> None:
+        """A frame is coming in: its command is due."""
+        self.coming.append(frame)
+
+    def attach(self) -> Script:
+        """Look what the NIC is and enable interrupts; before anything else."""
+        config = BY_NAME["CONFIG"].unpack((yield from self.bus.read(BY_NAME["CONFIG"].offset)))
+        if config["version"] != VERSION:
+            raise RtlError(f"the NIC has registers of version {config['version']}, expected {VERSION}")
+        sets = 1 << config["sets_log2"]
+        self.books = {"RECEIVE": TableSets(sets), "SEND": TableSets(sets)}
+        self.ended = {"RECEIVE": 0, "SEND": 0}
+        yield from self.bus.write(BY_NAME["IRQ_ENABLE"].offset, BY_NAME["IRQ_ENABLE"].mask)
+
+    def run(self, programme: Programme, places: Places) -> Script:
+        """Perform all commands of an AllReduce."""
+        self.places = places
+        to_send = deque(s for s in programme.sends if places(s.frame.chunk, s.frame.sub).count)
+        receives = {k: r for k, r in programme.receives.items() if places(k.chunk, k.sub).count}
+        given: dict[str, deque[Any]] = {"RECEIVE": deque(), "SEND": deque()}
+        decoded: set[Key] = set()
+        encoded: set[int] = set()
+        numbers = {id(send): n for n, send in enumerate(programme.sends)}
+        while receives or to_send or any(given.values()):
+            if self.irq:
+                yield from self._ends(given)
+                decoded.update(self.done["RECEIVE"])
+                encoded.update(self.done["SEND"])
+            if self.coming and (receive := receives.get(self.coming[0])) is not None:
+                if encoded.issuperset(receive.sends) and (yield from self._free("RECEIVE", given)):
+                    key = self.coming.popleft()
+                    given["RECEIVE"].append(key)
+                    yield from self._receive(receives.pop(key))
+            elif self.coming:
+                raise RtlError(f"node {self.rank}: a frame came that nobody asked for: {self.coming[0]}")
+            if to_send and decoded.issuperset(to_send[0].receives) and (yield from self._free("SEND", given)):
+                send = to_send.popleft()
+                given["SEND"].append(numbers[id(send)])
+                yield from self._send(send)
+            yield
+
+    def _free(self, name: str, given: dict[str, deque[Any]]) -> Script:
+        """Return whether a command can be given."""
+        waiting = len(given[name])
+        return not waiting or (waiting < MOST_GIVEN and not (yield from self._pending(name)))
+
+    def _pending(self, name: str) -> Script:
+        status = BY_NAME["STATUS"]
+        return status.unpack((yield from self.bus.read(status.offset)))[f"{name.lower()}_pending"]
+
+    def _ends(self, given: dict[str, deque[Any]]) -> Script:
+        """Look which commands have ended, into `done`."""
+        status = BY_NAME["IRQ_STATUS"]
+        bits = yield from self.bus.read(status.offset)
+        yield from self.bus.write(status.offset, bits)
+        found = status.unpack(bits)
+        self.done: dict[str, list[Any]] = {"RECEIVE": [], "SEND": []}
+        for name, flag in (("RECEIVE", "received"), ("SEND", "sent")):
+            if found[flag] or found["bad_frame"]:
+                register = BY_NAME[f"{name}_RESULT"]
+                result = register.unpack((yield from self.bus.read(register.offset)))
+                if found["bad_frame"] or found["receive_error"] or found["send_error"]:
+                    raise RtlError(f"node {self.rank}, {name}: {found}, {result} (docs/registers.md)")
+                while self.ended[name] != result["ended"]:
+                    self.done[name].append(given[name].popleft())
+                    self.ended[name] = self.ended[name] + 1 & 255
+        if found["refused"]:
+            raise RtlError(f"node {self.rank}: the NIC refused a write (docs/registers.md)")
+
+    def _receive(self, receive: Receive) -> Script:
+        frame = receive.frame
+        order = {"adopt": 1} if receive.adopt else {"add": 1}
+        yield from self._give("RECEIVE", frame, Link(frame.phase, frame.source), order)
+
+    def _send(self, send: Send) -> Script:
+        frame = send.frame
+        place = self.places(frame.chunk, frame.sub)
+        order = {
+            "last": last_symbol(self.memory.values(place.row, place.count)),
+            "block_log2": self.block_log2,
+        }
+        yield from self._give("SEND", frame, Link(frame.phase, frame.peer), order)
+
+    def _give(self, name: str, frame: Any, link: Link, order: dict[str, int]) -> Script:
+        """Write a command's four registers."""
+        place = self.places(frame.chunk, frame.sub)
+        tables = self.books[name].take(link, frame.table)
+        fields = {
+            "FRAME": {"step": frame.table, "chunk": frame.chunk},
+            "SHAPE": {"count": place.count, "width": self.width(frame.workers), "sub": frame.sub},
+            "TABLES": {"sequence": tables.sequence, "load": tables.load, "save": tables.save},
+            "COMMAND": order | {"row": place.row, "fresh": int(tables.fresh)},
+        }
+        for part, values in fields.items():
+            register = BY_NAME[f"{name}_{part}"]
+            yield from self.bus.write(register.offset, register.pack(**values))
+
+    def counters(self) -> Script:
+        """Return all counters by name."""
+        found = {}
+        for name, _ in COUNTER_EVENTS:
+            found[name] = yield from self.bus.read(BY_NAME[name].offset)
+        return found

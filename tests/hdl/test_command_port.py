@@ -1,0 +1,153 @@
+"""command_port: valid commands start once and in order, all others are refused; results are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from oscar_hdl.nic.command_port import command_port
+from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.registers import BY_NAME, ERROR_ABORTED, ROW_BITS
+from oscar_hdl.streams.bundles import bit, word
+from oscar_sim.cycles import CycleSimulator
+from oscar_sim.seeds import dice
+
+SETS, ROWS_LOG2 = 16, 12
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a driver writes."""
+
+    name: str
+    frame: dict[str, int]
+    shape: dict[str, int]
+    tables: dict[str, int]
+    order: dict[str, int]
+    stray: int = 0  # a bit without a field
+
+    @property
+    def valid(self) -> bool:
+        shape, order = self.shape, self.order
+        rows = -(-shape["count"] // 32)
+        fine = 1 <= shape["count"] < 1 << 18 and 1 <= shape["width"] <= 16 and not self.stray
+        fine = fine and self.tables["save"] < SETS and (order["fresh"] or self.tables["load"] < SETS)
+        fine = bool(fine and order["row"] + rows <= 1 << ROWS_LOG2)
+        if self.name == "RECEIVE":
+            return fine and order["add"] + order["adopt"] == 1
+        return fine and 10 <= order["block_log2"] <= 17
+
+
+def random_order(rng: Any, name: str) -> Order:
+    """Return an order that is often valid."""
+    pick = rng.choice
+    count = pick([rng.randrange(1, 5000), rng.randrange(1, 5000), 0, 1, (1 << 18) - 1, 1 << 18])
+    row = pick([0, rng.randrange(1 << 11), (1 << ROWS_LOG2) - -(-count // 32) + pick([-1, 0, 1])])
+    order = {"row": max(0, row), "fresh": rng.getrandbits(1)}
+    if name == "RECEIVE":
+        order["add"] = rng.getrandbits(1)
+        order["adopt"] = pick([0, 1, 1 - order["add"], 1 - order["add"]])
+    else:
+        order |= {"last": rng.randrange(16), "block_log2": pick([9, 10, 12, 12, 17, 18])}
+    return Order(
+        name,
+        {"step": rng.getrandbits(16), "chunk": rng.getrandbits(16)},
+        {"count": count, "width": pick([0, 1, 8, 12, 16, 17]), "sub": rng.getrandbits(8)},
+        {"sequence": rng.getrandbits(16), "load": pick([0, 5, 15, 16]), "save": pick([0, 9, 15, 15, 16])},
+        order,
+        int(name == "SEND" and rng.random() < 0.1),
+    )
+
+
+@pytest.mark.parametrize("name", ["RECEIVE", "SEND"])
+def test_commands_start_once_or_are_refused(name: str) -> None:
+    rng = dice(f"command_port {name}")
+    clk, rst, issue, abort, clear, cleared, adopt, locked, refused = (bit() for _ in range(9))
+    order, frame, shape, tables = (word(32) for _ in range(4))
+    first_row, rows, row, running, result = word(ROW_BITS), word(14), word(ROW_BITS), word(2), word(23)
+    command = FrameCommand()
+    command.idle._val = True
+    dut = command_port(
+        clk, rst, issue, order, frame, shape, tables, abort, clear, cleared, first_row, rows, command, row,
+        adopt, running, locked, refused, result, receive=name == "RECEIVE", sets=SETS, rows_log2=ROWS_LOG2,
+    )  # fmt: skip
+    given: list[Order] = []  # valid, not started yet
+    under_way: list[int] = []  # when they end; at 0: when they are aborted
+    errors: list[int] = []
+    seen = {"refused": 0, "started": 0, "clears": 0}
+    expected = {"refused": 0, "clears": 0}
+    clear_due: list[int] = []
+    now = 0
+
+    def starts() -> None:
+        wanted = given.pop(0)
+        seen["started"] += 1
+        found = {
+            "step": int(command.step), "chunk": int(command.chunk), "count": int(command.count),
+            "width": int(command.width), "sub": int(command.sub), "sequence": int(command.sequence),
+            "load": int(command.load), "save": int(command.save), "fresh": int(command.fresh),
+            "row": int(row),
+        }  # fmt: skip
+        if name == "SEND":
+            found |= {"last": int(command.last), "block_log2": int(command.block_log2)}
+        else:
+            found |= {"adopt": int(adopt), "add": 1 - int(adopt)}
+        assert found == wanted.frame | wanted.shape | wanted.tables | wanted.order
+        under_way.append(now + rng.randrange(2, 60))
+
+    def each() -> None:
+        nonlocal now
+        now += 1
+        if command.start:
+            assert command.idle
+            starts()
+        seen["refused"] += int(refused)
+        if clear:
+            assert (int(first_row), int(rows)) == (given[-1].order["row"], -(-given[-1].shape["count"] // 32))
+            seen["clears"] += 1
+            clear_due.append(now + rng.randrange(1, 9))
+        cleared.next = bool(clear_due) and clear_due[0] == now
+        if clear_due and clear_due[0] == now:
+            clear_due.pop()
+        command.done.next = False
+        if under_way and (under_way[0] <= now or command.abort):
+            del under_way[0]
+            errors.append(ERROR_ABORTED if command.abort else rng.choice([0, 0, 3]))
+            command.done.next, command.error.next = True, errors[-1]
+        if command.start:
+            command.idle.next = False
+        elif len(under_way) < 2 and rng.random() < 0.5:
+            command.idle.next = True
+
+    simulator = CycleSimulator(dut, clk, each)
+    held = random_order(rng, name)
+    for _ in range(150):
+        wanted = random_order(rng, name)
+        if locked:  # registers keep what they hold
+            wanted = replace(wanted, frame=held.frame, shape=held.shape, tables=held.tables)
+        else:
+            for signal, part in ((frame, "frame"), (shape, "shape"), (tables, "tables")):
+                register = BY_NAME[f"{name}_{part.upper()}"]
+                signal.next = register.pack(**getattr(wanted, part))
+        order.next = BY_NAME[f"{name}_COMMAND"].pack(**wanted.order) | wanted.stray << 30
+        issue.next = True
+        held = wanted
+        simulator.run(1)
+        issue.next = False
+        if not locked and wanted.valid:
+            given.append(wanted)
+            expected["clears"] += name == "RECEIVE" and wanted.order["adopt"]
+        else:
+            expected["refused"] += 1
+        abort.next = rng.random() < 0.05
+        simulator.run(1)
+        abort.next = False
+        simulator.run(rng.choice([5, 10, 40]))
+    simulator.run(300)
+    assert not given and not locked and int(running) == 0
+    assert (seen["refused"], seen["clears"]) == (expected["refused"], expected["clears"])
+    assert seen["started"] > 5
+    wanted_result = [len(errors) & 255, *errors[:-4:-1]]
+    assert [int(result) & 255, *(int(result) >> 8 + 5 * n & 31 for n in range(3))] == wanted_result

@@ -1,0 +1,487 @@
+"""The decoder against the reference: values, sums, their order, counts, descriptors, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from needs import needs
+from oscar.coding.asc.model import Rows, class_of, count_group, frequencies, live, low_bits, symbol_of
+from oscar.coding.asc.params import LIMIT, PRIOR, SYMBOLS, TABLE_ROWS, AscParams
+from oscar.coding.asc.reference import (
+    ReferenceCoder,
+    _decode_block,
+    _most_seeds,
+    _push_groups,
+    _Reader,
+    _signed,
+)
+from oscar.errors import FrameError
+from oscar_hdl.coder.decoder import decoder
+from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, PositionPort, SumPort
+from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_sim.cycles import CycleSimulator
+from oscar_sim.seeds import dice
+
+FRAME = {0: 1, 1: 1 << 18, 2: 1 << 19}  # values of a frame with that `thinning`
+SIZES = (3, 4, 5, 8, 16)  # bits
+
+
+class Block:
+    """A block, what a decoder is given of it, and what must come out."""
+
+    def __init__(self, values: list[int], positions: list[int], freq: Rows, *, seeds: int = -1) -> None:
+        self.values, self.positions, self.freq = values, positions, freq
+        self.bank = self.thinning = 0
+        self.groups = ReferenceCoder(AscParams())._groups(values, positions, 0)
+        used = [i for i, group in enumerate(self.groups) if live(group)] or [0]
+        self.first, self.last = used[0], used[-1]
+        self.seeds = _most_seeds(self.groups[self.first]) if seeds < 0 else seeds
+        self.data = _push_groups(self.groups[self.first : self.last + 1], freq, 0, self.seeds)
+
+    def pairs(self, filler: int) -> list[int]:
+        """The bytes from the end to the begin; one more at first makes their number even."""
+        data = bytes([filler] * (len(self.data) & 1)) + self.data[::-1]
+        return [data[i] | data[i + 1] << 8 for i in range(0, len(data), 2)]
+
+    def damaged(self, pairs: list[int]) -> bool:
+        """Let the reference decode other pairs; return whether it refuses them."""
+        data = b"".join(pair.to_bytes(2, "little") for pair in pairs)[len(self.data) & 1 :][::-1]
+        entry = self.seeds << 2 | self.first << 5 | self.last << 12 | len(data) << 24
+        try:
+            self.groups = _decode_block(entry, _Reader(data), self.positions, self.freq, 0)
+        except FrameError:
+            return True
+        return False
+
+    def order(self) -> list[int]:
+        """Rows in the order in which they are decoded; seed rows at last, the first of them first."""
+        rows = []
+        for g in range(self.last, self.first - 1, -1):
+            used = [j for j, row in enumerate(self.groups[g]) if row.row_class]
+            riding = self.seeds if g == self.first else 0
+            rows += [g * 32 + j for j in (*used[riding:][::-1], *used[:riding])]
+        return rows
+
+    def counts(self) -> dict[tuple[int, int], int]:
+        counts = [[0] * SYMBOLS for _ in range(TABLE_ROWS)]
+        for group in self.groups[self.first : self.last + 1]:
+            count_group(group, FRAME[self.thinning], 0, counts)
+        return {(q, s): n for q, row in enumerate(counts) for s, n in enumerate(row) if n}
+
+
+@dataclass
+class Chances:
+    """How often the ports let the decoder wait."""
+
+    gap: float = 0.0  # between pairs
+    ok: float = 1.0
+    grant: float = 1.0
+
+
+class Bench:
+    """A decoder, its memory, its source of bytes, clock by clock."""
+
+    def __init__(self, rng: random.Random, *, early: bool = False) -> None:
+        self.rng = rng
+        self.clk, self.rst, self.phase = bit(), bit(), word(5)
+        self.job, self.tables, self.s_axis = DecoderJob(), DecoderTables(), Stream(16)
+        self.position, self.sums, self.counting = PositionPort(), SumPort(), CountPort()
+        self.top = decoder(
+            self.clk, self.rst, self.phase, self.job, self.tables, self.s_axis, self.position, self.sums,
+            self.counting, early,
+        )  # fmt: skip
+        self.sim = CycleSimulator(self.top, self.clk, self.each)
+        self.chances = Chances()
+        self.writes: list[tuple[int, int, int]] = []
+        self.feed: list[tuple[int, bool]] = []
+        self.trace: list[tuple[list[int], list[int]]] | None = None
+        self.clock = 0
+        self.local: dict[tuple[int, int], int] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew with all that came out."""
+        self.order: list[int] = []
+        self.totals: dict[tuple[int, int], int] = {}
+        self.described: list[tuple[int, int, int]] = []
+        self.counts: dict[tuple[int, int], int] = {}
+        self.due_data: dict[int, tuple[int, int]] = {}
+        self.due_local: dict[int, int] = {}
+        self.due_total: dict[int, tuple[int, int]] = {}
+        self.done = False
+
+    def ports(self) -> tuple[list[tuple[str, object]], list[tuple[str, object]]]:
+        """Inputs and outputs with their names after conversion."""
+        inputs, outputs = [("rst", self.rst), ("phase", self.phase)], []
+        out = {
+            "job": ("idle", "done", "bad"),
+            "tables": (),
+            "s_axis_bytes": ("tready",),
+            "position": ("take", "header", "row"),
+            "sums": ("take", "row", "valid", "total", "described", "described_row", "row_class", "row_size"),
+            "counts": ("ask", "valid", "address", "step"),
+        }
+        bundles = (self.job, self.tables, self.s_axis, self.position, self.sums, self.counting)
+        for (prefix, names), bundle in zip(out.items(), bundles, strict=True):
+            for name, signal in vars(bundle).items():
+                if name != "count_bank":
+                    (outputs if name in names else inputs).append((f"{prefix}_{name}", signal))
+        return inputs, outputs
+
+    def each(self) -> None:
+        """Do what surrounds the decoder in a clock."""
+        if self.trace is not None:
+            inputs, outputs = self.ports()
+            self.trace.append(([int(s) for _, s in inputs], [int(s) for _, s in outputs]))  # type: ignore[call-overload]
+        self.phase.next = self.phase + 1
+        self._tables()
+        self._positions()
+        self._sums()
+        self._bytes()
+        if self.counting.valid and not self.rst:
+            address = int(self.counting.address)
+            key = (address >> 4, address & 15)
+            self.counts[key] = self.counts.get(key, 0) + (1 << int(self.counting.step))
+        self.done = self.done or bool(self.job.done)
+        self.clock += 1
+
+    def _tables(self) -> None:
+        level, address, data = self.writes.pop(0) if self.writes else (0, 0, 0)
+        self.tables.level1.next = level == 1
+        self.tables.level2.next = level == 2
+        self.tables.address.next = address
+        self.tables.data.next = data
+
+    def _positions(self) -> None:
+        if self.position.take and not self.rst:
+            assert self.phase == 0
+            at, rows = int(self.position.row), [row for group in self.block.groups for row in group]
+            for k in range(32):
+                lane = 31 - k
+                if self.position.header:
+                    mean = rows[at + lane].mean if at + lane < len(rows) else 0
+                    self.due_data[self.clock + 3 + k] = (mean, self.rng.randrange(16))
+                else:
+                    row = rows[at]
+                    p = row.positions[lane] if lane < len(row.positions) else 0
+                    distance = max(-3, min(4, p - row.mean)) + 3
+                    self.due_data[self.clock + 3 + k] = (distance | self.rng.randrange(2) << 3, row.mean)
+        noise = self.rng.randrange(16), self.rng.randrange(16)
+        self.position.data.next, self.position.mean.next = self.due_data.pop(self.clock, noise)
+        if self.phase == 24:
+            self.position.ok.next = self.rng.random() < self.chances.ok
+        if self.phase == 26:
+            self.counting.grant.next = bool(self.counting.ask) and self.rng.random() < self.chances.grant
+
+    def _sums(self) -> None:
+        if self.sums.take and not self.rst:
+            row = int(self.sums.row)
+            self.order.append(row)
+            for k in range(32):
+                self.due_local[self.clock + 3 + k] = self.local.get((row, 31 - k), 0)
+                self.due_total[self.clock + 6 + k] = (row, 31 - k)
+        self.sums.local.next = self.due_local.pop(self.clock, self.rng.randrange(1 << 16))
+        key = self.due_total.pop(self.clock, None)
+        if not self.rst:
+            assert bool(self.sums.valid) == (key is not None)
+            if key is not None:
+                self.totals[key] = int(self.sums.total)
+            if self.sums.described:
+                row, row_class = int(self.sums.described_row), int(self.sums.row_class)
+                self.described.append((row, row_class, int(self.sums.row_size)))
+
+    def _bytes(self) -> None:
+        if self.s_axis.tvalid and self.s_axis.tready and self.feed:
+            self.feed.pop(0)
+            self.offered = False
+        if self.feed and (self.offered or self.rng.random() >= self.chances.gap):
+            self.offered = True
+            self.s_axis.tdata.next, self.s_axis.tlast.next = self.feed[0]
+        else:
+            self.offered = False
+            self.s_axis.tdata.next = self.rng.randrange(1 << 16)
+            self.s_axis.tlast.next = self.rng.randrange(2)
+        self.s_axis.tvalid.next = self.offered
+
+    offered = False
+
+    def load(self, block: Block) -> None:
+        """Write a block's tables."""
+        for q, f in enumerate(block.freq):
+            c = [sum(f[:s]) for s in range(SYMBOLS)]
+            self.writes.append((1, block.bank << 5 | q, c[4] | c[8] << 10 | c[12] << 20))
+            for n in range(4):
+                data = c[4 * n + 1] | c[4 * n + 2] << 10 | c[4 * n + 3] << 20
+                self.writes.append((2, block.bank << 7 | q << 2 | n, data))
+        self.sim.run(len(self.writes) + 3)
+
+    def start(self, block: Block, pairs: list[int]) -> None:
+        """Start a job and give its pairs."""
+        self.block, self.done, job = block, False, self.job
+        self.feed += [(pair, i == len(pairs) - 1) for i, pair in enumerate(pairs)]
+        for name in ("bank", "thinning", "seeds", "first", "last"):
+            getattr(job, name).next = getattr(block, name)
+        job.values.next, job.odd.next = len(block.values), len(block.data) & 1
+        job.start.next = True
+        self.sim.run(1)
+        job.start.next = False
+
+    def finish(self) -> int:
+        """Run to the end of the job; return the clocks."""
+        begin = self.clock
+        while not self.done:
+            self.sim.run(1)
+            assert self.clock - begin < 100_000, "the decoder hangs"
+        return self.clock - begin
+
+    def reset(self) -> None:
+        """Reset for a clock; nothing that was going on goes on."""
+        self.rst.next = True
+        self.sim.run(1)
+        self.rst.next = False
+        self.feed.clear()
+        self.sim.run(1)
+        self.forget()
+        assert self.job.idle
+
+    def check(self, block: Block, *, counts: bool = True) -> None:
+        """Compare all that came out with a block."""
+        assert not self.job.bad
+        assert self.order == block.order()
+        rows = [row for group in block.groups for row in group]
+        described = []
+        for r in self.order:
+            sums = [_signed(v + self.local.get((r, i), 0) & 0xFFFF, 16) for i, v in enumerate(rows[r].values)]
+            got = [self.totals[r, lane] for lane in range(32)]
+            assert got == [s & 0xFFFF for s in sums] + [0] * (32 - len(sums)), (r, rows[r])
+            size = next(
+                i for i, n in enumerate(SIZES, 1) if all(-(1 << n - 1) <= s < 1 << n - 1 for s in sums)
+            )
+            row_class = class_of(sums, 0, 0)
+            described.append((r, row_class, size if row_class else 0))
+        assert self.described == described
+        if counts:
+            assert self.counts == block.counts()
+
+
+def random_freq(rng: random.Random, last: int) -> Rows:
+    """Tables from flat to steep."""
+    rows = []
+    for q in range(TABLE_ROWS):
+        hist = [*PRIOR[q], *[0] * (SYMBOLS - len(PRIOR[q]))]
+        kind = rng.randrange(3)
+        if kind == 1:
+            hist = [rng.randrange(1, 60) for _ in hist]
+        elif kind == 2:
+            hist = [rng.randrange(2000) if rng.randrange(4) == 0 else 0 for _ in hist]
+        rows.append(frequencies(hist, q, last))
+    return rows
+
+
+LARGEST = (1, 1, 2, 3, 4, 7, 8, 15, 40, 127, 128, 191, 192, 300, 382, 383, 1535, 1536, 9000, 32767)
+
+
+def random_block(rng: random.Random, count: int, *, zero: float = -1.0, seeds: int = -1) -> Block:
+    """Rows of all sizes, some of them 0, with positions near and far from their mean."""
+    zero = rng.choice([0, 0.3, 0.9, 0.98]) if zero < 0 else zero
+    values, positions = [], []
+    most = rng.randrange(1, len(LARGEST) + 1)
+    for _ in range(0, count, 32):
+        k = 0 if rng.random() < zero else rng.choice(LARGEST[:most])
+        row = [rng.randint(-k, k) if rng.random() < 0.8 else 0 for _ in range(32)]
+        row[rng.randrange(32)] = rng.choice([0, -k, k, -32768 if k == 32767 else 0])
+        mean, spread = rng.randrange(16), rng.choice([0, 2, 5, 15])
+        values += row
+        positions += [max(0, min(15, mean + rng.randint(-spread, spread))) for _ in range(32)]
+    values[rng.randrange(count)] = rng.choice([1, -1, 5, -300])
+    del values[count:], positions[count:]
+    last = max(symbol_of(min(LIMIT - 1, abs(v)), 0)[0] for v in values)
+    block = Block(values, positions, random_freq(rng, last), seeds=seeds)
+    block.thinning, block.bank = rng.randrange(3), rng.randrange(2)
+    return block
+
+
+def random_local(rng: random.Random, block: Block) -> dict[tuple[int, int], int]:
+    """Values to add, some of which make sums small or large."""
+    local = {}
+    for i, v in enumerate(block.values):
+        add = rng.choice([0, 0, -v, rng.randint(-3, 3), rng.randint(-40, 40), rng.randrange(1 << 16)])
+        local[i >> 5, i & 31] = add & 0xFFFF
+    return local
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_blocks_come_back_added_and_counted(early: bool) -> None:
+    rng = dice(f"decoder {early}")
+    bench = Bench(rng, early=early)
+    for count in (1, rng.randrange(2, 70), 1024, rng.randrange(1000, 1100)):
+        block = random_block(rng, count)
+        bench.forget()
+        bench.local = random_local(rng, block)
+        bench.chances = Chances(rng.choice([0, 0.5, 0.9]), rng.choice([1, 0.5]), rng.choice([1, 0.5]))
+        bench.load(block)
+        bench.start(block, block.pairs(rng.randrange(256)))
+        bench.finish()
+        bench.sim.run(80 if early else 1)
+        assert not bench.feed
+        bench.check(block)
+
+
+def test_any_number_of_rows_rides_in_the_start_states() -> None:
+    rng = dice("decoder seeds")
+    bench = Bench(rng)
+    for seeds, largest in ((0, 500), (1, 32767), (2, 127), (3, 15), (4, 7), (5, 3)):
+        rows = rng.choice([1, 3, 7])
+        count = rows * 32 - rng.randrange(31)
+        values = [rng.randint(-largest, largest) for _ in range(count)]
+        last = symbol_of(min(LIMIT - 1, largest), 0)[0]
+        positions = [rng.randrange(16) for _ in values]
+        block = Block(values, positions, random_freq(rng, last), seeds=seeds)
+        bench.forget()
+        bench.local = {}
+        bench.load(block)
+        bench.start(block, block.pairs(0))
+        bench.finish()
+        bench.check(block)
+
+
+def test_a_reset_forgets_a_block_at_any_clock() -> None:
+    rng = dice("decoder reset")
+    bench = Bench(rng)
+    block = random_block(rng, 96, zero=0.3)
+    bench.load(block)
+    for _ in range(12):
+        bench.forget()
+        bench.start(block, block.pairs(0))
+        bench.sim.run(rng.randrange(400))
+        bench.reset()
+        bench.sim.run(rng.randrange(3))
+    bench.start(block, block.pairs(0))
+    bench.finish()
+    bench.check(block)
+
+
+def test_damaged_bytes_are_refused_where_the_reference_refuses_them() -> None:
+    rng = dice("decoder damage")
+    bench = Bench(rng)
+    for kind in ("bits", "short", "long", "bits", "short", "none", "bits", "long", "none"):
+        block = random_block(rng, rng.randrange(1, 200), zero=0.1)
+        pairs = block.pairs(0)
+        if kind == "bits":
+            for _ in range(rng.randrange(1, 4)):
+                pairs[rng.randrange(len(pairs))] ^= 1 << rng.randrange(16)
+        elif kind == "short":
+            del pairs[rng.randrange(49, max(50, len(pairs))) :]  # receivers refuse less than 96 bytes
+        elif kind == "long":
+            pairs += [rng.randrange(1 << 16) for _ in range(rng.choice([1, 2, 700]))]
+        bench.forget()
+        bench.local = {}
+        bench.load(block)
+        bench.start(block, pairs)
+        bench.finish()
+        if block.damaged(pairs):
+            assert bench.job.bad
+            assert not bench.feed
+        else:
+            fit = [
+                abs(v >> low_bits(row.row_class, 0)) < LIMIT
+                for group in block.groups for row in group for v in row.values
+            ]  # fmt: skip
+            bench.check(block, counts=all(fit))
+
+
+def test_slots_follow_one_another() -> None:
+    rng = dice("decoder speed")
+    bench = Bench(rng, early=True)
+    values = [rng.choice([-2, -1, 1, 2]) for _ in range(2048)]
+    block = Block(values, [7] * len(values), random_freq(rng, 2))
+    bench.load(block)
+    bench.start(block, block.pairs(0))
+    bench.feed += [(pair, False) for pair in block.pairs(0)]  # of the next block, before this one is done
+    bench.feed[-1] = bench.feed[-1][0], True
+    bench.finish()
+    begin = bench.clock
+    bench.start(block, [])
+    bench.sim.run(60)  # the last that came of the block before
+    bench.check(block)
+    bench.forget()
+    bench.finish()
+    assert bench.clock - begin == 32 * (64 + 2 + 2)  # rows, classes, load
+    bench.sim.run(80)
+    bench.check(block)
+
+
+CONVERT = """
+import sys, warnings
+from oscar_hdl.coder.decoder import decoder
+from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, PositionPort, SumPort
+from oscar_hdl.streams.bundles import Stream, bit, word
+top = decoder(bit(), bit(), word(5), DecoderJob(), DecoderTables(), Stream(16), PositionPort(), SumPort(),
+              CountPort())
+warnings.simplefilter("error")
+warnings.filterwarnings("ignore", message="(?s).*Signal is driven but not read")
+warnings.filterwarnings("ignore", message="(?s).*Port is not used: job_count_bank")
+top.convert(hdl="Verilog", testbench=False, path=sys.argv[1], name="decoder", initial_values=True,
+            no_myhdl_header=True)
+"""
+
+
+def test_verilog_does_the_same_in_every_clock(tmp_path: Path) -> None:
+    needs("iverilog")
+    rng = dice("decoder verilog")
+    bench = Bench(rng)
+    bench.trace = []
+    bench.reset()
+    warm = 0
+    for _ in range(2):
+        block = random_block(rng, 100, zero=0.1)
+        bench.forget()
+        bench.load(block)
+        bench.start(block, block.pairs(0))
+        bench.finish()
+        bench.check(block)
+        warm = warm or bench.clock  # combinational processes do not run before one of their inputs changes
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    subprocess.run([sys.executable, "-c", CONVERT, str(tmp_path)], env=environment, check=True)
+    inputs, outputs = ([(n, len(s) or 1) for n, s in ports] for ports in bench.ports())  # type: ignore[arg-type]
+    lines = []
+    for sides in bench.trace:
+        number = 0
+        for ports, numbers in zip((inputs, outputs), sides, strict=True):
+            for (_, width), value in zip(ports, numbers, strict=True):
+                number = number << width | value
+        lines.append(f"{number:x}")
+    (tmp_path / "vectors.hex").write_text("\n".join(lines) + "\n")
+    names = [n for n, _ in inputs], [n for n, _ in outputs]
+    wide_in, wide_out = sum(w for _, w in inputs), sum(w for _, w in outputs)
+    declared = "\n".join(f"  wire [{w - 1}:0] {n};" for n, w in (*inputs, *outputs))
+    pins = ", ".join(f".{n}({n})" for n in (*names[0], *names[1]))
+    (tmp_path / "tb.v").write_text(f"""module tb;
+  reg clk = 0; reg [{wide_in + wide_out - 1}:0] vectors [0:{len(lines) - 1}];
+  reg [{wide_in - 1}:0] stimulus; reg [{wide_out - 1}:0] expected; integer i;
+{declared}
+  assign {{{", ".join(names[0])}}} = stimulus;
+  decoder u(.clk(clk), .job_count_bank(1'b0), {pins});
+  initial begin
+    $readmemh("vectors.hex", vectors);
+    for (i = 0; i < {len(lines)}; i = i + 1) begin
+      {{stimulus, expected}} = vectors[i];
+      #1 if (i >= {warm} && {{{", ".join(names[1])}}} !== expected) begin
+        $display("differs in clock %0d", i); $finish;
+      end
+      clk = 1; #1 clk = 0;
+    end
+    $display("equal"); $finish;
+  end
+endmodule
+""")
+    subprocess.run(["iverilog", "-g2005", "-o", "t", "tb.v", "decoder.v"], cwd=tmp_path, check=True)
+    told = subprocess.run(["vvp", "t"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert told.split() == ["equal"], told

@@ -1,0 +1,89 @@
+"""Blocks of the decoder that the encoder has, too, or that are simple enough to be tried with every input."""
+
+from __future__ import annotations
+
+import pytest
+
+from oscar.coding.asc.model import class_context, class_of, symbol_of
+from oscar.coding.asc.params import LIMIT, WIDE_SHIFT, context_of
+from oscar_hdl.coder.lane_delay import lane_delay
+from oscar_hdl.coder.row_class import CLOCKS as CLASS_CLOCKS
+from oscar_hdl.coder.row_class import row_class
+from oscar_hdl.coder.seed_symbol import seed_symbol
+from oscar_hdl.coder.value_context import CLOCKS, value_context
+from oscar_hdl.streams.bundles import bit, word
+from oscar_sim.cycles import CycleSimulator
+from oscar_sim.seeds import dice
+
+
+def run(
+    top: object, clk: object, inputs: list, outputs: list, items: list[tuple[int, ...]]
+) -> list[tuple[int, ...]]:
+    """Give inputs an item a clock; return outputs of each clock, from that of the first item on."""
+    seen: list[tuple[int, ...]] = []
+    feed = iter(items)
+
+    def each() -> None:
+        seen.append(tuple(int(s) for s in outputs))
+        for signal, value in zip(inputs, next(feed, items[-1]), strict=True):
+            signal.next = value
+
+    CycleSimulator(top, clk, each).run(len(items) + 10)
+    return seen[1:]
+
+
+def test_contexts() -> None:
+    rng = dice("contexts")
+    items = [(0, c, p, d) for c in range(1, 16) for p in range(16) for d in range(8)]
+    items += [(1, rng.randrange(16), rng.randrange(16), p) for p in range(16)]
+    rng.shuffle(items)
+    clk, context = bit(), word(5)
+    inputs = [bit(), word(4), word(4), word(4)]
+    seen = run(value_context(clk, *inputs, context), clk, inputs, [context], items)
+    for at, (header, c, p, d) in enumerate(items):
+        expected = class_context(d) if header else context_of(c, p + d - 3, p)
+        assert seen[at + CLOCKS] == (expected,), (header, c, p, d)
+
+
+@pytest.mark.parametrize("clocks", [2, 3, 15, 16])
+def test_delays(clocks: int) -> None:
+    rng = dice("delays")
+    clk, phase, data, delayed = bit(), word(5), word(9), word(9)
+    items = [(n & 31, rng.randrange(512)) for n in range(60)]
+    seen = run(lane_delay(clk, phase, data, delayed, clocks), clk, [phase, data], [delayed], items)
+    assert seen[clocks:50] == [(value,) for _, value in items[: 50 - clocks]]
+    with pytest.raises(ValueError, match="2 to 16"):
+        lane_delay(clk, phase, data, delayed, 17)
+
+
+def test_symbols_of_seeds() -> None:
+    clk, value, symbol, low_bits = bit(), word(16), word(4), word(2)
+    items, expected = [], []
+    for code, shift in enumerate((0, *WIDE_SHIFT)):
+        for high in range(1 - LIMIT, LIMIT):
+            number = max(-32768, min(32767, high << shift | (high * 5 & ((1 << shift) - 1))))
+            items.append((number & 0xFFFF, code))
+            expected.append((symbol_of(number, shift)[0],))
+    seen = run(seed_symbol(clk, value, low_bits, symbol), clk, [value, low_bits], [symbol], items)
+    assert seen[6 : 6 + len(items)] == expected
+
+
+def test_classes_and_sizes_of_rows() -> None:
+    rng = dice("row classes")
+    edges = [0, 1, 3, 4, 7, 8, 15, 16, 127, 128, 191, 192, 193]
+    edges += [LIMIT + d << k for k in WIDE_SHIFT for d in (-1, 0)] + [20000]
+    rows = []
+    for largest in (*edges, *edges, 32768):
+        k = rng.choice([0, 1, largest])
+        row = [rng.randint(-k, k) for _ in range(32)]
+        row[rng.randrange(32)] = rng.choice([largest, -largest, -largest - 1, largest - 1])
+        rows.append([max(-32768, min(32767, v)) for v in row])
+    rows.append([1] * 31 + [-1])
+    clk, begin, value, found, size = bit(), bit(), word(16), word(4), word(3)
+    items = [(n == 0, v & 0xFFFF) for row in rows for n, v in enumerate(row)]
+    seen = run(row_class(clk, begin, value, found, size), clk, [begin, value], [found, size], items)
+    for n, row in enumerate(rows):
+        fits = next(
+            i for i, b in enumerate((3, 4, 5, 8, 16), 1) if all(-(1 << b - 1) <= v < 1 << b - 1 for v in row)
+        )
+        assert seen[32 * n + 31 + CLASS_CLOCKS] == (class_of(row, 0, 0), fits if any(row) else 0), row

@@ -1,0 +1,60 @@
+"""The checker of streams finds what breaks their rules, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.needs import needs
+
+from oscar_hdl.build.formal import FormalError, Proof, prove
+
+# A register between two streams; `%s` is what a fault replaces.
+SLICE = """
+module slice (
+  clk, rst, s_axis_tdata, s_axis_tvalid, s_axis_tready, m_axis_tdata, m_axis_tvalid, m_axis_tready
+);
+input clk;
+input rst;
+input [7:0] s_axis_tdata;
+input s_axis_tvalid;
+output s_axis_tready;
+wire s_axis_tready;
+output [7:0] m_axis_tdata;
+reg [7:0] m_axis_tdata;
+output m_axis_tvalid;
+reg m_axis_tvalid;
+input m_axis_tready;
+initial m_axis_tvalid = 0;
+assign s_axis_tready = %(ready)s;
+always @(posedge clk) begin
+  if (s_axis_tready) begin m_axis_tdata <= s_axis_tdata; m_axis_tvalid <= s_axis_tvalid; end
+  if (%(reset)s) m_axis_tvalid <= 0;
+end
+endmodule
+"""
+GOOD = {"ready": "!m_axis_tvalid || m_axis_tready", "reset": "rst"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "holds"),
+    [({}, True), ({"ready": "1'b1"}, False), ({"reset": "1'b0"}, False), ({"ready": "m_axis_tready"}, True)],
+)
+def test_a_broken_stream_is_found(fault: dict[str, str], holds: bool, tmp_path: Path) -> None:
+    needs("fpga")
+    file = tmp_path / "slice_in.v"
+    file.write_text(SLICE % (GOOD | fault))
+    proof = Proof("slice", 8, (("s_axis", "m_axis"),))
+    if holds:
+        assert prove(proof, file, tmp_path) > 0
+    else:
+        with pytest.raises(FormalError, match="slice: a rule is broken"):
+            prove(proof, file, tmp_path)
+
+
+def test_a_stream_that_is_not_there_is_named(tmp_path: Path) -> None:
+    needs("fpga")
+    file = tmp_path / "slice_in.v"
+    file.write_text(SLICE % GOOD)
+    with pytest.raises(FormalError, match="expected a stream 's_axis_wrong'"):
+        prove(Proof("slice", 8, (("s_axis_wrong", "m_axis"),)), file, tmp_path)

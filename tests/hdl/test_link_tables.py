@@ -1,0 +1,326 @@
+"""link_tables: every frequency, histogram entry and checksum is the reference's, whatever the tables hold."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+from myhdl import block
+
+from oscar.coding.asc import AscParams
+from oscar.coding.asc.model import frequencies, from_octaves, learn
+from oscar.coding.asc.state import TableState
+from oscar_hdl.coder.link_tables import link_tables
+from oscar_hdl.coder.ports import CountPort, DecoderTables, EncoderTables
+from oscar_hdl.coder.reciprocal import reciprocal
+from oscar_hdl.coder.symbol_counts import symbol_counts
+from oscar_hdl.nic.ports import CountChain, TablesPort
+from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_sim.cycles import CycleSimulator
+from oscar_sim.seeds import dice, told
+
+PARAMS = AscParams()
+ROWS, SYMBOLS = range(32), range(16)
+LAG = 5  # clocks from a count's address to its total
+Hist = list[list[int]]
+
+
+def find(top: Any, name: str) -> Any:
+    """Return the instance of a block inside another."""
+    return next(b for b in top.subs if getattr(b, "func", None) is not None and b.func.__name__ == name)
+
+
+class Bench:
+    """link_tables with a chain of counts and a source of sent rows in Python."""
+
+    def __init__(self, rng: random.Random, *, encoding: bool, sets: int = 4, chain: int = 3) -> None:
+        self.rng, self.encoding = rng, encoding
+        self.clk, self.rst, self.port = bit(), bit(), TablesPort()
+        self.sent, self.request, self.answer = Stream(64), CountChain(), CountChain()
+        self.tables: Any = EncoderTables() if encoding else DecoderTables()
+        top = link_tables(
+            self.clk, self.rst, self.port, self.sent, self.tables, self.request, self.answer,
+            encoding=encoding, sets=sets, params=PARAMS,
+        )  # fmt: skip
+        store = find(top, "set_store").symdict
+        self.memory, self.checksums = store["memory"], store["checksums"]
+        self.counts = [[0] * 512, [0] * 512]
+        self.way: deque[tuple[int, int, int]] = deque([(0, 0, 0)] * chain)
+        self.totals: deque[int] = deque([0] * LAG)
+        self.busy = 0  # clocks for which counters say that counts are under way
+        self.words: deque[int] = deque()
+        self.pause = 0.0
+        self.writes: dict[tuple[str, int], int] = {}
+        self.strobes: list[str] = []
+        self.steps: deque[Any] = deque()
+        self.top, self.simulator = top, CycleSimulator(top, self.clk, self.each)
+
+    def each(self) -> None:
+        """Do what the neighbours do in a clock."""
+        request, answer = self.request, self.answer
+        address = int(request.address)
+        if self.busy:
+            self.busy -= 1
+            address |= 0 if request.valid else 2
+        self.way.append((int(request.valid), address, int(request.bank)))
+        valid, address, bank = self.way.popleft()
+        answer.valid.next, answer.address.next, answer.bank.next = bool(valid), address, bool(bank)
+        self.totals.append(self.counts[bank][address] if valid else self.rng.getrandbits(18))
+        if valid:
+            self.counts[bank][address] = 0
+        answer.total.next = self.totals.popleft()
+        if self.sent.tvalid and self.sent.tready:
+            self.words.popleft()
+        taken = bool(self.sent.tvalid and self.sent.tready)
+        if not self.sent.tvalid or taken:
+            self.sent.tvalid.next = bool(self.words) and self.rng.random() >= self.pause
+            self.sent.tdata.next = self.words[0] if self.words else self.rng.getrandbits(64)
+        if self.encoding:
+            if self.tables.enable:
+                self.writes["row", int(self.tables.address)] = int(self.tables.data)
+        else:
+            for name in ("level1", "level2"):
+                if getattr(self.tables, name):
+                    self.writes[name, int(self.tables.address)] = int(self.tables.data)
+        self.strobes += [name for name in ("built", "learnt") if getattr(self.port, name)]
+        if self.steps:
+            self.steps.popleft()()
+
+    def strobe(self, name: str, **fields: int) -> int:
+        """Give a command; return the clocks until it is done."""
+        for field, value in fields.items():
+            getattr(self.port, field).next = value
+        signal = getattr(self.port, name)
+        self.steps += [lambda: setattr(signal, "next", True), lambda: setattr(signal, "next", False)]
+        self.simulator.run(2)
+        before = self.simulator.clocks
+        while not self.strobes:
+            self.simulator.run(1)
+            assert self.simulator.clocks < before + 4000
+        assert self.strobes.pop() == {"build": "built", "learn": "learnt"}[name]
+        return self.simulator.clocks - before
+
+    def reset(self) -> None:
+        """Reset for a clock, the chain too."""
+        self.way = deque([(0, 0, 0)] * len(self.way))
+        self.steps += [lambda: setattr(self.rst, "next", True), lambda: setattr(self.rst, "next", False)]
+        self.simulator.run(2)
+
+    def put(self, number: int, hist: Hist) -> None:
+        """Write a histogram."""
+
+        def write() -> None:
+            for at in range(512):
+                self.memory[number << 9 | at].next = hist[at >> 4][at & 15]
+
+        self.steps.append(write)
+        self.simulator.run(1)
+
+    def get(self, number: int) -> Hist:
+        """Return a histogram."""
+        return [[int(self.memory[number << 9 | q << 4 | s]) for s in SYMBOLS] for q in ROWS]
+
+    def query(self, number: int, fresh: bool = False) -> int:
+        """Return the checksum of a set."""
+        self.port.query.next, self.port.query_fresh.next = number, fresh
+        self.simulator.run(3)
+        return int(self.port.checksum)
+
+    def rows(self, bank: int) -> Hist:
+        """Return the frequencies that were written, after a check of everything else in the tables."""
+        return [self.encoder_row(bank, q) if self.encoding else self.decoder_row(bank, q) for q in ROWS]
+
+    def encoder_row(self, bank: int, q: int) -> list[int]:
+        words = [self.writes.pop(("row", bank << 9 | q << 4 | s)) for s in SYMBOLS]
+        freq = [word & 1023 for word in words]
+        assert [word >> 10 & 1023 for word in words] == [sum(freq[:s]) for s in SYMBOLS]
+        assert [word >> 20 for word in words] == [reciprocal(f) for f in freq]
+        return freq
+
+    def decoder_row(self, bank: int, q: int) -> list[int]:
+        c = [0] * 16 + [1024]
+        word = self.writes.pop(("level1", bank << 5 | q))
+        c[4], c[8], c[12] = word & 1023, word >> 10 & 1023, word >> 20
+        for n in range(4):
+            word = self.writes.pop(("level2", bank << 7 | q << 2 | n))
+            c[4 * n + 1], c[4 * n + 2], c[4 * n + 3] = word & 1023, word >> 10 & 1023, word >> 20
+        return [c[s + 1] - c[s] for s in SYMBOLS]
+
+
+def row(rng: random.Random, most: int = 65_535) -> list[int]:
+    """Return a row of a histogram, often an extreme one; its sum is `most` at most."""
+    kind = rng.randrange(7)
+    if kind == 0:
+        return [0] * 16
+    if kind == 1:
+        return rng.sample([most, *[0] * 15], 16)
+    if kind == 2:
+        return [rng.choice((0, 1, 1, 2)) for _ in SYMBOLS]
+    if kind == 3:
+        return [most // 16] * 16
+    share = rng.choice((70, 200, 5000, most))
+    weights = [rng.expovariate(1) ** rng.choice((1, 4)) for _ in SYMBOLS]
+    entries = [int(share * w / sum(weights)) for w in weights]
+    if kind == 4:
+        entries[rng.randrange(16)] = entries[rng.randrange(16)] = (
+            max(entries) if sum(entries) * 3 < most else 0
+        )
+    return entries
+
+
+def histogram(rng: random.Random) -> Hist:
+    return [row(rng) for _ in ROWS]
+
+
+def checksum(hist: Hist) -> int:
+    return TableState(np.array(hist, np.int64)).checksum(PARAMS)
+
+
+@pytest.mark.parametrize("encoding", [False, True])
+def test_builds(encoding: bool):
+    rng = dice(f"builds {told()}")
+    bench = Bench(rng, encoding=encoding)
+    prior = TableState.initial().hist.tolist()
+    for frame in range(8):
+        hist, number, last, bank = (
+            histogram(rng),
+            rng.randrange(4),
+            (0, 15, *[rng.randrange(16) for _ in range(6)])[frame],
+            frame & 1,
+        )
+        fresh = frame in (3, 4)
+        bench.put(number, hist)
+        mask = 0 if encoding else rng.choice((0, rng.getrandbits(32), 1 << rng.randrange(32), (1 << 32) - 1))
+        sent = {q: [rng.choice((0, 15, rng.randrange(16))) for _ in SYMBOLS] for q in ROWS if mask >> q & 1}
+        bench.words += [sum(e << 4 * s for s, e in enumerate(levels)) for levels in sent.values()]
+        bench.pause = rng.choice((0, 0, 0.9))
+        clocks = bench.strobe("build", load=number, fresh=fresh, last=last, bank=bank, mask=mask)
+        assert clocks <= 620 or bench.pause or frame == 0, clocks
+        kept = prior if fresh else hist
+        expected = [
+            from_octaves(sent[q], q, last) if q in sent else frequencies(kept[q], q, last) for q in ROWS
+        ]
+        assert bench.rows(bank) == expected, frame
+        assert not bench.writes
+        assert not bench.words
+        assert bench.get(number) == hist
+
+
+def counted(rng: random.Random) -> Hist:
+    """Return counts, some rows with the most there can be."""
+    counts = [row(rng, rng.choice((1 << 18, (1 << 15) - 1, 1 << 15, (1 << 17) - 1))) for _ in ROWS]
+    return [[0] * 16 if rng.random() < 0.3 else entries for entries in counts]
+
+
+@pytest.mark.parametrize("encoding", [False, True])
+def test_learns_frame_after_frame(encoding: bool):
+    rng = dice(f"learns {told()}")
+    bench = Bench(rng, encoding=encoding, chain=rng.randrange(1, 20))
+    prior = TableState.initial().hist.tolist()
+    assert bench.query(0, True) == checksum(prior)
+    states: dict[int, Hist] = {}
+    for frame in range(6):
+        load = rng.choice([*states, 0])
+        fresh = load not in states
+        save, bank = rng.choice((load, rng.randrange(4))), rng.randrange(2)
+        if frame % 3 == 2:
+            states[load], fresh = histogram(rng), False
+            bench.put(load, states[load])
+        counts, other = counted(rng), [rng.getrandbits(17) for _ in range(512)]
+        if frame == 0:
+            bench.strobe("build", fresh=True, load=load, last=15)  # counts are cleared before that
+        bench.counts[bank] = [n for entries in counts for n in entries]
+        bench.counts[1 - bank] = list(other)
+        bench.busy = rng.choice((0, 0, 100))
+        bench.strobe("learn", load=load, save=save, fresh=fresh, count_bank=bank)
+        before = prior if fresh else states[load]
+        states[save] = [learn(h, c) for h, c in zip(before, counts, strict=True)]
+        assert bench.get(save) == states[save], frame
+        assert bench.query(save) == checksum(states[save])
+        assert load == save or load not in states or bench.get(load) == states[load]
+        assert bench.counts == ([[0] * 512, other] if bank == 0 else [other, [0] * 512])
+        last = rng.randrange(16)
+        bench.writes.clear()
+        bench.strobe("build", load=save, fresh=False, last=last, mask=0)
+        assert bench.rows(int(bench.port.bank)) == [frequencies(states[save][q], q, last) for q in ROWS]
+
+
+def test_reset_at_any_clock():
+    rng = dice(f"reset {told()}")
+    bench = Bench(rng, encoding=False)
+    for frame in range(4):
+        hist, counts = histogram(rng), counted(rng)
+        name = rng.choice(("build", "learn"))
+        bench.counts = [[n for entries in counts for n in entries] for _ in range(2)]
+        bench.words += [rng.getrandbits(64) for _ in range(3)]
+        bench.port.mask.next = 0b1011 << 8 if frame & 1 else 0
+        getattr(bench.port, name).next = True
+        bench.simulator.run(1)
+        getattr(bench.port, name).next = False
+        bench.simulator.run(rng.choice((rng.randrange(1300), rng.randrange(1900, 2400))))
+        bench.strobes.clear()
+        bench.reset()
+        bench.words.clear()
+        bench.sent.tvalid.next = False
+        bench.put(2, hist)
+        bench.simulator.run(rng.choice((0, 1, 20, 1400)))
+        bench.writes.clear()
+        bench.strobe("build", load=2, fresh=False, last=15, mask=0, bank=0)
+        assert bench.rows(0) == [frequencies(hist[q], q, 15) for q in ROWS]
+        assert bench.counts == [[0] * 512] * 2
+        assert bench.get(2) == hist
+
+
+def test_learns_from_real_counters():
+    rng = dice(f"counters {told()}")
+    clk, rst, phase, port, sent = bit(), bit(), word(5), TablesPort(), Stream(64)
+    units, chain = [CountPort() for _ in range(4)], [CountChain() for _ in range(3)]
+
+    @block
+    def top() -> Any:
+        return (
+            link_tables(clk, rst, port, sent, EncoderTables(), chain[0], chain[2], encoding=True, sets=2),
+            symbol_counts(clk, rst, phase, *units[:2], bit(), bit(), *chain[:2]),
+            symbol_counts(clk, rst, phase, *units[2:], bit(), bit(), *chain[1:]),
+        )
+
+    parts = top()
+    counters = [part.symdict["memory"] for part in parts.subs[1:]]
+    strobes: list[str] = []
+    steps: deque[Any] = deque()
+
+    def each() -> None:
+        phase.next = phase + 1
+        strobes.extend(name for name in ("built", "learnt") if getattr(port, name))
+        if steps:
+            steps.popleft()()
+
+    simulator = CycleSimulator(parts, clk, each)
+    port.build.next = port.fresh.next = True
+    simulator.run(1)
+    port.build.next = False
+    simulator.run(2000)
+    assert strobes == ["built"]
+    hist = TableState.initial().hist.tolist()
+    for frame in range(3):
+        counts = [[rng.getrandbits(rng.randrange(12)) for _ in range(512)] for _ in counters]
+
+        def put(counts: Hist = counts, bank: int = frame & 1) -> None:
+            for memory, numbers in zip(counters, counts, strict=True):
+                for at, number in enumerate(numbers):
+                    memory[bank << 9 | at].next = number
+
+        steps.append(put)
+        port.learn.next, port.fresh.next, port.count_bank.next = True, frame == 0, bool(frame & 1)
+        simulator.run(1)
+        port.learn.next = False
+        simulator.run(700)
+        assert strobes.pop() == "learnt"
+        total = [sum(column) for column in zip(*counts, strict=True)]
+        hist = [learn(hist[q], total[16 * q : 16 * q + 16]) for q in ROWS]
+        simulator.run(4)
+        assert int(port.checksum) == checksum(hist)
+        assert not any(any(memory[: 1 << 10]) for memory in counters)

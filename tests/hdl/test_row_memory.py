@@ -1,0 +1,278 @@
+"""row_memory: what is loaded is where units look for it, sums stay where they were added, all at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
+from oscar_hdl.coder.rows import FrameRows, frame_rows
+from oscar_hdl.nic.bank_ports import RowCommand
+from oscar_hdl.nic.row_memory import row_memory
+from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_sim.cycles import CycleSimulator
+from oscar_sim.seeds import dice
+
+BLOCK_ROWS = 32
+ROW_BITS = 9
+SEEN = 30  # the phase in which ok is looked at
+ENGINE, RAW = 25, 1  # the phases in which sums are asked for
+
+
+class Unit:
+    """Takes rows as a decoder and an encoder do, and keeps what it is given."""
+
+    def __init__(self, bench: Bench, sum_phase: int) -> None:
+        self.rng, self.sum_phase = bench.rng, sum_phase
+        self.position, self.sums, self.source = PositionPort(), SumPort(), SourcePort()
+        self.adopt, self.decode_row, self.encode_row = bit(), word(16), word(16)
+        self.asked: list[deque[tuple[bool, int]]] = [deque(), deque()]  # of position, of source
+        self.plan: dict[int, list[tuple[str, Any]]] = {}  # by clock
+        self.got: dict[str, list[tuple[bool, int, list[int], list[int]]]] = {}
+        self.begin({}, [])
+
+    def begin(self, new: dict[int, tuple[np.ndarray, int, int]], rows: list[tuple[bool, int]]) -> None:
+        """Decode rows, of which `new` gives totals, class and size; encode all rows."""
+        self.new, self.got = new, {"position": [], "sums": [], "source": []}
+        for queue in self.asked:
+            queue.extend(rows)
+
+    @property
+    def idle(self) -> bool:
+        return not any(self.asked) and not self.plan
+
+    def at(self, clock: int, what: str, data: Any) -> None:
+        self.plan.setdefault(clock, []).append((what, data))
+
+    def step(self, now: int, phase: int) -> None:
+        """Set what is there in the next clock, and look at what is there in this one."""
+        for name, queue in zip(("position", "source"), self.asked, strict=True):
+            port = getattr(self, name)
+            if phase == SEEN and queue and port.ok and self.rng.random() < 0.8:
+                entry = (*queue[0], [], [])
+                if entry[0] or name == "source" or entry[1] in self.new:
+                    self.at(now + 1, name, entry)
+                    for i in range(32):
+                        self.at(now + 6 + i, f"read {name}", entry)
+                    if name == "position" and not entry[0]:
+                        self.at(now + 1 + self.sum_phase, "sums", (False, entry[1], [], []))
+                queue.popleft()
+        for port in (self.position, self.sums, self.source):
+            port.take.next = False
+            port.row.next = self.rng.getrandbits(12)
+        self.sums.valid.next = self.sums.described.next = False
+        self.sums.total.next, self.sums.row_class.next = self.rng.getrandbits(16), self.rng.getrandbits(4)
+        for what, data in self.plan.pop(now, ()):
+            self.do(now, what, data)
+
+    def do(self, now: int, what: str, data: Any) -> None:
+        kind = what.rpartition(" ")[2]
+        port = getattr(self, kind, None)
+        if what in self.got:
+            port.take.next, port.row.next = True, data[1]
+            if what != "sums":
+                port.header.next = data[0]
+            else:
+                totals, row_class, size = self.new[data[1]]
+                for i in range(32):
+                    self.at(now + 5 + i, "read sums", data)
+                    self.at(now + 6 + i, "total", int(totals[31 - i]))
+                self.at(now + 40 + self.rng.randrange(24), "described", (data[1], row_class, size))
+            self.got[what].append(data)
+        elif what == "total":
+            self.sums.valid.next, self.sums.total.next = True, data & 0xFFFF
+        elif what == "described":
+            self.sums.described.next = True
+            self.sums.described_row.next, self.sums.row_class.next, self.sums.row_size.next = data
+        else:
+            data[2].append(int(port.local if kind == "sums" else port.data))
+            data[3].append(0 if kind == "sums" else int(port.mean))
+
+
+class Bench:
+    """A NIC's memory, with units, streams and commands."""
+
+    def __init__(self, rng: Random, banks: int, bus: int, come: float) -> None:
+        self.rng, self.come = rng, come
+        self.clk, self.rst, self.phase = bit(), bit(), word(5)
+        self.units = [Unit(self, ENGINE) for _ in range(banks)] + [Unit(self, RAW)]
+        self.commands = {name: RowCommand(ROW_BITS) for name in ("values", "side", "unload")}
+        self.in_values, self.in_side = Stream(bus), Stream(64)
+        self.out_values, self.out_descriptors = Stream(bus), Stream(8)
+        self.queues: dict[Any, deque[int]] = {self.in_values: deque(), self.in_side: deque()}
+        self.taken: dict[Any, list[tuple[int, bool]]] = {self.out_values: [], self.out_descriptors: []}
+        u = self.units
+        top = row_memory(
+            self.clk, self.rst, self.phase, [x.position for x in u], [x.sums for x in u],
+            [x.decode_row for x in u], [x.adopt for x in u], [x.source for x in u], [x.encode_row for x in u],
+            *self.commands.values(), self.in_values, self.in_side, self.out_values, self.out_descriptors,
+            row_bits=ROW_BITS, block_log2=10,
+        )  # fmt: skip
+        self.simulator = CycleSimulator(top, self.clk, self.each)
+
+    def each(self) -> None:
+        now, phase = self.simulator.clocks, int(self.phase)
+        self.phase.next = (phase + 1) % 32
+        for stream, queue in self.queues.items():
+            if stream.tvalid and stream.tready:
+                queue.popleft()
+            keeps = stream.tvalid and not stream.tready
+            shown = bool(queue) and (bool(keeps) or self.rng.random() < self.come)
+            stream.tvalid.next = shown
+            stream.tdata.next = queue[0] if shown else self.rng.getrandbits(64)
+        for stream, taken in self.taken.items():
+            if stream.tvalid and stream.tready:
+                taken.append((int(stream.tdata), bool(stream.tlast)))
+            stream.tready.next = self.rng.random() < self.come
+        for unit in self.units:
+            unit.step(now, phase)
+
+    def start(self, name: str, first: int, count: int, *, clear: bool = False) -> None:
+        command = self.commands[name]
+        command.first.next, command.count.next, command.clear.next = first, count, clear
+        command.start.next = True
+        self.simulator.run(1)
+        command.start.next = False
+        self.simulator.run(2)
+
+    def wait(self, limit: int = 60_000) -> None:
+        for _ in range(limit):
+            if all(c.idle for c in self.commands.values()) and all(u.idle for u in self.units):
+                self.simulator.run(10)
+                return
+            self.simulator.run(1)
+        raise AssertionError("no end")
+
+    def load(self, rows: FrameRows, first: int) -> None:
+        flat = (rows.values.reshape(-1)[: rows.count].astype(np.int64) & 0xFFFF).tolist()
+        lanes = len(self.in_values.tdata) // 16
+        flat += [self.rng.getrandbits(16) for _ in range(-len(flat) % lanes)]
+        for at in range(0, len(flat), lanes):
+            self.queues[self.in_values].append(sum(v << 16 * i for i, v in enumerate(flat[at : at + lanes])))
+        for t, header in enumerate(rows.headers.tolist()):
+            packed = sum(int(d) << (4 * i) for i, d in enumerate(rows.distances[t]))
+            self.queues[self.in_side].extend((header, packed & ((1 << 64) - 1), packed >> 64))
+        self.start("values", first, rows.count)
+        self.start("side", first, rows.count)
+
+    def unload(self, first: int, count: int) -> tuple[list[int], list[int]]:
+        for taken in self.taken.values():
+            taken.clear()
+        self.start("unload", first, count)
+        self.wait()
+        lanes = len(self.out_values.tdata) // 16
+        words = self.taken[self.out_values]
+        assert [last for _, last in words] == [False] * (-(-count // lanes) - 1) + [True]
+        values = [w >> (16 * i) & 0xFFFF for w, _ in words for i in range(lanes)]
+        return values[:count], [d for d, _ in self.taken[self.out_descriptors]]
+
+
+def random_rows(rng: Random, count: int) -> FrameRows:
+    r = np.random.default_rng(rng.getrandbits(32))
+    values = r.integers(-300, 300, count) * np.repeat(r.random(-(-count // 32)) < 0.6, 32)[:count]
+    return frame_rows(values, r.integers(0, 16, count))
+
+
+class Work:
+    """A block that a unit decodes and adds, while it encodes what is there."""
+
+    def __init__(self, unit: Unit, base: int, rows: FrameRows, rng: Random, *, adopt: bool) -> None:
+        self.unit, self.rows = unit, rows
+        self.local = rows.values * (not adopt)
+        new = random_rows(rng, rows.count)
+        total = (self.local + new.values + 0x8000) % 0x10000 - 0x8000
+        after = frame_rows(total.reshape(-1)[: rows.count])
+        self.sums = np.where(new.classes[:, None] > 0, total, self.local)
+        self.live = np.flatnonzero(new.classes).tolist()
+        unit.decode_row.next, unit.encode_row.next, unit.adopt.next = base, base, adopt
+        unit.begin(
+            {j: (total[j], int(after.classes[j]), int(after.sizes[j])) for j in self.live},
+            [(True, 0), *((False, j) for j in range(rows.means.size - 1, -1, -1))],
+        )
+
+    def check(self) -> None:
+        """Compare what the unit was given with the rows before they were added to."""
+        rows, got = self.rows, self.unit.got
+        padding = [0] * (32 - rows.means.size)
+        for header, row, data, means in got["position"]:
+            wanted = rows.means.tolist() + padding if header else rows.distances[row].tolist()
+            assert data[::-1] == wanted
+            assert header or set(means) == {int(rows.means[row])}
+        assert [row for _, row, _, _ in got["sums"]] == self.live[::-1]
+        for _, row, data, _ in got["sums"]:
+            assert data[::-1] == (self.local[row] & 0xFFFF).tolist()
+
+    def check_source(self) -> None:
+        """Compare what an encoder was given, when nothing was decoded meanwhile."""
+        rows, padding = self.rows, [0] * (32 - self.rows.means.size)
+        for header, row, data, means in self.unit.got["source"]:
+            wanted = (rows.values[row] & 0xFFFF) | rows.distances[row].astype(np.int32) << 16
+            wanted = (
+                rows.headers.tolist() + padding if header else (wanted * (rows.classes[row] > 0)).tolist()
+            )
+            assert data == wanted
+            assert header or set(means) == {int(rows.means[row])}
+
+
+@pytest.mark.parametrize(("banks", "bus", "come"), [(2, 64, 1.0), (4, 256, 0.5)])
+def test_frames_are_loaded_added_and_read(banks: int, bus: int, come: float):
+    rng = dice(f"memory {banks} {bus}")
+    bench = Bench(rng, banks, bus, come)
+    bench.simulator.run(rng.randrange(1, 40))
+    bench.rst.next = True
+    bench.simulator.run(1)
+    bench.rst.next = False
+    bench.simulator.run(1)
+    first, second = 0, 2 * BLOCK_ROWS * banks
+    # The last unit is the raw one; it has the block behind those of the engines, in bank 0.
+    frame = random_rows(rng, banks * 1024 + rng.randrange(1, 200))
+    other = random_rows(rng, rng.randrange(1, 300))
+    bench.load(frame, first)
+    bench.wait()
+    bench.load(other, second)  # while the first is worked on
+    works = []
+    for i, unit in enumerate(bench.units):
+        part = frame.part(BLOCK_ROWS * i, min(1024, frame.count - 1024 * i))
+        works.append(Work(unit, first + BLOCK_ROWS * i, part, rng, adopt=False))
+        for queue in unit.asked[1:]:  # in the second round
+            queue.clear()
+    bench.simulator.run(2)
+    bench.wait()
+    for work in works:
+        work.check()
+    expected = np.concatenate([work.sums for work in works])
+    values, descriptors = bench.unload(first, frame.count)
+    assert values == (expected.reshape(-1)[: frame.count] & 0xFFFF).tolist()
+    after = frame_rows(expected.reshape(-1)[: frame.count])
+    assert descriptors == (after.classes | after.sizes << 4).tolist()
+    # Now the sums are encoded while another frame is cleared and adopted.
+    bench.start("side", second, other.count, clear=True)
+    bench.wait()
+    assert bench.unload(second, other.count)[0] == [0] * other.count
+    after = FrameRows(
+        after.values, frame.distances, frame.means, after.classes, after.sizes, after.count
+    )  # fmt: skip
+    sent = []
+    for i, unit in enumerate(bench.units):
+        part = after.part(BLOCK_ROWS * i, min(1024, after.count - 1024 * i))
+        sent.append(Work(unit, BLOCK_ROWS * i, part, rng, adopt=False))
+        unit.asked[0].clear()
+    adopted = FrameRows(np.zeros_like(other.values), *(getattr(other, n) for n in ("distances", "means")),
+                        np.zeros_like(other.classes), np.zeros_like(other.sizes), other.count)  # fmt: skip
+    bench.units[0].asked[0].clear()
+    unit = bench.units[0]
+    source_queue = deque(unit.asked[1])
+    work = Work(unit, second, adopted, rng, adopt=True)
+    unit.encode_row.next = 0
+    unit.asked[1].clear()
+    unit.asked[1].extend(source_queue)
+    bench.simulator.run(2)
+    bench.wait()
+    for entry in sent:
+        entry.check_source()
+    work.check()
+    assert bench.unload(second, other.count)[0] == (work.sums.reshape(-1)[: other.count] & 0xFFFF).tolist()

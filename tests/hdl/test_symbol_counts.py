@@ -1,0 +1,199 @@
+"""symbol_counts: nothing is lost, whatever is counted in what order, and the chain gets and clears it."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+import pytest
+from myhdl import block
+
+from oscar_hdl.coder.ports import CountPort
+from oscar_hdl.coder.symbol_counts import symbol_counts
+from oscar_hdl.nic.ports import CountChain
+from oscar_hdl.streams.bundles import bit, word
+from oscar_sim.cycles import CycleSimulator
+from oscar_sim.seeds import dice, told
+
+LAG = 5
+HOLD, BUSY = 1, 2
+
+
+class Unit:
+    """A decoder or encoder that counts what it likes in the slots it is granted, some slots later."""
+
+    def __init__(self, port: CountPort, rng: random.Random, delay: int) -> None:
+        self.port, self.rng, self.delay = port, rng, delay
+        self.bank, self.bank_signal, self.share = 0, bit(), 0.0
+        self.places: list[int] = [0]
+        self.way: deque[tuple[bool, int, int]] = deque([(False, 0, 0)] * delay)
+        self.counted = [[0] * 512, [0] * 512]
+        self.active, self.step, self.granted = False, 0, 0
+
+    def each(self, phase: int) -> None:
+        """Do what a unit does in a clock."""
+        port, rng = self.port, self.rng
+        if phase == 20:
+            port.ask.next = rng.random() < self.share
+        if phase == 31:
+            self.active = bool(port.ask and port.grant)
+            self.granted += self.active
+            self.step = rng.randrange(4)
+        elif self.active and rng.random() < 0.9:
+            place = rng.choice(self.places)
+            self.way.append((True, place, self.step))
+            self.counted[self.bank][place] += 1 << self.step
+        if len(self.way) == self.delay:
+            self.way.append((False, rng.randrange(512), rng.randrange(4)))
+        valid, address, step = self.way.popleft()
+        port.valid.next, port.address.next, port.step.next = valid, address, step
+        self.bank_signal.next = bool(self.bank)
+
+
+class Bench:
+    """Pairs of units with a symbol_counts each, in one chain."""
+
+    def __init__(self, rng: random.Random, pairs: int) -> None:
+        self.rng, self.clk, self.rst, self.phase = rng, bit(), bit(), word(5)
+        delay = rng.randrange(60)
+        self.units = [Unit(CountPort(), rng, delay) for _ in range(2 * pairs)]
+        links = [CountChain() for _ in range(pairs + 1)]
+        self.request, self.answer = links[0], links[-1]
+
+        @block
+        def top() -> Any:
+            return [
+                symbol_counts(
+                    self.clk, self.rst, self.phase, a.port, b.port, a.bank_signal, b.bank_signal,
+                    *links[n : n + 2],
+                )
+                for n, (a, b) in enumerate(zip(self.units[::2], self.units[1::2], strict=True))
+            ]  # fmt: skip
+
+        self.pipe: deque[tuple[bool, int]] = deque([(False, 0)] * LAG)
+        self.taken: dict[int, int] = {}
+        self.next_request: tuple[bool, int, int] = (False, 0, 0)
+        instance = top()
+        self.memories = [part.symdict["memory"] for part in instance.subs]
+        self.simulator = CycleSimulator(instance, self.clk, self.each)
+
+    def each(self) -> None:
+        for unit in self.units:
+            unit.each(int(self.phase))
+        self.phase.next = self.phase + 1
+        valid, address, bank = self.next_request
+        self.request.valid.next, self.request.address.next = valid, address
+        self.request.bank.next = bool(bank)
+        self.pipe.append((bool(self.answer.valid), int(self.answer.address)))
+        valid, address = self.pipe.popleft()
+        if valid:
+            self.taken[address] = int(self.answer.total)
+
+    def drain(self, bank: int) -> list[int]:
+        """Take the counts of a bank as link_tables does."""
+        self.next_request = (False, HOLD, bank)
+        for _ in range(400):
+            self.simulator.run(1)
+            if not self.answer.valid and self.answer.address[2:] == HOLD:
+                break
+        else:
+            raise AssertionError("counts are under way for ever")
+        for address in range(512):
+            self.next_request = (True, address, bank)
+            self.simulator.run(1)
+        self.next_request = (False, 0, bank)
+        self.simulator.run(len(self.units) + 10)
+        taken, self.taken = [self.taken[address] for address in range(512)], {}
+        return taken
+
+    def settle(self) -> None:
+        """Let units come to an end."""
+        for unit in self.units:
+            unit.share = 0
+        self.simulator.run(160)
+
+
+@pytest.mark.parametrize("pairs", [1, 3])
+def test_counts_of_two_banks(pairs: int):
+    rng = dice(f"counts {pairs} {told()}")
+    bench = Bench(rng, pairs)
+    for frame in range(6):
+        bank = frame & 1
+        for unit in bench.units:
+            unit.share = rng.choice((1, 1, 0.5, 0))
+            # In few places those that are the same come in all distances.
+            unit.places = rng.sample(range(512), rng.choice((1, 2, 3, 5, 100)))
+            unit.bank = bank
+        bench.simulator.run(rng.randrange(600, 1200))
+        bench.settle()
+        for unit in bench.units[: rng.randrange(len(bench.units) + 1)]:  # they go on in the other bank
+            unit.bank, unit.share = 1 - bank, 1
+        bench.simulator.run(rng.randrange(100))
+        expected = [sum(unit.counted[bank][at] for unit in bench.units) for at in range(512)]
+        for unit in bench.units:
+            unit.counted[bank] = [0] * 512
+        assert bench.drain(bank) == expected, frame
+        assert bench.drain(bank) == [0] * 512
+        bench.settle()
+    for bank in range(2):
+        expected = [sum(unit.counted[bank][at] for unit in bench.units) for at in range(512)]
+        assert bench.drain(bank) == expected
+
+
+def test_grants_are_given_in_turn():
+    bench = Bench(dice(f"grants {told()}"), 1)
+    first, second = bench.units
+    first.share = second.share = 1
+    bench.simulator.run(32 * 41)
+    assert abs(first.granted - second.granted) <= 1
+    assert first.granted + second.granted >= 39
+    first.share = 0
+    bench.simulator.run(64)
+    before = second.granted
+    bench.simulator.run(320)
+    assert second.granted == before + 10
+
+
+def test_the_largest_count_fits():
+    bench = Bench(dice(f"largest {told()}"), 1)
+    unit = bench.units[0]
+    unit.delay, unit.way = 0, deque()
+    for bank in range(2):
+        place = bench.rng.randrange(384)
+        unit.bank = bank
+        bench.simulator.run(1)
+        bench.memories[0][bank << 9 | place].next = (1 << 18) - 4
+        bench.simulator.run(3)
+        unit.way.append((True, place, 2))
+        bench.simulator.run(8)
+        taken = bench.drain(bank)
+        assert taken[place] == 1 << 18
+        assert sum(taken) == 1 << 18
+        assert not any(bench.drain(bank))
+
+
+def test_reset_in_the_middle():
+    rng = dice(f"reset {told()}")
+    bench = Bench(rng, 2)
+    for _ in range(8):
+        for unit in bench.units:
+            unit.share, unit.places = 1, [rng.randrange(512) for _ in range(4)]
+        bench.simulator.run(rng.randrange(300))
+        if rng.random() < 0.5:
+            bench.next_request = (rng.random() < 0.5, HOLD, 0)
+            bench.simulator.run(rng.randrange(1, 40))
+        bench.next_request = (False, 0, 0)
+        bench.rst.next = True
+        for unit in bench.units:
+            unit.share, unit.active, unit.counted = 0, False, [[0] * 512, [0] * 512]
+            unit.way = deque([(False, 0, 0)] * unit.delay)
+            unit.port.valid.next = unit.port.ask.next = False
+        bench.simulator.run(1)
+        bench.rst.next = False
+        bench.simulator.run(LAG + 5)
+        bench.taken.clear()
+        for bank in range(2):
+            bench.drain(bank)  # link_tables does this after a reset
+        for bank in range(2):
+            assert not any(bench.drain(bank))
