@@ -10,6 +10,7 @@ from oscar_hdl.nic.ports import FrameCommand, TablesPort
 from oscar_hdl.streams.bundles import bit, word
 
 NO_ERROR, PREFIX_WRONG, DIRECTORY_WRONG, BLOCK_WRONG, ABORTED = 0, 1, 2, 3, 16  # FrameCommand.error
+NOWHERE = 255  # TablesPort.save: counts are drained and dropped, as of a frame with a bad block
 LOOK_UP = 3  # clocks until the checksum of a set is there
 
 
@@ -40,6 +41,8 @@ def receive_control(
         tables.count_bank.next = bank
         tables.load.next = command.load
         tables.save.next = command.save
+        if failed:
+            tables.save.next = NOWHERE
         tables.fresh.next = command.fresh
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
@@ -127,10 +130,8 @@ def receive_control(
                     state.next = states.FORGET
         elif state == states.DEAL:
             if step:
+                tables.learn.next = True
                 state.next = states.LEARN
-                tables.learn.next = not failed
-                if failed:
-                    state.next = states.FORGET
         elif state == states.LEARN:
             if step:
                 state.next = states.FORGET
