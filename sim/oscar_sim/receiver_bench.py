@@ -84,7 +84,8 @@ class Unit:
             fields = {name: int(getattr(job, name)) for name in names}
             if fields.get("constant"):
                 fields = {"constant": 1, "value": int(job.value)}
-            self.block = Block(self.number, int(job.values), int(self.base), b"", fields)
+            base = int(self.base) - int(bench.row)
+            self.block = Block(self.number, int(job.values), base, b"", fields)
             self.pairs: list[int] = []
             self.complete, self.rest = bool(fields.get("constant")), dice.randrange(1, 30)
             bench.given.append(self.block)
@@ -105,7 +106,9 @@ class Unit:
     def finish(self) -> None:
         block, job, bench = self.block, self.job, self.bench
         assert block is not None
-        assert (block.values, block.base) == (int(job.values), int(self.base)), "fields hold until done"
+        assert (block.values, block.base) == (int(job.values), int(self.base) - int(bench.row)), (
+            "fields hold until done"
+        )
         data = b"".join(pair.to_bytes(2, "little") for pair in self.pairs)
         if self.number < bench.units:
             assert not self.fifo, "more bytes than the block has"
@@ -136,10 +139,11 @@ class Bench:
         self.rx, self.sent, self.raw_stream = Stream(bus_bits, keep=bus_bits // 8), Stream(64), Stream(16)
         self.command, self.tables, self.raw = FrameCommand(), TablesPort(), RawJob()
         jobs, streams = [DecoderJob() for _ in range(units)], [Stream(16) for _ in range(units)]
-        bases = [word(14) for _ in range(units + 1)]
+        self.row = word(17)
+        bases = [word(17) for _ in range(units + 1)]
         top = receiver(
-            self.clk, self.rst, self.rx, self.command, self.bad, self.reason, self.tables, self.sent, jobs,
-            streams, bases, self.raw, self.raw_stream, bus_bits=bus_bits, store_log2=store_log2,
+            self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables, self.sent,
+            jobs, streams, bases, self.raw, self.raw_stream, bus_bits=bus_bits, store_log2=store_log2,
             buffer_log2=(depth - 1).bit_length(),
         )  # fmt: skip
         self.doers = [Unit(self, n, jobs[n], streams[n], bases[n], depth) for n in range(units)]
@@ -230,6 +234,7 @@ class Bench:
         }
         for name, value in {**fields, "load": load, "save": save, "fresh": fresh, **wrong}.items():
             getattr(command, name).next = value
+        self.row.next = self.dice.getrandbits(15)
         command.start.next = True
         self.sim.run(1)
         command.start.next = False

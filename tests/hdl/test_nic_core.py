@@ -3,161 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from oscar.coding.asc import AscParams, Decoder, Encoder
-from oscar.coding.frame import peek
-from oscar_hdl.coder.rows import frame_rows, last_symbol
-from oscar_hdl.nic.nic_core import nic_core
+from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.registers import BY_NAME, ERROR_ABORTED, ID_VALUE, VERSION
-from oscar_hdl.streams.bundles import AxiLite, Stream, bit
-from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
-from oscar_sim.allreduce.network import Manager, in_bytes, in_words
-from oscar_sim.bench import chance
-from oscar_sim.compiled import CompiledSimulator, signals_of
 from oscar_sim.driver.nic_driver import Script
-from oscar_sim.seeds import dice
-
-ENGINES, SETS, STORE_LOG2, ROWS_LOG2, BUS = 2, 16, 10, 9, 64
-CLEARING = 600  # clocks after a reset in which memories are cleared
-ASC = AscParams(sent_rows=False, block_log2=10)
-
-
-class Bench:
-    """A NIC with its memory, a source and a sink of frames; `run` performs a script of register accesses."""
-
-    def __init__(self, name: str, *, pause: float = 0.0) -> None:
-        self.rng = dice(name)
-        self.clk, self.rst = bit(), bit(1)
-        self.ports: dict[str, Any] = {
-            "s_axil": AxiLite(8), "irq": bit(), "s_axis_rx": Stream(BUS, keep=BUS // 8),
-            "m_axis_tx": Stream(BUS, keep=BUS // 8), **memory_ports(ENGINES + 1),
-        }  # fmt: skip
-        self.memory = MemoryModel(1 << ROWS_LOG2, self.ports)
-        self.bus = Manager(self.ports["s_axil"])
-        self.pause = chance(pause, random.Random(self.rng.random()))
-        self.coming: deque[tuple[int, int, bool]] = deque()
-        self.taken: list[tuple[int, int, bool]] = []
-        self.frames: list[bytes] = []
-        self.offered = self.ready = False
-        self.script: Any = iter(())
-        dut = nic_core(
-            self.clk, self.rst, **self.ports, engines=ENGINES, bus_bits=BUS, sets=SETS,
-            store_log2=STORE_LOG2, rows_log2=ROWS_LOG2,
-        )  # fmt: skip
-        self.simulator = CompiledSimulator(dut, self.clk, self._tick, watched=signals_of(self.ports))
-        self.reset()
-
-    def _tick(self) -> None:
-        self.memory.tick()
-        rx, tx = self.ports["s_axis_rx"], self.ports["m_axis_tx"]
-        if not (self.offered and not rx.tready):
-            self.offered = bool(self.coming) and not self.pause()
-            rx.tvalid.next = self.offered
-            if self.offered:
-                rx.tdata.next, rx.tkeep.next, rx.tlast.next = self.coming.popleft()
-        if self.ready and tx.tvalid:
-            self.taken.append((int(tx.tdata), int(tx.tkeep), bool(tx.tlast)))
-            if tx.tlast:
-                self.frames.append(in_bytes(self.taken))
-                self.taken.clear()
-        self.ready = not self.pause()
-        tx.tready.next = self.ready
-        self.result = next(self.script, "end")
-
-    def reset(self) -> None:
-        """Reset the NIC and forget what is under way."""
-        self.rst.next = True
-        self.coming.clear()
-        self.taken.clear()
-        s = self.ports["s_axil"]
-        for signal in (s.awvalid, s.wvalid, s.bready, s.arvalid, s.rready):
-            signal.next = False
-        self.simulator.run(2)
-        self.rst.next = False
-        self.simulator.run(CLEARING)
-        self.frames.clear()
-
-    def run(self, script: Script, limit: int = 60_000) -> Any:
-        """Run a script to its end and return what it returns."""
-        value: list[Any] = []
-
-        def whole() -> Script:
-            value.append((yield from script))
-
-        self.script = whole()
-        for _ in range(limit // 20):
-            self.simulator.run(20)
-            if value:
-                return value[0]
-        raise TimeoutError(f"the NIC was not done within {limit} clocks")
-
-    def put(self, frame: bytes) -> None:
-        """Let a frame come."""
-        self.coming.extend(in_words(frame, BUS // 8))
-
-    def give(self, name: str, **fields: int) -> Script:
-        """Write a command."""
-        for part in ("FRAME", "SHAPE", "TABLES", "COMMAND"):
-            register = BY_NAME[f"{name}_{part}"]
-            known = {field.name for field in register.fields}
-            values = {key: value for key, value in fields.items() if key in known}
-            yield from self.bus.write(register.offset, register.pack(**values))
-
-    def read(self, name: str) -> Script:
-        """Return a register's fields."""
-        register = BY_NAME[name]
-        return register.unpack((yield from self.bus.read(register.offset)))
-
-    def ended(self, name: str, count: int) -> Script:
-        """Wait until so many commands have ended, and return the result."""
-        while True:
-            result = yield from self.read(f"{name}_RESULT")
-            if result["ended"] == count & 255:
-                return result
-            yield
-
-    def send(self, values: np.ndarray, positions: np.ndarray, *, row: int, **fields: int) -> Script:
-        """Load values and give the command to encode them."""
-        self.memory.load(row, frame_rows(values, positions))
-        yield from self.give(
-            "SEND", count=values.size, row=row, last=last_symbol(values), block_log2=ASC.block_log2, **fields
-        )
-
-
-def header_fields(frame: bytes) -> dict[str, int]:
-    """Return what a RECEIVE command says of a frame."""
-    head = peek(frame)
-    return {
-        "step": head.step, "chunk": head.chunk, "sub": head.sub, "width": head.width,
-        "sequence": head.sequence, "count": head.count,
-    }  # fmt: skip
-
-
-def gradient(rng: random.Random, count: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return values of 16 bits and their position classes."""
-    g = np.random.default_rng(rng.getrandbits(64))
-    positions = g.integers(0, 12, count).astype(np.uint8)
-    if kind == "normal":
-        values = np.round(g.normal(0, 2.0 ** (positions / 2 - 1)))
-    elif kind == "sparse":
-        values = g.integers(-3, 4, count) * (np.repeat(g.random(-(-count // 32)) < 0.3, 32)[:count])
-    elif kind == "wide":
-        values = np.round(g.standard_t(1.5, count) * 40)
-    elif kind == "noise":
-        values = g.integers(-(1 << 15), 1 << 15, count)
-    else:
-        values = np.full(count, rng.choice([0, 0, 5, -300]))
-        values[count // 2 :] += rng.choice([0, 1])
-    return np.clip(values, -32768, 32767).astype(np.int32), positions
-
-
-KINDS = ("normal", "sparse", "wide", "noise", "constant")
+from support.nic_bench import (
+    ASC,
+    BUS,
+    ENGINES,
+    KINDS,
+    ROWS_LOG2,
+    STORE_LOG2,
+    Bench,
+    gradient,
+    header_fields,
+)
 
 
 def plans(rng: random.Random, kinds: Iterable[str]) -> list[tuple[np.ndarray, np.ndarray]]:

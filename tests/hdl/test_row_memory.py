@@ -218,7 +218,7 @@ class Work:
             assert header or set(means) == {int(rows.means[row])}
 
 
-@pytest.mark.parametrize(("banks", "bus", "come"), [(2, 64, 1.0), (4, 256, 0.5)])
+@pytest.mark.parametrize(("banks", "bus", "come"), [(2, 256, 0.6)])
 def test_frames_are_loaded_added_and_read(banks: int, bus: int, come: float):
     rng = dice(f"memory {banks} {bus}")
     bench = Bench(rng, banks, bus, come)

@@ -12,15 +12,15 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def collector(
     clk: Any, rst: Any, turn: Any, start: Any, odd: Any, lane: Any, keep: Any, drop: Any, cancel: Any,
-    absorb: Any, room: Any, s_axis: Any, busy: Any, words: Any, enables: Any, valid: Any, first: Any,
-    ended: Any, *, index: int,
+    absorb: Any, room: Any, ready: Any, mark: Any, next_pair: Any, busy: Any, words: Any, enables: Any,
+    valid: Any, first: Any, ended: Any, *, index: int,
 ) -> Any:  # fmt: skip
     """Shift the bytes of one job to where they belong, a pair a clock, and give a word when it is its turn.
 
     turn: counts the lanes (pairs of a word), one a clock, for ever; the collector's turn is `index`. All
     collectors of a store have other turns, so one word a clock is written at most.
     start (only in its turn, while not busy): a job; its first byte goes to `lane`, to the upper half if odd.
-    s_axis: Stream(16, keep=2), taken up to tlast while `room` is high; data that belong elsewhere wait.
+    ready, mark, next_pair: of pick_stream; taken up to tlast while `room` is high.
     keep, drop, cancel (strobes, one for each job, at any time after start): end the job when its last word
     was given and absorbed; when it was given; or now, because no bytes come.
     words (u16 for each lane), enables (u2 for each lane), valid, first: one clock behind its turn, a word,
@@ -32,13 +32,12 @@ def collector(
     if lanes < 4 or lanes & (lanes - 1) or not 0 <= index < lanes:
         raise ValueError(f"expected a power of two of lanes from 4 on and an index, got {lanes} and {index}")
     LAST = lanes - 1
-    AHEAD = 3  # clocks from the decision to ask until the pair is at its lane
+    AHEAD = 4  # clocks from the decision to ask until the pair is at its lane
     NEXT = (1 - index) % lanes
 
-    s_data, s_two, s_valid, s_last = s_axis.tdata, s_axis.tkeep, s_axis.tvalid, s_axis.tlast
     slot = word(len(lane))  # lane that is loaded now
     wanted, ask, got, running = word(len(lane)), bit(), bit(), bit()
-    shifted = bit()
+    shifted, got_1, last_1 = bit(), bit(), bit()
     pair, pair_valid, pair_two, pair_last = word(16), bit(), bit(), bit()
     carry, flush, begun = word(8), bit(), bit()
     half, half_enable, half_valid, half_last = word(16), word(2), bit(), bit()
@@ -50,8 +49,8 @@ def collector(
 
     @always_comb
     def take():
-        got.next = ask and s_valid
-        s_axis.tready.next = ask
+        got.next = ask and mark[0]
+        ready.next = ask
         next_slot.next = slot + 1
 
     @always(clk.posedge)
@@ -61,7 +60,7 @@ def collector(
         ask.next = False
         if running and room and not cancel:
             if got:
-                ask.next = not s_last
+                ask.next = not mark[1]
             else:
                 ask.next = ((slot + AHEAD) & LAST) == wanted
         if start:
@@ -70,7 +69,7 @@ def collector(
             shifted.next = odd
         elif got:
             wanted.next = (wanted + 1) & LAST
-        if (got and s_last) or cancel:
+        if (got and mark[1]) or cancel:
             running.next = False
         if rst:
             running.next = False
@@ -78,11 +77,15 @@ def collector(
 
     @always(clk.posedge)
     def take_pair():
-        pair.next = s_data
-        pair_two.next = s_two[1]
-        pair_valid.next = got
-        pair_last.next = got and s_last
+        got_1.next = got
+        last_1.next = got and mark[1]
+        pair.next = next_pair[16:]
+        pair_two.next = next_pair[16]
+        pair_valid.next = got_1
+        pair_last.next = last_1
         if rst:
+            got_1.next = False
+            last_1.next = False
             pair_valid.next = False
             pair_last.next = False
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, enum
 
+from oscar_hdl.nic.hot_tree import hot_tree
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -28,20 +29,20 @@ def dealer(
 
     states = enum("PICK", "LOOK", "DEAL", "STEP")
     state = Signal(states.PICK)
-    index, unit, base = word(8), word(max(1, LAST_UNIT.bit_length())), word(len(row))
+    index, hot, base = word(8), word(units, 1), word(len(row))
     unit_idle, final, may, go = bit(), bit(), bit(), bit()
-    next_values = word(len(size))
+    next_values, next_idle = word(len(size)), word(1)
     gives = [bit() for _ in range(units)]
+
+    choose = hot_tree(None, idles, hot, next_idle)
 
     @always_comb
     def look():
-        go.next = (
-            state == states.DEAL and unit_idle and open_blocks != units and run and not stop and not dealt
-        )
+        go.next = state == states.DEAL and unit_idle and may and not stop
 
     @always(clk.posedge)
     def deal():
-        unit_idle.next = idles[int(unit)]
+        unit_idle.next = next_idle[0]
         may.next = run and not dealt and open_blocks != units
         final.next = index == last_block
         next_values.next = size
@@ -59,9 +60,9 @@ def dealer(
             state.next = states.PICK
             index.next = index + 1
             base.next = base + size[len(size) : 5]
-            unit.next = unit + 1
-            if unit == LAST_UNIT:
-                unit.next = 0
+            hot.next = hot << 1
+            if hot[LAST_UNIT]:
+                hot.next = 1
         if go and not judged:
             open_blocks.next = open_blocks + 1
         elif judged and not go:
@@ -69,7 +70,7 @@ def dealer(
         if start or rst:
             state.next = states.PICK
             index.next = 0
-            unit.next = 0
+            hot.next = 1
             base.next = row
             dealt.next = False
             open_blocks.next = 0
@@ -77,10 +78,10 @@ def dealer(
     @always(clk.posedge)
     def hand():
         for i in range(units):
-            gives[i].next = go and unit == i and not rst
+            gives[i].next = go and hot[i] and not rst
             starts[i].next = gives[i] and not rst
             if gives[i]:
                 values[i].next = next_values
                 rows[i].next = base
 
-    return look, deal, hand
+    return choose, look, deal, hand

@@ -28,6 +28,7 @@ def entry_check(
     UPPER, UPPER_5 = (1 << (ACC - 6)) - 1, (1 << (ACC - 5)) - 1
     excess, factor, bits, addend = word(ACC), word(5), word(3), word(ACC)
     coded, raw, constant, fits, large = (bit() for _ in range(5))
+    few, ordered, inside, enough, empty, some, narrow, plain, upper = (bit() for _ in range(9))
     wide_at, beyond, sign = word(15), word(15), bit()
     WIDE = tuple(0x7FFF >> max(0, w - 1) << max(0, w - 1) for w in range(32))  # bits that repeat the sign
 
@@ -40,36 +41,30 @@ def entry_check(
 
     @always_comb
     def parts():
-        beyond.next = 0
-        if sign:
-            beyond.next = ~entry[31:16] & wide_at
-        else:
-            beyond.next = entry[31:16] & wide_at
         addend.next = 0
         if factor[4]:
             addend.next = concat(modbv(0)[5:], values, modbv(0)[2:])
 
     @always(clk.posedge)
     def look():
-        """Everything that needs no product."""
+        """What needs no product, in two clocks."""
         wide_at.next = WIDE[int(width)]
         large.next = size[24:19] != 0
-        coded.next = (
-            kind == CODED
-            and entry[5:2] <= MOST_SEED_ROWS
-            and entry[24:19] == 0
-            and entry[12:5] <= entry[19:12]
-            and entry[19:12] <= top
-            and (size[24:7] != 0 or size[7:5] == 3)  # 96: the final states
-        )
-        raw.next = kind == RAW and entry[24:8] == 0 and entry[8:2] != 0 and entry[8:2] <= width
-        constant.next = (
-            kind == CONSTANT
-            and entry[16:2] == 0
-            and beyond == 0
-            and (entry[47:31] == 0 or entry[47:31] == 0xFFFF)
-            and entry[31] == sign
-        )
+        few.next = entry[5:2] <= MOST_SEED_ROWS and entry[24:19] == 0
+        ordered.next = entry[12:5] <= entry[19:12]
+        inside.next = entry[19:12] <= top
+        enough.next = size[24:7] != 0 or size[7:5] == 3  # 96: the final states
+        empty.next = entry[24:8] == 0
+        some.next = entry[8:2] != 0
+        narrow.next = entry[8:2] <= width
+        plain.next = entry[16:2] == 0
+        upper.next = entry[48:31] == 0 or entry[48:31] == 0x1FFFF
+        beyond.next = entry[31:16] & wide_at
+        if sign:
+            beyond.next = ~entry[31:16] & wide_at
+        coded.next = kind == CODED and few and ordered and inside and enough
+        raw.next = kind == RAW and empty and some and narrow
+        constant.next = kind == CONSTANT and plain and upper and beyond == 0
 
     @always(clk.posedge)
     def judge():

@@ -31,7 +31,7 @@ def feeder(
     index, least, closing, ending = word(len(top)), word(len(top)), bit(), bit()
     landed_ending, nearly = bit(), bit()
     valid, pair, data, last = word(clients), word(16), word(16), bit()
-    stall, load, blocked, waiting = bit(), bit(), word(clients), word(clients)
+    stall, blocked, waiting = bit(), word(clients), word(clients)
 
     mine = word(clients)
     sides = [
@@ -54,7 +54,6 @@ def feeder(
     def flow():
         stall.next = waiting != 0
         nearly.next = index - 1 == least
-        load.next = not active or (waiting == 0 and ending)
 
     @always(clk.posedge)
     def take():
@@ -67,7 +66,7 @@ def feeder(
             landed_ending.next = top == low
         if mine != 0:
             landed.next = True
-        elif load:
+        elif not active:
             landed.next = False
         blocked.next = blocked | waiting
         if tick or rst or ALONE:
@@ -77,7 +76,7 @@ def feeder(
 
     @always(clk.posedge)
     def give():
-        if load:
+        if not active:
             active.next = landed
             who.next = landed_who
             word_now.next = landed_pairs
@@ -88,6 +87,7 @@ def feeder(
         elif not stall:
             index.next = index - 1
             ending.next = nearly
+            active.next = not ending
         if not stall:
             valid.next = 0
             if active:

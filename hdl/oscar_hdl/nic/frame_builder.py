@@ -16,7 +16,7 @@ from oscar_hdl.nic.store_lane import store_lane
 from oscar_hdl.nic.turn_crc import turn_crc
 from oscar_hdl.nic.turn_places import turn_places
 from oscar_hdl.nic.word_join import word_join
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.bundles import bit, word
 
 
 @block
@@ -30,7 +30,7 @@ def frame_builder(
 
     m_axis: Stream of whole frames. units, raw, head: Stream(16, keep=2), a block each up to tlast.
     clear (strobe): a new frame. launch (until launched), target, choice: have a collector take a block;
-    unit u is choice u // collectors of collector u % collectors, collector 0 has raw and head behind them;
+    unit u is bit u // collectors of choice of collector u % collectors, collector 0 has raw and head behind;
     place: where it begins in the frame, in bytes, until two clocks after launched. heading (level): it is
     the head. keep, drop, cancel (strobes): what becomes of it (collector.py). busy, first_busy: the target
     is, collector 0 is. resting: no collector is busy, and all CRCs are added.
@@ -45,7 +45,8 @@ def frame_builder(
     turn, base = word(LANES_LOG2), word(BITS)
     busies, starts, keeps, drops, cancels, rooms = ([bit() for _ in range(collectors)] for _ in range(6))
     choices = [word(len(choice)) for _ in range(collectors)]
-    streams = [Stream(16, keep=2) for _ in range(collectors)]
+    readies, marks = [bit() for _ in range(collectors)], [word(2) for _ in range(collectors)]
+    pairs = [word(17) for _ in range(collectors)]
     held = [[word(16) for _ in range(lanes)] for _ in range(collectors)]
     enables = [[word(2) for _ in range(lanes)] for _ in range(collectors)]
     valids, firsts, endeds = ([bit() for _ in range(collectors)] for _ in range(3))
@@ -59,11 +60,12 @@ def frame_builder(
     picks, takers = [], []
     for i in range(collectors):
         own = [*units[i::collectors], *((raw, head) if i == 0 else ())]
-        picks.append(pick_stream(own, choices[i], streams[i]))
+        picks.append(pick_stream(clk, own, choices[i], readies[i], marks[i], pairs[i]))
         takers.append(
             collector(
                 clk, rst, turn, starts[i], odd, lane, keeps[i], drops[i], cancels[i], absorb, rooms[i],
-                streams[i], busies[i], held[i], enables[i], valids[i], firsts[i], endeds[i], index=i,
+                readies[i], marks[i], pairs[i], busies[i], held[i], enables[i], valids[i], firsts[i],
+                endeds[i], index=i,
             )
         )  # fmt: skip
     start = launcher(

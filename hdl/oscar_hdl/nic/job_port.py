@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always_comb, block, concat
 
-RESULT_BITS = 42
+RESULT_BITS = 43
 
 
 @block
@@ -16,7 +16,7 @@ def job_port(
 ) -> Any:  # fmt: skip
     """Connect an EncoderJob and its block's first row. bad: it ends now, and is.
 
-    result: constant, value[0], bits u4, seeds u3, first u7, last u7, bytes u19, the first one lowest.
+    result: constant, value[0], bits u4, seeds u3, first u7, last u7, bytes u19, idle, the first one lowest.
     """
 
     @always_comb
@@ -29,6 +29,8 @@ def job_port(
         base.next = row
         idle.next = job.idle
         bad.next = job.done and job.bad
-        result.next = concat(job.bytes, job.last, job.first, job.seeds, job.bits, job.value[0], job.constant)
+        result.next = concat(
+            job.idle, job.bytes, job.last, job.first, job.seeds, job.bits, job.value[0], job.constant
+        )
 
     return connect

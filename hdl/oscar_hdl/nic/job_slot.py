@@ -14,7 +14,7 @@ def job_slot(
     clk: Any, rst: Any, starts: Any, n: int, bank: Any, count_bank: Any, thinning: Any, entry: Any,
     values: Any, row: Any, job: DecoderJob, base: Any,
 ) -> Any:  # fmt: skip
-    """Start a job with entry u48 of values u18 from row u14 on, where bit n of `starts` (strobes) is 1."""
+    """Start a job with entry u48 of values u18 from `row` on, where bit n of `starts` (strobes) is 1."""
 
     @always_comb
     def share():

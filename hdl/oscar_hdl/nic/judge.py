@@ -10,6 +10,7 @@ from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES
 from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.nic.entry_writer import entry_writer
+from oscar_hdl.nic.hot_tree import hot_tree
 from oscar_hdl.nic.job_port import RESULT_BITS
 from oscar_hdl.streams.bundles import bit, word
 
@@ -17,10 +18,10 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def judge(
     clk: Any, rst: Any, begin: Any, row: Any, empty: Any, run: Any, failed: Any, overflow: Any,
-    open_blocks: Any, last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, idles:
-    Sequence[Any], results: Sequence[Any], raw: Any, raw_row: Any, head: Any, head_kept: Any, place: Any,
-    full: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any,
-    busy: Any, first_busy: Any, write: Any, entry: Any, entry_last: Any, *, collectors: int,
+    open_blocks: Any, last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, results:
+    Sequence[Any], raw: Any, raw_row: Any, head: Any, head_kept: Any, place: Any, full: Any, launch: Any,
+    target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any, busy: Any, first_busy: Any,
+    write: Any, entry: Any, entry_last: Any, *, collectors: int,
 ) -> Any:  # fmt: skip
     """Start a collector on the oldest open block, wait for the results of its job, and settle what it is.
 
@@ -29,24 +30,26 @@ def judge(
     blocks; open_blocks, last_block, size, last_size: of dealer and frame_plan. judged (strobe): a block is
     settled. failed (level): all blocks are forgotten. idle: nothing is under way. head (strobe, while
     idle): collect the frame's head, kept for the CRC or not (head_kept).
-    idles, results: of the encoders' jobs (job_port.py). raw: RawJob and raw_row: of raw_packer.
+    results: of the encoders' jobs (job_port.py). raw: RawJob and raw_row: of raw_packer.
     launch .. busy: of launcher; first_busy: collector 0 is. Unit u has collector u modulo their number;
     raw_packer and the head have collector 0, behind its units.
     write, entry u16: the directory, three strobes for a block.
     """
-    LAST_UNIT = len(idles) - 1
+    LAST_UNIT = len(results) - 1
     LAST_COLLECTOR = collectors - 1
-    RAW_CHOICE = len(range(0, len(idles), collectors))
-    HEAD_CHOICE = RAW_CHOICE + 1
+    RAW_CHOICE = 1 << len(range(0, len(results), collectors))
+    HEAD_CHOICE = RAW_CHOICE << 1
     HEAD = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES
     states = enum(
         "IDLE", "START", "LAUNCH", "SETTLE", "LOOK", "SIZE", "COMPARE", "DECIDE", "PROBE", "PROBED", "FORGET",
         "ENTRY", "SETTLED",
     )  # fmt: skip
     state = Signal(states.IDLE)
-    index, unit, base = word(8), word(max(1, LAST_UNIT.bit_length())), word(len(row))
+    index, base = word(8), word(len(row))
+    hot = word(len(results), 1)  # the oldest block's unit
     own_target, own_choice = word(len(target)), word(len(choice))
     finished, result, constant, low, bits = bit(), word(RESULT_BITS), bit(), bit(), word(4)
+    next_result = word(RESULT_BITS)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
     values, total, times, shorter = word(18), word(22), word(5), bit()
     six_blocks, first_place = word(11), word(11)
@@ -70,13 +73,15 @@ def judge(
         entry_last,
     )
 
+    choose_result = hot_tree(clk, results, hot, next_result)
+
     @always(clk.posedge)
     def choose():
-        finished.next = idles[int(unit)]
-        result.next = results[int(unit)]
+        result.next = next_result
 
     @always_comb
     def split():
+        finished.next = result[42]
         constant.next = result[0]
         low.next = result[1]
         bits.next = result[6:2]
@@ -141,15 +146,15 @@ def judge(
                 place.next = place + length
             base.next = base + size[len(size) : 5]
             index.next = index + 1
-            unit.next = unit + 1
+            hot.next = hot << 1
             own_target.next = own_target + 1
             if own_target == LAST_COLLECTOR:
                 own_target.next = 0
-                own_choice.next = own_choice + 1
-            if unit == LAST_UNIT:
-                unit.next = 0
+                own_choice.next = own_choice << 1
+            if hot[LAST_UNIT]:
+                hot.next = 1
                 own_target.next = 0
-                own_choice.next = 0
+                own_choice.next = 1
         six_blocks.next = concat(last_block, modbv(0)[2:]) + concat(last_block, modbv(0)[1:])
         first_place.next = six_blocks + HEAD
         if failed or head:
@@ -157,9 +162,9 @@ def judge(
         if begin or rst:
             base.next = row
             index.next = 0
-            unit.next = 0
+            hot.next = 1
             own_target.next = 0
-            own_choice.next = 0
+            own_choice.next = 1
             place.next = first_place
         if begin and empty:
             place.next = HEADER_BYTES
@@ -250,4 +255,4 @@ def judge(
         if rst:
             state.next = states.IDLE
 
-    return entries, choose, split, look, measure, hand_raw, step, act, sequence
+    return choose_result, entries, choose, split, look, measure, hand_raw, step, act, sequence

@@ -1,4 +1,4 @@
-"""A stream of pairs of bytes with the pair, keep and last as one word."""
+"""A stream of pairs of bytes as two words."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from myhdl import always_comb, block, concat
 
 
 @block
-def pair_port(s_axis: Any, pair: Any, valid: Any, ready: Any) -> Any:
-    """Connect s_axis, a Stream(16, keep=2), to pair u19 (data lowest, then keep, last), valid and ready."""
+def pair_port(s_axis: Any, pair: Any, mark: Any, ready: Any) -> Any:
+    """Connect s_axis, a Stream(16, keep=2), to pair u17 (data lowest, keep[1]), mark u2 (valid, last) and
+    ready."""
 
     @always_comb
     def connect():
-        pair.next = concat(s_axis.tlast, s_axis.tkeep, s_axis.tdata)
-        valid.next = s_axis.tvalid
+        pair.next = concat(s_axis.tkeep[1], s_axis.tdata)
+        mark.next = concat(s_axis.tlast, s_axis.tvalid)
         s_axis.tready.next = ready
 
     return connect

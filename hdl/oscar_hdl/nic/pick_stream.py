@@ -1,4 +1,4 @@
-"""One of several streams of pairs."""
+"""Pairs of bytes of one of several streams."""
 
 from __future__ import annotations
 
@@ -7,33 +7,28 @@ from typing import Any
 
 from myhdl import always_comb, block
 
+from oscar_hdl.nic.hot_tree import hot_tree
 from oscar_hdl.nic.pair_port import pair_port
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def pick_stream(s_axis: Sequence[Any], choice: Any, m_axis: Any) -> Any:
-    """Pass on s_axis[choice]; all are Stream(16, keep=2)."""
+def pick_stream(clk: Any, s_axis: Sequence[Any], choice: Any, ready: Any, mark: Any, pair: Any) -> Any:
+    """Take from the stream whose bit of `choice` is 1; all are Stream(16, keep=2).
+
+    ready: its tready; mark u2: its tvalid and tlast; pair u17: its tdata and tkeep[1] (above), a clock later.
+    """
     count = len(s_axis)
-    pairs = [word(19) for _ in range(count)]
-    valids, readies = ([bit() for _ in range(count)] for _ in range(2))
-    ports = [pair_port(*four) for four in zip(s_axis, pairs, valids, readies, strict=True)]
-    pair = word(19)
-
-    @always_comb
-    def pick():
-        pair.next = pairs[int(choice)]
-        m_axis.tvalid.next = valids[int(choice)]
-
-    @always_comb
-    def split():
-        m_axis.tdata.next = pair[16:]
-        m_axis.tkeep.next = pair[18:16]
-        m_axis.tlast.next = pair[18]
+    pairs = [word(17) for _ in range(count)]
+    marks = [word(2) for _ in range(count)]
+    readies = [bit() for _ in range(count)]
+    ports = [pair_port(*four) for four in zip(s_axis, pairs, marks, readies, strict=True)]
+    pick_pair = hot_tree(clk, pairs, choice, pair)
+    pick_mark = hot_tree(None, marks, choice, mark)
 
     @always_comb
     def answer():
         for i in range(count):
-            readies[i].next = m_axis.tready and choice == i
+            readies[i].next = ready and choice[i]
 
-    return ports, pick, split, answer
+    return ports, pick_pair, pick_mark, answer

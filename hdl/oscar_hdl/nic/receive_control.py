@@ -6,10 +6,11 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, enum
 
-from oscar_hdl.nic.ports import NOWHERE, FrameCommand, TablesPort
+from oscar_hdl.nic.ports import FrameCommand, TablesPort
 from oscar_hdl.streams.bundles import bit, word
 
 NO_ERROR, PREFIX_WRONG, DIRECTORY_WRONG, BLOCK_WRONG, ABORTED = 0, 1, 2, 3, 16  # FrameCommand.error
+NOWHERE = 255  # TablesPort.save: counts are drained and dropped, as of a frame with a bad block
 LOOK_UP = 3  # clocks until the checksum of a set is there
 
 
@@ -129,8 +130,8 @@ def receive_control(
                     state.next = states.FORGET
         elif state == states.DEAL:
             if step:
-                state.next = states.LEARN  # of a bad frame, too: nobody else takes what it counted away
                 tables.learn.next = True
+                state.next = states.LEARN
         elif state == states.LEARN:
             if step:
                 state.next = states.FORGET

@@ -30,17 +30,17 @@ KEPT_BITS = 44  # of an entry of the directory that is right: 20 of its bytes
 
 @block
 def receiver(
-    clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, bad: Any, reason: Any, tables: TablesPort,
-    m_axis_sent: Stream, jobs: Sequence[DecoderJob], bytes: Sequence[Stream], bases: Sequence[Any],
-    raw: RawJob, m_axis_raw: Stream, *, bus_bits: int = 64, store_log2: int = 12,
+    clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, row: Any, bad: Any, reason: Any,
+    tables: TablesPort, m_axis_sent: Stream, jobs: Sequence[DecoderJob], bytes: Sequence[Stream],
+    bases: Sequence[Any], raw: RawJob, m_axis_raw: Stream, *, bus_bits: int = 64, store_log2: int = 12,
     buffer_log2: int = 9,
 ) -> Any:  # fmt: skip
     """Take the frame that a command names, and give its blocks to decoders.
 
     s_axis_rx: Stream(bus_bits, keep=bus_bits / 8), frames. bad (strobe), reason u4 (see deframer): a frame
     was dropped. tables, m_axis_sent Stream(64): link_tables. jobs, bytes (Stream(16)): a decoder each. bases:
-    u14 for each decoder and one for raw_decoder, first row of its block in the frame. raw, m_axis_raw
-    Stream(16): raw_decoder.
+    for each decoder and one for raw_decoder, as wide as row: first row of its block; row (14 bits or more,
+    holds until done) is the frame's first. raw, m_axis_raw Stream(16): raw_decoder.
     bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
     stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so many clocks when
     it was not ready, so that others are served.
@@ -86,16 +86,16 @@ def receiver(
     reader = unit_reader(clk, rst, opened, first_unit, unit_land, rd_data, unit_avail, port)
 
     # Where things are, and the walk over blocks: by the directory's reader, then by the dealer.
-    places, blocks, log2 = Places(store_log2, word_bits), Blocks(), word(5)
+    places, blocks, log2 = Places(store_log2, word_bits), Blocks(len(row)), word(5)
     match_places, list_places, deal_places = (Places(store_log2, word_bits) for _ in range(3))
     for user in (match_places, list_places, deal_places):
         user.start, user.end, user.same = places.start, places.end, places.same
-    list_blocks, deal_blocks = Blocks(), Blocks()
+    list_blocks, deal_blocks = Blocks(len(row)), Blocks(len(row))
     for user in (list_blocks, deal_blocks):
         user.values, user.top, user.final, user.base = blocks.values, blocks.top, blocks.final, blocks.base
     length, entry_bytes, block_bytes = word(20), word(20), word(20)
     placing = frame_places(clk, places, length, entry_bytes, block_bytes, word_bits=word_bits)
-    counting = block_counter(clk, blocks, command.count, log2)
+    counting = block_counter(clk, blocks, command.count, log2, row)
 
     # Entries of the directory wait here until they are dealt.
     keep, entry, kept, keep_at, number, dealt = (

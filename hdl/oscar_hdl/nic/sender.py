@@ -55,7 +55,8 @@ def sender(
     PLACE_BITS = max(FRAME_BITS, 19) + 1
     FULL = (1 << (store_log2 - 2)) - 1
     choices = len(range(0, units, collectors)) + 2
-    starts, idles, bads = ([bit() for _ in range(units)] for _ in range(3))
+    starts, bads = ([bit() for _ in range(units)] for _ in range(2))
+    idles = [word(1) for _ in range(units)]
     values, rows = [word(18) for _ in range(units)], [word(len(row)) for _ in range(units)]
     results = [word(RESULT_BITS) for _ in range(units)]
 
@@ -86,7 +87,7 @@ def sender(
     launch, target, choice = (
         bit(),
         word(max(1, (collectors - 1).bit_length())),
-        word((choices - 1).bit_length()),
+        word(choices),
     )
     keep, drop, cancel, launched, busy, first_busy = (bit() for _ in range(6))
     heading, resting, finish, pad, crc, crc_idle = bit(), bit(), bit(), word(BYTES_LOG2), word(32), bit()
@@ -117,7 +118,7 @@ def sender(
     )  # fmt: skip
     settle = judge(
         clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size,
-        judged, judging, idles, results, raw, bases[units], head, heading, place, full, launch, target,
+        judged, judging, results, raw, bases[units], head, heading, place, full, launch, target,
         choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
         collectors=collectors,
     )  # fmt: skip

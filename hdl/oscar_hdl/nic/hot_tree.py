@@ -1,0 +1,55 @@
+"""One of many signals, chosen by a word with one bit for each; smaller than a multiplexer of as many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from myhdl import always, always_comb, block
+
+from oscar_hdl.streams.bundles import word
+
+
+@block
+def hot_tree(clk: Any, parts: Sequence[Any], hot: Any, chosen: Any, *, at: int = 0) -> Any:
+    """Give the part whose bit of `hot` (from bit `at` on) is 1, of which there is one at most, a clock later.
+
+    chosen: as wide as the parts; 0 if no bit is 1. A register stands behind each two parts, or with clk None
+    nowhere: then `chosen` is combinational.
+    """
+    if len(parts) > 2:
+        half = (len(parts) + 3) // 4 * 2
+        below, above = (word(len(chosen)) for _ in range(2))
+        low_tree = hot_tree(clk, parts[:half], hot, below, at=at)
+        high_tree = hot_tree(clk, parts[half:], hot, above, at=at + half)
+
+        @always_comb
+        def join():
+            chosen.next = below | above
+
+        return low_tree, high_tree, join
+
+    low, high = parts[0], parts[-1]
+    picked, LAST = word(len(chosen)), at + len(parts) - 1
+
+    @always_comb
+    def pick():
+        picked.next = 0
+        if hot[at]:
+            picked.next = low
+        elif hot[LAST]:
+            picked.next = high
+
+    if clk is None:
+
+        @always_comb
+        def give():
+            chosen.next = picked
+
+    else:
+
+        @always(clk.posedge)
+        def give():
+            chosen.next = picked
+
+    return pick, give

@@ -1,0 +1,153 @@
+"""oscar_nic: rows go in and out through its streams, frames are the host's."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.coding.asc import Encoder
+from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
+from oscar_hdl.nic.oscar_nic import oscar_nic
+from oscar_hdl.nic.row_port import COUNT_AT
+from oscar_hdl.streams.bundles import Stream
+from oscar_sim.driver.nic_driver import Script
+from support.nic_bench import (
+    ASC,
+    BUS,
+    ENGINES,
+    KINDS,
+    ROWS_LOG2,
+    SETS,
+    STORE_LOG2,
+    Bench,
+    gradient,
+    header_fields,
+)
+
+ROUND = ENGINES << (ASC.block_log2 - 5)  # rows: frames begin at multiples
+
+
+class NicBench(Bench):
+    """An oscar_nic with its streams of rows."""
+
+    def build(self) -> Any:
+        self.ports |= {
+            "s_axis_values": Stream(64), "s_axis_side": Stream(64), "s_axis_read": Stream(64),
+            "m_axis_values": Stream(64), "m_axis_descriptors": Stream(8),
+        }  # fmt: skip
+        self.queues: dict[str, deque[tuple[int, bool]]] = {
+            name: deque() for name in ("s_axis_values", "s_axis_side", "s_axis_read")
+        }
+        self.valid = dict.fromkeys(self.queues, False)
+        self.read_out: dict[str, list[int]] = {"m_axis_values": [], "m_axis_descriptors": []}
+        self.open = dict.fromkeys(self.read_out, False)
+        self.ends = dict.fromkeys(self.read_out, 0)
+        return oscar_nic(
+            self.clk, self.rst, **self.ports, engines=ENGINES, bus_bits=BUS, sets=SETS,
+            store_log2=STORE_LOG2, rows_log2=ROWS_LOG2, block_log2=ASC.block_log2,
+        )  # fmt: skip
+
+    def tick_memory(self) -> None:
+        for name, queue in self.queues.items():
+            stream = self.ports[name]
+            if self.valid[name] and not stream.tready:
+                continue
+            self.valid[name] = bool(queue) and not self.pause()
+            stream.tvalid.next = self.valid[name]
+            if self.valid[name]:
+                stream.tdata.next, stream.tlast.next = queue.popleft()
+        for name, taken in self.read_out.items():
+            stream = self.ports[name]
+            if self.open[name] and stream.tvalid:
+                taken.append(int(stream.tdata))
+                self.ends[name] += int(stream.tlast)
+            self.open[name] = not self.pause()
+            stream.tready.next = self.open[name]
+
+    def packet(self, name: str, words: list[int]) -> None:
+        """Let a packet come."""
+        self.queues[name].extend((word, n == len(words) - 1) for n, word in enumerate(words))
+
+    def load(self, row: int, rows: FrameRows) -> Script:
+        """Write rows, and wait until they are taken."""
+        start = row | rows.count << COUNT_AT
+        flat = np.zeros(-(-rows.count // 4) * 4, np.uint16)
+        flat[: rows.count] = (rows.values.reshape(-1)[: rows.count] & 0xFFFF).astype(np.uint16)
+        self.packet("s_axis_values", [start, *flat.view(np.uint64).tolist()])
+        side = [start]
+        for header, distances in zip(rows.headers.tolist(), rows.distances.tolist(), strict=True):
+            side.append(header)
+            side += [sum(d << 4 * i for i, d in enumerate(distances[at : at + 16])) for at in (0, 16)]
+        self.packet("s_axis_side", side)
+        while self.queues["s_axis_values"] or self.queues["s_axis_side"] or any(self.valid.values()):
+            yield
+        for _ in range(80):  # zeros to the end of the group
+            yield
+
+    def fetch(self, row: int, count: int) -> Script:
+        """Return values, classes and sizes."""
+        for taken in self.read_out.values():
+            taken.clear()
+        self.ends = dict.fromkeys(self.ends, 0)
+        self.packet("s_axis_read", [row | count << COUNT_AT])
+        while not all(self.ends.values()):
+            yield
+        words = np.array(self.read_out["m_axis_values"], np.uint64).view(np.int16)
+        described = np.array(self.read_out["m_axis_descriptors"])
+        return words[:count].astype(np.int32), described & 15, described >> 4
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+def test_rows_come_back(pause: float) -> None:
+    bench = NicBench(f"rows {pause}", pause=pause)
+    for count in (1, 31, 700, 2500):
+        rows = frame_rows(*gradient(bench.rng, count, bench.rng.choice(KINDS)))
+        row = ROUND * bench.rng.randrange(4)
+        bench.run(bench.load(row, rows))
+        values, classes, sizes = bench.run(bench.fetch(row, count))
+        np.testing.assert_array_equal(values, rows.values.reshape(-1)[:count])
+        np.testing.assert_array_equal(classes, rows.classes)
+        np.testing.assert_array_equal(sizes, rows.sizes)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+def test_frames_both_ways(pause: float) -> None:
+    """Frames of local rows; frames added to them, and adopted; their sums sent on."""
+    bench = NicBench(f"both {pause}", pause=pause)
+    rng, ours, theirs, onward = bench.rng, Encoder(ASC), Encoder(ASC), Encoder(ASC)
+    sent = 0
+    for n, kind in enumerate(("normal", "sparse", "wide")):
+        count, row = rng.choice([40, 1024, 2300]), ROUND * n
+        values, positions = gradient(rng, count, kind)
+        local, _ = gradient(rng, count, rng.choice(("normal", "sparse")))
+        bench.run(bench.load(row, frame_rows(local, positions)))
+
+        def send(numbers: np.ndarray, step: int, n: int = n, row: int = row) -> Script:
+            nonlocal sent
+            yield from bench.give(
+                "SEND", count=numbers.size, row=row, last=last_symbol(numbers), block_log2=ASC.block_log2,
+                step=step, chunk=n, width=16, sequence=n, load=step, save=step, fresh=int(n == 0),
+            )  # fmt: skip
+            sent += 1
+            yield from bench.ended("SEND", sent)
+            while len(bench.frames) < sent:
+                yield
+
+        bench.run(send(local, 0))
+        how = {"context": positions, "width": 16, "chunk": n}
+        assert bench.frames[-1] == ours.encode(local, step=0, **how)
+        frame = theirs.encode(values, step=1, **how)
+        adopt = n == 2
+        bench.put(frame)
+        order = {"load": 1, "save": 1, "fresh": int(n == 0), "row": row, "adopt" if adopt else "add": 1}
+        bench.run(bench.give("RECEIVE", **header_fields(frame), **order))
+        assert bench.run(bench.ended("RECEIVE", n + 1))["error"] == 0
+        sums = ((values + (0 if adopt else local)) + 32768) % 65536 - 32768
+        found, classes, _ = bench.run(bench.fetch(row, count))
+        np.testing.assert_array_equal(found, sums)
+        np.testing.assert_array_equal(classes, frame_rows(sums, positions).classes)
+        bench.run(send(sums, 2))
+        assert bench.frames[-1] == onward.encode(sums, step=2, **how)
