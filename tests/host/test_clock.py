@@ -12,6 +12,7 @@ from oscar.coding.costs import machine
 from oscar.coding.registry import make_codec
 from oscar.config import Config, LinkSection
 from oscar.errors import ConfigError
+from oscar.timeline.link import Pipeline
 from oscar.timeline.nic import NicFile, load_nic
 
 SMALL = """
@@ -28,18 +29,16 @@ methods:
 
 
 def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
-    """As in docs/results/hardware.md: 12 lanes at 159 MHz; a block takes 4,127 clocks, 4,186 in a hop."""
+    """As in docs/results/hardware.md: 26 engines at 223 MHz; 134 slots a block to encode, 136 to decode."""
     shipped = load_nic()
-    assert (shipped.engines, shipped.mhz) == (12, 159.0)
-    assert [4096 * shipped.clocks[name][0] for name in ("encode", "hop")] == pytest.approx(
-        [4127, 4186], abs=1
-    )
+    assert (shipped.engines, shipped.mhz) == (26, 223.0)
+    slots = [26 * 4096 * shipped.clocks[name][0] / 32 for name in ("encode", "decode")]
+    assert slots == pytest.approx([134, 136], abs=0.1)
     link = LinkSection(codec="rtl")
-    engines = link.model().engines
-    assert engines is not None
-    assert engines.hop.once_s == pytest.approx(59.9e-6, rel=1e-3)
-    assert engines.hop.per_value_s == pytest.approx(1 / 0.1556e9, rel=1e-3)
-    assert "codec: rtl (12 x ASC lane at 159 MHz: 1.87 G values/s" in link.clock_text()
+    nic = link.model().engines
+    assert isinstance(nic, Pipeline)
+    assert nic.encode.turn_s == pytest.approx(1400 / 223e6)
+    assert "codec: rtl (26 x engine of format 3 at 223 MHz: 5.46 G values/s" in link.clock_text()
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
     [
         ({"mhz": 0}, "mhz: Input should be greater than 0"),
         ({"lanes": 3}, "lanes: Extra inputs"),
-        ({"clocks": {"encode": [1, 2]}}, "expected encode, hop and decode, got encode"),
+        ({"clocks": {"encode": [1, 2]}}, "expected three numbers for each of encode, decode"),
         ({"clocks": {"encode": [1, 2], "hop": [-1, 2], "decode": [1, 2]}}, "hop: expected more than 0"),
         ({"clocks": {"encode": [1, 2], "hop": [0, 2], "decode": [1, 2]}}, "hop: expected more than 0"),
         ({"clocks": {"encode": [1, 2], "hop": [1, -2], "decode": [1, 2]}}, "once_s: expected seconds"),
@@ -111,7 +110,7 @@ def test_every_table_names_its_clock_and_has_the_rtl_beside_it(
         assert main(["allreduce", str(tmp_path / "small.yaml"), *words]) == 0
         text = capsys.readouterr().out
         assert f"time(us), speedup, algbw, busbw with codec: {clock} (" in text
-        assert "rtl(us), rtl x (its speedup) with codec: rtl (12 x ASC lane at 159 MHz" in text
+        assert "rtl(us), rtl x (its speedup) with codec: rtl (26 x engine of format 3 at 223 MHz" in text
         assert f"| time (us), codec: {clock} |" in (out / "table.md").read_text()
         assert f"codec: {clock} (" in json.loads((out / "trace.json").read_text())["otherData"]["clock"]
         assert main(["scale", "--results", str(out / "results.json"), "--nodes", "8"]) == 0
@@ -156,8 +155,8 @@ def test_a_report_has_the_clock_that_was_measured_with(
     monkeypatch.setattr("oscar.config.link.host_nic", load_nic)
     results = json.loads(Path("out/results.json").read_text())
     assert main(["report", "out/results.json", "--html", "page.html"]) == 0
-    assert f"codec: {clock} (12 x slow lane at 40 MHz" in Path("page.html").read_text()
+    assert f"codec: {clock} (26 x slow lane at 40 MHz" in Path("page.html").read_text()
     assert main(["report", "out/results.json", "--markdown"]) == 0
     assert main(["scale", "--results", "out/results.json", "--nodes", "8"]) == 0
-    assert capsys.readouterr().out.count(f"codec: {clock} (12 x slow lane at 40 MHz") >= 3
+    assert capsys.readouterr().out.count(f"codec: {clock} (26 x slow lane at 40 MHz") >= 3
     assert json.loads(Path("out/scale.json").read_text())["link"] == results["config"]["link"]

@@ -49,10 +49,14 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A NIC whose engines share every frame: encoders and decoders work side by side, frames in order."""
+    """A NIC whose engines share every frame: encoders and decoders work side by side, frames in order.
+
+    A stage's `each_s` is of all `engines` together; a frame of fewer blocks than engines uses as many.
+    """
 
     encode: Stage
     decode: Stage
+    engines: int = 1
 
     def __post_init__(self) -> None:
         for name, stage in (("encode", self.encode), ("decode", self.decode)):
@@ -62,7 +66,7 @@ class Pipeline:
     def without(self, part: str) -> Pipeline:
         """Return the NIC with 0 for `per_value_s` or `once_s`, as Engines.without does."""
         none = {"each_s": 0.0} if part == "per_value_s" else {"turn_s": 0.0, "latency_s": 0.0}
-        return Pipeline(self.encode._replace(**none), self.decode._replace(**none))
+        return Pipeline(self.encode._replace(**none), self.decode._replace(**none), self.engines)
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class LinkModel:
             to, back = self.engines.encode, self.engines.decode
             hop = to.each_s + back.each_s, to.latency_s + back.latency_s
             stages = to.each_s, to.latency_s, *hop, back.each_s, back.latency_s, to.turn_s, back.turn_s
-            return Codec(False, 1, *stages, by_work=True)
+            return Codec(False, 1, *stages, sharing=self.engines.engines)
         if self.engines is not None:
             e = self.engines
             costs = [part for cost in (e.encode, e.hop, e.decode) for part in (cost.per_value_s, cost.once_s)]
@@ -161,7 +165,7 @@ class Codec(NamedTuple):
     """Seconds of the codec per value and once.
 
     `busy`: it has engines, each occupied until its result is out. Otherwise a frame occupies encoder or
-    decoder for a turn and its values. by_work: what counts is a frame's work, not its values.
+    decoder for a turn and its values. sharing: so many engines share a frame, whose work counts, not its values.
     """
 
     busy: bool
@@ -174,7 +178,7 @@ class Codec(NamedTuple):
     decode_once: float
     encode_turn: float
     decode_turn: float
-    by_work: bool = False
+    sharing: int = 0
 
     @property
     def values_per_s(self) -> float | None:

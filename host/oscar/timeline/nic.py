@@ -52,7 +52,9 @@ class NicFile(BaseModel):
     def model(self) -> Engines | Pipeline:
         """Return what codes frames, for the time model."""
         if "hop" not in self.clocks:
-            return Pipeline(Stage(*self.seconds("encode")), Stage(*self.seconds("decode")))
+            return Pipeline(
+                Stage(*self.seconds("encode")), Stage(*self.seconds("decode")), engines=self.engines
+            )
         costs = {name: Cost(*self.seconds(name)) for name in CORE}
         return Engines(**costs, count=self.engines)
 

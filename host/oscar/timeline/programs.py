@@ -15,6 +15,7 @@ from oscar.collective.actions import SENDS, Action, Op
 from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
 from oscar.timeline.link import Codec
+from oscar.timeline.sizes import engine_work
 
 Note = Callable[[str, float, float, "Work"], None]  # of a bar: stage, start, duration, work
 Done = Callable[["Work", float], None]  # of what was decoded, and when
@@ -130,7 +131,7 @@ def load(schedule: Schedule, frames: Frames, codec: Codec, note: Note, done: Don
     if any(values.get(key[2:], 0) != count for key, (count, _) in sizes.items()):
         raise ValueError("expected a chunk to hold the same values in all its frames; take one call's frames")
     out = Programs()
-    work = frames.work() if codec.by_work else {}
+    work = engine_work(frames, codec.sharing) if codec.sharing else {}
     for rank in range(schedule.nodes):
         units = [Unit(codec, note, done) for _ in range((1 if codec.busy else 2) * codec.engines)]
         out.units += units

@@ -144,8 +144,8 @@ def ring_finish(
 ) -> NDArray[np.float64]:
     """Return when every rank finishes, float64 [N] in seconds; arguments and errors as for `replay`."""
     sizes, counts = ring_tables(schedule, frames)
-    if link.codec(coded).by_work:
-        counts = work_table(counts, frames)
+    if sharing := link.codec(coded).sharing:
+        counts = work_table(counts, frames, sharing)
     return tables_finish(sizes, counts, link, replace(schedule.form, coded=coded))
 
 

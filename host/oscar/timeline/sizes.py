@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import MAX_SUBFRAMES
-from oscar.collective.frames import KEY, ROW, Frames
+from oscar.collective.frames import KEY, ROW, Frames, Key
 from oscar.collective.ring import Ring, ring_chunks
 from oscar.collective.schedule import Schedule
 
 Sizes = NDArray[np.int64]
+NIC_BLOCK = 1 << 12  # values of a block that one engine codes
 _Schedule = TypeVar("_Schedule", bound=Schedule)
 
 
@@ -91,9 +92,23 @@ def ring_tables(schedule: Ring, frames: Frames) -> tuple[Sizes, Sizes]:
     return sizes, counts
 
 
-def work_table(counts: Sizes, frames: Frames) -> Sizes:
+def idle_share(counts: Sizes, engines: int) -> NDArray[np.float64]:
+    """Return by how much frames of so many values take longer than if all engines had the same work."""
+    blocks = np.maximum(-(-counts // NIC_BLOCK), 1)
+    return np.asarray(engines * -(-blocks // engines) / blocks)
+
+
+def engine_work(frames: Frames, engines: int) -> dict[Key, int]:
+    """Return the work of every frame by its key, as if all engines shared it evenly."""
+    counts = {key: count for key, (count, _) in frames.sizes().items()}
+    shares = idle_share(np.array(list(counts.values()), np.int64), engines)
+    longer = dict(zip(counts, shares.tolist(), strict=True))
+    return {key: round(work * longer[key]) for key, work in frames.work().items()}
+
+
+def work_table(counts: Sizes, frames: Frames, engines: int) -> Sizes:
     """Return the work of a ring's frames in the places of their counts (`ring_tables`)."""
-    table, rows, work = counts.copy(), frames.rows, frames.work()
+    table, rows, work = counts.copy(), frames.rows, engine_work(frames, engines)
     keys = zip(*(rows[name].tolist() for name in KEY), strict=True)
     table[rows["phase"], rows["step"], rows["sender"], rows["sub"]] = [work[key] for key in keys]
     return table

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from oscar.collective.actions import SENDS, Op
 from oscar.collective.schedule import Schedule
 from oscar.timeline.link import LinkModel
-from oscar.timeline.sizes import cut_tables
+from oscar.timeline.sizes import cut_tables, idle_share
 
 _ENCODE, _DECODE, _SEND, _WAIT = range(4)
 Ints = NDArray[np.int64]
@@ -90,6 +90,8 @@ def symmetric_time(
     table = np.stack([sizes[number] for number in terms])[None, None]
     counts = np.broadcast_to(count, table.shape)
     table, counts = (whole[0, 0] for whole in cut_tables(table, counts, codec.engines))
+    if codec.sharing:
+        counts = np.round(counts * idle_share(counts, codec.sharing)).astype(np.int64)
     do = lowered(replace(schedule, subframes=counts.shape[1]))
     row = np.zeros(schedule.nodes + 1, np.int64)
     row[terms] = np.arange(len(terms))
