@@ -33,7 +33,7 @@ def decoder(
     """
     slot = Slot()
     enough, whole_in, exact, wrong, turn, drain = (bit() for _ in range(6))
-    first, second, take_one, take_two, prime = word(8), word(8), bit(), bit(), bit()
+    half, pair, held, take_one, take_two, prime = bit(), word(16), word(8), bit(), bit(), bit()
     active, from_symbol, code, clear, refill = bit(), bit(), word(4), bit(), bit()
     symbol, state0, step14, step15, state16 = word(4), word(24), word(30), word(30), word(24)
     table_row, header, context_class = word(5), bit(), word(4)
@@ -74,13 +74,13 @@ def decoder(
         arrive7, late_classes, alive, thinned, turn, drain, early,
     )  # fmt: skip
     source = byte_source(
-        clk, rst, s_axis_bytes, drain, turn, job.odd, prime, take_one, take_two, first, second, enough,
-        whole_in, exact,
+        clk, rst, s_axis_bytes, drain, turn, job.odd, prime, take_one, take_two, half, pair, held,
+        enough, whole_in, exact,
     )  # fmt: skip
     contexts = value_context(clk, header, context_class, position.mean, position.data, table_row)
     core = decoder_core(
-        clk, rst, phase, tables, job.bank, table_row, active, from_symbol, code, clear, refill, first, second,
-        take_one, take_two, symbol, state0, step14, step15, state16,
+        clk, rst, phase, tables, job.bank, table_row, active, from_symbol, code, clear, refill, half, pair,
+        held, take_one, take_two, symbol, state0, step14, step15, state16,
     )  # fmt: skip
     values = value_rebuild(
         clk, phase, symbol13, step14, step15, state16, seed16, seed_raw15, seed_at15, upper16, lower16,
