@@ -41,7 +41,7 @@ def decoder(
     # Which lanes take part.
     target2, lane2, here3, here4, begin3 = word(5), word(5), bit(), bit(), bit()
     whole2, whole3, exact2, exact3, decodes2, decodes3, decodes4 = (bit() for _ in range(7))
-    present4, present, present_now = bit(), word(17), bit()  # bit i: time i + 5
+    present4, present, present_now = bit(), word(38), bit()  # bit i: time i + 5
     code5, every5, row5, active6 = word(4), bit(), bit(), bit()
 
     # Classes of rows.
@@ -63,10 +63,10 @@ def decoder(
     first0, wrong1, odd_seeds = bit(), bit(), bit()
 
     # Counts.
-    context13, symbol13, entry13, entry26, entry27, entry42 = (
-        word(5), word(4), word(10), word(10), word(10), word(10),
-    )  # fmt: skip
-    symbol26, seed26 = word(4), bit()
+    context_one, context0, context14, context28, context42 = (word(4) for _ in range(5))
+    context_high = word(44)
+    symbol13, symbol27, symbol28, symbol42 = word(4), word(4), word(4), word(4)
+    symbols, seed_symbol26, seed_symbol27, seed27 = word(28), word(4), word(4), bit()
     counted, counted_step = bit(), word(2)
 
     slots = decoder_slots(
@@ -86,12 +86,14 @@ def decoder(
         clk, phase, symbol13, step14, step15, state16, seed16, seed_raw15, seed_at15, upper16, lower16,
         low_bits, value20,
     )  # fmt: skip
-    seed_symbols = seed_symbol(clk, value20, count_bits, symbol26)
+    seed_symbols = seed_symbol(clk, value20, count_bits, seed_symbol26)
     classifier = row_class(clk, total_begin, sums.total, found_class, found_size)
-    context_late = lane_delay(clk, phase, table_row, context13, 15)
-    symbol_late = lane_delay(clk, phase, symbol, symbol13, 7)
-    count_late1 = lane_delay(clk, phase, entry13, entry26, 13)
-    count_late2 = lane_delay(clk, phase, entry27, entry42, 15)
+    # Small delays and single bits are registers; the others share their address.
+    context_late1 = lane_delay(clk, phase, context0, context14, 14)
+    context_late2 = lane_delay(clk, phase, context14, context28, 14)
+    context_late3 = lane_delay(clk, phase, context28, context42, 14)
+    symbol_late1 = lane_delay(clk, phase, symbol13, symbol27, 14)
+    symbol_late2 = lane_delay(clk, phase, symbol28, symbol42, 14)
 
     @always(clk.posedge)
     def prepare() -> None:
@@ -142,7 +144,7 @@ def decoder(
         here4.next = here3
         begin3.next = phase == 12
         present4.next = present_now
-        present.next = concat(present[16:], present4)
+        present.next = concat(present[37:], present4)
         active.next = present4 and decodes4
         active6.next = active
         from_symbol.next = active and row5
@@ -206,7 +208,7 @@ def decoder(
         late_bits.next = 0
         if late_class[4:2] == 3:
             late_bits.next = late_class[2:]
-        entry13.next = concat(present[8], context13, symbol13)
+        symbol13.next = symbols[28:24]
 
     @always(clk.posedge)
     def add() -> None:
@@ -247,11 +249,16 @@ def decoder(
 
     @always(clk.posedge)
     def count() -> None:
-        if phase == 3:
-            seed26.next = late_seed
-        entry27.next = entry26
-        if seed26:
-            entry27.next = concat(entry26[10:4], symbol26)
+        symbols.next = concat(symbols[24:], symbol)
+        context_high.next = concat(context_high[43:], table_row[4])
+        context_one.next = table_row[4:]
+        context0.next = context_one
+        seed_symbol27.next = seed_symbol26
+        if phase == 4:
+            seed27.next = late_seed
+        symbol28.next = symbol27
+        if seed27:
+            symbol28.next = seed_symbol27
         if phase == 19:
             counted.next = (late_classes and alive) or (
                 late_real
@@ -262,14 +269,14 @@ def decoder(
             counted_step.next = thinned
             if late_classes:
                 counted_step.next = 0
-        counts.valid.next = counted and entry42[9]
-        counts.address.next = entry42[9:]
+        counts.valid.next = counted and present[37]
+        counts.address.next = concat(context_high[43], context42, symbol42)
         counts.step.next = counted_step
         if rst:
             counted.next = False
             counts.valid.next = False
 
     return (
-        slots, source, contexts, core, values, seed_symbols, classifier, context_late, symbol_late,
-        count_late1, count_late2, prepare, lanes_now, lanes, behind, outputs, add, check, count,
+        slots, source, contexts, core, values, seed_symbols, classifier, context_late1,
+        context_late2, context_late3, symbol_late1, symbol_late2, prepare, lanes_now, lanes, behind, outputs, add, check, count,
     )  # fmt: skip

@@ -31,7 +31,8 @@ def decoder_core(
 
     Shifts by the number of raw bits are multiplications by 2^(6 - bits) of the two factors before.
     """
-    state19, part0, part10 = word(24), word(14), word(14)
+    state19, part0, part10 = word(24), word(12), word(12)
+    top_part = word(20)
     freq7, rest7, kind7, shift8 = word(10), word(10), word(4), word(7)
     idle6, idle7 = bit(), bit()
     freq8, rest8, freq9, freq10 = word(11), word(10), word(17), word(17)
@@ -53,7 +54,7 @@ def decoder_core(
     @always_comb
     def parts() -> None:
         low0.next = state0[10:]
-        part0.next = state0[24:10]
+        part0.next = state0[22:10]
 
     @always(clk.posedge)
     def multiply() -> None:
@@ -78,7 +79,8 @@ def decoder_core(
         rest10.next = rest9
         rest11.next = rest10
         rest12.next = rest11
-        product11.next = part10 * freq10
+        top_part.next = concat(top_part[18:], state0[24:22])
+        product11.next = concat(top_part[20:18], part10) * freq10
         product12.next = product11
 
     @always(clk.posedge)

@@ -29,8 +29,8 @@ def value_rebuild(
     size16, sign16, seed16, below16 = word(8), bit(), word(8), bit()
     bits17, below17, carry17, high18 = word(8), bit(), bit(), word(9)
     raw16, old16, low17, low18, half33 = word(6), word(8), word(8), word(8), word(8)
-    few19, many19, many = word(16), word(16), bit()
     extended18 = word(16)
+    shift0_19, shift1_19, shift3_19, shift8_19 = word(16), word(16), word(16), word(16)
 
     half = lane_delay(clk, phase, low17, half33, 16)
     loop = lane_delay(clk, phase, half33, old16, 15)  # with low17 itself 32 clocks
@@ -113,15 +113,19 @@ def value_rebuild(
 
     @always(clk.posedge)
     def scale() -> None:
-        few19.next = extended18
-        if low_bits[0]:
-            few19.next = concat(extended18[15:], low18[7])
-        many19.next = concat(extended18[13:], low18[8:5])
-        if low_bits[0]:
-            many19.next = concat(extended18[8:], low18)
-        many.next = low_bits[1]
-        value.next = few19
-        if many:
-            value.next = many19
+        # One of these is not 0.
+        shift0_19.next = extended18
+        if low_bits != 0:
+            shift0_19.next = 0
+        shift1_19.next = concat(extended18[15:], low18[7])
+        if low_bits != 1:
+            shift1_19.next = 0
+        shift3_19.next = concat(extended18[13:], low18[8:5])
+        if low_bits != 2:
+            shift3_19.next = 0
+        shift8_19.next = concat(extended18[8:], low18)
+        if low_bits != 3:
+            shift8_19.next = 0
+        value.next = shift0_19 | shift1_19 | shift3_19 | shift8_19
 
     return half, loop, magnitude, seeds, combine, extend, scale
