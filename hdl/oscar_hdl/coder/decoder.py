@@ -35,7 +35,7 @@ def decoder(
     enough, whole_in, exact, wrong, turn, drain = (bit() for _ in range(6))
     half, pair, held, take_one, take_two, prime = bit(), word(16), word(8), bit(), bit(), bit()
     active, from_symbol, code, clear, refill = bit(), bit(), word(4), bit(), bit()
-    symbol, state0, step14, step15, state16 = word(4), word(24), word(30), word(30), word(24)
+    symbol, state0, step14, step15 = word(4), word(24), word(30), word(30)
     table_row, header, context_class = word(5), bit(), word(4)
 
     # Which lanes take part.
@@ -52,8 +52,8 @@ def decoder(
     late_classes, late_load, late_real, late_seed, late_row, late_class = (
         bit(), bit(), bit(), bit(), word(12), word(4),
     )  # fmt: skip
-    seed15, seed16, seed_raw15, seed_at15, seed_whole15 = bit(), bit(), bit(), word(2), bit()
-    upper15, lower15, upper16, lower16 = bit(), bit(), bit(), bit()
+    seed15, seed_raw15, seed_at15, seed_whole15 = bit(), bit(), word(2), bit()
+    upper15, lower15 = bit(), bit()
     late_bits, low_bits, count_bits = word(2), word(2), word(2)
     sum_seed, past_real, past_row = bit(), bit(), word(12)
     value20, local20, present20, value_there = word(16), word(16), bit(), bit()
@@ -80,11 +80,11 @@ def decoder(
     contexts = value_context(clk, header, context_class, position.mean, position.data, table_row)
     core = decoder_core(
         clk, rst, phase, tables, job.bank, table_row, active, from_symbol, code, clear, refill, half, pair,
-        held, take_one, take_two, symbol, state0, step14, step15, state16,
+        held, take_one, take_two, symbol, state0, step14, step15,
     )  # fmt: skip
     values = value_rebuild(
-        clk, phase, symbol13, step14, step15, state16, seed16, seed_raw15, seed_at15, upper16, lower16,
-        low_bits, value20,
+        clk, phase, symbol13, step14, step15, seed15, seed_raw15, seed_at15, upper15, lower15, low_bits,
+        value20,
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, seed_symbol26)
     classifier = row_class(clk, total_begin, sums.total, found_class, found_size)
@@ -180,9 +180,6 @@ def decoder(
             lower15.next = slot.raw_step and slot.raw_code == 12
             past_real.next = late_real
             past_row.next = late_row
-        seed16.next = seed15
-        upper16.next = upper15
-        lower16.next = lower15
         if phase == 27:
             low_bits.next = late_bits
             if late_seed:

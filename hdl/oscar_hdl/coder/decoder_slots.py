@@ -39,6 +39,7 @@ def decoder_slots(
     distance of its counted rows; from phase 19 of the slot behind CLASSES on. early: see decoder.
     """
     steps = Signal(t_steps.IDLE)
+    at_end, newest = bit(), bit()  # `last` is the group with the block's last values; it is still decoded
     group, first_group, last_group, hold = word(7), bit(), bit(), word(3)
     wide_done, index, seeding = word(2), word(3), bit()
     pending, change, more, known = word(6), word(6), bit(), bit()
@@ -112,7 +113,8 @@ def decoder_slots(
     @always(clk.posedge)
     def plan() -> None:
         first_group.next = group == job.first
-        last_group.next = group == job.values[18:10]
+        at_end.next = job.last == job.values[18:10]
+        last_group.next = at_end and newest
         found1.next = found
         raw_first.next = row_class[4:2] == 3 and row_class[2:] != 0 and wide_done != 2
         row_counts.next = (row[3:] & mask) == 0 or not known
@@ -240,6 +242,7 @@ def decoder_slots(
         if rows_end:
             steps.next = t_steps.CLASSES
             group.next = group - 1
+            newest.next = first_group and newest
             if first_group:
                 steps.next = t_steps.SEEDS
                 group.next = group
@@ -248,6 +251,7 @@ def decoder_slots(
         if job.start:
             steps.next = t_steps.LOAD_HIGH
             group.next = job.last
+            newest.next = True
             seeding.next = False
             index.next = 0
             if job.seeds != 0:

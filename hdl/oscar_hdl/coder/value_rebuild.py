@@ -12,28 +12,30 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def value_rebuild(
-    clk: Any, phase: Any, symbol13: Any, step14: Any, step15: Any, state16: Any, seed: Any, seed_raw: Any,
+    clk: Any, phase: Any, symbol13: Any, step14: Any, step15: Any, seed: Any, seed_raw: Any,
     seed_at: Any, raw_upper: Any, raw_lower: Any, low_bits: Any, value: Any,
 ) -> Any:  # fmt: skip
     """Give a value of 16 bits each clock; times are decoder_core's, names of signals end in theirs.
 
-    symbol13 u4, time 13; step14, step15, state16: of decoder_core. seed, time 16: the value is in the
-    state. seed_raw and seed_at u2, time 15, say where: the raw bits, all but the lowest 1, 2 or 3 of 6
-    (seed_at 0, 1, 2); otherwise the state's bits 0..7 or 8..15 (0, 1). raw_upper, raw_lower, time 16: the
+    symbol13 u4, time 13; step14, step15: of decoder_core. seed, time 15: the value is in the state. seed_raw and seed_at u2, time 15, say where: the raw bits, all but the lowest 1, 2 or 3 of 6
+    (seed_at 0, 1, 2); otherwise the state's bits 0..7 or 8..15 (0, 1). raw_upper, raw_lower, time 15: the
     step's raw bits are a wide row's 1, 3, or upper 2 of 8 low bits, or the lower 6 of 8. low_bits u2, time
     18: 0, 1, 3, 8 of them are behind the symbol's value or the seed's (0, 1, 2, 3); a seed's are the
     state's bits 0..7. value u16, time 20.
     """
     halve14, top14, small14, odd14, signed14, down14 = bit(), bit(), bit(), bit(), bit(), word(2)
     shifted15, small15, odd15, sign15, down15 = word(8), bit(), bit(), bit(), word(2)
-    size16, sign16, seed16, below16 = word(8), bit(), word(8), bit()
+    size16, sign16, is_seed16, seed16, below16 = word(8), bit(), bit(), word(8), bit()
     bits17, below17, carry17, high18 = word(8), bit(), bit(), word(9)
-    raw16, old16, low17, low18, half33 = word(6), word(8), word(8), word(8), word(8)
+    old15, low17, low18, half33 = word(8), word(8), word(8), word(8)
+    old_top16, old_middle16, old_low16, raw_top16, raw_middle16, raw_low16, seed_low16 = (
+        word(2), bit(), word(5), word(2), bit(), word(5), word(8),
+    )  # fmt: skip
     extended18 = word(16)
     shift0_19, shift1_19, shift3_19, shift8_19 = word(16), word(16), word(16), word(16)
 
     half = lane_delay(clk, phase, low17, half33, 16)
-    loop = lane_delay(clk, phase, half33, old16, 15)  # with low17 itself 32 clocks
+    loop = lane_delay(clk, phase, half33, old15, 14)  # with low17 itself and the registers behind 32 clocks
 
     @always(clk.posedge)
     def magnitude() -> None:
@@ -83,26 +85,45 @@ def value_rebuild(
             below16.next = step15[21]
 
     @always(clk.posedge)
+    def low_parts() -> None:
+        # Low bits of before, of the raw bits, of a seed: 0 where they are not taken.
+        old_top16.next = old15[8:6]
+        if raw_upper or seed:
+            old_top16.next = 0
+        old_middle16.next = old15[5]
+        if raw_upper or raw_lower or seed:
+            old_middle16.next = False
+        old_low16.next = old15[5:]
+        if raw_lower or seed:
+            old_low16.next = 0
+        raw_top16.next = step15[6:4]
+        raw_middle16.next = step15[3]
+        if not raw_upper:
+            raw_top16.next = 0
+            raw_middle16.next = raw_lower and step15[5]
+        raw_low16.next = step15[5:]
+        if not raw_lower:
+            raw_low16.next = 0
+        seed_low16.next = step15[14:6]
+        if not seed:
+            seed_low16.next = 0
+
+    @always(clk.posedge)
     def combine() -> None:
         bits17.next = size16
         if sign16:
             bits17.next = ~size16
+        is_seed16.next = seed
         below17.next = sign16
         carry17.next = sign16
-        if seed:
+        if is_seed16:
             bits17.next = seed16
             below17.next = below16
             carry17.next = False
         high18.next = concat(below17, bits17) + carry17
-        raw16.next = step15[6:]
-        low17.next = old16
-        if seed:
-            low17.next = state16[8:]
-        elif raw_upper:
-            low17.next[8:6] = raw16[6:4]
-            low17.next[5] = raw16[3]
-        elif raw_lower:
-            low17.next[6:] = raw16
+        low17.next[8:6] = old_top16 | raw_top16 | seed_low16[8:6]
+        low17.next[5] = old_middle16 or raw_middle16 or seed_low16[5]
+        low17.next[5:] = old_low16 | raw_low16 | seed_low16[5:]
         low18.next = low17
 
     @always_comb
@@ -128,4 +149,4 @@ def value_rebuild(
             shift8_19.next = 0
         value.next = shift0_19 | shift1_19 | shift3_19 | shift8_19
 
-    return half, loop, magnitude, seeds, combine, extend, scale
+    return half, loop, magnitude, seeds, low_parts, combine, extend, scale
