@@ -17,6 +17,10 @@ from oscar_hdl.coder.value_rebuild import value_rebuild
 from oscar_hdl.streams.bundles import bit, word
 
 
+# A table becomes less logic than a subtraction.
+LANE = tuple((10 - phase) % 32 for phase in range(32))
+
+
 @block
 def decoder(
     clk: Any, rst: Any, phase: Any, job: Any, tables: Any, s_axis_bytes: Any, position: Any, sums: Any,
@@ -35,7 +39,7 @@ def decoder(
     enough, whole_in, exact, wrong, turn, drain = (bit() for _ in range(6))
     half, pair, held, take_one, take_two, prime = bit(), word(16), word(8), bit(), bit(), bit()
     active, from_symbol, code, clear, refill = bit(), bit(), word(4), bit(), bit()
-    symbol, state0, step14, step15 = word(4), word(24), word(30), word(30)
+    symbol, state0, step13, step15 = word(4), word(24), word(30), word(30)
     table_row, header, context_class = word(5), bit(), word(4)
 
     # Which lanes take part.
@@ -65,7 +69,7 @@ def decoder(
     # Counts.
     context_one, context0, context14, context28, context42 = (word(4) for _ in range(5))
     context_high = word(44)
-    symbol13, symbol27, symbol28, symbol42 = word(4), word(4), word(4), word(4)
+    symbol12, symbol13, symbol27, symbol28, symbol42 = (word(4) for _ in range(5))
     symbols, seed_symbol26, seed_symbol27, seed27 = word(28), word(4), word(4), bit()
     counted, counted_step = bit(), word(2)
 
@@ -80,10 +84,10 @@ def decoder(
     contexts = value_context(clk, header, context_class, position.mean, position.data, table_row)
     core = decoder_core(
         clk, rst, phase, tables, job.bank, table_row, active, from_symbol, code, clear, refill, half, pair,
-        held, take_one, take_two, symbol, state0, step14, step15,
+        held, take_one, take_two, symbol, state0, step13, step15,
     )  # fmt: skip
     values = value_rebuild(
-        clk, phase, symbol13, step14, step15, seed15, seed_raw15, seed_at15, upper15, lower15, low_bits,
+        clk, phase, symbol12, step13, step15, seed15, seed_raw15, seed_at15, upper15, lower15, low_bits,
         value20,
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, seed_symbol26)
@@ -127,7 +131,7 @@ def decoder(
     def lanes() -> None:
         # A short slot's lanes begin at the one that is the number of values behind whole rows, less 1; of
         # rows in a group, less 1 only if no short row follows.
-        lane2.next = 10 - phase
+        lane2.next = LANE[phase]
         if phase == 11:
             target2.next = job.values[5:]
             exact2.next = False
@@ -205,6 +209,7 @@ def decoder(
         late_bits.next = 0
         if late_class[4:2] == 3:
             late_bits.next = late_class[2:]
+        symbol12.next = symbols[24:20]
         symbol13.next = symbols[28:24]
 
     @always(clk.posedge)

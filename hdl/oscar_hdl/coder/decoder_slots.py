@@ -39,7 +39,7 @@ def decoder_slots(
     distance of its counted rows; from phase 19 of the slot behind CLASSES on. early: see decoder.
     """
     steps = Signal(t_steps.IDLE)
-    at_end, newest = bit(), bit()  # `last` is the group with the block's last values; it is still decoded
+    at_end, newest, alike = bit(), bit(), word(4)  # `last` is the group with the block's last values; it is still decoded
     group, first_group, last_group, hold = word(7), bit(), bit(), word(3)
     wide_done, index, seeding = word(2), word(3), bit()
     pending, change, more, known = word(6), word(6), bit(), bit()
@@ -113,7 +113,12 @@ def decoder_slots(
     @always(clk.posedge)
     def plan() -> None:
         first_group.next = group == job.first
-        at_end.next = job.last == job.values[18:10]
+        # In two steps, because it is small so.
+        alike.next[0] = job.last[2:] == job.values[12:10]
+        alike.next[1] = job.last[4:2] == job.values[14:12]
+        alike.next[2] = job.last[6:4] == job.values[16:14]
+        alike.next[3] = job.last[6] == job.values[16] and not job.values[17]
+        at_end.next = alike == 15
         last_group.next = at_end and newest
         found1.next = found
         raw_first.next = row_class[4:2] == 3 and row_class[2:] != 0 and wide_done != 2

@@ -12,19 +12,21 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def value_rebuild(
-    clk: Any, phase: Any, symbol13: Any, step14: Any, step15: Any, seed: Any, seed_raw: Any,
+    clk: Any, phase: Any, symbol12: Any, step13: Any, step15: Any, seed: Any, seed_raw: Any,
     seed_at: Any, raw_upper: Any, raw_lower: Any, low_bits: Any, value: Any,
 ) -> Any:  # fmt: skip
     """Give a value of 16 bits each clock; times are decoder_core's, names of signals end in theirs.
 
-    symbol13 u4, time 13; step14, step15: of decoder_core. seed, time 15: the value is in the state. seed_raw and seed_at u2, time 15, say where: the raw bits, all but the lowest 1, 2 or 3 of 6
+    symbol12 u4, time 12; step13, step15: of decoder_core. seed, time 15: the value is in the state. seed_raw and seed_at u2, time 15, say where: the raw bits, all but the lowest 1, 2 or 3 of 6
     (seed_at 0, 1, 2); otherwise the state's bits 0..7 or 8..15 (0, 1). raw_upper, raw_lower, time 15: the
     step's raw bits are a wide row's 1, 3, or upper 2 of 8 low bits, or the lower 6 of 8. low_bits u2, time
     18: 0, 1, 3, 8 of them are behind the symbol's value or the seed's (0, 1, 2, 3); a seed's are the
     state's bits 0..7. value u16, time 20.
     """
-    halve14, top14, small14, odd14, signed14, down14 = bit(), bit(), bit(), bit(), bit(), word(2)
-    shifted15, small15, odd15, sign15, down15 = word(8), bit(), bit(), bit(), word(2)
+    odd13, top13, halve13, signed13, odd14, sign14, sign15 = (bit() for _ in range(7))
+    not_small13, not_down2_13, not_down4_13, moves13 = bit(), bit(), bit(), bit()
+    not_small14, not_down2_14, not_down4_14, moves14 = bit(), bit(), bit(), bit()
+    shifted14, down0_15, down2_15, down4_15, small15 = word(8), word(8), word(8), word(8), bit()
     size16, sign16, is_seed16, seed16, below16 = word(8), bit(), bit(), word(8), bit()
     bits17, below17, carry17, high18 = word(8), bit(), bit(), word(9)
     old15, low17, low18, half33 = word(8), word(8), word(8), word(8)
@@ -40,30 +42,44 @@ def value_rebuild(
     @always(clk.posedge)
     def magnitude() -> None:
         # A magnitude is a 1, the symbol's low bit and the raw bits, moved down; from 128 on a 0 behind the 1.
-        odd14.next = symbol13[0]
-        top14.next = symbol13[4:1] == 7
-        halve14.next = symbol13[1] and symbol13[4:1] != 7
-        small14.next = symbol13[4:1] == 0
-        signed14.next = symbol13 != 0
-        down14.next[0] = symbol13[4:1] == 3 or symbol13[4:1] == 4
-        down14.next[1] = symbol13[4:1] == 1 or symbol13[4:1] == 2
-        shifted15.next = concat(odd14, step14[5:])
-        shifted15.next[7] = top14
-        shifted15.next[6] = not top14
-        if halve14:
-            shifted15.next = concat(True, odd14, step14[5:1])
-        small15.next = small14
-        odd15.next = odd14
-        sign15.next = step14[5] and signed14
-        down15.next = down14
+        odd13.next = symbol12[0]
+        top13.next = symbol12[4:1] == 7
+        halve13.next = symbol12[1] and symbol12[4:1] != 7
+        signed13.next = symbol12 != 0
+        shifted14.next = concat(odd13, step13[5:])
+        shifted14.next[7] = top13
+        shifted14.next[6] = not top13
+        if halve13:
+            shifted14.next = concat(True, odd13, step13[5:1])
+        sign14.next = step13[5] and signed13
+        sign15.next = sign14
         sign16.next = sign15
-        size16.next = shifted15
-        if small15:
-            size16.next = odd15
-        elif down15[1]:
-            size16.next = shifted15[8:4]
-        elif down15[0]:
-            size16.next = shifted15[8:2]
+        odd14.next = odd13
+
+    @always(clk.posedge)
+    def move_down() -> None:
+        # By 0, 2, 4 places, or symbols 0 and 1; three of these are 0.
+        not_small13.next = symbol12[4:1] != 0
+        not_down4_13.next = symbol12[4:1] != 1 and symbol12[4:1] != 2
+        not_down2_13.next = symbol12[4:1] != 3 and symbol12[4:1] != 4
+        moves13.next = symbol12 < 10
+        not_small14.next = not_small13
+        not_down4_14.next = not_down4_13
+        not_down2_14.next = not_down2_13
+        moves14.next = moves13
+        down0_15.next = shifted14
+        if moves14:
+            down0_15.next = 0
+        down2_15.next = shifted14[8:2]
+        if not_down2_14:
+            down2_15.next = 0
+        down4_15.next = shifted14[8:4]
+        if not_down4_14:
+            down4_15.next = 0
+        small15.next = odd14
+        if not_small14:
+            small15.next = False
+        size16.next = down0_15 | down2_15 | down4_15 | small15
 
     @always(clk.posedge)
     def seeds() -> None:
@@ -149,4 +165,4 @@ def value_rebuild(
             shift8_19.next = 0
         value.next = shift0_19 | shift1_19 | shift3_19 | shift8_19
 
-    return half, loop, magnitude, seeds, low_parts, combine, extend, scale
+    return half, loop, magnitude, move_down, seeds, low_parts, combine, extend, scale
