@@ -16,9 +16,7 @@ from oscar_hdl.coder.value_context import value_context
 from oscar_hdl.coder.value_rebuild import value_rebuild
 from oscar_hdl.streams.bundles import bit, word
 
-
-# A table becomes less logic than a subtraction.
-LANE = tuple((10 - phase) % 32 for phase in range(32))
+LANE = tuple((10 - phase) % 32 for phase in range(32))  # a table takes less logic than a subtraction
 
 
 @block
@@ -39,7 +37,9 @@ def decoder(
     enough, whole_in, exact, wrong, turn, drain = (bit() for _ in range(6))
     half, pair, held, take_one, take_two, prime = bit(), word(16), word(8), bit(), bit(), bit()
     active, from_symbol, code, clear, refill = bit(), bit(), word(4), bit(), bit()
-    symbol, state0, step13, step15 = word(4), word(24), word(30), word(30)
+    symbol, state0, step13, step14, step15 = (
+        word(4), word(24), word(30), word(30), word(30),
+    )  # fmt: skip
     table_row, header, context_class = word(5), bit(), word(4)
 
     # Which lanes take part.
@@ -56,7 +56,7 @@ def decoder(
     late_classes, late_load, late_real, late_seed, late_row, late_class = (
         bit(), bit(), bit(), bit(), word(12), word(4),
     )  # fmt: skip
-    seed15, seed_raw15, seed_at15, seed_whole15 = bit(), bit(), word(2), bit()
+    seed15, seed_not14, seed_whole15 = bit(), word(5), bit()
     upper15, lower15 = bit(), bit()
     late_bits, low_bits, count_bits = word(2), word(2), word(2)
     sum_seed, past_real, past_row = bit(), bit(), word(12)
@@ -84,10 +84,10 @@ def decoder(
     contexts = value_context(clk, header, context_class, position.mean, position.data, table_row)
     core = decoder_core(
         clk, rst, phase, tables, job.bank, table_row, active, from_symbol, code, clear, refill, half, pair,
-        held, take_one, take_two, symbol, state0, step13, step15,
+        held, take_one, take_two, symbol, state0, step13, step14, step15,
     )  # fmt: skip
     values = value_rebuild(
-        clk, phase, symbol12, step13, step15, seed15, seed_raw15, seed_at15, upper15, lower15, low_bits,
+        clk, phase, symbol12, step13, step14, step15, seed15, seed_not14, upper15, lower15, low_bits,
         value20,
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, seed_symbol26)
@@ -168,6 +168,8 @@ def decoder(
     @always(clk.posedge)
     def behind() -> None:
         sums.take.next = False
+        if phase == 23:
+            seed_not14.next = slot.seed_not
         if phase == 24:
             late_classes.next = slot.classes
             late_load.next = slot.load_low
@@ -177,8 +179,6 @@ def decoder(
             late_row.next = slot.row
             late_class.next = slot.row_class
             seed15.next = slot.seed_step
-            seed_raw15.next = slot.seed_raw
-            seed_at15.next = slot.seed_at
             seed_whole15.next = slot.seed_whole
             upper15.next = slot.raw_step and slot.raw_code != 12
             lower15.next = slot.raw_step and slot.raw_code == 12
@@ -280,5 +280,6 @@ def decoder(
 
     return (
         slots, source, contexts, core, values, seed_symbols, classifier, context_late1,
-        context_late2, context_late3, symbol_late1, symbol_late2, prepare, lanes_now, lanes, behind, outputs, add, check, count,
+        context_late2, context_late3, symbol_late1, symbol_late2, prepare, lanes_now, lanes, behind, outputs,
+        add, check, count,
     )  # fmt: skip

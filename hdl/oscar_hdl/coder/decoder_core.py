@@ -15,7 +15,7 @@ from oscar_hdl.streams.bundles import bit, word
 def decoder_core(
     clk: Any, rst: Any, phase: Any, tables: Any, bank: Any, context: Any, active: Any, from_symbol: Any,
     code: Any, clear: Any, refill: Any, half: Any, pair: Any, held: Any, take_one: Any, take_two: Any,
-    symbol: Any, state0: Any, step13: Any, step15: Any,
+    symbol: Any, state0: Any, step13: Any, step14: Any, step15: Any,
 ) -> Any:  # fmt: skip
     """Decode a lane's step each clock; a port's time is the clocks after the lane's state comes by.
 
@@ -23,8 +23,8 @@ def decoder_core(
     = 1024). The number of raw bits is that of the symbol where from_symbol is set, otherwise that of symbol
     `code` u4, which is 0 then; time 6. clear, time 12: the state becomes 0. refill, time 14: it may take
     bytes. take_one, take_two, half, time 15, and pair u16, held u8, time 17: of byte_source. symbol u4,
-    time 6; state0 u24, time 0; step13, step15 u30: the new state without bytes, above 6 places for raw
-    bits, which lie at their top. Names of signals end in their time.
+    time 6; state0 u24, time 0; step13, step14, step15 u30: the new state without bytes, above 6 places for
+    raw bits, which lie at their top. Names of signals end in their time.
 
     Where a state takes bytes its upper byte, or two, are 0. So its new bytes are the or of what each may be,
     from registers that are 0 where it is not.
@@ -37,7 +37,7 @@ def decoder_core(
     idle6, idle7 = bit(), bit()
     freq8, rest8, freq9, freq10 = word(11), word(10), word(17), word(17)
     rest9, rest10, rest11, rest12 = (word(16) for _ in range(4))
-    product11, product12, step14 = word(31), word(31), word(30)
+    product11, product12 = word(31), word(31)
     top14, middle14, one16, two16, half16 = (bit() for _ in range(5))
     state16, state17 = word(24), word(24)
     # What a byte is not: the one below, two below, itself; of the bytes read.

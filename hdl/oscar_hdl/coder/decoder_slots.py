@@ -22,7 +22,7 @@ class Slot:
         self.whole = bit()  # all lanes take part
         self.row, self.row_class = word(12), word(4)
         self.raw_code = word(4)  # a symbol with as many raw bits as each lane gives
-        self.seed_raw, self.seed_at, self.seed_whole = bit(), word(2), bit()  # see value_rebuild
+        self.seed_not, self.seed_whole = word(5), bit()  # see value_rebuild
 
 
 @block
@@ -39,7 +39,8 @@ def decoder_slots(
     distance of its counted rows; from phase 19 of the slot behind CLASSES on. early: see decoder.
     """
     steps = Signal(t_steps.IDLE)
-    at_end, newest, alike = bit(), bit(), word(4)  # `last` is the group with the block's last values; it is still decoded
+    # `last` is the group with the block's last values; that group is still decoded.
+    at_end, newest, alike = bit(), bit(), word(4)
     group, first_group, last_group, hold = word(7), bit(), bit(), word(3)
     wide_done, index, seeding = word(2), word(3), bit()
     pending, change, more, known = word(6), word(6), bit(), bit()
@@ -182,15 +183,12 @@ def decoder_slots(
             slot.whole.next = plan_whole
             slot.row.next = concat(group, row)
             slot.row_class.next = row_class
-            slot.seed_raw.next = job.seeds >= 3
             slot.seed_whole.next = job.seeds < 2
-            slot.seed_at.next = 0
-            if job.seeds < 3:
-                slot.seed_at.next[0] = index == 0
-            elif job.seeds != 3:
-                slot.seed_at.next = 1
-                if job.seeds != 4:
-                    slot.seed_at.next = 2
+            slot.seed_not.next[0] = job.seeds >= 3 or index == 0
+            slot.seed_not.next[1] = job.seeds >= 3 or index != 0
+            slot.seed_not.next[2] = job.seeds != 3
+            slot.seed_not.next[3] = job.seeds != 4
+            slot.seed_not.next[4] = job.seeds < 5
         if rst:
             position.take.next = False
             slot.load_high.next = False

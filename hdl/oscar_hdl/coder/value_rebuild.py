@@ -12,13 +12,14 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def value_rebuild(
-    clk: Any, phase: Any, symbol12: Any, step13: Any, step15: Any, seed: Any, seed_raw: Any,
-    seed_at: Any, raw_upper: Any, raw_lower: Any, low_bits: Any, value: Any,
+    clk: Any, phase: Any, symbol12: Any, step13: Any, step14: Any, step15: Any, seed: Any, seed_not: Any,
+    raw_upper: Any, raw_lower: Any, low_bits: Any, value: Any,
 ) -> Any:  # fmt: skip
     """Give a value of 16 bits each clock; times are decoder_core's, names of signals end in theirs.
 
-    symbol12 u4, time 12; step13, step15: of decoder_core. seed, time 15: the value is in the state. seed_raw and seed_at u2, time 15, say where: the raw bits, all but the lowest 1, 2 or 3 of 6
-    (seed_at 0, 1, 2); otherwise the state's bits 0..7 or 8..15 (0, 1). raw_upper, raw_lower, time 15: the
+    symbol12 u4, time 12; step13, step14, step15: of decoder_core. seed, time 15: the value is in the state.
+    seed_not u5, time 14, all but one set: it is not in the state's bits 0..7, in 8..15, in the raw bits, all
+    but the lowest 1, 2 or 3 of 6. raw_upper, raw_lower, time 15: the
     step's raw bits are a wide row's 1, 3, or upper 2 of 8 low bits, or the lower 6 of 8. low_bits u2, time
     18: 0, 1, 3, 8 of them are behind the symbol's value or the seed's (0, 1, 2, 3); a seed's are the
     state's bits 0..7. value u16, time 20.
@@ -27,7 +28,9 @@ def value_rebuild(
     not_small13, not_down2_13, not_down4_13, moves13 = bit(), bit(), bit(), bit()
     not_small14, not_down2_14, not_down4_14, moves14 = bit(), bit(), bit(), bit()
     shifted14, down0_15, down2_15, down4_15, small15 = word(8), word(8), word(8), word(8), bit()
-    size16, sign16, is_seed16, seed16, below16 = word(8), bit(), bit(), word(8), bit()
+    size16, sign16, is_seed16, seed16 = word(8), bit(), bit(), word(8)
+    state_low15, state_high15, raw_sign15 = word(8), word(8), bit()
+    five15, four15, three15 = word(4), word(4), word(4)
     bits17, below17, carry17, high18 = word(8), bit(), bit(), word(9)
     old15, low17, low18, half33 = word(8), word(8), word(8), word(8)
     old_top16, old_middle16, old_low16, raw_top16, raw_middle16, raw_low16, seed_low16 = (
@@ -83,22 +86,29 @@ def value_rebuild(
 
     @always(clk.posedge)
     def seeds() -> None:
-        seed16.next = step15[14:6]
-        below16.next = step15[13]
-        if seed_raw:
-            below16.next = step15[5]
-            seed16.next = 0
-            if step15[5]:
-                seed16.next = 0xF8
-            if seed_at == 0:
-                seed16.next[5:] = step15[6:1]
-            elif seed_at == 1:
-                seed16.next[4:] = step15[6:2]
-            else:
-                seed16.next[3:] = step15[6:3]
-        elif seed_at[0]:
-            seed16.next = step15[22:14]
-            below16.next = step15[21]
+        state_low15.next = step14[14:6]
+        if seed_not[0]:
+            state_low15.next = 0
+        state_high15.next = step14[22:14]
+        if seed_not[1]:
+            state_high15.next = 0
+        five15.next = step14[5:1]
+        if seed_not[2]:
+            five15.next = 0
+        four15.next = step14[6:2]
+        if seed_not[3]:
+            four15.next = 0
+        three15.next = concat(step14[5], step14[6:3])
+        if seed_not[4]:
+            three15.next = 0
+        raw_sign15.next = step14[5]
+        if not (seed_not[0] and seed_not[1]):
+            raw_sign15.next = False
+        seed16.next[4:] = state_low15[4:] | state_high15[4:] | five15 | four15 | three15
+        seed16.next[4] = state_low15[4] or state_high15[4] or raw_sign15
+        seed16.next[5] = state_low15[5] or state_high15[5] or raw_sign15
+        seed16.next[6] = state_low15[6] or state_high15[6] or raw_sign15
+        seed16.next[7] = state_low15[7] or state_high15[7] or raw_sign15
 
     @always(clk.posedge)
     def low_parts() -> None:
@@ -134,7 +144,7 @@ def value_rebuild(
         carry17.next = sign16
         if is_seed16:
             bits17.next = seed16
-            below17.next = below16
+            below17.next = seed16[7]
             carry17.next = False
         high18.next = concat(below17, bits17) + carry17
         low17.next[8:6] = old_top16 | raw_top16 | seed_low16[8:6]
