@@ -16,6 +16,8 @@ from oscar_hdl.coder.value_context import value_context
 from oscar_hdl.coder.value_rebuild import value_rebuild
 from oscar_hdl.streams.bundles import bit, word
 
+LANE = tuple((10 - phase) % 32 for phase in range(32))  # a table takes less logic than a subtraction
+
 
 @block
 def decoder(
@@ -33,15 +35,17 @@ def decoder(
     """
     slot = Slot()
     enough, whole_in, exact, wrong, turn, drain = (bit() for _ in range(6))
-    first, second, take_one, take_two, prime = word(8), word(8), bit(), bit(), bit()
+    half, pair, held, take_one, take_two, prime = bit(), word(16), word(8), bit(), bit(), bit()
     active, from_symbol, code, clear, refill = bit(), bit(), word(4), bit(), bit()
-    symbol, state0, step14, step15, state16 = word(4), word(24), word(30), word(30), word(24)
+    symbol, state0, step13, step14, step15 = (
+        word(4), word(24), word(30), word(30), word(30),
+    )  # fmt: skip
     table_row, header, context_class = word(5), bit(), word(4)
 
     # Which lanes take part.
     target2, lane2, here3, here4, begin3 = word(5), word(5), bit(), bit(), bit()
     whole2, whole3, exact2, exact3, decodes2, decodes3, decodes4 = (bit() for _ in range(7))
-    present4, present, present_now = bit(), word(17), bit()  # bit i: time i + 5
+    present4, present, present_now = bit(), word(38), bit()  # bit i: time i + 5
     code5, every5, row5, active6 = word(4), bit(), bit(), bit()
 
     # Classes of rows.
@@ -52,8 +56,8 @@ def decoder(
     late_classes, late_load, late_real, late_seed, late_row, late_class = (
         bit(), bit(), bit(), bit(), word(12), word(4),
     )  # fmt: skip
-    seed15, seed16, seed_raw15, seed_at15, seed_whole15 = bit(), bit(), bit(), word(2), bit()
-    upper15, lower15, upper16, lower16 = bit(), bit(), bit(), bit()
+    seed15, seed_not14, seed_whole15 = bit(), word(5), bit()
+    upper15, lower15 = bit(), bit()
     late_bits, low_bits, count_bits = word(2), word(2), word(2)
     sum_seed, past_real, past_row = bit(), bit(), word(12)
     value20, local20, present20, value_there = word(16), word(16), bit(), bit()
@@ -63,10 +67,10 @@ def decoder(
     first0, wrong1, odd_seeds = bit(), bit(), bit()
 
     # Counts.
-    context13, symbol13, entry13, entry26, entry27, entry42 = (
-        word(5), word(4), word(10), word(10), word(10), word(10),
-    )  # fmt: skip
-    symbol26, seed26 = word(4), bit()
+    context_one, context0, context14, context28, context42 = (word(4) for _ in range(5))
+    context_high = word(44)
+    symbol12, symbol13, symbol27, symbol28, symbol42 = (word(4) for _ in range(5))
+    symbols, seed_symbol26, seed_symbol27, seed27 = word(28), word(4), word(4), bit()
     counted, counted_step = bit(), word(2)
 
     slots = decoder_slots(
@@ -74,24 +78,26 @@ def decoder(
         arrive7, late_classes, alive, thinned, turn, drain, early,
     )  # fmt: skip
     source = byte_source(
-        clk, rst, s_axis_bytes, drain, turn, job.odd, prime, take_one, take_two, first, second, enough,
-        whole_in, exact,
+        clk, rst, s_axis_bytes, drain, turn, job.odd, prime, take_one, take_two, half, pair, held,
+        enough, whole_in, exact,
     )  # fmt: skip
     contexts = value_context(clk, header, context_class, position.mean, position.data, table_row)
     core = decoder_core(
-        clk, rst, phase, tables, job.bank, table_row, active, from_symbol, code, clear, refill, first, second,
-        take_one, take_two, symbol, state0, step14, step15, state16,
+        clk, rst, phase, tables, job.bank, table_row, active, from_symbol, code, clear, refill, half, pair,
+        held, take_one, take_two, symbol, state0, step13, step14, step15,
     )  # fmt: skip
     values = value_rebuild(
-        clk, phase, symbol13, step14, step15, state16, seed16, seed_raw15, seed_at15, upper16, lower16,
-        low_bits, value20,
+        clk, phase, symbol12, step13, step14, step15, seed15, seed_not14, upper15, lower15, low_bits,
+        value20,
     )  # fmt: skip
-    seed_symbols = seed_symbol(clk, value20, count_bits, symbol26)
+    seed_symbols = seed_symbol(clk, value20, count_bits, seed_symbol26)
     classifier = row_class(clk, total_begin, sums.total, found_class, found_size)
-    context_late = lane_delay(clk, phase, table_row, context13, 15)
-    symbol_late = lane_delay(clk, phase, symbol, symbol13, 7)
-    count_late1 = lane_delay(clk, phase, entry13, entry26, 13)
-    count_late2 = lane_delay(clk, phase, entry27, entry42, 15)
+    # Small delays and single bits are registers; the others share their address.
+    context_late1 = lane_delay(clk, phase, context0, context14, 14)
+    context_late2 = lane_delay(clk, phase, context14, context28, 14)
+    context_late3 = lane_delay(clk, phase, context28, context42, 14)
+    symbol_late1 = lane_delay(clk, phase, symbol13, symbol27, 14)
+    symbol_late2 = lane_delay(clk, phase, symbol28, symbol42, 14)
 
     @always(clk.posedge)
     def prepare() -> None:
@@ -125,7 +131,7 @@ def decoder(
     def lanes() -> None:
         # A short slot's lanes begin at the one that is the number of values behind whole rows, less 1; of
         # rows in a group, less 1 only if no short row follows.
-        lane2.next = 10 - phase
+        lane2.next = LANE[phase]
         if phase == 11:
             target2.next = job.values[5:]
             exact2.next = False
@@ -142,7 +148,7 @@ def decoder(
         here4.next = here3
         begin3.next = phase == 12
         present4.next = present_now
-        present.next = concat(present[16:], present4)
+        present.next = concat(present[37:], present4)
         active.next = present4 and decodes4
         active6.next = active
         from_symbol.next = active and row5
@@ -162,6 +168,8 @@ def decoder(
     @always(clk.posedge)
     def behind() -> None:
         sums.take.next = False
+        if phase == 23:
+            seed_not14.next = slot.seed_not
         if phase == 24:
             late_classes.next = slot.classes
             late_load.next = slot.load_low
@@ -171,16 +179,11 @@ def decoder(
             late_row.next = slot.row
             late_class.next = slot.row_class
             seed15.next = slot.seed_step
-            seed_raw15.next = slot.seed_raw
-            seed_at15.next = slot.seed_at
             seed_whole15.next = slot.seed_whole
             upper15.next = slot.raw_step and slot.raw_code != 12
             lower15.next = slot.raw_step and slot.raw_code == 12
             past_real.next = late_real
             past_row.next = late_row
-        seed16.next = seed15
-        upper16.next = upper15
-        lower16.next = lower15
         if phase == 27:
             low_bits.next = late_bits
             if late_seed:
@@ -206,7 +209,8 @@ def decoder(
         late_bits.next = 0
         if late_class[4:2] == 3:
             late_bits.next = late_class[2:]
-        entry13.next = concat(present[8], context13, symbol13)
+        symbol12.next = symbols[24:20]
+        symbol13.next = symbols[28:24]
 
     @always(clk.posedge)
     def add() -> None:
@@ -247,11 +251,16 @@ def decoder(
 
     @always(clk.posedge)
     def count() -> None:
-        if phase == 3:
-            seed26.next = late_seed
-        entry27.next = entry26
-        if seed26:
-            entry27.next = concat(entry26[10:4], symbol26)
+        symbols.next = concat(symbols[24:], symbol)
+        context_high.next = concat(context_high[43:], table_row[4])
+        context_one.next = table_row[4:]
+        context0.next = context_one
+        seed_symbol27.next = seed_symbol26
+        if phase == 4:
+            seed27.next = late_seed
+        symbol28.next = symbol27
+        if seed27:
+            symbol28.next = seed_symbol27
         if phase == 19:
             counted.next = (late_classes and alive) or (
                 late_real
@@ -262,14 +271,15 @@ def decoder(
             counted_step.next = thinned
             if late_classes:
                 counted_step.next = 0
-        counts.valid.next = counted and entry42[9]
-        counts.address.next = entry42[9:]
+        counts.valid.next = counted and present[37]
+        counts.address.next = concat(context_high[43], context42, symbol42)
         counts.step.next = counted_step
         if rst:
             counted.next = False
             counts.valid.next = False
 
     return (
-        slots, source, contexts, core, values, seed_symbols, classifier, context_late, symbol_late,
-        count_late1, count_late2, prepare, lanes_now, lanes, behind, outputs, add, check, count,
+        slots, source, contexts, core, values, seed_symbols, classifier, context_late1,
+        context_late2, context_late3, symbol_late1, symbol_late2, prepare, lanes_now, lanes, behind, outputs,
+        add, check, count,
     )  # fmt: skip

@@ -21,7 +21,7 @@ def decoder_search(
 
     The thresholds around the slot come out of both levels: the node's lower and upper bound are thresholds
     of level 1 next to it, so f needs no memory of its own. c[16] = 1024 shows as 0: f is a difference
-    modulo 1024.
+    modulo 1024. A bound is the or of those it may be, from registers that are 0 where it is another one.
     """
     level1 = [Signal(modbv(0)[30:]) for _ in range(64)]
     level2 = [Signal(modbv(0)[30:]) for _ in range(512)]  # bank, table row, comparisons of level 1
@@ -31,10 +31,11 @@ def decoder_search(
     context9, context0, context1 = word(5), word(5), word(5)
     low1, low2, low3, low4, low5, low6 = (word(10) for _ in range(6))
     reach1, reach4 = word(3), word(3)
-    outer2, middle2 = word(10), word(10)
+    lower_a2, lower_b2, lower_c2, upper_a2, upper_b2, upper_c2 = (word(10) for _ in range(6))
     lower3, upper3, lower4, upper4 = (word(10) for _ in range(4))
     node2, node3, node4, node5 = (word(2) for _ in range(4))
-    first5, second5, third5, even5, odd5 = word(10), word(10), word(10), bit(), bit()
+    cum_lower5, cum_a5, cum_b5, cum_c5, next_a5, next_b5, next_c5, next_upper5 = (word(10) for _ in range(8))
+    even5, odd5 = bit(), bit()
     cum6, next6 = word(10), word(10)
 
     @always(clk.posedge)
@@ -68,54 +69,74 @@ def decoder_search(
         reach1.next[0] = low >= coarse0[10:]
         reach1.next[1] = low >= coarse0[20:10]
         reach1.next[2] = low >= coarse0[30:20]
-        # The node's bounds in two steps: one of c[4] and c[12], then that or c[8], 0 or 1024.
-        outer2.next = coarse1[10:]
-        if reach1[1]:
-            outer2.next = coarse1[30:20]
-        middle2.next = coarse1[20:10]
         node2.next[1] = reach1[1]
         node2.next[0] = reach1[2] or (reach1[0] and not reach1[1])
+
+    @always(clk.posedge)
+    def bounds() -> None:
+        # The node's bounds: one of the thresholds, 0 or 1024.
+        lower_a2.next = coarse1[10:]
+        if reach1[1] or not reach1[0]:
+            lower_a2.next = 0
+        lower_b2.next = coarse1[20:10]
+        if reach1[2] or not reach1[1]:
+            lower_b2.next = 0
+        lower_c2.next = coarse1[30:20]
+        if not reach1[2]:
+            lower_c2.next = 0
+        upper_a2.next = coarse1[10:]
+        if reach1[0]:
+            upper_a2.next = 0
+        upper_b2.next = coarse1[20:10]
+        if reach1[1] or not reach1[0]:
+            upper_b2.next = 0
+        upper_c2.next = coarse1[30:20]
+        if reach1[2] or not reach1[1]:
+            upper_c2.next = 0
+        lower3.next = lower_a2 | lower_b2 | lower_c2
+        upper3.next = upper_a2 | upper_b2 | upper_c2
+        lower4.next = lower3
+        upper4.next = upper3
 
     @always(clk.posedge)
     def fine() -> None:
         fine_out.next = level2[fine_at]
         fine3.next = fine_out
         fine4.next = fine3
-        lower3.next = 0
-        upper3.next = outer2
-        if node2[0]:
-            lower3.next = outer2
-            upper3.next = 0
-            if not node2[1]:
-                upper3.next = middle2
-        elif node2[1]:
-            lower3.next = middle2
-        lower4.next = lower3
-        upper4.next = upper3
         reach4.next[0] = low3 >= fine3[10:]
         reach4.next[1] = low3 >= fine3[20:10]
         reach4.next[2] = low3 >= fine3[30:20]
 
     @always(clk.posedge)
     def choose() -> None:
-        # Of five bounds in a row: the three around the middle one, then two of them.
-        first5.next = lower4
-        second5.next = fine4[10:]
-        third5.next = fine4[20:10]
-        if reach4[1]:
-            first5.next = fine4[20:10]
-            second5.next = fine4[30:20]
-            third5.next = upper4
+        # Of five bounds in a row the one below the slot and the one above it.
+        cum_lower5.next = lower4
+        next_a5.next = fine4[10:]
+        if reach4[0]:
+            cum_lower5.next = 0
+            next_a5.next = 0
+        cum_a5.next = fine4[10:]
+        next_b5.next = fine4[20:10]
+        if reach4[1] or not reach4[0]:
+            cum_a5.next = 0
+            next_b5.next = 0
+        cum_b5.next = fine4[20:10]
+        next_c5.next = fine4[30:20]
+        if reach4[2] or not reach4[1]:
+            cum_b5.next = 0
+            next_c5.next = 0
+        cum_c5.next = fine4[30:20]
+        next_upper5.next = upper4
+        if not reach4[2]:
+            cum_c5.next = 0
+            next_upper5.next = 0
         even5.next = reach4[1]
         odd5.next = reach4[2] or (reach4[0] and not reach4[1])
-        cum6.next = 0
-        next6.next = 0
-        if active:
-            cum6.next = first5
-            next6.next = second5
-            if odd5:
-                cum6.next = second5
-                next6.next = third5
+        cum6.next = cum_lower5 | cum_a5 | cum_b5 | cum_c5
+        next6.next = next_a5 | next_b5 | next_c5 | next_upper5
+        if not active:
+            cum6.next = 0
+            next6.next = 0
         symbol.next = concat(node5, even5, odd5)
         freq.next = next6 - cum6
         rest.next = low6 - cum6
@@ -132,4 +153,4 @@ def decoder_search(
         node4.next = node3
         node5.next = node4
 
-    return write, addresses, coarse, fine, choose, follow
+    return write, addresses, coarse, bounds, fine, choose, follow

@@ -22,7 +22,7 @@ class Slot:
         self.whole = bit()  # all lanes take part
         self.row, self.row_class = word(12), word(4)
         self.raw_code = word(4)  # a symbol with as many raw bits as each lane gives
-        self.seed_raw, self.seed_at, self.seed_whole = bit(), word(2), bit()  # see value_rebuild
+        self.seed_not, self.seed_whole = word(5), bit()  # see value_rebuild
 
 
 @block
@@ -39,6 +39,8 @@ def decoder_slots(
     distance of its counted rows; from phase 19 of the slot behind CLASSES on. early: see decoder.
     """
     steps = Signal(t_steps.IDLE)
+    # `last` is the group with the block's last values; that group is still decoded.
+    at_end, newest, alike = bit(), bit(), word(4)
     group, first_group, last_group, hold = word(7), bit(), bit(), word(3)
     wide_done, index, seeding = word(2), word(3), bit()
     pending, change, more, known = word(6), word(6), bit(), bit()
@@ -112,7 +114,13 @@ def decoder_slots(
     @always(clk.posedge)
     def plan() -> None:
         first_group.next = group == job.first
-        last_group.next = group == job.values[18:10]
+        # In two steps, because it is small so.
+        alike.next[0] = job.last[2:] == job.values[12:10]
+        alike.next[1] = job.last[4:2] == job.values[14:12]
+        alike.next[2] = job.last[6:4] == job.values[16:14]
+        alike.next[3] = job.last[6] == job.values[16] and not job.values[17]
+        at_end.next = alike == 15
+        last_group.next = at_end and newest
         found1.next = found
         raw_first.next = row_class[4:2] == 3 and row_class[2:] != 0 and wide_done != 2
         row_counts.next = (row[3:] & mask) == 0 or not known
@@ -175,15 +183,12 @@ def decoder_slots(
             slot.whole.next = plan_whole
             slot.row.next = concat(group, row)
             slot.row_class.next = row_class
-            slot.seed_raw.next = job.seeds >= 3
             slot.seed_whole.next = job.seeds < 2
-            slot.seed_at.next = 0
-            if job.seeds < 3:
-                slot.seed_at.next[0] = index == 0
-            elif job.seeds != 3:
-                slot.seed_at.next = 1
-                if job.seeds != 4:
-                    slot.seed_at.next = 2
+            slot.seed_not.next[0] = job.seeds >= 3 or index == 0
+            slot.seed_not.next[1] = job.seeds >= 3 or index != 0
+            slot.seed_not.next[2] = job.seeds != 3
+            slot.seed_not.next[3] = job.seeds != 4
+            slot.seed_not.next[4] = job.seeds < 5
         if rst:
             position.take.next = False
             slot.load_high.next = False
@@ -240,6 +245,7 @@ def decoder_slots(
         if rows_end:
             steps.next = t_steps.CLASSES
             group.next = group - 1
+            newest.next = first_group and newest
             if first_group:
                 steps.next = t_steps.SEEDS
                 group.next = group
@@ -248,6 +254,7 @@ def decoder_slots(
         if job.start:
             steps.next = t_steps.LOAD_HIGH
             group.next = job.last
+            newest.next = True
             seeding.next = False
             index.next = 0
             if job.seeds != 0:

@@ -19,8 +19,8 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
     """
     begin1, begin2, negative1 = bit(), bit(), bit()
     flipped1, low2, negative2 = word(15), word(8), bit()
-    over2 = word(3)  # |v >> K| is 192 or more for K = 0, 1, 3
-    wider2 = word(4)  # more than 3, 4, 5, 8 bits
+    over2 = word(3)  # |v >> K| is 192 or more for K = 0, 1, 3: the highest that is set
+    wider2 = word(4)  # more than 3, 4, 5, 8 bits: the highest that is set
     over3, wider3 = word(3), word(4)
     total3, so_far, added, much3 = word(12), word(11), word(13), bit()
     upper4, part4, lowest4, over4, wider4, much4 = bit(), word(5), bit(), word(3), word(4), bit()
@@ -38,24 +38,17 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
         negative2.next = negative1
         low2.next = flipped1[8:]
         # v >> K rounds down: -192 and 191 are one value of flipped1 >> K.
-        over2.next[0] = (
-            flipped1[15:8] != 0
-            or flipped1[8:6] == 3
-            or (negative1 and flipped1[8:6] == 2 and flipped1[6:] == 63)
+        # What counts is the highest that is set, so each looks only at bits that the one above may not see.
+        over2.next[0] = flipped1[8] or (flipped1[7] and (flipped1[6] or (negative1 and flipped1[6:] == 63)))
+        over2.next[1] = flipped1[11:9] != 0 or (
+            flipped1[8] and (flipped1[7] or (negative1 and flipped1[7:1] == 63))
         )
-        over2.next[1] = (
-            flipped1[15:9] != 0
-            or flipped1[9:7] == 3
-            or (negative1 and flipped1[9:7] == 2 and flipped1[7:1] == 63)
+        over2.next[2] = flipped1[15:11] != 0 or (
+            flipped1[10] and (flipped1[9] or (negative1 and flipped1[9:3] == 63))
         )
-        over2.next[2] = (
-            flipped1[15:11] != 0
-            or flipped1[11:9] == 3
-            or (negative1 and flipped1[11:9] == 2 and flipped1[9:3] == 63)
-        )
-        wider2.next[0] = flipped1[15:2] != 0
-        wider2.next[1] = flipped1[15:3] != 0
-        wider2.next[2] = flipped1[15:4] != 0
+        wider2.next[0] = flipped1[2]
+        wider2.next[1] = flipped1[3]
+        wider2.next[2] = flipped1[7:4] != 0
         wider2.next[3] = flipped1[15:7] != 0
 
     @always_comb
@@ -106,12 +99,12 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
     @always(clk.posedge)
     def result() -> None:
         found_class.next = length5
-        if over5[0]:
+        if over5[2]:
+            found_class.next = 15
+        elif over5[1]:
+            found_class.next = 14
+        elif over5[0]:
             found_class.next = 13
-            if over5[2]:
-                found_class.next = 15
-            elif over5[1]:
-                found_class.next = 14
         elif much5:
             found_class.next = 12
         found_size.next = 1

@@ -15,7 +15,7 @@ def seed_symbol(clk: Any, value: Any, low_bits: Any, symbol: Any) -> Any:
 
     low_bits u2, with the value: 0, 1, 3 or 8 of its low bits go round the tables (0, 1, 2, 3). symbol u4.
     """
-    few1, many1, many, high2 = word(9), word(9), bit(), word(9)
+    low1, shift1_1, shift3_1, shift8_1, high2 = (word(9) for _ in range(5))
     extended, flipped = word(9), word(8)
     size3 = word(8)
     above4, top4, third4, part4 = bit(), bit(), bit(), word(4)
@@ -30,15 +30,20 @@ def seed_symbol(clk: Any, value: Any, low_bits: Any, symbol: Any) -> Any:
 
     @always(clk.posedge)
     def high_part() -> None:
-        few1.next = value[9:]
-        many1.next = value[12:3]
-        if low_bits[0]:
-            few1.next = value[10:1]
-            many1.next = extended
-        many.next = low_bits[1]
-        high2.next = few1
-        if many:
-            high2.next = many1
+        # One of these is not 0.
+        low1.next = value[9:]
+        if low_bits != 0:
+            low1.next = 0
+        shift1_1.next = value[10:1]
+        if low_bits != 1:
+            shift1_1.next = 0
+        shift3_1.next = value[12:3]
+        if low_bits != 2:
+            shift3_1.next = 0
+        shift8_1.next = extended
+        if low_bits != 3:
+            shift8_1.next = 0
+        high2.next = low1 | shift1_1 | shift3_1 | shift8_1
 
     @always(clk.posedge)
     def find() -> None:
