@@ -166,8 +166,6 @@ def receiver(
             port.amount.next = prefix_units.amount
         elif raw_units.get:
             port.amount.next = raw_units.amount
-        places.get.next = port.get and not raw_units.get
-        places.amount.next = port.amount
 
     @always_comb
     def merge():
@@ -190,6 +188,8 @@ def receiver(
 
     @always(clk.posedge)
     def run():
+        places.get.next = port.get and not raw_units.get
+        places.amount.next = port.amount
         ticks.next = ticks + 1
         tick.next = ticks == 0
         bad.next = faulty or refuse
