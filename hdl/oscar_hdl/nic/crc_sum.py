@@ -41,7 +41,7 @@ def crc_sum(
 
     states = enum("IDLE", "COMPARE", "PICK", "SCAN", "MULTIPLY", "TAKE")
     mode = Signal(states.IDLE)
-    empty, again, alone, last = bit(), bit(), bit(), bit()
+    empty, again, alone, last, exchange = bit(), bit(), bit(), bit(), bit()
     # sum: of the blocks so far, as it is at word `reach`; other: what is to be added to it
     other, product, reach, far = word(32), word(32), word(bits), word(bits)
     ahead = word(bits + 1)
@@ -76,6 +76,7 @@ def crc_sum(
         ahead.next = far - reach
         last.next = left[bits:1] == 0 and (not again or not left[0])
         at.next = at + 1
+        exchange.next = False
         if mode == states.IDLE:
             which.next = bits
             left.next = pad
@@ -105,11 +106,9 @@ def crc_sum(
             if ahead[bits]:  # one more than what is left then
                 left.next = ~ahead[bits:]
                 again.next = True
-                other.next = crc
             else:
                 reach.next = far
-            if ahead[bits] or empty:
-                crc.next = other
+            exchange.next = ahead[bits] or empty
             empty.next = False
 
         elif mode == states.SCAN:
@@ -136,6 +135,10 @@ def crc_sum(
             if last:
                 mode.next = states.IDLE
 
+        if exchange:
+            crc.next = other
+            if mode != states.IDLE:
+                other.next = crc
         if clear or rst:
             empty.next = True
             reach.next = 0

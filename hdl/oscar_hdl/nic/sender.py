@@ -137,9 +137,8 @@ def sender(
     @always_comb
     def look():
         run.next = state == states.BLOCKS and not empty
-        head.next = (state == states.CLOSE and not failed) or (state == states.PAD and crc_idle)
-        final.next = state == states.PAD
-        finish.next = state == states.HEAD and judging and resting
+        final.next = state == states.TOP
+        finish.next = state == states.HEAD and judging and resting and not head
         send.next = state == states.HAND and sent
 
     @always_comb
@@ -202,6 +201,7 @@ def sender(
         command.error.next = error
         planning.next = state == states.IDLE and command.start
         begin.next = state == states.BEGIN
+        head.next = (state == states.CLOSE and not failed) or (state == states.PAD and crc_idle)
         if state == states.IDLE:
             if command.start:
                 state.next = states.START
@@ -231,13 +231,13 @@ def sender(
             if failed:
                 state.next = states.LEARN
         elif state == states.HEAD:
-            if judging and resting:
+            if judging and resting and not head:
                 state.next = states.PAD
         elif state == states.PAD:
             if crc_idle:
                 state.next = states.TOP
         elif state == states.TOP:
-            if judging and resting:
+            if judging and resting and not head:
                 state.next = states.HAND
         elif state == states.HAND:
             if sent:
@@ -251,6 +251,7 @@ def sender(
             bank.next = False
             planning.next = False
             begin.next = False
+            head.next = False
             command.done.next = False
             tables.build.next = False
 
