@@ -12,10 +12,9 @@ from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, EncoderJ
 from oscar_hdl.coder.raw_decoder import raw_decoder
 from oscar_hdl.coder.symbol_counts import symbol_counts
 from oscar_hdl.nic.axi_lite_registers import axi_lite_registers
-from oscar_hdl.nic.block_rows import block_rows
 from oscar_hdl.nic.command_port import command_port
 from oscar_hdl.nic.event_counters import event_counters
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, CountChain, FrameCommand, RawJob, TablesPort
+from oscar_hdl.nic.ports import CountChain, FrameCommand, RawJob, TablesPort
 from oscar_hdl.nic.receiver import receiver
 from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
 from oscar_hdl.nic.sender import sender
@@ -80,6 +79,7 @@ def nic_core(
     # Commands and jobs.
     receive, send = FrameCommand(), FrameCommand()
     receive_row, send_row, receive_adopt = word(ROW_BITS), word(ROW_BITS), bit()
+    turn, first_adopts, second_adopts = bit(), bit(), bit()
     bad, reason, last_reason = bit(), word(4), word(4)
     decoder_port, encoder_port = TablesPort(), TablesPort()
     decoder_tables, encoder_tables = DecoderTables(), EncoderTables()
@@ -88,7 +88,6 @@ def nic_core(
     decoder_bytes = [Stream(16) for _ in range(engines)]
     encoder_bytes = [Stream(16, keep=2) for _ in range(engines)]
     raw, raw_bytes, sent = RawJob(), Stream(16), Stream(64)
-    decode_bases = [word(FRAME_ROW_BITS) for _ in range(UNITS)]
     banks = [job.bank for job in decoder_jobs] + [raw.count_bank]
     none_sent = Stream(64)
     # Counts pass from the tables through all that count back to them.
@@ -113,8 +112,8 @@ def nic_core(
         ),
         event_counters(clk, rst, counter_events, rd_counter, counted),
         receiver(
-            clk, rst, s_axis_rx, receive, bad, reason, decoder_port, sent, decoder_jobs,
-            decoder_bytes, decode_bases, raw, raw_bytes, bus_bits=bus_bits, store_log2=store_log2,
+            clk, rst, s_axis_rx, receive, receive_row, bad, reason, decoder_port, sent, decoder_jobs,
+            decoder_bytes, decode_rows, raw, raw_bytes, bus_bits=bus_bits, store_log2=store_log2,
         ),
         sender(
             clk, rst, m_axis_tx, send, send_row, encoder_port, encoder_jobs, encoder_bytes, encode_rows,
@@ -127,9 +126,6 @@ def nic_core(
         link_tables(
             clk, rst, encoder_port, none_sent, encoder_tables, encoder_counts[0], encoder_counts[PAIRS],
             encoding=True, sets=sets,
-        ),
-        block_rows(
-            clk, rst, receive.start, receive_row, receive_adopt, banks, decode_bases, decode_rows, adopt
         ),
         raw_decoder(clk, rst, phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
         symbol_counts(
@@ -155,9 +151,22 @@ def nic_core(
     decoding, encoding = bit(), bit()
     receive_failed, send_failed, refused = bit(), bit(), bit()
 
+    # Frames take the banks in turn, from 0 on after a reset.
     @always(clk.posedge)
-    def slots():
+    def modes():
         phase.next = phase + 1
+        if receive.start:
+            turn.next = not turn
+            if turn:
+                second_adopts.next = receive_adopt
+            else:
+                first_adopts.next = receive_adopt
+        for i in range(UNITS):
+            adopt[i].next = first_adopts
+            if banks[i]:
+                adopt[i].next = second_adopts
+        if rst:
+            turn.next = False
 
     @always(clk.posedge)
     def commands():
@@ -248,4 +257,4 @@ def nic_core(
         elif rd_index == SEND_RESULT:
             rd_value.next = send_result
 
-    return parts, slots, commands, locks, work, ends, notice, show
+    return parts, modes, commands, locks, work, ends, notice, show
