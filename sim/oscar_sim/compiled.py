@@ -19,12 +19,12 @@ from oscar_sim.translate import Store, translate
 
 
 class _Process:
-    """A compiled process: what it writes, and whether it is to run."""
+    """A compiled process, and whether it is to run."""
 
-    __slots__ = ("dirty", "outputs", "run")
+    __slots__ = ("dirty", "run")
 
-    def __init__(self, run: Callable[[], None], outputs: tuple[int, ...]) -> None:
-        self.run, self.outputs = run, outputs
+    def __init__(self, run: Callable[[], None]) -> None:
+        self.run = run
         self.dirty = True
 
 
@@ -52,7 +52,7 @@ class CompiledSimulator:
             if not is_comb and instance.senslist != (clk.posedge,):
                 raise TypeError(f"{instance.name} waits for something else than the clock")
             made = translate(instance.func, self.store)
-            process = _Process(made.run, tuple(sorted(made.outputs)))
+            process = _Process(made.run)
             (comb if is_comb else self._due).append(process)
             readers = at_once if is_comb else clocked
             for index in made.inputs:
@@ -67,30 +67,22 @@ class CompiledSimulator:
 
     def run(self, clocks: int) -> int:
         """Simulate that many clocks; return how many processes ran in them."""
-        ran, now, following = 0, self.store.now, self.store.next
+        ran = 0
         for _ in range(clocks):
             due, self._due = self._due, []
-            changed: list[int] = []
             for process in due:
                 process.dirty = False
                 process.run()
-            for process in due:
-                for i in process.outputs:
-                    if now[i] is not following[i] and now[i] != following[i]:
-                        changed.append(i)
             ran += len(due)
             self.each()
             self.clocks += 1
-            self._settle(self._apply(changed))
+            self._settle(self._apply())
         return ran
 
-    def _apply(self, changed: list[int]) -> list[_Process]:
+    def _apply(self) -> list[_Process]:
         """Let signals take their next values; return the combinational processes to run."""
         store = self.store
-        now, following = store.now, store.next
-        if store.written:
-            changed += [i for i in store.written if now[i] != following[i]]
-            store.written.clear()
+        now, following, changed = store.now, store.next, store.changed
         if _siglist:
             self._from_bench(changed)
         pending: list[_Process] = []
@@ -107,6 +99,7 @@ class CompiledSimulator:
                 if not process.dirty:
                     process.dirty = True
                     pending.append(process)
+        changed.clear()
         return pending
 
     def _from_bench(self, changed: list[int]) -> None:
@@ -128,14 +121,11 @@ class CompiledSimulator:
 
     def _settle(self, pending: list[_Process]) -> None:
         """Run combinational processes until nothing changes."""
-        now, following = self.store.now, self.store.next
         while pending:
-            changed: list[int] = []
             for process in pending:
                 process.dirty = False
                 process.run()
-                changed += [i for i in process.outputs if now[i] != following[i]]
-            pending = self._apply(changed)
+            pending = self._apply()
 
 
 def signals_of(ports: Any) -> Iterator[Any]:

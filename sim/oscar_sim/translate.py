@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,13 +25,18 @@ OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%", ast.BitAnd: "&",
     ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>", ast.Pow: "**",
 }  # fmt: skip
+OPERATIONS = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Pow: operator.pow,
+}  # fmt: skip
 COMPARISONS = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
 }  # fmt: skip
 
 
 class Store:
-    """Values of all signals, now and next, by number. written: memories' items that processes have written."""
+    """Values of all signals, now and next, by number. changed: numbers of those that may differ."""
 
     def __init__(self) -> None:
         self.now: list[Any] = []
@@ -38,7 +44,7 @@ class Store:
         self.signals: list[Any] = []
         self.index: dict[int, int] = {}
         self.lists: dict[int, tuple[Any, tuple[int, ...]]] = {}
-        self.written: list[int] = []
+        self.changed: list[int] = []
 
     def number(self, signal: Any) -> int:
         """Return a signal's number."""
@@ -91,11 +97,10 @@ def one_bit(value: int) -> int:
 
 @dataclass
 class Translated:
-    """A process: what it does, and the numbers of signals that it reads and writes."""
+    """A process: what it does, and the numbers of signals that it reads."""
 
     run: Callable[[], None]
     inputs: set[int]
-    outputs: set[int]
 
 
 @dataclass
@@ -131,11 +136,15 @@ def translate(function: FunctionType, store: Store) -> Translated:
         writer.body(tree.body, 2)
     except TypeError as error:
         raise TypeError(f"{function.__qualname__}: {error}") from None
-    text = "def make(V, N, W, K, one_bit):\n def process():\n" + "\n".join(writer.lines) + "\n return process"
+    single = sorted(writer.outputs)
+    begin = [f"  n{i} = V[{i}]" for i in single]
+    end = [f"  if n{i} != V[{i}]: N[{i}] = n{i}; C.append({i})" for i in single]
+    lines = ["def make(V, N, C, K, one_bit):", " def process():", *begin, *writer.lines, *end, " return process"]
+    text = "\n".join(lines)
     scope: dict[str, Any] = {}
     exec(compile(text, f"<{function.__qualname__}>", "exec"), scope)
-    run = scope["make"](store.now, store.next, store.written, writer.constants, one_bit)
-    return Translated(run, writer.inputs, writer.outputs)
+    run = scope["make"](store.now, store.next, store.changed, writer.constants, one_bit)
+    return Translated(run, writer.inputs)
 
 
 @dataclass
@@ -200,6 +209,12 @@ class _Writer:
 
     def value(self, node: ast.expr) -> Any:
         """Return the value of a static expression."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self.resolve(node)
+        if isinstance(node, ast.BinOp):
+            return OPERATIONS[type(node.op)](self.value(node.left), self.value(node.right))
         return eval(compile(ast.Expression(node), "<static>", "eval"), {**self.names, **self.loops})
 
     def constant(self, value: Any) -> str:
@@ -267,8 +282,8 @@ class _Writer:
     def _compare(self, node: ast.Compare) -> Term:
         text = self.term(node.left).text
         state = any(isinstance(self.named(part), EnumItemType) for part in (node.left, *node.comparators))
-        for operator, part in zip(node.ops, node.comparators, strict=True):
-            word = COMPARISONS[type(operator)]
+        for kind, part in zip(node.ops, node.comparators, strict=True):
+            word = COMPARISONS[type(kind)]
             if state:
                 word = {"==": "is", "!=": "is not"}[word]
             text += f" {word} {self.term(part).text}"
@@ -417,11 +432,11 @@ class _Writer:
         if isinstance(found, SignalType):
             number = self.store.number(found)
             self.outputs.add(number)
-            place, bits, like = f"N[{number}]", bits_of(found), found._val
+            place, bits, like = f"n{number}", bits_of(found), found._val
         elif isinstance(target, ast.Subscript) and isinstance(owner := self.named(target.value), list):
             numbers = self.store.numbers(owner)
             self.emit(depth, f"w = {self.item(numbers, self.term(target.slice).text)}")
-            self.emit(depth, "W.append(w)")
+            self.emit(depth, "C.append(w)")
             place, bits, like = "N[w]", bits_of(owner[0]), owner[0]._val
         else:
             raise TypeError(f"not translated: {ast.unparse(target)}")
