@@ -63,7 +63,7 @@ def test_a_file_that_is_no_nic_is_refused_in_one_line(
         said = capsys.readouterr().err
         assert said.count("\n") == 1
         assert str(path) in said
-        assert "make rtl" in said
+        assert "nics/nic.json" in said
         assert why in said or path != file
 
 

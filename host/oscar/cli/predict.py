@@ -40,7 +40,7 @@ def add_command(commands: Any) -> None:
         "--codec", choices=["ideal", "rtl", "host"], default="ideal", help="whose clock (%(default)s)"
     )
     parser.add_argument(
-        "--nic-file", metavar="FILE", help="of `make rtl`, for --codec rtl (default: shipped)"
+        "--nic-file", metavar="FILE", help="of a NIC, for --codec rtl (default: the package's)"
     )
     parser.add_argument("--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: line rate)")
     parser.add_argument("--codec-latency-us", type=float, default=0.5, metavar="US", help="(%(default)s)")

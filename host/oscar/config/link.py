@@ -15,7 +15,7 @@ class LinkSection(Section):
     """Link and codec of the time model.
 
     codec: whose clock the model uses. ideal: the codec keeps up with the line and is `codec_latency_us` deep.
-    rtl: a NIC as `make rtl` measured it (nic_file; null: the one that comes with the package). host: the
+    rtl: the NIC's RTL (nic_file; null: the one that comes with the package). host: the
     compiled coder on a core of this machine. codec_gvalues, codec_latency_us, encode_latency_us: replace the
     figures of the ideal codec.
     """
@@ -34,7 +34,7 @@ class LinkSection(Section):
     def _moved(cls, data: Any) -> Any:
         if isinstance(data, dict) and "nic_mhz" in data:
             raise ValueError(
-                "nic_mhz was removed: a NIC's clock rate is in its file; copy what `make rtl` writes, "
+                "nic_mhz was removed: a NIC's clock rate is in its file; copy that of the package, "
                 "change mhz there, and name it as nic_file"
             )
         return data

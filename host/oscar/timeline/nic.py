@@ -1,6 +1,6 @@
 """What a NIC's engines, or this host's coder, take for a frame: measured, and kept in a JSON file.
 
-`make rtl` writes such a file for the converted RTL. One comes with the package, and names its revision. The
+A file for the RTL comes with the package, and names its revision. The
 host's coder is an estimate of oscar.coding.costs.
 """
 
@@ -90,7 +90,7 @@ def load_nic(path: str | None = None) -> NicFile:
         return parse_nic(place.read_text(encoding="utf-8"), str(place))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{place}: expected a NIC's file, as `make rtl` writes it to build/rtl/nic.json: {error}"
+            f"{place}: expected a NIC's file, as nics/nic.json of the package is: {error}"
         ) from None
 
 
@@ -115,10 +115,10 @@ def parse_nic(text: str, place: str) -> NicFile:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise ConfigError(
-            f"{place}: expected a NIC's file, as `make rtl` writes it; {where}: {first['msg']}"
+            f"{place}: expected a NIC's file, as nics/nic.json of the package is; {where}: {first['msg']}"
         ) from None
     except ValueError as error:
-        raise ConfigError(f"{place}: expected a NIC's file, as `make rtl` writes it; {error}") from None
+        raise ConfigError(f"{place}: expected a NIC's file, as nics/nic.json of the package is; {error}") from None
     return nic
 
 
