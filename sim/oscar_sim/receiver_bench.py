@@ -142,7 +142,8 @@ class Bench:
         self.row = word(17)
         bases = [word(17) for _ in range(units + 1)]
         top = receiver(
-            self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables, self.sent,
+            self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables,
+            self.sent,
             jobs, streams, bases, self.raw, self.raw_stream, bus_bits=bus_bits, store_log2=store_log2,
             buffer_log2=(depth - 1).bit_length(),
         )  # fmt: skip

@@ -139,7 +139,14 @@ def translate(function: FunctionType, store: Store) -> Translated:
     single = sorted(writer.outputs)
     begin = [f"  n{i} = V[{i}]" for i in single]
     end = [f"  if n{i} != V[{i}]: N[{i}] = n{i}; C.append({i})" for i in single]
-    lines = ["def make(V, N, C, K, one_bit):", " def process():", *begin, *writer.lines, *end, " return process"]
+    lines = [
+        "def make(V, N, C, K, one_bit):",
+        " def process():",
+        *begin,
+        *writer.lines,
+        *end,
+        " return process",
+    ]
     text = "\n".join(lines)
     scope: dict[str, Any] = {}
     exec(compile(text, f"<{function.__qualname__}>", "exec"), scope)
@@ -196,7 +203,13 @@ class _Writer:
             found = self.named(node)
             return found is not None and isinstance(found, STATIC) and not isinstance(found, SignalType)
         if isinstance(node, ast.Call):
-            if not isinstance(node.func, ast.Name) or node.func.id not in ("len", "int", "bool", "min", "max"):
+            if not isinstance(node.func, ast.Name) or node.func.id not in (
+                "len",
+                "int",
+                "bool",
+                "min",
+                "max",
+            ):
                 return False
             if node.func.id == "len":
                 return isinstance(self.named(node.args[0]), (SignalType, list, tuple))
@@ -277,7 +290,9 @@ class _Writer:
     def _boolop(self, node: ast.BoolOp) -> Term:
         word = " and " if isinstance(node.op, ast.And) else " or "
         parts = [self.term(part) for part in node.values]
-        return Term(f"({word.join(part.text for part in parts)})", 1 if all(p.bits == 1 for p in parts) else None)
+        return Term(
+            f"({word.join(part.text for part in parts)})", 1 if all(p.bits == 1 for p in parts) else None
+        )
 
     def _compare(self, node: ast.Compare) -> Term:
         text = self.term(node.left).text

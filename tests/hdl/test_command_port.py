@@ -146,7 +146,9 @@ def test_commands_start_once_or_are_refused(name: str) -> None:
         abort.next = False
         simulator.run(rng.choice([5, 10, 40]))
     simulator.run(300)
-    assert not given and not locked and int(running) == 0
+    assert not given
+    assert not locked
+    assert int(running) == 0
     assert (seen["refused"], seen["clears"]) == (expected["refused"], expected["clears"])
     assert seen["started"] > 5
     wanted_result = [len(errors) & 255, *errors[:-4:-1]]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from needs import needs
-from oscar_hdl.build.convert import convert_top
 from oscar_hdl.build import tools
 from oscar_hdl.build.array import ports_of
+from oscar_hdl.build.convert import convert_top
 from oscar_hdl.build.flow import LEAST_SHARED, synthesise, synthesise_array
 from oscar_hdl.build.packing import pack
 from oscar_hdl.build.replay import compare
@@ -171,7 +171,8 @@ def test_a_packed_division_does_the_same(least: int, tmp_path: Path) -> None:
     assert packed.factors + packed.products > 0
     ports, rng = ports_of(source, "division", tmp_path), dice(1)
     clocks = [
-        {"phase": n % 32} | {name: rng.getrandbits(w) for name, (way, w) in ports.items() if way == "input" and name != "clk"}
+        {"phase": n % 32}
+        | {name: rng.getrandbits(w) for name, (way, w) in ports.items() if way == "input" and name != "clk"}
         for n in range(2000)
     ]
     clocks = [now | {"phase": n % 32} for n, now in enumerate(clocks)]

@@ -59,7 +59,10 @@ def nic_behind_pins(clk: Any, rst: Any, si: Any, so: Any, *, engines: int, **par
     adopt, clear, cleared = [bit() for _ in range(UNITS)], bit(), bit()
     clear_row, clear_rows, phase = word(ROW_BITS), word(14), word(5)
 
-    inputs = [(axil, name) for name in ("awaddr awvalid wdata wstrb wvalid bready araddr arvalid rready").split()]
+    inputs = [
+        (axil, name)
+        for name in ["awaddr", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arvalid", "rready"]
+    ]
     inputs += [(rx, name) for name in ("tdata", "tvalid", "tlast", "tkeep")] + [(tx, "tready")]
     outputs = [axil.awready, axil.wready, axil.bresp, axil.bvalid, axil.arready, axil.rdata, axil.rresp]
     outputs += [axil.rvalid, rx.tready, tx.tdata, tx.tvalid, tx.tlast, tx.tkeep, irq]

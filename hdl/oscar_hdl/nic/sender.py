@@ -21,7 +21,6 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 TOO_LONG, DESCRIPTOR = 4, 5  # FrameCommand.error
 
 
-
 @block
 def sender(
     clk: Any, rst: Any, m_axis_tx: Any, command: Any, row: Any, tables: Any, jobs: Sequence[Any],

@@ -1,12 +1,12 @@
 """The NIC on Lattice's ECP5-5G evaluation board: 1000BASE-X over a SERDES, a UART for registers and rows.
 
-    make board        # or: python -m oscar_hdl.shell.ecp5_evn --nic build/hdl/verilog/oscar_nic.v --out build/board
+    python -m oscar_hdl.shell.ecp5_evn --nic build/hdl/verilog/oscar_nic.v --out build/board
 
-builds a bitstream with yosys, nextpnr and Trellis' packer. It has been built, not run. The SERDES is on the
-board's SMA connectors. A frame travels as one Ethernet frame of type 0x88B5 (local experiments), not in
-segments: both ends take frames as long as the NIC's store. A host at the UART (LiteX's bridge) sees the
-registers of docs/registers.md at 0x3000_0000 and a memory for rows at 0x4000_0000, from and to which DMA moves
-packets of rows.
+is to build a bitstream with yosys, nextpnr and Trellis' packer. LiteX makes its sources; a bitstream with the
+NIC in it has not been made yet. The SERDES is on the board's SMA connectors. A frame travels as one Ethernet
+frame of type 0x88B5 (local experiments), not in segments: both ends take frames as long as the NIC's store. A
+host at the UART (LiteX's bridge) sees the registers of docs/registers.md at 0x3000_0000 and a memory for rows
+at 0x4000_0000, from and to which DMA moves packets of rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from litex.build.generic_platform import IOStandard, Pins, Subsignal
+from liteeth.mac.core import LiteEthMACCore
+from litex.build.generic_platform import Pins, Subsignal
 from litex.gen import LiteXModule
 from litex.soc.cores.clock import ECP5PLL
 from litex.soc.cores.dma import WishboneDMAReader, WishboneDMAWriter
@@ -27,8 +28,18 @@ from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCMini
 from litex.soc.interconnect import axi, stream, wishbone
 from litex_boards.platforms.lattice_ecp5_evn import Platform
-from liteeth.mac.core import LiteEthMACCore
-from migen import FSM, Array, ClockDomain, ClockSignal, If, Instance, NextState, NextValue, ResetSignal, Signal
+from migen import (
+    FSM,
+    Array,
+    ClockDomain,
+    ClockSignal,
+    If,
+    Instance,
+    NextState,
+    NextValue,
+    ResetSignal,
+    Signal,
+)
 
 from oscar_hdl.build.formal import ports_of, streams_of
 from oscar_hdl.build.tools import FlowError, find
@@ -36,7 +47,7 @@ from oscar_hdl.shell.serdes_ethernet import SerdesEthernet
 
 CLOCK_HZ, REFERENCE_HZ = 60e6, 100e6
 REGISTERS, ROWS, ROWS_BYTES = 0x30000000, 0x40000000, 0x4000
-HEADER = bytes.fromhex("ffffffffffff" "02005e000001" "88b5" "0000")  # to all, from a local address, type, padding
+HEADER = bytes.fromhex("ffffffffffff02005e00000188b50000")  # to all, from a local one, type, 0
 SERDES = [
     ("serdes_tx", 0, Subsignal("p", Pins("W4")), Subsignal("n", Pins("W5"))),
     ("serdes_rx", 0, Subsignal("p", Pins("Y5")), Subsignal("n", Pins("Y6"))),
@@ -63,19 +74,34 @@ class Wrapped(LiteXModule):
         words = Array(int.from_bytes(HEADER[8 * i : 8 * i + 8], "little") for i in range(2))
         out, back, sent, came = FSM("HEAD"), FSM("HEAD"), Signal(), Signal()
         self.submodules += out, back
-        out.act("HEAD", mac.sink.valid.eq(nic_tx.valid), mac.sink.data.eq(words[sent]),
-            If(mac.sink.valid & mac.sink.ready, NextValue(sent, ~sent), If(sent, NextState("FRAME"))))  # fmt: skip
-        out.act("FRAME", mac.sink.valid.eq(nic_tx.valid), mac.sink.data.eq(nic_tx.data), nic_tx.ready.eq(mac.sink.ready),
-            mac.sink.last.eq(nic_tx.last), mac.sink.last_be.eq((nic_tx.keep ^ (nic_tx.keep >> 1)) & nic_tx.keep),
-            If(nic_tx.valid & nic_tx.ready & nic_tx.last, NextState("HEAD")))  # fmt: skip
-        back.act("HEAD", mac.source.ready.eq(1),
-            If(mac.source.valid, NextValue(came, ~came),
-               If(mac.source.last, NextValue(came, 0)).Elif(came, NextState("FRAME"))))  # fmt: skip
+        out.act(
+            "HEAD",
+            mac.sink.valid.eq(nic_tx.valid),
+            mac.sink.data.eq(words[sent]),
+            If(mac.sink.valid & mac.sink.ready, NextValue(sent, ~sent), If(sent, NextState("FRAME"))),
+        )
+        out.act(
+            "FRAME",
+            mac.sink.valid.eq(nic_tx.valid),
+            mac.sink.data.eq(nic_tx.data),
+            nic_tx.ready.eq(mac.sink.ready),
+            mac.sink.last.eq(nic_tx.last),
+            mac.sink.last_be.eq((nic_tx.keep ^ (nic_tx.keep >> 1)) & nic_tx.keep),
+            If(nic_tx.valid & nic_tx.ready & nic_tx.last, NextState("HEAD")),
+        )
+        ended = If(mac.source.last, NextValue(came, 0)).Elif(came, NextState("FRAME"))
+        back.act("HEAD", mac.source.ready.eq(1), If(mac.source.valid, NextValue(came, ~came), ended))
         keep = Signal(8)  # from the one bit that marks the last byte
         self.comb += keep.eq(mac.source.last_be | (mac.source.last_be - 1))
-        back.act("FRAME", nic_rx.valid.eq(mac.source.valid), nic_rx.data.eq(mac.source.data), nic_rx.keep.eq(0xFF),
-            If(mac.source.last, nic_rx.last.eq(1), nic_rx.keep.eq(keep)), mac.source.ready.eq(nic_rx.ready),
-            If(nic_rx.valid & nic_rx.ready & mac.source.last, NextState("HEAD")))  # fmt: skip
+        back.act(
+            "FRAME",
+            nic_rx.valid.eq(mac.source.valid),
+            nic_rx.data.eq(mac.source.data),
+            nic_rx.keep.eq(0xFF),
+            If(mac.source.last, nic_rx.last.eq(1), nic_rx.keep.eq(keep)),
+            mac.source.ready.eq(nic_rx.ready),
+            If(nic_rx.valid & nic_rx.ready & mac.source.last, NextState("HEAD")),
+        )
 
 
 class Board(SoCMini):
@@ -151,7 +177,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
     )
-    parser.add_argument("--nic", type=Path, default=Path("build/hdl/verilog/oscar_nic.v"), help="from `make vhdl`")
+    parser.add_argument(
+        "--nic", type=Path, default=Path("build/hdl/verilog/oscar_nic.v"), help="from `make vhdl`"
+    )
     parser.add_argument("--out", type=Path, default=Path("build/board"))
     parser.add_argument("--no-build", action="store_true", help="write the sources, run no tool")
     args = parser.parse_args(argv)

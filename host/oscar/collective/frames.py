@@ -38,7 +38,7 @@ class Frames:
     def of(cls, rows: Iterable[tuple[int, ...]] | Array) -> Frames:
         """Return the frames of `rows`, an array or tuples with ROW's fields (work may lack), put in order."""
         if not isinstance(rows, np.ndarray):
-            rows = np.array([row if len(row) == len(ROW) else (*row, 0) for row in rows], ROW)
+            rows = np.array([row if len(row) == len(ROW.names or ()) else (*row, 0) for row in rows], ROW)
         return cls(np.sort(rows, order=ROW.names))
 
     @classmethod

@@ -131,7 +131,8 @@ def clock_lines(results: Results) -> list[str]:
             for kind in ("encode", "decode"):
                 clocks = row["clocks"][kind][step]
                 if clocks:
-                    took, expected = clocks / nic.mhz, nic.seconds(kind, values) * 1e6
+                    each, *once = nic.seconds(kind)
+                    took, expected = clocks / nic.mhz, (each * values + sum(once)) * 1e6
                     measured, modelled = measured + took, modelled + expected
                     parts.append(f"{kind} {clocks:.0f} clocks {took:.2f} ({expected:.2f})")
             lines.append(f"#   step {step}: {values:.0f} values, {', '.join(parts)}")

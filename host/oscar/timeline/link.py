@@ -145,16 +145,20 @@ class LinkModel:
     def codec(self, coded: bool) -> Codec:
         """Return the codec as the model counts it; raw floats (`coded` false) take it no time."""
         if not coded:
-            return Codec(False, 1, *[0.0] * 8)
+            return Codec(False, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         if isinstance(self.engines, Pipeline):
             to, back = self.engines.encode, self.engines.decode
-            hop = to.each_s + back.each_s, to.latency_s + back.latency_s
-            stages = to.each_s, to.latency_s, *hop, back.each_s, back.latency_s, to.turn_s, back.turn_s
-            return Codec(False, 1, *stages, sharing=self.engines.engines)
+            each, latency = to.each_s + back.each_s, to.latency_s + back.latency_s
+            return Codec(
+                False, 1, to.each_s, to.latency_s, each, latency, back.each_s, back.latency_s, to.turn_s,
+                back.turn_s, self.engines.engines,
+            )  # fmt: skip
         if self.engines is not None:
             e = self.engines
-            costs = [part for cost in (e.encode, e.hop, e.decode) for part in (cost.per_value_s, cost.once_s)]
-            return Codec(True, e.count, *costs, 0.0, 0.0)
+            return Codec(
+                True, e.count, e.encode.per_value_s, e.encode.once_s, e.hop.per_value_s, e.hop.once_s,
+                e.decode.per_value_s, e.decode.once_s, 0.0, 0.0,
+            )  # fmt: skip
         each = 0.0 if self.codec_values_per_s is None else 1.0 / self.codec_values_per_s
         decode = self.codec_latency_s
         encode = decode if self.encode_latency_s is None else self.encode_latency_s
@@ -165,7 +169,7 @@ class Codec(NamedTuple):
     """Seconds of the codec per value and once.
 
     `busy`: it has engines, each occupied until its result is out. Otherwise a frame occupies encoder or
-    decoder for a turn and its values. sharing: so many engines share a frame, whose work counts, not its values.
+    decoder for a turn and its values. sharing: so many engines share a frame; what counts is its work.
     """
 
     busy: bool

@@ -118,7 +118,9 @@ def parse_nic(text: str, place: str) -> NicFile:
             f"{place}: expected a NIC's file, as nics/nic.json of the package is; {where}: {first['msg']}"
         ) from None
     except ValueError as error:
-        raise ConfigError(f"{place}: expected a NIC's file, as nics/nic.json of the package is; {error}") from None
+        raise ConfigError(
+            f"{place}: expected a NIC's file, as nics/nic.json of the package is; {error}"
+        ) from None
     return nic
 
 
