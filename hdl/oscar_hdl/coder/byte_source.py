@@ -10,7 +10,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 STORE = 1024  # pairs; half of them is room for what comes late
 
-t_filling = enum("OPEN", "CLOSED", "AHEAD", "FULL")
+t_filling = enum("COMING", "CLOSED", "AHEAD", "FULL")
 
 
 @block
@@ -31,7 +31,7 @@ def byte_source(
     Addresses count as shift registers do, which costs no adder.
     """
     store = [Signal(modbv(0)[17:]) for _ in range(STORE)]
-    filling = Signal(t_filling.OPEN)
+    filling = Signal(t_filling.COMING)
     put, put1, data1, last1 = bit(), bit(), word(16), bit()
     write_at, write_next, read_at, boundary, level = word(10), word(10), word(10), word(10), word(10)
     room, turn1, over, over1, over2, forget = (bit() for _ in range(6))
@@ -44,8 +44,8 @@ def byte_source(
         put.next = s_axis.tvalid and s_axis.tready
         wish.next = take_two or primed or (take_one and not half)
         forget.next = (over and not over1) or (turn and not over)
-        back_write.next = not (write_at[9] ^ write_at[6])
-        feedback.next = not (read_at[9] ^ read_at[6])
+        back_write.next = write_at[9] == write_at[6]
+        feedback.next = read_at[9] == read_at[6]
         write_next.next = concat(write_at[9:], back_write)
         pair.next = out2[16:]
         last2.next = out2[16]
@@ -65,17 +65,19 @@ def byte_source(
             write_at.next = write_next
             if last1:
                 boundary.next = write_next
-        room.next = not level[9] or (drain and filling == t_filling.OPEN)
+        room.next = not level[9] or (drain and filling == t_filling.COMING)
         s_axis.tready.next = (
-            room and (filling == t_filling.OPEN or filling == t_filling.AHEAD) and not (put and s_axis.tlast)
+            room
+            and (filling == t_filling.COMING or filling == t_filling.AHEAD)
+            and not (put and s_axis.tlast)
         )
-        whole.next = filling != t_filling.OPEN and not turn
+        whole.next = filling != t_filling.COMING and not turn
         if put and s_axis.tlast:
             filling.next = t_filling.CLOSED
             if filling == t_filling.AHEAD and not turn:
                 filling.next = t_filling.FULL
         elif turn:
-            filling.next = t_filling.OPEN
+            filling.next = t_filling.COMING
             if filling == t_filling.FULL:
                 filling.next = t_filling.CLOSED
         elif filling == t_filling.CLOSED and over2:
@@ -86,12 +88,12 @@ def byte_source(
             boundary.next = 0
             s_axis.tready.next = False
             whole.next = False
-            filling.next = t_filling.OPEN
+            filling.next = t_filling.COMING
 
     @always(clk.posedge)
     def read() -> None:
         turn1.next = turn
-        enough.next = (filling != t_filling.OPEN or level[10:6] != 0) and not turn and not turn1
+        enough.next = (filling != t_filling.COMING or level[10:6] != 0) and not turn and not turn1
         out1.next = store[read_at]
         out2.next = out1
         primed.next = prime and odd
