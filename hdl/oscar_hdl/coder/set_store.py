@@ -19,9 +19,9 @@ def set_store(
 
     entry u16: what is at read_at u9 of set `load` two clocks later. write: value u16 goes to the next place
     of set `save`, from 0 on after `clear`; `written` is high with the last; nothing goes anywhere with
-    `mute`, nor where bit 7 of save is set: no set has such a number, what is learnt is forgotten. checksum
-    u16: of set `query`, or `initial` with query_fresh, two clocks later. keep: new_checksum u16 becomes that of set
-    `save`.
+    `mute`, nor where bit 7 of save is set: no set has such a number, what is learnt is forgotten.
+    checksum u16: of set `query`, or `initial` with query_fresh, two clocks later. keep: new_checksum u16
+    becomes that of set `save`.
     """
     bits = sets.bit_length() - 1
     if sets != 1 << bits or not 1 <= bits < len(save):
