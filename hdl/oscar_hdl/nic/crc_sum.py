@@ -25,9 +25,9 @@ def crc_sum(
     """Add blocks' CRCs, each multiplied by what comes behind its last word.
 
     clear (strobe): a new frame. ended, state u32, offset: a block's CRC, not inverted, and where it ended, in
-    words; absorb (same clock): it was taken. Order does not matter. finish (strobe, while idle): `pad`
-    bytes of 0, which stand behind the last block, are to be taken back. idle: all this is done, from the
-    second clock on. crc u32: the sum, not inverted.
+    words; absorb (strobe, one clock later): it was taken. Order does not matter. finish (strobe, while
+    idle): `pad` bytes of 0, which stand behind the last block, are to be taken back. idle: all this is
+    done, from the second clock on. crc u32: the sum, not inverted.
     """
     bits = len(offset)
     pads = len(pad)
@@ -51,7 +51,6 @@ def crc_sum(
 
     @always_comb
     def look():
-        absorb.next = ended and mode == states.IDLE and not finish
         idle.next = mode == states.IDLE
 
     # product = product x + (crc where the constant has a 1), from the highest power on; the constant's bit
@@ -76,6 +75,7 @@ def crc_sum(
         ahead.next = far - reach
         last.next = left[bits:1] == 0 and (not again or not left[0])
         at.next = at + 1
+        absorb.next = ended and mode == states.IDLE and not finish and not rst
         exchange.next = False
         if mode == states.IDLE:
             which.next = bits

@@ -52,6 +52,7 @@ def judge(
     next_result = word(RESULT_BITS)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
     values, total, times, shorter = word(18), word(22), word(5), bit()
+    free = bit()
     six_blocks, first_place = word(11), word(11)
     final, is_raw, for_head, probed, clocks, go, value = bit(), bit(), bit(), bit(), word(2), bit(), word(16)
 
@@ -123,6 +124,7 @@ def judge(
     @always(clk.posedge)
     def hand_raw():
         raw.start.next = False
+        free.next = not busy and not first_busy and raw.idle
         if (state == states.PROBE or state == states.FORGET) and raw.idle:
             raw.values.next = values
             raw.width.next = bits + 1
@@ -196,7 +198,7 @@ def judge(
             is_raw.next = not shorter
         elif state == states.PROBED:
             probed.next = True
-        elif state == states.FORGET and not busy and not first_busy and raw.idle:
+        elif state == states.FORGET and free:
             target.next = 0
             choice.next = RAW_CHOICE
 
@@ -245,7 +247,7 @@ def judge(
             if raw.done:
                 state.next = states.ENTRY
         elif state == states.FORGET:
-            if not busy and not first_busy and raw.idle:
+            if free:
                 state.next = states.LAUNCH
         elif state == states.ENTRY:
             if clocks == 2:
