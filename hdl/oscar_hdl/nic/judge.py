@@ -44,7 +44,7 @@ def judge(
         "IDLE", "START", "LAUNCH", "SETTLE", "LOOK", "SIZE", "COMPARE", "DECIDE", "PROBE", "PROBED", "FORGET",
         "ENTRY", "SETTLED",
     )  # fmt: skip
-    state = Signal(states.IDLE)
+    state, begun, decided = Signal(states.IDLE), Signal(states.IDLE), Signal(states.IDLE)
     index, base = word(8), word(len(row))
     hot = word(len(results), 1)  # the oldest block's unit
     own_target, own_choice = word(len(target)), word(len(choice))
@@ -171,6 +171,22 @@ def judge(
         if begin and empty:
             place.next = HEADER_BYTES
 
+    @always_comb
+    def foresee():
+        """Say where LAUNCH and DECIDE lead."""
+        begun.next = states.SETTLE
+        if for_head:
+            begun.next = states.IDLE
+        elif is_raw:
+            begun.next = states.ENTRY
+        decided.next = states.FORGET
+        if failed:
+            decided.next = states.SETTLED
+        elif constant and bits != 0:
+            decided.next = states.PROBE
+        elif constant or shorter:
+            decided.next = states.ENTRY
+
     @always(clk.posedge)
     def act():
         overflow.next = state == states.START and full and not failed
@@ -213,12 +229,8 @@ def judge(
             if failed or not full:
                 state.next = states.LAUNCH
         elif state == states.LAUNCH:
-            if launched and for_head:
-                state.next = states.IDLE
-            elif launched and is_raw:
-                state.next = states.ENTRY
-            elif launched:
-                state.next = states.SETTLE
+            if launched:
+                state.next = begun
         elif state == states.SETTLE:
             if clocks == 2:
                 state.next = states.LOOK
@@ -231,15 +243,7 @@ def judge(
         elif state == states.COMPARE:
             state.next = states.DECIDE
         elif state == states.DECIDE:
-            state.next = states.FORGET
-            if failed:
-                state.next = states.SETTLED
-            elif constant:
-                state.next = states.PROBE
-                if bits == 0:
-                    state.next = states.ENTRY
-            elif shorter:
-                state.next = states.ENTRY
+            state.next = decided
         elif state == states.PROBE:
             if raw.idle:
                 state.next = states.PROBED
@@ -257,4 +261,4 @@ def judge(
         if rst:
             state.next = states.IDLE
 
-    return choose_result, entries, choose, split, look, measure, hand_raw, step, act, sequence
+    return choose_result, entries, choose, split, look, measure, hand_raw, step, foresee, act, sequence
