@@ -44,7 +44,9 @@ def judge(
         "IDLE", "START", "LAUNCH", "SETTLE", "LOOK", "SIZE", "COMPARE", "DECIDE", "PROBE", "PROBED", "FORGET",
         "ENTRY", "SETTLED",
     )  # fmt: skip
-    state, begun, decided = Signal(states.IDLE), Signal(states.IDLE), Signal(states.IDLE)
+    state = Signal(states.IDLE)
+    # As `foresee` has them at first: an event-driven simulator does not run it before something changes.
+    begun, decided = Signal(states.SETTLE), Signal(states.FORGET)
     index, base = word(8), word(len(row))
     hot = word(len(results), 1)  # the oldest block's unit
     own_target, own_choice = word(len(target)), word(len(choice))
