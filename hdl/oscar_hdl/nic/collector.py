@@ -26,7 +26,7 @@ def collector(
     words (u16 for each lane), enables (u2 for each lane), valid, first: one clock behind its turn, a word,
     and whether it is the job's first; 0 otherwise, and in bytes that are not the job's. A word is given once,
     when all is in it that the job has for it. ended (same clock): all words of a job that is kept were given
-    before; repeated until absorb (strobe, one clock behind ended).
+    before; repeated until absorb (strobe, two clocks behind ended).
     """
     lanes = len(words)
     if lanes < 4 or lanes & (lanes - 1) or not 0 <= index < lanes:
@@ -161,7 +161,7 @@ def collector(
             opened.next = False
             kept.next = False
             dropped.next = False
-        elif cancel or (given and dropped) or (absorb and slot == 2):
+        elif cancel or (given and dropped) or (absorb and slot == 3):
             busy.next = False
             given.next = False
         if rst:

@@ -25,9 +25,9 @@ def crc_sum(
     """Add blocks' CRCs, each multiplied by what comes behind its last word.
 
     clear (strobe): a new frame. ended, state u32, offset: a block's CRC, not inverted, and where it ended, in
-    words; absorb (same clock): it was taken. Order does not matter. finish (strobe, while idle): `pad`
-    bytes of 0, which stand behind the last block, are to be taken back. idle: all this is done, from the
-    second clock on. crc u32: the sum, not inverted.
+    words; absorb (strobe, one clock later): it was taken. Order does not matter. finish (strobe, while
+    idle): `pad` bytes of 0, which stand behind the last block, are to be taken back. idle: all this is
+    done, from the second clock on. crc u32: the sum, not inverted.
     """
     bits = len(offset)
     pads = len(pad)
@@ -51,7 +51,6 @@ def crc_sum(
 
     @always_comb
     def look():
-        absorb.next = ended and mode == states.IDLE and not finish
         idle.next = mode == states.IDLE
 
     # product = product x + (crc where the constant has a 1), from the highest power on; the constant's bit
@@ -72,77 +71,83 @@ def crc_sum(
             product.next = 0
 
     @always(clk.posedge)
-    def run():
+    def plan():
+        """Keep what is to be multiplied, and by which powers."""
         ahead.next = far - reach
         last.next = left[bits:1] == 0 and (not again or not left[0])
         at.next = at + 1
-        exchange.next = False
         if mode == states.IDLE:
             which.next = bits
             left.next = pad
-            alone.next = True
+            alone.next = finish
             again.next = False
-            other.next = state
             far.next = offset
-            if finish:
-                if pad != 0:
-                    mode.next = states.SCAN
-            elif ended:
-                alone.next = False
-                mode.next = states.COMPARE
-
-        elif mode == states.COMPARE:
-            mode.next = states.PICK
-
         elif mode == states.PICK:
             which.next = 0
             left.next = ahead[bits:]
-            mode.next = states.SCAN
             if ahead == 0:
                 left.next = 1
                 which.next = UNIT
-            if empty:
-                mode.next = states.IDLE
             if ahead[bits]:  # one more than what is left then
                 left.next = ~ahead[bits:]
                 again.next = True
             else:
                 reach.next = far
-            exchange.next = ahead[bits] or empty
             empty.next = False
-
         elif mode == states.SCAN:
             at.next = 0
-            if again or left[0]:
-                mode.next = states.MULTIPLY
-            else:
+            if not again and not left[0]:
                 left.next = left >> 1
                 which.next = which + 1
-
-        elif mode == states.MULTIPLY:
-            if at == TAIL:
-                mode.next = states.TAKE
-
-        else:
-            crc.next = product
-            if last and not alone:
-                crc.next = product ^ other
+        elif mode == states.TAKE:
             again.next = False
             if not again:
                 left.next = left >> 1
                 which.next = which + 1
-            mode.next = states.SCAN
-            if last:
-                mode.next = states.IDLE
-
-        if exchange:
-            crc.next = other
-            if mode != states.IDLE:
-                other.next = crc
         if clear or rst:
             empty.next = True
             reach.next = 0
+
+    @always(clk.posedge)
+    def add():
+        absorb.next = ended and mode == states.IDLE and not finish and not rst
+        exchange.next = mode == states.PICK and (ahead[bits] or empty)
+        if mode == states.IDLE:
+            other.next = state
+        elif exchange:
+            other.next = crc
+        if exchange:
+            crc.next = other
+        elif mode == states.TAKE:
+            crc.next = product
+            if last and not alone:
+                crc.next = product ^ other
+
+    @always(clk.posedge)
+    def sequence():
+        if mode == states.IDLE:
+            if finish:
+                if pad != 0:
+                    mode.next = states.SCAN
+            elif ended:
+                mode.next = states.COMPARE
+        elif mode == states.COMPARE:
+            mode.next = states.PICK
+        elif mode == states.PICK:
+            mode.next = states.SCAN
+            if empty:
+                mode.next = states.IDLE
+        elif mode == states.SCAN:
+            if again or left[0]:
+                mode.next = states.MULTIPLY
+        elif mode == states.MULTIPLY:
+            if at == TAIL:
+                mode.next = states.TAKE
+        else:
+            mode.next = states.SCAN
+            if last:
+                mode.next = states.IDLE
         if rst:
             mode.next = states.IDLE
 
-    return look, multiply, run
+    return look, multiply, plan, add, sequence

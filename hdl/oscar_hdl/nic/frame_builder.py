@@ -33,7 +33,7 @@ def frame_builder(
     unit u is bit u // collectors of choice of collector u % collectors, collector 0 has raw and head behind;
     place: where it begins in the frame, in bytes, until two clocks after launched. heading (level): it is
     the head. keep, drop, cancel (strobes): what becomes of it (collector.py). busy, first_busy: the target
-    is, collector 0 is. resting: no collector is busy, and all CRCs are added.
+    is, collector 0 is. resting: a clock ago no collector was busy, and all CRCs were added.
     finish (strobe), pad: the frame's CRC is to be without so many bytes at its end; crc u32, not inverted;
     crc_idle: it is complete.
     send (strobe, while `sent`): the first `words` words leave, of the last one `tail` bytes (0: all); the
@@ -98,11 +98,6 @@ def frame_builder(
 
     @always_comb
     def look():
-        any_busy = modbv(0)[1:]
-        for i in range(collectors):
-            if busies[i]:
-                any_busy[:] = 1
-        resting.next = any_busy == 0 and crc_idle
         first_busy.next = busies[0]
         odd.next = place[0]
         lane.next = place[LANES_LOG2 + 1 : 1]
@@ -110,6 +105,11 @@ def frame_builder(
 
     @always(clk.posedge)
     def count():
+        any_busy = modbv(0)[1:]
+        for i in range(collectors):
+            if busies[i]:
+                any_busy[:] = 1
+        resting.next = any_busy == 0 and crc_idle
         turn.next = turn + 1
         if send:
             base.next = base + words

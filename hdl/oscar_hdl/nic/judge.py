@@ -45,6 +45,8 @@ def judge(
         "ENTRY", "SETTLED",
     )  # fmt: skip
     state = Signal(states.IDLE)
+    # As `foresee` has them at first: an event-driven simulator does not run it before something changes.
+    begun, decided = Signal(states.SETTLE), Signal(states.FORGET)
     index, base = word(8), word(len(row))
     hot = word(len(results), 1)  # the oldest block's unit
     own_target, own_choice = word(len(target)), word(len(choice))
@@ -52,6 +54,7 @@ def judge(
     next_result = word(RESULT_BITS)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
     values, total, times, shorter = word(18), word(22), word(5), bit()
+    free = bit()
     six_blocks, first_place = word(11), word(11)
     final, is_raw, for_head, probed, clocks, go, value = bit(), bit(), bit(), bit(), word(2), bit(), word(16)
 
@@ -123,6 +126,7 @@ def judge(
     @always(clk.posedge)
     def hand_raw():
         raw.start.next = False
+        free.next = not busy and not first_busy and raw.idle
         if (state == states.PROBE or state == states.FORGET) and raw.idle:
             raw.values.next = values
             raw.width.next = bits + 1
@@ -169,6 +173,22 @@ def judge(
         if begin and empty:
             place.next = HEADER_BYTES
 
+    @always_comb
+    def foresee():
+        """Say where LAUNCH and DECIDE lead."""
+        begun.next = states.SETTLE
+        if for_head:
+            begun.next = states.IDLE
+        elif is_raw:
+            begun.next = states.ENTRY
+        decided.next = states.FORGET
+        if failed:
+            decided.next = states.SETTLED
+        elif constant and bits != 0:
+            decided.next = states.PROBE
+        elif constant or shorter:
+            decided.next = states.ENTRY
+
     @always(clk.posedge)
     def act():
         overflow.next = state == states.START and full and not failed
@@ -196,7 +216,7 @@ def judge(
             is_raw.next = not shorter
         elif state == states.PROBED:
             probed.next = True
-        elif state == states.FORGET and not busy and not first_busy and raw.idle:
+        elif state == states.FORGET and free:
             target.next = 0
             choice.next = RAW_CHOICE
 
@@ -211,12 +231,8 @@ def judge(
             if failed or not full:
                 state.next = states.LAUNCH
         elif state == states.LAUNCH:
-            if launched and for_head:
-                state.next = states.IDLE
-            elif launched and is_raw:
-                state.next = states.ENTRY
-            elif launched:
-                state.next = states.SETTLE
+            if launched:
+                state.next = begun
         elif state == states.SETTLE:
             if clocks == 2:
                 state.next = states.LOOK
@@ -229,15 +245,7 @@ def judge(
         elif state == states.COMPARE:
             state.next = states.DECIDE
         elif state == states.DECIDE:
-            state.next = states.FORGET
-            if failed:
-                state.next = states.SETTLED
-            elif constant:
-                state.next = states.PROBE
-                if bits == 0:
-                    state.next = states.ENTRY
-            elif shorter:
-                state.next = states.ENTRY
+            state.next = decided
         elif state == states.PROBE:
             if raw.idle:
                 state.next = states.PROBED
@@ -245,7 +253,7 @@ def judge(
             if raw.done:
                 state.next = states.ENTRY
         elif state == states.FORGET:
-            if not busy and not first_busy and raw.idle:
+            if free:
                 state.next = states.LAUNCH
         elif state == states.ENTRY:
             if clocks == 2:
@@ -255,4 +263,4 @@ def judge(
         if rst:
             state.next = states.IDLE
 
-    return choose_result, entries, choose, split, look, measure, hand_raw, step, act, sequence
+    return choose_result, entries, choose, split, look, measure, hand_raw, step, foresee, act, sequence

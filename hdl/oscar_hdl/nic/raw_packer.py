@@ -49,16 +49,22 @@ def raw_packer(
         job.value.next = value
 
     @always(clk.posedge)
-    def read():
-        job.done.next = False
-        source.take.next = False
-        finish.next = False
+    def watch():
+        source.take.next = state == states.ROW and clocks == 2 and ready and not (last_row and stop == 0)
+        job.done.next = state == states.DRAIN and clocks == 7 and empty
+        if rst:
+            source.take.next = False
+            job.done.next = False
         ready.next = source.ok and allow and empty
         last_row.next = row == job.values[18:5]
         at_end.next = lane == stop or job.constant
         stop.next = 0
         if row == job.values[18:5]:
             stop.next = job.values[5:]
+
+    @always(clk.posedge)
+    def read():
+        finish.next = False
         reading.next = False
         if state == states.IDLE:
             row.next = 0
@@ -85,7 +91,6 @@ def raw_packer(
                     state.next = states.LAST
                 elif ready:
                     clocks.next = 0
-                    source.take.next = True
                     state.next = states.READ
         elif state == states.READ:
             if clocks != READ_CLOCKS - 1:
@@ -108,13 +113,10 @@ def raw_packer(
             if clocks != 7:
                 clocks.next = clocks + 1
             elif empty:
-                job.done.next = True
                 state.next = states.IDLE
         if rst:
             state.next = states.IDLE
-            source.take.next = False
             job.idle.next = True
-            job.done.next = False
             finish.next = False
             reading.next = False
 
@@ -165,4 +167,4 @@ def raw_packer(
             push.next = False
             tail.next = False
 
-    return fifo, look, read, shift, pack
+    return fifo, look, watch, read, shift, pack

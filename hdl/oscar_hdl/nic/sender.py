@@ -194,13 +194,25 @@ def sender(
             failed.next = False
 
     @always(clk.posedge)
-    def sequence():
-        tables.build.next = False
-        command.done.next = False
-        command.error.next = error
+    def strobe():
         planning.next = state == states.IDLE and command.start
+        tables.build.next = state == states.PLAN and planned and not empty
         begin.next = state == states.BEGIN
         head.next = (state == states.CLOSE and not failed) or (state == states.PAD and crc_idle)
+        command.done.next = state == states.LEARN and not learning
+        command.error.next = error
+        if state == states.LEARN and not learning:
+            bank.next = not bank
+        if rst:
+            planning.next = False
+            tables.build.next = False
+            begin.next = False
+            head.next = False
+            command.done.next = False
+            bank.next = False
+
+    @always(clk.posedge)
+    def sequence():
         if state == states.IDLE:
             if command.start:
                 state.next = states.START
@@ -211,7 +223,6 @@ def sender(
                 state.next = states.BEGIN
                 if not empty:
                     state.next = states.BUILD
-                    tables.build.next = True
         elif state == states.BUILD:
             if tables.built:
                 state.next = states.BEGIN
@@ -242,16 +253,8 @@ def sender(
             if sent:
                 state.next = states.LEARN
         elif not learning:
-            command.done.next = True
-            bank.next = not bank
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
-            bank.next = False
-            planning.next = False
-            begin.next = False
-            head.next = False
-            command.done.next = False
-            tables.build.next = False
 
-    return ports, plan, deal, settle, pack, top, builder, look, tell, watch, sequence
+    return ports, plan, deal, settle, pack, top, builder, look, tell, watch, strobe, sequence
