@@ -136,7 +136,7 @@ def rename(text: str, language: str) -> str:
     if language == "vhdl":
         types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
         states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
-        text = _with_bits(_replaced(text, states, r"S_\1", COMMENT[language]))
+        text = _cut_to_slices(_with_bits(_replaced(text, states, r"S_\1", COMMENT[language])))
     return text
 
 
@@ -173,6 +173,17 @@ def _with_bits(text: str) -> str:
         done += before + mark + "&".join(parts).strip()
         text = text[end:]
     return done + text
+
+
+def _cut_to_slices(text: str) -> str:
+    """Return VHDL in which the terms of a slice have its width, not that of the whole signal, as MyHDL has it."""
+
+    def cut(line: re.Match[str]) -> str:
+        width = int(line["high"]) - int(line["low"])
+        return line["head"] + re.sub(r"resize\((\w+), \d+\)", rf"resize(\1, {width})", line["terms"])
+
+    slices = r"^(?P<head> *\w+\((?P<high>\d+)-1 downto (?P<low>\d+)\) <= )(?P<terms>.* (?:or|and|xor) .*)$"
+    return re.sub(slices, cut, text, flags=re.M)
 
 
 def _replaced(text: str, names: Sequence[str], new: str, comment: str) -> str:

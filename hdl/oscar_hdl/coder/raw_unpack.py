@@ -10,6 +10,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 GROUP_BITS = 10  # log2 of the values of a group
 CLOCKS = 5  # from the pair of bytes that completes a value to the value
+LAST = (1 << GROUP_BITS) - 1
 KEPT = tuple((1 << width) - 1 for width in range(1, 17))  # by width - 1: bits that come from bytes
 
 
@@ -67,7 +68,7 @@ def raw_unpack(
                 used.next = total[4:]
             behind.next = behind or at_end
             index.next = index + 1
-            busy.next = index != (1 << GROUP_BITS) - 1
+            busy.next = index != LAST
         if fill:
             busy.next = True
             behind.next = False
