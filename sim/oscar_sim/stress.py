@@ -76,6 +76,11 @@ def _run(
     return found
 
 
+def converted(kind: str) -> Any:
+    """Return the converted RTL of one of CHECKS under Verilator, compiled unless it is as it was."""
+    return WholeNic() if kind == "nic" else Unit(kind, kind)
+
+
 CHECKS: dict[str, Check] = {"decoder": decode, "encoder": encode, "nic": whole}
 COLUMNS = ("clocks", "frames", "blocks", "values", "resets", "refused", "hangs", "mismatches")
 
@@ -159,7 +164,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         prepared(args.json)
         print("# compiling units, unless they are as they were (half a minute)", file=sys.stderr)
-        units = {kind: WholeNic() if kind == "nic" else Unit(kind, kind) for kind in args.unit}
+        units = {kind: converted(kind) for kind in args.unit}
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -6,6 +6,7 @@ import datetime
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,17 +20,17 @@ from oscar_sim import stress
 from oscar_sim.batches import DecoderBatch, run
 from oscar_sim.blocks import Coder, counted
 from oscar_sim.frames import KINDS, Generator
-from oscar_sim.units import FAULTS, Unit, faults
+from oscar_sim.units import FAULTS, faults
 
 
 @pytest.fixture(scope="module")
-def units() -> dict[str, Unit]:
+def units() -> dict[str, Any]:
     needs("verilator", "g++", "make")
-    return {kind: Unit(kind, kind) for kind in stress.CHECKS}
+    return {kind: stress.converted(kind) for kind in stress.CHECKS}
 
 
 @pytest.mark.parametrize("kind", list(stress.CHECKS))
-def test_stalls_resets_and_damage(units: dict[str, Unit], kind: str, seed: int) -> None:
+def test_stalls_resets_and_damage(units: dict[str, Any], kind: str, seed: int) -> None:
     found = stress.stress(kind, units[kind], clocks=1_500_000, seed=seed, largest=20_000)
     assert found["faults"] == []
     assert found["blocks"] > 50
@@ -37,7 +38,7 @@ def test_stalls_resets_and_damage(units: dict[str, Unit], kind: str, seed: int) 
     assert (found["refused"] > 3) == (kind == "decoder")
 
 
-def test_wrong_values_bytes_and_counts_are_seen(units: dict[str, Unit], seed: int) -> None:
+def test_wrong_values_bytes_and_counts_are_seen(units: dict[str, Any], seed: int) -> None:
     """What is expected is changed in one place."""
     rng = np.random.default_rng(seed)
     frame = Coder(log2=10).encode(
