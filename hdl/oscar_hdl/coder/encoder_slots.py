@@ -85,7 +85,7 @@ def encoder_slots(
         two.next = job.thinning != 0 and rows.above_8
         four.next = job.thinning != 0 and rows.above_16
         eight.next = job.thinning[1] and rows.above_16
-        silent.next = checked and equal
+        silent.next = checked and equal and not holes
         coding.next = codes or closes
         fresh.next = (waits or codes) and not opened and not checked
         if rst:
