@@ -18,13 +18,15 @@ def frame_sets(
     """Keep for each bank the histogram that a build reads, and the number of its set to save.
 
     reading: read_at u9 is read for port.bank, entry u16 comes two clocks later. old u16: what is at learn_at
-    u9 of port.count_bank two clocks later; save: that bank's set. port.steady: see TablesPort.
+    u9 of port.count_bank two clocks later; save: the set of the frame that is learnt. port.steady: see
+    TablesPort.
     """
     memory = [word(16) for _ in range(1 << 10)]
     write1, write2, at1, at2 = bit(), bit(), word(10), word(10)
     look_at, fetched = word(10), word(16)
     first_save, second_save = word(len(port.save)), word(len(port.save))
-    first_busy, second_busy, first_same, second_same, any_set = (bit() for _ in range(5))
+    first_busy, second_busy, learn_busy = bit(), bit(), bit()
+    first_same, second_same, learn_same, any_set = (bit() for _ in range(4))
 
     @always_comb
     def address():
@@ -50,23 +52,27 @@ def frame_sets(
             else:
                 first_save.next = port.save
                 first_busy.next = True
-        if port.learnt:
+        if port.learn:
+            learn_busy.next = True
             if port.count_bank:
+                save.next = second_save
                 second_busy.next = False
             else:
+                save.next = first_save
                 first_busy.next = False
-        save.next = first_save
-        if port.count_bank:
-            save.next = second_save
+        elif port.learnt:
+            learn_busy.next = False
         if rst:
             first_busy.next = False
             second_busy.next = False
+            learn_busy.next = False
 
     @always(clk.posedge)
     def compare():
         any_set.next = port.query_fresh
         first_same.next = first_busy and first_save == port.query
         second_same.next = second_busy and second_save == port.query
-        port.steady.next = any_set or not (first_same or second_same)
+        learn_same.next = learn_busy and save == port.query
+        port.steady.next = any_set or not (first_same or second_same or learn_same)
 
     return address, use_memory, remember, compare

@@ -13,17 +13,18 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def learn_control(
     clk: Any, rst: Any, port: TablesPort, request: CountChain, answer: CountChain, mute: Any, away: Any,
-    clear: Any, ended: Any, counted: Any, count: Any, learn_at: Any,
+    hold: Any, clear: Any, ended: Any, counted: Any, count: Any, learn_at: Any,
 ) -> Any:  # fmt: skip
     """Ask for counts, and say when they come.
 
     count u19 comes while `counted`; learn_at u9 is its place two clocks before. clear: level, while nothing
     goes through; ended: strobe, when all has gone through. mute: counts are only taken, as after a reset;
-    away: what is learnt is not to be kept.
+    away: what is learnt is not to be kept. hold: learning has not read yet what a build of port.bank would
+    overwrite.
     """
     states = enum("IDLE", "HOLD", "ASK", "FOLLOW")
     state = Signal(states.IDLE)
-    wanted, second_bank, at, arrived = bit(), bit(), word(9), word(5)
+    wanted, begun, second_bank, at, arrived = bit(), bit(), bit(), word(9), word(5)
 
     @always(clk.posedge)
     def command():
@@ -79,11 +80,14 @@ def learn_control(
         arrived.next[0] = answer.valid
         count.next = answer.total[19:]
         counted.next = arrived[4]
+        hold.next = mute or (wanted and not begun and port.bank == port.count_bank)
         if arrived[3]:
             learn_at.next = learn_at + 1
+            begun.next = True
         if clear:
             arrived.next = 0
             counted.next = False
             learn_at.next = 0
+            begun.next = False
 
     return command, ask, receive

@@ -54,14 +54,15 @@ def link_tables(
     frequency, cumulative = word(10), word(10)
     fresh, last, bank = bit(), word(4), bit()
     # Learning.
-    mute, away, clear, ended, counted, count = bit(True), bit(), bit(), bit(), bit(), word(19)
+    mute, away, hold, clear, ended = bit(True), bit(), bit(True), bit(), bit()
+    counted, count = bit(), word(19)
     histogram, learn_at, old, learnt, save = word(16), word(9), word(16), word(16), word(SET_BITS)
     write, written, stored, keep_soon, keep, run, new_checksum = (
         bit(), bit(), bit(), bit(), bit(), bit(), word(16),
     )  # fmt: skip
 
     build = build_control(
-        clk, rst, port, s_axis_sent, mute, phase, building_clear, built, reading, read_at, sent, levels,
+        clk, rst, port, s_axis_sent, hold, phase, building_clear, built, reading, read_at, sent, levels,
         encoding=encoding,
     )  # fmt: skip
     turns = row_turns(clk, building_clear, phase, reading, turn, hand, finish, fix, live)
@@ -85,7 +86,9 @@ def link_tables(
         port.query_fresh, port.checksum, keep, new_checksum, sets=sets, initial=initial_checksum(params),
     )  # fmt: skip
     frames = frame_sets(clk, rst, port, reading, read_at, histogram, learn_at, old, save)
-    drain = learn_control(clk, rst, port, request, answer, mute, away, clear, ended, counted, count, learn_at)
+    drain = learn_control(
+        clk, rst, port, request, answer, mute, away, hold, clear, ended, counted, count, learn_at
+    )
     learning = learn_rows(clk, clear, counted, count, old, write, learnt)
     check = set_checksum(clk, clear, run, learnt, new_checksum, params=params)
 
