@@ -13,7 +13,7 @@ from oscar_hdl.nic.deframer import REASONS
 from oscar_hdl.nic.ports import FrameCommand, RawJob, TablesPort
 from oscar_hdl.nic.receiver import receiver
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_sim.cycles import CycleSimulator
+from oscar_sim.cycles import CycleSimulator, elaborated
 
 
 @dataclass
@@ -152,11 +152,12 @@ class Bench:
         jobs, streams = [DecoderJob() for _ in range(units)], [Stream(16) for _ in range(units)]
         self.row = word(17)
         bases = [word(17) for _ in range(units + 1)]
-        top = receiver(
-            self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables,
-            self.sent,
-            jobs, streams, bases, self.raw, self.raw_stream, bus_bits=bus_bits, store_log2=store_log2,
-            buffer_log2=(depth - 1).bit_length(),
+        top = elaborated(
+            lambda: receiver(
+                self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables,
+                self.sent, jobs, streams, bases, self.raw, self.raw_stream, bus_bits=bus_bits,
+                store_log2=store_log2, buffer_log2=(depth - 1).bit_length(),
+            )
         )  # fmt: skip
         self.doers = [Unit(self, n, jobs[n], streams[n], bases[n], depth) for n in range(units)]
         self.doers.append(Unit(self, units, self.raw, self.raw_stream, bases[units], depth))

@@ -19,7 +19,7 @@ from oscar_hdl.coder.ports import EncoderJob, SourcePort
 from oscar_hdl.nic.ports import FrameCommand, TablesPort
 from oscar_hdl.nic.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_sim.cycles import CycleSimulator
+from oscar_sim.cycles import CycleSimulator, elaborated
 from oscar_sim.seeds import dice, numbers
 
 CODED, RAW, CONSTANT = 0, 1, 2
@@ -267,7 +267,7 @@ class Bench:
                 self.bases, self.source, bus_bits=bus_bits, store_log2=store_log2,
             )  # fmt: skip
 
-        self.simulator = CycleSimulator(top(), self.clk, self.clock)
+        self.simulator = CycleSimulator(elaborated(top), self.clk, self.clock)
 
     @property
     def frame(self) -> Frame:
