@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from myhdl import StopSimulation, block
+from myhdl import StopSimulation
 
 from oscar.coding.asc import AscParams
 from oscar.coding.frame import Header
@@ -24,7 +24,7 @@ from oscar_sim.allreduce.expected import Iteration, host_run
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, Port
 from oscar_sim.allreduce.plan import Splitter
-from oscar_sim.compiled import CompiledSimulator, signals_of
+from oscar_sim.compiled import CompiledSimulator, Copy, Model, signals_of
 from oscar_sim.driver.nic_driver import NicDriver, Place, Script
 from oscar_sim.driver.programme import Key, programme
 
@@ -141,21 +141,21 @@ class Run:
         self.faults: list[str] = []
         self.counters: list[dict[str, int]] = [{} for _ in self.nodes]
 
-    @block
-    def hardware(self) -> Any:
-        """Build all that is hardware."""
-        granule = self.options.granule.bit_length() - 1
-        splitters = [
-            splitter(self.clk, self.rst, **plan.signals, granule_log2=granule) for plan in self.splitters
+    def hardware(self) -> list[Copy]:
+        """Build a NIC and a splitter, and copy them."""
+        options, clk, rst = self.options, self.clk, self.rst
+        nics = [node.signals for node in self.nodes]
+        nic = nic_core(
+            clk, rst, **nics[0], engines=options.engines, bus_bits=BUS_BITS, sets=table_sets(options.nodes),
+            store_log2=11, rows_log2=self.rows_log2,
+        )  # fmt: skip
+        plans = [plan.signals for plan in self.splitters]
+        cut = splitter(clk, rst, **plans[0], granule_log2=options.granule.bit_length() - 1)
+        return [
+            Copy(model, {id(a): b for a, b in zip(signals_of([rst, ports[0]]), signals_of([rst, own]), strict=True)})
+            for model, ports in ((Model(nic, clk), nics), (Model(cut, clk), plans))
+            for own in ports
         ]
-        nics = [
-            nic_core(
-                self.clk, self.rst, **node.signals, engines=self.options.engines, bus_bits=BUS_BITS,
-                sets=table_sets(self.options.nodes), store_log2=11, rows_log2=self.rows_log2,
-            )
-            for node in self.nodes
-        ]  # fmt: skip
-        return nics, splitters
 
     def step(self, script: Script) -> None:
         """One rising edge of everything that is not hardware."""
@@ -250,10 +250,7 @@ class Run:
     def run(self) -> None:
         """Simulate; results are in rows, counters and faults."""
         script = self.script()
-        parts = [self.rst, *(part.signals for part in (*self.nodes, *self.splitters))]
-        simulator = CompiledSimulator(
-            self.hardware(), self.clk, lambda: self.step(script), watched=signals_of(parts)
-        )  # fmt: skip
+        simulator = CompiledSimulator(self.hardware(), lambda: self.step(script))
         with contextlib.suppress(StopSimulation):
             while True:
                 simulator.run(1000)
