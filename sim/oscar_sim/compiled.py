@@ -7,7 +7,7 @@ translated once, however many of it there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from myhdl import SignalType, intbv
@@ -148,9 +148,16 @@ class CompiledSimulator:
         return ran
 
 
-def simulator_of(top: Any, clk: Any, each: Callable[[], None], ports: Any) -> CompiledSimulator:
-    """Return a simulator of one block; `ports`: signals that the test bench reads or writes (signals_of)."""
-    return CompiledSimulator([Copy(Model(top, clk), {id(s): s for s in signals_of(ports)})], each)
+def copies_of(top: Any, clk: Any, each: Callable[[], None], ports: Sequence[Any]) -> CompiledSimulator:
+    """Return a simulator of several of a block.
+
+    ports: for each, the signals that the test bench reads or writes (signals_of); `top` has the first's.
+    """
+    model, own = Model(top, clk), list(signals_of(ports[0]))
+    copies = [
+        Copy(model, {id(a): b for a, b in zip(own, signals_of(bundles), strict=True)}) for bundles in ports
+    ]
+    return CompiledSimulator(copies, each)
 
 
 def _show(signal: Any, value: Any) -> None:
