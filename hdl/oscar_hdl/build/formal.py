@@ -186,6 +186,8 @@ def prove(proof: Proof, verilog: Path, out: Path) -> float:
     (out / f"{name}.v").write_text(text, encoding="utf-8")
     (out / f"{name}.formal.sv").write_text(rules, encoding="utf-8")
     asserted = _model(name, out, proof.free, "")
+    if not asserted:
+        raise FormalError(f"{name}: there is nothing to prove: no stream out, no `RULE")
     check = f"bmc3 -F {proof.depth} -T {HARDEST}" if proof.depth else f"pdr -T {HARDEST}"
     said = _abc(name, out, check)
     if broken := re.search(r"Output (\d+) of miter .* was asserted in frame (\d+)", said):
