@@ -129,9 +129,7 @@ def _paren(text: str) -> str:
     return text if text.startswith("(") else f"({text})"
 
 
-def _words(
-    of: str | Words, ports: dict[str, tuple[bool, int]], other: str | Words
-) -> Words:
+def _words(of: str | Words, ports: dict[str, tuple[bool, int]], other: str | Words) -> Words:
     """Return the words of a stream: the parts that the other stream has, too."""
     if not isinstance(of, str):
         return of
@@ -193,7 +191,9 @@ def prove(proof: Proof, verilog: Path, out: Path) -> float:
     if broken := re.search(r"Output (\d+) of miter .* was asserted in frame (\d+)", said):
         line = int(asserted[int(broken[1])].split(":")[-1].split("$")[0].split(".")[0])
         rule = rules.split("\n")[line - 1].strip()
-        raise FormalError(f"{name}: a rule is broken in clock {broken[2]}, line {line} of {name}.formal.sv: {rule}")
+        raise FormalError(
+            f"{name}: a rule is broken in clock {broken[2]}, line {line} of {name}.formal.sv: {rule}"
+        )
     if not (f"No output asserted in {proof.depth} frames" if proof.depth else "Property proved") in said:
         raise FormalError(f"{name}: neither proven nor broken in {HARDEST} s; see {out / name}.abc.log")
     seen = _model(name, out, proof.free, "-D SEE")
@@ -220,7 +220,9 @@ def _model(name: str, out: Path, free: int, defines: str) -> list[str]:
 
 def _abc(name: str, out: Path, check: str) -> str:
     """Return what ABC says."""
-    return run([find(SOLVER), "-c", f"read_aiger {name}.aig; fold; strash; {check}"], out, log=f"{name}.abc.log")
+    return run(
+        [find(SOLVER), "-c", f"read_aiger {name}.aig; fold; strash; {check}"], out, log=f"{name}.abc.log"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -38,9 +38,7 @@ def _link(source, sink):  # type: ignore[no-untyped-def]
 def pair_fifo(depth_log2: int = 2) -> Any:
     from oscar_hdl.nic.pair_fifo import pair_fifo as made
 
-    return made(
-        bit(), bit(), bit(), word(16), bit(), bit(), Stream(16, keep=2), bit(), depth_log2=depth_log2
-    )
+    return made(bit(), bit(), bit(), word(16), bit(), bit(), Stream(16, keep=2), bit(), depth_log2=depth_log2)
 
 
 def stream_join(bits: int = 256) -> Any:
@@ -147,7 +145,9 @@ def frame_reader() -> Any:
 
 
 @block
-def _axi_lite_registers(clk, rst, s_axil, locked, refused, wr_strobe, wr_index, wr_data, rd_index, rd_value, events, irq):  # type: ignore[no-untyped-def] # noqa: E501
+def _axi_lite_registers(
+    clk, rst, s_axil, locked, refused, wr_strobe, wr_index, wr_data, rd_index, rd_value, events, irq
+):  # type: ignore[no-untyped-def] # noqa: E501
     from oscar_hdl.nic.axi_lite_registers import axi_lite_registers as made
     from oscar_hdl.nic.registers import REGISTERS
 
@@ -195,9 +195,7 @@ def raw_decoder() -> Any:
 def value_loader() -> Any:
     from oscar_hdl.nic.value_loader import value_loader as made
 
-    return made(
-        bit(), bit(), word(5), _Command(6), Stream(64), ValueWrite(2, 5), block_bits=2, skip_bits=1
-    )
+    return made(bit(), bit(), word(5), _Command(6), Stream(64), ValueWrite(2, 5), block_bits=2, skip_bits=1)
 
 
 def side_loader() -> Any:
@@ -207,7 +205,9 @@ def side_loader() -> Any:
 
 
 @block
-def _row_unloader(clk, rst, phase, command, row, part, data_a, data_b, kind_a, kind_b, m_axis_values, m_axis_descriptors):  # type: ignore[no-untyped-def] # noqa: E501
+def _row_unloader(
+    clk, rst, phase, command, row, part, data_a, data_b, kind_a, kind_b, m_axis_values, m_axis_descriptors
+):  # type: ignore[no-untyped-def] # noqa: E501
     from oscar_hdl.nic.row_unloader import row_unloader as made
 
     words, kinds = [word(64), word(64)], [word(7), word(7)]
@@ -236,13 +236,30 @@ def row_unloader() -> Any:
 def row_port() -> Any:
     from oscar_hdl.nic.row_port import row_port as made
 
-    return made(
-        bit(), bit(), Stream(64), Stream(64), bit(), word(10), word(14), bit(), RowCommand(10)
-    )
+    return made(bit(), bit(), Stream(64), Stream(64), bit(), word(10), word(14), bit(), RowCommand(10))
 
 
 @block
-def _collector(clk, rst, turn, start, odd, lane, keep, drop, cancel, absorb, room, s_axis, busy, words, enables, valid, first, ended):  # type: ignore[no-untyped-def] # noqa: E501
+def _collector(
+    clk,
+    rst,
+    turn,
+    start,
+    odd,
+    lane,
+    keep,
+    drop,
+    cancel,
+    absorb,
+    room,
+    s_axis,
+    busy,
+    words,
+    enables,
+    valid,
+    first,
+    ended,
+):  # type: ignore[no-untyped-def] # noqa: E501
     from oscar_hdl.nic.collector import collector as made
     from oscar_hdl.nic.pair_port import pair_port
 
