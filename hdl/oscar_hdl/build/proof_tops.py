@@ -60,7 +60,7 @@ def stream_split(bits: int = 256) -> Any:
 
 
 @block
-def _byte_sink(clk, rst, phase, put, put_two, data, at_end, clear, counting, size, room, m_axis):  # type: ignore[no-untyped-def] # noqa: E501
+def _byte_sink(clk, rst, phase, put, put_two, data, at_end, clear, counting, size, room, m_axis):  # type: ignore[no-untyped-def]
     from oscar_hdl.coder.byte_sink import byte_sink as made
 
     return made(clk, rst, phase, put, put_two, data, at_end, clear, counting, size, room, m_axis)
@@ -147,7 +147,7 @@ def frame_reader() -> Any:
 @block
 def _axi_lite_registers(
     clk, rst, s_axil, locked, refused, wr_strobe, wr_index, wr_data, rd_index, rd_value, events, irq
-):  # type: ignore[no-untyped-def] # noqa: E501
+):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.axi_lite_registers import axi_lite_registers as made
     from oscar_hdl.nic.registers import REGISTERS
 
@@ -207,7 +207,7 @@ def side_loader() -> Any:
 @block
 def _row_unloader(
     clk, rst, phase, command, row, part, data_a, data_b, kind_a, kind_b, m_axis_values, m_axis_descriptors
-):  # type: ignore[no-untyped-def] # noqa: E501
+):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.row_unloader import row_unloader as made
 
     words, kinds = [word(64), word(64)], [word(7), word(7)]
@@ -259,7 +259,7 @@ def _collector(
     valid,
     first,
     ended,
-):  # type: ignore[no-untyped-def] # noqa: E501
+):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.collector import collector as made
     from oscar_hdl.nic.pair_port import pair_port
 
