@@ -1,10 +1,9 @@
-"""Synthesise, pack and place one design on the ECP5; count cells on UltraScale+."""
+"""Synthesise, pack and place one design on the ECP5."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -154,33 +153,3 @@ def place(
             available = {short: read["utilization"][long]["available"] for short, long in CELLS.items()}
         note(f"seed {seed}: {mhz[seed]:.0f} MHz")
     return Placed(name, block, cells, available, mhz, packed, slowest)
-
-
-def ultrascale(verilog: Sequence[Path], top: str, out: Path) -> dict[str, float]:
-    """Synthesise for UltraScale+ (no placement: there is no free tool for it); return cells.
-
-    LUT counts distributed RAM and shift registers too; RAMB is in units of 36 kbit.
-    """
-    stat = out / f"{top}.xcup.json"
-    script = read_verilog(verilog, out)
-    script += f"synth_xilinx -family xcup -noiopad -noclkbuf -flatten -top {top}; "
-    script += f"tee -q -o {stat.name} stat -json"
-    yosys(out, script, makes=[stat.name], log=f"{top}.xcup.log")
-    text = stat.read_text()
-    counted = Counter(json.loads(text[text.index("{") :])["design"]["num_cells_by_type"])
-
-    def total(*prefixes: str) -> int:
-        return sum(n for kind, n in counted.items() if kind.startswith(prefixes))
-
-    # The LUT sites of a distributed RAM or shift register.
-    sites = {"RAM32M16": 8, "RAM32M": 4, "RAM64M8": 8, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2}
-    memory = sum(
-        sites.get(kind, 1) * n for kind, n in counted.items() if kind.startswith(("RAM32", "RAM64", "SRL"))
-    )
-    luts = total("LUT", "INV") + memory
-    return {
-        "LUT": luts,
-        "FF": total("FD"),
-        "DSP": total("DSP48"),
-        "RAMB36": total("RAMB36") + total("RAMB18") / 2,
-    }

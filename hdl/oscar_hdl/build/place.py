@@ -12,10 +12,11 @@ from pathlib import Path
 from oscar.files import write_text
 from oscar_hdl.build import report
 from oscar_hdl.build.convert import ConvertError, block_name, check_vhdl, convert_all
-from oscar_hdl.build.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
+from oscar_hdl.build.flow import DEVICES, place, synthesise, synthesise_array
 from oscar_hdl.build.tools import FlowError, find, version
 from oscar_hdl.build.tops import TOP_HELP, TOPS
 from oscar_hdl.build.tops import find as find_top
+from oscar_hdl.build.ultrascale import cells_of
 
 CHART = "throughput_per_lut.png"
 
@@ -83,7 +84,7 @@ def measure(name: str, args: argparse.Namespace) -> report.Result:
     )
     if args.path:
         print("\n".join(placed.slowest))
-    counted = None if args.no_ultrascale or args.lanes > 1 else ultrascale([hdl], block, folder)
+    counted = None if args.no_ultrascale or args.lanes > 1 else cells_of([hdl], block, folder)
     return report.Result(placed, counted, args.lanes)
 
 
