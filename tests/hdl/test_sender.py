@@ -19,7 +19,8 @@ from oscar_hdl.coder.ports import EncoderJob, SourcePort
 from oscar_hdl.nic.ports import FrameCommand, TablesPort
 from oscar_hdl.nic.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_sim.cycles import CycleSimulator, elaborated
+from oscar_sim.compiled import copies_of
+from oscar_sim.cycles import elaborated
 from oscar_sim.seeds import dice, numbers
 
 CODED, RAW, CONSTANT = 0, 1, 2
@@ -267,7 +268,9 @@ class Bench:
                 self.bases, self.source, bus_bits=bus_bits, store_log2=store_log2,
             )  # fmt: skip
 
-        self.simulator = CycleSimulator(elaborated(top), self.clk, self.clock)
+        ports = [self.clk, self.rst, self.tx, self.command, self.row, self.tables, *self.jobs, *self.streams]
+        ports += [*self.bases, self.source]
+        self.simulator = copies_of(elaborated(top), self.clk, self.clock, [ports])
 
     @property
     def frame(self) -> Frame:
