@@ -48,10 +48,10 @@ def fold_bit(clk: Any, value: Any, before: Any, after: Any) -> Any:
 
 
 @block
-def nic_behind_pins(clk: Any, rst: Any, si: Any, so: Any, *, engines: int, **parameters: int) -> Any:
+def nic_behind_pins(clk: Any, rst: Any, si: Any, so: Any, *, engines: int, bus_bits: int = 64, **parameters: Any) -> Any:
     """nic_core of so many engines; `parameters` are its own. si, so: bits without meaning."""
     UNITS = engines + 1
-    axil, rx, tx, irq = AxiLite(8), Stream(64, keep=8), Stream(64, keep=8), bit()
+    axil, rx, tx, irq = AxiLite(8), Stream(bus_bits, keep=bus_bits // 8), Stream(bus_bits, keep=bus_bits // 8), bit()
     positions = [PositionPort() for _ in range(UNITS)]
     sums = [SumPort() for _ in range(UNITS)]
     sources = [SourcePort() for _ in range(UNITS)]
@@ -89,7 +89,7 @@ def nic_behind_pins(clk: Any, rst: Any, si: Any, so: Any, *, engines: int, **par
     ]
     core = nic_core(
         clk, rst, axil, irq, rx, tx, phase, positions, sums, decode_rows, adopt, sources, encode_rows, clear,
-        cleared, clear_row, clear_rows, engines=engines, **parameters,
+        cleared, clear_row, clear_rows, engines=engines, bus_bits=bus_bits, **parameters,
     )  # fmt: skip
 
     @always(clk.posedge)

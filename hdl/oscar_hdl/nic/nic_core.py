@@ -30,7 +30,7 @@ def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
     sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
     clear_row: Any, clear_rows: Any, *, engines: int, bus_bits: int = 64, sets: int = 16,
-    store_log2: int = 12, rows_log2: int = 14,
+    store_log2: int = 12, rows_log2: int = 14, pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
@@ -41,7 +41,8 @@ def nic_core(
     clear (pulse), clear_row u20, clear_rows u14: let rows read as zeros, then give `cleared` (pulse).
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
-    store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows.
+    store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
+    pair: what two engines are, with engine_pair's arguments.
     """
     if engines % 2 or not 2 <= engines <= 64:
         raise ValueError(f"a NIC has an even number of engines, 2 to 64, got {engines}")
@@ -142,7 +143,7 @@ def nic_core(
     for p in range(PAIRS):
         two = slice(2 * p, 2 * p + 2)
         parts.append(
-            engine_pair(
+            pair(
                 clk, rst, phase, decoder_tables, encoder_tables, decoder_jobs[two], decoder_bytes[two],
                 positions[two], sums[two], decoder_counts[p], decoder_counts[p + 1], encoder_jobs[two],
                 encoder_bytes[two], sources[two], encoder_counts[p], encoder_counts[p + 1],
