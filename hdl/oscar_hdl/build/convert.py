@@ -176,7 +176,7 @@ def _with_bits(text: str) -> str:
 
 
 def _cut_to_slices(text: str) -> str:
-    """Return VHDL in which the terms of a slice have its width, not that of the whole signal, as MyHDL has it."""
+    """Return VHDL in which the terms of a slice have its width; MyHDL gives them that of the whole signal."""
 
     def cut(line: re.Match[str]) -> str:
         width = int(line["high"]) - int(line["low"])

@@ -115,9 +115,9 @@ def synthesise_array(
 def synthesise_cells(
     verilog: Path, top: str, cell_verilog: Path, cell: str, out: Path, *, packing: bool = True
 ) -> Packed:
-    """Make `out`/<top>.packed.json, in which `cell` is a module that was synthesised once; return what was packed.
+    """Make `out`/<top>.packed.json, in which `cell` is a module synthesised once; return what was packed.
 
-    Time does not grow with the number of cells, and nothing is shared between them.
+    Time hardly grows with the number of cells, and nothing is shared between them.
     """
     least = LEAST_SHARED
     one = synthesise([cell_verilog], cell, out, packing=packing, least=least)

@@ -1,7 +1,7 @@
 """A pair of engines as a module of its own, so that the netlist of many pairs is made from one.
 
-`pair_module` is converted; `pair_cell` stands for it where it is used (nic_core, `pair`). MyHDL writes one flat
-module, so after elaboration `instantiate` tells it what to write for each cell: an instance.
+`pair_module` is converted; `pair_cell` stands for it where it is used (nic_core, `pair`). MyHDL writes one
+flat module, so after elaboration `instantiate` tells it what to write for each cell: an instance.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def pair_module(
 
 def pair_top() -> Any:
     """Return a pair_module to convert."""
-    decoders = [make() for make in (ports.DecoderJob, _bytes_in, ports.PositionPort, ports.SumPort) for _ in "01"]
+    decoders = [
+        make() for make in (ports.DecoderJob, _bytes_in, ports.PositionPort, ports.SumPort) for _ in "01"
+    ]
     encoders = [make() for make in (ports.EncoderJob, _bytes_out, ports.SourcePort) for _ in "01"]
     return pair_module(
         bit(), bit(), word(5), ports.DecoderTables(), ports.EncoderTables(), *decoders, CountChain(),
@@ -86,7 +88,7 @@ def _signals(clk: Any, rst: Any, phase: Any, *bundles: Any) -> Iterator[tuple[st
 
 
 def instantiate(top: Any) -> Any:
-    """Have each pair_cell of an elaborated design converted to an instance of pair_module; return the design."""
+    """Have each pair_cell of a design converted to an instance of pair_module; return the design."""
     for part in top.subs:
         if getattr(part, "func", None) is not None and part.func.__name__ == "pair_cell":
             signals = {}

@@ -20,14 +20,13 @@ from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 def fold_word(clk: Any, value: Any, before: Any, after: Any) -> Any:
     """Give the parity of a word and `before`, two clocks later."""
     BITS = len(value)
-    kept, odd = word(BITS), bit()
+    odd = bit()
 
     @always(clk.posedge)
     def fold():
-        kept.next = value
         parity = modbv(0)[1:]
         for i in range(BITS):
-            parity[0] = parity[0] ^ kept[i]
+            parity[0] = parity[0] ^ value[i]
         odd.next = parity[0]
         after.next = odd ^ before
 
@@ -48,10 +47,17 @@ def fold_bit(clk: Any, value: Any, before: Any, after: Any) -> Any:
 
 
 @block
-def nic_behind_pins(clk: Any, rst: Any, si: Any, so: Any, *, engines: int, bus_bits: int = 64, **parameters: Any) -> Any:
+def nic_behind_pins(
+    clk: Any, rst: Any, si: Any, so: Any, *, engines: int, bus_bits: int = 64, **parameters: Any
+) -> Any:
     """nic_core of so many engines; `parameters` are its own. si, so: bits without meaning."""
     UNITS = engines + 1
-    axil, rx, tx, irq = AxiLite(8), Stream(bus_bits, keep=bus_bits // 8), Stream(bus_bits, keep=bus_bits // 8), bit()
+    axil, rx, tx, irq = (
+        AxiLite(8),
+        Stream(bus_bits, keep=bus_bits // 8),
+        Stream(bus_bits, keep=bus_bits // 8),
+        bit(),
+    )
     positions = [PositionPort() for _ in range(UNITS)]
     sums = [SumPort() for _ in range(UNITS)]
     sources = [SourcePort() for _ in range(UNITS)]

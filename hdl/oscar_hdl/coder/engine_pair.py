@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from myhdl import always, block
 
 from oscar_hdl.coder.decoder import decoder
 from oscar_hdl.coder.encoder import encoder
+from oscar_hdl.coder.next_phase import next_phase
 from oscar_hdl.coder.ports import (
     CountPort,
     DecoderJob,
@@ -36,14 +38,12 @@ def engine_pair(
 
     Tables arrive a clock later than at the ports. The chains pass from before to after.
     """
-    # All units' phases are equal; a register here has fewer readers and shorter wires.
-    phase_here = word(5)
+    phases = [word(5) for _ in range(4)]  # all units' phases are equal
     decoder_here, encoder_here = DecoderTables(), EncoderTables()
     decoder_counts, encoder_counts = [CountPort(), CountPort()], [CountPort(), CountPort()]
 
     @always(clk.posedge)
     def broadcast() -> None:
-        phase_here.next = phase + 1
         decoder_here.level1.next = decoder_tables.level1
         decoder_here.level2.next = decoder_tables.level2
         decoder_here.address.next = decoder_tables.address
@@ -52,27 +52,26 @@ def engine_pair(
         encoder_here.address.next = encoder_tables.address
         encoder_here.data.next = encoder_tables.data
 
-    parts = [
+    parts = [next_phase(clk, before, after) for before, after in pairwise([phase, *phases])]
+    parts += [
         symbol_counts(
-            clk, rst, phase_here, decoder_counts[0], decoder_counts[1], decoder_jobs[0].count_bank,
+            clk, rst, phases[0], decoder_counts[0], decoder_counts[1], decoder_jobs[0].count_bank,
             decoder_jobs[1].count_bank, decoder_before, decoder_after,
         ),
         symbol_counts(
-            clk, rst, phase_here, encoder_counts[0], encoder_counts[1], encoder_jobs[0].count_bank,
+            clk, rst, phases[1], encoder_counts[0], encoder_counts[1], encoder_jobs[0].count_bank,
             encoder_jobs[1].count_bank, encoder_before, encoder_after,
         ),
     ]  # fmt: skip
     for n in range(2):
-        parts.append(
+        parts += [
             decoder(
-                clk, rst, phase_here, decoder_jobs[n], decoder_here, decoder_bytes[n], positions[n], sums[n],
-                decoder_counts[n],
-            )
-        )  # fmt: skip
-        parts.append(
+                clk, rst, phases[2 * n], decoder_jobs[n], decoder_here, decoder_bytes[n], positions[n],
+                sums[n], decoder_counts[n],
+            ),
             encoder(
-                clk, rst, phase_here, encoder_jobs[n], encoder_here, sources[n], encoder_counts[n],
+                clk, rst, phases[2 * n + 1], encoder_jobs[n], encoder_here, sources[n], encoder_counts[n],
                 encoder_bytes[n],
-            )
-        )  # fmt: skip
+            ),
+        ]  # fmt: skip
     return broadcast, parts

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.engine_pair import engine_pair
 from oscar_hdl.coder.link_tables import link_tables
+from oscar_hdl.coder.next_phase import next_phase
 from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, EncoderJob, EncoderTables
 from oscar_hdl.coder.raw_decoder import raw_decoder
 from oscar_hdl.coder.symbol_counts import symbol_counts
@@ -140,11 +142,13 @@ def nic_core(
     ]  # fmt: skip
     unused = [no_count.valid, no_count.step, no_count.ask, no_count.address, send_cleared, send_abort, never]
     parts += [zero(clk, signal) for signal in [*unused, none_sent.tvalid]]
+    phases = [phase, *(word(5) for _ in range(PAIRS - 1))]
+    parts += [next_phase(clk, before, after) for before, after in pairwise(phases)]
     for p in range(PAIRS):
         two = slice(2 * p, 2 * p + 2)
         parts.append(
             pair(
-                clk, rst, phase, decoder_tables, encoder_tables, decoder_jobs[two], decoder_bytes[two],
+                clk, rst, phases[p], decoder_tables, encoder_tables, decoder_jobs[two], decoder_bytes[two],
                 positions[two], sums[two], decoder_counts[p], decoder_counts[p + 1], encoder_jobs[two],
                 encoder_bytes[two], sources[two], encoder_counts[p], encoder_counts[p + 1],
             )
