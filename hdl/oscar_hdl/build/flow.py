@@ -113,7 +113,14 @@ def synthesise_array(
 
 
 def synthesise_cells(
-    verilog: Path, top: str, cell_verilog: Path, cell: str, out: Path, *, packing: bool = True
+    verilog: Path,
+    top: str,
+    cell_verilog: Path,
+    cell: str,
+    out: Path,
+    *,
+    packing: bool = True,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Packed:
     """Make `out`/<top>.packed.json, in which `cell` is a module synthesised once; return what was packed.
 
@@ -121,6 +128,7 @@ def synthesise_cells(
     """
     least = LEAST_SHARED
     one = synthesise([cell_verilog], cell, out, packing=packing, least=least)
+    note(f"{cell} synthesised")
     rest = synthesise([verilog, cell_verilog], top, out, packing=packing, least=least, boxes=[cell])
     packed = out / f"{top}.packed.json"
     netlist = json.loads(packed.read_text())
@@ -129,6 +137,7 @@ def synthesise_cells(
     cells = sum(part["type"] == cell for part in netlist["modules"][top]["cells"].values())
     netlist["modules"][cell] = module
     packed.write_text(json.dumps(netlist))
+    note(f"{top} synthesised")
     return Packed(*(a + cells * b for a, b in zip(astuple(rest), astuple(one), strict=True)))
 
 

@@ -6,7 +6,7 @@ flat module, so after elaboration `instantiate` tells it what to write for each 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from myhdl import block
@@ -33,7 +33,7 @@ UNUSED = {"decoder_bytes": ("tlast",)}  # MyHDL makes no port of what a block do
 
 
 @block
-def pair_module(
+def _pair(
     clk: Any, rst: Any, phase: Any, decoder_tables: Any, encoder_tables: Any, decoder_job0: Any,
     decoder_job1: Any, decoder_bytes0: Any, decoder_bytes1: Any, position0: Any, position1: Any, sums0: Any,
     sums1: Any, decoder_before: Any, decoder_after: Any, encoder_job0: Any, encoder_job1: Any,
@@ -50,13 +50,15 @@ def pair_module(
     return pair
 
 
-def pair_top() -> Any:
-    """Return a pair_module to convert."""
-    decoders = [
-        make() for make in (ports.DecoderJob, _bytes_in, ports.PositionPort, ports.SumPort) for _ in "01"
-    ]
-    encoders = [make() for make in (ports.EncoderJob, _bytes_out, ports.SourcePort) for _ in "01"]
-    return pair_module(
+def pair_module() -> Any:
+    """Return the module of a pair, to be converted on its own."""
+
+    def two(make: Callable[[], Any]) -> tuple[Any, Any]:
+        return make(), make()
+
+    decoders = (*two(ports.DecoderJob), *two(_bytes_in), *two(ports.PositionPort), *two(ports.SumPort))
+    encoders = (*two(ports.EncoderJob), *two(_bytes_out), *two(ports.SourcePort))
+    return _pair(
         bit(), bit(), word(5), ports.DecoderTables(), ports.EncoderTables(), *decoders, CountChain(),
         CountChain(), *encoders, CountChain(), CountChain(),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 from myhdl import always, block, modbv
 
+from oscar_hdl.build.pair_cell import instantiate, pair_cell
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.registers import ROW_BITS
@@ -106,3 +107,13 @@ def nic_behind_pins(
         so.next = last
 
     return core, parts, shift
+
+
+def nic_array(engines: int = 8, bus_bits: int = 64, sets: int = 16, store_log2: int = 10) -> Any:
+    """Return a nic_behind_pins whose pairs of engines are instances of pair_module."""
+    return instantiate(
+        nic_behind_pins(
+            bit(), bit(), bit(), bit(), engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2,
+            pair=pair_cell,
+        )
+    )  # fmt: skip
