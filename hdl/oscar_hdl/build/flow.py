@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
-from oscar_hdl.build.array import anchor, array_verilog, ports_of
+from oscar_hdl.build.array import anchor, anchor_cells, array_verilog, ports_of
 from oscar_hdl.build.packing import Packed, pack
 from oscar_hdl.build.tools import FlowError, find, read_verilog, run, yosys
 
@@ -135,6 +135,7 @@ def synthesise_cells(
     module = json.loads((out / f"{cell}.packed.json").read_text())["modules"][cell]
     del module["attributes"]["top"]
     cells = sum(part["type"] == cell for part in netlist["modules"][top]["cells"].values())
+    anchor_cells(netlist["modules"][top], cell)
     netlist["modules"][cell] = module
     packed.write_text(json.dumps(netlist))
     note(f"{top} synthesised")
