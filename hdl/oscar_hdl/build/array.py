@@ -60,7 +60,7 @@ def array_verilog(name: str, block: str, ports: dict[str, tuple[str, int]], coun
 
 
 def places(count: int) -> list[str]:
-    """Return a flip-flop in the middle of each of so many parts of the device; neighbours follow each other."""
+    """Return a flip-flop in the middle of each of so many parts of the device, neighbours in order."""
     across = max(1, round(count**0.5))
     down = -(-count // across)
     found = []
