@@ -29,7 +29,6 @@ DRIVEN: dict[str, tuple[str, ...]] = {
     "encoder_job": (*ENDS, *RESULTS), "encoder_bytes": ("tdata", "tvalid", "tlast", "tkeep"),
     "source": ("take", "header", "row"), "encoder_before": (), "encoder_after": CHAIN,
 }  # fmt: skip
-UNUSED = {"decoder_bytes": ("tlast",)}  # MyHDL makes no port of what a block does not read
 
 
 @block
@@ -85,8 +84,7 @@ def _signals(clk: Any, rst: Any, phase: Any, *bundles: Any) -> Iterator[tuple[st
         many = isinstance(given, list)
         for n, bundle in enumerate(given if many else [given]):
             for part, signal in vars(bundle).items():
-                if part not in UNUSED.get(name, ()):
-                    yield f"{name}{n if many else ''}_{part}", signal, part in driven
+                yield f"{name}{n if many else ''}_{part}", signal, part in driven
 
 
 def instantiate(top: Any) -> Any:
