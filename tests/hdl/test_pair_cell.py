@@ -21,11 +21,11 @@ from oscar_hdl.streams.bundles import bit, word
 def two_pairs(clk, rst, so):
     """Two cells, the second one's chains behind the first one's."""
     phase, chains = word(5), [CountChain() for _ in range(6)]
-    tables = [ports.DecoderTables(), ports.EncoderTables()]
     parts = []
     for n in range(2):
         decode = [[make() for _ in "ab"] for make in (ports.DecoderJob, cells._bytes_in, ports.PositionPort)]
         encode = [[make() for _ in "ab"] for make in (ports.EncoderJob, cells._bytes_out, ports.SourcePort)]
+        tables = [make() for make in (ports.DecoderTables, ports.EncoderTables) for _ in "ab"]
         sums = [ports.SumPort(), ports.SumPort()]
         parts.append(
             cells.pair_cell(

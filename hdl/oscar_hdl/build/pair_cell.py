@@ -23,7 +23,8 @@ ENDS = ("idle", "done", "bad")
 CHAIN = ("valid", "address", "bank", "total")
 SUMS = ("take", "row", "valid", "total", "described", "described_row", "row_class", "row_size")
 DRIVEN: dict[str, tuple[str, ...]] = {
-    "decoder_tables": (), "encoder_tables": (),
+    "decoder_tables": (), "decoder_passed": ("level1", "level2", "address", "data"),
+    "encoder_tables": (), "encoder_passed": ("enable", "address", "data"),
     "decoder_job": ENDS, "decoder_bytes": ("tready",), "position": ("take", "header", "row"), "sums": SUMS,
     "decoder_before": (), "decoder_after": CHAIN,
     "encoder_job": (*ENDS, *RESULTS), "encoder_bytes": ("tdata", "tvalid", "tlast", "tkeep"),
@@ -33,18 +34,18 @@ DRIVEN: dict[str, tuple[str, ...]] = {
 
 @block
 def _pair(
-    clk: Any, rst: Any, phase: Any, decoder_tables: Any, encoder_tables: Any, decoder_job0: Any,
-    decoder_job1: Any, decoder_bytes0: Any, decoder_bytes1: Any, position0: Any, position1: Any, sums0: Any,
-    sums1: Any, decoder_before: Any, decoder_after: Any, encoder_job0: Any, encoder_job1: Any,
-    encoder_bytes0: Any, encoder_bytes1: Any, source0: Any, source1: Any, encoder_before: Any,
-    encoder_after: Any,
+    clk: Any, rst: Any, phase: Any, decoder_tables: Any, decoder_passed: Any, encoder_tables: Any,
+    encoder_passed: Any, decoder_job0: Any, decoder_job1: Any, decoder_bytes0: Any, decoder_bytes1: Any,
+    position0: Any, position1: Any, sums0: Any, sums1: Any, decoder_before: Any, decoder_after: Any,
+    encoder_job0: Any, encoder_job1: Any, encoder_bytes0: Any, encoder_bytes1: Any, source0: Any,
+    source1: Any, encoder_before: Any, encoder_after: Any,
 ) -> Any:  # fmt: skip
     """engine_pair without lists, which cannot be ports."""
     pair = engine_pair(
-        clk, rst, phase, decoder_tables, encoder_tables, [decoder_job0, decoder_job1],
-        [decoder_bytes0, decoder_bytes1], [position0, position1], [sums0, sums1], decoder_before,
-        decoder_after, [encoder_job0, encoder_job1], [encoder_bytes0, encoder_bytes1], [source0, source1],
-        encoder_before, encoder_after,
+        clk, rst, phase, decoder_tables, decoder_passed, encoder_tables, encoder_passed,
+        [decoder_job0, decoder_job1], [decoder_bytes0, decoder_bytes1], [position0, position1],
+        [sums0, sums1], decoder_before, decoder_after, [encoder_job0, encoder_job1],
+        [encoder_bytes0, encoder_bytes1], [source0, source1], encoder_before, encoder_after,
     )  # fmt: skip
     return pair
 
@@ -58,7 +59,7 @@ def pair_module() -> Any:
     decoders = (*two(ports.DecoderJob), *two(_bytes_in), *two(ports.PositionPort), *two(ports.SumPort))
     encoders = (*two(ports.EncoderJob), *two(_bytes_out), *two(ports.SourcePort))
     return _pair(
-        bit(), bit(), word(5), ports.DecoderTables(), ports.EncoderTables(), *decoders, CountChain(),
+        bit(), bit(), word(5), *two(ports.DecoderTables), *two(ports.EncoderTables), *decoders, CountChain(),
         CountChain(), *encoders, CountChain(), CountChain(),
     )  # fmt: skip
 

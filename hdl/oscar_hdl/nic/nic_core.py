@@ -87,7 +87,9 @@ def nic_core(
     turn, first_adopts, second_adopts = bit(), bit(), bit()
     bad, reason, last_reason = bit(), word(4), word(4)
     decoder_port, encoder_port = TablesPort(), TablesPort()
-    decoder_tables, encoder_tables = DecoderTables(), EncoderTables()
+    # Tables pass from pair to pair; a block looks into them many clocks after it has begun.
+    decoder_tables = [DecoderTables() for _ in range(PAIRS + 1)]
+    encoder_tables = [EncoderTables() for _ in range(PAIRS + 1)]
     decoder_jobs = [DecoderJob() for _ in range(engines)]
     encoder_jobs = [EncoderJob() for _ in range(engines)]
     decoder_bytes = [Stream(16) for _ in range(engines)]
@@ -127,11 +129,11 @@ def nic_core(
             sources[engines], bus_bits=bus_bits, store_log2=store_log2,
         ),
         link_tables(
-            clk, rst, decoder_port, sent, decoder_tables, decoder_counts[0], decoder_counts[PAIRS + 1],
+            clk, rst, decoder_port, sent, decoder_tables[0], decoder_counts[0], decoder_counts[PAIRS + 1],
             encoding=False, sets=sets,
         ),
         link_tables(
-            clk, rst, encoder_port, none_sent, encoder_tables, encoder_counts[0], encoder_counts[PAIRS],
+            clk, rst, encoder_port, none_sent, encoder_tables[0], encoder_counts[0], encoder_counts[PAIRS],
             encoding=True, sets=sets,
         ),
         raw_decoder(clk, rst, phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
@@ -148,9 +150,10 @@ def nic_core(
         two = slice(2 * p, 2 * p + 2)
         parts.append(
             pair(
-                clk, rst, phases[p], decoder_tables, encoder_tables, decoder_jobs[two], decoder_bytes[two],
-                positions[two], sums[two], decoder_counts[p], decoder_counts[p + 1], encoder_jobs[two],
-                encoder_bytes[two], sources[two], encoder_counts[p], encoder_counts[p + 1],
+                clk, rst, phases[p], decoder_tables[p], decoder_tables[p + 1], encoder_tables[p],
+                encoder_tables[p + 1], decoder_jobs[two], decoder_bytes[two], positions[two], sums[two],
+                decoder_counts[p], decoder_counts[p + 1], encoder_jobs[two], encoder_bytes[two], sources[two],
+                encoder_counts[p], encoder_counts[p + 1],
             )
         )  # fmt: skip
 
