@@ -84,13 +84,14 @@ class Unit:
             fields = {name: int(getattr(job, name)) for name in names}
             if fields.get("constant"):
                 fields = {"constant": 1, "value": int(job.value)}
-            base = int(self.base) - int(bench.row)
+            assert int(job.count_bank) != bench.drained
+            base = int(self.base) - bench.first_rows[0]
             self.block = Block(self.number, int(job.values), base, b"", fields)
             self.pairs: list[int] = []
             self.complete, self.rest = bool(fields.get("constant")), dice.randrange(1, 30)
             bench.given.append(self.block)
             bench.shared.append(
-                (int(getattr(job, "bank", bench.tables.bank)), int(job.count_bank), int(job.thinning))
+                (int(getattr(job, "bank", job.count_bank)), int(job.count_bank), int(job.thinning))
             )
             job.idle.next = False
         elif self.block is not None:
@@ -106,7 +107,7 @@ class Unit:
     def finish(self) -> None:
         block, job, bench = self.block, self.job, self.bench
         assert block is not None
-        assert (block.values, block.base) == (int(job.values), int(self.base) - int(bench.row)), (
+        assert (block.values, block.base) == (int(job.values), int(self.base) - bench.first_rows[0]), (
             "fields hold until done"
         )
         data = b"".join(pair.to_bytes(2, "little") for pair in self.pairs)
@@ -127,8 +128,18 @@ class Unit:
         self.block = None
 
 
+@dataclass
+class Done:
+    """How a command ended, and what units were given since the one before."""
+
+    error: int
+    given: list[Block]
+    finished: list[Block]
+    shared: list[tuple[int, int, int]]
+
+
 class Bench:
-    """A receiver and everything around it; `frames` go in as they come, `commands` one after another."""
+    """A receiver and everything around it; frames go in as they come, commands as it takes them."""
 
     def __init__(
         self, dice: random.Random, *, units: int = 4, bus_bits: int = 64, store_log2: int = 10,
@@ -154,14 +165,20 @@ class Bench:
         self.finished: list[Block] = []
         self.shared: list[tuple[int, int, int]] = []
         self.bads: list[str] = []
+        self.dones: deque[Done] = deque()
+        self.first_rows: deque[int] = deque()
         self.built: list[dict[str, Any]] = []
-        self.learns: list[tuple[int, ...]] = []
+        self.learns: list[tuple[int, ...]] = []  # set, count_bank, forget
+        self.saves: dict[int, int] = {}  # of a bank that was built, before it is learnt
+        self.drained = self.learning = -1  # the bank that is, and its set
+        self.early = 0  # builds while blocks were dealt
+        self.learn_clocks = 60
         self.checksums: dict[tuple[int, int], int] = {}
         self.spoil, self.jammed = -1, False
-        self.asked: deque[int] = deque([0, 0])
+        self.asked: deque[tuple[int, int]] = deque([(0, 0)] * 2)
         self.rows: list[int] | None = None
         self.timer = -1
-        self.timer_learn = -1
+        self.timer_learn = 0
         self.sim = CycleSimulator(top, self.clk, self.clock)
         self.reset()
 
@@ -184,6 +201,11 @@ class Bench:
             unit.clock()
         if self.bad:
             self.bads.append(REASONS[int(self.reason)])
+        if self.command.done:
+            assert all(unit.block is None for unit in self.doers)
+            self.dones.append(Done(int(self.command.error), self.given, self.finished, self.shared))
+            self.given, self.finished, self.shared = [], [], []
+            self.first_rows.popleft()
 
     def _send(self) -> None:
         rx = self.rx
@@ -196,16 +218,22 @@ class Bench:
 
     def _tables(self) -> None:
         tables, sent = self.tables, self.sent
-        self.asked.append(self.checksums.get((int(tables.query), int(tables.query_fresh)), 0))
-        tables.checksum.next = self.asked.popleft()
+        query = int(tables.query), int(tables.query_fresh)
+        steady = bool(query[1]) or query[0] not in (*self.saves.values(), self.learning)
+        self.asked.append((self.checksums.get(query, 0) if steady else 0, steady))
+        tables.checksum.next, tables.steady.next = self.asked.popleft()
         tables.built.next = tables.learnt.next = False
         if tables.build:
             assert self.rows is None
             self.rows = []
-            self.built.append(
-                {name: int(getattr(tables, name)) for name in ("last", "mask", "bank", "load", "fresh")}
+            told = {n: int(getattr(tables, n)) for n in ("last", "mask", "bank", "load", "fresh", "save")}
+            assert told["bank"] not in self.saves, "the frame before is not learnt"
+            assert told["fresh"] or told["load"] not in (*self.saves.values(), self.learning), (
+                "the set is going to change"
             )
-            self.built[-1]["rows"] = self.rows
+            self.saves[told["bank"]] = told["save"]
+            self.built.append({**told, "rows": self.rows})
+            self.early += bool(self.given)
             self.timer = self.dice.randrange(1, 60)
         elif self.rows is not None:
             if sent.tvalid and sent.tready:
@@ -217,13 +245,16 @@ class Bench:
                 tables.built.next = True
                 self.rows = None
         if tables.learn:
-            self.learns.append(
-                tuple(int(x) for x in (tables.load, tables.fresh, tables.save, tables.count_bank))
-            )
-            self.timer_learn = self.dice.randrange(1, 60)
-        elif self.timer_learn >= 0:
+            assert self.drained < 0
+            self.drained = int(tables.count_bank)
+            self.learning = self.saves.pop(self.drained)
+            self.learns.append((self.learning, self.drained, int(tables.forget)))
+            self.timer_learn = self.dice.randrange(1, self.learn_clocks)
+        elif self.drained >= 0:
             self.timer_learn -= 1
-            tables.learnt.next = self.timer_learn < 0
+            if self.timer_learn < 0:
+                tables.learnt.next = True
+                self.drained = self.learning = -1
 
     def start(self, frame: bytes, *, load: int = 1, save: int = 2, fresh: int = 0, **wrong: int) -> None:
         """Start the command for a frame; `wrong` fields are other than the frame's."""
@@ -235,22 +266,33 @@ class Bench:
         }
         for name, value in {**fields, "load": load, "save": save, "fresh": fresh, **wrong}.items():
             getattr(command, name).next = value
-        self.row.next = self.dice.getrandbits(15)
+        self.first_rows.append(self.dice.getrandbits(15))
+        self.row.next = self.first_rows[-1]
         command.start.next = True
         self.sim.run(1)
         command.start.next = False
+        self.sim.run(1)
+
+    def until_idle(self, limit: int = 60_000) -> None:
+        """Run until the next command can be given."""
+        for _ in range(limit):
+            if self.command.idle:
+                return
+            self.sim.run(1)
+        raise AssertionError(f"no command is taken within {limit} clocks")
 
     def wait(self, limit: int = 60_000) -> int:
-        """Run until the command is done; return its error."""
+        """Run until the oldest command is done, and return its error; `done` is how it ended."""
         for _ in range(limit):
+            if self.dones:
+                self.done = self.dones.popleft()
+                return self.done.error
             self.sim.run(1)
-            if self.command.done:
-                assert all(unit.block is None for unit in self.doers)
-                return int(self.command.error)
         raise AssertionError(f"a command is not done after {limit} clocks")
 
     def receive(self, frame: bytes, **fields: int) -> int:
         """Start a command and wait for it."""
+        self.until_idle()
         self.start(frame, **fields)
         return self.wait()
 
@@ -261,7 +303,8 @@ class Bench:
         self.queue.clear()
         self.rx.tvalid.next = self.command.start.next = self.command.abort.next = False
         self.rst.next = False
-        self.rows, self.timer_learn = None, -1
+        self.rows, self.drained, self.learning = None, -1, -1
+        self.saves.clear()
         self.sent.tready.next = self.tables.built.next = self.tables.learnt.next = False
         for unit in self.doers:
             unit.reset()
@@ -271,5 +314,6 @@ class Bench:
     def forget(self) -> None:
         """Forget what units and tables were given."""
         self.spoil = -1
-        for kept in (self.given, self.finished, self.shared, self.bads, self.built, self.learns):
+        lists = (self.given, self.finished, self.shared, self.bads, self.built, self.learns)
+        for kept in (*lists, self.dones, self.first_rows):
             kept.clear()

@@ -10,8 +10,8 @@ from myhdl import Signal, always, always_comb, block, concat, enum
 from oscar.coding.asc.params import CODED, CONSTANT
 from oscar_hdl.coder.ports import DecoderJob
 from oscar_hdl.nic.block_counter import Blocks
+from oscar_hdl.nic.block_places import BlockPlaces
 from oscar_hdl.nic.fetch_ring import Span
-from oscar_hdl.nic.frame_places import Places
 from oscar_hdl.nic.ports import RawJob
 from oscar_hdl.streams.bundles import bit, word
 
@@ -20,14 +20,16 @@ PAUSE = 5  # clocks until entry, values and rows of the next block are there
 
 @block
 def block_dealer(
-    clk: Any, rst: Any, go: Any, entry: Any, number: Any, blocks: Blocks, places: Places, span: Span,
-    put: Any,
-    jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any, done: Any,
-    bad: Any, *, word_bits: int,
+    clk: Any, rst: Any, go: Any, entry: Any, number: Any, blocks: Blocks, places: BlockPlaces, span: Span,
+    put: Any, placed: Any, up: Any, up_at: Any, reads: Any, raw_reads: Any, jobs: Sequence[DecoderJob],
+    starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any, done: Any, bad: Any, *,
+    word_bits: int,
 ) -> Any:  # fmt: skip
     """Start a job for each block that is not a constant 0, as soon as its unit is idle.
 
-    put: `span` goes in. While the dealer is idle, span is of the last reader from places.start on.
+    put (level, until placed): `span` goes in, of a block or, with up a clock before, the unit reader's from
+    the word up_at on. reads: the unit reader is in use;
+    raw_reads: by a raw block.
     go (strobe): places.start is where the first block begins. entry u48: number `number` u8 of the directory,
     two clocks later. starts: a strobe for each decoder, one clock before the job's. raw_go (strobe): the span
     of a raw block begins; raw_fed: all its bytes went out. done (strobe): all units are done; bad, until the
@@ -42,7 +44,7 @@ def block_dealer(
     states = enum("IDLE", "WAIT", "ADD", "CHOOSE", "PUT", "PLACE", "STEP", "DRAIN")
     state = Signal(states.IDLE)
     busy, free, turn, ended, wrong = word(units), word(units), word(units, 1), word(units), bit()
-    raw_busy, pause, late = bit(), word(3), bit()
+    raw_busy, raw_quiet, putting, pause, late = bit(), bit(), bit(), word(3), bit()
     turn_free, raw_free, all_free, coded, constant, nothing, upward = (bit() for _ in range(7))
     pairs = word(word_bits + 1)
 
@@ -60,12 +62,15 @@ def block_dealer(
         busy.next = (busy | starts) & ~ended
         raw_busy.next = (raw_busy or raw.start) and not raw.done
         turn_free.next = (free & turn) != 0
-        raw_free.next = raw.idle and not raw_busy and not raw.start and raw_fed and not raw_go
-        all_free.next = free == ALL and raw_free
+        raw_quiet.next = raw.idle and not raw_busy and not raw.start and not raw_reads
+        raw_free.next = raw.idle and not raw_busy and not raw.start and not raw_reads and not reads
+        putting.next = state == states.PUT or state == states.PLACE
+        raw_reads.next = (putting and not coded) or raw_go or not raw_fed
+        all_free.next = free == ALL and raw_quiet
         late.next = pause == PAUSE
         coded.next = entry[2:] == CODED
         constant.next = entry[2:] == CONSTANT
-        upward.next = entry[2:] != CODED or state == states.IDLE
+        upward.next = entry[2:] != CODED
         nothing.next = entry[2:] == CONSTANT and entry[32:16] == 0
         if wrong:
             bad.next = True
@@ -92,6 +97,10 @@ def block_dealer(
         if upward:
             span.slot.next = RAW_SLOT
             span.at.next = places.start[top_bit:word_bits]
+            span.none.next = False
+        if up:
+            span.slot.next = RAW_SLOT
+            span.at.next = up_at
             span.none.next = False
         if state == states.CHOOSE and raw_free:
             raw.values.next = blocks.values
@@ -148,7 +157,7 @@ def block_dealer(
             put.next = True
             state.next = states.PLACE
         elif state == states.PLACE:
-            if span.placed:
+            if placed:
                 put.next = False
                 raw_go.next = not coded
                 state.next = states.STEP
