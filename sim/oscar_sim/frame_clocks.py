@@ -103,7 +103,9 @@ def _sent(nic: WholeNic, ports: dict[str, np.ndarray], sizes: np.ndarray) -> Tim
     first = word[np.searchsorted(word, np.append(0, last[:-1] + 1))]
     takes = np.flatnonzero(_wide(ports["source_take"]) & np.uint64((1 << nic.engines) - 1))
     begin = _commands(ports, "SEND")
-    one = takes[np.minimum(np.searchsorted(takes, np.maximum(begin, np.append(0, first[:-1]))), takes.size - 1)]
+    one = takes[
+        np.minimum(np.searchsorted(takes, np.maximum(begin, np.append(0, first[:-1]))), takes.size - 1)
+    ]
     return Times(begin, one, takes[np.searchsorted(takes, first) - 1], first, last, sizes)
 
 

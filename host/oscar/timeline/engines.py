@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from oscar.coding.asc.slots import cell_values
+
 SLOT = 32  # clocks
+BEFORE = 2, 6  # slots of a block to encode and to decode, beside its groups'
+DEAL = 4, 14  # clocks from one block that is given to an engine to the next
+SETTLE = 28  # from one block that is found finished to the next
 BUFFER = 1792  # bytes that an encoder keeps of a block before those before it are coded
 
 
@@ -110,3 +115,32 @@ def decoding(slots: Any, counted: Any, each: int, engines: int, before: int, dea
                     end = max(end, now + SLOT)
         at += 1
     return end
+
+
+def encode_clocks(
+    cells: Any, count: int, size: int, engines: int, block: int, sizes: Any = None
+) -> tuple[float, float]:
+    """Return clocks until the blocks of a frame are coded, and until their bytes are collected.
+
+    cells: of `asc.slots.cells_of`; block: values of a block. sizes: bytes of blocks; None: as their slots
+    share the frame's `size`.
+    """
+    slots, counted, each, number = _blocks(cells, 0, count, block)
+    if sizes is None:
+        share = np.add.reduceat(counted, np.arange(0, slots.size, each))
+        sizes = size * share / max(1.0, share.sum())
+    return encoding(slots, counted, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE)  # type: ignore[no-any-return]
+
+
+def decode_clocks(cells: Any, count: int, engines: int, block: int) -> float:
+    """Return clocks until all blocks of a frame are decoded; arguments as of `encode_clocks`."""
+    slots, counted, each, _ = _blocks(cells, 1, count, block)
+    return float(decoding(slots, counted, each, engines, BEFORE[1], DEAL[1]))
+
+
+def _blocks(cells: Any, way: int, count: int, block: int) -> tuple[Any, Any, int, int]:
+    values = cell_values(count)
+    number = -(-count // values)
+    each = max(1, block // values)
+    part = np.asarray(cells[:number], float)
+    return part[:, way].copy(), part[:, 2].copy(), each, -(-number // each)
