@@ -37,7 +37,7 @@ def encoding(
     """
     blocks = sizes.size
     block, free = np.full(engines, -1), np.zeros(engines)
-    begun, done, total, share = np.zeros(engines), np.zeros(engines), np.zeros(engines), np.zeros(engines)
+    done, total, share = np.zeros(engines), np.zeros(engines), np.zeros(engines)
     used = np.full((engines + 1) // 2, -1)
     ends = np.full(blocks, -1.0)
     following, judged, dealt, at = 0, 0, 0.0, 0
@@ -125,22 +125,22 @@ def encode_clocks(
     cells: of `asc.slots.cells_of`; block: values of a block. sizes: bytes of blocks; None: as their slots
     share the frame's `size`.
     """
-    slots, counted, each, number = _blocks(cells, 0, count, block)
+    slots, counted, each = _blocks(cells, 0, count, block)
     if sizes is None:
         share = np.add.reduceat(counted, np.arange(0, slots.size, each))
         sizes = size * share / max(1.0, share.sum())
-    return encoding(slots, counted, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE)  # type: ignore[no-any-return]
+    return encoding(slots, counted, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE)
 
 
 def decode_clocks(cells: Any, count: int, engines: int, block: int) -> float:
     """Return clocks until all blocks of a frame are decoded; arguments as of `encode_clocks`."""
-    slots, counted, each, _ = _blocks(cells, 1, count, block)
+    slots, counted, each = _blocks(cells, 1, count, block)
     return float(decoding(slots, counted, each, engines, BEFORE[1], DEAL[1]))
 
 
-def _blocks(cells: Any, way: int, count: int, block: int) -> tuple[Any, Any, int, int]:
+def _blocks(cells: Any, way: int, count: int, block: int) -> tuple[Any, Any, int]:
     values = cell_values(count)
     number = -(-count // values)
     each = max(1, block // values)
     part = np.asarray(cells[:number], float)
-    return part[:, way].copy(), part[:, 2].copy(), each, -(-number // each)
+    return part[:, way].copy(), part[:, 2].copy(), each

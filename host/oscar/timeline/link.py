@@ -54,7 +54,7 @@ class Stage(NamedTuple):
 class Pipeline:
     """A NIC whose engines share every frame: encoders and decoders work side by side, frames in order.
 
-    A stage's `each_s` is of all `engines` together; block: values of a frame's blocks, which one engine codes.
+    A stage's `each_s` is of all `engines` together; block: values of a block, which one engine codes.
     """
 
     encode: Stage

@@ -28,8 +28,8 @@ class NicFile(BaseModel):
     """A NIC with its engines, or a core of a host: its clock rate, and what a frame costs.
 
     clocks: of a NIC `encode` and `decode`, each as `link.Stage` has them: for a value of work, of all its
-    engines together, front, between, least, latency; block: values that an engine codes at a time. Of a core `encode`, `hop` (decode, add, encode again) and `decode`,
-    each (for a value, once).
+    engines together; front, between, least and latency of a frame. Of a core `encode`, `hop` (decode, add,
+    encode again) and `decode`, each (for a value, once). block: values that an engine codes at a time.
     revision, measured_by, mhz_from: where the figures come from. `derived`: figures for readers, computed
     from the others and not read back.
     """
@@ -43,7 +43,7 @@ class NicFile(BaseModel):
     mhz: float = Field(gt=0, allow_inf_nan=False)
     mhz_from: str
     clocks: dict[str, tuple[float, ...]]
-    block: int = Field(1 << 12, ge=1 << 10, le=1 << 17)
+    block: int = Field(default=1 << 12, ge=1 << 10, le=1 << 17)
     derived: dict[str, float] = Field(default_factory=dict)
 
     def seconds(self, command: str) -> tuple[float, ...]:
