@@ -324,7 +324,7 @@ def test_learns_from_real_counters():
         )
 
     parts = top()
-    counters = [part.symdict["memory"] for part in parts.subs[1:]]
+    counters = [[bank.symdict["memory"] for bank in part.subs[:2]] for part in parts.subs[1:]]
     strobes: list[str] = []
     steps: deque[Any] = deque()
 
@@ -343,7 +343,7 @@ def test_learns_from_real_counters():
         def put(counts: Hist = counts, bank: int = frame & 1) -> None:
             for memory, numbers in zip(counters, counts, strict=True):
                 for at, number in enumerate(numbers):
-                    memory[bank << 9 | at].next = number
+                    memory[bank][at].next = number
 
         steps.append(put)
         port.fresh.next, port.bank.next, port.count_bank.next = frame == 0, bool(frame & 1), bool(frame & 1)
@@ -357,4 +357,4 @@ def test_learns_from_real_counters():
         hist = [learn(hist[q], total[16 * q : 16 * q + 16]) for q in ROWS]
         simulator.run(4)
         assert int(port.checksum) == checksum(hist)
-        assert not any(any(memory[: 1 << 10]) for memory in counters)
+        assert not any(any(bank[:512]) for memory in counters for bank in memory)

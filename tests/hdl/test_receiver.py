@@ -162,9 +162,14 @@ def test_frames_overlap():
             sent = forge(frame, {HEADER_BYTES: 0x2A}) if error == PREFIX else forge(frame, {}, tail=b"\0")
         bench.send(sent)
         frames.append((frame, error))
-    for frame, error in frames:
+    plain = [encode(rng, 3000, encoder, ["coded"]) for _ in range(3)]
+    for frame in plain:
+        bench.send(frame)
+    for n, (frame, error) in enumerate([*frames, *((frame, GOOD) for frame in plain)]):
         bench.until_idle()
-        bench.start(frame, load=rng.randrange(3), save=rng.randrange(3), fresh=rng.random() < 0.2)
+        own = n if n >= len(frames) else 0  # sets of the last ones are nobody else's
+        sets = {"load": own or rng.randrange(3), "save": own or rng.randrange(3)}
+        bench.start(frame, fresh=rng.random() < 0.2, **sets)
         waiting.append((frame, error))
         while bench.dones:
             end()

@@ -75,7 +75,7 @@ class Bench:
         self.taken: dict[int, int] = {}
         self.next_request: tuple[bool, int, int] = (False, 0, 0)
         instance = top()
-        self.memories = [part.symdict["memory"] for part in instance.subs]
+        self.memories = [[bank.symdict["memory"] for bank in part.subs[:2]] for part in instance.subs]
         self.simulator = CycleSimulator(instance, self.clk, self.each)
 
     def each(self) -> None:
@@ -130,10 +130,13 @@ def test_counts_of_two_banks(pairs: int):
         for unit in bench.units[: rng.randrange(len(bench.units) + 1)]:  # they go on in the other bank
             unit.bank, unit.share = 1 - bank, 1
         bench.simulator.run(rng.randrange(100))
+        before = [unit.granted for unit in bench.units]
         expected = [sum(unit.counted[bank][at] for unit in bench.units) for at in range(512)]
         for unit in bench.units:
             unit.counted[bank] = [0] * 512
         assert bench.drain(bank) == expected, frame
+        for unit, granted in zip(bench.units, before, strict=True):  # counting goes on beside
+            assert unit.bank == bank or unit.granted >= granted + 6
         assert bench.drain(bank) == [0] * 512
         bench.settle()
     for bank in range(2):
@@ -163,7 +166,7 @@ def test_the_largest_count_fits():
         place = bench.rng.randrange(384)
         unit.bank = bank
         bench.simulator.run(1)
-        bench.memories[0][bank << 9 | place].next = (1 << 18) - 4
+        bench.memories[0][bank][place].next = (1 << 18) - 4
         bench.simulator.run(3)
         unit.way.append((True, place, 2))
         bench.simulator.run(8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
@@ -27,7 +28,14 @@ from oscar_hdl.nic.receive_store import receive_store
 from oscar_hdl.nic.unit_reader import UnitPort, unit_reader
 from oscar_hdl.streams.bundles import Stream, bit, word
 
+DEAL_CLOCKS = 14  # from a block that is dealt to the next, if its reader's turn comes then
 KEPT_BITS = 44  # of an entry of the directory that is right: 20 of its bytes
+
+
+def ring_stride(units: int) -> int:
+    """Return how far apart units lie in the ring of readers, so that it is the next one's turn in time."""
+    strides = [n for n in range(1, units + 1) if gcd(n, units) == 1]
+    return min(strides, key=lambda n: (n - DEAL_CLOCKS) % max(units + 1, 5))
 
 
 @block
@@ -69,14 +77,18 @@ def receiver(
     pairs, top, low, final = word(bus_bits), word(pair_bits), word(pair_bits), bit()
     store = receive_store(clk, wr_en, wr_addr, wr_data, rd_addr, rd_data)
     frames = deframer(clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, faulty, fault)
-    ring = fetch_ring(clk, rst, span, avail, rd_addr, rd_data, land, pairs, top, low, final)
+    # Unit n is reader STRIDE n modulo units of the ring, the unit reader is the last.
+    STRIDE, ring_span, landed = ring_stride(units), Span(units + 1, store_log2, pair_bits), word(units + 1)
+    for name in ("put", "placed", "at", "bottom", "low", "top", "none", "odd"):
+        setattr(ring_span, name, getattr(span, name))
+    ring = fetch_ring(clk, rst, ring_span, avail, rd_addr, rd_data, land, pairs, top, low, final)
 
     # Feeder n has decoders n, n + lanes, ..
     tick, ticks = bit(), word(buffer_log2)
     takes = [bit() for _ in jobs]
     feeders = [
         feeder(
-            clk, rst, land, pairs, top, low, final, tick, takes[n::lanes], bytes[n::lanes], first=n,
+            clk, rst, landed, pairs, top, low, final, tick, takes[n::lanes], bytes[n::lanes], first=n,
             stride=lanes,
         )
         for n in range(lanes)
@@ -156,9 +168,14 @@ def receiver(
     @always_comb
     def readers():
         avail.next = 0
+        ring_span.slot.next = 0
+        landed.next = 0
         for n in range(units):
-            avail.next[n] = takes[n]
+            avail.next[n * STRIDE % units] = takes[n]
+            ring_span.slot.next[n * STRIDE % units] = span.slot[n]
+            landed.next[n] = land[n * STRIDE % units]
         avail.next[units] = unit_avail
+        ring_span.slot.next[units] = span.slot[units]
         unit_land.next = land[units]
         opened.next = span.placed and span.slot[units]
         first_unit.next = deal_places.start[word_bits:1]
