@@ -25,7 +25,7 @@ from oscar_hdl.build.tops import TOP_HELP, TOPS, Value, find
 PACKAGE = "pck_myhdl_011.vhd"
 # Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and what is
 # counted goes into the bank of the job without the unit.
-UNUSED = (r"s_axis_?[a-z]*_tlast", r"\w+_count_bank")
+UNUSED = (r"(s_axis|decoder_bytes)\w*_tlast", r"\w+_count_bank")
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
 NAMES = {"vhdl": "VHDL", "verilog": "Verilog"}
 COMMENT = {"vhdl": "--", "verilog": "//"}
