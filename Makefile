@@ -1,7 +1,7 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
 .PHONY: help setup torch everything allreduce test lint clean bench tools vhdl cosim fpga formal sim stress rtl verilator \
-  dist docs
+  dist docs board ultrascale
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ CONFIG ?= configs/default.yaml
 MPI_CONFIG ?= configs/mpi.yaml
 BENCH ?=
 ARGS ?=
-EXTRAS := torch gpu mpi secure peers cosim fpga dist docs
+EXTRAS := torch gpu mpi secure peers cosim fpga board dist docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # $(call apt,PROGRAMS,PACKAGES): install Debian packages as root, or say the command, unless the programs are there.
@@ -100,6 +100,14 @@ cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the ho
 
 fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
 	@$(BIN)/python -m oscar_hdl.build.place --out build/fpga $(ARGS)
+
+ultrascale: $(VENV)/.fpga ## the blocks' cells on UltraScale+ and engines of a card by sums, in build/ultrascale
+	@$(BIN)/python -m oscar_hdl.build.ultrascale --out build/ultrascale $(ARGS)
+
+board: BOARD = build/board
+board: $(VENV)/.board ## the bitstream of the board's example: ECP5, 1000BASE-X, NIC of 2 engines, in build/board
+	@$(BIN)/python -m oscar_hdl.build.convert --no-check --top oscar_nic --out $(BOARD)/hdl
+	@$(BIN)/python -m oscar_hdl.shell.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic.v --out $(BOARD) $(ARGS)
 
 formal: $(VENV)/.fpga ## prove the rules of all blocks' streams for so many clocks, in build/formal
 	@$(BIN)/python -m oscar_hdl.build.formal --out build/formal $(ARGS)

@@ -84,6 +84,15 @@ def test_ghdl_accepts_a_block_and_refuses_a_broken_one(tmp_path: Path) -> None:
         convert.check_vhdl(["splitter"], tmp_path)
 
 
+def test_a_message_leaves_out_what_is_no_fault() -> None:
+    """GHDL notes each memory in three lines, which would hide what it refuses."""
+    note = 'x.vhd:1:8:note: found RAM "store", width: 4 bits, depth: 32\nsignal store;\n       ^\n'
+    script = f"printf '%s' '{note}' >&2; echo 'x.vhd:7:1:error: refused' >&2; exit 1"
+    with pytest.raises(convert.ConvertError) as raised:
+        convert.run_tool(["sh", "-c", script], "synthesis")
+    assert str(raised.value) == "synthesis: sh failed (1):\nx.vhd:7:1:error: refused"
+
+
 @pytest.fixture
 def _find_tops_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let conversion processes import this file, and what it imports."""

@@ -33,9 +33,9 @@ def units() -> dict[str, Any]:
 def test_stalls_resets_and_damage(units: dict[str, Any], kind: str, seed: int) -> None:
     found = stress.stress(kind, units[kind], clocks=1_500_000, seed=seed, largest=20_000)
     assert found["faults"] == []
-    assert found["blocks"] > 50
-    assert found["resets"] > 3
-    assert (found["refused"] > 3) == (kind == "decoder")
+    assert max(found["blocks"], found["frames"]) > 50
+    assert found["resets"] > 0
+    assert (found["refused"] > 3) == (kind != "encoder")
 
 
 def test_wrong_values_bytes_and_counts_are_seen(units: dict[str, Any], seed: int) -> None:

@@ -17,7 +17,7 @@ from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, in_bytes, in_words
 from oscar_sim.bench import chance
-from oscar_sim.compiled import CompiledSimulator, signals_of
+from oscar_sim.compiled import copies_of
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.seeds import dice
 
@@ -43,10 +43,7 @@ class Bench:
         self.frames: list[bytes] = []
         self.offered = self.ready = False
         self.script: Any = iter(())
-        dut = self.build()
-        self.simulator = CompiledSimulator(
-            dut, self.clk, self._tick, watched=signals_of([self.rst, self.ports])
-        )
+        self.simulator = copies_of(self.build(), self.clk, self._tick, [[self.rst, self.ports]])
         self.reset()
 
     def build(self) -> Any:

@@ -25,7 +25,7 @@ from oscar_hdl.build.tops import TOP_HELP, TOPS, Value, find
 PACKAGE = "pck_myhdl_011.vhd"
 # Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and what is
 # counted goes into the bank of the job without the unit.
-UNUSED = (r"s_axis_?[a-z]*_tlast", r"\w+_count_bank")
+UNUSED = (r"(s_axis|decoder_bytes)\w*_tlast", r"\w+_count_bank")
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
 NAMES = {"vhdl": "VHDL", "verilog": "Verilog"}
 COMMENT = {"vhdl": "--", "verilog": "//"}
@@ -54,6 +54,8 @@ VHDL_KEYWORDS = (
     "nor on open parameter postponed property protected pure record register reject release restrict rol ror "
     "select sequence shared strong subtype transport unaffected units until vmode vprop vunit with xnor"
 )
+# What GHDL says of each memory that it finds: a line, the line of the source, and where in it.
+_FOUND_RAM = re.compile(r"^.*:note: found RAM .*(?:\n.*){0,2}(?:\n|\Z)", re.MULTILINE)
 _CONDITION = re.compile(r"\(.*(?:\bbool\(| (?:=|/=|<|>|<=|>=) ).*\)")
 GHDL_MISSING = (
     "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode "
@@ -231,7 +233,8 @@ def run_tool(command: Sequence[str | Path], what: str, *, stdout: Path | None = 
         stdout.unlink(missing_ok=True)
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        message = "\n".join((done.stdout + done.stderr).strip().split("\n")[-40:])
+        said = _FOUND_RAM.sub("", done.stdout + done.stderr).strip()
+        message = "\n".join(said.split("\n")[-40:])
         raise ConvertError(f"{what}: {Path(command[0]).name} failed ({done.returncode}):\n{message}")
     if stdout is not None:
         write_text(stdout, done.stdout)

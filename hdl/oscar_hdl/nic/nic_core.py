@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.engine_pair import engine_pair
 from oscar_hdl.coder.link_tables import link_tables
+from oscar_hdl.coder.next_phase import next_phase
 from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, EncoderJob, EncoderTables
 from oscar_hdl.coder.raw_decoder import raw_decoder
 from oscar_hdl.coder.symbol_counts import symbol_counts
@@ -30,7 +32,7 @@ def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
     sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
     clear_row: Any, clear_rows: Any, *, engines: int, bus_bits: int = 64, sets: int = 16,
-    store_log2: int = 12, rows_log2: int = 14,
+    store_log2: int = 12, rows_log2: int = 14, pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
@@ -41,7 +43,8 @@ def nic_core(
     clear (pulse), clear_row u20, clear_rows u14: let rows read as zeros, then give `cleared` (pulse).
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
-    store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows.
+    store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
+    pair: what two engines are, with engine_pair's arguments.
     """
     if engines % 2 or not 2 <= engines <= 64:
         raise ValueError(f"a NIC has an even number of engines, 2 to 64, got {engines}")
@@ -84,7 +87,9 @@ def nic_core(
     turn, first_adopts, second_adopts = bit(), bit(), bit()
     bad, reason, last_reason = bit(), word(4), word(4)
     decoder_port, encoder_port = TablesPort(), TablesPort()
-    decoder_tables, encoder_tables = DecoderTables(), EncoderTables()
+    # Tables pass from pair to pair; a block looks into them many clocks after it has begun.
+    decoder_tables = [DecoderTables() for _ in range(PAIRS + 1)]
+    encoder_tables = [EncoderTables() for _ in range(PAIRS + 1)]
     decoder_jobs = [DecoderJob() for _ in range(engines)]
     encoder_jobs = [EncoderJob() for _ in range(engines)]
     decoder_bytes = [Stream(16) for _ in range(engines)]
@@ -124,11 +129,11 @@ def nic_core(
             sources[engines], bus_bits=bus_bits, store_log2=store_log2,
         ),
         link_tables(
-            clk, rst, decoder_port, sent, decoder_tables, decoder_counts[0], decoder_counts[PAIRS + 1],
+            clk, rst, decoder_port, sent, decoder_tables[0], decoder_counts[0], decoder_counts[PAIRS + 1],
             encoding=False, sets=sets,
         ),
         link_tables(
-            clk, rst, encoder_port, none_sent, encoder_tables, encoder_counts[0], encoder_counts[PAIRS],
+            clk, rst, encoder_port, none_sent, encoder_tables[0], encoder_counts[0], encoder_counts[PAIRS],
             encoding=True, sets=sets,
         ),
         raw_decoder(clk, rst, phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
@@ -139,13 +144,16 @@ def nic_core(
     ]  # fmt: skip
     unused = [no_count.valid, no_count.step, no_count.ask, no_count.address, send_cleared, send_abort, never]
     parts += [zero(clk, signal) for signal in [*unused, none_sent.tvalid]]
+    phases = [phase, *(word(5) for _ in range(PAIRS - 1))]
+    parts += [next_phase(clk, before, after) for before, after in pairwise(phases)]
     for p in range(PAIRS):
         two = slice(2 * p, 2 * p + 2)
         parts.append(
-            engine_pair(
-                clk, rst, phase, decoder_tables, encoder_tables, decoder_jobs[two], decoder_bytes[two],
-                positions[two], sums[two], decoder_counts[p], decoder_counts[p + 1], encoder_jobs[two],
-                encoder_bytes[two], sources[two], encoder_counts[p], encoder_counts[p + 1],
+            pair(
+                clk, rst, phases[p], decoder_tables[p], decoder_tables[p + 1], encoder_tables[p],
+                encoder_tables[p + 1], decoder_jobs[two], decoder_bytes[two], positions[two], sums[two],
+                decoder_counts[p], decoder_counts[p + 1], encoder_jobs[two], encoder_bytes[two], sources[two],
+                encoder_counts[p], encoder_counts[p + 1],
             )
         )  # fmt: skip
 

@@ -1,0 +1,146 @@
+"""Clocks in which a NIC's engines code a frame: blocks dealt in turn, slot by slot (docs/engine.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from oscar.coding.asc.slots import cell_values
+
+SLOT = 32  # clocks
+BEFORE = 2, 6  # slots of a block to encode and to decode, beside its groups'
+DEAL = 4, 14  # clocks from one block that is given to an engine to the next
+SETTLE = 28  # from one block that is found finished to the next
+BUFFER = 1792  # bytes that an encoder keeps of a block before those before it are coded
+
+
+@njit(cache=True, nogil=True)
+def _paired(u: int, used: Any, wants: bool, at: int) -> bool:
+    """Whether a unit may go: of two that count, one may in a slot."""
+    if wants and used[u // 2] == at:
+        return False
+    if wants:
+        used[u // 2] = at
+    return True
+
+
+@njit(cache=True, nogil=True)
+def encoding(
+    slots: Any, counted: Any, each: int, sizes: Any, engines: int, before: int, deal: float, settle: float
+) -> Any:
+    """Return clocks until all blocks are coded, and until their bytes are collected.
+
+    slots, counted [cells]; each: cells of a block; sizes: bytes of blocks. before: slots of a block beside
+    its cells'. deal, settle: clocks between two blocks that are dealt, or that are found finished.
+    """
+    blocks = sizes.size
+    block, free = np.full(engines, -1), np.zeros(engines)
+    done, total, share = np.zeros(engines), np.zeros(engines), np.zeros(engines)
+    used = np.full((engines + 1) // 2, -1)
+    ends = np.full(blocks, -1.0)
+    following, judged, dealt, at = 0, 0, 0.0, 0
+    clock, collected = 0.0, 0.0
+    while judged < blocks:
+        now = float(SLOT * at)
+        while following < blocks and block[following % engines] < 0 and following - judged < engines:
+            u = following % engines
+            dealt = max(dealt, free[u]) + deal
+            if dealt > now:
+                dealt -= deal
+                break
+            first = following * each
+            block[u], done[u] = following, 0.0
+            total[u] = before + slots[first : first + each].sum()
+            share[u] = counted[first : first + each].sum() / total[u]
+            following += 1
+        for i in range(engines):
+            u = i ^ (at & 1) if (i ^ (at & 1)) < engines else i
+            b = block[u]
+            if b < 0 or done[u] >= total[u]:
+                continue
+            wants = np.floor((done[u] + 1) * share[u]) > np.floor(done[u] * share[u])
+            full = b > judged and sizes[b] * (done[u] + 1) > BUFFER * total[u]
+            if not full and _paired(u, used, wants, at):
+                done[u] += 1
+                if done[u] >= total[u]:
+                    ends[b] = now + SLOT
+        at += 1
+        now = float(SLOT * at)
+        while judged < blocks and ends[judged] >= 0:
+            found = max(ends[judged], clock)
+            if found > now:
+                break
+            place = clock
+            clock = found + settle
+            collected = max(collected, max(ends[judged], place + sizes[judged] / 2))
+            free[judged % engines], block[judged % engines] = clock, -1
+            judged += 1
+    return clock, max(collected, clock)
+
+
+@njit(cache=True, nogil=True)
+def decoding(slots: Any, counted: Any, each: int, engines: int, before: int, deal: float) -> float:
+    """Return clocks until all blocks are decoded; arguments as of `encoding`. Empty blocks take nobody."""
+    blocks = -(-slots.size // each)
+    block, free = np.full(engines, -1), np.zeros(engines)
+    done, total, share = np.zeros(engines), np.zeros(engines), np.zeros(engines)
+    used = np.full((engines + 1) // 2, -1)
+    following, open_, dealt, at, end = 0, 0, 0.0, 0, 0.0
+    while following < blocks or open_:
+        now = float(SLOT * at)
+        while following < blocks and block[following % engines] < 0:
+            u, first = following % engines, following * each
+            if not counted[first : first + each].sum():
+                following, dealt = following + 1, dealt + deal
+                continue
+            start = max(dealt, free[u]) + deal
+            if start > now:
+                break
+            dealt = start
+            block[u], done[u] = following, 0.0
+            total[u] = before + slots[first : first + each].sum()
+            share[u] = counted[first : first + each].sum() / total[u]
+            following, open_ = following + 1, open_ + 1
+        for i in range(engines):
+            u = i ^ (at & 1) if (i ^ (at & 1)) < engines else i
+            if block[u] < 0:
+                continue
+            wants = np.floor((done[u] + 1) * share[u]) > np.floor(done[u] * share[u])
+            if _paired(u, used, wants, at):
+                done[u] += 1
+                if done[u] >= total[u]:
+                    block[u], free[u], open_ = -1, now + SLOT, open_ - 1
+                    end = max(end, now + SLOT)
+        at += 1
+    return end
+
+
+def encode_clocks(
+    cells: Any, count: int, size: int, engines: int, block: int, sizes: Any = None
+) -> tuple[float, float]:
+    """Return clocks until the blocks of a frame are coded, and until their bytes are collected.
+
+    cells: of `asc.slots.cells_of`; block: values of a block. sizes: bytes of blocks; None: as their slots
+    share the frame's `size`.
+    """
+    slots, counted, each = _blocks(cells, 0, count, block)
+    if sizes is None:
+        share = np.add.reduceat(counted, np.arange(0, slots.size, each))
+        sizes = size * share / max(1.0, share.sum())
+    return encoding(slots, counted, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE)
+
+
+def decode_clocks(cells: Any, count: int, engines: int, block: int) -> float:
+    """Return clocks until all blocks of a frame are decoded; arguments as of `encode_clocks`."""
+    slots, counted, each = _blocks(cells, 1, count, block)
+    return float(decoding(slots, counted, each, engines, BEFORE[1], DEAL[1]))
+
+
+def _blocks(cells: Any, way: int, count: int, block: int) -> tuple[Any, Any, int]:
+    values = cell_values(count)
+    number = -(-count // values)
+    each = max(1, block // values)
+    part = np.asarray(cells[:number], float)
+    return part[:, way].copy(), part[:, 2].copy(), each
