@@ -196,12 +196,12 @@ def main(argv: list[str] | None = None) -> int:
             if found["faults"]:
                 again = f"--unit {kind} --seed {seed} --clocks {clocks} --largest {args.largest}"
                 print(f'  WRONG with seed {seed}; to see it again: make stress ARGS="{again}"', flush=True)
-    total = {name: sum(found[name] for found in runs) for name in COLUMNS}
+            total = {name: sum(found[name] for found in runs) for name in COLUMNS}
+            if args.json:  # each time: a run of hours may be stopped
+                write_json(args.json, {"ok": not total["mismatches"], "total": total, "runs": runs})
     seconds = sum(found["seconds"] for found in runs)
     said = ", ".join(f"{total[name]:,} {name}" for name in COLUMNS)
     print(f"# {len(seeds)} seeds, {seconds:.1f} s: {said}")
-    if args.json:
-        write_json(args.json, {"ok": not total["mismatches"], "total": total, "runs": runs})
     return 1 if total["mismatches"] else 0
 
 

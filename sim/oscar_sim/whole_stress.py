@@ -178,12 +178,13 @@ class Traffic:
         return True
 
     def _disorder(self) -> None:
-        """Let good frames come again, early or late, in front of others."""
-        for _ in range(int(self.rng.choice([0, 0, 1, 3])) if self.good else 0):
+        """Let good frames come again, early or late, in front of others that are waited for."""
+        others = [at for at, (frame, _) in enumerate(self.arrivals) if any(frame is f for f in self.good)]
+        for at in sorted(self.rng.choice(others, self.rng.choice([0, 1, 3])) if others else [], reverse=True):
             again = self.good[int(self.rng.integers(len(self.good)))]
-            at = int(self.rng.integers(len(self.arrivals)))
-            self.arrivals.insert(at, (again, self.arrivals[at][1]))
-            self.bad += 1
+            if again is not self.arrivals[at][0]:
+                self.arrivals.insert(at, (bytes(bytearray(again)), self.arrivals[at][1]))
+                self.bad += 1
 
     @staticmethod
     def _sum(at: int, local: np.ndarray, values: np.ndarray, positions: np.ndarray, adopt: bool) -> Sum:
