@@ -180,7 +180,8 @@ class Traffic:
     def _disorder(self) -> None:
         """Let good frames come again, early or late, in front of others that are waited for."""
         others = [at for at, (frame, _) in enumerate(self.arrivals) if any(frame is f for f in self.good)]
-        for at in sorted(self.rng.choice(others, self.rng.choice([0, 1, 3])) if others else [], reverse=True):
+        number = min(int(self.rng.choice([0, 1, 3])), len(others))
+        for at in sorted(self.rng.permutation(others)[:number].tolist(), reverse=True):
             again = self.good[int(self.rng.integers(len(self.good)))]
             if again is not self.arrivals[at][0]:
                 self.arrivals.insert(at, (bytes(bytearray(again)), self.arrivals[at][1]))
