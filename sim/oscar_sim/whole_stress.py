@@ -244,7 +244,7 @@ def whole(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) ->
         return []
     idle, busy, refuse = (float(x) for x in rng.choice(SHARES, 3))
     pry = float(rng.choice([0, 0.001, 0.02]))
-    reset_at = int(rng.integers(rng.choice([200, 40_000]))) if rng.random() < 0.2 else -1
+    reset_at = int(rng.integers(rng.choice([200, 40_000]))) if rng.random() < 0.4 else -1
     told = nic.run(
         traffic.memory, receives=traffic.receives, sends=traffic.sends, arrivals=traffic.arrivals,
         stress=Stress(idle, busy, refuse, pry), seed=seed, reset_at=reset_at,
