@@ -21,6 +21,7 @@ from oscar_sim.batches import DecoderBatch, run
 from oscar_sim.blocks import Coder, counted
 from oscar_sim.frames import KINDS, Generator
 from oscar_sim.units import FAULTS, faults
+from oscar_sim.whole_stress import Traffic
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,23 @@ def test_wrong_values_bytes_and_counts_are_seen(units: dict[str, Any], seed: int
         assert len(found) == 1
         assert found[0].startswith("block 2 of 1024 values")
         assert words in found[0]
+
+
+def test_what_a_nic_does_wrong_is_seen(units: dict[str, Any], seed: int) -> None:
+    """What it did is changed in one place: memory outside of frames, a frame, a counter."""
+    traffic = Traffic(Generator(seed, largest=2000), units["nic"].rows, 10)
+    told = units["nic"].run(
+        traffic.memory, receives=traffic.receives, sends=traffic.sends, arrivals=traffic.arrivals, seed=seed
+    )
+    units["nic"].reset()
+    assert traffic.faults(told) == []
+    traffic.memory.values[-1, 7] = 5
+    assert traffic.faults(told) == [f"values of 1 rows differ, row {traffic.rows - 1} is the first"]
+    told.counters["FRAMES_BAD"] += 1
+    assert len(traffic.faults(told)) == 2
+    told.frames.append(b"")
+    traffic.wanted.insert(len(told.frames) - 1, b"OSCA")
+    assert f"frame {len(told.frames) - 1} sent differs" in traffic.faults(told)
 
 
 def test_faults_have_names() -> None:

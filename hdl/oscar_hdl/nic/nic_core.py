@@ -170,7 +170,7 @@ def nic_core(
     rows_in, rows_out = word(UNITS), word(UNITS)  # rows of a slot, then one counted each clock
     left_in, left_out = word(UNITS), word(UNITS)
     decoding, encoding = bit(), bit()
-    receive_failed, send_failed, refused = bit(), bit(), bit()
+    receive_failed, send_failed, refused, twice = bit(), bit(), bit(), bit()
 
     # Frames take the banks in turn, from 0 on after a reset.
     @always(clk.posedge)
@@ -259,7 +259,9 @@ def nic_core(
         counter_events.next[11] = bad or receive_failed or send_failed
         counter_events.next[12] = s_axis_rx.tvalid and not s_axis_rx.tready
         counter_events.next[13] = m_axis_tx.tvalid and not m_axis_tx.tready
-        counter_events.next[14] = refused
+        # A command may be found wrong in the clock in which a write is refused: that one counts a clock later.
+        twice.next = write_refused and (receive_refused or send_refused)
+        counter_events.next[14] = refused or twice
 
     @always(clk.posedge)
     def show():
