@@ -44,7 +44,7 @@ def test_a_broken_stream_is_found(fault: dict[str, str], holds: bool, tmp_path: 
     needs("fpga")
     file = tmp_path / "slice_in.v"
     file.write_text(SLICE % (GOOD | fault))
-    proof = Proof("slice", 8, (("s_axis", "m_axis"),))
+    proof = Proof("slice", passes=(("s_axis", "m_axis"),), drains=2)
     if holds:
         assert prove(proof, file, tmp_path) > 0
     else:
@@ -57,4 +57,4 @@ def test_a_stream_that_is_not_there_is_named(tmp_path: Path) -> None:
     file = tmp_path / "slice_in.v"
     file.write_text(SLICE % GOOD)
     with pytest.raises(FormalError, match="expected a stream 's_axis_wrong'"):
-        prove(Proof("slice", 8, (("s_axis_wrong", "m_axis"),)), file, tmp_path)
+        prove(Proof("slice", passes=(("s_axis_wrong", "m_axis"),)), file, tmp_path)
