@@ -47,7 +47,8 @@ libpython = $(BIN)/python -m find_libpython 2>/dev/null | grep -q . || { $(call 
 LIBPYTHON = libpython$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_python_version())')
 
 everything: $(STAMP) ## add every extra and tool that tests can use (apt as root; otherwise say the command)
-	@$(call apt,ip tc nft ghdl iverilog verilator g++,iproute2 nftables ghdl-mcode iverilog verilator g++)
+	@$(call apt,ip tc nft ghdl iverilog verilator g++ berkeley-abc,iproute2 nftables ghdl-mcode iverilog verilator g++ \
+	  berkeley-abc)
 	@echo "installing the extras $(EXTRAS)"
 	@$(PIP) -e '.[dev$(EXTRAS:%=,%)]'
 	@$(libpython)
@@ -101,7 +102,8 @@ cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the ho
 fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
 	@$(BIN)/python -m oscar_hdl.build.place --out build/fpga $(ARGS)
 
-formal: $(VENV)/.fpga ## prove the rules of all blocks' streams for so many clocks, in build/formal
+formal: $(VENV)/.fpga ## prove the rules of blocks' streams with yosys and ABC, in build/formal (ARGS=--light)
+	@$(call apt,berkeley-abc,berkeley-abc)
 	@$(BIN)/python -m oscar_hdl.build.formal --out build/formal $(ARGS)
 
 # Times, owners, order and modes in the files come from the last commit, or from here: equal trees, equal bytes.

@@ -41,7 +41,7 @@ GOOD = {"ready": "!m_axis_tvalid || m_axis_tready", "reset": "rst"}
     [({}, True), ({"ready": "1'b1"}, False), ({"reset": "1'b0"}, False), ({"ready": "m_axis_tready"}, True)],
 )
 def test_a_broken_stream_is_found(fault: dict[str, str], holds: bool, tmp_path: Path) -> None:
-    needs("fpga")
+    needs("fpga", "berkeley-abc")
     file = tmp_path / "slice_in.v"
     file.write_text(SLICE % (GOOD | fault))
     proof = Proof("slice", passes=(("s_axis", "m_axis"),), drains=2)
@@ -53,7 +53,7 @@ def test_a_broken_stream_is_found(fault: dict[str, str], holds: bool, tmp_path: 
 
 
 def test_a_stream_that_is_not_there_is_named(tmp_path: Path) -> None:
-    needs("fpga")
+    needs("fpga", "berkeley-abc")
     file = tmp_path / "slice_in.v"
     file.write_text(SLICE % GOOD)
     with pytest.raises(FormalError, match="expected a stream 's_axis_wrong'"):
