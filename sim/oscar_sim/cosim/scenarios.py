@@ -91,3 +91,4 @@ SCENARIOS: dict[str, Callable[[bool], Recording]] = {
     "encoder": encoder,
     "oscar_nic": oscar_nic,
 }
+LIGHT = ("decoder", "encoder")  # for each change; compiling a whole NIC takes longer than both
