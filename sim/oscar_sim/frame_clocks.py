@@ -15,7 +15,6 @@ from oscar_hdl.nic.registers import BY_NAME
 from oscar_sim.whole import NicMemory, Order, WholeNic
 
 GROUP_ROWS = 32
-BLOCK_LOG2 = 12
 TRACED = 1 << 21  # clocks
 
 
@@ -44,12 +43,14 @@ class Times:
     sizes: np.ndarray  # bytes
 
 
-def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool, adopt: bool = False) -> Times:
+def measure(
+    nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool, block_log2: int = 12
+) -> Times:  # fmt: skip
     """Send or receive frames after a reset, one right after the other or (apart) each alone.
 
     Every frame and sum is checked. Raises OscarError where one is wrong.
     """
-    encoders = [Encoder(AscParams(sent_rows=False, block_log2=BLOCK_LOG2)) for _ in range(16)]
+    encoders = [Encoder(AscParams(sent_rows=False, block_log2=block_log2)) for _ in range(16)]
     memory, orders, arrivals, coded = NicMemory(nic.rows), [], [], []
     rng, at, numbers, sums = np.random.default_rng(1), 0, [0] * 16, []
     for i, frame in enumerate(frames):
@@ -66,13 +67,13 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool, 
         coded.append(data)
         if send:
             memory.load(at, rows)
-            fields |= {"last": rows.last, "block_log2": BLOCK_LOG2}
+            fields |= {"last": rows.last, "block_log2": block_log2}
         else:
             local = rng.integers(-99, 99, count).astype(np.int16)
             memory.load(at, frame_rows(local, frame.positions))
-            fields |= {"adopt" if adopt else "add": 1}
+            fields["add"] = 1
             arrivals.append((data, i if apart else 0))
-            sums.append((at, frame_rows(frame.values + (0 if adopt else local), frame.positions)))
+            sums.append((at, frame_rows(frame.values + local, frame.positions)))
         ended = i if apart else 0
         orders.append(Order(fields, (0, ended) if send else (ended, 0)))
         at += -(-count // (32 * GROUP_ROWS)) * GROUP_ROWS
@@ -87,7 +88,7 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool, 
     if told.fault or errors or (send and told.frames != coded):
         raise OscarError(f"the NIC fails: {told.fault or errors or 'other frames'}")
     for row, wanted in sums:
-        if not adopt and not np.array_equal(memory.values[row : row + wanted.means.size], wanted.values):
+        if not np.array_equal(memory.values[row : row + wanted.means.size], wanted.values):
             raise OscarError("the NIC fails: other sums")
     sizes = np.array([len(data) for data in coded])
     if send:

@@ -13,6 +13,7 @@ SLOT = 32  # clocks
 BEFORE = 2, 6  # slots of a block to encode and to decode, beside its groups'
 DEAL = 4, 14  # clocks from one block that is given to an engine to the next
 SETTLE = 28  # from one block that is found finished to the next
+HEAD = 350, 10  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
 BUFFER = 1792  # bytes that an encoder keeps of a block before those before it are coded
 
 
@@ -120,7 +121,7 @@ def decoding(slots: Any, counted: Any, each: int, engines: int, before: int, dea
 def encode_clocks(
     cells: Any, count: int, size: int, engines: int, block: int, sizes: Any = None
 ) -> tuple[float, float]:
-    """Return clocks until the blocks of a frame are coded, and until their bytes are collected.
+    """Return clocks until the blocks of a frame are coded, and until its first word goes out.
 
     cells: of `asc.slots.cells_of`; block: values of a block. sizes: bytes of blocks; None: as their slots
     share the frame's `size`.
@@ -129,7 +130,10 @@ def encode_clocks(
     if sizes is None:
         share = np.add.reduceat(counted, np.arange(0, slots.size, each))
         sizes = size * share / max(1.0, share.sum())
-    return encoding(slots, counted, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE)
+    coded, kept = encoding(
+        slots, counted, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE
+    )
+    return coded, kept + HEAD[0] + HEAD[1] * len(sizes)
 
 
 def decode_clocks(cells: Any, count: int, engines: int, block: int) -> float:
@@ -143,4 +147,4 @@ def _blocks(cells: Any, way: int, count: int, block: int) -> tuple[Any, Any, int
     number = -(-count // values)
     each = max(1, block // values)
     part = np.asarray(cells[:number], float)
-    return part[:, way].copy(), part[:, 2].copy(), each
+    return part[:, way].copy(), part[:, 2 + way].copy(), each

@@ -20,10 +20,10 @@ def cell_values(count: int) -> int:
 
 
 def cells_of(classes: Array, count: int) -> Array:
-    """Return the slots of a frame's cells, uint16 [CELLS, 3]: encoding, decoding, and those that are counted.
+    """Return the slots of a frame's cells, uint16 [CELLS, 4]: encoding, decoding, and of each those that count.
 
     classes: of its rows. A group takes a slot for its classes, one for each live row and raw step. One
-    without a live row takes two.
+    without a live row takes two. Behind its classes a decoder asks to count before it knows whether it will.
     """
     groups = -(-classes.size // GROUP_ROWS)
     padded = np.zeros(groups * GROUP_ROWS, np.uint8)
@@ -36,7 +36,7 @@ def cells_of(classes: Array, count: int) -> Array:
     decode = took + ~live[:, DECODER_SEES:].any(axis=1)
     steps = np.array([count_step(count, n) for n in range(GROUP_ROWS + 1)])[number]
     counted = (live & (np.arange(GROUP_ROWS) % steps[:, None] == 0)).sum(axis=1) + (number > 0)
-    cells, at = np.zeros((CELLS, 3), np.uint16), np.arange(0, groups, each)
-    for column, part in enumerate((encode, decode, counted)):
+    cells, at = np.zeros((CELLS, 4), np.uint16), np.arange(0, groups, each)
+    for column, part in enumerate((encode, decode, counted, counted + (number > 0))):
         cells[: at.size, column] = np.add.reduceat(part, at)
     return cells
