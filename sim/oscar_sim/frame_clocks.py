@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from oscar.coding.asc import AscParams, Encoder
+from oscar.coding.asc.compiled import CompiledCoder
 from oscar.errors import OscarError
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.registers import BY_NAME
@@ -41,6 +42,7 @@ class Times:
     first_word: np.ndarray
     end: np.ndarray
     sizes: np.ndarray  # bytes
+    cells: Sequence[np.ndarray | None]
 
 
 def measure(
@@ -50,7 +52,9 @@ def measure(
 
     Every frame and sum is checked. Raises OscarError where one is wrong.
     """
-    encoders = [Encoder(AscParams(sent_rows=False, block_log2=block_log2)) for _ in range(16)]
+    params = AscParams(sent_rows=False, block_log2=block_log2)
+    coder, cells = CompiledCoder(params, 1), []
+    encoders = [Encoder(params, coder=coder) for _ in range(16)]
     memory, orders, arrivals, coded = NicMemory(nic.rows), [], [], []
     rng, at, numbers, sums = np.random.default_rng(1), 0, [0] * 16, []
     for i, frame in enumerate(frames):
@@ -59,6 +63,7 @@ def measure(
         data = encoders[link].encode(
             frame.values, step=link, context=frame.positions, width=16, chunk=3, sub=1
         )
+        cells.append(coder.work())
         fields = {
             "step": link, "chunk": 3, "sub": 1, "width": 16, "count": count, "sequence": numbers[link],
             "load": link, "save": link, "fresh": int(numbers[link] == 0), "row": at,
@@ -90,14 +95,14 @@ def measure(
     for row, wanted in sums:
         if not np.array_equal(memory.values[row : row + wanted.means.size], wanted.values):
             raise OscarError("the NIC fails: other sums")
-    sizes = np.array([len(data) for data in coded])
+    told_of = np.array([len(data) for data in coded]), cells
     if send:
-        return _sent(nic, ports, sizes)
+        return Times(*_sent(nic, ports), *told_of)
     live = np.array([np.count_nonzero(frame_rows(frame.values).classes) for frame in frames])
-    return _received(ports, sizes, live)
+    return Times(*_received(ports, live), *told_of)
 
 
-def _sent(nic: WholeNic, ports: dict[str, np.ndarray], sizes: np.ndarray) -> Times:
+def _sent(nic: WholeNic, ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     words = ports["m_axis_tx_tvalid"] & ports["m_axis_tx_tready"]
     last = np.flatnonzero(words & ports["m_axis_tx_tlast"])
     word = np.flatnonzero(words)
@@ -107,10 +112,10 @@ def _sent(nic: WholeNic, ports: dict[str, np.ndarray], sizes: np.ndarray) -> Tim
     one = takes[
         np.minimum(np.searchsorted(takes, np.maximum(begin, np.append(0, first[:-1]))), takes.size - 1)
     ]
-    return Times(begin, one, takes[np.searchsorted(takes, first) - 1], first, last, sizes)
+    return begin, one, takes[np.searchsorted(takes, first) - 1], first, last
 
 
-def _received(ports: dict[str, np.ndarray], sizes: np.ndarray, live: np.ndarray) -> Times:
+def _received(ports: dict[str, np.ndarray], live: np.ndarray) -> tuple[np.ndarray, ...]:
     words = ports["s_axis_rx_tvalid"] & ports["s_axis_rx_tready"]
     arrived = np.flatnonzero(words & ports["s_axis_rx_tlast"])
     totals = np.cumsum(_ones(ports["sum_valid"]))
@@ -119,7 +124,7 @@ def _received(ports: dict[str, np.ndarray], sizes: np.ndarray, live: np.ndarray)
     takes = np.flatnonzero(_wide(ports["position_take"]))
     begin = np.maximum(arrived, _commands(ports, "RECEIVE"))
     one = takes[np.minimum(np.searchsorted(takes, begin), takes.size - 1)]
-    return Times(begin, one, takes[np.searchsorted(takes, end) - 1], first, end, sizes)
+    return begin, one, takes[np.searchsorted(takes, end) - 1], first, end
 
 
 def _commands(ports: dict[str, np.ndarray], way: str) -> np.ndarray:

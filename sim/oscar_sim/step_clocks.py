@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from oscar.bench.engines import pushed
-from oscar.coding.asc.slots import cells_of
 from oscar.errors import OscarError
 from oscar.files import write_json
 from oscar.tables import Row, Table
@@ -32,9 +31,9 @@ from oscar_sim.whole import WholeNic
 
 MOST = 40_960  # values of a frame
 TABLE = Table(
-    "model <12", "step >4", "way <7", "values >6", "live:live rows >9", "bytes >6", "front >5", "rtl:alone >6",
-    "model_clocks:model >6", "ratio >6.3f", "follows >7", "follows_model:model >6", "follows_ratio:ratio >6.3f",
-    "rate:values/clock >12.2f",
+    "model <12", "step >4", "way <7", "values >6", "live:live rows >9", "bytes >6", "front >5",
+    "rtl:alone >6", "model_clocks:model >6", "ratio >6.3f", "follows >7", "follows_model:model >6",
+    "follows_ratio:ratio >6.3f", "rate:values/clock >12.2f",
 )  # fmt: skip
 
 
@@ -58,7 +57,7 @@ def steps(nic: WholeNic, model: str, frames: Sequence[Given], log2: int) -> Iter
         ends = queue.first_word if way == "send" else queue.end
         for n, frame in enumerate(frames):
             rows = frame_rows(frame.values, frame.positions)
-            cells, count = cells_of(rows.classes, frame.values.size), frame.values.size
+            cells, count = alone.cells[n], frame.values.size
             if way == "send":
                 _, work = encode_clocks(cells, count, int(alone.sizes[n]), nic.engines, 1 << log2)
             else:

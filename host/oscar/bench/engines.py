@@ -19,7 +19,7 @@ from oscar.array import Array
 from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
 from oscar.coding.asc.compiled import CompiledCoder
 from oscar.coding.asc.params import LANES
-from oscar.coding.asc.slots import cells_of
+from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.codec import Codec
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.frames import KEY, Frames, Key
@@ -42,9 +42,10 @@ TABLE = Table(
 
 @dataclass(frozen=True)
 class Coded:
-    """A frame as it was coded: classes of its rows, values, bytes."""
+    """A frame as it was coded: classes of its rows, which are in raw blocks; values, bytes."""
 
     classes: Array
+    raw: Array
     count: int
     size: int
 
@@ -61,7 +62,8 @@ class _Noting(CompiledCoder):
         """See Coder.encode."""
         payload = super().encode(values, classes, width, state)
         rows = self._room["classes"][0][: -(-values.size // LANES)].copy()
-        self.frames.append(Coded(rows, values.size, len(payload) + HEADER_BYTES))
+        raw = raw_rows(self._payload, self._head, values.size)
+        self.frames.append(Coded(rows, raw, values.size, len(payload) + HEADER_BYTES))
         if classes is not None:
             self.values.append((values.astype(np.int16), classes.astype(np.uint8)))
         return payload
@@ -144,7 +146,8 @@ def _train(model: str, nodes: int, coder: _Noting, iterations: int, seed: int) -
     config = {"nodes": nodes, "schedule": {"name": "direct"}, "quantiser": {"bits": 12}}
     cluster = LocalCluster(Config.model_validate(config), codec=codec)
     for _ in range(iterations):
-        coder.frames.clear(), coder.values.clear()
+        coder.frames.clear()
+        coder.values.clear()
         gradients = workload.gradients()
         cluster.allreduce(gradients)
         workload.apply(exact_mean(gradients))
@@ -162,7 +165,8 @@ def stretched(frames: Frames, coded: tuple[list[Coded], list[Coded]], nodes: int
         count = int(row["count"])
         row["bytes"] = HEADER_BYTES + round((one.size - HEADER_BYTES) * count / one.count)
         if key not in cells:
-            cells[key] = cells_of(np.resize(one.classes, -(-count // LANES)), count)
+            rows_of = -(-count // LANES)
+            cells[key] = cells_of(np.resize(one.classes, rows_of), count, np.resize(one.raw, rows_of))
     return Frames.of(rows, cells)
 
 
