@@ -16,7 +16,7 @@ from oscar.coding.asc.params import (
     count_step,
 )
 
-CELLS = 64  # of a frame: 1,024 values each, or a power of two times as many
+CELLS = 256  # of a frame at most: 1,024 values each, or a power of two times as many
 GROUP = LANES * GROUP_ROWS
 # A unit lets a slot pass where it has seen no live row of a group when it plans the slot behind its header.
 ENCODER_SEES, DECODER_SEES = 13, 22  # the encoder sees rows 0 to 12 by then, the decoder 31 down to 22
@@ -36,7 +36,7 @@ def raw_rows(payload: Array, head: int, count: int) -> Array:
 
 
 def cells_of(classes: Array, count: int, raw: Array | None = None) -> Array:
-    """Return what a frame's cells are to engines, uint16 [CELLS, 5].
+    """Return what a frame's cells are to engines, uint16 [cells, 5].
 
     The slots that they take to encode and to decode, those of each that count, and rows in raw blocks, which
     engines encode in vain. classes: of the frame's rows; raw: whether a row is in a raw block. A group takes
@@ -56,7 +56,6 @@ def cells_of(classes: Array, count: int, raw: Array | None = None) -> Array:
     steps = np.array([count_step(count, n) for n in range(GROUP_ROWS + 1)])[number]
     counted = (live & (np.arange(GROUP_ROWS) % steps[:, None] == 0)).sum(axis=1) + (number > 0)
     parts = (encode, decode, counted, (counted + (number > 0)) * kept, plain.sum(axis=1))
-    cells, at = np.zeros((CELLS, 5), np.uint16), np.arange(0, groups, each)
-    for column, part in enumerate(parts):
-        cells[: at.size, column] = np.add.reduceat(part.astype(np.int64), at)
-    return cells
+    at = np.arange(0, groups, each)
+    columns = [np.add.reduceat(part.astype(np.int64), at) for part in parts]
+    return np.stack(columns, axis=1).astype(np.uint16)
