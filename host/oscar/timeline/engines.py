@@ -30,16 +30,9 @@ def _paired(u: int, used: Any, wants: bool, at: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def encoding(
-    slots: Any,
-    counted: Any,
-    raw: Any,
-    each: int,
-    sizes: Any,
-    engines: int,
-    before: int,
-    deal: float,
+    slots: Any, counted: Any, raw: Any, each: int, sizes: Any, engines: int, before: int, deal: float,
     settle: float,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return clocks until all blocks are coded, and until their bytes are collected.
 
     slots, counted, raw [cells]: of slots, and clocks of raw rows; each: cells of a block; sizes: bytes of
