@@ -77,7 +77,7 @@ sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host
 stress: setup verilator ## random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit decoder")
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
 
-rtl: setup verilator ## AllReduce of a million values, coded by converted RTL under Verilator (configs/rtl.yaml)
+rtl: setup verilator ## AllReduce of ten million values, coded by converted RTL under Verilator (configs/rtl.yaml)
 	@$(BIN)/oscar allreduce configs/rtl.yaml $(ARGS)
 
 # PRTE asks twice before it runs as root, as it does in containers; BLAS threads would only fight the ranks.
