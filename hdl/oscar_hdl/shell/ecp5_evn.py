@@ -43,7 +43,7 @@ from migen import (
 from oscar_hdl.build.formal import ports_of, streams_of
 from oscar_hdl.build.tools import FlowError
 from oscar_hdl.shell.bitstream import build
-from oscar_hdl.shell.serdes_ethernet import SerdesEthernet
+from oscar_hdl.shell.serdes_ethernet import SYMBOL_HZ, WORD_HZ, SerdesEthernet
 
 NAME = "oscar_ecp5_evn"
 CLOCK_HZ, REFERENCE_HZ = 60e6, 100e6
@@ -51,7 +51,13 @@ REGISTERS, ROWS, ROWS_BYTES = 0x30000000, 0x40000000, 0x4000
 # To all, from a local one, type, zeros: with the least frame of 30 bytes no padding is needed.
 HEADER = bytes.fromhex("ffffffffffff02005e00000188b5").ljust(32, b"\0")
 WORDS = len(HEADER) // 8
-NEEDS = {"sys_clk": CLOCK_HZ / 1e6, "eth_tx_clk": 125.0, "eth_rx_clk": 125.0, "serdes": 62.5}  # MHz
+NEEDS = {  # MHz, by a part of the clock's name in the netlist
+    "crg_clkout0": CLOCK_HZ / 1e6,
+    "eth_tx_clk": SYMBOL_HZ / 1e6,
+    "eth_rx_clk": SYMBOL_HZ / 1e6,
+    "pll0_clkin": WORD_HZ / 1e6,
+    "rx_clk": WORD_HZ / 1e6,
+}
 SERDES = [
     ("serdes_tx", 0, Subsignal("p", Pins("W4")), Subsignal("n", Pins("W5"))),
     ("serdes_rx", 0, Subsignal("p", Pins("Y5")), Subsignal("n", Pins("Y6"))),
