@@ -57,9 +57,10 @@ class Bench:
 
     def tick_memory(self) -> None:
         """What memory does at a rising edge."""
-        if self.rst:
+        if self.rst:  # what pipelines still give does not count
             self.memory.reset()
-        self.memory.tick()
+        else:
+            self.memory.tick()
 
     def _tick(self) -> None:
         self.tick_memory()
