@@ -47,7 +47,8 @@ libpython = $(BIN)/python -m find_libpython 2>/dev/null | grep -q . || { $(call 
 LIBPYTHON = libpython$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_python_version())')
 
 everything: $(STAMP) ## add every extra and tool that tests can use (apt as root; otherwise say the command)
-	@$(call apt,ip tc nft ghdl iverilog verilator g++,iproute2 nftables ghdl-mcode iverilog verilator g++)
+	@$(call apt,ip tc nft ghdl iverilog verilator g++ berkeley-abc,iproute2 nftables ghdl-mcode iverilog verilator g++ \
+	  berkeley-abc)
 	@echo "installing the extras $(EXTRAS)"
 	@$(PIP) -e '.[dev$(EXTRAS:%=,%)]'
 	@$(libpython)
@@ -76,7 +77,7 @@ sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host
 stress: setup verilator ## random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit decoder")
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
 
-rtl: setup verilator ## AllReduce of a million values, coded by converted RTL under Verilator (configs/rtl.yaml)
+rtl: setup verilator ## AllReduce of ten million values, coded by converted RTL under Verilator (configs/rtl.yaml)
 	@$(BIN)/oscar allreduce configs/rtl.yaml $(ARGS)
 
 # PRTE asks twice before it runs as root, as it does in containers; BLAS threads would only fight the ranks.
@@ -109,7 +110,8 @@ board: $(VENV)/.board ## the bitstream of the board's example: ECP5, 1000BASE-X,
 	@$(BIN)/python -m oscar_hdl.build.convert --no-check --top oscar_nic --out $(BOARD)/hdl
 	@$(BIN)/python -m oscar_hdl.shell.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic.v --out $(BOARD) $(ARGS)
 
-formal: $(VENV)/.fpga ## prove the rules of all blocks' streams for so many clocks, in build/formal
+formal: $(VENV)/.fpga ## prove the rules of blocks' streams with yosys and ABC, in build/formal (ARGS=--light)
+	@$(call apt,berkeley-abc,berkeley-abc)
 	@$(BIN)/python -m oscar_hdl.build.formal --out build/formal $(ARGS)
 
 # Times, owners, order and modes in the files come from the last commit, or from here: equal trees, equal bytes.

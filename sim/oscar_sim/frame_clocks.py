@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from oscar.coding.asc import AscParams, Encoder
+from oscar.coding.asc.compiled import CompiledCoder
 from oscar.errors import OscarError
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.registers import BY_NAME
 from oscar_sim.whole import NicMemory, Order, WholeNic
 
 GROUP_ROWS = 32
-BLOCK_LOG2 = 12
 TRACED = 1 << 21  # clocks
 
 
@@ -42,14 +42,19 @@ class Times:
     first_word: np.ndarray
     end: np.ndarray
     sizes: np.ndarray  # bytes
+    cells: Sequence[np.ndarray | None]
 
 
-def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool, adopt: bool = False) -> Times:
+def measure(
+    nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool, block_log2: int = 12
+) -> Times:  # fmt: skip
     """Send or receive frames after a reset, one right after the other or (apart) each alone.
 
     Every frame and sum is checked. Raises OscarError where one is wrong.
     """
-    encoders = [Encoder(AscParams(sent_rows=False, block_log2=BLOCK_LOG2)) for _ in range(16)]
+    params = AscParams(sent_rows=False, block_log2=block_log2)
+    coder, cells = CompiledCoder(params, 1), []
+    encoders = [Encoder(params, coder=coder) for _ in range(16)]
     memory, orders, arrivals, coded = NicMemory(nic.rows), [], [], []
     rng, at, numbers, sums = np.random.default_rng(1), 0, [0] * 16, []
     for i, frame in enumerate(frames):
@@ -58,6 +63,7 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool, 
         data = encoders[link].encode(
             frame.values, step=link, context=frame.positions, width=16, chunk=3, sub=1
         )
+        cells.append(coder.work())
         fields = {
             "step": link, "chunk": 3, "sub": 1, "width": 16, "count": count, "sequence": numbers[link],
             "load": link, "save": link, "fresh": int(numbers[link] == 0), "row": at,
@@ -66,13 +72,13 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool, 
         coded.append(data)
         if send:
             memory.load(at, rows)
-            fields |= {"last": rows.last, "block_log2": BLOCK_LOG2}
+            fields |= {"last": rows.last, "block_log2": block_log2}
         else:
             local = rng.integers(-99, 99, count).astype(np.int16)
             memory.load(at, frame_rows(local, frame.positions))
-            fields |= {"adopt" if adopt else "add": 1}
+            fields["add"] = 1
             arrivals.append((data, i if apart else 0))
-            sums.append((at, frame_rows(frame.values + (0 if adopt else local), frame.positions)))
+            sums.append((at, frame_rows(frame.values + local, frame.positions)))
         ended = i if apart else 0
         orders.append(Order(fields, (0, ended) if send else (ended, 0)))
         at += -(-count // (32 * GROUP_ROWS)) * GROUP_ROWS
@@ -87,16 +93,16 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool, 
     if told.fault or errors or (send and told.frames != coded):
         raise OscarError(f"the NIC fails: {told.fault or errors or 'other frames'}")
     for row, wanted in sums:
-        if not adopt and not np.array_equal(memory.values[row : row + wanted.means.size], wanted.values):
+        if not np.array_equal(memory.values[row : row + wanted.means.size], wanted.values):
             raise OscarError("the NIC fails: other sums")
-    sizes = np.array([len(data) for data in coded])
+    told_of = np.array([len(data) for data in coded]), cells
     if send:
-        return _sent(nic, ports, sizes)
+        return Times(*_sent(nic, ports), *told_of)
     live = np.array([np.count_nonzero(frame_rows(frame.values).classes) for frame in frames])
-    return _received(ports, sizes, live)
+    return Times(*_received(ports, live), *told_of)
 
 
-def _sent(nic: WholeNic, ports: dict[str, np.ndarray], sizes: np.ndarray) -> Times:
+def _sent(nic: WholeNic, ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     words = ports["m_axis_tx_tvalid"] & ports["m_axis_tx_tready"]
     last = np.flatnonzero(words & ports["m_axis_tx_tlast"])
     word = np.flatnonzero(words)
@@ -106,10 +112,10 @@ def _sent(nic: WholeNic, ports: dict[str, np.ndarray], sizes: np.ndarray) -> Tim
     one = takes[
         np.minimum(np.searchsorted(takes, np.maximum(begin, np.append(0, first[:-1]))), takes.size - 1)
     ]
-    return Times(begin, one, takes[np.searchsorted(takes, first) - 1], first, last, sizes)
+    return begin, one, takes[np.searchsorted(takes, first) - 1], first, last
 
 
-def _received(ports: dict[str, np.ndarray], sizes: np.ndarray, live: np.ndarray) -> Times:
+def _received(ports: dict[str, np.ndarray], live: np.ndarray) -> tuple[np.ndarray, ...]:
     words = ports["s_axis_rx_tvalid"] & ports["s_axis_rx_tready"]
     arrived = np.flatnonzero(words & ports["s_axis_rx_tlast"])
     totals = np.cumsum(_ones(ports["sum_valid"]))
@@ -118,7 +124,7 @@ def _received(ports: dict[str, np.ndarray], sizes: np.ndarray, live: np.ndarray)
     takes = np.flatnonzero(_wide(ports["position_take"]))
     begin = np.maximum(arrived, _commands(ports, "RECEIVE"))
     one = takes[np.minimum(np.searchsorted(takes, begin), takes.size - 1)]
-    return Times(begin, one, takes[np.searchsorted(takes, end) - 1], first, end, sizes)
+    return begin, one, takes[np.searchsorted(takes, end) - 1], first, end
 
 
 def _commands(ports: dict[str, np.ndarray], way: str) -> np.ndarray:

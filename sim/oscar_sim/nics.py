@@ -25,12 +25,13 @@ from oscar.coding.asc.params import (
     CONSTANT,
     DIRECTORY_BYTES,
     LANES,
+    PREFIX_BYTES,
     RAW,
     SYMBOLS,
     TABLE_ROWS,
 )
 from oscar.coding.asc.row_kernels import BLOCK_BYTES
-from oscar.coding.asc.slots import cells_of
+from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import Codec, check_range
 from oscar.config import Config
@@ -92,7 +93,8 @@ class UnitCoder(CompiledCoder):
             raise RtlError("the encoder refuses its rows")
         payload = (log2 | last << 11).to_bytes(2, "little") + _payload(batch.blocks, data, rows, log2)
         self._learn(state, counts.sum(axis=0, dtype=np.int64))
-        self._work = cells_of(rows.classes, rows.count)
+        raw = raw_rows(np.frombuffer(payload, np.uint8), PREFIX_BYTES, rows.count)
+        self._work = cells_of(rows.classes, rows.count, raw)
         return payload
 
     def work(self, _: object = None) -> np.ndarray | None:

@@ -13,7 +13,8 @@ from oscar_hdl.nic.deframer import REASONS
 from oscar_hdl.nic.ports import FrameCommand, RawJob, TablesPort
 from oscar_hdl.nic.receiver import receiver
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_sim.cycles import CycleSimulator, elaborated
+from oscar_sim.compiled import copies_of
+from oscar_sim.cycles import elaborated
 
 
 @dataclass
@@ -180,7 +181,9 @@ class Bench:
         self.rows: list[int] | None = None
         self.timer = -1
         self.timer_learn = 0
-        self.sim = CycleSimulator(top, self.clk, self.clock)
+        ports = [self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables]
+        ports += [self.sent, *jobs, *streams, *bases, self.raw, self.raw_stream]
+        self.sim = copies_of(top, self.clk, self.clock, [ports])
         self.reset()
 
     def jam(self, number: int) -> bool:

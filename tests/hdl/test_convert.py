@@ -131,6 +131,19 @@ def test_names_that_are_taken_are_lengthened() -> None:
     assert convert.rename(states, "vhdl") == expected
 
 
+def test_logic_of_what_never_changes_is_looked_at(tmp_path: Path) -> None:
+    """Where an input is 0 from the start, it is chance whether Verilog alone finds its complement."""
+    needs("iverilog")
+    text = "// m\nmodule m (\n    b\n);\noutput b;\nreg b = 0;\nreg a = 0;\n"
+    text += "always @(a) begin: LOGIC\n    b = !a;\nend\nendmodule\n"
+    made = convert.rename(text, "verilog")
+    assert "always @(a, at_start) begin" in made
+    file, program = tmp_path / "m.v", tmp_path / "m"
+    file.write_text(f'{made}module t;\nwire b;\nm dut(b);\ninitial #1 $display("%b", b);\nendmodule\n')
+    convert.run_tool(["iverilog", "-o", program, file], "iverilog")
+    assert convert.run_tool(["vvp", "-n", program], "vvp").strip() == "1"
+
+
 def test_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

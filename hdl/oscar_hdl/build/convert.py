@@ -135,6 +135,8 @@ def rename(text: str, language: str) -> str:
     if found := set(re.findall(r"\w+", ports)) & set(names):
         raise ConvertError(f"a port is called {found.pop()!r}, a word of {NAMES[language]}")
     text = _started(_replaced(text, names, r"\1_0", COMMENT[language]), language)
+    if language == "verilog":
+        text = _looked_at(text)
     if language == "vhdl":
         types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
         states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
@@ -154,6 +156,16 @@ def _started(text: str, language: str) -> str:
     for name in re.findall(r"^output (?:\[.*\] )?(\w+);$", text, flags=re.M):
         text = re.sub(rf"^(reg (?:\[.*\] )?{name});$", r"\1 = 0;", text, flags=re.M)
     return text
+
+
+def _looked_at(text: str) -> str:
+    """Return Verilog whose combinational logic is looked at when a simulation starts, as MyHDL does.
+
+    Otherwise what depends on registers that have not changed yet may keep a wrong 0 for ever.
+    """
+    text, count = re.subn(r"^(always @\((?!posedge)[^)]*)\)", r"\1, at_start)", text, flags=re.M)
+    start = r"\1reg at_start = 0;\ninitial at_start <= 1;\n"
+    return re.sub(r"^(module [^;]*;\n)", start, text, count=1, flags=re.M) if count else text
 
 
 def _with_bits(text: str) -> str:

@@ -32,7 +32,7 @@ from oscar_hdl.build.tools import FlowError, find, run, yosys
 from oscar_hdl.build.tops import Value
 
 SOLVER = "berkeley-abc"
-HARDEST = 900  # seconds for one block
+HARDEST = 300  # seconds for one block
 _PORT = re.compile(r"^(input|output)\s+(?:\[(\d+):0\]\s+)?(\w+);", re.MULTILINE)
 
 
@@ -196,7 +196,7 @@ def prove(proof: Proof, verilog: Path, out: Path) -> float:
         raise FormalError(f"{name}: neither proven nor broken in {HARDEST} s; see {out / name}.abc.log")
     seen = _model(name, out, proof.free, "-D SEE")
     if seen:
-        said = _abc(name, out, f"bmc3 -a -F {proof.reach} -T {HARDEST}")
+        said = _abc(name, out, f"bmc3 -a -g -F {proof.reach}")
         can = {int(n) for n in re.findall(r"Output +(\d+) was asserted", said)}
         if lacking := [place for n, place in enumerate(seen) if n not in can]:
             raise FormalError(f"{name}: cannot happen in {proof.reach} clocks: {', '.join(lacking)}")
@@ -213,7 +213,8 @@ def _model(name: str, out: Path, free: int, defines: str) -> list[str]:
     """Write the block with its rules as an and-inverter graph; return the places of the asserts."""
     script = f"read_verilog {name}.v; read_verilog -formal -sv {defines} {name}.formal.sv; "
     script += "prep -top formal -flatten; async2sync; opt -full; memory -nomap; "
-    script += f"delete t:$mem_v2 r:SIZE>{free} %i; memory_map; opt -full; dffunmap; opt_clean; "
+    script += f"delete t:$mem_v2 r:SIZE>{free} %i; setundef -undriven -anyseq; memory_map; "
+    script += "opt -full; dffunmap; opt_clean; "
     script += "techmap; simplemap; dffunmap; opt_clean; formalff -clk2ff -ff2anyinit; "
     script += "setundef -undriven -anyseq; opt_clean; simplemap; aigmap; opt_clean; "
     script += f"write_aiger -zinit -ywmap {name}.json {name}.aig"

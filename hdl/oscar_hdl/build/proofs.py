@@ -234,9 +234,6 @@ VALUE_LOADER = """
     assume(!command_start || (command_idle && command_count != 0 && command_count < 80));
     if (busy) assume($stable(command_first) && $stable(command_count));
     assume(!began || phase == $past(phase) + 5'd1);
-    if (command_start) begin
-      busy <= 1; left <= command_count; row_now <= command_first; part_now <= 0;
-    end
     if (came) begin
       `RULE(rst || (busy && left != 0));
       expected <= left == 1 ? s_axis_values_tdata[15:0] : left == 2 ? s_axis_values_tdata[31:0]
@@ -249,8 +246,11 @@ VALUE_LOADER = """
       held <= came; part_now <= part_now + 1; left <= after;
       if (part_now == 7) row_now <= row_now + 1;
     end
-    if (command_done) begin `RULE(rst || !began || $past(rst) || (busy && left <= 4)); end
+    if (command_done && !rst) `RULE(busy && left <= 4);
     if (busy && command_idle && !put) busy <= 0;
+    if (command_start) begin
+      busy <= 1; left <= command_count; row_now <= command_first; part_now <= 0;
+    end
     `SEEN(command_done && left <= 4);
     if (rst) begin busy <= 0; held <= 0; left <= 0; end
   end
@@ -316,6 +316,6 @@ PROOFS: dict[str, Proof] = {
     "decoder": Proof("decoder", rules=DECODER, free=512),
     "feeder": Proof(HERE + "feeder", 16, rules=FEEDER),
     "raw_feeder": Proof(HERE + "raw_feeder", 30, rules=RAW_FEEDER, reach=40),
-    "value_loader": Proof(HERE + "value_loader", 30, rules=VALUE_LOADER, reach=30),
+    "value_loader": Proof(HERE + "value_loader", 22, rules=VALUE_LOADER, reach=30),
     "collector": Proof(HERE + "collector", 26, rules=COLLECTOR, reach=50),
 }  # fmt: skip

@@ -37,8 +37,7 @@ def symbol_counts(
     counts0, counts1, counts2 = bit(), bit(), bit()
     amount0, amount1, amount2, amount3 = word(4), word(4), word(4), word(4)
     same1, same2, same2_late, same3, same3_late, same3_last = (bit() for _ in range(6))
-    more, most = word(5), word(5)
-    total, total3, total4, total5 = (word(COUNT_BITS + 1) for _ in range(4))
+    more, most, over_0, over_1 = word(5), word(5), bit(), bit()
     place, written = word(9), word(9)
     got_0, got_1, take_0, take_1, mine_0, mine_1 = (
         word(COUNT_BITS),
@@ -54,8 +53,8 @@ def symbol_counts(
     granted, granted_bank = bit(), bit()
 
     banks = [
-        count_memory(clk, place, take_0, after.address, got_0, mine_0, written, total),
-        count_memory(clk, place, take_1, after.address, got_1, mine_1, written, total),
+        count_memory(clk, place, take_0, after.address, got_0, mine_0, written, most, same3_last, over_0),
+        count_memory(clk, place, take_1, after.address, got_1, mine_1, written, most, same3_last, over_1),
     ]
 
     @always_comb
@@ -110,16 +109,6 @@ def symbol_counts(
             counts1.next = False
             counts2.next = False
 
-    @always_comb
-    def add():
-        base = modbv(0)[COUNT_BITS:]
-        base[:] = got_0
-        if place2[9]:
-            base[:] = got_1
-        if same3_last:
-            base[:] = total5[COUNT_BITS:]
-        total.next = base + most
-
     @always(clk.posedge)
     def sums():
         ahead = modbv(0)[4:]
@@ -130,9 +119,6 @@ def symbol_counts(
         if same2_late:
             ahead[:] = amount3
         most.next = more + ahead
-        total3.next = total
-        total4.next = total3
-        total5.next = total4
 
     @always(clk.posedge)
     def hand_on():
@@ -163,11 +149,11 @@ def symbol_counts(
         taken3.next = taken2
         ends.next = taken3 and not taken2
         taken_bank.next = after.bank
-        if mine_0 and total[COUNT_BITS]:
+        if over_0:
             full_0.next = True
         elif ends and not taken_bank:
             full_0.next = False
-        if mine_1 and total[COUNT_BITS]:
+        if over_1:
             full_1.next = True
         elif ends and taken_bank:
             full_1.next = False
@@ -201,4 +187,4 @@ def symbol_counts(
             settling_0.next = 0
             settling_1.next = 0
 
-    return banks, wires, gather, follow, add, sums, hand_on, overflow, decide
+    return banks, wires, gather, follow, sums, hand_on, overflow, decide

@@ -33,6 +33,7 @@ def frame_match(
     states = enum("IDLE", "ASK", "BEGIN", "PUT", "READ", "LOOK", "NOTE", "ADD", "END", "JUDGE", "HOLD")
     state = Signal(states.IDLE)
     part, got, leave, behind, kept = word(2), bit(), bit(), word(at_bits), word(at_bits)
+    some, free = bit(), bit()
     step_same, chunk_same, sub_same, width_same, sequence_same, sum_same, count_same = (
         bit() for _ in range(7)
     )
@@ -55,6 +56,8 @@ def frame_match(
         sequence_same.next = units.units[16:] == command.sequence
         sum_same.next = units.units[32:16] == checksum
         count_same.next = units.units[64:32] == command.count
+        some.next = head != oldest
+        free.next = state == states.ASK and part == 3 and not raw_reads
         behind.next = places.end[top_bit:word_bits]
         if places.end[word_bits:] != 0:
             behind.next = places.end[top_bit:word_bits] + 1
@@ -87,16 +90,19 @@ def frame_match(
         matched.next = False
         if state == states.IDLE:
             part.next = 0
-            if seek and head != oldest:
+            if seek and some:
                 state.next = states.ASK
-        elif state == states.ASK:
-            if part != 3:
-                part.next = part + 1
-            elif not raw_reads:
-                part.next = 0
+        elif state == states.ASK:  # `some` was late if a frame was just handed on
+            part.next = part + 1
+            if part == 3:
+                part.next = 3
+            if not some:
+                state.next = states.IDLE
+            elif free:
                 places.begin.next = True
                 state.next = states.BEGIN
         elif state == states.BEGIN:
+            part.next = 0
             state.next = states.PUT
         elif state == states.PUT:
             put.next = True

@@ -19,7 +19,7 @@ from oscar.array import Array
 from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
 from oscar.coding.asc.compiled import CompiledCoder
 from oscar.coding.asc.params import LANES
-from oscar.coding.asc.slots import cells_of
+from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.codec import Codec
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.frames import KEY, Frames, Key
@@ -42,9 +42,10 @@ TABLE = Table(
 
 @dataclass(frozen=True)
 class Coded:
-    """A frame as it was coded: classes of its rows, values, bytes."""
+    """A frame as it was coded: classes of its rows, which are in raw blocks; values, bytes."""
 
     classes: Array
+    raw: Array
     count: int
     size: int
 
@@ -55,12 +56,16 @@ class _Noting(CompiledCoder):
     def __init__(self, params: AscParams) -> None:
         super().__init__(params, 1)
         self.frames: list[Coded] = []
+        self.values: list[tuple[Array, Array]] = []
 
     def encode(self, values: Array, classes: Array | None, width: int, state: Any) -> bytes | memoryview:
         """See Coder.encode."""
         payload = super().encode(values, classes, width, state)
         rows = self._room["classes"][0][: -(-values.size // LANES)].copy()
-        self.frames.append(Coded(rows, values.size, len(payload) + HEADER_BYTES))
+        raw = raw_rows(self._payload, self._head, values.size)
+        self.frames.append(Coded(rows, raw, values.size, len(payload) + HEADER_BYTES))
+        if classes is not None:
+            self.values.append((values.astype(np.int16), classes.astype(np.uint8)))
         return payload
 
 
@@ -118,20 +123,35 @@ def measured(
 ) -> tuple[int, tuple[list[Coded], list[Coded]]]:
     """Return how many values a model has, and what was coded last: workers' values, sums."""
     coder = _Noting(params)
+    total = _train(model, nodes, coder, args.iterations, args.seed)
+    pushes = nodes * (nodes - 1)
+    return total, (coder.frames[:pushes], coder.frames[pushes:])
+
+
+def pushed(model: str, nodes: int, seed: int) -> list[tuple[Array, Array]]:
+    """Return values and position classes of all frames that the direct schedule codes; the sums come last."""
+    coder = _Noting(AscParams(sent_rows=False))
+    _train(model, nodes, coder, 4, seed)
+    return coder.values
+
+
+def _train(model: str, nodes: int, coder: _Noting, iterations: int, seed: int) -> int:
+    """Train; return the values of a gradient. The coder has the frames of the last AllReduce."""
     codec = Codec(
-        "asc", "int", True, lambda: Encoder(params, coder=coder), lambda: Decoder(params, coder=coder),
-        partial(max_frame, params), uses_context=True, decodes_into=True,
+        "asc", "int", True, lambda: Encoder(coder.params, coder=coder),
+        lambda: Decoder(coder.params, coder=coder), partial(max_frame, coder.params), uses_context=True,
+        decodes_into=True,
     )  # fmt: skip
-    workload = make_workload(model, nodes=nodes, seed=args.seed)
+    workload = make_workload(model, nodes=nodes, seed=seed)
     config = {"nodes": nodes, "schedule": {"name": "direct"}, "quantiser": {"bits": 12}}
     cluster = LocalCluster(Config.model_validate(config), codec=codec)
-    for _ in range(args.iterations):
+    for _ in range(iterations):
         coder.frames.clear()
+        coder.values.clear()
         gradients = workload.gradients()
         cluster.allreduce(gradients)
         workload.apply(exact_mean(gradients))
-    pushes = nodes * (nodes - 1)
-    return sum(t.size for t in gradients[0]), (coder.frames[:pushes], coder.frames[pushes:])
+    return sum(tensor.size for tensor in gradients[0])
 
 
 def stretched(frames: Frames, coded: tuple[list[Coded], list[Coded]], nodes: int) -> Frames:
@@ -145,7 +165,8 @@ def stretched(frames: Frames, coded: tuple[list[Coded], list[Coded]], nodes: int
         count = int(row["count"])
         row["bytes"] = HEADER_BYTES + round((one.size - HEADER_BYTES) * count / one.count)
         if key not in cells:
-            cells[key] = cells_of(np.resize(one.classes, -(-count // LANES)), count)
+            rows_of = -(-count // LANES)
+            cells[key] = cells_of(np.resize(one.classes, rows_of), count, np.resize(one.raw, rows_of))
     return Frames.of(rows, cells)
 
 

@@ -13,6 +13,8 @@ SLOT = 32  # clocks
 BEFORE = 2, 6  # slots of a block to encode and to decode, beside its groups'
 DEAL = 4, 14  # clocks from one block that is given to an engine to the next
 SETTLE = 28  # from one block that is found finished to the next
+HEAD = 350, 10  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
+RAW_ROW = 64, 143  # clocks of a row in a raw block, which one unit for each direction does
 BUFFER = 1792  # bytes that an encoder keeps of a block before those before it are coded
 
 
@@ -28,12 +30,14 @@ def _paired(u: int, used: Any, wants: bool, at: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def encoding(
-    slots: Any, counted: Any, each: int, sizes: Any, engines: int, before: int, deal: float, settle: float
-) -> Any:
+    slots: Any, counted: Any, raw: Any, each: int, sizes: Any, engines: int, before: int, deal: float,
+    settle: float,
+) -> Any:  # fmt: skip
     """Return clocks until all blocks are coded, and until their bytes are collected.
 
-    slots, counted [cells]; each: cells of a block; sizes: bytes of blocks. before: slots of a block beside
-    its cells'. deal, settle: clocks between two blocks that are dealt, or that are found finished.
+    slots, counted, raw [cells]: of slots, and clocks of raw rows; each: cells of a block; sizes: bytes of
+    blocks. before: slots of a block beside its cells'. deal, settle: clocks between two blocks that are
+    dealt, or that are found finished.
     """
     blocks = sizes.size
     block, free = np.full(engines, -1), np.zeros(engines)
@@ -41,7 +45,7 @@ def encoding(
     used = np.full((engines + 1) // 2, -1)
     ends = np.full(blocks, -1.0)
     following, judged, dealt, at = 0, 0, 0.0, 0
-    clock, collected = 0.0, 0.0
+    clock, collected, plain = 0.0, 0.0, 0.0
     while judged < blocks:
         now = float(SLOT * at)
         while following < blocks and block[following % engines] < 0 and following - judged < engines:
@@ -73,6 +77,11 @@ def encoding(
             if found > now:
                 break
             place = clock
+            alone = raw[judged * each : (judged + 1) * each].sum()
+            if alone:
+                found = max(found, plain)
+                plain = found + settle + alone
+                collected = max(collected, plain)
             clock = found + settle
             collected = max(collected, max(ends[judged], place + sizes[judged] / 2))
             free[judged % engines], block[judged % engines] = clock, -1
@@ -81,19 +90,24 @@ def encoding(
 
 
 @njit(cache=True, nogil=True)
-def decoding(slots: Any, counted: Any, each: int, engines: int, before: int, deal: float) -> float:
+def decoding(slots: Any, counted: Any, raw: Any, each: int, engines: int, before: int, deal: float) -> float:
     """Return clocks until all blocks are decoded; arguments as of `encoding`. Empty blocks take nobody."""
     blocks = -(-slots.size // each)
     block, free = np.full(engines, -1), np.zeros(engines)
     done, total, share = np.zeros(engines), np.zeros(engines), np.zeros(engines)
     used = np.full((engines + 1) // 2, -1)
-    following, open_, dealt, at, end = 0, 0, 0.0, 0, 0.0
+    following, open_, dealt, at, end, plain = 0, 0, 0.0, 0, 0.0, 0.0
     while following < blocks or open_:
         now = float(SLOT * at)
         while following < blocks and block[following % engines] < 0:
             u, first = following % engines, following * each
             if not counted[first : first + each].sum():
                 following, dealt = following + 1, dealt + deal
+                alone = raw[first : first + each].sum()
+                if alone:
+                    dealt = max(dealt, plain)  # the unit is busy, and the next block waits for it
+                    plain = dealt + alone
+                    end = max(end, plain)
                 continue
             start = max(dealt, free[u]) + deal
             if start > now:
@@ -120,27 +134,30 @@ def decoding(slots: Any, counted: Any, each: int, engines: int, before: int, dea
 def encode_clocks(
     cells: Any, count: int, size: int, engines: int, block: int, sizes: Any = None
 ) -> tuple[float, float]:
-    """Return clocks until the blocks of a frame are coded, and until their bytes are collected.
+    """Return clocks until the blocks of a frame are coded, and until its first word goes out.
 
     cells: of `asc.slots.cells_of`; block: values of a block. sizes: bytes of blocks; None: as their slots
     share the frame's `size`.
     """
-    slots, counted, each = _blocks(cells, 0, count, block)
+    slots, counted, raw, each = _blocks(cells, 0, count, block)
     if sizes is None:
         share = np.add.reduceat(counted, np.arange(0, slots.size, each))
         sizes = size * share / max(1.0, share.sum())
-    return encoding(slots, counted, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE)
+    coded, kept = encoding(
+        slots, counted, raw, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE
+    )
+    return coded, kept + HEAD[0] + HEAD[1] * len(sizes)
 
 
 def decode_clocks(cells: Any, count: int, engines: int, block: int) -> float:
     """Return clocks until all blocks of a frame are decoded; arguments as of `encode_clocks`."""
-    slots, counted, each = _blocks(cells, 1, count, block)
-    return float(decoding(slots, counted, each, engines, BEFORE[1], DEAL[1]))
+    slots, counted, raw, each = _blocks(cells, 1, count, block)
+    return float(decoding(slots, counted, raw, each, engines, BEFORE[1], DEAL[1]))
 
 
-def _blocks(cells: Any, way: int, count: int, block: int) -> tuple[Any, Any, int]:
+def _blocks(cells: Any, way: int, count: int, block: int) -> tuple[Any, Any, Any, int]:
     values = cell_values(count)
     number = -(-count // values)
     each = max(1, block // values)
     part = np.asarray(cells[:number], float)
-    return part[:, way].copy(), part[:, 2].copy(), each
+    return part[:, way].copy(), part[:, 2 + way].copy(), RAW_ROW[way] * part[:, 4], each

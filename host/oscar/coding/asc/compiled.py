@@ -41,7 +41,7 @@ from oscar.coding.asc.row_kernels import (
     SEARCHED,
     Frame,
 )
-from oscar.coding.asc.slots import cells_of
+from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError
@@ -106,7 +106,8 @@ class CompiledCoder:
         self.params = params
         self.threads = threads or cores()
         self._room: dict[str, tuple[np.ndarray, np.uint64]] = {}
-        self._rows = self._values = 0  # of the frame encoded last
+        self._rows = self._values = self._head = 0  # of the frame encoded last
+        self._payload = np.zeros(0, np.uint8)
         self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
         self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
         self.banks = np.zeros(self.threads * BANKS * COUNTS, np.uint32)
@@ -190,13 +191,17 @@ class CompiledCoder:
         out = self._memory("payload", self.params.max_payload(count, width) + len(head))
         payload = self._room["payload"][0]
         payload[: len(head)] = np.frombuffer(head, np.uint8)
+        self._payload, self._head = payload, len(head)
         used = ek.write_blocks(blocks, log2, number, regions, region, out + len(head))
         tk.learn(state.hist, self.counts)
         return payload[: len(head) + used].data
 
     def work(self, _: object = None) -> np.ndarray | None:
         """See Coder.work."""
-        return cells_of(self._room["classes"][0][: self._rows], self._values) if self._rows else None
+        if not self._rows:
+            return None
+        raw = raw_rows(self._payload, self._head, self._values)
+        return cells_of(self._room["classes"][0][: self._rows], self._values, raw)
 
     def _last_symbol(self, groups: int, width: int) -> int:
         """Return the symbol of the largest magnitude found; raises ValueError unless values fit `width`."""

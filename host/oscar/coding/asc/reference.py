@@ -56,7 +56,7 @@ from oscar.coding.asc.params import (
     auto_block_log2,
     seed_bits,
 )  # fmt: skip
-from oscar.coding.asc.slots import cells_of
+from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError
@@ -68,7 +68,7 @@ class ReferenceCoder:
     def __init__(self, params: AscParams) -> None:
         self.params = params
         self._classes: list[int] = []  # of the rows of the frame encoded last
-        self._values = 0
+        self._values, self._raw = 0, np.zeros(0, bool)
 
     # --- encoding
 
@@ -97,7 +97,9 @@ class ReferenceCoder:
                 out += sum(level << (4 * s) for s, level in enumerate(levels)).to_bytes(
                     SENT_ROW_BYTES, "little"
                 )
+        head = len(out)
         out += b"".join(entry.to_bytes(DIRECTORY_BYTES, "little") for entry, _ in coded)
+        self._raw = raw_rows(np.frombuffer(bytes(out), np.uint8), head, len(numbers))
         return bytes(out) + b"".join(data for _, data in coded)
 
     def _groups(self, values: Sequence[int], positions: Sequence[int], shift: int) -> list[list[Row]]:
@@ -127,7 +129,9 @@ class ReferenceCoder:
 
     def work(self, _: object = None) -> np.ndarray | None:
         """See Coder.work."""
-        return cells_of(np.array(self._classes, np.uint8), self._values) if self._classes else None
+        if not self._classes:
+            return None
+        return cells_of(np.array(self._classes, np.uint8), self._values, self._raw)
 
     # --- decoding
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.asc.params import GROUP_ROWS, LANES, NARROW_CLASS, RAW_STEP, WIDE_SHIFT, count_step
+from oscar.coding.asc.params import (
+    DIRECTORY_BYTES,
+    GROUP_ROWS,
+    LANES,
+    NARROW_CLASS,
+    RAW,
+    RAW_STEP,
+    WIDE_SHIFT,
+    count_step,
+)
 
-CELLS = 64  # of a frame: 1,024 values each, or a power of two times as many
+CELLS = 256  # of a frame at most: 1,024 values each, or a power of two times as many
 GROUP = LANES * GROUP_ROWS
 # A unit lets a slot pass where it has seen no live row of a group when it plans the slot behind its header.
 ENCODER_SEES, DECODER_SEES = 13, 22  # the encoder sees rows 0 to 12 by then, the decoder 31 down to 22
@@ -19,24 +28,34 @@ def cell_values(count: int) -> int:
     return GROUP << max(0, (-(-count // (CELLS * GROUP)) - 1).bit_length())
 
 
-def cells_of(classes: Array, count: int) -> Array:
-    """Return the slots of a frame's cells, uint16 [CELLS, 3]: encoding, decoding, and those that are counted.
+def raw_rows(payload: Array, head: int, count: int) -> Array:
+    """Return which rows of a frame are in raw blocks; head: where the payload's directory begins."""
+    log2 = int(payload[0]) & 31
+    entries = payload[head : head + DIRECTORY_BYTES * -(-count >> log2) : DIRECTORY_BYTES]
+    return np.asarray(np.repeat(entries & 3 == RAW, (1 << log2) // LANES)[: -(-count // LANES)])
 
-    classes: of its rows. A group takes a slot for its classes, one for each live row and raw step. One
-    without a live row takes two.
+
+def cells_of(classes: Array, count: int, raw: Array | None = None) -> Array:
+    """Return what a frame's cells are to engines, uint16 [cells, 5].
+
+    The slots that they take to encode and to decode, those of each that count, and rows in raw blocks, which
+    engines encode in vain. classes: of the frame's rows; raw: whether a row is in a raw block. A group takes
+    a slot for its classes, one for each live row and raw step. One without a live row takes two. Behind its
+    classes a decoder asks to count before it knows whether it will.
     """
     groups = -(-classes.size // GROUP_ROWS)
-    padded = np.zeros(groups * GROUP_ROWS, np.uint8)
-    padded[: classes.size] = classes
-    rows = padded.reshape(groups, GROUP_ROWS)
+    padded = np.zeros((2, groups * GROUP_ROWS), np.uint8)
+    padded[0, : classes.size] = classes
+    padded[1, : classes.size] = 0 if raw is None else raw
+    rows, plain = padded.reshape(2, groups, GROUP_ROWS)
     live, each = rows > 0, cell_values(count) // GROUP
-    number = live.sum(axis=1)
+    number, kept = live.sum(axis=1), plain[:, 0] == 0
     took = _STEPS[rows].sum(axis=1) + 1
     encode = took + ~live[:, :ENCODER_SEES].any(axis=1)
-    decode = took + ~live[:, DECODER_SEES:].any(axis=1)
+    decode = (took + ~live[:, DECODER_SEES:].any(axis=1)) * kept
     steps = np.array([count_step(count, n) for n in range(GROUP_ROWS + 1)])[number]
     counted = (live & (np.arange(GROUP_ROWS) % steps[:, None] == 0)).sum(axis=1) + (number > 0)
-    cells, at = np.zeros((CELLS, 3), np.uint16), np.arange(0, groups, each)
-    for column, part in enumerate((encode, decode, counted)):
-        cells[: at.size, column] = np.add.reduceat(part, at)
-    return cells
+    parts = (encode, decode, counted, (counted + (number > 0)) * kept, plain.sum(axis=1))
+    at = np.arange(0, groups, each)
+    columns = [np.add.reduceat(part.astype(np.int64), at) for part in parts]
+    return np.stack(columns, axis=1).astype(np.uint16)
