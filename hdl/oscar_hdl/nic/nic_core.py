@@ -259,7 +259,7 @@ def nic_core(
         counter_events.next[11] = bad or receive_failed or send_failed
         counter_events.next[12] = s_axis_rx.tvalid and not s_axis_rx.tready
         counter_events.next[13] = m_axis_tx.tvalid and not m_axis_tx.tready
-        # A command may be found wrong in the clock in which a write is refused: that one counts a clock later.
+        # A command may be found wrong in the clock in which a write is refused: that one counts a clock later
         twice.next = write_refused and (receive_refused or send_refused)
         counter_events.next[14] = refused or twice
 
