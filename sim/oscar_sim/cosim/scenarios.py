@@ -65,10 +65,10 @@ def decoder(light: bool) -> Recording:
 
 
 def encoder(light: bool) -> Recording:
-    """Blocks with stalls."""
+    """Blocks with stalls and resets."""
     rng = numbers(32)
     frames = _frames(rng, 800 if light else 4000)
-    return _noted(Unit("encoder", "encoder"), EncoderBatch(frames, rng), "encoder")
+    return _noted(Unit("encoder", "encoder"), EncoderBatch(frames, rng, resets=0.2), "encoder")
 
 
 def oscar_nic(light: bool) -> Recording:
