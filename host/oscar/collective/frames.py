@@ -83,7 +83,8 @@ class Frames:
 
     def of_sender(self, rank: int) -> Frames:
         """Return the frames that `rank` sent."""
-        return Frames(self.rows[self.rows["sender"] == rank], self.cells)
+        cells = {key: found for key, found in self.cells.items() if key[1] == rank}
+        return Frames(self.rows[self.rows["sender"] == rank], cells)
 
     def by_step(self, nodes: int) -> Array:
         """Return the bytes by step and sender, int64 [steps of both phases, nodes], in order."""
@@ -106,7 +107,7 @@ class Frames:
     def tree(self) -> dict[str, Any]:
         """Return the columns by name, for a file, and the cells; `from_tree` reads them."""
         columns: dict[str, Any] = {name: self.rows[name].tolist() for name in ROW.names or ()}
-        return columns | {"cells": [[*key, found.tolist()] for key, found in self.cells.items()]}
+        return columns | {"cells": [[*key, self.cells[key].tolist()] for key in sorted(self.cells)]}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Frames:
