@@ -12,9 +12,9 @@ from oscar_hdl.streams.bundles import Stream, word
 def test_the_scarcest_cell_says_how_many() -> None:
     one = {"LUT": 100, "FF": 10, "CARRY8": 1, "DSP": 1, "RAMB36": 2}
     lines = card_lines(dict.fromkeys([*PAIR, *SHARED], one), 4)
-    assert lines[0].split() == ["engine", "300", "30", "3", "3", "6"]
-    assert lines[1].split()[3:] == ["1,700", "170", "17", "17", "34"]
-    assert "41 NICs, 164 engines; of RAMB36 there is least" in lines[2]  # .7 * 2016 / 34
+    assert lines[0].split() == ["engine", "400", "40", "4", "4", "8"]
+    assert lines[1].split()[3:] == ["2,100", "210", "21", "21", "42"]
+    assert "33 NICs, 132 engines; of RAMB36 there is least" in lines[2]  # .7 * 2016 / 42
 
 
 @block

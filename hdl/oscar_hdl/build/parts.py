@@ -77,7 +77,7 @@ def wide(function: Any, make: Arguments, **parameters: Any) -> Any:
 
 
 def engine_pair() -> Any:
-    """Two engines and the counts that they share."""
+    """Two engines and the counts of their units."""
     from oscar_hdl.coder.engine_pair import engine_pair as function
 
     def make() -> tuple[Any, ...]:
@@ -140,11 +140,11 @@ def encoder_tables(sets: int = 16) -> Any:
 
 
 def symbol_counts() -> Any:
-    """The counts of two units."""
+    """The counts of a unit."""
     from oscar_hdl.coder.symbol_counts import symbol_counts as function
 
     def make() -> tuple[Any, ...]:
-        return word(5), ports.CountPort(), ports.CountPort(), bit(), bit(), CountChain(), CountChain()
+        return word(5), ports.CountPort(), bit(), CountChain(), CountChain()
 
     return wide(function, make)
 

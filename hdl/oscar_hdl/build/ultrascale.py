@@ -22,7 +22,7 @@ Cells = dict[str, float]
 # The LUT sites of a distributed RAM or shift register.
 SITES = {"RAM32M16": 8, "RAM32M": 4, "RAM64M8": 8, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2}
 SHARED = "decoder_tables", "encoder_tables", "raw_decoder", "receiver", "sender"
-PAIR = {"decoder": 2, "encoder": 2, "symbol_counts": 2}  # blocks of a pair of engines
+PAIR = {"decoder": 2, "encoder": 2, "symbol_counts": 4}  # blocks of a pair of engines
 CARD, THERE = "Alveo U55C", {"LUT": 1_304_000, "FF": 2_607_000, "DSP": 9_024, "RAMB36": 2_016}
 FILL = 0.7  # of a card that a design can use and still be routed
 MHZ, VALUES_A_CLOCK, VALUE_BITS = 250, 0.94, 8  # the clock is assumed

@@ -1,4 +1,4 @@
-"""Two engines, and the counts that they share (docs/engine.md)."""
+"""Two engines, and the counts of their units (docs/engine.md)."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ def engine_pair(
     """
     phases = [word(5) for _ in range(4)]  # all units' phases are equal
     decoder_counts, encoder_counts = [CountPort(), CountPort()], [CountPort(), CountPort()]
+    decoder_chain = [decoder_before, CountChain(), decoder_after]
+    encoder_chain = [encoder_before, CountChain(), encoder_after]
 
     @always(clk.posedge)
     def pass_on() -> None:
@@ -53,25 +55,23 @@ def engine_pair(
         encoder_passed.data.next = encoder_tables.data
 
     parts = [next_phase(clk, before, after) for before, after in pairwise([phase, *phases])]
-    parts += [
-        symbol_counts(
-            clk, rst, phases[0], decoder_counts[0], decoder_counts[1], decoder_jobs[0].count_bank,
-            decoder_jobs[1].count_bank, decoder_before, decoder_after,
-        ),
-        symbol_counts(
-            clk, rst, phases[1], encoder_counts[0], encoder_counts[1], encoder_jobs[0].count_bank,
-            encoder_jobs[1].count_bank, encoder_before, encoder_after,
-        ),
-    ]  # fmt: skip
     for n in range(2):
         parts += [
             decoder(
                 clk, rst, phases[2 * n], decoder_jobs[n], decoder_passed, decoder_bytes[n], positions[n],
                 sums[n], decoder_counts[n],
             ),
+            symbol_counts(
+                clk, rst, phases[2 * n], decoder_counts[n], decoder_jobs[n].count_bank,
+                *decoder_chain[n : n + 2],
+            ),
             encoder(
                 clk, rst, phases[2 * n + 1], encoder_jobs[n], encoder_passed, sources[n], encoder_counts[n],
                 encoder_bytes[n],
+            ),
+            symbol_counts(
+                clk, rst, phases[2 * n + 1], encoder_counts[n], encoder_jobs[n].count_bank,
+                *encoder_chain[n : n + 2],
             ),
         ]  # fmt: skip
     return pass_on, parts

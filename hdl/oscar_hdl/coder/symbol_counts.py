@@ -1,4 +1,4 @@
-"""What two units counted: two banks, a block RAM each, so that one is drained while the other counts."""
+"""What a unit counted: two banks, a block RAM each, so that one is drained while the other counts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from oscar_hdl.streams.bundles import bit, word
 
 ADDRESS_BITS = 10  # bank, context, symbol
 MOST = 1 << COUNT_BITS
-DECIDE = 26  # phase in which grants are decided
+DECIDE = 26  # phase in which slots are granted
 
 
 @block
 def symbol_counts(
-    clk: Any, rst: Any, phase: Any, first: CountPort, second: CountPort, first_bank: Any, second_bank: Any,
-    before: CountChain, after: CountChain, *, strobe_slots: int = 4,
+    clk: Any, rst: Any, phase: Any, unit: CountPort, unit_bank: Any, before: CountChain, after: CountChain,
+    *, strobe_slots: int = 4,
 ) -> Any:  # fmt: skip
     """Count a symbol a clock, whatever its address, and hand counts to the chain (docs/engine.md).
 
-    phase u5; first_bank, second_bank: where the units count. While the chain does not take counts (`valid`
+    phase u5; unit_bank: where the unit counts. While the chain does not take counts (`valid`
     low), bit 1 of `address` is set if granted slots of `bank` may still have strobes, which is so for up to
     `strobe_slots` slots. With `valid`, in 512 clocks one after another, counts are taken and cleared, of a
     bank in which nobody counts. Address, bank and valid are passed on one clock later, a total too, which
@@ -49,8 +49,7 @@ def symbol_counts(
     )
     taken1, taken2, taken3, taken_bank, own = bit(), bit(), bit(), bit(), word(COUNT_BITS + 1)
     full_0, full_1, ends = bit(), bit(), bit()
-    deciding, second_next, settling_0, settling_1 = bit(), bit(), word(3), word(3)
-    granted, granted_bank = bit(), bit()
+    deciding, settling_0, settling_1 = bit(), word(3), word(3)
 
     banks = [
         count_memory(clk, place, take_0, after.address, got_0, mine_0, written, most, same3_last, over_0),
@@ -65,19 +64,12 @@ def symbol_counts(
         take_1.next = after.valid and after.bank
         mine_0.next = counts2 and not place2[9]
         mine_1.next = counts2 and place2[9]
-        granted.next = first.ask or second.ask
-        granted_bank.next = second_bank
-        if first.ask and not (second.ask and second_next):
-            granted_bank.next = first_bank
 
     @always(clk.posedge)
     def gather():
-        near_counts.next = first.valid or second.valid
-        near.next = concat(second_bank, second.address)
-        near_step.next = second.step
-        if first.valid:
-            near.next = concat(first_bank, first.address)
-            near_step.next = first.step
+        near_counts.next = unit.valid
+        near.next = concat(unit_bank, unit.address)
+        near_step.next = unit.step
         if rst:
             near_counts.next = False
 
@@ -168,22 +160,18 @@ def symbol_counts(
     def decide():
         deciding.next = phase == DECIDE - 1
         if deciding:
-            first.grant.next = first.ask and not (second.ask and second_next)
-            second.grant.next = second.ask and not (first.ask and not second_next)
-            if granted:
-                second_next.next = first.ask and not (second.ask and second_next)
-            if granted and not granted_bank:
+            unit.grant.next = unit.ask
+            if unit.ask and not unit_bank:
                 settling_0.next = strobe_slots
             elif settling_0 != 0:
                 settling_0.next = settling_0 - 1
-            if granted and granted_bank:
+            if unit.ask and unit_bank:
                 settling_1.next = strobe_slots
             elif settling_1 != 0:
                 settling_1.next = settling_1 - 1
         if rst:
             deciding.next = False
-            first.grant.next = False
-            second.grant.next = False
+            unit.grant.next = False
             settling_0.next = 0
             settling_1.next = 0
 

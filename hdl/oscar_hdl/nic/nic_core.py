@@ -101,7 +101,7 @@ def nic_core(
     # Counts pass from the tables through all that count back to them.
     decoder_counts = [CountChain() for _ in range(PAIRS + 2)]
     encoder_counts = [CountChain() for _ in range(PAIRS + 1)]
-    raw_count, no_count, never = CountPort(), CountPort(), bit()
+    raw_count = CountPort()
 
     parts = [copy_bit(used, copy) for used, copy in zip(used_banks, banks, strict=True)]
     parts += [
@@ -138,12 +138,10 @@ def nic_core(
         ),
         raw_decoder(clk, rst, phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
         symbol_counts(
-            clk, rst, phase, raw_count, no_count, raw.count_bank, never, decoder_counts[PAIRS],
-            decoder_counts[PAIRS + 1],
+            clk, rst, phase, raw_count, raw.count_bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1],
         ),
     ]  # fmt: skip
-    unused = [no_count.valid, no_count.step, no_count.ask, no_count.address, send_cleared, send_abort, never]
-    parts += [zero(clk, signal) for signal in [*unused, none_sent.tvalid]]
+    parts += [zero(clk, signal) for signal in (send_cleared, send_abort, none_sent.tvalid)]
     phases = [phase, *(word(5) for _ in range(PAIRS - 1))]
     parts += [next_phase(clk, before, after) for before, after in pairwise(phases)]
     for p in range(PAIRS):

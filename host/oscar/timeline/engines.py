@@ -19,30 +19,18 @@ BUFFER = 1792  # bytes that an encoder keeps of a block before those before it a
 
 
 @njit(cache=True, nogil=True)
-def _paired(u: int, used: Any, wants: bool, at: int) -> bool:
-    """Whether a unit may go: of two that count, one may in a slot."""
-    if wants and used[u // 2] == at:
-        return False
-    if wants:
-        used[u // 2] = at
-    return True
-
-
-@njit(cache=True, nogil=True)
 def encoding(
-    slots: Any, counted: Any, raw: Any, each: int, sizes: Any, engines: int, before: int, deal: float,
-    settle: float,
+    slots: Any, raw: Any, each: int, sizes: Any, engines: int, before: int, deal: float, settle: float,
 ) -> Any:  # fmt: skip
     """Return clocks until all blocks are coded, and until their bytes are collected.
 
-    slots, counted, raw [cells]: of slots, and clocks of raw rows; each: cells of a block; sizes: bytes of
+    slots, raw [cells]: of slots, and clocks of raw rows; each: cells of a block; sizes: bytes of
     blocks. before: slots of a block beside its cells'. deal, settle: clocks between two blocks that are
     dealt, or that are found finished.
     """
     blocks = sizes.size
     block, free = np.full(engines, -1), np.zeros(engines)
-    done, total, share = np.zeros(engines), np.zeros(engines), np.zeros(engines)
-    used = np.full((engines + 1) // 2, -1)
+    done, total = np.zeros(engines), np.zeros(engines)
     ends = np.full(blocks, -1.0)
     following, judged, dealt, at = 0, 0, 0.0, 0
     clock, collected, plain = 0.0, 0.0, 0.0
@@ -57,16 +45,12 @@ def encoding(
             first = following * each
             block[u], done[u] = following, 0.0
             total[u] = before + slots[first : first + each].sum()
-            share[u] = counted[first : first + each].sum() / total[u]
             following += 1
-        for i in range(engines):
-            u = i ^ (at & 1) if (i ^ (at & 1)) < engines else i
+        for u in range(engines):
             b = block[u]
             if b < 0 or done[u] >= total[u]:
                 continue
-            wants = np.floor((done[u] + 1) * share[u]) > np.floor(done[u] * share[u])
-            full = b > judged and sizes[b] * (done[u] + 1) > BUFFER * total[u]
-            if not full and _paired(u, used, wants, at):
+            if b == judged or sizes[b] * (done[u] + 1) <= BUFFER * total[u]:
                 done[u] += 1
                 if done[u] >= total[u]:
                     ends[b] = now + SLOT
@@ -94,8 +78,7 @@ def decoding(slots: Any, counted: Any, raw: Any, each: int, engines: int, before
     """Return clocks until all blocks are decoded; arguments as of `encoding`. Empty blocks take nobody."""
     blocks = -(-slots.size // each)
     block, free = np.full(engines, -1), np.zeros(engines)
-    done, total, share = np.zeros(engines), np.zeros(engines), np.zeros(engines)
-    used = np.full((engines + 1) // 2, -1)
+    done, total = np.zeros(engines), np.zeros(engines)
     following, open_, dealt, at, end, plain = 0, 0, 0.0, 0, 0.0, 0.0
     while following < blocks or open_:
         now = float(SLOT * at)
@@ -115,18 +98,14 @@ def decoding(slots: Any, counted: Any, raw: Any, each: int, engines: int, before
             dealt = start
             block[u], done[u] = following, 0.0
             total[u] = before + slots[first : first + each].sum()
-            share[u] = counted[first : first + each].sum() / total[u]
             following, open_ = following + 1, open_ + 1
-        for i in range(engines):
-            u = i ^ (at & 1) if (i ^ (at & 1)) < engines else i
+        for u in range(engines):
             if block[u] < 0:
                 continue
-            wants = np.floor((done[u] + 1) * share[u]) > np.floor(done[u] * share[u])
-            if _paired(u, used, wants, at):
-                done[u] += 1
-                if done[u] >= total[u]:
-                    block[u], free[u], open_ = -1, now + SLOT, open_ - 1
-                    end = max(end, now + SLOT)
+            done[u] += 1
+            if done[u] >= total[u]:
+                block[u], free[u], open_ = -1, now + SLOT, open_ - 1
+                end = max(end, now + SLOT)
         at += 1
     return end
 
@@ -143,9 +122,7 @@ def encode_clocks(
     if sizes is None:
         share = np.add.reduceat(counted, np.arange(0, slots.size, each))
         sizes = size * share / max(1.0, share.sum())
-    coded, kept = encoding(
-        slots, counted, raw, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE
-    )
+    coded, kept = encoding(slots, raw, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE)
     return coded, kept + HEAD[0] + HEAD[1] * len(sizes)
 
 
