@@ -135,7 +135,8 @@ def test_a_frame_may_come_long_before_its_command_and_others_behind_it():
 def test_frames_overlap():
     """A command is given as soon as it is taken; good frames, refused ones and bad blocks in any order."""
     rng = dice("receiver overlap")
-    bench = Bench(rng, store_log2=10, units=rng.choice((2, 4, 5)), speed=rng.choice((0.3, 1.0)), gaps=rng.choice((0.0, 0.2)))
+    units, speed, gaps = rng.choice((2, 4, 5)), rng.choice((0.3, 1.0)), rng.choice((0.0, 0.2))
+    bench = Bench(rng, store_log2=11, units=units, speed=speed, gaps=gaps)
     bench.learn_clocks = 700
     encoder = Encoder(AscParams(block_log2=10))
     waiting: deque[tuple[bytes, int]] = deque()
@@ -165,7 +166,7 @@ def test_frames_overlap():
             sent = forge(frame, {HEADER_BYTES: 0x2A}) if error == PREFIX else forge(frame, {}, tail=b"\0")
         bench.send(sent)
         frames.append((frame, error))
-    plain = [(encode(rng, rng.choice((1100, 2500, 5000)), encoder, ["coded"]), GOOD) for _ in range(6)]
+    plain = [(encode(rng, rng.choice((1100, 2100, 2500)), encoder, ["coded"]), GOOD) for _ in range(6)]
     for at in rng.sample(range(6), 2):
         plain[at] = (plain[at][0], BLOCK)
         bench.spoiled.add(len(frames) + at)
@@ -173,7 +174,7 @@ def test_frames_overlap():
         bench.send(frame)
     for n, (frame, error) in enumerate([*frames, *plain]):
         if n == len(frames):
-            bench.speed = 0.03  # tables of a frame are there before blocks of the one before are done
+            bench.speed = 0.06  # tables of a frame are there before blocks of the one before are done
         bench.until_idle()
         own = n if n >= len(frames) else 0  # sets of the last ones are nobody else's
         sets = {"load": own or rng.randrange(3), "save": own or rng.randrange(3)}

@@ -20,9 +20,10 @@ PAUSE = 5  # clocks until entry, values and rows of the next block are there
 
 @block
 def block_dealer(
-    clk: Any, rst: Any, go: Any, stop: Any, bank: Any, thinning: Any, entry: Any, number: Any, blocks: Blocks, places: BlockPlaces, span: Span,
-    put: Any, placed: Any, up: Any, up_at: Any, reads: Any, raw_reads: Any, jobs: Sequence[DecoderJob],
-    starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any, done: Any, quiet: Any, wrong: Any, *,
+    clk: Any, rst: Any, go: Any, stop: Any, bank: Any, thinning: Any, entry: Any, number: Any, blocks: Blocks,
+    places: BlockPlaces, span: Span, put: Any, placed: Any, up: Any, up_at: Any, reads: Any, raw_reads: Any,
+    jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any,
+    done: Any, quiet: Any, wrong: Any, *,
     word_bits: int,
 ) -> Any:  # fmt: skip
     """Start a job for each block that is not a constant 0, as soon as its unit is idle.
