@@ -26,6 +26,7 @@ class Block:
     base: int
     data: bytes = b""
     fields: dict[str, int] = field(default_factory=dict)
+    frame: int = field(default=0, compare=False, repr=False)  # the number of its command
 
 
 def blocks_of(frame: bytes, units: int) -> tuple[dict[str, Any], list[Block]]:
@@ -86,14 +87,17 @@ class Unit:
             if fields.get("constant"):
                 fields = {"constant": 1, "value": int(job.value)}
             assert int(job.count_bank) != bench.drained
-            base = int(self.base) - bench.first_rows[0]
-            self.block = Block(self.number, int(job.values), base, b"", fields)
+            frame = bench.frame_of(int(job.count_bank))
+            base = int(self.base) - bench.first_rows[frame]
+            self.block = Block(self.number, int(job.values), base, b"", fields, frame)
             self.pairs: list[int] = []
             self.complete, self.rest = bool(fields.get("constant")), dice.randrange(1, 30)
             bench.given.append(self.block)
-            bench.shared.append(
-                (int(getattr(job, "bank", job.count_bank)), int(job.count_bank), int(job.thinning))
-            )
+            bench.shared.append((frame, self.shared()))
+            others = [u for u in bench.doers if u.block is not None and u.block.frame != frame]
+            bench.both += bool(others)
+            for unit in others:
+                assert bench.units not in (unit.number, self.number), "both may add to the same rows"
             job.idle.next = False
         elif self.block is not None:
             if self.fifo and not self.complete and dice.random() < bench.speed:
@@ -105,20 +109,25 @@ class Unit:
                 if self.rest < 0:
                     self.finish()
 
+    def shared(self) -> tuple[int, int, int]:
+        job = self.job
+        return int(getattr(job, "bank", job.count_bank)), int(job.count_bank), int(job.thinning)
+
     def finish(self) -> None:
         block, job, bench = self.block, self.job, self.bench
         assert block is not None
-        assert (block.values, block.base) == (int(job.values), int(self.base) - bench.first_rows[0]), (
-            "fields hold until done"
-        )
+        base = int(self.base) - bench.first_rows[block.frame]
+        assert (block.values, block.base) == (int(job.values), base), "fields hold until done"
+        assert (block.frame, self.shared()) in bench.shared, "fields hold until done"
         data = b"".join(pair.to_bytes(2, "little") for pair in self.pairs)
         if self.number < bench.units:
             assert not self.fifo, "more bytes than the block has"
             data = data[::-1]  # of an odd number the first pair has one, in its upper half
             if block.fields["odd"]:
                 data = data[:-1]
-            job.bad.next = bench.spoil == 0
+            job.bad.next = bench.spoil == 0 or block.frame in bench.spoiled
             bench.spoil -= 1
+            bench.spoiled.discard(block.frame)
         elif not block.fields["constant"]:
             size = (block.values * block.fields["width"] + 7) // 8
             assert (size + 1) // 2 == len(self.pairs)
@@ -165,10 +174,13 @@ class Bench:
         self.queue: deque[tuple[int, int, bool]] = deque()
         self.given: list[Block] = []
         self.finished: list[Block] = []
-        self.shared: list[tuple[int, int, int]] = []
+        self.shared: list[tuple[int, tuple[int, int, int]]] = []  # with the number of the command
+        self.both = 0  # blocks that began while one of another frame was worked on
+        self.spoiled: set[int] = set()  # commands of which a block is found bad
         self.bads: list[str] = []
         self.dones: deque[Done] = deque()
-        self.first_rows: deque[int] = deque()
+        self.first_rows: list[int] = []  # of commands since a reset
+        self.ended = 0  # how many of them
         self.built: list[dict[str, Any]] = []
         self.learns: list[tuple[int, ...]] = []  # set, count_bank, forget
         self.saves: dict[int, int] = {}  # of a bank that was built, before it is learnt
@@ -206,10 +218,21 @@ class Bench:
         if self.bad:
             self.bads.append(REASONS[int(self.reason)])
         if self.command.done:
-            assert all(unit.block is None for unit in self.doers)
-            self.dones.append(Done(int(self.command.error), self.given, self.finished, self.shared))
-            self.given, self.finished, self.shared = [], [], []
-            self.first_rows.popleft()
+            own = self.ended
+            assert all(unit.block is None or unit.block.frame != own for unit in self.doers)
+            given, finished = ([b for b in of if b.frame == own] for of in (self.given, self.finished))
+            shared = [fields for frame, fields in self.shared if frame == own]
+            self.dones.append(Done(int(self.command.error), given, finished, shared))
+            for of in (self.given, self.finished):
+                of[:] = [block for block in of if block.frame != own]
+            self.shared[:] = [pair for pair in self.shared if pair[0] != own]
+            self.ended += 1
+
+    def frame_of(self, bank: int) -> int:
+        """Return the number of the command under way that has this bank."""
+        frame = self.ended + ((bank - self.ended) & 1)
+        assert frame < len(self.first_rows)
+        return frame
 
     def _send(self) -> None:
         rx = self.rx
@@ -271,6 +294,7 @@ class Bench:
         for name, value in {**fields, "load": load, "save": save, "fresh": fresh, **wrong}.items():
             getattr(command, name).next = value
         self.first_rows.append(self.dice.getrandbits(15))
+        assert len(self.first_rows) - self.ended <= 2
         self.row.next = self.first_rows[-1]
         command.start.next = True
         self.sim.run(1)
@@ -317,7 +341,8 @@ class Bench:
 
     def forget(self) -> None:
         """Forget what units and tables were given."""
-        self.spoil = -1
+        self.spoil, self.ended, self.both = -1, 0, 0
+        self.spoiled.clear()
         lists = (self.given, self.finished, self.shared, self.bads, self.built, self.learns)
         for kept in (*lists, self.dones, self.first_rows):
             kept.clear()

@@ -135,7 +135,8 @@ def test_a_frame_may_come_long_before_its_command_and_others_behind_it():
 def test_frames_overlap():
     """A command is given as soon as it is taken; good frames, refused ones and bad blocks in any order."""
     rng = dice("receiver overlap")
-    bench = Bench(rng, store_log2=10, speed=rng.choice((0.3, 1.0)), gaps=rng.choice((0.0, 0.2)))
+    units, speed, gaps = rng.choice((2, 4, 5)), rng.choice((0.3, 1.0)), rng.choice((0.0, 0.2))
+    bench = Bench(rng, store_log2=11, units=units, speed=speed, gaps=gaps)
     bench.learn_clocks = 700
     encoder = Encoder(AscParams(block_log2=10))
     waiting: deque[tuple[bytes, int]] = deque()
@@ -150,7 +151,10 @@ def test_frames_overlap():
         else:
             assert error == BLOCK or not bench.done.given
             if error in (BLOCK, DIRECTORY):
-                bench.built.pop(0)
+                built = bench.built.pop(0)
+            if error == BLOCK:
+                assert {shared[:2] for shared in bench.done.shared} == {(built["bank"],) * 2}
+                assert len(bench.done.finished) == len(bench.done.given)
 
     frames = []
     for _ in range(12):
@@ -162,10 +166,15 @@ def test_frames_overlap():
             sent = forge(frame, {HEADER_BYTES: 0x2A}) if error == PREFIX else forge(frame, {}, tail=b"\0")
         bench.send(sent)
         frames.append((frame, error))
-    plain = [encode(rng, 3000, encoder, ["coded"]) for _ in range(3)]
-    for frame in plain:
+    plain = [(encode(rng, rng.choice((1100, 2100, 2500)), encoder, ["coded"]), GOOD) for _ in range(6)]
+    for at in rng.sample(range(6), 2):
+        plain[at] = (plain[at][0], BLOCK)
+        bench.spoiled.add(len(frames) + at)
+    for frame, _ in plain:
         bench.send(frame)
-    for n, (frame, error) in enumerate([*frames, *((frame, GOOD) for frame in plain)]):
+    for n, (frame, error) in enumerate([*frames, *plain]):
+        if n == len(frames):
+            bench.speed = 0.06  # tables of a frame are there before blocks of the one before are done
         bench.until_idle()
         own = n if n >= len(frames) else 0  # sets of the last ones are nobody else's
         sets = {"load": own or rng.randrange(3), "save": own or rng.randrange(3)}
@@ -178,10 +187,11 @@ def test_frames_overlap():
         end()
     assert not bench.bads
     assert bench.early
+    assert bench.both
     bench.sim.run(1300)
     assert not bench.saves
     assert bench.drained < 0
-    assert [forget for _, _, forget in bench.learns].count(1) == ended.count(DIRECTORY)
+    assert [forget for _, _, forget in bench.learns].count(1) == ended.count(DIRECTORY) + 2
 
 
 # Where (from the payload's first byte on), what is put there, and the error; of a frame of a

@@ -1,4 +1,4 @@
-"""Deals the blocks of a frame to decoders in turn, and waits for all of them."""
+"""Deals the blocks of frames to decoders in turn, and says when all of a frame are done."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ PAUSE = 5  # clocks until entry, values and rows of the next block are there
 
 @block
 def block_dealer(
-    clk: Any, rst: Any, go: Any, entry: Any, number: Any, blocks: Blocks, places: BlockPlaces, span: Span,
-    put: Any, placed: Any, up: Any, up_at: Any, reads: Any, raw_reads: Any, jobs: Sequence[DecoderJob],
-    starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any, done: Any, bad: Any, *,
+    clk: Any, rst: Any, go: Any, stop: Any, bank: Any, thinning: Any, entry: Any, number: Any, blocks: Blocks,
+    places: BlockPlaces, span: Span, put: Any, placed: Any, up: Any, up_at: Any, reads: Any, raw_reads: Any,
+    jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any,
+    done: Any, quiet: Any, wrong: Any, *,
     word_bits: int,
 ) -> Any:  # fmt: skip
     """Start a job for each block that is not a constant 0, as soon as its unit is idle.
@@ -32,8 +33,12 @@ def block_dealer(
     raw_reads: by a raw block.
     go (strobe): places.start is where the first block begins. entry u48: number `number` u8 of the directory,
     two clocks later. starts: a strobe for each decoder, one clock before the job's. raw_go (strobe): the span
-    of a raw block begins; raw_fed: all its bytes went out. done (strobe): all units are done; bad, until the
-    next go: one of them was not right.
+    of a raw block begins; raw_fed: all its bytes went out. done (strobe): all blocks are dealt, or stop
+    (level) said that the rest need not be. From then on bit `bank` of quiet u2 says that they are done.
+    wrong u2 (strobes): a block of that bank was bad. bank, thinning: of the frame, until done.
+
+    Blocks of the frame before, of the other bank, may be under way. Both frames may add to the same rows: a
+    decoder does one after the other, and no raw block is worked on beside blocks of the other frame.
     """
     units, at_bits = len(jobs), len(span.at)
     top_bit = at_bits + word_bits
@@ -43,19 +48,26 @@ def block_dealer(
     bads = [job.bad for job in jobs]
     states = enum("IDLE", "WAIT", "ADD", "CHOOSE", "PUT", "PLACE", "STEP", "DRAIN")
     state = Signal(states.IDLE)
-    busy, free, turn, ended, wrong = word(units), word(units), word(units, 1), word(units), bit()
+    busy, free, turn, ended = word(units), word(units), word(units, 1), word(units)
+    owner, owners, raw_owner, mixed, alone = word(units), word(units), bit(), bit(), bit()  # their banks
     raw_busy, raw_quiet, putting, pause, late = bit(), bit(), bit(), word(3), bit()
-    turn_free, raw_free, all_free, coded, constant, nothing, upward = (bit() for _ in range(7))
+    turn_free, raw_free, coded, constant, nothing, upward = (bit() for _ in range(6))
     pairs = word(word_bits + 1)
 
     @always_comb
     def collect():
-        wrong.next = False
+        wrong.next = 0
+        owners.next = 0
+        if bank:
+            owners.next = starts
         for n in range(units):
             free.next[n] = idles[n] and not busy[n]
             ended.next[n] = dones[n]
             if dones[n] and bads[n]:
-                wrong.next = True
+                if owner[n]:
+                    wrong.next[1] = True
+                else:
+                    wrong.next[0] = True
 
     @always(clk.posedge)
     def watch():
@@ -66,16 +78,16 @@ def block_dealer(
         raw_free.next = raw.idle and not raw_busy and not raw.start and not raw_reads and not reads
         putting.next = state == states.PUT or state == states.PLACE
         raw_reads.next = (putting and not coded) or raw_go or not raw_fed
-        all_free.next = free == ALL and raw_quiet
+        owner.next = (owner & ~starts) | owners
+        quiet.next[0] = (free | owner) == ALL and (raw_quiet or raw_owner)
+        quiet.next[1] = (free | (owner ^ ALL)) == ALL and (raw_quiet or not raw_owner)
+        mixed.next = not raw_quiet and raw_owner != bank
+        alone.next = (quiet[0] and bank) or (quiet[1] and not bank)
         late.next = pause == PAUSE
         coded.next = entry[2:] == CODED
         constant.next = entry[2:] == CONSTANT
         upward.next = entry[2:] != CODED
         nothing.next = entry[2:] == CONSTANT and entry[32:16] == 0
-        if wrong:
-            bad.next = True
-        if go:
-            bad.next = False
         if rst:
             busy.next = 0
             raw_busy.next = False
@@ -102,7 +114,10 @@ def block_dealer(
             span.slot.next = RAW_SLOT
             span.at.next = up_at
             span.none.next = False
-        if state == states.CHOOSE and raw_free:
+        if state == states.CHOOSE and raw_free and alone:
+            raw_owner.next = bank
+            raw.count_bank.next = bank
+            raw.thinning.next = thinning
             raw.values.next = blocks.values
             raw.width.next = entry[7:2]
             raw.constant.next = entry[2:] == CONSTANT
@@ -141,14 +156,14 @@ def block_dealer(
         elif state == states.ADD:
             state.next = states.CHOOSE
         elif state == states.CHOOSE:
-            if bad:
+            if stop:
                 state.next = states.DRAIN
             elif nothing:
                 state.next = states.STEP
-            elif coded and turn_free:
+            elif coded and turn_free and not mixed:
                 starts.next = turn
                 state.next = states.PUT
-            elif raw_free and not coded:
+            elif raw_free and alone and not coded:
                 raw.start.next = True
                 state.next = states.PUT
                 if constant:
@@ -165,7 +180,7 @@ def block_dealer(
             state.next = states.WAIT
             if blocks.final:
                 state.next = states.DRAIN
-        elif state == states.DRAIN and late and all_free:
+        elif state == states.DRAIN and late:
             done.next = True
             state.next = states.IDLE
         if rst:

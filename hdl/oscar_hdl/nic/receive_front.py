@@ -27,15 +27,15 @@ class FrontFrame:
 def receive_front(
     clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, seek: Any, matched: Any, match_idle: Any,
     empty: Any, prefix_go: Any, prefix_done: Any, prefix_right: Any, list_go: Any, list_done: Any,
-    list_right: Any, released: Any, less: Any, frame: FrontFrame,
+    list_right: Any, released: Any, less: Any, frame: FrontFrame, crowded: Any,
 ) -> Any:  # fmt: skip
     """Take a command through its steps, each begun with a strobe `.._go` and ended with `.._done`.
 
     seek (level), matched, match_idle: frame_match; empty: the matched frame has no payload. released (level):
     nothing is read. less (level): for frame_places. The bank is another for each command. A frame with
-    `failed` or without values has no blocks to deal.
+    `failed` or without values has no blocks to deal. crowded (level): no more commands may be under way.
     """
-    states = enum("IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "HAND")
+    states = enum("IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "HAND", "FULL")
     state = Signal(states.IDLE)
     wait, step, building, nothing, absent = word(2), bit(), bit(), bit(), bit()
     begun, given_up = bit(), bit()
@@ -140,7 +140,10 @@ def receive_front(
         elif state == states.BUILD:
             if not building:
                 state.next = states.HAND
-        elif frame.taken:
+        elif state == states.HAND:
+            if frame.taken:
+                state.next = states.FULL
+        elif not crowded:
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE

@@ -71,8 +71,9 @@ def receiver(
     wr_en, wr_addr, wr_data = bit(), word(store_log2), word(bus_bits)
     rd_addr, rd_data = word(store_log2), word(bus_bits)
     head, tail, faulty, fault = word(store_log2), word(store_log2), bit(), word(4)
-    # The first frame that the front has not handed on, and whether the one before it is still read.
-    oldest, holds = word(store_log2), bit()
+    # The first frame that the front has not handed on, where the one before it begins, and of which banks
+    # frames are still read.
+    oldest, begun, held = word(store_log2), word(store_log2), word(2)
     span, avail, land = Span(units + 1, store_log2, pair_bits), word(units + 1), word(units + 1)
     pairs, top, low, final = word(bus_bits), word(pair_bits), word(pair_bits), bit()
     store = receive_store(clk, wr_en, wr_addr, wr_data, rd_addr, rd_data)
@@ -128,7 +129,8 @@ def receiver(
     refuse, refused, heard, forget = bit(), word(4), bit(), bit()
     reads, released, raw_reads, up, up_late = (bit() for _ in range(5))
     prefix_go, prefix_done, prefix_right, list_go, list_done, list_right = (bit() for _ in range(6))
-    deal_go, deal_done, deal_bad, deal_put, deal_placed, raw_go, raw_fed = (bit() for _ in range(7))
+    deal_go, deal_done, stop, crowded, deal_put, deal_placed, raw_go, raw_fed = (bit() for _ in range(8))
+    quiet, wrong = word(2), word(2)
     bank, thinning, starts, job_entry = bit(), word(2), word(units), word(48)
     matcher = frame_match(
         clk, rst, seek, command, tables.checksum, head, oldest, match_places, match_put, match_placed,
@@ -146,20 +148,21 @@ def receiver(
     front = receive_front(
         clk, rst, command, tables, seek, matched, match_idle, places.same, prefix_go, prefix_done,
         prefix_right, list_go, list_done, list_right, released, places.less, frame,
+        crowded,
     )  # fmt: skip
     back = receive_blocks(
-        clk, rst, command, tables, row, frame, deal_go, deal_done, deal_bad, holds, forget, bank, thinning,
-        deal_count, deal_row,
+        clk, rst, command, tables, row, frame, deal_go, deal_done, stop, quiet, wrong, held, crowded, forget,
+        bank, thinning, deal_count, deal_row,
     )  # fmt: skip
     deal = block_dealer(
-        clk, rst, deal_go, job_entry, number, deal_blocks, deal_places, span, deal_put, deal_placed, up,
-        oldest, reads, raw_reads, jobs, starts, raw, bases[units], raw_go, raw_fed, deal_done, deal_bad,
-        word_bits=word_bits,
+        clk, rst, deal_go, stop, bank, thinning, job_entry, number, deal_blocks, deal_places, span, deal_put,
+        deal_placed, up, oldest, reads, raw_reads, jobs, starts, raw, bases[units], raw_go, raw_fed,
+        deal_done, quiet, wrong, word_bits=word_bits,
     )  # fmt: skip
     raw_feed = raw_feeder(clk, rst, raw_go, deal_places.start(0), block_bytes, raw_units, m_axis_raw, raw_fed)
     slots = [
         job_slot(
-            clk, rst, starts, n, bank, bank, thinning, job_entry, deal_blocks.values, deal_blocks.base,
+            clk, rst, starts, n, bank, thinning, job_entry, deal_blocks.values, deal_blocks.base,
             jobs[n], bases[n],
         )
         for n in range(units)
@@ -216,11 +219,6 @@ def receiver(
         deal_place.next = concat(bank, number)
         job_entry.next = concat(modbv(0)[4:], dealt)
 
-    @always_comb
-    def share_raw():
-        raw.count_bank.next = bank
-        raw.thinning.next = thinning
-
     @always(clk.posedge)
     def run():
         places.get.next = port.get and not raw_units.get
@@ -237,8 +235,11 @@ def receiver(
             keep_at.next = 0
         if frame.taken:
             deal_log2.next = log2
-        if not holds:
+            begun.next = oldest
+        if held == 0:
             tail.next = oldest
+        elif held != 3:
+            tail.next = begun
         up_late.next = up
         if up:
             up.next = match_put
@@ -251,5 +252,5 @@ def receiver(
 
     return (
         store, frames, ring, feeders, reader, placing, counting, entries, matcher, prefix, directory, front,
-        back, deal, raw_feed, slots, readers, spans, share, merge, share_raw, run,
+        back, deal, raw_feed, slots, readers, spans, share, merge, run,
     )  # fmt: skip
