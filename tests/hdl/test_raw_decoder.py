@@ -14,7 +14,6 @@ from oscar_hdl.coder.raw_decoder import raw_decoder
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.nic.ports import RawJob
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 from support.rtl_rows import CountMemory, PositionMemory, SumMemory
@@ -70,9 +69,9 @@ class Bench:
 
     def reset(self) -> None:
         self.rst.next = True
-        self.words.clear()
-        self.simulator.run(CLOCKS)
+        self.simulator.run(1)
         self.rst.next = False
+        self.words.clear()
         self.raw.tvalid.next = False
         self.simulator.run(1)
         assert self.job.idle
