@@ -140,7 +140,7 @@ def nic_core(
         ),
         raw_decoder(clk, rst, phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
         symbol_counts(
-            clk, rst, phase, raw_count, raw.count_bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1],
+            clk, rst, raw_count, raw.count_bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1]
         ),
     ]  # fmt: skip
     parts += [zero(clk, signal) for signal in (send_cleared, send_abort, none_sent.tvalid)]
