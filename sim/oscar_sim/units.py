@@ -38,14 +38,14 @@ DECODER_BLOCK = np.dtype([
     *((n, "u4") for n in ("size", "frame", "bank", "count_bank", "thinning", "seeds", "first", "last")),
     ("reset_at", "i4"), ("early", "u4"), *_STRESS,
     *((n, "u4") for n in ("bad", "faults", "taken", "headers_taken", "resets", "clocks")),
-])  # fmt: skip
+], align=True)  # fmt: skip
 ENCODER_BLOCK = np.dtype([
     *_ROWS, *((n, "u8") for n in ("bytes", "counts")),
     *((n, "u4") for n in ("room", "frame", "bank", "count_bank", "thinning")),
     ("reset_at", "i4"), *_STRESS,
     *((n, "u4") for n in ("bad", "constant", "value", "seeds", "first", "last", "size", "bits", "given")),
     *((n, "u4") for n in ("faults", "taken", "headers_taken", "resets", "clocks")),
-])  # fmt: skip
+], align=True)  # fmt: skip
 FRAME = np.dtype([("writes", "u8"), ("count", "u4"), ("bank", "u4")])
 
 
