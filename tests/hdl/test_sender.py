@@ -173,7 +173,7 @@ class Unit:
             index, self.part = bench.block_at(int(self.base), int(job.values))
             frame = bench.frame
             self.bad = index == frame.bad
-            assert int(job.bank) == int(job.count_bank) == bench.ended % 2 != bench.drained
+            assert int(job.bank) == bench.ended % 2 != bench.drained
             assert int(job.thinning) == (frame.header.count > 1 << 15)
             job.idle.next = False
             self.sent, self.wait, self.finishing = 0, self.rng.choice((0, 3, 100)), -1

@@ -200,7 +200,8 @@ def raw_decoder(
         exists4.next = lane3 <= limit3
         row5.next = row4
         row6.next = row5
-        strobes.next = concat(strobes[5:], counted4 and exists4)
+        strobes.next[6:1] = strobes[5:]
+        strobes.next[0] = counted4 and exists4
         context9.next = context8
         context10.next = context9
         counts.valid.next = strobes[5]
