@@ -23,7 +23,12 @@ def event_counters(clk: Any, rst: Any, events: Any, rd_index: Any, rd_count: Any
     memory = [word(32) for _ in range(COUNTERS)]
     ahead = [word(AHEAD_BITS) for _ in range(COUNTERS)]  # counted since the last visit
     turn, cleared = word(4), bit()
-    last, add, before, counted = word(4), bit(), word(32), word(AHEAD_BITS)  # of the counter of the last clock
+    last, add, before, counted = (
+        word(4),
+        bit(),
+        word(32),
+        word(AHEAD_BITS),
+    )  # of the counter of the last clock
     wr_en, wr_index, wr_count = bit(), word(4), word(32)
 
     @always(clk.posedge)
