@@ -107,7 +107,7 @@ frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT e
 with an error leaves tables as they were, and undefined values in its frame's rows; with error 1 or 2 nothing
 was decoded. All errors are counted (FRAMES_BAD).
 
-Counters are cleared by a reset and by nothing else; they are 32 bits, wrap, and may lag 16 clocks.
+Counters are cleared by a reset and by nothing else; they are 32 bits, wrap, and may lag 17 clocks.
 """
 
 
