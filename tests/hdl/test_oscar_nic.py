@@ -27,7 +27,7 @@ from support.nic_bench import (
     header_fields,
 )
 
-ROUND = ENGINES << (ASC.block_log2 - 5)  # rows: frames begin at multiples
+BLOCK = 1 << (ASC.block_log2 - 5)  # rows: frames begin at multiples
 
 
 class NicBench(Bench):
@@ -105,7 +105,7 @@ def test_rows_come_back(pause: float) -> None:
     bench = NicBench(f"rows {pause}", pause=pause)
     for count in (1, 31, 700, 2500):
         rows = frame_rows(*gradient(bench.rng, count, bench.rng.choice(KINDS)))
-        row = ROUND * bench.rng.randrange(4)
+        row = BLOCK * bench.rng.randrange(8)
         bench.run(bench.load(row, rows))
         values, classes, sizes = bench.run(bench.fetch(row, count))
         np.testing.assert_array_equal(values, rows.values.reshape(-1)[:count])
@@ -120,7 +120,7 @@ def test_frames_both_ways(pause: float) -> None:
     rng, ours, theirs, onward = bench.rng, Encoder(ASC), Encoder(ASC), Encoder(ASC)
     sent = 0
     for n, kind in enumerate(("normal", "sparse", "wide")):
-        count, row = rng.choice([40, 1024, 2300]), ROUND * n
+        count, row = rng.choice([40, 1024, 2300]), BLOCK * (3 * n + rng.randrange(2))
         values, positions = gradient(rng, count, kind)
         local, _ = gradient(rng, count, rng.choice(("normal", "sparse")))
         bench.run(bench.load(row, frame_rows(local, positions)))
