@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from needs import needs
+from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import asc_codec
 from oscar.collective.trees import Direct
 from oscar.config import Config
@@ -29,6 +30,7 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
 from oscar.reducers.party import Party
 from oscar.reducers.remote_wire import RemoteWire
+from oscar.reducers.wire import Traffic
 from oscar.schemes.base import Channel, Message
 from oscar.timeline.link import LinkModel
 from oscar.transports.threads import ThreadTransport, local_transports
@@ -558,6 +560,10 @@ MESSAGES = {
 }
 
 
+def parts_of(answer: Any) -> list[np.ndarray]:
+    return answer if isinstance(answer, list) else [answer]
+
+
 @pytest.mark.parametrize("kind", MESSAGES)
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int) -> None:
@@ -572,8 +578,33 @@ def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int
 
     with ThreadPoolExecutor(nodes) as pool:
         for came in pool.map(work, local_transports(nodes)):
-            assert came.dtype == expected.dtype
-            assert came.tobytes() == expected.tobytes()
+            for part, other in zip(*map(parts_of, (came, expected)), strict=True):
+                assert part.dtype == other.dtype
+                assert part.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_ranks_exchange_what_one_process_does(nodes: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    parts = random.integers(0, 90, (nodes, nodes)) * random.integers(0, 2, (nodes, nodes))
+    data = [random.integers(0, 255, mine.sum()).astype(np.uint8) for mine in parts]
+    messages = [
+        Message("x", mine, "exchange", 8, parts=tuple(lengths.tolist()))
+        for mine, lengths in zip(data, parts, strict=True)
+    ]
+    expected, traffic = LocalWire(nodes, {}, link=LinkModel.of()).combine(messages)
+    others = parts.sum() - parts.trace()
+    headers = HEADER_BYTES * np.count_nonzero(parts - np.diag(parts.diagonal()))
+    assert traffic.moved.frames.bytes == others + headers
+    assert (traffic.time_s > 0) == (others > 0)
+
+    def work(transport: ThreadTransport) -> tuple[Any, Traffic]:
+        return RemoteWire(Party(transport, 20.0), {}).combine([messages[transport.rank]])
+
+    with ThreadPoolExecutor(nodes) as pool:
+        for rank, ((came,), moved) in enumerate(pool.map(work, local_transports(nodes))):
+            assert [mine.tobytes() for mine in came] == [mine.tobytes() for mine in expected[rank]]
+            assert moved.sent_bytes >= parts[rank].sum() - parts[rank, rank]
 
 
 def test_a_state_of_a_scheme_that_drifted_is_named() -> None:
