@@ -1,7 +1,7 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
 .PHONY: help setup torch everything allreduce test lint clean bench tools vhdl cosim fpga formal sim stress rtl verilator \
-  dist docs
+  dist docs board ultrascale
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ CONFIG ?= configs/default.yaml
 MPI_CONFIG ?= configs/mpi.yaml
 BENCH ?=
 ARGS ?=
-EXTRAS := torch gpu mpi secure peers cosim fpga dist docs
+EXTRAS := torch gpu mpi secure peers cosim fpga board dist docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # $(call apt,PROGRAMS,PACKAGES): install Debian packages as root, or say the command, unless the programs are there.
@@ -47,7 +47,8 @@ libpython = $(BIN)/python -m find_libpython 2>/dev/null | grep -q . || { $(call 
 LIBPYTHON = libpython$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_python_version())')
 
 everything: $(STAMP) ## add every extra and tool that tests can use (apt as root; otherwise say the command)
-	@$(call apt,ip tc nft ghdl iverilog verilator g++,iproute2 nftables ghdl-mcode iverilog verilator g++)
+	@$(call apt,ip tc nft ghdl iverilog verilator g++ berkeley-abc,iproute2 nftables ghdl-mcode iverilog verilator g++ \
+	  berkeley-abc)
 	@echo "installing the extras $(EXTRAS)"
 	@$(PIP) -e '.[dev$(EXTRAS:%=,%)]'
 	@$(libpython)
@@ -76,7 +77,7 @@ sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host
 stress: setup verilator ## random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit decoder")
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
 
-rtl: setup verilator ## AllReduce of a million values, coded by converted RTL under Verilator (configs/rtl.yaml)
+rtl: setup verilator ## AllReduce of ten million values, coded by converted RTL under Verilator (configs/rtl.yaml)
 	@$(BIN)/oscar allreduce configs/rtl.yaml $(ARGS)
 
 # PRTE asks twice before it runs as root, as it does in containers; BLAS threads would only fight the ranks.
@@ -101,7 +102,16 @@ cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the ho
 fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
 	@$(BIN)/python -m oscar_hdl.build.place --out build/fpga $(ARGS)
 
-formal: $(VENV)/.fpga ## prove the rules of all blocks' streams for so many clocks, in build/formal
+ultrascale: $(VENV)/.fpga ## the blocks' cells on UltraScale+ and engines of a card by sums, in build/ultrascale
+	@$(BIN)/python -m oscar_hdl.build.ultrascale --out build/ultrascale $(ARGS)
+
+board: BOARD = build/board
+board: $(VENV)/.board ## the bitstream of the board's example: ECP5, 1000BASE-X, NIC of 2 engines, in build/board
+	@$(BIN)/python -m oscar_hdl.build.convert --no-check --top oscar_nic --out $(BOARD)/hdl
+	@$(BIN)/python -m oscar_hdl.shell.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic.v --out $(BOARD) $(ARGS)
+
+formal: $(VENV)/.fpga ## prove the rules of blocks' streams with yosys and ABC, in build/formal (ARGS=--light)
+	@$(call apt,berkeley-abc,berkeley-abc)
 	@$(BIN)/python -m oscar_hdl.build.formal --out build/formal $(ARGS)
 
 # Times, owners, order and modes in the files come from the last commit, or from here: equal trees, equal bytes.

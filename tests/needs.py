@@ -18,6 +18,7 @@ PROGRAMS = {  # and the Debian package that each is in
     "verilator": "verilator",
     "g++": "g++",
     "make": "make",
+    "berkeley-abc": "berkeley-abc",
     "libpython": f"libpython{sysconfig.get_python_version()}",  # no program: a library, which cocotb loads
 }
 EXTRAS = {  # of this package that `dev` does not hold, and a module of each

@@ -1,12 +1,13 @@
 """Simulates MyHDL blocks with one clock, their processes compiled to Python on plain integers.
 
 Several times faster than MyHDL's signals, and the same in every clock: tests hold it to CycleSimulator. A
-signal is an item of a list. Processes run when something that they read has changed, as there.
+signal is an item of a list. Processes run when something that they read has changed, as there. A block is
+translated once, however many of it there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from myhdl import SignalType, intbv
@@ -15,117 +16,158 @@ from myhdl._always_comb import _AlwaysComb
 from myhdl._Signal import _siglist
 
 from oscar_sim.cycles import instances
-from oscar_sim.translate import Store, translate
+from oscar_sim.translate import Store, Translated, translate
+
+Process = Callable[[], None]
 
 
-class _Process:
-    """A compiled process, and whether it is to run."""
+class Model:
+    """An elaborated block, translated: what its copies share.
 
-    __slots__ = ("dirty", "run")
-
-    def __init__(self, run: Callable[[], None]) -> None:
-        self.run = run
-        self.dirty = True
-
-
-class CompiledSimulator:
-    """Simulates an elaborated block whose processes are @always(clk.posedge) and @always_comb.
-
-    each: called at every rising edge with the processes, before signals take their next values: what a test
-    bench does; it reads and writes MyHDL's signals. watched: the signals of the block that it reads; None:
-    any. Raises TypeError on a block with other processes, and on what is not translated.
+    Raises TypeError on processes that are neither @always(clk.posedge) nor @always_comb, and on what is not
+    translated.
     """
 
-    def __init__(
-        self, top: Any, clk: Any, each: Callable[[], None], *, watched: Iterable[Any] | None = None
-    ) -> None:
-        self.each, self.clocks = each, 0
+    def __init__(self, top: Any, clk: Any) -> None:
         self.store = Store()
-        clocked: dict[int, list[_Process]] = {}
-        at_once: dict[int, list[_Process]] = {}
-        self._due: list[_Process] = []
-        comb: list[_Process] = []
+        self.clocked: list[Translated] = []
+        self.comb: list[Translated] = []
         for instance in instances(top):
             if not isinstance(instance, _Always):
                 raise TypeError(f"{instance.name} is no always process: simulate it with MyHDL")
-            is_comb = isinstance(instance, _AlwaysComb)
-            if not is_comb and instance.senslist != (clk.posedge,):
+            comb = isinstance(instance, _AlwaysComb)
+            if not comb and instance.senslist != (clk.posedge,):
                 raise TypeError(f"{instance.name} waits for something else than the clock")
-            made = translate(instance.func, self.store)
-            process = _Process(made.run)
-            (comb if is_comb else self._due).append(process)
-            readers = at_once if is_comb else clocked
-            for index in made.inputs:
-                readers.setdefault(index, []).append(process)
-        numbers = range(len(self.store.signals))
-        self._clocked_readers = [tuple(clocked.get(i, ())) for i in numbers]
-        self._comb_readers = [tuple(at_once.get(i, ())) for i in numbers]
-        chosen = None if watched is None else {id(signal) for signal in watched}
-        self._watched = [chosen is None or id(signal) in chosen for signal in self.store.signals]
+            (self.comb if comb else self.clocked).append(translate(instance.func, self.store))
         del _siglist[:]
-        self._settle(comb)
+
+
+class Copy:
+    """One of a model, with values of its own.
+
+    ports: the test bench's signals by those of the model that they stand for. Only they show what they are.
+    """
+
+    def __init__(self, model: Model, ports: dict[int, Any]) -> None:
+        self.store = store = model.store.copy()
+        self.clocked, clocked_readers = self._bound(model.clocked)
+        self.comb, comb_readers = self._bound(model.comb)
+        numbers = range(len(store.now))
+        # By number: what to run in the next clock, what to run at once, which signal shows it.
+        self._readers = [
+            (clocked_readers.get(i, ()), comb_readers.get(i, ()), ports.get(id(store.signals[i])))
+            for i in numbers
+        ]
+        self.inputs = {
+            id(ports[id(signal)]): i for i, signal in enumerate(store.signals) if id(signal) in ports
+        }
+        self.due, self.pending = set(self.clocked), set(self.comb)
+        self.settle()
+
+    def _bound(self, processes: list[Translated]) -> tuple[list[Process], dict[int, list[Process]]]:
+        """Return processes on this copy's values, and by signal those that read it."""
+        found, readers = [], {}
+        for process in processes:
+            run = process.bind(self.store)
+            found.append(run)
+            for i in process.inputs:
+                readers.setdefault(i, []).append(run)
+        return found, readers
+
+    def clock(self) -> int:
+        """Run what is due at a rising edge; return how many processes ran."""
+        due, self.due = self.due, set()
+        for run in due:
+            run()
+        return len(due)
+
+    def take(self, signal: Any) -> None:
+        """Take what the test bench has written."""
+        i, value = self.inputs[id(signal)], signal._next
+        value = value._val if isinstance(value, intbv) else value
+        self.store.next[i] = value
+        if self.store.now[i] != value:
+            self.store.changed.append(i)
+
+    def settle(self) -> None:
+        """Let signals take their next values, until no combinational process changes anything."""
+        store, readers = self.store, self._readers
+        now, following, changed = store.now, store.next, store.changed
+        due, pending = self.due.update, self.pending
+        while True:
+            for run in pending:
+                run()
+            pending.clear()
+            if not changed:
+                return
+            for i in changed:
+                now[i] = value = following[i]
+                clocked, comb, port = readers[i]
+                if clocked:
+                    due(clocked)
+                if comb:
+                    pending.update(comb)
+                if port is not None:
+                    _show(port, value)
+            changed.clear()
+
+
+class CompiledSimulator:
+    """Simulates copies of models, side by side.
+
+    each: called at every rising edge with the processes, before signals take their next values: what a test
+    bench does; it reads and writes MyHDL's signals, those that are ports of a copy.
+    """
+
+    def __init__(self, copies: Iterable[Copy], each: Callable[[], None]) -> None:
+        self.copies, self.each, self.clocks = list(copies), each, 0
+        self._takers: dict[int, list[Copy]] = {}
+        for copy in self.copies:
+            for key in copy.inputs:
+                self._takers.setdefault(key, []).append(copy)
+        del _siglist[:]
 
     def run(self, clocks: int) -> int:
         """Simulate that many clocks; return how many processes ran in them."""
-        ran = 0
+        ran, takers = 0, self._takers
         for _ in range(clocks):
-            due, self._due = self._due, []
-            for process in due:
-                process.dirty = False
-                process.run()
-            ran += len(due)
+            for copy in self.copies:
+                ran += copy.clock()
             self.each()
             self.clocks += 1
-            self._settle(self._apply())
+            for signal in _siglist:
+                found = takers.get(id(signal))
+                if found is None:
+                    _show(signal, signal._next)
+                else:
+                    for copy in found:
+                        copy.take(signal)
+            del _siglist[:]
+            for copy in self.copies:
+                copy.settle()
         return ran
 
-    def _apply(self) -> list[_Process]:
-        """Let signals take their next values; return the combinational processes to run."""
-        store = self.store
-        now, following, changed = store.now, store.next, store.changed
-        if _siglist:
-            self._from_bench(changed)
-        pending: list[_Process] = []
-        clocked, comb, due, watched = self._clocked_readers, self._comb_readers, self._due, self._watched
-        for i in changed:
-            now[i] = following[i]
-            if watched[i]:
-                store.show(i)
-            for process in clocked[i]:
-                if not process.dirty:
-                    process.dirty = True
-                    due.append(process)
-            for process in comb[i]:
-                if not process.dirty:
-                    process.dirty = True
-                    pending.append(process)
-        changed.clear()
-        return pending
 
-    def _from_bench(self, changed: list[int]) -> None:
-        """Take what the test bench has written."""
-        index, now, following = self.store.index, self.store.now, self.store.next
-        for signal in _siglist:
-            i = index.get(id(signal))
-            value = signal._next
-            if i is None:
-                if isinstance(value, intbv):
-                    signal._val._val = value._val
-                else:
-                    signal._val = value
-                continue
-            following[i] = value._val if isinstance(value, intbv) else value
-            if now[i] != following[i]:
-                changed.append(i)
-        del _siglist[:]
+def copies_of(top: Any, clk: Any, each: Callable[[], None], ports: Sequence[Any]) -> CompiledSimulator:
+    """Return a simulator of several of a block.
 
-    def _settle(self, pending: list[_Process]) -> None:
-        """Run combinational processes until nothing changes."""
-        while pending:
-            for process in pending:
-                process.dirty = False
-                process.run()
-            pending = self._apply()
+    ports: for each, the signals that the test bench reads or writes (signals_of); `top` has the first's.
+    """
+    model, own = Model(top, clk), list(signals_of(ports[0]))
+    copies = [
+        Copy(model, {id(a): b for a, b in zip(own, signals_of(bundles), strict=True)}) for bundles in ports
+    ]
+    return CompiledSimulator(copies, each)
+
+
+def _show(signal: Any, value: Any) -> None:
+    """Let MyHDL's signal have a value."""
+    if isinstance(signal._val, intbv):
+        signal._val._val = signal._next._val = int(value)
+    elif isinstance(signal._val, bool):
+        signal._val = signal._next = bool(value)
+    else:
+        signal._val = signal._next = value
 
 
 def signals_of(ports: Any) -> Iterator[Any]:

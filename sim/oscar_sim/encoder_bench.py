@@ -13,6 +13,7 @@ from oscar_hdl.coder.encoder import encoder
 from oscar_hdl.coder.ports import READ_CLOCKS, CountPort, EncoderJob, EncoderTables, SourcePort
 from oscar_hdl.coder.reciprocal import reciprocal
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.cycles import CycleSimulator
 
 FRAME_VALUES = (1, 1 << 16, 1 << 19)  # a frame for each thinning
@@ -258,8 +259,8 @@ class Bench:
     def reset(self) -> None:
         """Reset the unit; what it gave before does not count."""
         self.rst.next = True
-        self.sim.run(1)
         self.queue.clear()
+        self.sim.run(CLOCKS)
         self.rst.next = False
         self.sim.run(1)
         self.forget()

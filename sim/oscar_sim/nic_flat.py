@@ -1,4 +1,4 @@
-"""nic_core with its lists of ports as wide ones, unit 0 lowest, so that it converts as a top."""
+"""nic_core with its reset held and its lists of ports as wide ones, unit 0 lowest: a top that converts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from oscar_hdl.coder.ports import ROW_BITS, PositionPort, SourcePort, SumPort
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.registers import ROW_BITS as MEMORY_BITS
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
+from oscar_hdl.streams.reset_hold import reset_hold
 
 # Ports of units: name, bits, whether the NIC takes them, and where they are.
 WIDE = (
@@ -58,13 +59,14 @@ def _nic_flat(
         "source": [SourcePort() for _ in range(units)],
     }
     decode, encode = ([word(MEMORY_BITS) for _ in range(units)] for _ in range(2))
-    adopts = [bit() for _ in range(units)]
+    adopts, held = [bit() for _ in range(units)], bit()
     parts: list[Any] = [
+        reset_hold(clk, rst, held),
         nic_core(
-            clk, rst, s_axil, irq, s_axis_rx, m_axis_tx, phase, ports["position"], ports["sum"], decode,
+            clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, ports["position"], ports["sum"], decode,
             adopts, ports["source"], encode, clear, cleared, clear_row, clear_rows, engines=engines,
             bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
-        )
+        ),
     ]  # fmt: skip
     for name, bits, comes in WIDE:
         kind, _, part = name.partition("_")

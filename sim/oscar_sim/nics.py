@@ -25,17 +25,19 @@ from oscar.coding.asc.params import (
     CONSTANT,
     DIRECTORY_BYTES,
     LANES,
+    PREFIX_BYTES,
     RAW,
     SYMBOLS,
     TABLE_ROWS,
 )
 from oscar.coding.asc.row_kernels import BLOCK_BYTES
+from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import Codec, check_range
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
 from oscar_hdl.coder.rows import FrameRows, describe, frame_rows, in_rows
-from oscar_sim.blocks import COUNTS, WIDE_STEPS, counted, decoder_writes, directory, encoder_writes, thinning
+from oscar_sim.blocks import COUNTS, counted, decoder_writes, directory, encoder_writes, thinning
 from oscar_sim.errors import RtlError
 from oscar_sim.units import DECODER_BLOCK, ENCODER_BLOCK, FRAME, Batch, Unit, faults
 
@@ -59,7 +61,7 @@ class UnitCoder(CompiledCoder):
         self.engines, self.clocks = engines, 0
         self.sides = threads or min(2, len(os.sched_getaffinity(0)))
         self._units: dict[str, list[Unit]] = {}
-        self._work = 0
+        self._work: np.ndarray | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.params,)
@@ -74,7 +76,7 @@ class UnitCoder(CompiledCoder):
         self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState
     ) -> bytes | memoryview:
         """See Coder.encode."""
-        self.clocks = self._work = 0
+        self.clocks, self._work = 0, None
         if not values.size:
             return b""
         _check(values.size, width)
@@ -91,13 +93,11 @@ class UnitCoder(CompiledCoder):
             raise RtlError("the encoder refuses its rows")
         payload = (log2 | last << 11).to_bytes(2, "little") + _payload(batch.blocks, data, rows, log2)
         self._learn(state, counts.sum(axis=0, dtype=np.int64))
-        steps = np.count_nonzero(rows.classes) + int(WIDE_STEPS[rows.classes].sum())
-        self._work = LANES * (
-            steps + np.count_nonzero(np.add.reduceat(rows.classes > 0, range(0, len(rows.classes), LANES)))
-        )
+        raw = raw_rows(np.frombuffer(payload, np.uint8), PREFIX_BYTES, rows.count)
+        self._work = cells_of(rows.classes, rows.count, raw)
         return payload
 
-    def work(self, _: object = None) -> int:
+    def work(self, _: object = None) -> np.ndarray | None:
         """See Coder.work."""
         return self._work
 

@@ -13,7 +13,8 @@ from oscar_hdl.nic.deframer import REASONS
 from oscar_hdl.nic.ports import FrameCommand, RawJob, TablesPort
 from oscar_hdl.nic.receiver import receiver
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_sim.cycles import CycleSimulator
+from oscar_sim.compiled import copies_of
+from oscar_sim.cycles import elaborated
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Block:
     base: int
     data: bytes = b""
     fields: dict[str, int] = field(default_factory=dict)
+    frame: int = field(default=0, compare=False, repr=False)  # the number of its command
 
 
 def blocks_of(frame: bytes, units: int) -> tuple[dict[str, Any], list[Block]]:
@@ -84,14 +86,18 @@ class Unit:
             fields = {name: int(getattr(job, name)) for name in names}
             if fields.get("constant"):
                 fields = {"constant": 1, "value": int(job.value)}
-            base = int(self.base) - int(bench.row)
-            self.block = Block(self.number, int(job.values), base, b"", fields)
+            assert int(job.count_bank) != bench.drained
+            frame = bench.frame_of(int(job.count_bank))
+            base = int(self.base) - bench.first_rows[frame]
+            self.block = Block(self.number, int(job.values), base, b"", fields, frame)
             self.pairs: list[int] = []
             self.complete, self.rest = bool(fields.get("constant")), dice.randrange(1, 30)
             bench.given.append(self.block)
-            bench.shared.append(
-                (int(getattr(job, "bank", bench.tables.bank)), int(job.count_bank), int(job.thinning))
-            )
+            bench.shared.append((frame, self.shared()))
+            others = [u for u in bench.doers if u.block is not None and u.block.frame != frame]
+            bench.both += bool(others)
+            for unit in others:
+                assert bench.units not in (unit.number, self.number), "both may add to the same rows"
             job.idle.next = False
         elif self.block is not None:
             if self.fifo and not self.complete and dice.random() < bench.speed:
@@ -103,20 +109,25 @@ class Unit:
                 if self.rest < 0:
                     self.finish()
 
+    def shared(self) -> tuple[int, int, int]:
+        job = self.job
+        return int(getattr(job, "bank", job.count_bank)), int(job.count_bank), int(job.thinning)
+
     def finish(self) -> None:
         block, job, bench = self.block, self.job, self.bench
         assert block is not None
-        assert (block.values, block.base) == (int(job.values), int(self.base) - int(bench.row)), (
-            "fields hold until done"
-        )
+        base = int(self.base) - bench.first_rows[block.frame]
+        assert (block.values, block.base) == (int(job.values), base), "fields hold until done"
+        assert (block.frame, self.shared()) in bench.shared, "fields hold until done"
         data = b"".join(pair.to_bytes(2, "little") for pair in self.pairs)
         if self.number < bench.units:
             assert not self.fifo, "more bytes than the block has"
             data = data[::-1]  # of an odd number the first pair has one, in its upper half
             if block.fields["odd"]:
                 data = data[:-1]
-            job.bad.next = bench.spoil == 0
+            job.bad.next = bench.spoil == 0 or block.frame in bench.spoiled
             bench.spoil -= 1
+            bench.spoiled.discard(block.frame)
         elif not block.fields["constant"]:
             size = (block.values * block.fields["width"] + 7) // 8
             assert (size + 1) // 2 == len(self.pairs)
@@ -127,8 +138,18 @@ class Unit:
         self.block = None
 
 
+@dataclass
+class Done:
+    """How a command ended, and what units were given since the one before."""
+
+    error: int
+    given: list[Block]
+    finished: list[Block]
+    shared: list[tuple[int, int, int]]
+
+
 class Bench:
-    """A receiver and everything around it; `frames` go in as they come, `commands` one after another."""
+    """A receiver and everything around it; frames go in as they come, commands as it takes them."""
 
     def __init__(
         self, dice: random.Random, *, units: int = 4, bus_bits: int = 64, store_log2: int = 10,
@@ -141,28 +162,40 @@ class Bench:
         jobs, streams = [DecoderJob() for _ in range(units)], [Stream(16) for _ in range(units)]
         self.row = word(17)
         bases = [word(17) for _ in range(units + 1)]
-        top = receiver(
-            self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables,
-            self.sent,
-            jobs, streams, bases, self.raw, self.raw_stream, bus_bits=bus_bits, store_log2=store_log2,
-            buffer_log2=(depth - 1).bit_length(),
+        top = elaborated(
+            lambda: receiver(
+                self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables,
+                self.sent, jobs, streams, bases, self.raw, self.raw_stream, bus_bits=bus_bits,
+                store_log2=store_log2, buffer_log2=(depth - 1).bit_length(),
+            )
         )  # fmt: skip
         self.doers = [Unit(self, n, jobs[n], streams[n], bases[n], depth) for n in range(units)]
         self.doers.append(Unit(self, units, self.raw, self.raw_stream, bases[units], depth))
         self.queue: deque[tuple[int, int, bool]] = deque()
         self.given: list[Block] = []
         self.finished: list[Block] = []
-        self.shared: list[tuple[int, int, int]] = []
+        self.shared: list[tuple[int, tuple[int, int, int]]] = []  # with the number of the command
+        self.both = 0  # blocks that began while one of another frame was worked on
+        self.spoiled: set[int] = set()  # commands of which a block is found bad
         self.bads: list[str] = []
+        self.dones: deque[Done] = deque()
+        self.first_rows: list[int] = []  # of commands since a reset
+        self.ended = 0  # how many of them
         self.built: list[dict[str, Any]] = []
-        self.learns: list[tuple[int, ...]] = []
+        self.learns: list[tuple[int, ...]] = []  # set, count_bank, forget
+        self.saves: dict[int, int] = {}  # of a bank that was built, before it is learnt
+        self.drained = self.learning = -1  # the bank that is, and its set
+        self.early = 0  # builds while blocks were dealt
+        self.learn_clocks = 60
         self.checksums: dict[tuple[int, int], int] = {}
         self.spoil, self.jammed = -1, False
-        self.asked: deque[int] = deque([0, 0])
+        self.asked: deque[tuple[int, int]] = deque([(0, 0)] * 2)
         self.rows: list[int] | None = None
         self.timer = -1
-        self.timer_learn = -1
-        self.sim = CycleSimulator(top, self.clk, self.clock)
+        self.timer_learn = 0
+        ports = [self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables]
+        ports += [self.sent, *jobs, *streams, *bases, self.raw, self.raw_stream]
+        self.sim = copies_of(top, self.clk, self.clock, [ports])
         self.reset()
 
     def jam(self, number: int) -> bool:
@@ -184,6 +217,22 @@ class Bench:
             unit.clock()
         if self.bad:
             self.bads.append(REASONS[int(self.reason)])
+        if self.command.done:
+            own = self.ended
+            assert all(unit.block is None or unit.block.frame != own for unit in self.doers)
+            given, finished = ([b for b in of if b.frame == own] for of in (self.given, self.finished))
+            shared = [fields for frame, fields in self.shared if frame == own]
+            self.dones.append(Done(int(self.command.error), given, finished, shared))
+            for of in (self.given, self.finished):
+                of[:] = [block for block in of if block.frame != own]
+            self.shared[:] = [pair for pair in self.shared if pair[0] != own]
+            self.ended += 1
+
+    def frame_of(self, bank: int) -> int:
+        """Return the number of the command under way that has this bank."""
+        frame = self.ended + ((bank - self.ended) & 1)
+        assert frame < len(self.first_rows)
+        return frame
 
     def _send(self) -> None:
         rx = self.rx
@@ -196,16 +245,22 @@ class Bench:
 
     def _tables(self) -> None:
         tables, sent = self.tables, self.sent
-        self.asked.append(self.checksums.get((int(tables.query), int(tables.query_fresh)), 0))
-        tables.checksum.next = self.asked.popleft()
+        query = int(tables.query), int(tables.query_fresh)
+        steady = bool(query[1]) or query[0] not in (*self.saves.values(), self.learning)
+        self.asked.append((self.checksums.get(query, 0) if steady else 0, steady))
+        tables.checksum.next, tables.steady.next = self.asked.popleft()
         tables.built.next = tables.learnt.next = False
         if tables.build:
             assert self.rows is None
             self.rows = []
-            self.built.append(
-                {name: int(getattr(tables, name)) for name in ("last", "mask", "bank", "load", "fresh")}
+            told = {n: int(getattr(tables, n)) for n in ("last", "mask", "bank", "load", "fresh", "save")}
+            assert told["bank"] not in self.saves, "the frame before is not learnt"
+            assert told["fresh"] or told["load"] not in (*self.saves.values(), self.learning), (
+                "the set is going to change"
             )
-            self.built[-1]["rows"] = self.rows
+            self.saves[told["bank"]] = told["save"]
+            self.built.append({**told, "rows": self.rows})
+            self.early += bool(self.given)
             self.timer = self.dice.randrange(1, 60)
         elif self.rows is not None:
             if sent.tvalid and sent.tready:
@@ -217,13 +272,16 @@ class Bench:
                 tables.built.next = True
                 self.rows = None
         if tables.learn:
-            self.learns.append(
-                tuple(int(x) for x in (tables.load, tables.fresh, tables.save, tables.count_bank))
-            )
-            self.timer_learn = self.dice.randrange(1, 60)
-        elif self.timer_learn >= 0:
+            assert self.drained < 0
+            self.drained = int(tables.count_bank)
+            self.learning = self.saves.pop(self.drained)
+            self.learns.append((self.learning, self.drained, int(tables.forget)))
+            self.timer_learn = self.dice.randrange(1, self.learn_clocks)
+        elif self.drained >= 0:
             self.timer_learn -= 1
-            tables.learnt.next = self.timer_learn < 0
+            if self.timer_learn < 0:
+                tables.learnt.next = True
+                self.drained = self.learning = -1
 
     def start(self, frame: bytes, *, load: int = 1, save: int = 2, fresh: int = 0, **wrong: int) -> None:
         """Start the command for a frame; `wrong` fields are other than the frame's."""
@@ -235,22 +293,34 @@ class Bench:
         }
         for name, value in {**fields, "load": load, "save": save, "fresh": fresh, **wrong}.items():
             getattr(command, name).next = value
-        self.row.next = self.dice.getrandbits(15)
+        self.first_rows.append(self.dice.getrandbits(15))
+        assert len(self.first_rows) - self.ended <= 2
+        self.row.next = self.first_rows[-1]
         command.start.next = True
         self.sim.run(1)
         command.start.next = False
+        self.sim.run(1)
+
+    def until_idle(self, limit: int = 60_000) -> None:
+        """Run until the next command can be given."""
+        for _ in range(limit):
+            if self.command.idle:
+                return
+            self.sim.run(1)
+        raise AssertionError(f"no command is taken within {limit} clocks")
 
     def wait(self, limit: int = 60_000) -> int:
-        """Run until the command is done; return its error."""
+        """Run until the oldest command is done, and return its error; `done` is how it ended."""
         for _ in range(limit):
+            if self.dones:
+                self.done = self.dones.popleft()
+                return self.done.error
             self.sim.run(1)
-            if self.command.done:
-                assert all(unit.block is None for unit in self.doers)
-                return int(self.command.error)
         raise AssertionError(f"a command is not done after {limit} clocks")
 
     def receive(self, frame: bytes, **fields: int) -> int:
         """Start a command and wait for it."""
+        self.until_idle()
         self.start(frame, **fields)
         return self.wait()
 
@@ -261,7 +331,8 @@ class Bench:
         self.queue.clear()
         self.rx.tvalid.next = self.command.start.next = self.command.abort.next = False
         self.rst.next = False
-        self.rows, self.timer_learn = None, -1
+        self.rows, self.drained, self.learning = None, -1, -1
+        self.saves.clear()
         self.sent.tready.next = self.tables.built.next = self.tables.learnt.next = False
         for unit in self.doers:
             unit.reset()
@@ -270,6 +341,8 @@ class Bench:
 
     def forget(self) -> None:
         """Forget what units and tables were given."""
-        self.spoil = -1
-        for kept in (self.given, self.finished, self.shared, self.bads, self.built, self.learns):
+        self.spoil, self.ended, self.both = -1, 0, 0
+        self.spoiled.clear()
+        lists = (self.given, self.finished, self.shared, self.bads, self.built, self.learns)
+        for kept in (*lists, self.dones, self.first_rows):
             kept.clear()

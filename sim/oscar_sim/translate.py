@@ -69,15 +69,11 @@ class Store:
             self.lists[id(signals)] = signals, tuple(self.number(signal) for signal in signals)
         return self.lists[id(signals)][1]
 
-    def show(self, number: int) -> None:
-        """Let MyHDL's signal have its value."""
-        signal, value = self.signals[number], self.now[number]
-        if isinstance(signal._val, intbv):
-            signal._val._val = signal._next._val = value
-        elif isinstance(signal._val, bool):
-            signal._val = signal._next = bool(value)
-        else:
-            signal._val = signal._next = value
+    def copy(self) -> Store:
+        """Return a store of the same signals with values of its own."""
+        made = Store()
+        made.now, made.next, made.signals = list(self.now), list(self.next), self.signals
+        return made
 
 
 def bits_of(signal: Any) -> int | None:
@@ -97,10 +93,15 @@ def one_bit(value: int) -> int:
 
 @dataclass
 class Translated:
-    """A process: what it does, and the numbers of signals that it reads."""
+    """A process, compiled, and the numbers of signals that it reads."""
 
-    run: Callable[[], None]
+    make: Callable[..., Callable[[], None]]
+    constants: list[Any]
     inputs: set[int]
+
+    def bind(self, store: Store) -> Callable[[], None]:
+        """Return the process on the values of a store."""
+        return self.make(store.now, store.next, store.changed, self.constants, one_bit)
 
 
 @dataclass
@@ -150,8 +151,7 @@ def translate(function: FunctionType, store: Store) -> Translated:
     text = "\n".join(lines)
     scope: dict[str, Any] = {}
     exec(compile(text, f"<{function.__qualname__}>", "exec"), scope)
-    run = scope["make"](store.now, store.next, store.changed, writer.constants, one_bit)
-    return Translated(run, writer.inputs)
+    return Translated(scope["make"], writer.constants, writer.inputs)
 
 
 @dataclass

@@ -18,11 +18,11 @@ from oscar_sim.verilator import Model
 
 NO_STRESS = Stress()
 TOP = "oscar_sim.nic_flat:nic_flat"
-CLEARING = 1400  # clocks after a reset in which a NIC takes its memories in order
+HELD = 70  # clocks behind a reset in which a NIC holds it
 
 COMMAND = np.dtype([
     *((n, "u4") for n in ("frame", "shape", "tables", "order")),
-    *((n, "u4") for n in ("after_receives", "after_sends", "error", "clocks")),
+    *((n, "u4") for n in ("after_receives", "after_sends", "abort", "error", "clocks")),
 ])  # fmt: skip
 ARRIVAL = np.dtype([("bytes", "u8"), ("size", "u4"), ("after", "u4")])
 RUN = np.dtype([
@@ -57,10 +57,13 @@ class NicMemory:
 
 @dataclass
 class Order:
-    """A command: fields of its registers by name, and how many of either direction must have ended before."""
+    """A command: fields of its registers by name, how many of either direction must have ended before, and
+    whether the driver has to abort it.
+    """
 
     fields: dict[str, int]
     after: tuple[int, int] = (0, 0)
+    abort: bool = False
 
     def registers(self, name: str) -> tuple[int, ...]:
         """Return FRAME, SHAPE, TABLES and COMMAND."""
@@ -100,8 +103,8 @@ class WholeNic:
         self.model.library.nic_reset.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
         self.reset()
 
-    def reset(self, clocks: int = CLEARING) -> None:
-        """Reset, and wait."""
+    def reset(self, clocks: int = HELD) -> None:
+        """Reset, and wait for so many clocks."""
         self.model.library.nic_reset(self.model.handle, clocks)
 
     def run(
@@ -148,5 +151,5 @@ class WholeNic:
     def _commands(name: str, orders: Sequence[Order]) -> np.ndarray:
         commands = np.zeros(max(1, len(orders)), COMMAND)
         for n, order in enumerate(orders):
-            commands[n] = (*order.registers(name), *order.after, 0, 0)
+            commands[n] = (*order.registers(name), *order.after, order.abort, 0, 0)
         return commands

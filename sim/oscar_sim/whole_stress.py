@@ -1,4 +1,9 @@
-"""Random traffic of a whole NIC: both directions at once, stalls, damaged and forged frames, a reset."""
+"""Random traffic of a whole NIC, both directions at once: stalls, resets, wrong frames and commands.
+
+Frames come damaged, cut, too long, again and in a wrong order, and forged with a right CRC; commands are
+aborted; registers are written while commands run. Each has to end in an error that is counted, and must
+change no memory but the rows of a command that ends with an error.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,21 @@ from collections import Counter
 import numpy as np
 
 from oscar.coding.asc import AscParams, Decoder, Encoder
+from oscar.coding.asc.params import LANES
 from oscar.coding.frame import pack_frame, unpack_frame
 from oscar.errors import FrameError
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_sim.batches import SHARES
 from oscar_sim.frames import Generator
 from oscar_sim.units import Stress
-from oscar_sim.whole import NicMemory, Order, Told, WholeNic
+from oscar_sim.whole import HELD, NicMemory, Order, Told, WholeNic
 
 GROUP_ROWS = 32
 LINKS = 3  # of a direction, a table set each
 MOST_BYTES = 30_000  # of a frame: a store has to hold it
+TOO_LONG = 66_000  # bytes: no store holds it
+ABORTED, REFUSABLE = 16, (1, 2, 3)  # errors of RECEIVE
+Sum = tuple[int, FrameRows]
 
 
 class Traffic:
@@ -29,8 +38,10 @@ class Traffic:
         self.receives: list[Order] = []
         self.sends: list[Order] = []
         self.arrivals: list[tuple[bytes, int]] = []
+        self.good: list[bytes] = []  # frames that are replayed, early or late
+        self.bad = 0  # frames that have to be dropped
         self.wanted: list[bytes] = []
-        self.sums: list[tuple[int, FrameRows] | None] = []  # None: an error is to come
+        self.sums: list[Sum | None] = []  # None: an error is to come
         self.values = 0
         log2 = int(self.rng.integers(10, 14))
         self.send_log2 = log2
@@ -41,8 +52,11 @@ class Traffic:
         self.decoders = [Decoder(AscParams()) for _ in range(LINKS)]
         self.counts = [[0] * LINKS, [0] * LINKS]
         while len(self.receives) + len(self.sends) < frames:
-            if not (self._send() if self.rng.random() < 0.5 else self._receive()):
+            kind = self.rng.random()
+            if not (self._send() if kind < 0.48 else self._receive() if kind < 0.96 else self._abort()):
                 break
+        self._disorder()
+        self.values_before, self.headers_before = self.memory.values.copy(), self.memory.headers.copy()
 
     def _frame(self) -> tuple[np.ndarray, np.ndarray] | None:
         frame = self.generate()
@@ -61,8 +75,8 @@ class Traffic:
     def _fields(self, way: int, link: int, count: int, at: int) -> dict[str, int]:
         n, self.counts[way][link] = self.counts[way][link], self.counts[way][link] + 1
         return {
-            "step": link, "chunk": n, "sub": 7, "width": 16, "count": count, "sequence": n, "load": link,
-            "save": link, "fresh": int(n == 0), "row": at,
+            "step": link, "chunk": len(self.receives) + len(self.sends), "sub": 7, "width": 16,
+            "count": count, "sequence": n, "load": link, "save": link, "fresh": int(n == 0), "row": at,
         }  # fmt: skip
 
     def _send(self) -> bool:
@@ -91,17 +105,17 @@ class Traffic:
         local = rng.integers(-900, 900, values.size) * (rng.random(values.size) < rng.random())
         at = self._place(frame_rows(local.astype(np.int16), positions))
         adopt = rng.random() < 0.3
-        n = self.counts[0][link]
+        fields = self._fields(0, link, values.size, at) | {"adopt" if adopt else "add": 1}
         before = self.senders[link].state_dict()
-        frame = self.senders[link].encode(values, step=link, context=positions, width=16, chunk=n, sub=7)
+        frame = self.senders[link].encode(
+            values, step=link, context=positions, width=16, chunk=fields["chunk"], sub=7
+        )
         if len(frame) > MOST_BYTES:
             return False
-        fields = self._fields(0, link, values.size, at) | {"adopt" if adopt else "add": 1}
         kind = rng.random()
         if kind < 0.15:  # damaged on its way: dropped, and sent again
-            bad = bytearray(frame)
-            bad[int(rng.integers(len(bad)))] ^= 1 << int(rng.integers(8))
-            self.arrivals.append((bytes(bad), 0))
+            self._arrive(self._damaged(frame))
+            self.bad += 1
         expected: np.ndarray | None = values
         if 0.15 <= kind < 0.3:  # forged, with a right CRC
             head, payload = unpack_frame(frame)
@@ -117,22 +131,64 @@ class Traffic:
                 expected = None
         else:
             self.decoders[link].decode(frame, step=link, context=positions)
-        self.arrivals.append((frame, 0))
-        self.receives.append(Order(fields))
+        self._arrive(frame)
+        if expected is not None:
+            self.good.append(frame)
+        self.receives.append(Order(fields, self._after()))
         self.sums.append(None if expected is None else self._sum(at, local, expected, positions, adopt))
         return True
 
     def _stop(self, frame: bytes, fields: dict[str, int], sums: tuple) -> bool:
         """Take the last frame of a link whose ends part here: a forged frame that can be decoded."""
-        self.arrivals.append((frame, 0))
-        self.receives.append(Order(fields))
+        self._arrive(frame)
+        self.receives.append(Order(fields, self._after()))
         self.sums.append(self._sum(*sums))
         return False
 
+    def _arrive(self, frame: bytes) -> None:
+        """A frame comes, behind the end of a command that is aborted."""
+        self.arrivals.append((frame, self._after()[0]))
+
+    def _after(self) -> tuple[int, int]:
+        """Return how many commands have to end first: those up to the last that is aborted."""
+        return max((n + 1 for n, order in enumerate(self.receives) if order.abort), default=0), 0
+
+    def _damaged(self, frame: bytes) -> bytes:
+        rng, kind = self.rng, self.rng.random()
+        if kind < 0.2:
+            return frame[: int(rng.integers(1, len(frame)))]
+        if kind < 0.4:
+            return frame + rng.bytes(int(rng.integers(1, 100)))
+        if kind < 0.5:
+            return rng.bytes(int(rng.integers(1, 50)))
+        if kind < 0.55:
+            return frame + bytes(TOO_LONG)
+        bad = bytearray(frame)
+        for _ in range(int(rng.choice([1, 1, 2, 20]))):
+            bad[int(rng.integers(len(bad)))] ^= 1 << int(rng.integers(8))
+        return bytes(bad) if bytes(bad) != frame else frame[:-1]
+
+    def _abort(self) -> bool:
+        """Give a command whose frame never comes."""
+        count = int(self.rng.integers(1, 5000))
+        fields = self._fields(0, 0, count, 0) | {"add": 1}
+        self.counts[0][0] -= 1
+        self.receives.append(Order(fields, self._after(), abort=True))
+        self.sums.append(None)
+        return True
+
+    def _disorder(self) -> None:
+        """Let good frames come again, early or late, in front of others that are waited for."""
+        others = [at for at, (frame, _) in enumerate(self.arrivals) if any(frame is f for f in self.good)]
+        number = min(int(self.rng.choice([0, 1, 3])), len(others))
+        for at in sorted(self.rng.permutation(others)[:number].tolist(), reverse=True):
+            again = self.good[int(self.rng.integers(len(self.good)))]
+            if again is not self.arrivals[at][0]:
+                self.arrivals.insert(at, (bytes(bytearray(again)), self.arrivals[at][1]))
+                self.bad += 1
+
     @staticmethod
-    def _sum(
-        at: int, local: np.ndarray, values: np.ndarray, positions: np.ndarray, adopt: bool
-    ) -> tuple[int, FrameRows]:
+    def _sum(at: int, local: np.ndarray, values: np.ndarray, positions: np.ndarray, adopt: bool) -> Sum:
         total = values.astype(np.int64) + (0 if adopt else local)
         return at, frame_rows((total + 32768) % 65536 - 32768, positions)
 
@@ -142,16 +198,41 @@ class Traffic:
         found += [f"frame {n} sent differs" for n, f in enumerate(told.frames) if f != self.wanted[n]]
         found += [f"SEND {n} ended with error {e}" for n, e in enumerate(told.sends["error"].tolist()) if e]
         for n, error in enumerate(told.receives["error"].tolist()):
-            expected = self.sums[n]
-            if bool(error) != (expected is None):
-                found.append(f"RECEIVE {n} ended with error {error}")
-            elif expected is not None:
-                at, rows = expected
-                part = slice(at, at + rows.means.size)
-                if not np.array_equal(self.memory.values[part], rows.values):
-                    found.append(f"sums of RECEIVE {n} differ")
-                if not np.array_equal(self.memory.headers[part] & 127, rows.headers & 127):
-                    found.append(f"descriptors of RECEIVE {n} differ")
+            if error not in self._errors(n):
+                found.append(f"RECEIVE {n} ended with error {error}, not {self._errors(n)}")
+        if told.fault or told.reset:
+            return found
+        return found + self._counted(told) + self._memory_faults()
+
+    def _errors(self, n: int) -> tuple[int, ...]:
+        if self.receives[n].abort:
+            return (ABORTED,)
+        return REFUSABLE if self.sums[n] is None else (0,)
+
+    def _counted(self, told: Told) -> list[str]:
+        """Return which counters are wrong."""
+        failed = sum(rows is None for rows in self.sums)
+        expected = {
+            "FRAMES_IN": len(self.sums) - failed, "FRAMES_OUT": len(self.sends),
+            "FRAMES_BAD": self.bad + failed, "REFUSED": told.refused,
+        }  # fmt: skip
+        return [f"{k} is {told.counters[k]}, not {v}" for k, v in expected.items() if told.counters[k] != v]
+
+    def _memory_faults(self) -> list[str]:
+        """Return which rows are wrong; those of frames that were refused may hold anything."""
+        values, headers, found = self.values_before, self.headers_before & 127, []
+        here = self.memory.headers & 127
+        for order, sums in zip(self.receives, self.sums, strict=True):
+            part = slice(order.fields["row"], order.fields["row"] - (-order.fields["count"] // LANES))
+            if sums is not None:
+                values[part], headers[part] = sums[1].values, sums[1].headers & 127
+            elif not order.abort:
+                values[part], headers[part] = self.memory.values[part], here[part]
+        wrong = np.flatnonzero((values != self.memory.values).any(axis=1))
+        if wrong.size:
+            found.append(f"values of {wrong.size} rows differ, row {wrong[0]} is the first")
+        if not np.array_equal(headers, here):
+            found.append(f"descriptors differ, row {np.flatnonzero(headers != here)[0]} is the first")
         return found
 
 
@@ -162,13 +243,16 @@ def whole(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) ->
     if not (traffic.receives or traffic.sends):
         return []
     idle, busy, refuse = (float(x) for x in rng.choice(SHARES, 3))
-    reset_at = int(rng.integers(rng.choice([200, 40_000]))) if rng.random() < 0.2 else -1
+    pry = float(rng.choice([0, 0.001, 0.02]))
+    reset_at = int(rng.integers(rng.choice([200, 40_000]))) if rng.random() < 0.4 else -1
     told = nic.run(
         traffic.memory, receives=traffic.receives, sends=traffic.sends, arrivals=traffic.arrivals,
-        stress=Stress(idle, busy, refuse), seed=seed, reset_at=reset_at,
+        stress=Stress(idle, busy, refuse, pry), seed=seed, reset_at=reset_at,
     )  # fmt: skip
     found = traffic.faults(told)
-    nic.reset()  # links begin anew
+    for _ in range(int(rng.choice([1, 1, 2]))):  # links begin anew
+        nic.reset(int(rng.integers(1, HELD)))
+    nic.reset(HELD + int(rng.integers(rng.choice([1, 40, 2000]))))
     tally["clocks"] += told.clocks
     tally["frames"] += len(told.frames) + len(told.receives)
     tally["values"] += traffic.values

@@ -84,6 +84,15 @@ def test_ghdl_accepts_a_block_and_refuses_a_broken_one(tmp_path: Path) -> None:
         convert.check_vhdl(["splitter"], tmp_path)
 
 
+def test_a_message_leaves_out_what_is_no_fault() -> None:
+    """GHDL notes each memory in three lines, which would hide what it refuses."""
+    note = 'x.vhd:1:8:note: found RAM "store", width: 4 bits, depth: 32\nsignal store;\n       ^\n'
+    script = f"printf '%s' '{note}' >&2; echo 'x.vhd:7:1:error: refused' >&2; exit 1"
+    with pytest.raises(convert.ConvertError) as raised:
+        convert.run_tool(["sh", "-c", script], "synthesis")
+    assert str(raised.value) == "synthesis: sh failed (1):\nx.vhd:7:1:error: refused"
+
+
 @pytest.fixture
 def _find_tops_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let conversion processes import this file, and what it imports."""
@@ -120,6 +129,19 @@ def test_names_that_are_taken_are_lengthened() -> None:
         "-- NEXT\ntype t_enum_step is (\n\tS_NEXT,\n\tS_LAST\n\t);\nnext when step = S_NEXT and last;\n"
     )
     assert convert.rename(states, "vhdl") == expected
+
+
+def test_logic_of_what_never_changes_is_looked_at(tmp_path: Path) -> None:
+    """Where an input is 0 from the start, it is chance whether Verilog alone finds its complement."""
+    needs("iverilog")
+    text = "// m\nmodule m (\n    b\n);\noutput b;\nreg b = 0;\nreg a = 0;\n"
+    text += "always @(a) begin: LOGIC\n    b = !a;\nend\nendmodule\n"
+    made = convert.rename(text, "verilog")
+    assert "always @(a, at_start) begin" in made
+    file, program = tmp_path / "m.v", tmp_path / "m"
+    file.write_text(f'{made}module t;\nwire b;\nm dut(b);\ninitial #1 $display("%b", b);\nendmodule\n')
+    convert.run_tool(["iverilog", "-o", program, file], "iverilog")
+    assert convert.run_tool(["vvp", "-n", program], "vvp").strip() == "1"
 
 
 def test_command_line(

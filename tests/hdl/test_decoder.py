@@ -26,6 +26,7 @@ from oscar.errors import FrameError
 from oscar_hdl.coder.decoder import decoder
 from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, PositionPort, SumPort
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 
@@ -242,11 +243,11 @@ class Bench:
         return self.clock - begin
 
     def reset(self) -> None:
-        """Reset for a clock; nothing that was going on goes on."""
+        """Reset for as long as units need; nothing that was going on goes on."""
         self.rst.next = True
-        self.sim.run(1)
-        self.rst.next = False
         self.feed.clear()
+        self.sim.run(CLOCKS)
+        self.rst.next = False
         self.sim.run(1)
         self.forget()
         assert self.job.idle

@@ -16,7 +16,9 @@ from oscar.coding.asc.params import TABLE_ROWS
 from oscar_sim.encoder_bench import Bench, Block, check, random_table
 from oscar_sim.seeds import dice
 
-KINDS = ("noise", "dead", "constant", "wide", "single", "nearly constant", "sparse", "steps")
+KINDS = (
+    "noise", "dead", "constant", "wide", "single", "nearly constant", "constant and dead", "sparse", "steps",
+)  # fmt: skip
 
 
 def values_of(kind: str, count: int, rng: random.Random) -> list[int]:
@@ -31,6 +33,8 @@ def values_of(kind: str, count: int, rng: random.Random) -> list[int]:
         values = [rng.choice((0, 3, -1, 1000))] * count
         values[rng.randrange(count)] += 1
         return values
+    if kind == "constant and dead":
+        return [7 * (at < count // 2 or at // 32 % 3 == 0) for at in range(count)]
     if kind == "wide":
         return [rng.randrange(-1 << bits, 1 << bits) for bits in rng.choices(range(16), k=count)]
     if kind == "steps":  # rows of all widths

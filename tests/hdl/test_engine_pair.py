@@ -48,8 +48,9 @@ class Bench:
         sources = [SourcePort() for _ in range(2)]
         self.chains = [(CountChain(), CountChain()) for _ in range(2)]
         top = engine_pair(
-            self.clk, self.rst, self.phase, self.tables, self.encoder_tables, self.jobs[0], self.given,
-            positions, sums, *self.chains[0], self.jobs[1], self.taken, sources, *self.chains[1],
+            self.clk, self.rst, self.phase, self.tables, DecoderTables(), self.encoder_tables,
+            EncoderTables(), self.jobs[0], self.given, positions, sums, *self.chains[0], self.jobs[1],
+            self.taken, sources, *self.chains[1],
         )  # fmt: skip
         nothing = frame_rows(np.zeros(32))
         self.positions = [PositionMemory(p, self.phase, nothing, rng, ok=0.9) for p in positions]

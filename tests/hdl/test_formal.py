@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from tests.needs import needs
 
+from oscar_hdl.build.convert import convert_top
 from oscar_hdl.build.formal import FormalError, Proof, prove
+from oscar_hdl.build.proofs import PROOFS
 
 # A register between two streams; `%s` is what a fault replaces.
 SLICE = """
@@ -41,10 +44,10 @@ GOOD = {"ready": "!m_axis_tvalid || m_axis_tready", "reset": "rst"}
     [({}, True), ({"ready": "1'b1"}, False), ({"reset": "1'b0"}, False), ({"ready": "m_axis_tready"}, True)],
 )
 def test_a_broken_stream_is_found(fault: dict[str, str], holds: bool, tmp_path: Path) -> None:
-    needs("fpga")
+    needs("fpga", "berkeley-abc")
     file = tmp_path / "slice_in.v"
     file.write_text(SLICE % (GOOD | fault))
-    proof = Proof("slice", 8, (("s_axis", "m_axis"),))
+    proof = Proof("slice", passes=(("s_axis", "m_axis"),), drains=2)
     if holds:
         assert prove(proof, file, tmp_path) > 0
     else:
@@ -52,9 +55,36 @@ def test_a_broken_stream_is_found(fault: dict[str, str], holds: bool, tmp_path: 
             prove(proof, file, tmp_path)
 
 
+def test_a_stream_that_never_moves_is_found(tmp_path: Path) -> None:
+    needs("fpga", "berkeley-abc")
+    file = tmp_path / "slice_in.v"
+    file.write_text(SLICE % (GOOD | {"reset": "1'b1"}))
+    with pytest.raises(FormalError, match="slice: cannot happen in 20 clocks"):
+        prove(Proof("slice"), file, tmp_path)
+
+
 def test_a_stream_that_is_not_there_is_named(tmp_path: Path) -> None:
-    needs("fpga")
+    needs("fpga", "berkeley-abc")
     file = tmp_path / "slice_in.v"
     file.write_text(SLICE % GOOD)
     with pytest.raises(FormalError, match="expected a stream 's_axis_wrong'"):
-        prove(Proof("slice", 8, (("s_axis_wrong", "m_axis"),)), file, tmp_path)
+        prove(Proof("slice", passes=(("s_axis_wrong", "m_axis"),)), file, tmp_path)
+
+
+FAULTS = {  # in converted Verilog
+    "pair_fifo": (r"write_at <= \(\(write_at \+ 1\)", "write_at <= ((write_at + 2)"),
+    "axi_lite_registers": (r"s_axil_bvalid <= 1'b1;", "s_axil_bvalid <= s_axil_bready;"),
+    "command_port": (r"command_start <= \(starting", "command_start <= (1'b1"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_in_a_block_breaks_its_proof(name: str, tmp_path: Path) -> None:
+    needs("fpga", "berkeley-abc")
+    proof, (what, instead) = PROOFS[name], FAULTS[name]
+    file = convert_top(proof.top, "verilog", tmp_path, proof.parameters)
+    broken, count = re.subn(what, instead, file.read_text())
+    assert count == 1
+    file.write_text(broken)
+    with pytest.raises(FormalError, match=f"{name}: a rule is broken in clock "):
+        prove(proof, file, tmp_path)

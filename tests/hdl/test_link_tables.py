@@ -17,7 +17,7 @@ from oscar_hdl.coder.link_tables import link_tables
 from oscar_hdl.coder.ports import CountPort, DecoderTables, EncoderTables
 from oscar_hdl.coder.reciprocal import reciprocal
 from oscar_hdl.coder.symbol_counts import symbol_counts
-from oscar_hdl.nic.ports import NOWHERE, CountChain, TablesPort
+from oscar_hdl.nic.ports import CountChain, TablesPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice, told
@@ -54,7 +54,8 @@ class Bench:
         self.words: deque[int] = deque()
         self.pause = 0.0
         self.writes: dict[tuple[str, int], int] = {}
-        self.strobes: list[str] = []
+        self.under_way: dict[str, int] = {}
+        self.clocks: dict[str, int] = {}
         self.steps: deque[Any] = deque()
         self.top, self.simulator = top, CycleSimulator(top, self.clk, self.each)
 
@@ -85,23 +86,34 @@ class Bench:
             for name in ("level1", "level2"):
                 if getattr(self.tables, name):
                     self.writes[name, int(self.tables.address)] = int(self.tables.data)
-        self.strobes += [name for name in ("built", "learnt") if getattr(self.port, name)]
+        for name, done in (("build", "built"), ("learn", "learnt")):
+            if getattr(self.port, done):
+                self.clocks[name] = self.simulator.clocks - self.under_way.pop(name)
         if self.steps:
             self.steps.popleft()()
 
-    def strobe(self, name: str, **fields: int) -> int:
-        """Give a command; return the clocks until it is done."""
+    def strobe(self, name: str, **fields: int) -> None:
+        """Give a command."""
+        assert name not in self.under_way
+        self.under_way[name] = self.simulator.clocks + 2
         for field, value in fields.items():
             getattr(self.port, field).next = value
         signal = getattr(self.port, name)
         self.steps += [lambda: setattr(signal, "next", True), lambda: setattr(signal, "next", False)]
         self.simulator.run(2)
-        before = self.simulator.clocks
-        while not self.strobes:
+
+    def wait(self, name: str, limit: int = 4000) -> int:
+        """Return the clocks of a command when it is done."""
+        end = self.simulator.clocks + limit
+        while name in self.under_way:
             self.simulator.run(1)
-            assert self.simulator.clocks < before + 4000
-        assert self.strobes.pop() == {"build": "built", "learn": "learnt"}[name]
-        return self.simulator.clocks - before
+            assert self.simulator.clocks < end
+        return self.clocks[name]
+
+    def do(self, name: str, **fields: int) -> int:
+        """Give a command and wait for it."""
+        self.strobe(name, **fields)
+        return self.wait(name)
 
     def reset(self) -> None:
         """Reset for a clock, the chain too."""
@@ -110,9 +122,10 @@ class Bench:
         self.simulator.run(2)
 
     def put(self, number: int, hist: Hist) -> None:
-        """Write a histogram."""
+        """Write a histogram and its checksum."""
 
         def write() -> None:
+            self.checksums[number].next = checksum(hist)
             for at in range(512):
                 self.memory[number << 9 | at].next = hist[at >> 4][at & 15]
 
@@ -197,7 +210,7 @@ def test_builds(encoding: bool):
         sent = {q: [rng.choice((0, 15, rng.randrange(16))) for _ in SYMBOLS] for q in ROWS if mask >> q & 1}
         bench.words += [sum(e << 4 * s for s, e in enumerate(levels)) for levels in sent.values()]
         bench.pause = rng.choice((0, 0, 0.9))
-        clocks = bench.strobe("build", load=number, fresh=fresh, last=last, bank=bank, mask=mask)
+        clocks = bench.do("build", load=number, fresh=fresh, last=last, bank=bank, mask=mask)
         assert clocks <= 620 or bench.pause or frame == 0, clocks
         kept = prior if fresh else hist
         expected = [
@@ -216,41 +229,59 @@ def counted(rng: random.Random) -> Hist:
 
 
 @pytest.mark.parametrize("encoding", [False, True])
-def test_learns_frame_after_frame(encoding: bool):
-    rng = dice(f"learns {told()}")
+def test_frames_overlap(encoding: bool):
+    """The next frame's tables are built before, while or after a frame is learnt, as its sets allow."""
+    rng = dice(f"frames {told()}")
     bench = Bench(rng, encoding=encoding, chain=rng.randrange(1, 20))
     prior = TableState.initial().hist.tolist()
     assert bench.query(0, True) == checksum(prior)
-    states: dict[int, Hist] = {}
-    for frame in range(6):
-        load = rng.choice([*states, 0])
-        fresh = load not in states
-        save, bank = rng.choice((load, rng.randrange(4))), rng.randrange(2)
-        if frame % 3 == 2:
-            states[load], fresh = histogram(rng), False
-            bench.put(load, states[load])
-        counts, other = counted(rng), [rng.getrandbits(17) for _ in range(512)]
-        if frame == 0:
-            bench.strobe("build", fresh=True, load=load, last=15)  # counts are cleared before that
-        bench.counts[bank] = [n for entries in counts for n in entries]
-        bench.counts[1 - bank] = list(other)
-        bench.busy = rng.choice((0, 0, 100))
-        bench.strobe("learn", load=load, save=save, fresh=fresh, count_bank=bank)
-        before = prior if fresh else states[load]
-        states[save] = [learn(h, c) for h, c in zip(before, counts, strict=True)]
-        assert bench.get(save) == states[save], frame
-        assert bench.query(save) == checksum(states[save])
-        assert load == save or load not in states or bench.get(load) == states[load]
-        assert bench.counts == ([[0] * 512, other] if bank == 0 else [other, [0] * 512])
-        bench.counts[bank] = [1] * 512
-        bench.strobe("learn", load=load, save=NOWHERE, fresh=fresh, count_bank=bank)  # forgets, and keeps all
-        assert not any(bench.counts[bank])
-        assert all(bench.get(number) == hist for number, hist in states.items())
-        assert bench.query(save) == checksum(states[save])
-        last = rng.randrange(16)
-        bench.writes.clear()
-        bench.strobe("build", load=save, fresh=False, last=last, mask=0)
-        assert bench.rows(int(bench.port.bank)) == [frequencies(states[save][q], q, last) for q in ROWS]
+    states: dict[int, Hist] = {number: histogram(rng) for number in rng.sample(range(4), 2)}
+    for number, hist in states.items():
+        bench.put(number, hist)
+    before: dict[str, Any] = {}  # the frame that is built, and not learnt
+    both = 0
+    for frame in range(9):
+        bank, last, load = frame & 1, rng.randrange(16), rng.choice([*states, *states, 0])
+        fresh = load not in states or rng.random() < 0.2
+        save, saved = rng.choice((load, rng.randrange(4))), before.get("save")
+        if before:
+            bench.busy = rng.choice((0, 0, 100))
+            if ahead := rng.random() < 0.3 and (fresh or load != saved):
+                bench.query(load, fresh)
+                assert bench.port.steady
+                bench.strobe("build", load=load, save=save, fresh=fresh, last=last, bank=bank, mask=0)
+                bench.simulator.run(rng.randrange(700))
+            bench.strobe("learn", count_bank=1 - bank, forget=before["forget"])
+            if not before["forget"]:
+                states[saved] = [learn(h, c) for h, c in zip(before["hist"], before["counts"], strict=True)]
+        else:
+            ahead = False
+        if not ahead:
+            bench.simulator.run(rng.choice((1, rng.randrange(600))))
+            if not fresh and load == saved and "learn" in bench.under_way:
+                bench.query(load, fresh)
+                assert not bench.port.steady
+            bench.port.query.next, bench.port.query_fresh.next = load, fresh
+            bench.simulator.run(3)
+            while not bench.port.steady:
+                assert load == saved
+                bench.simulator.run(1)
+            assert bench.query(load, fresh) == checksum(prior if fresh else states[load])
+            both += "learn" in bench.under_way
+            bench.strobe("build", load=load, save=save, fresh=fresh, last=last, bank=bank, mask=0)
+        for name, most in (("build", 620), ("learn", 560 + len(bench.way) + 110)):
+            assert frame < 1 or name not in bench.under_way or bench.wait(name) <= most
+        bench.wait("build")
+        hist = prior if fresh else states[load]
+        assert bench.rows(bank) == [frequencies(hist[q], q, last) for q in ROWS]
+        assert not bench.writes
+        for number, kept in states.items():
+            assert bench.get(number) == kept
+            assert number == save or bench.query(number) == checksum(kept)
+        assert not before or not any(bench.counts[1 - bank])
+        before = {"save": save, "hist": hist, "counts": counted(rng), "forget": rng.random() < 0.2}
+        bench.counts[bank] = [n for entries in before["counts"] for n in entries]
+    assert both
 
 
 def test_reset_at_any_clock():
@@ -258,22 +289,22 @@ def test_reset_at_any_clock():
     bench = Bench(rng, encoding=False)
     for frame in range(4):
         hist, counts = histogram(rng), counted(rng)
-        name = rng.choice(("build", "learn"))
         bench.counts = [[n for entries in counts for n in entries] for _ in range(2)]
         bench.words += [rng.getrandbits(64) for _ in range(3)]
         bench.port.mask.next = 0b1011 << 8 if frame & 1 else 0
-        getattr(bench.port, name).next = True
-        bench.simulator.run(1)
-        getattr(bench.port, name).next = False
+        for name in rng.choice((["build"], ["learn"], ["build", "learn"])):
+            bench.strobe(name, bank=0, count_bank=1)
         bench.simulator.run(rng.choice((rng.randrange(1300), rng.randrange(1900, 2400))))
-        bench.strobes.clear()
         bench.reset()
+        bench.under_way.clear()
         bench.words.clear()
         bench.sent.tvalid.next = False
         bench.put(2, hist)
         bench.simulator.run(rng.choice((0, 1, 20, 1400)))
         bench.writes.clear()
-        bench.strobe("build", load=2, fresh=False, last=15, mask=0, bank=0)
+        assert bench.query(2) == int(bench.checksums[2])
+        assert bench.port.steady
+        bench.do("build", load=2, fresh=False, last=15, mask=0, bank=0)
         assert bench.rows(0) == [frequencies(hist[q], q, 15) for q in ROWS]
         assert bench.counts == [[0] * 512] * 2
         assert bench.get(2) == hist
@@ -282,18 +313,18 @@ def test_reset_at_any_clock():
 def test_learns_from_real_counters():
     rng = dice(f"counters {told()}")
     clk, rst, phase, port, sent = bit(), bit(), word(5), TablesPort(), Stream(64)
-    units, chain = [CountPort() for _ in range(4)], [CountChain() for _ in range(3)]
+    units, chain = [CountPort(), CountPort()], [CountChain() for _ in range(3)]
 
     @block
     def top() -> Any:
         return (
             link_tables(clk, rst, port, sent, EncoderTables(), chain[0], chain[2], encoding=True, sets=2),
-            symbol_counts(clk, rst, phase, *units[:2], bit(), bit(), *chain[:2]),
-            symbol_counts(clk, rst, phase, *units[2:], bit(), bit(), *chain[1:]),
+            symbol_counts(clk, rst, phase, units[0], bit(), *chain[:2]),
+            symbol_counts(clk, rst, phase, units[1], bit(), *chain[1:]),
         )
 
     parts = top()
-    counters = [part.symdict["memory"] for part in parts.subs[1:]]
+    counters = [[bank.symdict["memory"] for bank in part.subs[:2]] for part in parts.subs[1:]]
     strobes: list[str] = []
     steps: deque[Any] = deque()
 
@@ -304,28 +335,26 @@ def test_learns_from_real_counters():
             steps.popleft()()
 
     simulator = CycleSimulator(parts, clk, each)
-    port.build.next = port.fresh.next = True
-    simulator.run(1)
-    port.build.next = False
-    simulator.run(2000)
-    assert strobes == ["built"]
     hist = TableState.initial().hist.tolist()
+    simulator.run(1400)
     for frame in range(3):
         counts = [[rng.getrandbits(rng.randrange(12)) for _ in range(512)] for _ in counters]
 
         def put(counts: Hist = counts, bank: int = frame & 1) -> None:
             for memory, numbers in zip(counters, counts, strict=True):
                 for at, number in enumerate(numbers):
-                    memory[bank << 9 | at].next = number
+                    memory[bank][at].next = number
 
         steps.append(put)
-        port.learn.next, port.fresh.next, port.count_bank.next = True, frame == 0, bool(frame & 1)
-        simulator.run(1)
-        port.learn.next = False
-        simulator.run(700)
-        assert strobes.pop() == "learnt"
+        port.fresh.next, port.bank.next, port.count_bank.next = frame == 0, bool(frame & 1), bool(frame & 1)
+        for name, done in (("build", "built"), ("learn", "learnt")):
+            getattr(port, name).next = True
+            simulator.run(1)
+            getattr(port, name).next = False
+            simulator.run(700)
+            assert strobes.pop() == done
         total = [sum(column) for column in zip(*counts, strict=True)]
         hist = [learn(hist[q], total[16 * q : 16 * q + 16]) for q in ROWS]
         simulator.run(4)
         assert int(port.checksum) == checksum(hist)
-        assert not any(any(memory[: 1 << 10]) for memory in counters)
+        assert not any(any(bank[:512]) for memory in counters for bank in memory)

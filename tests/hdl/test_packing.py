@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -164,8 +166,9 @@ def division() -> Any:
 
 
 @pytest.mark.parametrize("least", [1, LEAST_SHARED])
-def test_a_packed_division_does_the_same(least: int, tmp_path: Path) -> None:
+def test_a_packed_division_does_the_same(least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All outputs, in thousands of clocks; alone, and as in an array."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # conversion imports this file
     source = convert_top(f"{__name__}:division", "verilog", tmp_path / "hdl")
     packed = synthesise([source], "division", tmp_path, least=least)
     assert packed.factors + packed.products > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -49,12 +50,13 @@ def forge(frame: bytes, changes: dict[int, int], *, tail: bytes = b"", cut: int 
 
 
 def same(bench: Bench, frame: bytes) -> None:
-    """Check what units and tables were given; forget it."""
+    """Check what units and tables were given for the frame that ended last."""
     tables, blocks = blocks_of(frame, bench.units)
-    assert {name: bench.built[-1][name] for name in tables} == tables
-    assert [(b.unit, b.base) for b in bench.given] == [(b.unit, b.base) for b in blocks]
-    assert sorted(map(repr, bench.finished)) == sorted(map(repr, blocks))
-    bench.forget()
+    built, done = bench.built.pop(0), bench.done
+    assert {name: built[name] for name in tables} == tables
+    assert [(b.unit, b.base) for b in done.given] == [(b.unit, b.base) for b in blocks]
+    assert sorted(map(repr, done.finished)) == sorted(map(repr, blocks))
+    assert {shared[:2] for shared in done.shared} <= {(built["bank"],) * 2}
 
 
 @pytest.mark.parametrize(
@@ -72,8 +74,7 @@ def test_blocks_reach_their_units(units: int, bus_bits: int, gaps: float, speed:
         frame = encode(rng, count, encoders[at], chunk=rng.getrandbits(16), sub=rng.getrandbits(8))
         bench.send(frame)
         assert bench.receive(frame, load=at, save=at + 3, fresh=rng.getrandbits(1)) == GOOD
-        assert {shared[:2] for shared in bench.shared} <= {(n & 1, n & 1)}
-        assert bench.learns[-1][2:] == (at + 3, n & 1)
+        assert (bench.built[0]["load"], bench.built[0]["save"], bench.built[0]["bank"]) == (at, at + 3, n & 1)
         same(bench, frame)
     assert not bench.bads
 
@@ -111,6 +112,7 @@ def test_damaged_frames_and_strangers_are_dropped_and_the_right_one_is_taken():
         bench.send(frame)
         assert bench.receive(frame) == GOOD
         assert sorted(bench.bads) == sorted(name for _, name in wrong)
+        bench.bads.clear()
         same(bench, frame)
         old = frame
 
@@ -128,6 +130,68 @@ def test_a_frame_may_come_long_before_its_command_and_others_behind_it():
         if int.from_bytes(frame[12:16], "little"):
             same(bench, frame)
     assert not bench.bads
+
+
+def test_frames_overlap():
+    """A command is given as soon as it is taken; good frames, refused ones and bad blocks in any order."""
+    rng = dice("receiver overlap")
+    units, speed, gaps = rng.choice((2, 4, 5)), rng.choice((0.3, 1.0)), rng.choice((0.0, 0.2))
+    bench = Bench(rng, store_log2=11, units=units, speed=speed, gaps=gaps)
+    bench.learn_clocks = 700
+    encoder = Encoder(AscParams(block_log2=10))
+    waiting: deque[tuple[bytes, int]] = deque()
+    ended: list[int] = []
+
+    def end() -> None:
+        frame, error = waiting.popleft()
+        assert bench.wait() == error, (ended, error)
+        ended.append(error)
+        if error == GOOD and frame[12:15] != bytes(3):
+            same(bench, frame)
+        else:
+            assert error == BLOCK or not bench.done.given
+            if error in (BLOCK, DIRECTORY):
+                built = bench.built.pop(0)
+            if error == BLOCK:
+                assert {shared[:2] for shared in bench.done.shared} == {(built["bank"],) * 2}
+                assert len(bench.done.finished) == len(bench.done.given)
+
+    frames = []
+    for _ in range(12):
+        kinds = rng.choice((["coded"], None, ["raw"]))
+        frame = encode(rng, rng.choice((0, 20, 1100, rng.randrange(1, 3000))), encoder, kinds)
+        sent, error = frame, GOOD
+        if len(frame) > HEADER_BYTES and rng.random() < 0.3:
+            error = rng.choice((PREFIX, DIRECTORY))
+            sent = forge(frame, {HEADER_BYTES: 0x2A}) if error == PREFIX else forge(frame, {}, tail=b"\0")
+        bench.send(sent)
+        frames.append((frame, error))
+    plain = [(encode(rng, rng.choice((1100, 2100, 2500)), encoder, ["coded"]), GOOD) for _ in range(6)]
+    for at in rng.sample(range(6), 2):
+        plain[at] = (plain[at][0], BLOCK)
+        bench.spoiled.add(len(frames) + at)
+    for frame, _ in plain:
+        bench.send(frame)
+    for n, (frame, error) in enumerate([*frames, *plain]):
+        if n == len(frames):
+            bench.speed = 0.06  # tables of a frame are there before blocks of the one before are done
+        bench.until_idle()
+        own = n if n >= len(frames) else 0  # sets of the last ones are nobody else's
+        sets = {"load": own or rng.randrange(3), "save": own or rng.randrange(3)}
+        bench.start(frame, fresh=rng.random() < 0.2, **sets)
+        waiting.append((frame, error))
+        while bench.dones:
+            end()
+        assert len(waiting) <= 2
+    while waiting:
+        end()
+    assert not bench.bads
+    assert bench.early
+    assert bench.both
+    bench.sim.run(1300)
+    assert not bench.saves
+    assert bench.drained < 0
+    assert [forget for _, _, forget in bench.learns].count(1) == ended.count(DIRECTORY) + 2
 
 
 # Where (from the payload's first byte on), what is put there, and the error; of a frame of a
@@ -187,14 +251,14 @@ def test_forged_frames_are_refused_before_a_block_is_dealt():
         bench.send(forged)
         bench.send(frame)
         assert bench.receive(frame) == error, (of, changes, more)
-        assert not bench.given
-        assert not bench.learns
-        bench.forget()
+        assert not bench.done.given
+        bench.built.clear()
         assert bench.receive(frame) == GOOD, (of, changes, more)
         if of != "empty":
             same(bench, frame)
-        bench.forget()
     assert not bench.bads
+    assert all(save in (2,) for save, _, _ in bench.learns)
+    assert sum(not forget for _, _, forget in bench.learns) == sum(of != "empty" for of, *_ in FORGED)
 
 
 def test_a_bad_block_ends_the_command_and_the_next_frame_is_taken():
@@ -207,13 +271,14 @@ def test_a_bad_block_ends_the_command_and_the_next_frame_is_taken():
         bench.send(frame)
         bench.spoil = rng.randrange(sum(block.unit < 4 for block in blocks_of(frame, 4)[1]))
         assert bench.receive(frame) == BLOCK
-        assert [save for _, _, save, _ in bench.learns] == [255]  # counts are dropped
-        assert len(bench.finished) == len(bench.given)
-        bench.forget()
+        assert len(bench.done.finished) == len(bench.done.given)
+        bench.built.clear()
         frame = encode(rng, rng.randrange(1, 1500), encoder)
         bench.send(frame)
         assert bench.receive(frame) == GOOD
         same(bench, frame)
+    bench.sim.run(700)
+    assert [forget for _, _, forget in bench.learns] == [1, 0] * 2  # counts of a bad frame are dropped
 
 
 def test_waiting_is_given_up_at_any_clock():
@@ -231,8 +296,7 @@ def test_waiting_is_given_up_at_any_clock():
         bench.command.abort.next = False
         taken.add(error)
         if error == ABORTED:
-            assert not bench.given
-            bench.forget()
+            assert not bench.done.given
             assert bench.receive(frame) == GOOD
         else:
             assert error == GOOD

@@ -14,6 +14,7 @@ from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.nic.bank_ports import RowCommand
 from oscar_hdl.nic.row_memory import row_memory
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 
@@ -224,7 +225,7 @@ def test_frames_are_loaded_added_and_read(banks: int, bus: int, come: float):
     bench = Bench(rng, banks, bus, come)
     bench.simulator.run(rng.randrange(1, 40))
     bench.rst.next = True
-    bench.simulator.run(1)
+    bench.simulator.run(CLOCKS)
     bench.rst.next = False
     bench.simulator.run(1)
     first, second = 0, 2 * BLOCK_ROWS * banks

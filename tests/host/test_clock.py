@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from oscar.cli import main
+from oscar.coding.asc.slots import cells_of
 from oscar.coding.costs import machine
 from oscar.coding.registry import make_codec
 from oscar.config import Config, LinkSection
 from oscar.errors import ConfigError
+from oscar.timeline.engines import decode_clocks, encode_clocks
 from oscar.timeline.link import Pipeline
 from oscar.timeline.nic import NicFile, load_nic
 
@@ -37,8 +40,29 @@ def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
     link = LinkSection(codec="rtl")
     nic = link.model().engines
     assert isinstance(nic, Pipeline)
-    assert nic.encode.turn_s == pytest.approx(1400 / 223e6)
+    assert nic.encode.front_s == pytest.approx(680 / 223e6)
     assert "codec: rtl (26 x engine of format 3 at 223 MHz: 5.46 G values/s" in link.clock_text()
+
+
+def test_engines_take_slots_and_do_not_wait_to_count() -> None:
+    """A dense block takes 134 slots to encode; two engines that count all rows work side by side."""
+    block = np.full(128, 3, np.uint8)  # classes of its rows
+
+    def clocks(blocks: int, values: int, engines: int) -> tuple[float, float]:
+        cells = cells_of(np.tile(block, blocks), values)
+        sizes = np.full(blocks, 100.0)
+        coded, _ = encode_clocks(cells, values, 0, engines, 4096, sizes)
+        return coded, decode_clocks(cells, values, engines, 4096)
+
+    one = clocks(1, 4096, 1)
+    assert one == pytest.approx((134 * 32, 138 * 32), abs=100)
+    assert clocks(2, 8192, 1) == pytest.approx((2 * one[0], 2 * one[1]), rel=0.02)
+    assert clocks(2, 8192, 2) == pytest.approx(one, rel=0.03)  # all rows count
+    assert clocks(10, 40_960, 10) == pytest.approx(one, rel=0.15)  # a quarter of them does
+    raw = cells_of(block, 4096, np.ones(128, bool))
+    assert decode_clocks(raw, 4096, 4, 4096) > 4 * one[1]
+    long = encode_clocks(cells_of(np.tile(block, 10), 40_960), 40_960, 0, 10, 4096, np.full(10, 3600.0))
+    assert long[0] > 5 * one[0]  # half of each block waits for those before
 
 
 @pytest.mark.parametrize(
@@ -46,7 +70,7 @@ def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
     [
         ({"mhz": 0}, "mhz: Input should be greater than 0"),
         ({"lanes": 3}, "lanes: Extra inputs"),
-        ({"clocks": {"encode": [1, 2]}}, "expected three numbers for each of encode, decode"),
+        ({"clocks": {"encode": [1, 2]}}, "expected five numbers for each of encode, decode"),
         ({"clocks": {"encode": [1, 2], "hop": [-1, 2], "decode": [1, 2]}}, "hop: expected more than 0"),
         ({"clocks": {"encode": [1, 2], "hop": [0, 2], "decode": [1, 2]}}, "hop: expected more than 0"),
         ({"clocks": {"encode": [1, 2], "hop": [1, -2], "decode": [1, 2]}}, "once_s: expected seconds"),

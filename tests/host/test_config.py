@@ -80,7 +80,7 @@ REFUSED = {
     "link: {gbps: -1}": "link.gbps",
     "method: lzma": "method must be one of",
     "nic: fpga": "nic must be one of compiled, reference",
-    "{nic: myhdl, asc: {context: none}}": "nic 'myhdl' has parameters of its own: leave the section asc out",
+    "{nic: verilator, asc: {context: none}}": "has parameters of its own: leave the section asc out",
     "workload: [1]": "workload",
     "[1]": "expected a mapping of keys at the top, got list",
     "a: [": "not a readable YAML file",

@@ -11,8 +11,10 @@ from oscar.collective.actions import Phase
 from oscar.collective.ring import Boomerang, Ring
 from oscar.collective.trees import Direct
 from oscar.errors import ConfigError
+from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.allreduce.__main__ import main
 from oscar_sim.allreduce.network import in_bytes, in_words
+from oscar_sim.allreduce.run import Options, Run
 from oscar_sim.driver.programme import Key, programme
 from oscar_sim.driver.table_sets import Link, TableSets
 from oscar_sim.seeds import dice
@@ -66,19 +68,50 @@ def test_frames_are_cut_into_words(size: int) -> None:
         assert [last for *_, last in words] == [False] * (len(words) - 1) + [True]
 
 
-@pytest.mark.parametrize("schedule", ["direct", "ring"])
-def test_two_nics_reduce_as_the_host_does(
-    schedule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A ring, twice: tables have learnt, and the splitter has cut the second time's chunks."""
     file = tmp_path / "allreduce.json"
-    words = ["--nodes", "2", "--values", "2500", "--iterations", "2", "--rate", "0.7"]
-    assert main([*words, "--schedule", schedule, "--json", str(file)]) == 0
+    words = ["--nodes", "2", "--values", "1000", "--rate", "0.7", "--schedule", "ring", "--json", str(file)]
+    assert main(words) == 0
     result = json.loads(file.read_text())
     assert (result["ok"], result["faults"]) == (True, [])
     assert [(row["equal"], row["frames"]) for row in result["rows"]] == [(True, 4)] * 2
+    steps = result["rows"][1]["steps"][0]
+    assert [(s["name"], s["what"]) for s in steps if s["name"] == "SEND"] == [
+        ("SEND", "push chunk 0"), ("SEND", "final chunk 1"),
+    ]  # fmt: skip
+    assert all(s["given"] < s["ended"] <= result["rows"][1]["clocks"] and s["values"] for s in steps)
     said = capsys.readouterr()
+    assert "the splitters cut the next iteration at" in said.out
     assert "FRAMES_IN 8, FRAMES_OUT 8, FRAMES_BAD 0," in said.out
-    assert f"# {schedule}: 8 of 8 frames" in said.err
+    assert "# ring: 8 of 8 frames" in said.err
+
+
+@pytest.mark.parametrize("wrong", ["nothing", "frame", "sum"])
+def test_what_differs_from_the_host_is_a_fault(wrong: str) -> None:
+    run = Run(Options(schedule="direct", nodes=2, values=200, iterations=1))
+    expected = run.expected[0]
+    run._place(expected)
+    sums = expected.plan.gather(expected.sums)
+    for node in run.nodes:
+        for low, place in zip(expected.plan.bounds, run.places, strict=False):
+            part = slice(low, low + place.count)
+            node.memory.load(place.row, frame_rows(sums[part], expected.classes[part]))
+    run.nodes[0].port.frames = list(expected.frames)
+    if wrong == "frame":
+        run.nodes[0].port.frames[0] += b"x"
+    elif wrong == "sum":
+        run.nodes[1].memory.value[0, 3] += 1
+    run._check(0, expected, 0)
+    assert run.rows[0]["equal"] == (wrong == "nothing")
+    assert (
+        run.faults
+        == {
+            "nothing": [],
+            "frame": ["iteration 0: 3 of 4 frames equal, 4 sent"],
+            "sum": ["iteration 0: sums right on nodes [0] only"],
+        }[wrong]
+    )
 
 
 def test_where_results_cannot_go_is_said_before_it_runs(

@@ -40,7 +40,7 @@ def test_frames_are_those_of_the_software(coder: UnitCoder, seed: int) -> None:
         values = frame.rows.values.reshape(-1)[: frame.rows.count]
         sent = [end.encode(values, step=1, context=frame.positions, width=16) for end in ends]
         assert sent[0] == sent[1]
-        assert codec.work(ends[0]) == software.work(ends[1])
+        assert np.array_equal(codec.work(ends[0]), software.work(ends[1]))
         start = np.random.default_rng(seed + n).integers(-30000, 30000, values.size).astype(np.int32)
         for end in receivers:
             out = start.copy()
@@ -49,6 +49,18 @@ def test_frames_are_those_of_the_software(coder: UnitCoder, seed: int) -> None:
         assert receivers[0].checksum(1) == receivers[1].checksum(1) == ends[0].checksum(1)
         clocks.append(codec.clocks(ends[0]))
     assert max(clocks) > 500
+
+
+def test_seed_rows_are_as_wide_as_the_fifth_wants_wherever_it_is(coder: UnitCoder, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    codec, software = rtl_codec(coder), software_codec()
+    ends = codec.make_encoder(), software.make_encoder()
+    values = np.zeros((28 * 128, 32), np.int16)  # 28 blocks, whose first rows these are
+    for n, fifth in enumerate(range(4, 32)):
+        rows = 128 * n + np.append(rng.choice(fifth, 4, replace=False), fifth)
+        values[rows, rng.integers(32, size=5)] = [1, 1, 1, 1, rng.choice([7, 100])]
+    sent = [end.encode(values.reshape(-1), step=0, context=None, width=16) for end in ends]
+    assert sent[0] == sent[1]
 
 
 def test_frames_of_the_software_with_sent_rows_are_decoded(coder: UnitCoder, seed: int) -> None:

@@ -14,15 +14,15 @@ from oscar_hdl.coder.rows import frame_rows, last_symbol
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.registers import BY_NAME
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
+from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, in_bytes, in_words
 from oscar_sim.bench import chance
-from oscar_sim.compiled import CompiledSimulator, signals_of
+from oscar_sim.compiled import copies_of
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.seeds import dice
 
 ENGINES, SETS, STORE_LOG2, ROWS_LOG2, BUS = 2, 16, 10, 9, 64
-CLEARING = 600  # clocks after a reset in which memories are cleared
 ASC = AscParams(sent_rows=False, block_log2=10)
 
 
@@ -43,10 +43,7 @@ class Bench:
         self.frames: list[bytes] = []
         self.offered = self.ready = False
         self.script: Any = iter(())
-        dut = self.build()
-        self.simulator = CompiledSimulator(
-            dut, self.clk, self._tick, watched=signals_of([self.rst, self.ports])
-        )
+        self.simulator = copies_of(self.build(), self.clk, self._tick, [[self.rst, self.ports]])
         self.reset()
 
     def build(self) -> Any:
@@ -60,7 +57,10 @@ class Bench:
 
     def tick_memory(self) -> None:
         """What memory does at a rising edge."""
-        self.memory.tick()
+        if self.rst:  # what pipelines still give does not count
+            self.memory.reset()
+        else:
+            self.memory.tick()
 
     def _tick(self) -> None:
         self.tick_memory()
@@ -87,9 +87,9 @@ class Bench:
         s = self.ports["s_axil"]
         for signal in (s.awvalid, s.wvalid, s.bready, s.arvalid, s.rready):
             signal.next = False
-        self.simulator.run(2)
+        self.simulator.run(2 + CLOCKS)
         self.rst.next = False
-        self.simulator.run(CLEARING)
+        self.simulator.run(2 + CLOCKS)  # oscar_nic holds it as long again
         self.frames.clear()
 
     def run(self, script: Script, limit: int = 60_000) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +59,44 @@ def array_verilog(name: str, block: str, ports: dict[str, tuple[str, int]], coun
     return "\n".join([*lines, "endmodule", ""])
 
 
+def places(count: int) -> list[str]:
+    """Return a flip-flop in the middle of each of so many parts of the device, neighbours in order."""
+    across = max(1, round(count**0.5))
+    down = -(-count // across)
+    found = []
+    for n in range(count):
+        row, column = divmod(n, across)
+        if row % 2:
+            column = across - 1 - column
+        x, y = int((column + 0.5) * COLUMNS / across), int((row + 0.5) * ROWS / down)
+        found.append(f"X{x}/Y{y + (y in MEMORY_ROWS)}/SLICEA.FF0")
+    return found
+
+
 def anchor(module: dict[str, Any], count: int) -> None:
     """Give each copy a place: one flip-flop of its inputs is put in the middle of its part of the device.
 
     Without pins nothing else tells the placer where to begin, and it has to pull all copies out of one point.
     Copies that are neighbours in the chain become neighbours in place.
     """
-    across = max(1, round(count**0.5))
-    down = -(-count // across)
-    for n in range(count):
-        row, column = divmod(n, across)
-        if row % 2:
-            column = across - 1 - column
-        x, y = int((column + 0.5) * COLUMNS / across), int((row + 0.5) * ROWS / down)
-        y += y in MEMORY_ROWS
+    for n, place in enumerate(places(count)):
         inputs = sorted(name for name in module["cells"] if name.startswith(f"in{n}_TRELLIS_FF_Q"))
         if inputs:
-            module["cells"][inputs[len(inputs) // 2]]["attributes"]["BEL"] = f"X{x}/Y{y}/SLICEA.FF0"
+            module["cells"][inputs[len(inputs) // 2]]["attributes"]["BEL"] = place
+
+
+def anchor_cells(module: dict[str, Any], kind: str) -> None:
+    """Do the same for the cells of a type, with a flip-flop that only one of them reads."""
+    cells = sorted((n for n, c in module["cells"].items() if c["type"] == kind), key=lambda n: (len(n), n))
+    readers: Counter[int] = Counter()
+    driver: dict[int, str] = {}
+    for name, cell in module["cells"].items():
+        if cell["type"] == "TRELLIS_FF":
+            driver[cell["connections"]["Q"][0]] = name
+        elif cell["type"] == kind:
+            readers.update({bit for bits in cell["connections"].values() for bit in bits})
+    for name, place in zip(cells, places(len(cells)), strict=True):
+        bits = [bit for bits in module["cells"][name]["connections"].values() for bit in bits]
+        own = [bit for bit in bits if bit in driver and readers[bit] == 1]
+        if own:
+            module["cells"][driver[own[len(own) // 2]]]["attributes"]["BEL"] = place

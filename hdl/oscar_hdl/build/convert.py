@@ -25,7 +25,7 @@ from oscar_hdl.build.tops import TOP_HELP, TOPS, Value, find
 PACKAGE = "pck_myhdl_011.vhd"
 # Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and what is
 # counted goes into the bank of the job without the unit.
-UNUSED = (r"s_axis_?[a-z]*_tlast", r"\w+_count_bank")
+UNUSED = (r"(s_axis|decoder_bytes)\w*_tlast", r"\w+_count_bank")
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
 NAMES = {"vhdl": "VHDL", "verilog": "Verilog"}
 COMMENT = {"vhdl": "--", "verilog": "//"}
@@ -54,6 +54,8 @@ VHDL_KEYWORDS = (
     "nor on open parameter postponed property protected pure record register reject release restrict rol ror "
     "select sequence shared strong subtype transport unaffected units until vmode vprop vunit with xnor"
 )
+# What GHDL says of each memory that it finds: a line, the line of the source, and where in it.
+_FOUND_RAM = re.compile(r"^.*:note: found RAM .*(?:\n.*){0,2}(?:\n|\Z)", re.MULTILINE)
 _CONDITION = re.compile(r"\(.*(?:\bbool\(| (?:=|/=|<|>|<=|>=) ).*\)")
 GHDL_MISSING = (
     "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode "
@@ -133,6 +135,8 @@ def rename(text: str, language: str) -> str:
     if found := set(re.findall(r"\w+", ports)) & set(names):
         raise ConvertError(f"a port is called {found.pop()!r}, a word of {NAMES[language]}")
     text = _started(_replaced(text, names, r"\1_0", COMMENT[language]), language)
+    if language == "verilog":
+        text = _looked_at(text)
     if language == "vhdl":
         types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
         states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
@@ -152,6 +156,16 @@ def _started(text: str, language: str) -> str:
     for name in re.findall(r"^output (?:\[.*\] )?(\w+);$", text, flags=re.M):
         text = re.sub(rf"^(reg (?:\[.*\] )?{name});$", r"\1 = 0;", text, flags=re.M)
     return text
+
+
+def _looked_at(text: str) -> str:
+    """Return Verilog whose combinational logic is looked at when a simulation starts, as MyHDL does.
+
+    Otherwise what depends on registers that have not changed yet may keep a wrong 0 for ever.
+    """
+    text, count = re.subn(r"^(always @\((?!posedge)[^)]*)\)", r"\1, at_start)", text, flags=re.M)
+    start = r"\1reg at_start = 0;\ninitial at_start <= 1;\n"
+    return re.sub(r"^(module [^;]*;\n)", start, text, count=1, flags=re.M) if count else text
 
 
 def _with_bits(text: str) -> str:
@@ -176,7 +190,7 @@ def _with_bits(text: str) -> str:
 
 
 def _cut_to_slices(text: str) -> str:
-    """Return VHDL in which the terms of a slice have its width, not that of the whole signal, as MyHDL has it."""
+    """Return VHDL in which the terms of a slice have its width; MyHDL gives them the whole signal's."""
 
     def cut(line: re.Match[str]) -> str:
         width = int(line["high"]) - int(line["low"])
@@ -231,7 +245,8 @@ def run_tool(command: Sequence[str | Path], what: str, *, stdout: Path | None = 
         stdout.unlink(missing_ok=True)
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        message = "\n".join((done.stdout + done.stderr).strip().split("\n")[-40:])
+        said = _FOUND_RAM.sub("", done.stdout + done.stderr).strip()
+        message = "\n".join(said.split("\n")[-40:])
         raise ConvertError(f"{what}: {Path(command[0]).name} failed ({done.returncode}):\n{message}")
     if stdout is not None:
         write_text(stdout, done.stdout)

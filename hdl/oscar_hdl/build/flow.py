@@ -1,15 +1,14 @@
-"""Synthesise, pack and place one design on the ECP5; count cells on UltraScale+."""
+"""Synthesise, pack and place one design on the ECP5."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
-from oscar_hdl.build.array import anchor, array_verilog, ports_of
+from oscar_hdl.build.array import anchor, anchor_cells, array_verilog, ports_of
 from oscar_hdl.build.packing import Packed, pack
 from oscar_hdl.build.tools import FlowError, find, read_verilog, run, yosys
 
@@ -57,9 +56,17 @@ class Placed:
 
 
 def synthesise(
-    verilog: Sequence[Path], top: str, out: Path, *, packing: bool = True, least: int = 1
+    verilog: Sequence[Path],
+    top: str,
+    out: Path,
+    *,
+    packing: bool = True,
+    least: int = 1,
+    boxes: Sequence[str] = (),
 ) -> Packed:
     """Make `out`/<top>.json (as yosys wrote it) and `out`/<top>.packed.json (for the placer).
+
+    boxes: modules that are left as cells.
 
     least: a clock enable or a reset of fewer flip-flops becomes logic. Two flip-flops of a slice share both,
     so each set of few leaves half a slice empty, which matters when a part is full.
@@ -67,7 +74,7 @@ def synthesise(
     plain, packed = out / f"{top}.json", out / f"{top}.packed.json"
     packed.unlink(missing_ok=True)
     synth = f"synth_ecp5 -no-rw-check -top {top}"
-    script = read_verilog(verilog, out)
+    script = read_verilog(verilog, out) + "".join(f"blackbox {box}; " for box in boxes)
     if least > 1:
         script += f"{synth} -run begin:map_ffs; opt_clean; "
         script += f"dfflegalize {FLIP_FLOPS} -mince {least} -minsrst {least}; {synth} -run map_ffs: "
@@ -102,6 +109,36 @@ def synthesise_array(
     netlist["modules"][block] = one
     (out / f"{top}.packed.json").write_text(json.dumps(netlist))
     return done
+
+
+def synthesise_cells(
+    verilog: Path,
+    top: str,
+    cell_verilog: Path,
+    cell: str,
+    out: Path,
+    *,
+    packing: bool = True,
+    note: Callable[[str], None] = lambda _: None,
+) -> Packed:
+    """Make `out`/<top>.packed.json, in which `cell` is a module synthesised once; return what was packed.
+
+    Time hardly grows with the number of cells, and nothing is shared between them.
+    """
+    least = LEAST_SHARED
+    one = synthesise([cell_verilog], cell, out, packing=packing, least=least)
+    note(f"{cell} synthesised")
+    rest = synthesise([verilog, cell_verilog], top, out, packing=packing, least=least, boxes=[cell])
+    packed = out / f"{top}.packed.json"
+    netlist = json.loads(packed.read_text())
+    module = json.loads((out / f"{cell}.packed.json").read_text())["modules"][cell]
+    del module["attributes"]["top"]
+    cells = sum(part["type"] == cell for part in netlist["modules"][top]["cells"].values())
+    anchor_cells(netlist["modules"][top], cell)
+    netlist["modules"][cell] = module
+    packed.write_text(json.dumps(netlist))
+    note(f"{top} synthesised")
+    return Packed(*(a + cells * b for a, b in zip(astuple(rest), astuple(one), strict=True)))
 
 
 def path_lines(report: dict[str, object]) -> list[str]:
@@ -154,33 +191,3 @@ def place(
             available = {short: read["utilization"][long]["available"] for short, long in CELLS.items()}
         note(f"seed {seed}: {mhz[seed]:.0f} MHz")
     return Placed(name, block, cells, available, mhz, packed, slowest)
-
-
-def ultrascale(verilog: Sequence[Path], top: str, out: Path) -> dict[str, float]:
-    """Synthesise for UltraScale+ (no placement: there is no free tool for it); return cells.
-
-    LUT counts distributed RAM and shift registers too; RAMB is in units of 36 kbit.
-    """
-    stat = out / f"{top}.xcup.json"
-    script = read_verilog(verilog, out)
-    script += f"synth_xilinx -family xcup -noiopad -noclkbuf -flatten -top {top}; "
-    script += f"tee -q -o {stat.name} stat -json"
-    yosys(out, script, makes=[stat.name], log=f"{top}.xcup.log")
-    text = stat.read_text()
-    counted = Counter(json.loads(text[text.index("{") :])["design"]["num_cells_by_type"])
-
-    def total(*prefixes: str) -> int:
-        return sum(n for kind, n in counted.items() if kind.startswith(prefixes))
-
-    # The LUT sites of a distributed RAM or shift register.
-    sites = {"RAM32M16": 8, "RAM32M": 4, "RAM64M8": 8, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2}
-    memory = sum(
-        sites.get(kind, 1) * n for kind, n in counted.items() if kind.startswith(("RAM32", "RAM64", "SRL"))
-    )
-    luts = total("LUT", "INV") + memory
-    return {
-        "LUT": luts,
-        "FF": total("FD"),
-        "DSP": total("DSP48"),
-        "RAMB36": total("RAMB36") + total("RAMB18") / 2,
-    }

@@ -10,6 +10,7 @@ from typing import Any
 
 from myhdl import always, block, modbv
 
+from oscar_hdl.build.pair_cell import instantiate, pair_cell
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.registers import ROW_BITS
@@ -20,14 +21,13 @@ from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 def fold_word(clk: Any, value: Any, before: Any, after: Any) -> Any:
     """Give the parity of a word and `before`, two clocks later."""
     BITS = len(value)
-    kept, odd = word(BITS), bit()
+    odd = bit()
 
     @always(clk.posedge)
     def fold():
-        kept.next = value
         parity = modbv(0)[1:]
         for i in range(BITS):
-            parity[0] = parity[0] ^ kept[i]
+            parity[0] = parity[0] ^ value[i]
         odd.next = parity[0]
         after.next = odd ^ before
 
@@ -48,10 +48,17 @@ def fold_bit(clk: Any, value: Any, before: Any, after: Any) -> Any:
 
 
 @block
-def nic_behind_pins(clk: Any, rst: Any, si: Any, so: Any, *, engines: int, **parameters: int) -> Any:
+def nic_behind_pins(
+    clk: Any, rst: Any, si: Any, so: Any, *, engines: int, bus_bits: int = 64, **parameters: Any
+) -> Any:
     """nic_core of so many engines; `parameters` are its own. si, so: bits without meaning."""
     UNITS = engines + 1
-    axil, rx, tx, irq = AxiLite(8), Stream(64, keep=8), Stream(64, keep=8), bit()
+    axil, rx, tx, irq = (
+        AxiLite(8),
+        Stream(bus_bits, keep=bus_bits // 8),
+        Stream(bus_bits, keep=bus_bits // 8),
+        bit(),
+    )
     positions = [PositionPort() for _ in range(UNITS)]
     sums = [SumPort() for _ in range(UNITS)]
     sources = [SourcePort() for _ in range(UNITS)]
@@ -89,7 +96,7 @@ def nic_behind_pins(clk: Any, rst: Any, si: Any, so: Any, *, engines: int, **par
     ]
     core = nic_core(
         clk, rst, axil, irq, rx, tx, phase, positions, sums, decode_rows, adopt, sources, encode_rows, clear,
-        cleared, clear_row, clear_rows, engines=engines, **parameters,
+        cleared, clear_row, clear_rows, engines=engines, bus_bits=bus_bits, **parameters,
     )  # fmt: skip
 
     @always(clk.posedge)
@@ -100,3 +107,13 @@ def nic_behind_pins(clk: Any, rst: Any, si: Any, so: Any, *, engines: int, **par
         so.next = last
 
     return core, parts, shift
+
+
+def nic_array(engines: int = 8, bus_bits: int = 64, sets: int = 16, store_log2: int = 10) -> Any:
+    """Return a nic_behind_pins whose pairs of engines are instances of pair_module."""
+    return instantiate(
+        nic_behind_pins(
+            bit(), bit(), bit(), bit(), engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2,
+            pair=pair_cell,
+        )
+    )  # fmt: skip

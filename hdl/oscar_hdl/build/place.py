@@ -6,18 +6,21 @@ import argparse
 import json
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from oscar.files import write_text
 from oscar_hdl.build import report
-from oscar_hdl.build.convert import ConvertError, block_name, check_vhdl, convert_all
-from oscar_hdl.build.flow import DEVICES, place, synthesise, synthesise_array, ultrascale
+from oscar_hdl.build.convert import ConvertError, block_name, check_vhdl, convert_all, convert_top
+from oscar_hdl.build.flow import DEVICES, place, synthesise, synthesise_array, synthesise_cells
 from oscar_hdl.build.tools import FlowError, find, version
 from oscar_hdl.build.tops import TOP_HELP, TOPS
 from oscar_hdl.build.tops import find as find_top
+from oscar_hdl.build.ultrascale import cells_of
 
 CHART = "throughput_per_lut.png"
+PAIR, ARRAY = "oscar_hdl.build.pair_cell:pair_module", "oscar_hdl.build.pins:nic_array"
 
 
 def floor(text: str) -> tuple[str, float]:
@@ -38,6 +41,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--top", nargs="+", metavar="NAME", help=TOP_HELP)
     p.add_argument("--seeds", type=int, default=4, help="seeds of the placer, from 1 (%(default)s)")
     p.add_argument("--lanes", type=int, default=1, help="place N copies of each top together (%(default)s)")
+    p.add_argument(
+        "--array", type=int, nargs="+", default=[], metavar="P",
+        help="place whole NICs of P engines with all they share, memory and pins aside; no tops unless --top",
+    )  # fmt: skip
     p.add_argument("--device", choices=tuple(DEVICES), default="um5g", help="LFE5UM5G-85F or LFE5U-85F")
     p.add_argument("--source", choices=("verilog", "vhdl"), default="verilog", help="vhdl: by way of GHDL")
     p.add_argument(
@@ -83,8 +90,30 @@ def measure(name: str, args: argparse.Namespace) -> report.Result:
     )
     if args.path:
         print("\n".join(placed.slowest))
-    counted = None if args.no_ultrascale or args.lanes > 1 else ultrascale([hdl], block, folder)
+    counted = None if args.no_ultrascale or args.lanes > 1 else cells_of([hdl], block, folder)
     return report.Result(placed, counted, args.lanes)
+
+
+def measure_array(engines: int, args: argparse.Namespace) -> report.Result:
+    """Place a NIC's core with so many engines behind four pins."""
+    shown, began = f"NIC of {engines}", time.monotonic()
+
+    def note(line: str) -> None:
+        print(f"{shown}: {line} ({time.monotonic() - began:.0f} s)", flush=True)
+
+    folder = args.out / f"array_{engines}"
+    shutil.rmtree(folder, ignore_errors=True)
+    cell = convert_top(PAIR, "verilog", folder)
+    whole = convert_top(ARRAY, "verilog", folder, {**args.parameters, "engines": engines})
+    note("converted")
+    packed = synthesise_cells(
+        whole, block_name(ARRAY), cell, block_name(PAIR), folder, packing=not args.no_packing, note=note
+    )
+    top, seeds = block_name(ARRAY), range(1, args.seeds + 1)
+    placed = place(shown, top, top, folder, seeds, packed, device=args.device, note=note)
+    if args.path:
+        print("\n".join(placed.slowest))
+    return report.Result(placed, None, engines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     if args.seeds < 1 or args.lanes < 1:
         parser().error(f"expected at least one seed and one lane, got {args.seeds} and {args.lanes}")
-    names = args.top or list(TOPS)
+    names = args.top or ([] if args.array else list(TOPS))
     floors = dict(args.floor)
     try:
         for name in names:
@@ -106,10 +135,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         for old in ("report.txt", "report.json", CHART):
             (args.out / old).unlink(missing_ok=True)
         args.out.mkdir(parents=True, exist_ok=True)
-        convert_all(names, args.out / "hdl", args.parameters)
+        if names:
+            convert_all(names, args.out / "hdl", args.parameters)
         if args.source == "vhdl":
             check_vhdl(names, args.out / "hdl")
         results = [measure(name, args) for name in names]
+        results += [measure_array(engines, args) for engines in args.array]
     except (ConvertError, FlowError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

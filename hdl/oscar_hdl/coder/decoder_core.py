@@ -31,15 +31,20 @@ def decoder_core(
 
     Shifts by the number of raw bits are multiplications by 2^(6 - bits) of the two factors before.
     """
-    state19, part0, part10 = word(24), word(12), word(12)
-    top_part = word(20)
+    state19, part0, part10 = word(24), word(14), word(14)
     freq7, rest7, kind7, shift8 = word(10), word(10), word(4), word(7)
     idle6, idle7 = bit(), bit()
     freq8, rest8, freq9, freq10 = word(11), word(10), word(17), word(17)
     rest9, rest10, rest11, rest12 = (word(16) for _ in range(4))
     product11, product12 = word(31), word(31)
     top14, middle14, one16, two16, half16 = (bit() for _ in range(5))
-    state16, state17 = word(24), word(24)
+    state_low16, state_low17, step_high13, state_high17, state17 = (
+        word(8),
+        word(8),
+        word(16),
+        word(16),
+        word(24),
+    )
     # What a byte is not: the one below, two below, itself; of the bytes read.
     not_one17, not_two17, one17, any17 = bit(), bit(), bit(), bit()
     low_not_held17, low_not_lower17, not_held17, not_pair17 = bit(), bit(), bit(), bit()
@@ -51,11 +56,14 @@ def decoder_core(
     search = decoder_search(clk, tables, bank, context, low0, active, symbol, freq7, rest7)
     back = lane_delay(clk, phase, state19, state0, 13)
     upper = lane_delay(clk, phase, part0, part10, 10)
+    high = lane_delay(clk, phase, step_high13, state_high17, 4)
 
     @always_comb
     def parts() -> None:
         low0.next = state0[10:]
-        part0.next = state0[22:10]
+        part0.next = state0[24:10]
+        step_high13.next = step13[30:14]
+        state17.next = concat(state_high17, state_low17)
 
     @always(clk.posedge)
     def multiply() -> None:
@@ -80,8 +88,7 @@ def decoder_core(
         rest10.next = rest9
         rest11.next = rest10
         rest12.next = rest11
-        top_part.next = concat(top_part[18:], state0[24:22])
-        product11.next = concat(top_part[20:18], part10) * freq10
+        product11.next = part10 * freq10
         product12.next = product11
 
     @always(clk.posedge)
@@ -98,8 +105,8 @@ def decoder_core(
         if rst:
             take_one.next = False
             take_two.next = False
-        state16.next = step15[30:6]
-        state17.next = state16
+        state_low16.next = step15[14:6]
+        state_low17.next = state_low16
 
     @always(clk.posedge)
     def choose_bytes() -> None:
@@ -151,4 +158,4 @@ def decoder_core(
         state19.next[16:8] = middle18 | middle_one18 | middle_held18 | middle_pair18
         state19.next[8:] = low18 | low_held18 | low_lower18 | low_upper18
 
-    return search, back, upper, parts, multiply, renormalise, choose_bytes, take_bytes
+    return search, back, upper, high, parts, multiply, renormalise, choose_bytes, take_bytes

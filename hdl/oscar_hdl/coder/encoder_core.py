@@ -41,7 +41,7 @@ def encoder_core(
     late_address = lane_delay(clk, phase, address, address4, 4)
     late_c = lane_delay(clk, phase, c3, c15, 12)
     loop = lane_delay(clk, phase, x16, x32, 16)
-    bytes_out = renormalise(clk, x3, power3, shift3, f5, low, high, keep, raw, y7, put, put_two, data)
+    bytes_out = renormalise(clk, phase, x3, power3, shift3, f5, low, high, keep, raw, y7, put, put_two, data)
     quotient = divide(clk, phase, f5, y7, reciprocal7, c_all15, x16)
 
     @always(clk.posedge)

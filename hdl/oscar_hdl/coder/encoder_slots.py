@@ -59,7 +59,7 @@ def encoder_slots(
     group, next_group, row, step, few = word(7), word(7), word(5), word(6), word(8)
     opened, seeding, opening, judge, checking, checked = bit(), bit(), bit(), bit(), bit(), bit()
     ahead, refill, raw_1, raw_2, differs = bit(), bit(), bit(), bit(), bit()
-    two, four, eight, sparse = bit(), bit(), bit(), bit()
+    two, four, eight, sparse, five = bit(), bit(), bit(), bit(), bit()
 
     @always(clk.posedge)
     def tick() -> None:
@@ -85,7 +85,7 @@ def encoder_slots(
         two.next = job.thinning != 0 and rows.above_8
         four.next = job.thinning != 0 and rows.above_16
         eight.next = job.thinning[1] and rows.above_16
-        silent.next = checked and equal
+        silent.next = checked and equal and not holes
         coding.next = codes or closes
         fresh.next = (waits or codes) and not opened and not checked
         if rst:
@@ -299,7 +299,9 @@ def encoder_slots(
     # At first the list is empty; then seed rows are taken from the last to the first, others behind them.
     @always(clk.posedge)
     def stride() -> None:
-        can_open.next = codes and not opened and not rows.below[0] and (rows.complete or not rows.below[4])
+        # Their step is a clock behind `rows.seeds`, which the fifth row still changes.
+        five.next = not rows.below[4]
+        can_open.next = codes and not opened and not rows.below[0] and (rows.complete or five)
         if not opened:
             step.next = rows.seeds - 1
         elif not seeding:

@@ -1,14 +1,16 @@
-"""Two engines, and the counts that they share (docs/engine.md)."""
+"""Two engines, and the counts of their units (docs/engine.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from myhdl import always, block
 
 from oscar_hdl.coder.decoder import decoder
 from oscar_hdl.coder.encoder import encoder
+from oscar_hdl.coder.next_phase import next_phase
 from oscar_hdl.coder.ports import (
     CountPort,
     DecoderJob,
@@ -26,53 +28,50 @@ from oscar_hdl.streams.bundles import Stream, word
 
 @block
 def engine_pair(
-    clk: Any, rst: Any, phase: Any, decoder_tables: DecoderTables, encoder_tables: EncoderTables,
-    decoder_jobs: Sequence[DecoderJob], decoder_bytes: Sequence[Stream], positions: Sequence[PositionPort],
-    sums: Sequence[SumPort], decoder_before: CountChain, decoder_after: CountChain,
-    encoder_jobs: Sequence[EncoderJob], encoder_bytes: Sequence[Stream], sources: Sequence[SourcePort],
-    encoder_before: CountChain, encoder_after: CountChain,
+    clk: Any, rst: Any, phase: Any, decoder_tables: DecoderTables, decoder_passed: DecoderTables,
+    encoder_tables: EncoderTables, encoder_passed: EncoderTables, decoder_jobs: Sequence[DecoderJob],
+    decoder_bytes: Sequence[Stream], positions: Sequence[PositionPort], sums: Sequence[SumPort],
+    decoder_before: CountChain, decoder_after: CountChain, encoder_jobs: Sequence[EncoderJob],
+    encoder_bytes: Sequence[Stream], sources: Sequence[SourcePort], encoder_before: CountChain,
+    encoder_after: CountChain,
 ) -> Any:  # fmt: skip
     """Decode two blocks and encode two, side by side; of each sequence the first is the first engine's.
 
-    Tables arrive a clock later than at the ports. The chains pass from before to after.
+    Tables are passed on a clock later, and kept then. The chains pass from before to after.
     """
-    # All units' phases are equal; a register here has fewer readers and shorter wires.
-    phase_here = word(5)
-    decoder_here, encoder_here = DecoderTables(), EncoderTables()
+    phases = [word(5) for _ in range(4)]  # all units' phases are equal
     decoder_counts, encoder_counts = [CountPort(), CountPort()], [CountPort(), CountPort()]
+    decoder_chain = [decoder_before, CountChain(), decoder_after]
+    encoder_chain = [encoder_before, CountChain(), encoder_after]
 
     @always(clk.posedge)
-    def broadcast() -> None:
-        phase_here.next = phase + 1
-        decoder_here.level1.next = decoder_tables.level1
-        decoder_here.level2.next = decoder_tables.level2
-        decoder_here.address.next = decoder_tables.address
-        decoder_here.data.next = decoder_tables.data
-        encoder_here.enable.next = encoder_tables.enable
-        encoder_here.address.next = encoder_tables.address
-        encoder_here.data.next = encoder_tables.data
+    def pass_on() -> None:
+        decoder_passed.level1.next = decoder_tables.level1
+        decoder_passed.level2.next = decoder_tables.level2
+        decoder_passed.address.next = decoder_tables.address
+        decoder_passed.data.next = decoder_tables.data
+        encoder_passed.enable.next = encoder_tables.enable
+        encoder_passed.address.next = encoder_tables.address
+        encoder_passed.data.next = encoder_tables.data
 
-    parts = [
-        symbol_counts(
-            clk, rst, phase_here, decoder_counts[0], decoder_counts[1], decoder_jobs[0].count_bank,
-            decoder_jobs[1].count_bank, decoder_before, decoder_after,
-        ),
-        symbol_counts(
-            clk, rst, phase_here, encoder_counts[0], encoder_counts[1], encoder_jobs[0].count_bank,
-            encoder_jobs[1].count_bank, encoder_before, encoder_after,
-        ),
-    ]  # fmt: skip
+    parts = [next_phase(clk, before, after) for before, after in pairwise([phase, *phases])]
     for n in range(2):
-        parts.append(
+        parts += [
             decoder(
-                clk, rst, phase_here, decoder_jobs[n], decoder_here, decoder_bytes[n], positions[n], sums[n],
-                decoder_counts[n],
-            )
-        )  # fmt: skip
-        parts.append(
+                clk, rst, phases[2 * n], decoder_jobs[n], decoder_passed, decoder_bytes[n], positions[n],
+                sums[n], decoder_counts[n],
+            ),
+            symbol_counts(
+                clk, rst, phases[2 * n], decoder_counts[n], decoder_jobs[n].count_bank,
+                *decoder_chain[n : n + 2],
+            ),
             encoder(
-                clk, rst, phase_here, encoder_jobs[n], encoder_here, sources[n], encoder_counts[n],
+                clk, rst, phases[2 * n + 1], encoder_jobs[n], encoder_passed, sources[n], encoder_counts[n],
                 encoder_bytes[n],
-            )
-        )  # fmt: skip
-    return broadcast, parts
+            ),
+            symbol_counts(
+                clk, rst, phases[2 * n + 1], encoder_counts[n], encoder_jobs[n].count_bank,
+                *encoder_chain[n : n + 2],
+            ),
+        ]  # fmt: skip
+    return pass_on, parts

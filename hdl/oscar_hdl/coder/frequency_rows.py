@@ -12,26 +12,22 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def frequency_rows(
-    clk: Any, turn: Any, fix: Any, phase: Any, learning: Any, learns: Any, fade: Any,
-    entry: Any, possible: Any, ratio: Any, peak: Any, raw: Any, raw_late: Any,
-    live: Any, frequency: Any, cumulative: Any, learnt: Any,
+    clk: Any, turn: Any, fix: Any, phase: Any, entry: Any, possible: Any, ratio: Any, peak: Any, raw: Any,
+    raw_late: Any, live: Any, frequency: Any, cumulative: Any,
 ) -> Any:  # fmt: skip
     """Second and third pass over a row, an entry a clock (docs/asc.md, "Frequencies").
 
-    turn: phase 3; fix: phase 15. Second pass: entry u19 with `possible` in phase symbol, its row's ratio u26
+    turn: phase 3; fix: phase 15. Second pass: entry u16 with `possible` in phase symbol, its row's ratio u26
     a clock later; raw u10, three clocks later, is f before the remainder. It comes back as raw_late u10 in
     phase 1 + symbol, 46 clocks behind raw. peak u4 is there with the turn at which the row's entries end,
     29 clocks before the second pass. frequency u10 is f in phase 2 + symbol, 47 clocks behind raw;
     cumulative u10, c of the same symbol; both 0 unless `live`, a level with frequency.
-    `learning`: learnt u16 is (raw_late >> fade) + entry * ratio / 2^16, where raw_late u16 comes two clocks
-    behind entry and learnt two clocks later, or 0 if `learns` did not come with raw_late; raw is 0.
     """
-    factor, low, high = word(19), word(36), word(16)
-    possible1, possible2, carry = bit(), bit(), bit()
+    factor, low, high = word(16), word(34), word(16)
+    possible1, possible2 = bit(), bit()
     rest, rest1, rest2, rest_now = word(10), word(10), word(10), word(10)
     peak1, peak2, peak3, peak4, peak5, peak_now = (word(4) for _ in range(6))
     extra = word(10)
-    old, new, learns1 = word(16), word(16), bit()
 
     @always(clk.posedge)
     def multiply():
@@ -39,26 +35,11 @@ def frequency_rows(
         factor.next = entry
         possible1.next = possible
         possible2.next = possible1
-        carry.next = factor[18]
-        low.next = factor[18:] * ratio[18:]
+        low.next = factor * ratio[18:]
         high.next = factor[8:] * ratio[RATIO_BITS:18]
         # The upper part is a multiple of 2^18, so only the lower is rounded. A 1 enters below the sum.
         both[:] = concat(low[26:16], possible2) + concat(high[8:], modbv(0)[2:], possible2)
         raw.next = both[11:1]
-        if learning:
-            raw.next = 0
-
-    @always(clk.posedge)
-    def merge():
-        old.next = raw_late
-        if fade:
-            old.next = raw_late >> 1
-        new.next = low[32:16]
-        new.next[14] = low[30] or carry  # a count of 2^18, of which this is the shifted rest
-        learns1.next = learns
-        learnt.next = old + new
-        if not learns1:
-            learnt.next = 0
 
     @always(clk.posedge)
     def remember():
@@ -83,9 +64,9 @@ def frequency_rows(
         extra.next = rest_now
         if phase != peak_now:
             extra.next = 0
-        frequency.next = raw_late[10:] + extra
+        frequency.next = raw_late + extra
         cumulative.next = cumulative + frequency  # 1024 is 0: the next row begins there
         if not live:
             cumulative.next = 0
 
-    return multiply, merge, remember, complete
+    return multiply, remember, complete

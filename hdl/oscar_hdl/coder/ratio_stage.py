@@ -11,14 +11,11 @@ DIVISOR_BITS = 19
 
 
 @block
-def ratio_stage(
-    clk: Any, clear: Any, start: Any, one: Any, divisor: Any, mute: Any, rest: Any, bits: Any
-) -> Any:
+def ratio_stage(clk: Any, clear: Any, start: Any, one: Any, divisor: Any, rest: Any, bits: Any) -> Any:
     """Divide by hand: each clock the rest is doubled, and the divisor taken from it if it fits.
 
     clear: the rest becomes 0; in the clock after it `start` u19 enters, which is 0 in all others. one: the
-    dividend's next bit. divisor u19 is stable meanwhile. rest u19; bits u13: the last results, newest lowest;
-    0 with `mute`.
+    dividend's next bit. divisor u19 is stable meanwhile. rest u19; bits u13: the last results, newest lowest.
     """
     if (len(divisor), len(rest), len(bits)) != (DIVISOR_BITS, DIVISOR_BITS, STEPS):
         raise ValueError(f"expected a divisor of {DIVISOR_BITS} bits and {STEPS} bits of quotient")
@@ -36,6 +33,6 @@ def ratio_stage(
         if clear:
             rest.next = 0
         bits.next[STEPS:1] = bits[STEPS - 1 :]
-        bits.next[0] = not (less[DIVISOR_BITS + 1] or mute)
+        bits.next[0] = not less[DIVISOR_BITS + 1]
 
     return step

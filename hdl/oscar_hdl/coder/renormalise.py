@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, block, concat
+from myhdl import always, always_comb, block, concat
 
+from oscar_hdl.coder.lane_delay import lane_delay
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def renormalise(
-    clk: Any, x: Any, power: Any, shift: Any, f: Any, low: Any, high: Any, keep: Any, raw: Any, y: Any,
-    put: Any, put_two: Any, data: Any,
+    clk: Any, phase: Any, x: Any, power: Any, shift: Any, f: Any, low: Any, high: Any, keep: Any, raw: Any,
+    y: Any, put: Any, put_two: Any, data: Any,
 ) -> Any:  # fmt: skip
     """Make y = (x >> 8 n) << b | r, where n bytes leave x u24 so that x >> 8 n < f << (14 - b).
 
-    At clock 0: x, power u17 = 2^b, shift u3 = b (b is 8 or 16 only where x has no more than 18 bits; shift
-    is nothing then). 2: f u11; low, high: n is 1 or 2 in any case. 3: keep u6, bit i set for i >= b; raw
-    u16: r. 4: y u24, put, put_two, data u16: the bytes that leave, the first in data[8:].
+    phase: of lane_delay. At clock 0: x, power u17 = 2^b, shift u3 = b (b is 8 or 16 only where x has no
+    more than 18 bits; shift is nothing then). 2: f u11; low, high: n is 1 or 2 in any case. 3: keep u6, bit
+    i set for i >= b; raw u16: r. 4: y u24, put, put_two, data u16: the bytes that leave, the first in
+    data[8:].
 
     x is shifted first, so that f need not be: the multiplier shifts 18 bits, LUTs the other six.
     """
-    x1, x2, x3 = word(24), word(24), word(24)
+    low0, low4 = word(16), word(16)
     product1, upper1, far1 = word(35), word(9), bit()
     v2, v3 = word(30), word(30)
     over3, over_two3 = bit(), bit()
+
+    delay = lane_delay(clk, phase, low0, low4, 4)
 
     @always(clk.posedge)
     def shift_lower() -> None:
@@ -81,11 +85,12 @@ def renormalise(
 
     @always(clk.posedge)
     def emit() -> None:
-        x1.next = x
-        x2.next = x1
-        x3.next = x2
         put.next = over3
         put_two.next = over_two3
-        data.next = x3[16:]
 
-    return shift_lower, shift_upper, compare, join, emit
+    @always_comb
+    def leave() -> None:
+        low0.next = x[16:]
+        data.next = low4
+
+    return delay, leave, shift_lower, shift_upper, compare, join, emit

@@ -1,4 +1,4 @@
-"""A delay of 45 clocks in one block RAM."""
+"""A delay of some clocks in one block RAM."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from myhdl import always, block
 
 from oscar_hdl.streams.bundles import word
 
-DELAY = 45
 RING_BITS = 9  # a whole block RAM, so that it becomes one
 
 
 @block
-def row_delay(clk: Any, data: Any, late: Any) -> Any:
-    """Give u36 `data` as `late` 45 clocks later."""
+def row_delay(clk: Any, data: Any, late: Any, *, delay: int) -> Any:
+    """Give u36 `data` as `late` so many clocks later, 16 to 64."""
+    LAST = delay - 2
     memory = [word(36) for _ in range(1 << RING_BITS)]
     write_at, read_at, fetched, place = word(RING_BITS), word(RING_BITS), word(36), word(6)
 
@@ -22,7 +22,7 @@ def row_delay(clk: Any, data: Any, late: Any) -> Any:
     def move():
         memory[write_at].next = data
         place.next = place + 1
-        if place == DELAY - 2:  # what is read now was written this many clocks ago
+        if place == LAST:  # what is read now was written this many clocks ago
             place.next = 0
         read_at.next = place
         write_at.next = read_at

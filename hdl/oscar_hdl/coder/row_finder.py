@@ -21,14 +21,11 @@ def row_finder(
     found_class u4 above 0, until `pop`; then the search goes on.
     """
     classes = [Signal(modbv(0)[4:]) for _ in range(LANES)]
-    steps, at_row, falling, seen = word(6), word(5), bit(), bit()
+    at_row, over, falling, seen = word(5), bit(), bit(), bit()
 
     @always_comb
     def hit() -> None:
         found.next = seen and found_class != 0
-        at_row.next = steps[5:]
-        if falling:
-            at_row.next = ~steps[5:]
 
     @always(clk.posedge)
     def look() -> None:
@@ -37,13 +34,20 @@ def row_finder(
         if not found:
             found_class.next = classes[at_row]
             row.next = at_row
-            seen.next = not steps[5]
-            if not steps[5]:
-                steps.next = steps + 1
+            seen.next = not over
+            if falling:
+                at_row.next = at_row - 1
+                over.next = over or at_row == 0
+            else:
+                at_row.next = at_row + 1
+                over.next = over or at_row == LANES - 1
         if pop:
             seen.next = False
         if fall or rise:
-            steps.next = 0
+            at_row.next = 0
+            if fall:
+                at_row.next = LANES - 1
+            over.next = False
             falling.next = fall
             seen.next = False
 

@@ -13,14 +13,11 @@ RATIO_BITS = 2 * STEPS  # 1022 * 2^16 needs all of them
 
 
 @block
-def row_ratio(
-    clk: Any, take: Any, hand: Any, finish: Any, learning: Any, total: Any, lost: Any, ratio: Any
-) -> Any:
+def row_ratio(clk: Any, take: Any, hand: Any, finish: Any, total: Any, lost: Any, ratio: Any) -> Any:
     """Divide (1024 - n) * 2^16 by T + 1 for a row every 16 clocks, in two stages.
 
     take (phase 3): `total` u19 = T + 1 and `lost` u4 = 16 - n are there; hand (phase 1) is 14 clocks later,
-    finish (phase 0) 15 after that, and one clock later `ratio` u26 holds the result for 16 clocks. While
-    `learning` total is T and ratio 2^(16 - z), z = max(0, bl(T) - 15): what counts are multiplied by.
+    finish (phase 0) 15 after that, and one clock later `ratio` u26 holds the result for 16 clocks.
     """
     divisor1, divisor2 = word(DIVISOR_BITS), word(DIVISOR_BITS)
     lead, one, none = word(10), bit(), bit()
@@ -28,8 +25,8 @@ def row_ratio(
     rest1, rest2 = word(DIVISOR_BITS), word(DIVISOR_BITS)
     bits1, bits2, high = word(STEPS), word(STEPS), word(STEPS)
 
-    first = ratio_stage(clk, take, start1, one, divisor1, learning, rest1, bits1)
-    second = ratio_stage(clk, hand, start2, none, divisor2, learning, rest2, bits2)
+    first = ratio_stage(clk, take, start1, one, divisor1, rest1, bits1)
+    second = ratio_stage(clk, hand, start2, none, divisor2, rest2, bits2)
 
     # The dividend is 1008 + lost, then 16 zeros.
     @always(clk.posedge)
@@ -52,16 +49,5 @@ def row_ratio(
     def hold():
         if finish:
             ratio.next = concat(high, bits2)
-            if learning:  # the quotient is 0
-                if divisor2[18]:
-                    ratio.next[12] = True
-                elif divisor2[17]:
-                    ratio.next[13] = True
-                elif divisor2[16]:
-                    ratio.next[14] = True
-                elif divisor2[15]:
-                    ratio.next[15] = True
-                else:
-                    ratio.next[16] = True
 
     return first, second, hand_on, hold

@@ -1,4 +1,4 @@
-"""Entries of the table rows that are built or learnt: from a set, the initial state, or a frame."""
+"""Entries of the table rows that are built: from a set, the initial state, or a frame."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ TOP = tuple(most - 1 for most in POSSIBLE)  # the last symbol below 15 that a ro
 
 @block
 def row_source(
-    clk: Any, phase: Any, learning: Any, fresh: Any, last: Any, read_at: Any, kept: Any,
-    sent: Any, levels: Any, count: Any, raw: Any, entry: Any, possible: Any, back: Any, *, encoding: bool,
+    clk: Any, phase: Any, fresh: Any, last: Any, read_at: Any, kept: Any, sent: Any, levels: Any, entry: Any,
+    possible: Any, histogram: Any, *, encoding: bool,
 ) -> Any:  # fmt: skip
-    """Choose what goes into the first pass (entry u19) and what is kept for the second (back u16).
+    """Choose what goes into the first pass (entry u16), and show what the row was before.
 
-    phase u4 is the symbol of read_at u9; kept u16: the set's, two clocks
-    later. entry and possible come three clocks behind read_at: the row's histogram, 0 where impossible.
-    sent: the row comes as levels u64 (not if `encoding`), which hold for its 16 clocks. back is raw u10.
-    learning: entry is count u19 of a clock before, back the histogram.
+    phase u4 is the symbol of read_at u9; kept u16: the set's, two clocks later, with which `histogram` u16
+    comes: the same or, if fresh, the initial one. entry and possible come three clocks behind read_at: the
+    row's histogram, 0 where impossible.
+    sent: the row comes as levels u64 (not if `encoding`), which hold for its 16 clocks.
     """
-    prior, prior_back, other = word(6), word(6), word(15)
+    prior, prior_late, other = word(6), word(6), word(15)
     top, opened, close, at_15 = word(4), bit(), bit(), bit()
-    sent1, possible_soon, possible_next, use, use_back = (bit() for _ in range(5))
+    sent1, possible_soon, possible_next, use = (bit() for _ in range(4))
 
     # Symbols are possible from 0 to where the row or the frame ends, and 15.
     @always(clk.posedge)
@@ -46,22 +46,21 @@ def row_source(
     @always(clk.posedge)
     def look_up():
         prior.next = PRIOR_ENTRIES[int(read_at)]
+        prior_late.next = prior
+
+    @always_comb
+    def show():
+        histogram.next = kept
+        if fresh:
+            histogram.next = prior_late
 
     @always(clk.posedge)
     def choose():
         own = modbv(0)[16:]
-        old = modbv(0)[16:]
-        use.next = possible_soon and not fresh and not learning and not sent1
-        use_back.next = learning and not fresh
-        prior_back.next = prior
-        if not (learning and fresh):
-            prior_back.next = 0
+        use.next = possible_soon and not fresh and not sent1
         if use:
             own[:] = kept
-        entry.next = count | own | other
-        if use_back:
-            old[:] = kept
-        back.next = old | prior_back | raw
+        entry.next = own | other
 
     @always_comb
     def may_be():
@@ -73,12 +72,12 @@ def row_source(
         def bring():
             sent1.next = False
             other.next = 0
-            if fresh and possible_soon and not learning:
+            if fresh and possible_soon:
                 other.next = prior
 
         others = bring
 
     else:
-        others = sent_entries(clk, phase, sent, sent1, levels, fresh, learning, prior, possible_soon, other)
+        others = sent_entries(clk, phase, sent, sent1, levels, fresh, prior, possible_soon, other)
 
-    return ends, pass_on, look_up, choose, may_be, others
+    return ends, pass_on, look_up, show, choose, may_be, others

@@ -16,15 +16,14 @@ def row_totals(
     phase: Any,
     entry: Any,
     possible: Any,
-    learning: Any,
     total: Any,
     lost: Any,
     peak: Any,
 ) -> Any:
     """Add up 16 entries, one a clock; results are there in the clock with the next row's `first`.
 
-    first (phase 3): the row's first entry u19, which belongs to phase 3 + symbol. possible: of its symbol;
-    entries of others are 0. total u19: the sum, plus 1 unless `learning`; lost u4: impossible symbols; peak
+    first (phase 3): the row's first entry u16, which belongs to phase 3 + symbol. possible: of its symbol;
+    entries of others are 0. total u19: the sum and 1; lost u4: impossible symbols; peak
     u4: the lowest symbol with the largest entry.
     """
     symbol, largest = word(4), word(16)
@@ -38,9 +37,9 @@ def row_totals(
         base[:] = total
         if first:
             base[:] = 0
-            base[0] = not learning
+            base[0] = True
         total.next = base + entry
-        given[:] = concat(first, entry[16:])  # the first is above whatever there was
+        given[:] = concat(first, entry)  # the first is above whatever there was
         less[:] = largest - given
         if less[17]:
             largest.next = entry[16:]

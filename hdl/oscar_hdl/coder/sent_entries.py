@@ -13,7 +13,7 @@ ENTRY = tuple(1 << level >> 1 for level in range(16))  # what a level stands for
 
 @block
 def sent_entries(
-    clk: Any, phase: Any, sent: Any, sent_late: Any, levels: Any, fresh: Any, learning: Any, prior: Any,
+    clk: Any, phase: Any, sent: Any, sent_late: Any, levels: Any, fresh: Any, prior: Any,
     possible: Any, entry: Any,
 ) -> Any:  # fmt: skip
     """Give entry u15 of the symbol that was `phase` two clocks before: sent, initial, or 0.
@@ -41,7 +41,7 @@ def sent_entries(
         shown = modbv(0)[15:]
         shown[:] = ENTRY[int(level)]
         entry.next = 0
-        if possible and not learning:
+        if possible:
             if sent_late:
                 entry.next = shown
             elif fresh:

@@ -11,27 +11,25 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def set_store(
-    clk: Any, load: Any, read_at: Any, entry: Any, save: Any, clear: Any, write: Any, mute: Any, value: Any,
+    clk: Any, load: Any, read_at: Any, entry: Any, save: Any, clear: Any, write: Any, away: Any, value: Any,
     written: Any, query: Any, query_fresh: Any, checksum: Any, keep: Any, new_checksum: Any, *,
     sets: int, initial: int,
 ) -> Any:  # fmt: skip
     """Keep `sets` (a power of two) table sets.
 
     entry u16: what is at read_at u9 of set `load` two clocks later. write: value u16 goes to the next place
-    of set `save`, from 0 on after `clear`; `written` is high with the last; nothing goes anywhere with
-    `mute`, nor where bit 7 of save is set: no set has such a number, what is learnt is forgotten.
+    of set `save`, from 0 on after `clear`; `written` is high with the last; nothing is kept with `away`.
     checksum u16: of set `query`, or `initial` with query_fresh, two clocks later. keep: new_checksum u16
     becomes that of set `save`.
     """
     bits = sets.bit_length() - 1
-    if sets != 1 << bits or not 1 <= bits < len(save):
-        raise ValueError(f"expected 2, 4, 8, .. {1 << (len(save) - 1)} table sets, got {sets}")
-    NOWHERE = len(save) - 1
+    if sets != 1 << bits or not 1 <= bits <= len(save):
+        raise ValueError(f"expected 2, 4, 8, .. {1 << len(save)} table sets, got {sets}")
     memory = [word(16) for _ in range(sets << 9)]
     checksums = [word(16) for _ in range(sets)]
     read_address, write_address, write_at = word(9 + bits), word(9 + bits), word(9)
     load_set, save_set, fetched = word(bits), word(bits), word(16)
-    asked, asked_fresh, away = word(bits), bit(), bit()
+    asked, asked_fresh = word(bits), bit()
 
     @always_comb
     def addresses():
@@ -43,8 +41,7 @@ def set_store(
     def use_memory():
         load_set.next = load[bits:]
         save_set.next = save[bits:]
-        away.next = save[NOWHERE]
-        if write and not (mute or away):
+        if write and not away:
             memory[write_address].next = value
         if write:
             write_at.next = write_at + 1

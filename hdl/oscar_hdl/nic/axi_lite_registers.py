@@ -102,6 +102,8 @@ def axi_lite_registers(
             s_axil.wready.next = False
             s_axil.bvalid.next = False
             wr_strobe.next = False
+            store.next = False
+            refused.next = False
             irq.next = False
             status.next = 0
 

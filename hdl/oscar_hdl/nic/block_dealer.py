@@ -1,4 +1,4 @@
-"""Deals the blocks of a frame to decoders in turn, and waits for all of them."""
+"""Deals the blocks of frames to decoders in turn, and says when all of a frame are done."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from myhdl import Signal, always, always_comb, block, concat, enum
 from oscar.coding.asc.params import CODED, CONSTANT
 from oscar_hdl.coder.ports import DecoderJob
 from oscar_hdl.nic.block_counter import Blocks
+from oscar_hdl.nic.block_places import BlockPlaces
 from oscar_hdl.nic.fetch_ring import Span
-from oscar_hdl.nic.frame_places import Places
 from oscar_hdl.nic.ports import RawJob
 from oscar_hdl.streams.bundles import bit, word
 
@@ -20,18 +20,25 @@ PAUSE = 5  # clocks until entry, values and rows of the next block are there
 
 @block
 def block_dealer(
-    clk: Any, rst: Any, go: Any, entry: Any, number: Any, blocks: Blocks, places: Places, span: Span,
-    put: Any,
-    jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any, done: Any,
-    bad: Any, *, word_bits: int,
+    clk: Any, rst: Any, go: Any, stop: Any, bank: Any, thinning: Any, entry: Any, number: Any, blocks: Blocks,
+    places: BlockPlaces, span: Span, put: Any, placed: Any, up: Any, up_at: Any, reads: Any, raw_reads: Any,
+    jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any,
+    done: Any, quiet: Any, wrong: Any, *,
+    word_bits: int,
 ) -> Any:  # fmt: skip
     """Start a job for each block that is not a constant 0, as soon as its unit is idle.
 
-    put: `span` goes in. While the dealer is idle, span is of the last reader from places.start on.
+    put (level, until placed): `span` goes in, of a block or, with up a clock before, the unit reader's from
+    the word up_at on. reads: the unit reader is in use;
+    raw_reads: by a raw block.
     go (strobe): places.start is where the first block begins. entry u48: number `number` u8 of the directory,
     two clocks later. starts: a strobe for each decoder, one clock before the job's. raw_go (strobe): the span
-    of a raw block begins; raw_fed: all its bytes went out. done (strobe): all units are done; bad, until the
-    next go: one of them was not right.
+    of a raw block begins; raw_fed: all its bytes went out. done (strobe): all blocks are dealt, or stop
+    (level) said that the rest need not be. From then on bit `bank` of quiet u2 says that they are done.
+    wrong u2 (strobes): a block of that bank was bad. bank, thinning: of the frame, until done.
+
+    Blocks of the frame before, of the other bank, may be under way. Both frames may add to the same rows: a
+    decoder does one after the other, and no raw block is worked on beside blocks of the other frame.
     """
     units, at_bits = len(jobs), len(span.at)
     top_bit = at_bits + word_bits
@@ -41,36 +48,46 @@ def block_dealer(
     bads = [job.bad for job in jobs]
     states = enum("IDLE", "WAIT", "ADD", "CHOOSE", "PUT", "PLACE", "STEP", "DRAIN")
     state = Signal(states.IDLE)
-    busy, free, turn, ended, wrong = word(units), word(units), word(units, 1), word(units), bit()
-    raw_busy, pause, late = bit(), word(3), bit()
-    turn_free, raw_free, all_free, coded, constant, nothing, upward = (bit() for _ in range(7))
+    busy, free, turn, ended = word(units), word(units), word(units, 1), word(units)
+    owner, owners, raw_owner, mixed, alone = word(units), word(units), bit(), bit(), bit()  # their banks
+    raw_busy, raw_quiet, putting, pause, late = bit(), bit(), bit(), word(3), bit()
+    turn_free, raw_free, coded, constant, nothing, upward = (bit() for _ in range(6))
     pairs = word(word_bits + 1)
 
     @always_comb
     def collect():
-        wrong.next = False
+        wrong.next = 0
+        owners.next = 0
+        if bank:
+            owners.next = starts
         for n in range(units):
             free.next[n] = idles[n] and not busy[n]
             ended.next[n] = dones[n]
             if dones[n] and bads[n]:
-                wrong.next = True
+                if owner[n]:
+                    wrong.next[1] = True
+                else:
+                    wrong.next[0] = True
 
     @always(clk.posedge)
     def watch():
         busy.next = (busy | starts) & ~ended
         raw_busy.next = (raw_busy or raw.start) and not raw.done
         turn_free.next = (free & turn) != 0
-        raw_free.next = raw.idle and not raw_busy and not raw.start and raw_fed and not raw_go
-        all_free.next = free == ALL and raw_free
+        raw_quiet.next = raw.idle and not raw_busy and not raw.start and not raw_reads
+        raw_free.next = raw.idle and not raw_busy and not raw.start and not raw_reads and not reads
+        putting.next = state == states.PUT or state == states.PLACE
+        raw_reads.next = (putting and not coded) or raw_go or not raw_fed
+        owner.next = (owner & ~starts) | owners
+        quiet.next[0] = (free | owner) == ALL and (raw_quiet or raw_owner)
+        quiet.next[1] = (free | (owner ^ ALL)) == ALL and (raw_quiet or not raw_owner)
+        mixed.next = not raw_quiet and raw_owner != bank
+        alone.next = (quiet[0] and bank) or (quiet[1] and not bank)
         late.next = pause == PAUSE
         coded.next = entry[2:] == CODED
         constant.next = entry[2:] == CONSTANT
-        upward.next = entry[2:] != CODED or state == states.IDLE
+        upward.next = entry[2:] != CODED
         nothing.next = entry[2:] == CONSTANT and entry[32:16] == 0
-        if wrong:
-            bad.next = True
-        if go:
-            bad.next = False
         if rst:
             busy.next = 0
             raw_busy.next = False
@@ -93,7 +110,14 @@ def block_dealer(
             span.slot.next = RAW_SLOT
             span.at.next = places.start[top_bit:word_bits]
             span.none.next = False
-        if state == states.CHOOSE and raw_free:
+        if up:
+            span.slot.next = RAW_SLOT
+            span.at.next = up_at
+            span.none.next = False
+        if state == states.CHOOSE and raw_free and alone:
+            raw_owner.next = bank
+            raw.count_bank.next = bank
+            raw.thinning.next = thinning
             raw.values.next = blocks.values
             raw.width.next = entry[7:2]
             raw.constant.next = entry[2:] == CONSTANT
@@ -132,14 +156,14 @@ def block_dealer(
         elif state == states.ADD:
             state.next = states.CHOOSE
         elif state == states.CHOOSE:
-            if bad:
+            if stop:
                 state.next = states.DRAIN
             elif nothing:
                 state.next = states.STEP
-            elif coded and turn_free:
+            elif coded and turn_free and not mixed:
                 starts.next = turn
                 state.next = states.PUT
-            elif raw_free and not coded:
+            elif raw_free and alone and not coded:
                 raw.start.next = True
                 state.next = states.PUT
                 if constant:
@@ -148,7 +172,7 @@ def block_dealer(
             put.next = True
             state.next = states.PLACE
         elif state == states.PLACE:
-            if span.placed:
+            if placed:
                 put.next = False
                 raw_go.next = not coded
                 state.next = states.STEP
@@ -156,7 +180,7 @@ def block_dealer(
             state.next = states.WAIT
             if blocks.final:
                 state.next = states.DRAIN
-        elif state == states.DRAIN and late and all_free:
+        elif state == states.DRAIN and late:
             done.next = True
             state.next = states.IDLE
         if rst:

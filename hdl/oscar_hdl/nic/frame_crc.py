@@ -14,9 +14,21 @@ POLY = 0xEDB88320  # bit 31 is x^0: the reflected form, in which the low bit of 
 ONES = 0xFFFFFFFF
 
 
+def _byte(state: int) -> int:
+    for _ in range(8):
+        state = (state >> 1) ^ (POLY if state & 1 else 0)
+    return state
+
+
+BYTES = [_byte(n) for n in range(256)]
+
+
 def step(state: int, data: int, bits: int) -> int:
     """Return `state` moved on by `bits` of data, lowest first; neither is inverted."""
-    for i in range(bits):
+    whole = bits & ~7
+    for i in range(0, whole, 8):
+        state = (state >> 8) ^ BYTES[(state ^ data >> i) & 255]
+    for i in range(whole, bits):
         state ^= data >> i & 1
         state = (state >> 1) ^ (POLY if state & 1 else 0)
     return state

@@ -15,22 +15,25 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def frame_match(
-    clk: Any, rst: Any, seek: Any, command: FrameCommand, checksum: Any, head: Any, tail: Any,
-    places: Places, put: Any, placed: Any, units: UnitPort, matched: Any, idle: Any, refuse: Any,
-    reason: Any, heard: Any, forget: Any, *, word_bits: int,
+    clk: Any, rst: Any, seek: Any, command: FrameCommand, checksum: Any, head: Any, oldest: Any,
+    places: Places, put: Any, placed: Any, units: UnitPort, reads: Any, released: Any, raw_reads: Any,
+    matched: Any, idle: Any, refuse: Any, reason: Any, heard: Any, forget: Any, *, word_bits: int,
 ) -> Any:  # fmt: skip
-    """Wait for a frame between tail and head, read its header, and compare.
+    """Wait for a frame between oldest and head, read its header, and compare.
 
     seek (level): a frame with the fields of command and checksum u16 is wanted. matched (strobe): the next
     unit is the payload's first, places.start is its place and places.end the frame's end. refuse (level),
-    with reason u4, until heard: a frame was dropped. forget (strobe): the matched frame is not needed any
-    more. put (level), until placed: a span for the unit reader begins at places.start.
+    with reason u4, until heard: a frame was dropped. forget (strobe): the matched frame is the next stage's;
+    `oldest` moves behind it. put (level), until placed: a span for the unit reader begins at oldest.
+    reads: the unit reader is in use, from before its first word until released (level) or the frame is
+    dropped. raw_reads: another uses it, who began up to three clocks after reads was low.
     """
-    at_bits = len(tail)
+    at_bits = len(oldest)
     top_bit = at_bits + word_bits
-    states = enum("IDLE", "BEGIN", "PUT", "READ", "LOOK", "NOTE", "ADD", "END", "JUDGE", "HOLD")
+    states = enum("IDLE", "ASK", "BEGIN", "PUT", "READ", "LOOK", "NOTE", "ADD", "END", "JUDGE", "HOLD")
     state = Signal(states.IDLE)
     part, got, leave, behind, kept = word(2), bit(), bit(), word(at_bits), word(at_bits)
+    some, free = bit(), bit()
     step_same, chunk_same, sub_same, width_same, sequence_same, sum_same, count_same = (
         bit() for _ in range(7)
     )
@@ -39,8 +42,9 @@ def frame_match(
     def give():
         got.next = units.ready and not units.get
         idle.next = state == states.IDLE
+        reads.next = state != states.IDLE and not (state == states.HOLD and released)
         units.amount.next = 4
-        places.at.next = tail
+        places.at.next = oldest
 
     @always(clk.posedge)
     def compare():
@@ -52,6 +56,8 @@ def frame_match(
         sequence_same.next = units.units[16:] == command.sequence
         sum_same.next = units.units[32:16] == checksum
         count_same.next = units.units[64:32] == command.count
+        some.next = head != oldest
+        free.next = state == states.ASK and part == 3 and not raw_reads
         behind.next = places.end[top_bit:word_bits]
         if places.end[word_bits:] != 0:
             behind.next = places.end[top_bit:word_bits] + 1
@@ -84,10 +90,19 @@ def frame_match(
         matched.next = False
         if state == states.IDLE:
             part.next = 0
-            if seek and head != tail:
+            if seek and some:
+                state.next = states.ASK
+        elif state == states.ASK:  # `some` was late if a frame was just handed on
+            part.next = part + 1
+            if part == 3:
+                part.next = 3
+            if not some:
+                state.next = states.IDLE
+            elif free:
                 places.begin.next = True
                 state.next = states.BEGIN
         elif state == states.BEGIN:
+            part.next = 0
             state.next = states.PUT
         elif state == states.PUT:
             put.next = True
@@ -117,7 +132,7 @@ def frame_match(
             matched.next = reason == 0
             state.next = states.HOLD
         elif state == states.HOLD and leave:
-            tail.next = kept
+            oldest.next = kept
             state.next = states.IDLE
         leave.next = forget or heard
         if heard:
@@ -131,6 +146,6 @@ def frame_match(
             leave.next = False
             matched.next = False
             units.get.next = False
-            tail.next = 0
+            oldest.next = 0
 
     return give, compare, note, run

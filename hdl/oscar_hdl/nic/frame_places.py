@@ -1,4 +1,4 @@
-"""Where things are in the store: how far a frame was read, and where its blocks begin and end."""
+"""Where things are in the store: how far a frame was read, and where it ends."""
 
 from __future__ import annotations
 
@@ -16,24 +16,21 @@ class Places:
 
     start, end: addresses of bytes in the store; from the frame's begin on, so they may lie a turn too far.
     begin (strobe): start becomes the begin of word `at`. get (strobe): start moves on by `amount` units of
-    16 bits. add (strobe): end becomes start + a length, end - bytes if `less`, start + bytes if `deal`;
-    what is added, less and deal hold for a clock before. forward (strobe): start becomes end. same: start
-    and end were equal a clock ago.
+    16 bits. add (strobe): end becomes start + a length, or end - bytes if `less`; what is added and less hold
+    for a clock before. same: start and end were equal a clock ago.
     """
 
     def __init__(self, at_bits: int, word_bits: int) -> None:
         self.begin, self.at = bit(), word(at_bits)
         self.get, self.amount = bit(), word(3)
-        self.add, self.less, self.deal, self.forward = bit(), bit(), bit(), bit()
+        self.add, self.less = bit(), bit()
         bits = max(SUM_BITS, at_bits + word_bits) + 1
         self.start, self.end, self.same = word(bits), word(bits), bit()
 
 
 @block
-def frame_places(
-    clk: Any, places: Places, length: Any, entry_bytes: Any, block_bytes: Any, *, word_bits: int
-) -> Any:
-    """Hold places.start and places.end; length, entry_bytes (less), block_bytes (deal) u20: what is added.
+def frame_places(clk: Any, places: Places, length: Any, entry_bytes: Any, *, word_bits: int) -> Any:
+    """Hold places.start and places.end; length, entry_bytes (less) u20: what is added.
 
     word_bits: log2 of the bytes of a word of the store.
     """
@@ -61,14 +58,10 @@ def frame_places(
         extra.next = concat(modbv(0)[BEYOND:], length)
         if places.less:
             extra.next = concat(modbv(NEGATIVE)[BEYOND:], inverted)
-        elif places.deal:
-            extra.next = concat(modbv(0)[BEYOND:], block_bytes)
         if places.add:
             places.end.next = total[bits + 1 : 1]
         if places.get:
             places.start.next = places.start + concat(places.amount, False)
-        if places.forward:
-            places.start.next = places.end
         if places.begin:
             places.start.next = concat(modbv(0)[ABOVE:], places.at, modbv(0)[word_bits:])
 

@@ -8,15 +8,25 @@ from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar.coding.asc.link import ASC_CODE
 from oscar.coding.frame import MAGIC
+from oscar_hdl.nic.ports import COUNT_BITS
 from oscar_hdl.streams.bundles import bit, word
 
 FIRST = MAGIC | ASC_CODE << 8  # the first two bytes of every frame
 DIRECTORY_LOG2 = 10  # pairs: three for each of up to 256 blocks
 
 
+class HeadFields:
+    """What header and prefix say of a frame."""
+
+    def __init__(self) -> None:
+        self.step, self.chunk, self.sub, self.width = word(16), word(16), word(8), word(5)
+        self.sequence, self.count, self.checksum = word(16), word(COUNT_BITS), word(16)
+        self.last, self.block_log2 = word(4), word(5)
+
+
 @block
 def head_writer(
-    clk: Any, rst: Any, clear: Any, write: Any, entry: Any, entry_last: Any, command: Any, checksum: Any,
+    clk: Any, rst: Any, clear: Any, write: Any, entry: Any, entry_last: Any, fields: HeadFields,
     length: Any, crc: Any, start: Any, final: Any, m_axis: Any,
 ) -> Any:  # fmt: skip
     """Give a frame's head as pairs of bytes.
@@ -25,8 +35,8 @@ def head_writer(
     the directory, and whether it is the last.
     start (strobe): give, unless final, what the frame's CRC covers: four bytes of 0, twenty of the header,
     and if the frame has values prefix and directory; if final, the header as it is sent.
-    command: FrameCommand, checksum u16, length (bytes of the payload), crc u32 (not inverted): hold from
-    start on. m_axis: Stream(16, keep=2), tlast with the last pair.
+    fields, length (bytes of the payload), crc u32 (not inverted): hold from start on. m_axis: Stream(16,
+    keep=2), tlast with the last pair.
     """
     # The places of fields in the header, the prefix behind them, and two fields of 0.
     HEADER_END, CRC_END, PREFIX, ZEROS = 9, 11, 12, 14
@@ -50,19 +60,19 @@ def head_writer(
         if field == 0:
             chosen.next = FIRST
         elif field == 1:
-            chosen.next = command.step
+            chosen.next = fields.step
         elif field == 2:
-            chosen.next = command.chunk
+            chosen.next = fields.chunk
         elif field == 3:
-            chosen.next = concat(modbv(0)[3:], command.width, command.sub)
+            chosen.next = concat(modbv(0)[3:], fields.width, fields.sub)
         elif field == 4:
-            chosen.next = command.sequence
+            chosen.next = fields.sequence
         elif field == 5:
-            chosen.next = checksum
+            chosen.next = fields.checksum
         elif field == 6:
-            chosen.next = command.count[16:]
+            chosen.next = fields.count[16:]
         elif field == 7:
-            chosen.next = command.count[19:16]
+            chosen.next = fields.count[19:16]
         elif field == 8:
             chosen.next = length[16:]
         elif field == 9:
@@ -72,7 +82,7 @@ def head_writer(
         elif field == 11:
             chosen.next = ~crc[32:16]
         elif field == 12:
-            chosen.next = concat(modbv(0)[1:], command.last, modbv(0)[6:], command.block_log2)
+            chosen.next = concat(modbv(0)[1:], fields.last, modbv(0)[6:], fields.block_log2)
 
     @always(clk.posedge)
     def run():
@@ -108,7 +118,7 @@ def head_writer(
             read_1.next = memory[read_at]
             listed_1.next = state == states.DIRECTORY
             valid_1.next = state != states.IDLE
-            last_1.next = field == CRC_END or (field == HEADER_END and not whole and command.count == 0)
+            last_1.next = field == CRC_END or (field == HEADER_END and not whole and fields.count == 0)
             field_2.next = field_1
             read_2.next = read_1
             listed_2.next = listed_1

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block
+from myhdl import always, block
 
 from oscar_hdl.coder.ports import DecoderJob
 
 
 @block
 def job_slot(
-    clk: Any, rst: Any, starts: Any, n: int, bank: Any, count_bank: Any, thinning: Any, entry: Any,
+    clk: Any, rst: Any, starts: Any, n: int, bank: Any, thinning: Any, entry: Any,
     values: Any, row: Any, job: DecoderJob, base: Any,
 ) -> Any:  # fmt: skip
     """Start a job with entry u48 of values u18 from `row` on, where bit n of `starts` (strobes) is 1."""
-
-    @always_comb
-    def share():
-        job.bank.next = bank
-        job.count_bank.next = count_bank
-        job.thinning.next = thinning
 
     @always(clk.posedge)
     def hold():
         job.start.next = starts[n]
         if starts[n]:
+            job.bank.next = bank
+            job.count_bank.next = bank
+            job.thinning.next = thinning
             job.values.next = values
             job.seeds.next = entry[5:2]
             job.first.next = entry[12:5]
@@ -35,4 +32,4 @@ def job_slot(
         if rst:
             job.start.next = False
 
-    return share, hold
+    return hold

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.engine_pair import engine_pair
 from oscar_hdl.coder.link_tables import link_tables
+from oscar_hdl.coder.next_phase import next_phase
 from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, EncoderJob, EncoderTables
 from oscar_hdl.coder.raw_decoder import raw_decoder
 from oscar_hdl.coder.symbol_counts import symbol_counts
@@ -30,7 +32,7 @@ def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
     sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
     clear_row: Any, clear_rows: Any, *, engines: int, bus_bits: int = 64, sets: int = 16,
-    store_log2: int = 12, rows_log2: int = 14,
+    store_log2: int = 12, rows_log2: int = 14, pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
@@ -41,7 +43,8 @@ def nic_core(
     clear (pulse), clear_row u20, clear_rows u14: let rows read as zeros, then give `cleared` (pulse).
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
-    store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows.
+    store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
+    pair: what two engines are, with engine_pair's arguments.
     """
     if engines % 2 or not 2 <= engines <= 64:
         raise ValueError(f"a NIC has an even number of engines, 2 to 64, got {engines}")
@@ -84,7 +87,9 @@ def nic_core(
     turn, first_adopts, second_adopts = bit(), bit(), bit()
     bad, reason, last_reason = bit(), word(4), word(4)
     decoder_port, encoder_port = TablesPort(), TablesPort()
-    decoder_tables, encoder_tables = DecoderTables(), EncoderTables()
+    # Tables pass from pair to pair; a block looks into them many clocks after it has begun.
+    decoder_tables = [DecoderTables() for _ in range(PAIRS + 1)]
+    encoder_tables = [EncoderTables() for _ in range(PAIRS + 1)]
     decoder_jobs = [DecoderJob() for _ in range(engines)]
     encoder_jobs = [EncoderJob() for _ in range(engines)]
     decoder_bytes = [Stream(16) for _ in range(engines)]
@@ -96,7 +101,7 @@ def nic_core(
     # Counts pass from the tables through all that count back to them.
     decoder_counts = [CountChain() for _ in range(PAIRS + 2)]
     encoder_counts = [CountChain() for _ in range(PAIRS + 1)]
-    raw_count, no_count, never = CountPort(), CountPort(), bit()
+    raw_count = CountPort()
 
     parts = [copy_bit(used, copy) for used, copy in zip(used_banks, banks, strict=True)]
     parts += [
@@ -124,28 +129,29 @@ def nic_core(
             sources[engines], bus_bits=bus_bits, store_log2=store_log2,
         ),
         link_tables(
-            clk, rst, decoder_port, sent, decoder_tables, decoder_counts[0], decoder_counts[PAIRS + 1],
+            clk, rst, decoder_port, sent, decoder_tables[0], decoder_counts[0], decoder_counts[PAIRS + 1],
             encoding=False, sets=sets,
         ),
         link_tables(
-            clk, rst, encoder_port, none_sent, encoder_tables, encoder_counts[0], encoder_counts[PAIRS],
+            clk, rst, encoder_port, none_sent, encoder_tables[0], encoder_counts[0], encoder_counts[PAIRS],
             encoding=True, sets=sets,
         ),
         raw_decoder(clk, rst, phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
         symbol_counts(
-            clk, rst, phase, raw_count, no_count, raw.count_bank, never, decoder_counts[PAIRS],
-            decoder_counts[PAIRS + 1],
+            clk, rst, phase, raw_count, raw.count_bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1],
         ),
     ]  # fmt: skip
-    unused = [no_count.valid, no_count.step, no_count.ask, no_count.address, send_cleared, send_abort, never]
-    parts += [zero(clk, signal) for signal in [*unused, none_sent.tvalid]]
+    parts += [zero(clk, signal) for signal in (send_cleared, send_abort, none_sent.tvalid)]
+    phases = [phase, *(word(5) for _ in range(PAIRS - 1))]
+    parts += [next_phase(clk, before, after) for before, after in pairwise(phases)]
     for p in range(PAIRS):
         two = slice(2 * p, 2 * p + 2)
         parts.append(
-            engine_pair(
-                clk, rst, phase, decoder_tables, encoder_tables, decoder_jobs[two], decoder_bytes[two],
-                positions[two], sums[two], decoder_counts[p], decoder_counts[p + 1], encoder_jobs[two],
-                encoder_bytes[two], sources[two], encoder_counts[p], encoder_counts[p + 1],
+            pair(
+                clk, rst, phases[p], decoder_tables[p], decoder_tables[p + 1], encoder_tables[p],
+                encoder_tables[p + 1], decoder_jobs[two], decoder_bytes[two], positions[two], sums[two],
+                decoder_counts[p], decoder_counts[p + 1], encoder_jobs[two], encoder_bytes[two], sources[two],
+                encoder_counts[p], encoder_counts[p + 1],
             )
         )  # fmt: skip
 
@@ -162,7 +168,7 @@ def nic_core(
     rows_in, rows_out = word(UNITS), word(UNITS)  # rows of a slot, then one counted each clock
     left_in, left_out = word(UNITS), word(UNITS)
     decoding, encoding = bit(), bit()
-    receive_failed, send_failed, refused = bit(), bit(), bit()
+    receive_failed, send_failed, refused, twice = bit(), bit(), bit(), bit()
 
     # Frames take the banks in turn, from 0 on after a reset.
     @always(clk.posedge)
@@ -251,7 +257,9 @@ def nic_core(
         counter_events.next[11] = bad or receive_failed or send_failed
         counter_events.next[12] = s_axis_rx.tvalid and not s_axis_rx.tready
         counter_events.next[13] = m_axis_tx.tvalid and not m_axis_tx.tready
-        counter_events.next[14] = refused
+        # A command may be found wrong in the clock in which a write is refused: it counts a clock later.
+        twice.next = write_refused and (receive_refused or send_refused)
+        counter_events.next[14] = refused or twice
 
     @always(clk.posedge)
     def show():

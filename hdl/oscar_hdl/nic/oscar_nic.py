@@ -13,6 +13,7 @@ from oscar_hdl.nic.registers import ROW_BITS
 from oscar_hdl.nic.row_memory import row_memory
 from oscar_hdl.nic.row_port import row_port
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.zero import zero
 
 CLEAR_BITS = 14  # rows of a frame
@@ -35,7 +36,7 @@ def oscar_nic(
     of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all frames.
     """
     UNITS = engines + 1
-    phase, clear, cleared, never = word(5), bit(), bit(), bit()
+    phase, clear, cleared, never, held = word(5), bit(), bit(), bit(), bit()
     clear_row, clear_rows = word(ROW_BITS), word(CLEAR_BITS)
     no_row, no_rows, unused_values, unused_read = word(ROW_BITS), word(CLEAR_BITS), bit(), bit()
     positions = [PositionPort() for _ in range(UNITS)]
@@ -47,19 +48,20 @@ def oscar_nic(
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)
     values, side, nothing = Stream(64), Stream(64), Stream(64)
 
+    reset = reset_hold(clk, rst, held)
     core = nic_core(
-        clk, rst, s_axil, irq, s_axis_rx, m_axis_tx, phase, positions, sums, decode_rows, adopt, sources,
+        clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, positions, sums, decode_rows, adopt, sources,
         encode_rows, clear, cleared, clear_row, clear_rows, engines=engines, bus_bits=bus_bits, sets=sets,
         store_log2=store_log2, rows_log2=rows_log2,
     )  # fmt: skip
     memory = row_memory(
-        clk, rst, phase, positions, sums, decode_rows, adopt, sources, encode_rows, load_values, load_side,
+        clk, held, phase, positions, sums, decode_rows, adopt, sources, encode_rows, load_values, load_side,
         unload, values, side, m_axis_values, m_axis_descriptors, row_bits=rows_log2, block_log2=block_log2,
     )  # fmt: skip
     ports = [
-        row_port(clk, rst, s_axis_values, values, never, no_row, no_rows, unused_values, load_values),
-        row_port(clk, rst, s_axis_side, side, clear, clear_row, clear_rows, cleared, load_side),
-        row_port(clk, rst, s_axis_read, nothing, never, no_row, no_rows, unused_read, unload),
+        row_port(clk, held, s_axis_values, values, never, no_row, no_rows, unused_values, load_values),
+        row_port(clk, held, s_axis_side, side, clear, clear_row, clear_rows, cleared, load_side),
+        row_port(clk, held, s_axis_read, nothing, never, no_row, no_rows, unused_read, unload),
     ]
     unused = [never, no_row, no_rows, nothing.tready]
-    return core, memory, ports, [zero(clk, signal) for signal in unused]
+    return reset, core, memory, ports, [zero(clk, signal) for signal in unused]

@@ -7,7 +7,6 @@ from oscar_hdl.streams.bundles import bit, word
 COUNT_BITS = 19  # a frame has at most 2^18 values
 FRAME_ROW_BITS = 14  # rows of a frame
 SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
-NOWHERE = 255  # a set that does not exist: what is learnt is forgotten
 
 
 class FrameCommand:
@@ -28,9 +27,10 @@ class TablesPort:
     def __init__(self) -> None:
         self.build, self.built, self.learn, self.learnt = bit(), bit(), bit(), bit()
         self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
-        self.last, self.bank, self.count_bank = word(4), bit(), bit()
-        self.mask = word(32)
+        self.last, self.bank, self.mask = word(4), bit(), word(32)
+        self.count_bank, self.forget = bit(), bit()
         self.query, self.query_fresh, self.checksum = word(SET_BITS), bit(), word(16)
+        self.steady = bit()  # no frame under way is to save the set that is queried
 
 
 class RawJob:

@@ -10,12 +10,13 @@ from myhdl import Signal, always, always_comb, block, enum, modbv
 from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.nic.dealer import dealer
 from oscar_hdl.nic.frame_builder import frame_builder
-from oscar_hdl.nic.frame_plan import frame_plan
-from oscar_hdl.nic.head_writer import head_writer
+from oscar_hdl.nic.head_writer import HeadFields, head_writer
 from oscar_hdl.nic.job_port import RESULT_BITS, job_port
 from oscar_hdl.nic.judge import judge
-from oscar_hdl.nic.ports import NOWHERE, RawJob
+from oscar_hdl.nic.learn_turn import learn_turn
+from oscar_hdl.nic.ports import RawJob
 from oscar_hdl.nic.raw_packer import raw_packer
+from oscar_hdl.nic.send_front import PlannedFrame, send_front
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 TOO_LONG, DESCRIPTOR = 4, 5  # FrameCommand.error
@@ -26,7 +27,7 @@ def sender(
     clk: Any, rst: Any, m_axis_tx: Any, command: Any, row: Any, tables: Any, jobs: Sequence[Any],
     bytes_in: Sequence[Any], bases: Sequence[Any], source: Any, *, bus_bits: int = 64, store_log2: int = 12,
 ) -> Any:  # fmt: skip
-    """Run a FrameCommand at a time; the next may start while a frame goes out.
+    """Run two FrameCommands at a time: one is planned, its tables are built, while the other is coded.
 
     m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), a frame without a pause. row: the first row of the frame
     in the memory, and bases: that of each unit's block; as wide as row.
@@ -61,9 +62,8 @@ def sender(
 
     states = enum(
         "IDLE",
-        "START",
-        "PLAN",
-        "BUILD",
+        "TAKE",
+        "TAKEN",
         "BEGIN",
         "BEGUN",
         "BLOCKS",
@@ -73,13 +73,13 @@ def sender(
         "PAD",
         "TOP",
         "HAND",
-        "LEARN",
+        "DONE",
     )
     state = Signal(states.IDLE)
-    bank, empty, failed, error, bad, learning = bit(), bit(), bit(), word(5), bit(), bit()
-    checksum, length = word(16), word(PLACE_BITS)
-    planning, planned, last_block, block_size, last_size = bit(), bit(), word(8), word(18), word(18)
-    thinning = word(2)
+    bank, empty, failed, error, bad = bit(), bit(), bit(), word(5), bit()
+    frame, fields, first_row, length = PlannedFrame(), HeadFields(), word(len(row)), word(PLACE_BITS)
+    last_block, block_size, last_size, thinning = word(8), word(18), word(18), word(2)
+    ask, owed, blocked = bit(), bit(), bit()
     begin, run, dealt, open_blocks, judged = bit(), bit(), bit(), word(units.bit_length()), bit()
     judging, overflow, full = bit(), bit(), bit()
     head, final, place, write, entry, entry_last = bit(), bit(), word(PLACE_BITS), bit(), word(16), bit()
@@ -99,25 +99,15 @@ def sender(
             jobs, bases[:units], starts, values, rows, idles, bads, results, strict=True
         )
     ]
-    plan = frame_plan(
-        clk,
-        rst,
-        planning,
-        command.count,
-        command.block_log2,
-        planned,
-        last_block,
-        block_size,
-        last_size,
-        thinning,
-    )
+    front = send_front(clk, rst, command, tables, frame)
+    learn = learn_turn(clk, rst, tables, ask, bank, failed, owed, frame.bank, blocked)
     deal = dealer(
-        clk, rst, begin, row, run, failed, last_block, block_size, last_size, judged, starts, values, rows,
-        idles, dealt, open_blocks,
+        clk, rst, begin, first_row, run, failed, last_block, block_size, last_size, judged, starts, values,
+        rows, idles, dealt, open_blocks,
     )  # fmt: skip
     settle = judge(
-        clk, rst, begin, row, empty, run, failed, overflow, open_blocks, last_block, block_size, last_size,
-        judged, judging, results, raw, bases[units], head, heading, place, full, launch, target,
+        clk, rst, begin, first_row, empty, run, failed, overflow, open_blocks, last_block, block_size,
+        last_size, judged, judging, results, raw, bases[units], head, heading, place, full, launch, target,
         choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
         collectors=collectors,
     )  # fmt: skip
@@ -125,7 +115,7 @@ def sender(
         clk, rst, raw, sent, source, raw_stream, depth_log2=max(4, (bus_bits // 16 + 7).bit_length())
     )
     top = head_writer(
-        clk, rst, begin, write, entry, entry_last, command, checksum, length, crc, head, final, head_stream
+        clk, rst, begin, write, entry, entry_last, fields, length, crc, head, final, head_stream
     )
     builder = frame_builder(
         clk, rst, m_axis_tx, bytes_in, raw_stream, head_stream, begin, launch, target, choice, keep, drop,
@@ -142,22 +132,33 @@ def sender(
 
     @always_comb
     def tell():
-        tables.load.next = command.load
-        tables.fresh.next = command.fresh
-        tables.query.next = command.load
-        tables.query_fresh.next = command.fresh
-        tables.last.next = command.last
-        tables.mask.next = 0
-        tables.bank.next = bank
-        tables.count_bank.next = bank
-        tables.save.next = command.save
-        if failed:
-            tables.save.next = NOWHERE
-        command.idle.next = state == states.IDLE
+        frame.taken.next = state == states.TAKE
+        ask.next = state == states.CLOSE and not empty
+
+    @always(clk.posedge)
+    def take():
+        """Keep what the first stage knows, which goes on with the next frame."""
+        if state == states.TAKE:
+            bank.next = frame.bank
+            empty.next = frame.empty
+            last_block.next = frame.last_block
+            block_size.next = frame.size
+            last_size.next = frame.last_size
+            thinning.next = frame.thinning
+            first_row.next = row
+            fields.step.next = command.step
+            fields.chunk.next = command.chunk
+            fields.sub.next = command.sub
+            fields.width.next = command.width
+            fields.sequence.next = command.sequence
+            fields.count.next = command.count
+            fields.checksum.next = frame.checksum
+            fields.last.next = command.last
+            fields.block_log2.next = command.block_log2
 
     @always(clk.posedge)
     def watch():
-        """Keep errors, what is to be learnt, and what the header says."""
+        """Keep errors, and how long the frame is."""
         full.next = place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or place[PLACE_BITS:FRAME_BITS] != 0
         any_bad = modbv(0)[1:]
         for i in range(units):
@@ -170,12 +171,9 @@ def sender(
         elif overflow or (state == states.REST and full):
             failed.next = True
             error.next = TOO_LONG
-        if planning:
+        if state == states.TAKE:
             failed.next = False
             error.next = 0
-            empty.next = command.count == 0
-        if state == states.PLAN:
-            checksum.next = tables.checksum
         heading.next = state == states.CLOSE or state == states.HEAD
         if state == states.CLOSE:
             length.next = place - HEADER_BYTES
@@ -184,48 +182,29 @@ def sender(
                 words.next = place[FRAME_BITS:BYTES_LOG2] + 1
             tail.next = place[BYTES_LOG2:]
             pad.next = ~place[BYTES_LOG2:] + 1
-        tables.learn.next = state == states.CLOSE and not empty and not rst
-        if state == states.CLOSE and not empty:
-            learning.next = True
-        elif tables.learnt:
-            learning.next = False
         if rst:
-            learning.next = False
             failed.next = False
 
     @always(clk.posedge)
     def strobe():
-        planning.next = state == states.IDLE and command.start
-        tables.build.next = state == states.PLAN and planned and not empty
         begin.next = state == states.BEGIN
         head.next = (state == states.CLOSE and not failed) or (state == states.PAD and crc_idle)
-        command.done.next = state == states.LEARN and not learning
+        command.done.next = state == states.DONE
         command.error.next = error
-        if state == states.LEARN and not learning:
-            bank.next = not bank
         if rst:
-            planning.next = False
-            tables.build.next = False
             begin.next = False
             head.next = False
             command.done.next = False
-            bank.next = False
 
     @always(clk.posedge)
     def sequence():
         if state == states.IDLE:
-            if command.start:
-                state.next = states.START
-        elif state == states.START:
-            state.next = states.PLAN
-        elif state == states.PLAN:
-            if planned:
-                state.next = states.BEGIN
-                if not empty:
-                    state.next = states.BUILD
-        elif state == states.BUILD:
-            if tables.built:
-                state.next = states.BEGIN
+            if frame.ready and not blocked and not owed:
+                state.next = states.TAKE
+        elif state == states.TAKE:
+            state.next = states.TAKEN
+        elif state == states.TAKEN:  # the judge adds up where the first block goes
+            state.next = states.BEGIN
         elif state == states.BEGIN:
             state.next = states.BEGUN
         elif state == states.BEGUN:
@@ -239,7 +218,7 @@ def sender(
         elif state == states.CLOSE:
             state.next = states.HEAD
             if failed:
-                state.next = states.LEARN
+                state.next = states.DONE
         elif state == states.HEAD:
             if judging and resting and not head:
                 state.next = states.PAD
@@ -251,10 +230,10 @@ def sender(
                 state.next = states.HAND
         elif state == states.HAND:
             if sent:
-                state.next = states.LEARN
-        elif not learning:
+                state.next = states.DONE
+        else:
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
 
-    return ports, plan, deal, settle, pack, top, builder, look, tell, watch, strobe, sequence
+    return ports, front, learn, deal, settle, pack, top, builder, look, tell, take, watch, strobe, sequence

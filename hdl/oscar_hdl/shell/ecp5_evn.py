@@ -2,8 +2,8 @@
 
     python -m oscar_hdl.shell.ecp5_evn --nic build/hdl/verilog/oscar_nic.v --out build/board
 
-is to build a bitstream with yosys, nextpnr and Trellis' packer. LiteX makes its sources; a bitstream with the
-NIC in it has not been made yet. The SERDES is on the board's SMA connectors. A frame travels as one Ethernet
+builds a bitstream (`make board` does it all): LiteX makes the sources, then come yosys, nextpnr and Trellis'
+packer. It has not run on a board. The SERDES is on its SMA connectors. A frame travels as one Ethernet
 frame of type 0x88B5 (local experiments), not in segments: both ends take frames as long as the NIC's store. A
 host at the UART (LiteX's bridge) sees the registers of docs/registers.md at 0x3000_0000 and a memory for rows
 at 0x4000_0000, from and to which DMA moves packets of rows.
@@ -12,7 +12,6 @@ at 0x4000_0000, from and to which DMA moves packets of rows.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,12 +41,23 @@ from migen import (
 )
 
 from oscar_hdl.build.formal import ports_of, streams_of
-from oscar_hdl.build.tools import FlowError, find
-from oscar_hdl.shell.serdes_ethernet import SerdesEthernet
+from oscar_hdl.build.tools import FlowError
+from oscar_hdl.shell.bitstream import build
+from oscar_hdl.shell.serdes_ethernet import SYMBOL_HZ, WORD_HZ, SerdesEthernet
 
+NAME = "oscar_ecp5_evn"
 CLOCK_HZ, REFERENCE_HZ = 60e6, 100e6
 REGISTERS, ROWS, ROWS_BYTES = 0x30000000, 0x40000000, 0x4000
-HEADER = bytes.fromhex("ffffffffffff02005e00000188b50000")  # to all, from a local one, type, 0
+# To all, from a local one, type, zeros: with the least frame of 30 bytes no padding is needed.
+HEADER = bytes.fromhex("ffffffffffff02005e00000188b5").ljust(32, b"\0")
+WORDS = len(HEADER) // 8
+NEEDS = {  # MHz, by a part of the clock's name in the netlist
+    "crg_clkout0": CLOCK_HZ / 1e6,
+    "eth_tx_clk": SYMBOL_HZ / 1e6,
+    "eth_rx_clk": SYMBOL_HZ / 1e6,
+    "pll0_clkin": WORD_HZ / 1e6,
+    "rx_clk": WORD_HZ / 1e6,
+}
 SERDES = [
     ("serdes_tx", 0, Subsignal("p", Pins("W4")), Subsignal("n", Pins("W5"))),
     ("serdes_rx", 0, Subsignal("p", Pins("Y5")), Subsignal("n", Pins("Y6"))),
@@ -68,17 +78,21 @@ class Clocks(LiteXModule):
 
 
 class Wrapped(LiteXModule):
-    """Ethernet around frames: two words of header are put in front, and taken off."""
+    """Ethernet around frames: words of header are put in front, and taken off."""
 
     def __init__(self, mac: Any, nic_tx: Any, nic_rx: Any) -> None:
-        words = Array(int.from_bytes(HEADER[8 * i : 8 * i + 8], "little") for i in range(2))
-        out, back, sent, came = FSM("HEAD"), FSM("HEAD"), Signal(), Signal()
+        words = Array(int.from_bytes(HEADER[8 * i : 8 * i + 8], "little") for i in range(WORDS))
+        out, back, sent, came = FSM("HEAD"), FSM("HEAD"), Signal(max=WORDS), Signal(max=WORDS)
         self.submodules += out, back
         out.act(
             "HEAD",
             mac.sink.valid.eq(nic_tx.valid),
             mac.sink.data.eq(words[sent]),
-            If(mac.sink.valid & mac.sink.ready, NextValue(sent, ~sent), If(sent, NextState("FRAME"))),
+            If(
+                mac.sink.valid & mac.sink.ready,
+                NextValue(sent, sent + 1),
+                If(sent == WORDS - 1, NextState("FRAME")),
+            ),
         )
         out.act(
             "FRAME",
@@ -89,8 +103,8 @@ class Wrapped(LiteXModule):
             mac.sink.last_be.eq((nic_tx.keep ^ (nic_tx.keep >> 1)) & nic_tx.keep),
             If(nic_tx.valid & nic_tx.ready & nic_tx.last, NextState("HEAD")),
         )
-        ended = If(mac.source.last, NextValue(came, 0)).Elif(came, NextState("FRAME"))
-        back.act("HEAD", mac.source.ready.eq(1), If(mac.source.valid, NextValue(came, ~came), ended))
+        ended = If(mac.source.last, NextValue(came, 0)).Elif(came == WORDS - 1, NextState("FRAME"))
+        back.act("HEAD", mac.source.ready.eq(1), If(mac.source.valid, NextValue(came, came + 1), ended))
         keep = Signal(8)  # from the one bit that marks the last byte
         self.comb += keep.eq(mac.source.last_be | (mac.source.last_be - 1))
         back.act(
@@ -115,7 +129,7 @@ class Board(SoCMini):
         self.add_uartbone(baudrate=1_000_000)
         tx, rx = platform.request("serdes_tx"), platform.request("serdes_rx")
         self.phy = SerdesEthernet(self.crg.cd_reference.clk, REFERENCE_HZ, tx, rx)
-        self.mac = LiteEthMACCore(self.phy, dw=64, with_sys_datapath=True)
+        self.mac = LiteEthMACCore(self.phy, dw=64)
         self.bus.add_slave(
             "rows", wishbone.Interface(), SoCRegion(origin=ROWS, size=ROWS_BYTES, cached=False)
         )
@@ -160,16 +174,6 @@ class Board(SoCMini):
             self.comb += [end.connect(wide.sink, omit={"keep"}), wide.source.connect(dma.sink)]
 
 
-def tools_in(folder: Path) -> None:
-    """Put yosys, nextpnr and ecppack into PATH under the names that LiteX calls."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for tool in ("yosys", "nextpnr-ecp5", "ecppack"):
-        link = folder / tool
-        link.unlink(missing_ok=True)
-        link.symlink_to(find(tool))
-    os.environ["PATH"] = os.pathsep.join([str(folder.resolve()), os.environ.get("PATH", "")])
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Build the bitstream; return 2 where something is missing."""
     parser = argparse.ArgumentParser(
@@ -178,23 +182,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument(
-        "--nic", type=Path, default=Path("build/hdl/verilog/oscar_nic.v"), help="from `make vhdl`"
+        "--nic",
+        type=Path,
+        default=Path("build/hdl/verilog/oscar_nic.v"),
+        help="its Verilog, from `make vhdl`",
     )
     parser.add_argument("--out", type=Path, default=Path("build/board"))
+    parser.add_argument("--seed", type=int, default=1, help="of the placer (%(default)s)")
     parser.add_argument("--no-build", action="store_true", help="write the sources, run no tool")
     args = parser.parse_args(argv)
     if not args.nic.exists():
         print(f"error: {args.nic} is not there; run `make vhdl` first", file=sys.stderr)
         return 2
     try:
-        if not args.no_build:
-            tools_in(args.out / "tools")
         builder = Builder(Board(args.nic), output_dir=str(args.out), compile_software=False)
-        builder.build(run=not args.no_build, build_name="oscar_ecp5_evn", nowidelut=False)
+        builder.build(run=False, build_name=NAME)
+        if args.no_build:
+            return 0
+        built = build(args.nic, args.out / "gateware", NAME, needs=NEEDS, seed=args.seed)
     except (FlowError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"wrote {args.out}/gateware/oscar_ecp5_evn.bit")
+    print("\n".join(built.lines()))
     return 0
 
 

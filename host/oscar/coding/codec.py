@@ -84,9 +84,9 @@ class Codec:
     `out` (int16 or int32) and `add`, which put values where they belong. saturated: of a codec that clips,
     returns how many values it has clipped so far, and the sum of the shares of energy that its frames lost,
     each times the frame's values. clocks: returns what a link end's device took for its last frame, where a
-    device counts clocks (a simulated NIC). work: returns what coding a link end's last frame took a NIC's
-    engines, in values: a row of 32 in which all are 0 takes none, a wide one more. options: what a frame's
-    cost depends on, beside the name.
+    device counts clocks (a simulated NIC). work: returns what coding a link end's last frame takes a NIC's
+    engines (`asc.slots.cells_of`), None without values. options: what a frame's cost depends on, beside the
+    name.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Codec:
     max_bits: int = 32  # widest integers that frames carry
     saturated: Callable[[LinkEncoder], tuple[int, float]] | None = None
     clocks: Callable[[LinkEncoder | LinkDecoder], int] | None = None
-    work: Callable[[LinkEncoder], int] | None = None
+    work: Callable[[LinkEncoder], Array | None] | None = None
     options: str = ""
 
     def cost(self) -> FrameCost:

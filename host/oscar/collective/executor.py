@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol
 
+from oscar.array import Array
 from oscar.collective.actions import SENDS, Action, Op
 from oscar.collective.frames import FrameLog
 
@@ -17,8 +18,8 @@ class Performer(Protocol):
     def count(self, action: Action) -> int:
         """Return how many values the action's frame has; one without values is never sent."""
 
-    def coding_work(self, action: Action) -> int:
-        """Return the work of coding the action's frame (`Codec.work`), 0 where that is not known."""
+    def coding_work(self, action: Action) -> Array | None:
+        """Return what coding the action's frame is to a NIC (`Codec.work`), where that is known."""
 
     def cap(self, action: Action) -> int:
         """Return the bytes that the action's frame never exceeds."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from oscar.collective.actions import Action
 ROW = np.dtype([
     ("phase", np.int8), ("step", np.int32), ("sender", np.int32), ("receiver", np.int32), ("chunk", np.int32),
     ("sub", np.int32), ("terms", np.int32), ("count", np.int64), ("bytes", np.int64),
-    ("work", np.int64),
 ])  # fmt: skip
 CLOCKS = np.dtype([  # what a device took for one frame
     ("encodes", np.bool_), ("phase", np.int8), ("step", np.int32), ("rank", np.int32), ("clocks", np.int64),
@@ -28,23 +27,26 @@ class Frames:
     """rows: structured array [frame] of ROW, in the order of its fields.
 
     phase: 0 reduce-scatter, 1 all-gather. terms: how many workers' values the frame sums. count: its values.
-    bytes: header included. work: values' worth of an engine's time (`Codec.work`), 0 where the codec does not
-    say, or a frame was passed on. A frame that goes to several receivers has a row for each.
+    bytes: header included. A frame that goes to several receivers has a row for each.
+    cells: what coding a frame is to a NIC (`Codec.work`), by its key, where the codec says it.
     """
 
     rows: Array
+    cells: Mapping[Key, Array] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[int, ...]] | Array) -> Frames:
-        """Return the frames of `rows`, an array or tuples with ROW's fields (work may lack), put in order."""
+    def of(cls, rows: Iterable[tuple[int, ...]] | Array, cells: Mapping[Key, Array] | None = None) -> Frames:
+        """Return the frames of `rows`, an array or tuples with ROW's fields, put in order."""
         if not isinstance(rows, np.ndarray):
-            rows = np.array([row if len(row) == len(ROW.names or ()) else (*row, 0) for row in rows], ROW)
-        return cls(np.sort(rows, order=ROW.names))
+            rows = np.array([*rows], ROW)
+        return cls(np.sort(rows, order=ROW.names), cells or {})
 
     @classmethod
     def joined(cls, every: Iterable[Frames]) -> Frames:
         """Return the frames of several messages together."""
-        return cls.of(np.concatenate([np.zeros(0, ROW), *(one.rows for one in every)]))
+        parts = list(every)
+        cells = {key: found for one in parts for key, found in one.cells.items()}
+        return cls.of(np.concatenate([np.zeros(0, ROW), *(one.rows for one in parts)]), cells)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Frames) and np.array_equal(self.rows, other.rows)
@@ -81,7 +83,8 @@ class Frames:
 
     def of_sender(self, rank: int) -> Frames:
         """Return the frames that `rank` sent."""
-        return Frames(self.rows[self.rows["sender"] == rank])
+        cells = {key: found for key, found in self.cells.items() if key[1] == rank}
+        return Frames(self.rows[self.rows["sender"] == rank], cells)
 
     def by_step(self, nodes: int) -> Array:
         """Return the bytes by step and sender, int64 [steps of both phases, nodes], in order."""
@@ -95,28 +98,24 @@ class Frames:
         sizes = zip(self.rows["count"].tolist(), self.rows["bytes"].tolist(), strict=True)
         return dict(zip(keys, sizes, strict=True))
 
-    def work(self) -> dict[Key, int]:
-        """Return the work of every frame by its key; of a frame passed on, what its encoder noted."""
-        keys = list(zip(*(self.rows[name].tolist() for name in KEY), strict=True))
-        noted = self.rows["work"].tolist()
-        origins = {(phase, chunk, sub): w for (phase, _, chunk, sub), w in zip(keys, noted, strict=True) if w}
-        counts = self.rows["count"].tolist()
-        return {
-            key: w or origins.get((key[0], *key[2:]), count)
-            for key, w, count in zip(keys, noted, counts, strict=True)
-        }
+    def work(self) -> dict[Key, Array]:
+        """Return the cells of every frame by its key; of a frame passed on, those of its encoder."""
+        origins = {(phase, chunk, sub): found for (phase, _, chunk, sub), found in self.cells.items()}
+        found = {key: self.cells.get(key, origins.get((key[0], *key[2:]))) for key in self.sizes()}
+        return {key: cells for key, cells in found.items() if cells is not None}
 
-    def tree(self) -> dict[str, list[int]]:
-        """Return the columns by name, for a file; `from_tree` reads them."""
-        return {name: self.rows[name].tolist() for name in ROW.names or ()}
+    def tree(self) -> dict[str, Any]:
+        """Return the columns by name, for a file, and the cells; `from_tree` reads them."""
+        columns: dict[str, Any] = {name: self.rows[name].tolist() for name in ROW.names or ()}
+        return columns | {"cells": [[*key, self.cells[key].tolist()] for key in sorted(self.cells)]}
 
     @classmethod
-    def from_tree(cls, tree: dict[str, list[int]]) -> Frames:
+    def from_tree(cls, tree: Mapping[str, Any]) -> Frames:
         """Return the frames that `tree` wrote."""
         rows = np.zeros(len(tree["phase"]), ROW)
-        for name in tree:
+        for name in ROW.names or ():
             rows[name] = tree[name]
-        return cls.of(rows)
+        return cls.of(rows, {tuple(key): np.array(found) for *key, found in tree.get("cells", ())})
 
 
 class FrameLog:
@@ -124,15 +123,18 @@ class FrameLog:
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, ...]] = []
+        self._cells: dict[Key, Array] = {}
 
-    def add(self, action: Action, sender: int, size: int, count: int, work: int = 0) -> None:
-        """Note the frame of a SEND or FORWARD of `sender`."""
+    def add(self, action: Action, sender: int, size: int, count: int, cells: Array | None = None) -> None:
+        """Note the frame of a SEND or FORWARD of `sender`, and its cells where it was coded there."""
         a = action
-        self._rows.append((a.phase, a.step, sender, a.peer, a.chunk, a.sub, a.workers, count, size, work))
+        self._rows.append((a.phase, a.step, sender, a.peer, a.chunk, a.sub, a.workers, count, size))
+        if cells is not None:
+            self._cells[int(a.phase), sender, a.chunk, a.sub] = cells
 
     def frames(self) -> Frames:
         """Return what was noted."""
-        return Frames.of(self._rows)
+        return Frames.of(self._rows, self._cells)
 
 
 def _total(where: Array, weights: Array, size: int) -> Array:

@@ -54,7 +54,9 @@ class Node:
         self._frames: dict[tuple[Phase, int, int, int], bytes] = {}
         self._came_by: dict[tuple[Phase, int, int, int], Action] = {}  # the WAIT that brought a frame
         self.clocks: list[tuple[Action, int]] = []  # of a device that counts them, since `begin`
-        self._work: dict[tuple[Phase, int, int, int], int] = {}  # of frames coded here, where the codec says
+        self._work: dict[
+            tuple[Phase, int, int, int], Array | None
+        ] = {}  # of frames coded here, where the codec says
         self.local = self.work = self._spare = np.zeros(0, np.int32)
         self.suffix: Array | None = None
         # Sub-frames of `work` and `suffix` that have values; until then they are `local`, and 0: not copied.
@@ -104,9 +106,9 @@ class Node:
         low, high = self.layout.span(action.chunk, action.sub)
         return high - low
 
-    def coding_work(self, action: Action) -> int:
-        """Return the work of the action's frame, where it was coded here and the codec says so, else 0."""
-        return self._work.get(self._key(action), 0)
+    def coding_work(self, action: Action) -> Array | None:
+        """Return the cells of the action's frame, where it was coded here and the codec says so."""
+        return self._work.get(self._key(action))
 
     def cap(self, action: Action) -> int:
         """Return the bytes that the action's frame never exceeds, on any node."""

@@ -203,9 +203,8 @@ class _Sizes:
         sender = action.peer if action.op in (Op.POST_RECV, Op.WAIT) else self.rank
         return self.sizes.get((int(action.phase), sender, action.chunk, action.sub), (0, 0))[1]
 
-    def coding_work(self, action: Action) -> int:
-        """Return 0: nothing is coded."""
-        return 0
+    def coding_work(self, action: Action) -> None:
+        """Return None: nothing is coded."""
 
     def cap(self, action: Action) -> int:
         return self._most

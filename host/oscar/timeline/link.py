@@ -36,14 +36,17 @@ class Engines:
 
 
 class Stage(NamedTuple):
-    """What a NIC's encoders or decoders take for a frame: seconds a value of work, a turn, and behind it.
+    """What a NIC's encoders or decoders take for a frame, in seconds.
 
-    A frame keeps them for a turn (its tables are built, its counts learnt) and for its work
-    (collective.frames); its result is there `latency_s` after.
+    `front_s` after it is there its blocks begin (its tables are built), if the frame before lets them:
+    these keep the engines for `each_s` a value of work (`sizes.engine_work`) and `between_s`, and for
+    `least_s` at least. The result is there `latency_s` behind the work.
     """
 
     each_s: float
-    turn_s: float
+    front_s: float
+    between_s: float
+    least_s: float
     latency_s: float
 
 
@@ -51,12 +54,13 @@ class Stage(NamedTuple):
 class Pipeline:
     """A NIC whose engines share every frame: encoders and decoders work side by side, frames in order.
 
-    A stage's `each_s` is of all `engines` together; a frame of fewer blocks than engines uses as many.
+    A stage's `each_s` is of all `engines` together; block: values of a block, which one engine codes.
     """
 
     encode: Stage
     decode: Stage
     engines: int = 1
+    block: int = 1 << 12
 
     def __post_init__(self) -> None:
         for name, stage in (("encode", self.encode), ("decode", self.decode)):
@@ -65,8 +69,9 @@ class Pipeline:
 
     def without(self, part: str) -> Pipeline:
         """Return the NIC with 0 for `per_value_s` or `once_s`, as Engines.without does."""
-        none = {"each_s": 0.0} if part == "per_value_s" else {"turn_s": 0.0, "latency_s": 0.0}
-        return Pipeline(self.encode._replace(**none), self.decode._replace(**none), self.engines)
+        once = dict.fromkeys(("front_s", "between_s", "least_s", "latency_s"), 0.0)
+        none = {"each_s": 0.0} if part == "per_value_s" else once
+        return replace(self, encode=self.encode._replace(**none), decode=self.decode._replace(**none))
 
 
 @dataclass(frozen=True)
@@ -145,31 +150,32 @@ class LinkModel:
     def codec(self, coded: bool) -> Codec:
         """Return the codec as the model counts it; raw floats (`coded` false) take it no time."""
         if not coded:
-            return Codec(False, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            return Codec(False, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         if isinstance(self.engines, Pipeline):
             to, back = self.engines.encode, self.engines.decode
             each, latency = to.each_s + back.each_s, to.latency_s + back.latency_s
             return Codec(
-                False, 1, to.each_s, to.latency_s, each, latency, back.each_s, back.latency_s, to.turn_s,
-                back.turn_s, self.engines.engines,
+                False, 1, to.each_s, to.latency_s, each, latency, back.each_s, back.latency_s, *to[1:4],
+                *back[1:4], self.engines.engines, self.engines.block,
             )  # fmt: skip
         if self.engines is not None:
             e = self.engines
             return Codec(
                 True, e.count, e.encode.per_value_s, e.encode.once_s, e.hop.per_value_s, e.hop.once_s,
-                e.decode.per_value_s, e.decode.once_s, 0.0, 0.0,
+                e.decode.per_value_s, e.decode.once_s,
             )  # fmt: skip
         each = 0.0 if self.codec_values_per_s is None else 1.0 / self.codec_values_per_s
         decode = self.codec_latency_s
         encode = decode if self.encode_latency_s is None else self.encode_latency_s
-        return Codec(False, 1, each, encode, 2 * each, decode + encode, each, decode, 0.0, 0.0)
+        return Codec(False, 1, each, encode, 2 * each, decode + encode, each, decode)
 
 
 class Codec(NamedTuple):
     """Seconds of the codec per value and once.
 
     `busy`: it has engines, each occupied until its result is out. Otherwise a frame occupies encoder or
-    decoder for a turn and its values. sharing: so many engines share a frame; what counts is its work.
+    decoder for its values, and as `Stage` says. sharing: so many engines share a frame, cut into blocks of
+    `block` values; what counts is its work.
     """
 
     busy: bool
@@ -180,9 +186,14 @@ class Codec(NamedTuple):
     hop_once: float
     decode_each: float
     decode_once: float
-    encode_turn: float
-    decode_turn: float
+    encode_front: float = 0.0
+    encode_between: float = 0.0
+    encode_least: float = 0.0
+    decode_front: float = 0.0
+    decode_between: float = 0.0
+    decode_least: float = 0.0
     sharing: int = 0
+    block: int = 0
 
     @property
     def values_per_s(self) -> float | None:

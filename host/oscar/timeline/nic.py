@@ -27,9 +27,9 @@ NANOSECOND = "a clock here is a nanosecond"
 class NicFile(BaseModel):
     """A NIC with its engines, or a core of a host: its clock rate, and what a frame costs.
 
-    clocks: of a NIC `encode` and `decode`, each (for a value of work, a frame's turn, latency), of all its
-    engines together (link.Pipeline). Of a core `encode`, `hop` (decode, add, encode again) and `decode`,
-    each (for a value, once).
+    clocks: of a NIC `encode` and `decode`, each as `link.Stage` has them: for a value of work, of all its
+    engines together; front, between, least and latency of a frame. Of a core `encode`, `hop` (decode, add,
+    encode again) and `decode`, each (for a value, once). block: values that an engine codes at a time.
     revision, measured_by, mhz_from: where the figures come from. `derived`: figures for readers, computed
     from the others and not read back.
     """
@@ -43,17 +43,23 @@ class NicFile(BaseModel):
     mhz: float = Field(gt=0, allow_inf_nan=False)
     mhz_from: str
     clocks: dict[str, tuple[float, ...]]
+    block: int = Field(default=1 << 12, ge=1 << 10, le=1 << 17)
     derived: dict[str, float] = Field(default_factory=dict)
 
     def seconds(self, command: str) -> tuple[float, ...]:
         """Return the clocks of a command in seconds."""
         return tuple(clocks / self.mhz * 1e-6 for clocks in self.clocks[command])
 
+    def once_s(self, command: str) -> float:
+        """Return the seconds from a frame to its result, beside its values."""
+        _, first, *others = self.seconds(command)
+        return first + (others[-1] if others else 0.0)
+
     def model(self) -> Engines | Pipeline:
         """Return what codes frames, for the time model."""
         if "hop" not in self.clocks:
             return Pipeline(
-                Stage(*self.seconds("encode")), Stage(*self.seconds("decode")), engines=self.engines
+                Stage(*self.seconds("encode")), Stage(*self.seconds("decode")), self.engines, self.block
             )
         costs = {name: Cost(*self.seconds(name)) for name in CORE}
         return Engines(**costs, count=self.engines)
@@ -61,7 +67,7 @@ class NicFile(BaseModel):
     def text(self) -> str:
         """Return the line that names the clock beside modelled times."""
         rate = "" if self.mhz_from == NANOSECOND else f" at {self.mhz:g} MHz"
-        behind = sum(sum(self.seconds(name)[1:]) for name in self.clocks if name != "hop") * 1e6
+        behind = sum(self.once_s(name) for name in self.clocks if name != "hop") * 1e6
         return (
             f"{self.engines} x {self.name}{rate}: {self.gvalues:.3g} G values/s, and a hop "
             f"costs {behind:.3g} us beside its values"
@@ -78,7 +84,7 @@ class NicFile(BaseModel):
         """Write the file, whole or not at all, with the derived figures."""
         each = self.gvalues * 1e3 / self.mhz / self.engines
         derived = {"gvalues_per_s": self.gvalues, "values_per_clock_and_engine": each}
-        derived |= {f"{name}_us_a_frame": sum(self.seconds(name)[1:]) * 1e6 for name in self.clocks}
+        derived |= {f"{name}_us_a_frame": self.once_s(name) * 1e6 for name in self.clocks}
         tree = self.model_dump(mode="json") | {"derived": {k: round(v, 4) for k, v in derived.items()}}
         write_json(path, tree)
 
@@ -100,9 +106,9 @@ def parse_nic(text: str, place: str) -> NicFile:
     try:
         nic = NicFile.model_validate_json(text)
         got = {name: len(clocks) for name, clocks in nic.clocks.items()}
-        if got not in (dict.fromkeys(CORE, 2), dict.fromkeys(NIC, 3)):
+        if got not in (dict.fromkeys(CORE, 2), dict.fromkeys(NIC, 5)):
             raise ValueError(
-                f"clocks: expected three numbers for each of {', '.join(NIC)}, or two for each of "
+                f"clocks: expected five numbers for each of {', '.join(NIC)}, or two for each of "
                 f"{', '.join(CORE)}, got {got}"
             )
         nothing = [name for name, (each, *_) in nic.clocks.items() if not each > 0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from oscar.collective.actions import SENDS, Action, Op
-from oscar.collective.frames import Frames
+from oscar.collective.frames import Frames, Key
 from oscar.collective.schedule import Schedule
 from oscar.timeline.link import Codec
 from oscar.timeline.sizes import engine_work
@@ -69,26 +69,26 @@ class Unit:
 
     def _encode(self, work: Work, ready: float) -> float:
         codec = self.codec
-        start, cost = max(ready, self.free), codec.encode_turn + work.count * codec.encode_each
+        start, cost = max(ready + codec.encode_front, self.free), work.count * codec.encode_each
         done = start + cost + codec.encode_once
         if codec.busy and self._last is not None and self._last[0] == _sum(work):
             done = self._last[1] + work.count * codec.hop_each + codec.hop_once
         if codec.busy:
             start, cost = min(start, done), max(0.0, done - start)
-        self.free = done if codec.busy else start + cost
+        self.free = done if codec.busy else start + max(cost + codec.encode_between, codec.encode_least)
         self._last = None
         self.note("encode", start, cost, work)
         return done
 
     def _decode(self, work: Work, ready: float) -> float:
         codec = self.codec
-        start, cost = max(ready, self.free), codec.decode_turn + work.count * codec.decode_each
+        start, cost = max(ready + codec.decode_front, self.free), work.count * codec.decode_each
         done = start + cost + codec.decode_once
         if work.action.op is not Op.ADOPT:
             self.note("wait", self.free, ready - self.free, work)
         if codec.busy:
             cost = done - start
-        self.free = start + cost if not codec.busy else done
+        self.free = done if codec.busy else start + max(cost + codec.decode_between, codec.decode_least)
         self._last = _sum(work), start
         self.note("decode-add", start, cost, work)
         self.done(work, done)
@@ -131,7 +131,7 @@ def load(schedule: Schedule, frames: Frames, codec: Codec, note: Note, done: Don
     if any(values.get(key[2:], 0) != count for key, (count, _) in sizes.items()):
         raise ValueError("expected a chunk to hold the same values in all its frames; take one call's frames")
     out = Programs()
-    work = engine_work(frames, codec.sharing) if codec.sharing else {}
+    work = engine_work(frames, codec.sharing, codec.block) if codec.sharing else ({}, {})
     for rank in range(schedule.nodes):
         units = [Unit(codec, note, done) for _ in range((1 if codec.busy else 2) * codec.engines)]
         out.units += units
@@ -151,7 +151,7 @@ def _load_rank(
     rank: int,
     values: dict[tuple[int, int], int],
     sizes: dict[tuple[int, int, int, int], tuple[int, int]],
-    works: dict[tuple[int, int, int, int], int],
+    works: tuple[dict[Key, int], dict[Key, int]],
     encoders: list[Unit],
     decoders: list[Unit],
 ) -> None:
@@ -171,7 +171,7 @@ def _load_rank(
         if op is Op.WAIT:
             held[frame] = out.waits[rank, peer, phase, chunk, sub] = Work(action, rank, count, 0, None)
         elif op is Op.ENCODE:
-            work = held[frame] = Work(action, rank, works.get(frame, count), 0, summed.get((chunk, sub)))
+            work = held[frame] = Work(action, rank, works[0].get(frame, count), 0, summed.get((chunk, sub)))
             encoders[sub % len(encoders)].queue.append(work)
         elif op in SENDS:
             _, size = sizes.get((phase, rank, chunk, sub), (0, 0))
@@ -182,7 +182,7 @@ def _load_rank(
                 )
             sends.append(Work(action, rank, count, size, held[frame]))
         else:
-            work = summed[chunk, sub] = Work(action, rank, works.get(frame, count), 0, held[frame])
+            work = summed[chunk, sub] = Work(action, rank, works[1].get(frame, count), 0, held[frame])
             decoders[sub % len(decoders)].queue.append(work)
     out.sends.append(sends)
     out.received.append(posts)

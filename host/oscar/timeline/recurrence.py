@@ -34,7 +34,8 @@ def _hop_and_sum(
     [ranks]. `ready` [ranks, K]: when the values to send first are ready; on return, the time the last sums of
     the last phase are ready. `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
     """
-    per_byte, latency, _, busy, engines, encode, encoded, hop, hopped, decode, decoded, turn, back = costs
+    per_byte, latency, _, busy, engines, encode, encoded, hop, hopped, decode, decoded = costs[:11]
+    front, between, least, front_in, between_in, least_in = costs[11:]
     encoder, decoder, link, last = clocks
     phases, steps, ranks, subs = counts.shape
     for step in range(steps + 1):
@@ -48,22 +49,24 @@ def _hop_and_sum(
                     if step > 0 and counts[phase, step - 1, peer, sub] > 0:
                         count = counts[phase, step - 1, peer, sub]
                         free = encoder[rank, engine] if busy else decoder[rank, engine]
-                        start = max(arrive[phase, peer, sub], free)
-                        values = start + back + count * decode + decoded
+                        start = max(arrive[phase, peer, sub] + front_in, free)
+                        values = start + count * decode + decoded
                         if busy:
                             encoder[rank, engine] = values
                         else:
-                            decoder[rank, engine] = start + back + count * decode
+                            decoder[rank, engine] = start + max(count * decode + between_in, least_in)
                         last[rank] = max(last[rank], values)
                     if step == steps:
                         ready[rank, sub] = values
                     elif counts[phase, step, rank, sub] > 0:
                         count = counts[phase, step, rank, sub]
-                        begin = max(values, encoder[rank, engine])
-                        frame = begin + turn + count * encode + encoded
+                        begin = max(values + front, encoder[rank, engine])
+                        frame = begin + count * encode + encoded
                         if busy and start >= 0:  # decoded, added and coded again in one go
                             frame = start + count * hop + hopped
-                        encoder[rank, engine] = frame if busy else begin + turn + count * encode
+                        encoder[rank, engine] = (
+                            frame if busy else begin + max(count * encode + between, least)
+                        )
                         cost = sizes[phase, step, rank, sub] * per_byte
                         link[rank] = max(frame, link[rank]) + cost
                         following[phase, rank, sub] = link[rank] + latency
@@ -75,7 +78,8 @@ def _hop_and_forward(
     sizes: Any, counts: Any, adopt: bool, costs: Any, clocks: Any, ready: Any, arrive: Any, following: Any
 ) -> None:
     """Run the phase in which owners encode once and every hop forwards the frame, then decodes it."""
-    per_byte, latency, _, busy, engines, encode, encoded, _, _, decode, decoded, turn, back = costs
+    per_byte, latency, _, busy, engines, encode, encoded, _, _, decode, decoded = costs[:11]
+    front, between, least, front_in, between_in, least_in = costs[11:]
     encoder, decoder, link, last = clocks
     if busy:
         decoder = encoder
@@ -89,18 +93,20 @@ def _hop_and_forward(
                 if count == 0:
                     continue
                 if step == 0:
-                    begin = max(ready[rank, sub], encoder[rank, engine])
-                    frame = begin + turn + count * encode + encoded
-                    encoder[rank, engine] = frame if busy else begin + turn + count * encode
+                    begin = max(ready[rank, sub] + front, encoder[rank, engine])
+                    frame = begin + count * encode + encoded
+                    encoder[rank, engine] = frame if busy else begin + max(count * encode + between, least)
                 else:
                     frame = arrive[peer, sub]
                 if step < steps:
                     link[rank] = max(frame, link[rank]) + sizes[step, rank, sub] * per_byte
                     following[rank, sub] = link[rank] + latency
                 if step > 0 or adopt:
-                    begin = max(frame, decoder[rank, engine])
-                    done = begin + back + count * decode + decoded
-                    decoder[rank, engine] = done if busy else begin + back + count * decode
+                    begin = max(frame + front_in, decoder[rank, engine])
+                    done = begin + count * decode + decoded
+                    decoder[rank, engine] = (
+                        done if busy else begin + max(count * decode + between_in, least_in)
+                    )
                     last[rank] = max(last[rank], done)
         arrive, following = following, arrive
 
@@ -135,7 +141,7 @@ def tables_finish(sizes: Sizes, counts: Sizes, link: LinkModel, gather: Gather) 
     """Return `ring_finish` of a ring's tables, contiguous int64 [2, N-1, N, K] (`ring_tables`)."""
     codec = link.codec(gather.coded)
     sizes, counts = cut_tables(sizes, counts, codec.engines)
-    costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec[:-1])
+    costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec[:-2])
     return np.asarray(_finish(sizes, counts, gather.boomerang, gather.duplex, gather.adopt, costs))
 
 
@@ -144,8 +150,9 @@ def ring_finish(
 ) -> NDArray[np.float64]:
     """Return when every rank finishes, float64 [N] in seconds; arguments and errors as for `replay`."""
     sizes, counts = ring_tables(schedule, frames)
-    if sharing := link.codec(coded).sharing:
-        counts = work_table(counts, frames, sharing)
+    codec = link.codec(coded)
+    if codec.sharing:
+        counts = work_table(counts, frames, codec.sharing, codec.block)
     return tables_finish(sizes, counts, link, replace(schedule.form, coded=coded))
 
 

@@ -16,9 +16,11 @@ from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.frames import KEY, ROW, Frames, Key
 from oscar.collective.ring import Ring, ring_chunks
 from oscar.collective.schedule import Schedule
+from oscar.timeline.engines import SLOT, decode_clocks, encode_clocks
 
 Sizes = NDArray[np.int64]
-NIC_BLOCK = 1 << 12  # values of a block that one engine codes
+NIC_BLOCK = 1 << 12  # values of the dense blocks by which work is told
+ENCODE_SLOTS, DECODE_SLOTS = 134, 136  # of such a block
 _Schedule = TypeVar("_Schedule", bound=Schedule)
 
 
@@ -92,25 +94,49 @@ def ring_tables(schedule: Ring, frames: Frames) -> tuple[Sizes, Sizes]:
     return sizes, counts
 
 
-def idle_share(counts: Sizes, engines: int) -> NDArray[np.float64]:
+def idle_share(counts: Sizes, engines: int, block: int) -> NDArray[np.float64]:
     """Return by how much frames of so many values take longer than if all engines had the same work."""
-    blocks = np.maximum(-(-counts // NIC_BLOCK), 1)
+    blocks = np.maximum(-(-counts // block), 1)
     return np.asarray(engines * -(-blocks // engines) / blocks)
 
 
-def engine_work(frames: Frames, engines: int) -> dict[Key, int]:
-    """Return the work of every frame by its key, as if all engines shared it evenly."""
-    counts = {key: count for key, (count, _) in frames.sizes().items()}
-    shares = idle_share(np.array(list(counts.values()), np.int64), engines)
-    longer = dict(zip(counts, shares.tolist(), strict=True))
-    return {key: round(work * longer[key]) for key, work in frames.work().items()}
+def engine_work(frames: Frames, engines: int, block: int) -> tuple[dict[Key, int], dict[Key, int]]:
+    """Return what encoding and decoding every frame takes, by its key, in values of dense frames.
+
+    So many values take `engines` as long, if all work all the time, as this frame takes them. block: values
+    of a block. Frames whose cells are not known count as dense.
+    """
+    sizes, cells = frames.sizes(), frames.work()
+    counts = np.array([count for count, _ in sizes.values()], np.int64)
+    dense = np.round(counts * idle_share(counts, engines, block)).astype(np.int64).tolist()
+    encode: dict[Key, int] = dict(zip(sizes, dense, strict=True))
+    decode = dict(encode)
+    known: dict[int, tuple[int, int]] = {}  # a frame that goes to several has the same cells
+    for key, found in cells.items():
+        if id(found) not in known:
+            known[id(found)] = frame_work(found, *sizes[key], engines, block)
+        encode[key], decode[key] = known[id(found)]
+    return encode, decode
 
 
-def work_table(counts: Sizes, frames: Frames, engines: int) -> Sizes:
-    """Return the work of a ring's frames in the places of their counts (`ring_tables`)."""
-    table, rows, work = counts.copy(), frames.rows, engine_work(frames, engines)
+def frame_work(cells: Sizes, count: int, size: int, engines: int, block: int) -> tuple[int, int]:
+    """Return what encoding and decoding a frame takes; arguments as of `engine_work`."""
+    _, encode = encode_clocks(cells, count, size, engines, block)
+    decode = decode_clocks(cells, count, engines, block)
+    return (
+        round(encode * engines * NIC_BLOCK / (SLOT * ENCODE_SLOTS)),
+        round(decode * engines * NIC_BLOCK / (SLOT * DECODE_SLOTS)),
+    )
+
+
+def work_table(counts: Sizes, frames: Frames, engines: int, block: int) -> Sizes:
+    """Return the work of a ring's frames in the places of their counts (`ring_tables`): of both, the more."""
+    table, rows = counts.copy(), frames.rows
+    encode, decode = engine_work(frames, engines, block)
     keys = zip(*(rows[name].tolist() for name in KEY), strict=True)
-    table[rows["phase"], rows["step"], rows["sender"], rows["sub"]] = [work[key] for key in keys]
+    table[rows["phase"], rows["step"], rows["sender"], rows["sub"]] = [
+        max(encode[key], decode[key]) for key in keys
+    ]
     return table
 
 

@@ -91,7 +91,7 @@ def symmetric_time(
     counts = np.broadcast_to(count, table.shape)
     table, counts = (whole[0, 0] for whole in cut_tables(table, counts, codec.engines))
     if codec.sharing:
-        counts = np.round(counts * idle_share(counts, codec.sharing)).astype(np.int64)
+        counts = np.round(counts * idle_share(counts, codec.sharing, codec.block)).astype(np.int64)
     do = lowered(replace(schedule, subframes=counts.shape[1]))
     row = np.zeros(schedule.nodes + 1, np.int64)
     row[terms] = np.arange(len(terms))
@@ -105,7 +105,7 @@ def symmetric_time(
     for _ in range(int(((do.kind == _WAIT) & (counts[0, do.sub] > 0)).sum()) if link.message_s else 0):
         room_s += link.message_s
     values, bytes_ = counts[0, do.sub], table[row[do.terms], do.sub]
-    costs = (link.seconds_per_byte, link.latency_s, room_s, *codec[:-1])
+    costs = (link.seconds_per_byte, link.latency_s, room_s, *codec[:-2])
     return float(_play(*do[:5], values, bytes_, order, starts, costs))
 
 
@@ -114,17 +114,20 @@ def _code(
     at: int, ready: float, unit: int, kind: Any, sums: Any, counts: Any, free: Any, last: Any, costs: Any
 ) -> float:
     """Do one encode or decode on its unit and return when its result is there, as `programs.Unit` does."""
-    _, _, _, busy, _, encode, encoded, hop, hopped, decode, decoded, turn, back = costs
-    start, count = max(ready, free[unit]), counts[at]
+    _, _, _, busy, _, encode, encoded, hop, hopped, decode, decoded = costs[:11]
+    front, between, least, front_in, between_in, least_in = costs[11:]
+    count = counts[at]
     if kind[at] == _DECODE:
-        done = start + back + count * decode + decoded
-        free[unit] = done if busy else start + back + count * decode
+        start = max(ready + front_in, free[unit])
+        done = start + count * decode + decoded
+        free[unit] = done if busy else start + max(count * decode + between_in, least_in)
         last[unit, 0], last[unit, 1] = sums[at], start
         return float(done)
-    done = start + turn + count * encode + encoded
+    start = max(ready + front, free[unit])
+    done = start + count * encode + encoded
     if busy and last[unit, 0] == sums[at]:
         done = last[unit, 1] + count * hop + hopped
-    free[unit] = done if busy else start + turn + count * encode
+    free[unit] = done if busy else start + max(count * encode + between, least)
     last[unit, 0] = -1.0
     return float(done)
 

@@ -48,9 +48,16 @@ class MemoryModel:
         self.mean, self.row_class, self.size = (np.zeros(rows, np.uint8) for _ in range(3))
         self.clock = 0
         self.reads = [_Reads(port) for port in (*ports["positions"], *ports["sources"])]
-        self.locals: list[deque[tuple[int, list[int]]]] = [deque() for _ in ports["sums"]]
-        self.open: list[deque[int]] = [deque() for _ in ports["sums"]]  # rows whose totals are due
-        self.lane = [LANES - 1 for _ in ports["sums"]]
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what is under way; rows stay."""
+        for read in self.reads:
+            read.due.clear()
+        sums = self.ports["sums"]
+        self.locals: list[deque[tuple[int, list[int]]]] = [deque() for _ in sums]
+        self.open: list[deque[int]] = [deque() for _ in sums]  # rows whose totals are due
+        self.lane = [LANES - 1 for _ in sums]
         self.cleared_at = -1
 
     def load(self, row: int, rows: FrameRows) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from myhdl import StopSimulation, block
 
 from oscar.coding.asc import AscParams
 from oscar.coding.frame import Header
@@ -24,7 +22,8 @@ from oscar_sim.allreduce.expected import Iteration, host_run
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, Port
 from oscar_sim.allreduce.plan import Splitter
-from oscar_sim.compiled import CompiledSimulator, signals_of
+from oscar_sim.allreduce.timeline import picture, rows
+from oscar_sim.compiled import CompiledSimulator, copies_of
 from oscar_sim.driver.nic_driver import NicDriver, Place, Script
 from oscar_sim.driver.programme import Key, programme
 
@@ -41,7 +40,7 @@ class Options:
 
     schedule: str = "direct"
     nodes: int = 4
-    values: int = 8192
+    values: int = 5000
     iterations: int = 2
     workload: str = "numpy-digits"
     engines: int = 2
@@ -72,7 +71,7 @@ class SimulatedNode:
         )  # fmt: skip
         self.driver = NicDriver(
             Manager(self.signals["s_axil"]), self.signals["irq"], self.memory, rank=rank, width=run.width,
-            block_log2=options.block_log2,
+            block_log2=options.block_log2, now=lambda: run.clocks,
         )  # fmt: skip
         self.programme = programme(rank, run.schedule)
 
@@ -95,6 +94,7 @@ class SimulatedNode:
             part = slice(low, low + place.count)
             self.memory.load(place.row, frame_rows(local[part], classes[part]))
         self.port.frames.clear()
+        self.driver.commands.clear()
         for send in self.programme.sends:
             if self.run.places[send.frame.chunk].count:
                 self.port.routes.append(send.peers)
@@ -141,66 +141,82 @@ class Run:
         self.faults: list[str] = []
         self.counters: list[dict[str, int]] = [{} for _ in self.nodes]
 
-    @block
-    def hardware(self) -> Any:
-        """Build all that is hardware."""
-        granule = self.options.granule.bit_length() - 1
-        splitters = [
-            splitter(self.clk, self.rst, **plan.signals, granule_log2=granule) for plan in self.splitters
-        ]
-        nics = [
-            nic_core(
-                self.clk, self.rst, **node.signals, engines=self.options.engines, bus_bits=BUS_BITS,
-                sets=table_sets(self.options.nodes), store_log2=11, rows_log2=self.rows_log2,
-            )
-            for node in self.nodes
-        ]  # fmt: skip
-        return nics, splitters
+    def nics(self) -> CompiledSimulator:
+        """Return the NICs."""
+        options, clk, rst = self.options, self.clk, self.rst
+        top = nic_core(
+            clk, rst, **self.nodes[0].signals, engines=options.engines, bus_bits=BUS_BITS,
+            sets=table_sets(options.nodes), store_log2=11, rows_log2=self.rows_log2,
+        )  # fmt: skip
+        return copies_of(top, clk, self._step, [[rst, node.signals] for node in self.nodes])
 
-    def step(self, script: Script) -> None:
+    def cutters(self) -> CompiledSimulator:
+        """Return the splitters: they work between AllReduces, while the NICs' clock stands."""
+        plans, granule = self.splitters, self.options.granule.bit_length() - 1
+        top = splitter(self.clk, self.rst, **plans[0].signals, granule_log2=granule)
+        return copies_of(top, self.clk, self._step, [[self.rst, plan.signals] for plan in plans])
+
+    def _step(self) -> None:
         """One rising edge of everything that is not hardware."""
         self.clocks += 1
-        for node in self.nodes:
-            node.tick()
-        for plan in self.splitters:
-            plan.tick()
-        if next(script, "end") == "end":
-            raise StopSimulation
+        for part in self.moving:
+            part.tick()
+        self.ended = next(self.script, self) is self
 
-    def script(self) -> Script:
-        """Reset, then one AllReduce after the other."""
+    def _perform(self, simulator: CompiledSimulator, parts: Sequence[Any], script: Script) -> None:
+        """Clock a simulator and the parts around it until a script ends."""
+        self.moving, self.script, self.ended = parts, script, False
+        while not self.ended:
+            simulator.run(1)
+
+    def _reset(self, clearing: int, scripts: Iterable[Script]) -> Script:
+        """Reset, wait until memories are cleared, then prepare all nodes."""
+        self.rst.next = True
         for _ in range(RESET_CLOCKS):
             yield
         self.rst.next = False
-        for _ in range(600):  # memories of counts are cleared
+        for _ in range(clearing):
             yield
-        yield from together(node.driver.attach() for node in self.nodes)
-        yield from together(plan.clear() for plan in self.splitters)
+        yield from together(scripts)
+
+    def run(self) -> None:
+        """Simulate; results are in rows, counters and faults."""
+        nics, cutters = self.nics(), self.cutters()
+        self._perform(nics, self.nodes, self._reset(600, (node.driver.attach() for node in self.nodes)))
+        self._perform(cutters, self.splitters, self._reset(1, (plan.clear() for plan in self.splitters)))
         for index, expected in enumerate(self.expected):
-            start = self.clocks
             self._place(expected)
-            running = together(node.start(expected) for node in self.nodes)
-            while next(running, "end") != "end":
-                if self.clocks - start > 40 * self.options.values + 100_000:
-                    self.faults.append(f"iteration {index} did not end")
-                    return
-                if self.clocks % 500 == 0:
-                    self._tell(index)
-                yield
-            self._tell(index)
-            self._check(index, expected, self.clocks - start)
-            yield from together(
-                plan.split(expected.plan, node.result())
-                for plan, node in zip(self.splitters, self.nodes, strict=True)
-            )
-            self._check_plans(index)
-        for node in self.nodes:
-            self.counters[node.rank] = yield from node.driver.counters()
+            start = self.clocks
+            self._perform(nics, self.nodes, self._iteration(index, expected))
+            if self.faults:
+                return
+            self._check(index, expected, start)
+            if index + 1 < len(self.expected):
+                plans = zip(self.splitters, self.nodes, strict=True)
+                split = together(plan.split(expected.plan, node.result()) for plan, node in plans)
+                self._perform(cutters, self.splitters, split)
+                self._check_plans(index)
+        self._perform(nics, self.nodes, together(self._count(node) for node in self.nodes))
+
+    def _iteration(self, index: int, expected: Iteration) -> Script:
+        """One AllReduce."""
+        start = self.clocks
+        running = together(node.start(expected) for node in self.nodes)
+        while next(running, self) is not self:
+            if self.clocks - start > 40 * self.options.values + 100_000:
+                self.faults.append(f"iteration {index} did not end")
+                return
+            if self.clocks % 500 == 0:
+                self._tell(index)
+            yield
+        self._tell(index)
+
+    def _count(self, node: SimulatedNode) -> Script:
+        """Read a NIC's counters."""
+        self.counters[node.rank] = yield from node.driver.counters()
 
     def _check_plans(self, index: int) -> None:
         """Compare the plans that the hardware made with the host's next one."""
-        if index + 1 == len(self.expected):
-            return
         wanted = self.expected[index + 1].plan.bounds
         for rank, plan in enumerate(self.splitters):
             if plan.plan.bounds != wanted:
@@ -223,7 +239,7 @@ class Run:
         sent = sum(len(node.port.frames) for node in self.nodes)
         self.progress(sum(counts[:index]) + sent, sum(counts))
 
-    def _check(self, index: int, expected: Iteration, clocks: int) -> None:
+    def _check(self, index: int, expected: Iteration, start: int) -> None:
         """Compare every frame and every sum with the host's."""
         sent = sorted(frame for node in self.nodes for frame in node.port.frames)
         wanted = sorted(expected.frames)
@@ -240,23 +256,13 @@ class Run:
             {
                 "schedule": self.options.schedule,
                 "iteration": index,
-                "clocks": clocks,
+                "clocks": self.clocks - start,
                 "frames": len(sent),
                 "bytes": sum(map(len, sent)),
                 "equal": sent == wanted and all(right),
+                "steps": [rows(node.driver.commands, start) for node in self.nodes],
             }
         )
-
-    def run(self) -> None:
-        """Simulate; results are in rows, counters and faults."""
-        script = self.script()
-        parts = [self.rst, *(part.signals for part in (*self.nodes, *self.splitters))]
-        simulator = CompiledSimulator(
-            self.hardware(), self.clk, lambda: self.step(script), watched=signals_of(parts)
-        )  # fmt: skip
-        with contextlib.suppress(StopSimulation):
-            while True:
-                simulator.run(1000)
 
 
 def table_sets(nodes: int) -> int:
@@ -287,6 +293,7 @@ def report(run: Run, seconds: float) -> list[str]:
         )
         if "plan" in row:
             lines.append(f"# the splitters cut the next iteration at {row['plan']}, as the host does")
+        lines += ["# node 0's commands in it", *picture(row["steps"][0])]
     total = {name: sum(c.get(name, 0) for c in run.counters) for name in run.counters[0]}
     lines.append("# all nodes: " + ", ".join(f"{name} {value}" for name, value in total.items()))
     lines.append(f"# {seconds:.0f} s, {run.clocks} clocks")

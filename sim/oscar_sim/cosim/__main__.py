@@ -15,7 +15,7 @@ import numpy as np
 
 from oscar.errors import OscarError
 from oscar_hdl.build.convert import LANGUAGES, PACKAGE, ConvertError, block_name, convert_all
-from oscar_sim.cosim.scenarios import SCENARIOS, Recording
+from oscar_sim.cosim.scenarios import LIGHT, SCENARIOS, Recording
 from oscar_sim.seeds import VARIABLE, told
 
 SIMULATORS = {"vhdl": ("ghdl", "ghdl-mcode"), "verilog": ("icarus", "iverilog")}  # cocotb's name, apt's
@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     p = argparse.ArgumentParser(prog="python -m oscar_sim.cosim", description=__doc__)
     p.add_argument("--out", type=Path, default=Path("build/cosim"), help="folder for results (%(default)s)")
-    p.add_argument("--block", nargs="+", choices=tuple(SCENARIOS), default=list(SCENARIOS), help="(all)")
+    p.add_argument("--block", nargs="+", choices=tuple(SCENARIOS), help="(all; with --light units of a NIC)")
     p.add_argument("--language", nargs="+", choices=tuple(LANGUAGES), default=tuple(LANGUAGES), help="(both)")
     p.add_argument("--light", action="store_true", help="fewer clocks, for each change")
     return p
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     failed = 0
     try:
         print(f"# {VARIABLE}={told()}", flush=True)
-        for name in args.block:
+        for name in args.block or (LIGHT if args.light else SCENARIOS):
             recording = SCENARIOS[name](args.light)
             convert_all([recording.top], args.out / "hdl", recording.parameters, languages=args.language)
             for language in args.language:

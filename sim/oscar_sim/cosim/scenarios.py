@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscar.coding.asc.state import TableState
+from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.batches import DecoderBatch, EncoderBatch, run
 from oscar_sim.blocks import CodedFrame, Coder
+from oscar_sim.cosim.nic_run import SIZES, NicRun, exchange
 from oscar_sim.errors import RtlError
 from oscar_sim.seeds import numbers
 from oscar_sim.units import Unit
@@ -57,7 +59,7 @@ def _noted(unit: Unit, batch: DecoderBatch | EncoderBatch, top: str) -> Recordin
 def decoder(light: bool) -> Recording:
     """Blocks with stalls, resets and damage."""
     rng = numbers(31)
-    frames = _frames(rng, 1500 if light else 4000)
+    frames = _frames(rng, 800 if light else 4000)
     batch = DecoderBatch(frames, Coder(), rng, damage=0.2, resets=0.2)
     return _noted(Unit("decoder", "decoder"), batch, "decoder")
 
@@ -65,8 +67,28 @@ def decoder(light: bool) -> Recording:
 def encoder(light: bool) -> Recording:
     """Blocks with stalls and resets."""
     rng = numbers(32)
-    frames = _frames(rng, 1500 if light else 4000)
+    frames = _frames(rng, 800 if light else 4000)
     return _noted(Unit("encoder", "encoder"), EncoderBatch(frames, rng, resets=0.2), "encoder")
 
 
-SCENARIOS: dict[str, Callable[[bool], Recording]] = {"decoder": decoder, "encoder": encoder}
+def oscar_nic(light: bool) -> Recording:
+    """Frames both ways at once and sums sent on, with pauses; registers; a reset in the midst."""
+    nic = NicRun(numbers(33), MOST_CLOCKS)
+    exchange(nic, 300 if light else 2300, adopt=False)
+    if not light:
+        nic.load(0, frame_rows(np.ones(100, np.int32), np.zeros(100, np.uint8)))
+        nic.send(np.ones(100, np.int32), np.zeros(100, np.uint8), 0)
+        nic.step(int(nic.rng.integers(1, 1500)))
+        nic.reset()
+        exchange(nic, 900, adopt=False)
+        exchange(nic, 40, adopt=True)
+    ports = tuple(port for port in nic.model.ports.values() if port.name != "clk")
+    return Recording("oscar_nic", dict(SIZES), ports, nic.model.traced())
+
+
+SCENARIOS: dict[str, Callable[[bool], Recording]] = {
+    "decoder": decoder,
+    "encoder": encoder,
+    "oscar_nic": oscar_nic,
+}
+LIGHT = ("decoder", "encoder")  # for each change; compiling a whole NIC takes longer than both

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from oscar.collective.actions import Action
 from oscar_hdl.coder.rows import last_symbol
 from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, VERSION
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
@@ -44,18 +45,36 @@ class Place:
 Places = Callable[[int, int], Place]
 
 
+@dataclass
+class Command:
+    """A command that was given, and the clocks in which it was given and had ended.
+
+    name: RECEIVE or SEND; key: what the programme calls it; count: values.
+    """
+
+    name: str
+    key: Any
+    frame: Action
+    count: int
+    given: int
+    ended: int = 0
+
+
 class NicDriver:
     """Performs a rank's programme; `run` is a script that takes a step each clock.
 
     width(workers): bits of a raw value; block_log2: of frames that are made. `arrived` is to be told the key
-    of each frame that comes, in the order in which the NIC gets them, as soon as its header is there.
+    of each frame that comes, in the order in which the NIC gets them, as soon as its header is there. now():
+    the clock, for `commands`, which keeps all that were given.
     """
 
     def __init__(
-        self, bus: Bus, irq: Any, memory: Memory, *, rank: int, width: Callable[[int], int], block_log2: int
+        self, bus: Bus, irq: Any, memory: Memory, *, rank: int, width: Callable[[int], int], block_log2: int,
+        now: Callable[[], int] = lambda: 0,
     ) -> None:  # fmt: skip
         self.bus, self.irq, self.memory = bus, irq, memory
-        self.rank, self.width, self.block_log2 = rank, width, block_log2
+        self.rank, self.width, self.block_log2, self.now = rank, width, block_log2, now
+        self.commands: list[Command] = []
         self.coming: deque[Key] = deque()
         self.books: dict[str, TableSets] = {}
 
@@ -78,7 +97,7 @@ class NicDriver:
         self.places = places
         to_send = deque(s for s in programme.sends if places(s.frame.chunk, s.frame.sub).count)
         receives = {k: r for k, r in programme.receives.items() if places(k.chunk, k.sub).count}
-        given: dict[str, deque[Any]] = {"RECEIVE": deque(), "SEND": deque()}
+        given: dict[str, deque[Command]] = {"RECEIVE": deque(), "SEND": deque()}
         decoded: set[Key] = set()
         encoded: set[int] = set()
         numbers = {id(send): n for n, send in enumerate(programme.sends)}
@@ -90,17 +109,22 @@ class NicDriver:
             if self.coming and (receive := receives.get(self.coming[0])) is not None:
                 if encoded.issuperset(receive.sends) and (yield from self._free("RECEIVE", given)):
                     key = self.coming.popleft()
-                    given["RECEIVE"].append(key)
+                    given["RECEIVE"].append(self._noted("RECEIVE", key, receive.frame))
                     yield from self._receive(receives.pop(key))
             elif self.coming:
                 raise RtlError(f"node {self.rank}: a frame came that nobody asked for: {self.coming[0]}")
             if to_send and decoded.issuperset(to_send[0].receives) and (yield from self._free("SEND", given)):
                 send = to_send.popleft()
-                given["SEND"].append(numbers[id(send)])
+                given["SEND"].append(self._noted("SEND", numbers[id(send)], send.frame))
                 yield from self._send(send)
             yield
 
-    def _free(self, name: str, given: dict[str, deque[Any]]) -> Script:
+    def _noted(self, name: str, key: Any, frame: Action) -> Command:
+        count = self.places(frame.chunk, frame.sub).count
+        self.commands.append(Command(name, key, frame, count, self.now()))
+        return self.commands[-1]
+
+    def _free(self, name: str, given: dict[str, deque[Command]]) -> Script:
         """Return whether a command can be given."""
         waiting = len(given[name])
         return not waiting or (waiting < MOST_GIVEN and not (yield from self._pending(name)))
@@ -109,7 +133,7 @@ class NicDriver:
         status = BY_NAME["STATUS"]
         return status.unpack((yield from self.bus.read(status.offset)))[f"{name.lower()}_pending"]
 
-    def _ends(self, given: dict[str, deque[Any]]) -> Script:
+    def _ends(self, given: dict[str, deque[Command]]) -> Script:
         """Look which commands have ended, into `done`."""
         status = BY_NAME["IRQ_STATUS"]
         bits = yield from self.bus.read(status.offset)
@@ -123,7 +147,9 @@ class NicDriver:
                 if found["bad_frame"] or found["receive_error"] or found["send_error"]:
                     raise RtlError(f"node {self.rank}, {name}: {found}, {result} (docs/registers.md)")
                 while self.ended[name] != result["ended"]:
-                    self.done[name].append(given[name].popleft())
+                    command = given[name].popleft()
+                    command.ended = self.now()
+                    self.done[name].append(command.key)
                     self.ended[name] = self.ended[name] + 1 & 255
         if found["refused"]:
             raise RtlError(f"node {self.rank}: the NIC refused a write (docs/registers.md)")

@@ -141,7 +141,7 @@ struct DecoderRun {
     settle(m);
     uint32_t fault = look();
     if (resetting) {
-      edge(m), advance();
+      for (int i = 0; i < RESET; ++i) p.phase = phase, settle(m), edge(m), advance();
       ++block->resets;
       return reset(), true;
     }

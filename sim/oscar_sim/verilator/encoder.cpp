@@ -127,7 +127,7 @@ struct EncoderRun {
     settle(m);
     uint32_t fault = look();
     if (resetting) {
-      edge(m), advance();
+      for (int i = 0; i < RESET; ++i) p.phase = phase, settle(m), edge(m), advance();
       ++block->resets;
       return reset(), true;
     }

@@ -7,6 +7,7 @@ constexpr int LANES = 32;
 constexpr int READ_CLOCKS = 4;  // from a request to the first lane's data
 constexpr int SUM_CLOCKS = 6;   // from a request to the first total
 constexpr int COUNTS = 512;
+constexpr int RESET = 64;  // clocks
 
 // What a unit must not do; a bit each. fault_names of units.py has them in this order.
 enum Fault : uint32_t {

@@ -1,5 +1,6 @@
 // A driver, memory and a network around a whole NIC (nic_flat of oscar_sim). Called through ctypes: nic.py mirrors
 // the structs.
+#include <iterator>
 #include <vector>
 #include "memory.h"
 
@@ -9,6 +10,7 @@ extern "C" {
 struct Command {
   uint32_t frame, shape, tables, order;
   uint32_t after_receives, after_sends;
+  uint32_t abort;  // its frame never comes
   uint32_t error;
   uint32_t clocks;  // from its last write to the moment in which the driver has read its end
 };
@@ -29,7 +31,7 @@ struct NicRun {
   uint32_t* out_ends;  // where each ends
   uint64_t out_room;
   uint32_t rows, units, receive_count, send_count, arrival_count, out_frames;
-  Stress stress;
+  Stress stress;  // deny: moments of the driver in which it writes what it should not
   uint64_t seed, limit;
   int64_t reset_at;
   // results
@@ -44,8 +46,10 @@ namespace {
 
 // Registers (docs/registers.md).
 constexpr uint32_t STATUS = 0x08, IRQ_STATUS = 0x0C, IRQ_ENABLE = 0x10, COUNTERS = 0x80;
-constexpr uint32_t RECEIVE = 0x20, SEND = 0x40, RESULT = 0x10;
-constexpr uint32_t IRQ_BAD = 1 << 2, IRQ_REFUSED = 1 << 6;
+constexpr uint32_t ABORT = 0x14, RECEIVE = 0x20, SEND = 0x40, ORDER = 0x0C, RESULT = 0x10;
+constexpr uint32_t IRQ_BAD = 1 << 2;
+constexpr uint32_t ABORT_AFTER = 3000;  // clocks: the command waits for its frame
+constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x18, 0x1C, 0x30, 0x34, 0x50, 0x54, 0x80, 0xB8, 0xBC, 0xFC};
 constexpr int COUNTERS_NUMBER = 15, MOST_GIVEN = 3, ERRORS_KEPT = 3;
 constexpr uint32_t QUIET = 200000;  // clocks without anything that happens
 
@@ -68,11 +72,11 @@ struct Wide {
 // One access at a time of an AXI4-Lite manager, whose channels have delays of their own.
 struct Manager {
   enum { NOTHING, WRITE, READ } doing = NOTHING;
-  uint32_t address = 0, data = 0;
+  uint32_t address = 0, data = 0, strobes = 15;
   bool address_open = false, data_open = false;
   uint32_t wait_address = 0, wait_data = 0;
   void write(uint32_t a, uint32_t d, uint32_t busy, Random& rng) {
-    doing = WRITE, address = a, data = d, address_open = data_open = true;
+    doing = WRITE, address = a, data = d, strobes = 15, address_open = data_open = true;
     wait_address = rng.chance(busy) ? rng.below(5) : 0, wait_data = rng.chance(busy) ? rng.below(5) : 0;
   }
   void read(uint32_t a, uint32_t busy, Random& rng) {
@@ -86,7 +90,7 @@ struct Manager {
     p.s_axil_wvalid = doing == WRITE && data_open && !wait_data;
     p.s_axil_arvalid = doing == READ && address_open && !wait_address;
     p.s_axil_awaddr = p.s_axil_araddr = address & 0xFF;
-    p.s_axil_wdata = data, p.s_axil_wstrb = 15;
+    p.s_axil_wdata = data, p.s_axil_wstrb = strobes;
     p.s_axil_bready = doing == WRITE && !rng.chance(busy);
     p.s_axil_rready = doing == READ && !rng.chance(busy);
   }
@@ -115,7 +119,7 @@ struct Unit {
   SumMemory sums;
 };
 
-enum class Step { ENABLE, IDLE, IRQ, CLEAR, RESULTS_IN, RESULTS_OUT, PENDING, WRITING, COUNTING, OVER };
+enum class Step { ENABLE, IDLE, IRQ, CLEAR, RESULTS_IN, RESULTS_OUT, PENDING, WRITING, ABORTING, PRYING, COUNTING, OVER };
 
 struct Driver {
   Vtop& p;
@@ -128,7 +132,8 @@ struct Driver {
   Step step = Step::ENABLE;
   int way = 0, part = 0, counter = 0;
   uint64_t t = 0, moved = 0, cleared_at = 0, out_at = 0;
-  uint32_t arrival = 0, arrived = 0, out_frames = 0, faults = 0;
+  uint32_t arrival = 0, arrived = 0, out_frames = 0, faults = 0, aborted = 0;
+  bool pried = false;
   bool rx_valid = false, tx_held = false, tx_last = false, clearing = false;
   uint8_t held[80] = {};
 
@@ -155,6 +160,8 @@ struct Driver {
       case Step::RESULTS_IN: return bus.read(RECEIVE + RESULT, busy, rng);
       case Step::RESULTS_OUT: return bus.read(SEND + RESULT, busy, rng);
       case Step::PENDING: return bus.read(STATUS, busy, rng);
+      case Step::ABORTING: return bus.write(ABORT, 1, busy, rng);
+      case Step::PRYING: return pry();
       case Step::COUNTING: return bus.read(COUNTERS + 4 * counter, busy, rng);
       case Step::WRITING: {
         const Command& c = ways[way].commands[ways[way].given];
@@ -163,6 +170,31 @@ struct Driver {
       }
       default: return;
     }
+  }
+
+  // A write that changes nothing of commands that were given: it is refused, or to registers of the next one.
+  void pry() {
+    const uint32_t base = rng.chance(32768) ? RECEIVE : SEND, noise = rng.next(), busy = run.stress.busy;
+    switch (rng.below(4)) {
+      case 0: return bus.write(base + 4 * rng.below(3), noise, busy, rng);
+      case 1:  // neither add nor adopt; blocks of 2^31
+        return bus.write(base + ORDER, base == SEND ? noise | 0x1F000000 : noise & 0x3FFFFFFF, busy, rng);
+      case 2: return bus.write(NEVER_WRITTEN[rng.below(std::size(NEVER_WRITTEN))], noise, busy, rng);
+      default: bus.write(base + 4 * rng.below(4), noise, busy, rng), bus.strobes = rng.below(15);
+    }
+  }
+
+  void pried_open(bool error) {
+    const uint32_t at = bus.address & 0x1F;
+    const bool whole = bus.strobes == 15, ours = bus.address >= RECEIVE && bus.address < SEND + RESULT;
+    const bool command = whole && ours && at == ORDER, stored = whole && ours && at < ORDER;
+    if (command || (stored && error)) ++run.refused;
+    if (command == error && !stored) faults |= SPURIOUS;
+  }
+
+  bool may_abort() const {
+    const Direction& d = ways[0];
+    return d.ended < d.given && d.commands[d.ended].abort && aborted <= d.ended && t - d.at[d.ended & 255] > ABORT_AFTER;
   }
 
   bool may_give(const Direction& d) const {
@@ -177,11 +209,15 @@ struct Driver {
     } else if (ways[0].ended == ways[0].count && ways[1].ended == ways[1].count && out_frames >= run.out_frames &&
                arrival == run.arrival_count) {
       if (t - moved > 300) step = Step::COUNTING, counter = 0;  // what is left over has time to show
+    } else if (may_abort()) {
+      step = Step::ABORTING, aborted = ways[0].ended + 1;
+    } else if (rng.chance(run.stress.deny)) {
+      step = Step::PRYING, pried = true;
     } else {
       way = rng.next() & 1;
       if (!may_give(ways[way])) way ^= 1;
       if (!may_give(ways[way])) return;
-      part = 0, step = ways[way].given == ways[way].ended ? Step::WRITING : Step::PENDING;
+      part = 0, step = ways[way].given == ways[way].ended && !pried ? Step::WRITING : Step::PENDING;
     }
     if (step != Step::IDLE) begin();
   }
@@ -202,12 +238,11 @@ struct Driver {
   }
 
   void done(bool error) {
-    if (error) ++run.refused;
+    if (error && step != Step::PRYING) faults |= SPURIOUS;
     switch (step) {
       case Step::ENABLE: step = Step::IDLE; break;
       case Step::IRQ:
         if (bus.data & IRQ_BAD) moved = t;
-        if (bus.data & IRQ_REFUSED) ++run.refused;
         step = Step::CLEAR;
         break;
       case Step::CLEAR: step = Step::RESULTS_IN; break;
@@ -221,9 +256,11 @@ struct Driver {
       case Step::WRITING:
         if (++part == 4) {
           ways[way].at[ways[way].given++ & 255] = t, moved = t;
-          step = Step::IDLE;
+          step = Step::IDLE, pried = false;
         }
         break;
+      case Step::ABORTING: moved = t, step = Step::IDLE; break;
+      case Step::PRYING: pried_open(error), step = Step::IDLE; break;
       case Step::COUNTING:
         run.counters[counter] = bus.data;
         step = ++counter == COUNTERS_NUMBER ? Step::OVER : Step::COUNTING;
@@ -350,7 +387,7 @@ void rest(Model& m, uint32_t clocks) {
 // Reset, and time to clear what takes some.
 extern "C" void nic_reset(Model* m, uint32_t clocks) {
   m->top->rst = 1;
-  rest(*m, 2);
+  rest(*m, 1);
   m->top->rst = 0;
   rest(*m, clocks);
 }

@@ -20,18 +20,15 @@ from oscar.coding.asc.params import (
     BASE,
     DIRECTORY_BYTES,
     GROUP,
-    GROUP_ROWS,
     LANES,
     LIMIT,
     MASK_BYTES,
     MAX_BLOCK_LOG2,
     MIN_BLOCK_LOG2,
-    NARROW_CLASS,
     PREFIX_BYTES,
     SENT_ROW_BYTES,
     SYMBOLS,
     TABLE_ROWS,
-    WIDE_SHIFT,
     AscParams,
 )  # fmt: skip
 from oscar.coding.asc.pop_kernels import SIDES
@@ -44,6 +41,7 @@ from oscar.coding.asc.row_kernels import (
     SEARCHED,
     Frame,
 )
+from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError
@@ -51,7 +49,6 @@ from oscar.errors import FrameError
 PAD = 64  # bytes behind arrays that are read a row at a time
 THREAD_VALUES = 1 << 19  # of a frame, for each thread that works on it
 MOST_THREADS = 16
-WIDEST_CLASS = NARROW_CLASS + len(WIDE_SHIFT)  # its rows take two raw steps
 SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
 
 
@@ -109,7 +106,8 @@ class CompiledCoder:
         self.params = params
         self.threads = threads or cores()
         self._room: dict[str, tuple[np.ndarray, np.uint64]] = {}
-        self._rows = 0  # of the frame encoded last
+        self._rows = self._values = self._head = 0  # of the frame encoded last
+        self._payload = np.zeros(0, np.uint8)
         self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
         self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
         self.banks = np.zeros(self.threads * BANKS * COUNTS, np.uint32)
@@ -158,7 +156,7 @@ class CompiledCoder:
     ) -> bytes | memoryview:
         """See Coder.encode; the memory that is returned holds until the next call."""
         count = values.size
-        self._rows = -(-count // LANES)
+        self._rows, self._values = -(-count // LANES), count
         if not count:
             return b""
         frame = self._frame(values, classes, width)
@@ -193,21 +191,17 @@ class CompiledCoder:
         out = self._memory("payload", self.params.max_payload(count, width) + len(head))
         payload = self._room["payload"][0]
         payload[: len(head)] = np.frombuffer(head, np.uint8)
+        self._payload, self._head = payload, len(head)
         used = ek.write_blocks(blocks, log2, number, regions, region, out + len(head))
         tk.learn(state.hist, self.counts)
         return payload[: len(head) + used].data
 
-    def work(self, _: object = None) -> int:
-        """Return the work of the payload encoded last: steps of rows, raw steps and steps of classes."""
+    def work(self, _: object = None) -> np.ndarray | None:
+        """See Coder.work."""
         if not self._rows:
-            return 0
-        classes = self._room["classes"][0][: self._rows]
-        groups = -(-self._rows // GROUP_ROWS)
-        live = int(np.count_nonzero(self._room["live"][0][:groups]))
-        steps = int(np.count_nonzero(classes)) + live
-        if classes.max() > NARROW_CLASS:
-            steps += int(np.count_nonzero(classes > NARROW_CLASS) + np.count_nonzero(classes == WIDEST_CLASS))
-        return LANES * steps
+            return None
+        raw = raw_rows(self._payload, self._head, self._values)
+        return cells_of(self._room["classes"][0][: self._rows], self._values, raw)
 
     def _last_symbol(self, groups: int, width: int) -> int:
         """Return the symbol of the largest magnitude found; raises ValueError unless values fit `width`."""

@@ -44,8 +44,8 @@ class Coder(Protocol):
     ) -> None:
         """Put the values of `payload` into `out` (int16 or int32), or add them to it; raises FrameError."""
 
-    def work(self, _: object = None) -> int:
-        """Return the work of the payload encoded last (`Codec.work`), 0 where that is not known."""
+    def work(self, _: object = None) -> np.ndarray | None:
+        """Return the cells of the payload encoded last (`slots.cells_of`), None of no values."""
 
 
 def make_coder(params: AscParams, implementation: Implementation = "compiled") -> Coder:

@@ -56,6 +56,7 @@ from oscar.coding.asc.params import (
     auto_block_log2,
     seed_bits,
 )  # fmt: skip
+from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError
@@ -66,13 +67,14 @@ class ReferenceCoder:
 
     def __init__(self, params: AscParams) -> None:
         self.params = params
-        self._steps = 0
+        self._classes: list[int] = []  # of the rows of the frame encoded last
+        self._values, self._raw = 0, np.zeros(0, bool)
 
     # --- encoding
 
     def encode(self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState) -> bytes:
         """Return the payload of integer `values`; raises ValueError where they do not fit `width` bits."""
-        self._steps = 0
+        self._classes, self._values = [], values.size
         if not values.size:
             return b""
         numbers = [int(v) for v in values]
@@ -80,7 +82,7 @@ class ReferenceCoder:
         shift = max(0, max(v ^ (v >> 31) for v in numbers).bit_length() - 15)
         groups = self._groups(numbers, self._positions(classes, len(numbers)), shift)
         counts = _counted(groups, len(numbers), shift)
-        self._steps = sum(_steps(group) for group in groups)
+        self._classes = [row.row_class for group in groups for row in group]
         last = symbol_of(min(LIMIT - 1, max(max(numbers), -min(numbers))), 0)[0]
         freq, sent = self._tables(state, counts, last)
         log2 = self.params.block_log2 or auto_block_log2(len(numbers), _estimate(counts, freq))
@@ -95,7 +97,9 @@ class ReferenceCoder:
                 out += sum(level << (4 * s) for s, level in enumerate(levels)).to_bytes(
                     SENT_ROW_BYTES, "little"
                 )
+        head = len(out)
         out += b"".join(entry.to_bytes(DIRECTORY_BYTES, "little") for entry, _ in coded)
+        self._raw = raw_rows(np.frombuffer(bytes(out), np.uint8), head, len(numbers))
         return bytes(out) + b"".join(data for _, data in coded)
 
     def _groups(self, values: Sequence[int], positions: Sequence[int], shift: int) -> list[list[Row]]:
@@ -123,9 +127,11 @@ class ReferenceCoder:
                 freq[q], sent[q] = own, levels
         return freq, sent
 
-    def work(self, _: object = None) -> int:
+    def work(self, _: object = None) -> np.ndarray | None:
         """See Coder.work."""
-        return LANES * self._steps
+        if not self._classes:
+            return None
+        return cells_of(np.array(self._classes, np.uint8), self._values, self._raw)
 
     # --- decoding
 
@@ -195,13 +201,6 @@ def _counted(groups: Sequence[Sequence[Row]], values: int, shift: int) -> Rows:
     for group in groups:
         count_group(group, values, shift, counts)
     return counts
-
-
-def _steps(group: Sequence[Row]) -> int:
-    """Return the steps of a group whose rows are not all zero: of rows, their low bits, and classes."""
-    return live(group) and 1 + sum(
-        1 + -(-low_bits(row.row_class, 0) // RAW_STEP) for row in group if row.row_class
-    )
 
 
 def _estimate(counts: Rows, freq: Rows) -> int:

@@ -1,0 +1,78 @@
+"""What frames that are built and not learnt yet had their tables built from, and which sets they save."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.nic.ports import TablesPort
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def frame_sets(
+    clk: Any, rst: Any, port: TablesPort, reading: Any, read_at: Any, entry: Any, learn_at: Any, old: Any,
+    save: Any,
+) -> Any:  # fmt: skip
+    """Keep for each bank the histogram that a build reads, and the number of its set to save.
+
+    reading: read_at u9 is read for port.bank, entry u16 comes two clocks later. old u16: what is at learn_at
+    u9 of port.count_bank two clocks later; save: the set of the frame that is learnt. port.steady: see
+    TablesPort.
+    """
+    memory = [word(16) for _ in range(1 << 10)]
+    write1, write2, at1, at2 = bit(), bit(), word(10), word(10)
+    look_at, fetched = word(10), word(16)
+    first_save, second_save = word(len(port.save)), word(len(port.save))
+    first_busy, second_busy, learn_busy = bit(), bit(), bit()
+    first_same, second_same, learn_same, any_set = (bit() for _ in range(4))
+
+    @always_comb
+    def address():
+        look_at.next = concat(port.count_bank, learn_at)
+
+    @always(clk.posedge)
+    def use_memory():
+        write1.next = reading
+        write2.next = write1
+        at1.next = concat(port.bank, read_at)
+        at2.next = at1
+        if write2:
+            memory[at2].next = entry
+        fetched.next = memory[look_at]
+        old.next = fetched
+
+    @always(clk.posedge)
+    def remember():
+        if port.build:
+            if port.bank:
+                second_save.next = port.save
+                second_busy.next = True
+            else:
+                first_save.next = port.save
+                first_busy.next = True
+        if port.learn:
+            learn_busy.next = True
+            if port.count_bank:
+                save.next = second_save
+                second_busy.next = False
+            else:
+                save.next = first_save
+                first_busy.next = False
+        elif port.learnt:
+            learn_busy.next = False
+        if rst:
+            first_busy.next = False
+            second_busy.next = False
+            learn_busy.next = False
+
+    @always(clk.posedge)
+    def compare():
+        any_set.next = port.query_fresh
+        first_same.next = first_busy and first_save == port.query
+        second_same.next = second_busy and second_save == port.query
+        learn_same.next = learn_busy and save == port.query
+        port.steady.next = any_set or not (first_same or second_same or learn_same)
+
+    return address, use_memory, remember, compare

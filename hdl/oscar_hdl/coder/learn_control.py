@@ -1,0 +1,93 @@
+"""Has counts drained from the chain: when a frame is learnt, and both banks after a reset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import Signal, always, block, enum
+
+from oscar_hdl.nic.ports import CountChain, TablesPort
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def learn_control(
+    clk: Any, rst: Any, port: TablesPort, request: CountChain, answer: CountChain, mute: Any, away: Any,
+    hold: Any, clear: Any, ended: Any, counted: Any, count: Any, learn_at: Any,
+) -> Any:  # fmt: skip
+    """Ask for counts, and say when they come.
+
+    count u19 comes while `counted`; learn_at u9 is its place two clocks before. clear: level, while nothing
+    goes through; ended: strobe, when all has gone through. mute: counts are only taken, as after a reset;
+    away: what is learnt is not to be kept. hold: learning has not read yet what a build of port.bank would
+    overwrite.
+    """
+    states = enum("IDLE", "HOLD", "ASK", "FOLLOW")
+    state = Signal(states.IDLE)
+    wanted, begun, second_bank, at, arrived = bit(), bit(), bit(), word(9), word(5)
+
+    @always(clk.posedge)
+    def command():
+        port.learnt.next = False
+        if port.learn:
+            wanted.next = True
+        if state == states.IDLE:
+            if mute or wanted:
+                state.next = states.HOLD
+        elif state == states.HOLD:
+            if answer.address[2:] == 1 and not answer.valid:
+                state.next = states.ASK
+        elif state == states.ASK:
+            if at == 511:
+                state.next = states.FOLLOW
+        elif ended:
+            state.next = states.IDLE
+            second_bank.next = True
+            if second_bank:
+                mute.next = False
+            if not mute:
+                port.learnt.next = True
+                wanted.next = False
+        if rst:
+            state.next = states.IDLE
+            wanted.next = False
+            mute.next = True
+            second_bank.next = False
+            port.learnt.next = False
+
+    @always(clk.posedge)
+    def ask():
+        request.valid.next = False
+        request.total.next = 0
+        request.address.next = at
+        if state == states.ASK:
+            at.next = at + 1
+            request.valid.next = True
+        if state == states.HOLD:
+            request.address.next[0] = True
+        request.bank.next = port.count_bank
+        if mute:
+            request.bank.next = second_bank
+        if rst:
+            at.next = 0
+            request.valid.next = False
+
+    @always(clk.posedge)
+    def receive():
+        away.next = mute or port.forget
+        clear.next = rst or state == states.IDLE or state == states.HOLD
+        arrived.next[5:1] = arrived[4:]
+        arrived.next[0] = answer.valid
+        count.next = answer.total[19:]
+        counted.next = arrived[4]
+        hold.next = mute or (wanted and not begun and port.bank == port.count_bank)
+        if arrived[3]:
+            learn_at.next = learn_at + 1
+            begun.next = True
+        if clear:
+            arrived.next = 0
+            counted.next = False
+            learn_at.next = 0
+            begun.next = False
+
+    return command, ask, receive

@@ -1,0 +1,233 @@
+"""A whole NIC under Verilator, driven through its ports, with frames both ways that are the host's."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from oscar.coding.asc import AscParams, Encoder
+from oscar.coding.frame import peek
+from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
+from oscar_hdl.nic.registers import BY_NAME
+from oscar_hdl.nic.row_port import COUNT_AT
+from oscar_sim.errors import RtlError
+from oscar_sim.verilator import Model
+
+BLOCK_LOG2, ENGINES, BUS_BYTES = 10, 2, 8
+SIZES = {"engines": ENGINES, "sets": 4, "store_log2": 10, "rows_log2": 9, "block_log2": BLOCK_LOG2}
+ROUND = ENGINES << (BLOCK_LOG2 - 5)  # rows: frames begin at multiples
+CLEARING = 600  # clocks after a reset in which memories of counts are cleared
+LIMIT = 60_000  # clocks of a step of the run
+INTO = ("s_axis_rx", "s_axis_values", "s_axis_side", "s_axis_read")
+OUT = ("m_axis_tx", "m_axis_values", "m_axis_descriptors")
+Word = tuple[int, int, bool]  # data, keep, last
+
+
+class NicRun:
+    """A NIC of two engines whose streams pause at random; `model` is the converted RTL.
+
+    Every method lets clocks pass. Raises RtlError where the NIC is not what the host is.
+    """
+
+    def __init__(self, rng: np.random.Generator, clocks: int, *, pause: float = 0.15) -> None:
+        self.model, self.rng, self.pause = Model("oscar_nic", **SIZES), rng, pause
+        self.model.trace(clocks)
+        self.most, self.clocks = clocks, 0
+        self.coming: dict[str, deque[Word]] = {name: deque() for name in INTO}
+        self.taken: dict[str, list[Word]] = {name: [] for name in OUT}
+        self.valid = dict.fromkeys(INTO, False)
+        self.reset()
+
+    def reset(self) -> None:
+        """Reset the NIC; its links begin anew."""
+        for queue in self.coming.values():
+            queue.clear()
+        for words in self.taken.values():
+            words.clear()
+        self.valid = dict.fromkeys(INTO, False)
+        for name in ("awvalid", "wvalid", "bready", "arvalid", "rready"):
+            self.model[f"s_axil_{name}"] = 0
+        self.model["rst"] = 1
+        self.step(2)
+        self.model["rst"] = 0
+        self.step(CLEARING)
+        asc = AscParams(sent_rows=False, block_log2=BLOCK_LOG2)
+        self.ours, self.theirs = Encoder(asc), Encoder(asc)
+        self.numbers = {"SEND": 0, "RECEIVE": 0}
+
+    def step(self, clocks: int = 1) -> None:
+        """Let clocks pass."""
+        for _ in range(clocks):
+            self._clock()
+
+    def _clock(self) -> None:
+        model, chance = self.model, self.rng.random(len(INTO) + len(OUT)) >= self.pause
+        ready = dict(zip(OUT, chance[len(INTO) :].tolist(), strict=True))
+        for name, go in zip(INTO, chance.tolist(), strict=False):
+            if not self.valid[name] and self.coming[name] and go:
+                self.valid[name] = True
+                data, keep, last = self.coming[name][0]
+                model[f"{name}_tdata"], model[f"{name}_tlast"] = data, int(last)
+                if name == "s_axis_rx":
+                    model[f"{name}_tkeep"] = keep
+            model[f"{name}_tvalid"] = int(self.valid[name])
+        for name in OUT:
+            model[f"{name}_tready"] = int(ready[name])
+        for name in INTO:
+            if self.valid[name] and model[f"{name}_tready"]:
+                self.coming[name].popleft()
+                self.valid[name] = False
+        for name in OUT:
+            if ready[name] and model[f"{name}_tvalid"]:
+                keep = model[f"{name}_tkeep"] if name == "m_axis_tx" else 0
+                self.taken[name].append((model[f"{name}_tdata"], keep, bool(model[f"{name}_tlast"])))
+        model.clock()
+        self.clocks += 1
+
+    def until(self, name: str) -> None:
+        """Let clocks pass until an output is 1 at an edge."""
+        for _ in range(LIMIT):
+            there = self.model[name]
+            self.step()
+            if there:
+                return
+        raise RtlError(f"{name} stays 0")
+
+    def write(self, name: str, **fields: int) -> None:
+        """Write a register."""
+        register, model = BY_NAME[name], self.model
+        model["s_axil_awaddr"], model["s_axil_wdata"] = register.offset, register.pack(**fields)
+        model["s_axil_wstrb"] = 15
+        model["s_axil_awvalid"] = model["s_axil_wvalid"] = 1
+        self.until("s_axil_wready")
+        model["s_axil_awvalid"] = model["s_axil_wvalid"] = 0
+        model["s_axil_bready"] = 1
+        self.until("s_axil_bvalid")
+        model["s_axil_bready"] = 0
+
+    def read(self, name: str) -> dict[str, int]:
+        """Return a register's fields."""
+        model = self.model
+        model["s_axil_araddr"], model["s_axil_arvalid"] = BY_NAME[name].offset, 1
+        self.until("s_axil_arready")
+        model["s_axil_arvalid"], model["s_axil_rready"] = 0, 1
+        while not model["s_axil_rvalid"]:
+            self.step()
+        fields = BY_NAME[name].unpack(model["s_axil_rdata"])
+        self.step()
+        model["s_axil_rready"] = 0
+        return fields
+
+    def command(self, name: str, **fields: int) -> None:
+        """Give a command."""
+        for part in ("FRAME", "SHAPE", "TABLES", "COMMAND"):
+            known = {field.name for field in BY_NAME[f"{name}_{part}"].fields}
+            self.write(f"{name}_{part}", **{key: value for key, value in fields.items() if key in known})
+        self.numbers[name] += 1
+
+    def ended(self, name: str) -> None:
+        """Wait until all commands of a direction have ended well."""
+        for _ in range(LIMIT):
+            result = self.read(f"{name}_RESULT")
+            if result["ended"] == self.numbers[name] & 255:
+                break
+        if result["ended"] != self.numbers[name] & 255 or result["error"]:
+            raise RtlError(f"{name} {self.numbers[name]}: {result}")
+
+    def packet(self, name: str, words: list[int]) -> None:
+        """Let a packet of rows come."""
+        self.coming[name].extend((word, 0, n == len(words) - 1) for n, word in enumerate(words))
+
+    def load(self, row: int, rows: FrameRows) -> None:
+        """Write rows into memory."""
+        start = row | rows.count << COUNT_AT
+        flat = np.zeros(-(-rows.count // 4) * 4, np.uint16)
+        flat[: rows.count] = (rows.values.reshape(-1)[: rows.count] & 0xFFFF).astype(np.uint16)
+        self.packet("s_axis_values", [start, *flat.view(np.uint64).tolist()])
+        side = [start]
+        for header, distances in zip(rows.headers.tolist(), rows.distances.tolist(), strict=True):
+            side.append(header)
+            side += [sum(d << 4 * i for i, d in enumerate(distances[at : at + 16])) for at in (0, 16)]
+        self.packet("s_axis_side", side)
+        while self.coming["s_axis_values"] or self.coming["s_axis_side"]:
+            self.step()
+        self.step(80)  # zeros to the end of the group
+
+    def check_rows(self, row: int, values: np.ndarray, positions: np.ndarray) -> None:
+        """Read rows, and compare them with what they should be."""
+        for name in OUT[1:]:
+            self.taken[name].clear()
+        self.packet("s_axis_read", [row | values.size << COUNT_AT])
+        while not all(self.taken[name] and self.taken[name][-1][2] for name in OUT[1:]):
+            self.step()
+        words = np.array([word for word, _, _ in self.taken["m_axis_values"]], np.uint64).view(np.int16)
+        described = [word & 15 for word, _, _ in self.taken["m_axis_descriptors"]]
+        if not np.array_equal(words[: values.size], values.astype(np.int16)):
+            raise RtlError(f"sums in rows from {row} on differ")
+        if described != frame_rows(values, positions).classes.tolist():
+            raise RtlError(f"classes of rows from {row} on differ")
+
+    def send(self, values: np.ndarray, positions: np.ndarray, row: int) -> bytes:
+        """Give the command to send what is in memory; return the frame that has to leave."""
+        n = self.numbers["SEND"]
+        self.command(
+            "SEND", count=values.size, row=row, last=last_symbol(values), block_log2=BLOCK_LOG2, step=0,
+            chunk=n, width=16, sequence=n, load=0, save=0, fresh=int(n == 0),
+        )  # fmt: skip
+        return self.ours.encode(values, step=0, context=positions, width=16, chunk=n)
+
+    def receive(self, values: np.ndarray, positions: np.ndarray, row: int, *, adopt: bool) -> None:
+        """Let a frame come, behind a damaged copy of it, and give the command to receive it."""
+        n = self.numbers["RECEIVE"]
+        frame = self.theirs.encode(values, step=1, context=positions, width=16, chunk=n)
+        damaged = bytearray(frame)
+        damaged[int(self.rng.integers(len(frame)))] ^= 1 << int(self.rng.integers(8))
+        for data in (bytes(damaged), frame) if n == 0 else (frame,):
+            parts = [data[at : at + BUS_BYTES] for at in range(0, len(data), BUS_BYTES)]
+            for part in parts:
+                word = int.from_bytes(part, "little"), (1 << len(part)) - 1, part is parts[-1]
+                self.coming["s_axis_rx"].append(word)
+        head = peek(frame)
+        fields = {k: getattr(head, k) for k in ("step", "chunk", "sub", "width", "sequence", "count")}
+        self.command(
+            "RECEIVE", **fields, load=1, save=1, fresh=int(n == 0), row=row, add=not adopt, adopt=adopt
+        )
+
+    def frame(self) -> bytes:
+        """Wait for a frame to leave, and return it."""
+        words = self.taken["m_axis_tx"]
+        for _ in range(LIMIT):
+            if words and words[-1][2]:
+                break
+            self.step()
+        data = b"".join(word.to_bytes(8, "little")[: keep.bit_length()] for word, keep, _ in words)
+        words.clear()
+        return data
+
+
+def exchange(nic: NicRun, count: int, *, adopt: bool) -> None:
+    """A frame each way at once, then the sums sent on: all as the host has them."""
+    rng = nic.rng
+
+    def gradient(scale: float) -> np.ndarray:
+        live = np.repeat(rng.random(-(-count // 32)) < 0.6, 32)[:count]
+        return np.clip(np.rint(rng.laplace(0, scale, count) * live), -32768, 32767).astype(np.int32)
+
+    positions = rng.integers(2, 10, count).astype(np.uint8)
+    sent, local, came = gradient(3.0), gradient(20.0), gradient(3000.0 if adopt else 12.0)
+    rows = -(-count // 32 // ROUND) * ROUND + ROUND
+    nic.load(0, frame_rows(sent, positions))
+    nic.load(rows, frame_rows(local, positions))
+    nic.receive(came, positions, rows, adopt=adopt)
+    expected = nic.send(sent, positions, 0)
+    if nic.frame() != expected:
+        raise RtlError("the frame sent differs from the host's")
+    nic.ended("RECEIVE")
+    nic.ended("SEND")
+    sums = ((came + (0 if adopt else local)) + 32768) % 65536 - 32768
+    nic.check_rows(rows, sums, positions)
+    expected = nic.send(sums, positions, rows)
+    if nic.frame() != expected:
+        raise RtlError("the frame of sums differs from the host's")
+    nic.ended("SEND")

@@ -1,0 +1,120 @@
+"""Clocks of frames on a whole NIC of converted RTL, beside the time model, step by step.
+
+Frames of real gradients (an AllReduce of the direct schedule: workers' values, then sums) and of noise, whose
+blocks go raw, are sent and received, each alone and then one right after the other; every frame and sum is
+checked. Alone: sent, from the command to the first word out; received, from the last word in to the last sum.
+Following: from one end to the next.
+
+    python -m oscar_sim.step_clocks --engines 2 --block-log2 11
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar.bench.engines import pushed
+from oscar.errors import OscarError
+from oscar.files import write_json
+from oscar.tables import Row, Table
+from oscar.timeline.engines import decode_clocks, encode_clocks
+from oscar.timeline.nic import load_nic
+from oscar_hdl.coder.rows import frame_rows
+from oscar_sim.frame_clocks import Given, Times, measure
+from oscar_sim.results_file import prepared
+from oscar_sim.whole import WholeNic
+
+MOST = 40_960  # values of a frame
+TABLE = Table(
+    "model <12", "step >4", "way <7", "values >6", "live:live rows >9", "bytes >6", "front >5",
+    "rtl:alone >6", "model_clocks:model >6", "ratio >6.3f", "follows >7", "follows_model:model >6",
+    "follows_ratio:ratio >6.3f", "rate:values/clock >12.2f",
+)  # fmt: skip
+
+
+def frames_of(model: str, number: int, seed: int) -> list[Given]:
+    """Return frames of a model's AllReduce, half of them sums; or of noise."""
+    if model == "noise":
+        rng = np.random.default_rng(seed)
+        return [Given(rng.integers(-2048, 2048, 8192).astype(np.int16), None, n) for n in range(number)]
+    every = pushed(model, 8, seed)
+    chosen = every[: number // 2] + every[number // 2 - number :]
+    return [Given(values[:MOST], classes[:MOST], n) for n, (values, classes) in enumerate(chosen)]
+
+
+def steps(nic: WholeNic, model: str, frames: Sequence[Given], log2: int) -> Iterator[Row]:
+    """Measure the frames; yield a row for each and direction."""
+    clocks = load_nic().clocks
+    for way in ("send", "receive"):
+        alone = measure(nic, frames, send=way == "send", apart=True, block_log2=log2)
+        queue = measure(nic, frames, send=way == "send", apart=False, block_log2=log2)
+        _, front, between, least, latency = clocks["encode" if way == "send" else "decode"]
+        ends = queue.first_word if way == "send" else queue.end
+        for n, frame in enumerate(frames):
+            rows = frame_rows(frame.values, frame.positions)
+            cells, count = alone.cells[n], frame.values.size
+            if way == "send":
+                _, work = encode_clocks(cells, count, int(alone.sizes[n]), nic.engines, 1 << log2)
+            else:
+                work = decode_clocks(cells, count, nic.engines, 1 << log2)
+            took, told = _took(alone, n, way), front + work + latency
+            follows, gap = (int(ends[n] - ends[n - 1]), max(work + between, least)) if n else (0, 0.0)
+            yield {
+                "model": model, "step": n, "way": way, "values": count,
+                "live": int(np.count_nonzero(rows.classes)), "bytes": int(alone.sizes[n]),
+                "front": int(alone.first_row[n] - alone.begin[n]), "rtl": took, "model_clocks": round(told),
+                "ratio": told / took, "follows": follows, "follows_model": round(gap),
+                "follows_ratio": gap / follows if follows else None,
+                "rate": count / (took - int(alone.first_row[n] - alone.begin[n])) / nic.engines,
+            }  # fmt: skip
+
+
+def _took(times: Times, n: int, way: str) -> int:
+    return int((times.first_word if way == "send" else times.end)[n] - times.begin[n])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the table; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m oscar_sim.step_clocks", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("--engines", type=int, default=2)
+    parser.add_argument("--bus-bits", type=int, default=128)
+    parser.add_argument("--block-log2", type=int, nargs="+", default=[11])
+    parser.add_argument(
+        "--models", nargs="+", default=["numpy-lm", "noise"], help="cnn, embedding need torch"
+    )
+    parser.add_argument("--frames", type=int, default=6, help="of a model")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="OUT")
+    args = parser.parse_args(argv)
+    try:
+        prepared(args.json)
+        nic = WholeNic(engines=args.engines, bus_bits=args.bus_bits)
+        every: list[Any] = []
+        for log2 in args.block_log2:
+            print(f"# {args.engines} engines, a bus of {args.bus_bits} bits, blocks of {1 << log2} values")
+            print(TABLE.heading)
+            for model in args.models:
+                for row in steps(nic, model, frames_of(model, args.frames, args.seed), log2):
+                    every.append({"block": 1 << log2, **row})
+                    print(TABLE.line(row), flush=True)
+    except OscarError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for name in ("ratio", "follows_ratio"):
+        off = np.array([abs(row[name] - 1) for row in every if row[name]])
+        within = f"{np.count_nonzero(off <= 0.02)} of {off.size} within 2 %"
+        print(f"# {name}: {within}, mean off {off.mean():.1%}, most {off.max():.1%}")
+    if args.json:
+        write_json(args.json, {"rows": every})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

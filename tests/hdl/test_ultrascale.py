@@ -1,0 +1,35 @@
+"""Sums of cells on a card; blocks with lists of ports as tops; a netlist's module without its inside."""
+
+from __future__ import annotations
+
+from myhdl import always, block
+
+from oscar_hdl.build import parts
+from oscar_hdl.build.ultrascale import PAIR, SHARED, card_lines
+from oscar_hdl.streams.bundles import Stream, word
+
+
+def test_the_scarcest_cell_says_how_many() -> None:
+    one = {"LUT": 100, "FF": 10, "CARRY8": 1, "DSP": 1, "RAMB36": 2}
+    lines = card_lines(dict.fromkeys([*PAIR, *SHARED], one), 4)
+    assert lines[0].split() == ["engine", "400", "40", "4", "4", "8"]
+    assert lines[1].split()[3:] == ["2,100", "210", "21", "21", "42"]
+    assert "33 NICs, 132 engines; of RAMB36 there is least" in lines[2]  # .7 * 2016 / 42
+
+
+@block
+def adder(clk, rst, stream, numbers, total):
+    @always(clk.posedge)
+    def add():
+        total.next = numbers[0] + numbers[1]
+        stream.tready.next = stream.tvalid and not rst
+
+    return add
+
+
+def test_ports_in_lists_become_two_wide_ones() -> None:
+    top = parts.wide(adder, lambda: (Stream(8), [word(3), word(5)], word(6)))
+    takes, gives = top.args[-2:]
+    assert [len(signal) for signal in takes] == [8, 1, 1, 3, 5]
+    assert [len(signal) for signal in gives] == [1, 6]
+    assert (len(top.args[2]), len(top.args[3])) == (18, 7)
