@@ -1,4 +1,4 @@
-"""What all sparsifiers share: error feedback, positions gathered from all workers, values summed at their union.
+"""What all sparsifiers share: error feedback, positions gathered from all, values summed at their union.
 
 Every worker adds its residual to its gradient and chooses positions. All positions are gathered and united.
 The values at the union are summed, those of workers that did not choose them as well. What was not sent is
@@ -143,7 +143,7 @@ class Sparsifier(Scheme):
         It may yield messages, the same ones as all other workers.
         """
 
-    def observe(self, counts: Array, united: Array) -> None:  # noqa: B027 - not all rules learn
+    def observe(self, counts: Array, united: Array) -> None:
         """Move the rule's replicated state, given every worker's count and the union, sorted."""
 
     def messages(self, worker: SparseWorker, values: Array) -> Messages:

@@ -54,7 +54,7 @@ class ValueSum(Stateful):
 
     def __init__(self, form: Form, values: int, nodes: int, *, coarseness: float, density: float) -> None:
         self.form, self.values, self.nodes = form, values, nodes
-        # The grid measures what is sent over all values, so that the same size is sqrt(density) times as large.
+        # The grid measures what is sent over all values: its size comes out sqrt(density) times too small.
         ride_bits = field_bits(LIMIT, nodes) if form == "asc" else RIDE_BITS
         self.steps = GridSteps([values], nodes, coarseness / math.sqrt(density), ride_bits)
         self.position = PositionState(values) if form == "asc" else None
