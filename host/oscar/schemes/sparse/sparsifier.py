@@ -48,16 +48,17 @@ class SparseOptions:
     def __post_init__(self) -> None:
         if not 0 < self.density <= 1:
             raise ValueError(f"density is a share of all values, above 0 and at most 1, got {self.density}")
-        _check_one("controller", self.controller, get_args(Controller))
-        _check_one("values", self.values, FORMS)
-        _check_one("index", self.index, tuple(INDEX_CODECS))
+        check_one("controller", self.controller, get_args(Controller))
+        check_one("values", self.values, FORMS)
+        check_one("index", self.index, tuple(INDEX_CODECS))
         if not 0 <= self.momentum < 1 or self.warmup < 0:
             raise ValueError(
                 f"expected 0 <= momentum < 1 and warmup >= 0, got {self.momentum} and {self.warmup}"
             )
 
 
-def _check_one(key: str, came: str, known: Sequence[str]) -> None:
+def check_one(key: str, came: str, known: Sequence[str]) -> None:
+    """Raise ValueError unless the option `key` is one of `known`."""
     if came not in known:
         raise ValueError(f"{key} is one of {', '.join(known)}, got {came!r}")
 
@@ -117,7 +118,7 @@ class Sparsifier(Scheme):
     def _setup(self) -> None:
         o = self.options
         self.sum = ValueSum(
-            o.values, self.values, self.nodes, coarseness=o.coarseness, density=min(1.0, o.density)
+            o.values, [self.values], self.nodes, coarseness=o.coarseness, density=min(1.0, o.density)
         )
         self.index = make_index(o.index)
         self.counts = np.zeros(self.nodes, np.int64)
