@@ -169,7 +169,7 @@ def test_a_message_that_does_not_fit_its_positions_is_refused(seed: int) -> None
 def test_a_skewed_gradient_loads_ranges_and_not_hashes(seed: int) -> None:
     """Zen's reason to hash: the words that are frequent stand together."""
     random, nodes, size = np.random.default_rng(seed), 8, 640_000
-    positions = np.unique((size * random.random(18_000) ** 4).astype(int))
+    positions = np.unique((size * random.random(30_000) ** 6).astype(int))
     worst = {}
     for name in ("range", "hash"):
         parts = make_partition(name, size, nodes, seed=seed).split(positions)
