@@ -31,7 +31,6 @@ ExchangeName = Literal["balanced", "doubling", "all-gather", "blocks", "dense"]
 EXCHANGES: tuple[ExchangeName, ...] = get_args(ExchangeName)
 CODED: tuple[ExchangeName, ...] = ("all-gather", "dense")  # where values are coded
 GRAINS = "auto", "value", "row"
-BLOCK = 256  # values of an OmniReduce block
 FLOAT = 4  # bytes of a value, and of a position in COO
 
 
@@ -41,15 +40,17 @@ class ZenOptions:
     OmniReduce's, "dense" sends all. "auto" gathers for `profile` iterations, and takes the cheapest.
 
     partition: who adds what, where exchanges have servers. grain: what a position stands for; "auto" takes
-    rows where that is less to send. below: share of values hit under which a tensor counts as sparse. push,
-    pull: index of what workers and servers send. slots, serial, tries: memory of the hash partition, as
-    `hashing.Memory`. values: "fp32" exact, or "asc"; coarseness, error_feedback: of these.
+    rows where that is less to send. below: share of values hit under which a tensor counts as sparse. block:
+    values of one of "blocks". push, pull: index of what workers and servers send. slots, serial, tries: memory
+    of the hash partition, as `hashing.Memory`. values: "fp32" exact, or "asc"; coarseness, error_feedback: of
+    these.
     """
 
     exchange: str = "auto"
     partition: str = "hash"
     grain: str = "auto"
     below: float = 0.25
+    block: int = 256
     profile: int = 2
     push: str = "coo"
     pull: str = "bitmap"
@@ -72,9 +73,10 @@ class ZenOptions:
                 f"values: asc sums rows by the schedule: exchange is auto, {' or '.join(CODED)} there, "
                 f"got {self.exchange!r}"
             )
-        if not 0 <= self.below <= 1 or self.profile < 1:
+        if not 0 <= self.below <= 1 or self.profile < 1 or self.block < 1:
             raise ValueError(
-                f"expected 0 <= below <= 1 and profile >= 1, got {self.below} and {self.profile}"
+                "expected 0 <= below <= 1, profile >= 1 and block >= 1, got "
+                f"{self.below}, {self.profile} and {self.block}"
             )
         self.memory  # noqa: B018 - raises for sizes that are none
 
@@ -176,7 +178,7 @@ class Zen(Scheme):
         if not size or self.taken == "dense" or found >= o.below * size * self.nodes:
             return None
         if self.taken == "blocks":
-            return min(BLOCK, size)
+            return min(o.block, size)
         by_row = rows * (width + 1) < found * 2 if o.grain == "auto" else o.grain == "row"
         return width if by_row else 1
 
