@@ -35,6 +35,7 @@ SCHEMES: dict[str, Entry] = {
     "terngrad": Entry("oscar.schemes.stochastic:TernGrad", "stochastic ternary values"),
     "qsgd": Entry("oscar.schemes.stochastic:Qsgd", "stochastic levels by bucket norm"),
     "topk": Entry("oscar.schemes.sparse.top_k:TopK", "each worker's largest values, error feedback"),
+    "zen": Entry("oscar.schemes.sparse.zen:Zen", "what is not zero, pushed to balanced servers; exact"),
     "clt-k": Entry("oscar.schemes.sparse.clt_k:CltK", "in turns one worker's largest values, feedback"),
     "micro": Entry("oscar.schemes.sparse.micro:Micro", "ranges in turns, one threshold, error feedback"),
     "exdyna": Entry("oscar.schemes.sparse.micro:ExDyna", "ranges of equal counts, one threshold, feedback"),

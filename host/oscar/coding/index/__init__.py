@@ -1,15 +1,8 @@
-import numpy as np
+"""Index streams: which positions of a space that both ends know are meant (docs/sparse.md, "Index streams")."""
 
-INDEX_CODECS = {"coo": 0, "gaps": 0, "bitmap": 0}
+from oscar.coding.index.base import IndexCodec
+from oscar.coding.index.popular import Popular
+from oscar.coding.index.popularity import Popularity
+from oscar.coding.index.registry import INDEX_CODECS, make_index
 
-
-class _C:
-    def encode(self, p, size):
-        return np.ascontiguousarray(p, "<u4").view(np.uint8)
-
-    def decode(self, s, size):
-        return s.view("<u4").astype(np.int64)
-
-
-def make_index(name):
-    return _C()
+__all__ = ["INDEX_CODECS", "IndexCodec", "Popular", "Popularity", "make_index"]

@@ -102,7 +102,7 @@ class Deft(Sparsifier):
             if (places["count"] <= lengths).all() and (places["bin"] < self.nodes).all():
                 return places
         raise GradientError(
-            f"expected rank {leader} to deal {len(lengths)} pieces of the gradient to {self.nodes} ranks, with "
-            f"counts within their lengths; the ranks sent {sent} bytes that do not: all ranks must run the "
+            f"expected rank {leader} to deal {len(lengths)} pieces of the gradient to {self.nodes} ranks, "
+            f"with counts within their lengths; the ranks sent {sent} bytes that do not: all ranks must run the "
             "same model and configuration"
         )

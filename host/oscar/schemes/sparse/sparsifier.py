@@ -58,7 +58,7 @@ class SparseOptions:
 
 
 def check_one(key: str, came: str, known: Sequence[str]) -> None:
-    """Raise ValueError unless `came` is one of `known`."""
+    """Raise ValueError unless the option `key` is one of `known`."""
     if came not in known:
         raise ValueError(f"{key} is one of {', '.join(known)}, got {came!r}")
 
@@ -118,7 +118,7 @@ class Sparsifier(Scheme):
     def _setup(self) -> None:
         o = self.options
         self.sum = ValueSum(
-            o.values, self.values, self.nodes, coarseness=o.coarseness, density=min(1.0, o.density)
+            o.values, [self.values], self.nodes, coarseness=o.coarseness, density=min(1.0, o.density)
         )
         self.index = make_index(o.index)
         self.counts = np.zeros(self.nodes, np.int64)

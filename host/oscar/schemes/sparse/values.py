@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -41,10 +41,11 @@ class Summed:
 
 
 class ValueSum(Stateful):
-    """The replicated state behind the sums: one step for all values that are sent, their position classes.
+    """The replicated state behind the sums: a step for each tensor, and position classes.
 
-    form: "fp32" | "int8" | "asc". density: share of the values that a worker sends, about; the step is
-    `coarseness` times the root mean square of what is sent.
+    form: "fp32" | "int8" | "asc". sizes: values of each tensor; of what is chosen by size alone all are one.
+    density: share of the values that a worker sends, about; the step is `coarseness` times the root mean
+    square of what is sent.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -52,12 +53,14 @@ class ValueSum(Stateful):
         "position": absent("for values that are not coded"),
     }
 
-    def __init__(self, form: Form, values: int, nodes: int, *, coarseness: float, density: float) -> None:
-        self.form, self.values, self.nodes = form, values, nodes
+    def __init__(
+        self, form: Form, sizes: Sequence[int], nodes: int, *, coarseness: float, density: float = 1.0
+    ) -> None:
+        self.form, self.values, self.nodes = form, sum(sizes), nodes
         # The grid measures what is sent over all values: its size comes out sqrt(density) times too small.
         ride_bits = field_bits(LIMIT, nodes) if form == "asc" else RIDE_BITS
-        self.steps = GridSteps([values], nodes, coarseness / math.sqrt(density), ride_bits)
-        self.position = PositionState(values) if form == "asc" else None
+        self.steps = GridSteps(sizes, nodes, coarseness / math.sqrt(density), ride_bits)
+        self.position = PositionState(self.values) if form == "asc" else None
 
     def messages(
         self, acc: Array, positions: Array, context: Callable[[], Array]
@@ -84,9 +87,10 @@ class ValueSum(Stateful):
         return Summed(mean, sent, lost, grid, sums, total[positions.size :])
 
     def classes(self, positions: Array) -> Array:
-        """Return the position classes of a coded message: of values at `positions`, and of its rider."""
+        """Return the position classes of a coded message: of values at `positions`, and of its riders."""
         assert self.position is not None
-        return np.append(self.position.classes[positions], np.uint8(RIDE_CLASS))
+        riders = np.full(len(self.steps.sizes), RIDE_CLASS, np.uint8)
+        return np.concatenate([self.position.classes[positions], riders])
 
     def observe(self, summed: Summed, positions: Array) -> None:
         """Move on, given what an iteration summed."""
@@ -97,8 +101,6 @@ class ValueSum(Stateful):
             sums = np.zeros(self.values, np.int32)
             sums[positions] = summed.sums
             self.position.observe(sums)
-            self.position.rescale(self.steps.offsets, [self._rise(summed.grid.exponents[0])])
-
-    def _rise(self, before: int | None) -> int:
-        after = self.steps.exponents[0]
-        return 0 if before is None or after is None else after - before
+            pairs = zip(summed.grid.exponents, self.steps.exponents, strict=True)
+            rises = [0 if old is None or new is None else new - old for old, new in pairs]
+            self.position.rescale(self.steps.offsets, rises)
