@@ -103,6 +103,6 @@ class Deft(Sparsifier):
                 return places
         raise GradientError(
             f"expected rank {leader} to deal {len(lengths)} pieces of the gradient to {self.nodes} ranks, "
-            f"with counts within their lengths; the ranks sent {sent} bytes that do not: all ranks must run the "
-            "same model and configuration"
+            f"with counts within their lengths; the ranks sent {sent} bytes that do not: all ranks must run "
+            "the same model and configuration"
         )

@@ -15,8 +15,8 @@ from oscar.state import Reader, optional
 class HardThreshold(SharedThreshold):
     """One threshold for ever, for all workers.
 
-    "released": 1 / (2 sqrt k). "corrected": the mean of the workers' exact thresholds of the first iteration
-    in which not all is zero.
+    "released": 1 / (2 sqrt k). "corrected": what N k of all workers' values reach in the first iteration in
+    which not all is zero.
     """
 
     name: ClassVar[str] = "hard-threshold"
@@ -37,7 +37,7 @@ class HardThreshold(SharedThreshold):
         if self.options.controller == "released":
             return first_threshold(max(1, int(self.options.density * self.values)))
         if self.once("due", lambda: self.due):
-            yield from self.agree(worker, acc, self.count, 0, self.values)
+            yield from self.agree(worker, acc, self.nodes * self.count, 0, self.values)
         return self.current
 
 
@@ -76,7 +76,7 @@ class DctWorker(SparseWorker):
 class DctThreshold(HardThreshold):
     """Dynamic communication thresholding: the threshold of the k largest, taken every L iterations.
 
-    "released": each worker's own. "corrected": the mean of them, for all.
+    "released": each worker's own. "corrected": one for all, which N k values reach.
     """
 
     name: ClassVar[str] = "dct-threshold"

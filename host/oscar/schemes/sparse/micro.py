@@ -50,7 +50,7 @@ class Micro(SharedThreshold):
         low, high = (int(edge) for edge in self.ranges.bounds[own : own + 2])
         corrected = self.options.controller == "corrected"
         if corrected:
-            yield from self.agree(worker, acc, max(1, round(self.count / self.nodes)), low, high)
+            yield from self.agree(worker, acc, self.count, low, high)
         with worker.clock.on("select"):
             positions = above(acc, self.current, low, high)
             if not (corrected or positions.size) and high > low:  # the published rule sends something

@@ -12,10 +12,9 @@ from oscar.array import Array
 from oscar.errors import GradientError
 from oscar.schemes.base import Message
 from oscar.schemes.sparse.sparsifier import SparseWorker, Sparsifier
-from oscar.schemes.sparse.thresholds import reached_by
+from oscar.schemes.sparse.thresholds import level, reached_by_each, rungs
 from oscar.state import Reader, Saved, optional
 
-NOTHING = -1.0  # the threshold of a range without values
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -34,23 +33,18 @@ def released(threshold: float, chosen: int, count: int) -> float:
     return min(threshold * factor, LARGEST)
 
 
-def gathered(streams: Sequence[Array]) -> float:
-    """Return the mean, in rank order, of thresholds that workers sent as float32; NOTHING does not count.
-
-    Raises GradientError that names the rank whose bytes are no threshold.
-    """
-    total, senders = 0.0, 0
+def ladders_of(streams: Sequence[Array], count: int) -> Array:
+    """Return float32 [rank, count] from what ranks sent; GradientError names the one whose bytes are none."""
+    found = np.zeros((len(streams), count), np.float32)
     for rank, stream in enumerate(streams):
-        own = float(np.frombuffer(stream.tobytes(), "<f4")[0]) if stream.size == 4 else math.nan
-        if own == NOTHING:
-            continue
-        if not 0 <= own < math.inf:
+        own = np.frombuffer(stream.tobytes(), "<f4") if stream.size == 4 * count else np.zeros(0)
+        if own.size != count or not ((own >= 0) & (own < np.inf)).all() or (np.diff(own) > 0).any():
             raise GradientError(
-                f"rank {rank} sent a threshold of {own} in {stream.size} bytes, expected 0 or more in 4: "
+                f"rank {rank}: expected {count} magnitudes that fall, got {stream.size} bytes that are none: "
                 "all ranks must run the same version and configuration"
             )
-        total, senders = total + own, senders + 1
-    return total / max(1, senders)
+        found[rank] = own
+    return found
 
 
 def read_threshold(scheme: Any, saved: Saved) -> float:
@@ -61,7 +55,7 @@ def read_threshold(scheme: Any, saved: Saved) -> float:
 class SharedThreshold(Sparsifier):
     """A sparsifier with a threshold that is equal on all nodes; None before the first.
 
-    Under "corrected" it is the mean of exact quantiles, gathered in this iteration.
+    Under "corrected" it is what as many values as wanted reach, in this iteration.
     """
 
     STATE: ClassVar[dict[str, Reader]] = Sparsifier.STATE | {"threshold": optional(read_threshold)}
@@ -73,12 +67,16 @@ class SharedThreshold(Sparsifier):
     def agree(
         self, worker: SparseWorker, acc: Array, count: int, low: int, high: int
     ) -> Generator[Message, Any, None]:
-        """Make the mean of the workers' exact quantiles the threshold: of `count` values in low .. high."""
+        """Take a threshold that about `count` values reach: of all workers, each in its own low .. high.
+
+        Every worker tells the exact magnitudes of a few ranks.
+        """
         with worker.clock.on("select"):
-            own = reached_by(acc, min(count, high - low), low, high) if high > low else NOTHING
-        data = np.array([own], "<f4").view(np.uint8)
+            ranks = rungs(count, self.nodes)
+            data = reached_by_each(acc, ranks, low, high).astype("<f4", copy=False).view(np.uint8)
         streams = yield Message("thresholds", data, "agree", bits=8)
-        self.threshold = self.once("threshold", lambda: gathered(streams))
+        find = lambda: level(ladders_of(streams, ranks.size), ranks, count)  # noqa: E731
+        self.threshold = worker.clock.shared(self.once, "select", "threshold", find)
 
     @property
     def current(self) -> float:

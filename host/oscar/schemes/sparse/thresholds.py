@@ -96,6 +96,67 @@ def _guess(values: Array, count: int) -> float:
     return _nth_largest(sample, wanted) if wanted < sample.size else 0.0
 
 
+def reached_by_each(acc: Array, ranks: Array, low: int = 0, high: int | None = None) -> Array:
+    """Return the magnitude of each of `ranks`, int64, rising, from 1: float32; 0 where fewer are not zero."""
+    values, most = acc[low:high], int(ranks[-1])
+    for guess in (_guess(values, most), 0.0):
+        worth = np.sort(np.abs(values[above(values, guess)]).view(np.uint32))
+        if worth.size >= most:
+            break
+    found = np.zeros(ranks.size, np.uint32)
+    there = ranks <= worth.size
+    found[there] = worth[worth.size - ranks[there]]
+    return found.view(np.float32)
+
+
+@njit(cache=True, nogil=True)
+def _reaching(bits: Any, ranks: Any, at: Any) -> float:
+    """About how many values reach `at`, all in a float's bits: linear between the rungs of every ladder."""
+    total, octave = 0.0, 1 << 23
+    for r in range(len(bits)):
+        upper, below = np.int64(bits[r, 0]) + octave, 0.0  # none is an octave above the first rung
+        for j in range(len(ranks)):
+            here = np.int64(bits[r, j])
+            if here <= at:
+                if here > 0 and upper > at:
+                    below += (ranks[j] - below) * (upper - at) / (upper - here)
+                break
+            upper, below = here, np.float64(ranks[j])
+        total += below
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _level(bits: Any, ranks: Any, count: int) -> int:
+    low, high = 0, 0x7F800000
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _reaching(bits, ranks, middle) >= count:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def level(ladders: Array, ranks: Array, count: int) -> float:
+    """Return the threshold that about `count` values reach together, 0 where fewer are not zero.
+
+    ladders: float32 [worker, rung], what `reached_by_each` found for the same ranks.
+    """
+    found = _level(np.ascontiguousarray(ladders).view(np.uint32), ranks, count)
+    return float(np.uint32(found).view(np.float32))
+
+
+def rungs(count: int, workers: int) -> Array:
+    """Return the ranks whose magnitudes say where `count` of all workers' values are: int64, rising.
+
+    They rise by the square root of 2 from a quarter of an equal share to all of it.
+    """
+    steps = range(-4, math.ceil(2 * math.log2(workers)) + 1)
+    ranks = {min(count, math.ceil(count / workers * 2 ** (step / 2))) for step in steps}
+    return np.array(sorted(ranks), np.int64)
+
+
 def top(acc: Array, count: int, low: int = 0, high: int | None = None) -> Array:
     """Return the sorted positions, int64, of the `count` largest magnitudes in low .. high.
 
