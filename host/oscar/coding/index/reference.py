@@ -55,7 +55,7 @@ def unpack_gaps(body: bytes, count: int, size: int) -> list[int]:
             upper = 0
             while next(bits):
                 upper += 1
-            before += 1 + (upper << body[0]) + sum(next(bits) << k for k in range(body[0]))
+            before += 1 + (upper << body[0]) + sum([next(bits) << k for k in range(body[0])])
             positions.append(before)
     except StopIteration:
         raise FrameError("bits are missing") from None
@@ -116,6 +116,19 @@ def moved(classes: Sequence[int], positions: Set, counts: Counts) -> Counts:
         for part, found in zip(after, seen, strict=True):
             part[kind] += (list(found).count(kind) << 4) - (part[kind] >> 3)
     return after[0], after[1]
+
+
+def observe(share: Sequence[int], hits: Set, seen: int) -> tuple[list[int], list[int]]:
+    """Return shares and classes after another iteration; seen: iterations before it."""
+    rate, hit = 32768 // min(seen + 1, 32), set(hits)
+    after = [held + ((32767 * (at in hit) - held) * rate >> 15) for at, held in enumerate(share)]
+    return after, [_class(held) for held in after]
+
+
+def _class(share: int) -> int:
+    if share < 16384:
+        return max(1, share.bit_length() - 7) if share else 0
+    return 15 - max(0, (32767 - share).bit_length() - 7)
 
 
 def _walk(classes: Sequence[int], counts: Counts, count: int, coded: Callable[[int, Set], int]) -> list[int]:

@@ -35,16 +35,17 @@ def released(threshold: float, chosen: int, count: int) -> float:
 
 def ladders_of(streams: Sequence[Array], count: int) -> Array:
     """Return float32 [rank, count] from what ranks sent; GradientError names the one whose bytes are none."""
-    found = np.zeros((len(streams), count), np.float32)
-    for rank, stream in enumerate(streams):
-        own = np.frombuffer(stream.tobytes(), "<f4") if stream.size == 4 * count else np.zeros(0)
-        if own.size != count or not ((own >= 0) & (own < np.inf)).all() or (np.diff(own) > 0).any():
-            raise GradientError(
-                f"rank {rank}: expected {count} magnitudes that fall, got {stream.size} bytes that are none: "
-                "all ranks must run the same version and configuration"
-            )
-        found[rank] = own
-    return found
+    wrong = [rank for rank, stream in enumerate(streams) if stream.size != 4 * count]
+    if not wrong:
+        found = np.concatenate(streams).view("<f4").reshape(-1, count)
+        falls = (found[:, -1] >= 0) & (found[:, 0] < np.inf) & (found[:, 1:] <= found[:, :-1]).all(axis=1)
+        wrong = np.flatnonzero(~falls).tolist()
+    if wrong:
+        raise GradientError(
+            f"rank {wrong[0]}: expected {count} magnitudes that fall, got {streams[wrong[0]].size} bytes that "
+            "are none: all ranks must run the same version and configuration"
+        )
+    return found.astype(np.float32, copy=False)
 
 
 def read_threshold(scheme: Any, saved: Saved) -> float:
