@@ -118,9 +118,7 @@ def moved(classes: Sequence[int], positions: Set, counts: Counts) -> Counts:
     return after[0], after[1]
 
 
-def _walk(
-    classes: Sequence[int], counts: Counts, count: int, coded: Callable[[int, Set], int]
-) -> list[int]:
+def _walk(classes: Sequence[int], counts: Counts, count: int, coded: Callable[[int, Set], int]) -> list[int]:
     """Go over all places, class 15 first; `coded` codes or reads whether one of some places is hit."""
     found = list[int]()
     for kind in range(15, -1, -1):
