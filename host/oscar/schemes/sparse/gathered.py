@@ -52,6 +52,10 @@ class GatheredIndex(Stateful):
         """Return the stream of the sorted positions of `rank`; nothing is learnt from it yet."""
         return self._end(rank).encode(positions, self.size, self._classes)
 
+    def decode_one(self, rank: int, stream: Array) -> Array:
+        """Return the positions of one worker's stream; nothing is learnt from it. Raises FrameError."""
+        return self._end(rank).decode(stream, self.size, self._classes)
+
     def decode(self, streams: Sequence[Array]) -> list[Array]:
         """Return all workers' positions, by rank; raises FrameError."""
         ends = [self._end(rank) for rank in range(self.nodes)]
