@@ -123,7 +123,7 @@ def _varint(value: int) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:
-    """Return the value at the start of `data` and its bytes; raises FrameError unless it is the shortest form."""
+    """Return the value at the start of `data` and its bytes; raises FrameError for none, or a longer form."""
     value = 0
     for at, byte in enumerate(data):
         value |= (byte & 127) << 7 * at

@@ -118,6 +118,19 @@ def moved(classes: Sequence[int], positions: Set, counts: Counts) -> Counts:
     return after[0], after[1]
 
 
+def observe(share: Sequence[int], hits: Set, seen: int) -> tuple[list[int], list[int]]:
+    """Return shares and classes after another iteration; seen: iterations before it."""
+    rate, hit = 32768 // min(seen + 1, 32), set(hits)
+    after = [held + ((32767 * (at in hit) - held) * rate >> 15) for at, held in enumerate(share)]
+    return after, [_class(held) for held in after]
+
+
+def _class(share: int) -> int:
+    if share < 16384:
+        return max(1, share.bit_length() - 7) if share else 0
+    return 15 - max(0, (32767 - share).bit_length() - 7)
+
+
 def _walk(classes: Sequence[int], counts: Counts, count: int, coded: Callable[[int, Set], int]) -> list[int]:
     """Go over all places, class 15 first; `coded` codes or reads whether one of some places is hit."""
     found = list[int]()
