@@ -55,7 +55,7 @@ def unpack_gaps(body: bytes, count: int, size: int) -> list[int]:
             upper = 0
             while next(bits):
                 upper += 1
-            before += 1 + (upper << body[0]) + sum(next(bits) << k for k in range(body[0]))
+            before += 1 + (upper << body[0]) + sum([next(bits) << k for k in range(body[0])])
             positions.append(before)
     except StopIteration:
         raise FrameError("bits are missing") from None
