@@ -2,9 +2,9 @@
 
 The integers are those of a quantiser with a step of sigma / 8, of the model's first tensor. Every worker
 tells all others which rows are not zero; `popular` has seen all iterations before. ASC codes one worker's
-frame of the whole tensor, and its frame of the rows it hits: both links have coded all iterations before. Time
-of rows has everything in it that the whole tensor does not need: to find them, gather them, code their index,
-put them back. What is decoded is compared with what was coded.
+frame of the whole tensor, and its frame of the rows it hits: both links have coded all iterations before.
+Time of rows has everything in it that the whole tensor does not need: to find them, gather them, code their
+index, put them back. What is decoded is compared with what was coded.
 """
 
 from __future__ import annotations

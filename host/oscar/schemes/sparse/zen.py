@@ -42,9 +42,9 @@ class ZenOptions:
 
     partition: who adds what, where exchanges have servers. grain: what a position stands for; "auto" takes
     rows where that is less to send. below: share of values hit under which a tensor counts as sparse. block:
-    values of one of "blocks". push, pull: index of what workers and servers send. slots, serial, tries: memory
-    of the hash partition, as `hashing.Memory`. values: "fp32" exact, or "asc"; coarseness, error_feedback: of
-    these.
+    values of one of "blocks". push, pull: index of what workers and servers send. slots, serial, tries:
+    memory of the hash partition, as `hashing.Memory`. values: "fp32" exact, or "asc"; coarseness,
+    error_feedback: of these.
     """
 
     exchange: str = "auto"
