@@ -25,7 +25,7 @@ from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.hashing import Memory
 from oscar.schemes.sparse.partitions import NAMES, PartitionName, make_partition
 from oscar.schemes.sparse.sparsifier import SparseWorker, check_one, timed, unite
-from oscar.schemes.sparse.values import BITS, CHANNEL, Summed, ValueSum
+from oscar.schemes.sparse.values import CHANNEL, Summed, ValueSum
 from oscar.state import PART, Reader, Saved, optional, optional_integers
 
 ExchangeName = Literal["balanced", "doubling", "all-gather", "blocks", "dense"]
@@ -43,8 +43,8 @@ class ZenOptions:
     partition: who adds what, where exchanges have servers. grain: what a position stands for; "auto" takes
     rows where that is less to send. below: share of values hit under which a tensor counts as sparse. block:
     values of one of "blocks". push, pull: index of what workers and servers send. slots, serial, tries:
-    memory of the hash partition, as `hashing.Memory`. values: "fp32" exact, or "asc"; coarseness,
-    error_feedback: of these.
+    memory of the hash partition, as `hashing.Memory`. values: "fp32" exact, or "asc"; bits,
+    coarseness, error_feedback: of these.
     """
 
     exchange: str = "auto"
@@ -59,6 +59,7 @@ class ZenOptions:
     serial: float = 0.1
     tries: int = 3
     values: str = "fp32"
+    bits: int = 12
     coarseness: float = 0.125
     error_feedback: bool = False
 
@@ -81,6 +82,8 @@ class ZenOptions:
                 "expected 0 <= below <= 1, profile >= 1 and block >= 1, got "
                 f"{self.below}, {self.profile} and {self.block}"
             )
+        if not 8 <= self.bits <= 16:
+            raise ValueError(f"integers have 8 to 16 bits, got bits={self.bits}")
         self.memory  # noqa: B018 - raises for sizes that are none
 
     @property
@@ -142,14 +145,14 @@ class Zen(Scheme):
         self.widths = None
         self.taken: str | None = None if o.exchange == "auto" else o.exchange
         self.hits: Array | None = None
-        self.sum = ValueSum(o.values, self.sizes, self.nodes, coarseness=o.coarseness)
+        self.sum = ValueSum(o.values, self.sizes, self.nodes, coarseness=o.coarseness, bits=o.bits)
         self.push, self.pull = make_index(o.push), make_index(o.pull)
 
     def make_worker(self, rank: int) -> SparseWorker:
         return SparseWorker(rank, self.values)
 
     def coded_channels(self) -> dict[str, int]:
-        return {CHANNEL: BITS} if self.options.values == "asc" else {}
+        return {CHANNEL: self.options.bits} if self.options.values == "asc" else {}
 
     @property
     def widths(self) -> list[int | None] | None:
