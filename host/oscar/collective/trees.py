@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-import numpy as np
-
-from oscar.array import Array
 from oscar.collective.actions import Phase
-from oscar.collective.frames import ROW, Frames
 from oscar.collective.routes import Leg, Routed, Routes, Transfer
 
 
@@ -58,21 +54,6 @@ class Direct(Routed):
                 there.append(Leg(Phase.REDUCE_SCATTER, Transfer(b, a, b), step, 0, 1 << a, 1))
                 back.append(Leg(Phase.ALL_GATHER, Transfer(a, a, b), step, 1, every, 1))
         return there, back
-
-
-def handed_over(lengths: Array, header: int) -> Frames:
-    """Return the frames of an exchange: rank r's buffer for rank d, `lengths[r, d]` bytes, straight to it.
-
-    They are those of Direct's reduce-scatter, so that it replays them. Empty buffers are not sent.
-    """
-    nodes = len(lengths)
-    sender, receiver = np.nonzero(lengths * (1 - np.eye(nodes, dtype=lengths.dtype)))
-    rows = np.zeros(sender.size, ROW)
-    rows["sender"], rows["receiver"], rows["chunk"], rows["terms"] = sender, receiver, receiver, 1
-    rows["step"] = (receiver - sender - 1) % nodes
-    rows["count"] = lengths[sender, receiver]
-    rows["bytes"] = rows["count"] + header
-    return Frames.of(rows)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.association import add_up as added
 from oscar.collective.association import association
+from oscar.collective.hand_over import HandOver, handed_over
 from oscar.collective.local import Fault, LocalRun
 from oscar.collective.node import Node
 from oscar.collective.ring import Ring, passed_on, ring_frames
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
-from oscar.collective.trees import Direct, handed_over
 from oscar.errors import GradientError, OscarError
 from oscar.numerics.integers import add_up, same_bits
 from oscar.numerics.plans import ChunkPlan
@@ -128,7 +128,7 @@ class LocalWire(Wire):
         """Return what came for each rank, by source; every buffer is sent straight to its rank."""
         came = [[message.part(rank) for message in messages] for rank in self.ranks]
         frames = handed_over(np.array([message.parts for message in messages]), HEADER_BYTES)
-        return came, self._traffic(Moved(Direct(self.nodes), False, frames), "equal")
+        return came, self._traffic(Moved(HandOver(self.nodes), False, frames), "equal")
 
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         """Run a schedule of coded frames, with the tables that the channel's last message left."""

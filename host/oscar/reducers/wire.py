@@ -69,8 +69,9 @@ class Wire(ABC):
     def combine(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
         """Return the combined buffer, which is new, and what it moved; messages: those of `ranks`.
 
-        Integers are followed by the sums of their riders. "gather" and "agree" return a list of all buffers by
-        rank, "exchange" such a list for each of `ranks`: what came for it. Raises PeerError when a peer fails, GradientError where workers here disagree,
+        Integers are followed by the sums of their riders. "gather" and "agree" return a list of all buffers
+        by rank, "exchange" such a list for each of `ranks`: what came for it. Raises PeerError when a peer
+        fails, GradientError where workers here disagree,
         ValueError for an integer that its field does not hold.
         """
 

@@ -38,9 +38,9 @@ class Message:
 
     channel: a name that is unique in the iteration; what a link learns is kept under it. data: 1-D; int32 for
     "sum" of integers in fields of `bits` (docs/schemes.md, "Fields"), float32 for "sum" and "max" of floats
-    (`bits` is 32), bool for "or" (`bits` is 1), uint8 for the ops that combine nothing and hand over
-    a list of buffers by source, each of its own length. "gather" hands every worker's buffer to all. "agree" is
-    a gather of the few bytes that workers need before they can quantise; it is counted apart from frames.
+    (`bits` is 32), bool for "or" (`bits` is 1), uint8 for the ops that combine nothing and hand over a list
+    of buffers by source, each of its own length. "gather" hands every worker's buffer to all. "agree" is a
+    gather of the few bytes that workers need before they can quantise; it is counted apart from frames.
     "exchange" hands each worker what is for it: `parts` are the lengths of a buffer for every worker, one
     behind the other in `data`. ride: int32, appended to a sum of integers in fields of RIDE_BITS, whatever
     `bits` is: a few small integers that are not worth a message of their own. coded: a sum goes as coded
@@ -137,7 +137,7 @@ class Scheme(Stateful, ABC):
         return self.messages(worker, join(tensors))
 
     @abstractmethod
-    def messages(self, worker: Worker, values: Array) -> Messages:
+    def messages(self, worker: Any, values: Array) -> Messages:
         """Yield what this worker contributes, one message after the other; receive each one combined.
 
         values: float32, flat, finite; never written to. All workers yield the same channels in the same

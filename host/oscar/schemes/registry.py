@@ -34,6 +34,8 @@ SCHEMES: dict[str, Entry] = {
     "s2-reducer": Entry("oscar.schemes.s2:S2Reducer", "bitmap, count sketch of non-zeros"),
     "terngrad": Entry("oscar.schemes.stochastic:TernGrad", "stochastic ternary values"),
     "qsgd": Entry("oscar.schemes.stochastic:Qsgd", "stochastic levels by bucket norm"),
+    "topk": Entry("oscar.schemes.sparse.top_k:TopK", "each worker's largest values, error feedback"),
+    "zen": Entry("oscar.schemes.sparse.zen:Zen", "what is not zero, pushed to balanced servers; exact"),
     "powersgd": Entry("oscar.schemes.powersgd:PowerSgd", "low-rank factors with error feedback"),
 }
 
