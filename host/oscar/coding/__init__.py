@@ -1,1 +1,1 @@
-"""What goes over one link: frames, codecs, their registry; `asc` is our own, `baselines` its rivals, `index` for sets."""
+"""What goes over one link: frames, codecs, registry; `asc` is ours, `baselines` rivals, `index` for sets."""
