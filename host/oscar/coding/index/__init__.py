@@ -1,28 +1,8 @@
-from typing import Any
+"""Index streams: which positions of a space are meant (docs/sparse.md, "Index streams")."""
 
-import numpy as np
+from oscar.coding.index.base import IndexCodec
+from oscar.coding.index.popular import Popular
+from oscar.coding.index.popularity import Popularity
+from oscar.coding.index.registry import INDEX_CODECS, make_index
 
-
-class IndexCodec:
-    def encode(self, p: Any, size: int) -> Any:
-        return (
-            np.packbits(np.isin(np.arange(size), p))
-            if self.n == "bitmap"
-            else np.ascontiguousarray(p, "<u4").view(np.uint8)
-        )
-
-    def decode(self, s: Any, size: int) -> Any:
-        return (
-            np.flatnonzero(np.unpackbits(s, count=size))
-            if self.n == "bitmap"
-            else np.ascontiguousarray(s).view("<u4").astype(np.int64)
-        )
-
-
-INDEX_CODECS = {"coo": 0, "gaps": 0, "bitmap": 0}
-
-
-def make_index(name: str) -> IndexCodec:
-    c = IndexCodec()
-    c.n = name
-    return c
+__all__ = ["INDEX_CODECS", "IndexCodec", "Popular", "Popularity", "make_index"]
