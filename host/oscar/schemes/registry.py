@@ -36,6 +36,11 @@ SCHEMES: dict[str, Entry] = {
     "qsgd": Entry("oscar.schemes.stochastic:Qsgd", "stochastic levels by bucket norm"),
     "topk": Entry("oscar.schemes.sparse.top_k:TopK", "each worker's largest values, error feedback"),
     "zen": Entry("oscar.schemes.sparse.zen:Zen", "what is not zero, pushed to balanced servers; exact"),
+    "oktopk": Entry("oscar.schemes.sparse.ok_topk:OkTopk", "sums by regions, the largest gathered evenly"),
+    "adatopk": Entry("oscar.schemes.sparse.ada_topk:AdaTopK", "top-k with a density for each rank's link"),
+    "fedft": Entry("oscar.schemes.sparse.frequency:FedFt", "largest cosine coefficients, error feedback"),
+    "demo": Entry("oscar.schemes.sparse.frequency:Demo", "largest cosine coefficients of local momentum"),
+    "spafl": Entry("oscar.schemes.sparse.spafl:SpaFl", "one number a row, feedback"),
     "powersgd": Entry("oscar.schemes.powersgd:PowerSgd", "low-rank factors with error feedback"),
 }
 
