@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +33,7 @@ from oscar.schemes.base import Channel, Message
 from oscar.timeline.link import LinkModel
 from oscar.transports.threads import ThreadTransport, local_transports
 from support.gradients import laplace
+from support.torch_ranks import Bucket, Lines, start
 
 needs("torch")
 import torch  # noqa: E402
@@ -60,29 +59,6 @@ DIRECT = {
 
 
 # What a rank does.
-
-
-class Bucket:
-    """What DDP hands to a hook, of given tensors."""
-
-    def __init__(self, tensors: list[np.ndarray], parameters: list[Any], index: int = 0, last: bool = True):
-        self.flat = torch.from_numpy(np.concatenate([tensor.ravel() for tensor in tensors]))
-        self.shapes, self.at, self.last, self.owned = [t.shape for t in tensors], index, last, parameters
-
-    def buffer(self) -> Any:
-        return self.flat
-
-    def gradients(self) -> list[Any]:
-        return [torch.empty(shape) for shape in self.shapes]
-
-    def parameters(self) -> list[Any]:
-        return self.owned
-
-    def index(self) -> int:
-        return self.at
-
-    def is_last(self) -> bool:
-        return self.last
 
 
 def reduce(state: Any, iteration: int, parameters: list[Any], rank: int) -> np.ndarray:
@@ -134,17 +110,6 @@ class Training:
 
     def weights(self) -> bytes:
         return b"".join(p.detach().numpy().tobytes() for p in self.model.parameters())
-
-
-class Lines(logging.Handler):
-    """What is logged, as text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
 
 
 def trained(config: Config, rank: int) -> dict[str, Any]:
@@ -344,35 +309,8 @@ def everything(rank: int, folder: Path) -> dict[str, Any]:
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Return all that each of two ranks saw; nothing may hang."""
     folder = tmp_path_factory.mktemp("ddp")
-    start("everything", folder, [0] * RANKS)
+    start(__file__, "everything", folder, [0] * RANKS)
     return [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in range(RANKS)]
-
-
-def start(what: str, folder: Path, statuses: list[int]) -> None:
-    """Run `main` on as many ranks as there are statuses, which they must end with."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(len(statuses))}
-    processes = []
-    for rank in range(len(statuses)):
-        environment = {**os.environ, **where, "RANK": str(rank), "OMP_NUM_THREADS": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # this file imports its neighbours
-        with open(folder / f"{rank}.log", "wb") as log:
-            command = [sys.executable, __file__, what, str(folder)]
-            processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
-    stop = time.monotonic() + LIMIT_S
-    try:
-        for process in processes:
-            process.wait(max(0.0, stop - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    said = "\n".join((folder / f"{rank}.log").read_text() for rank in range(len(statuses)))
-    assert [process.returncode for process in processes] == statuses, said
 
 
 def cluster_of(config: Config) -> Any:
@@ -514,7 +452,7 @@ def test_no_group_is_left_of_states_that_are_closed_or_refused(ranks: list[dict[
 
 
 def test_the_rank_that_died_is_named_not_the_one_that_noticed(tmp_path: Path) -> None:
-    start("lost", tmp_path, [0, 0, 3])
+    start(__file__, "lost", tmp_path, [0, 0, 3])
     for rank in range(2):
         noticed, peer, text = torch.load(tmp_path / f"rank-{rank}.pt")
         assert (noticed, peer) == (rank, 2), text

@@ -139,7 +139,11 @@ def test_ranks_get_what_one_process_gets(options: dict[str, str], seed: int) -> 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"partition": "learnt", "exchange": "balanced"}, {"values": "asc", "error_feedback": True}],
+    [
+        {},
+        {"partition": "learnt", "exchange": "balanced"},
+        {"values": "asc", "push": "popular", "error_feedback": True},
+    ],
 )
 def test_a_resumed_run_goes_on_bit_for_bit(options: dict[str, str], seed: int) -> None:
     random = np.random.default_rng(seed)

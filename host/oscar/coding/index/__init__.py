@@ -1,4 +1,4 @@
-"""Index streams: which positions of a space that both ends know are meant (docs/sparse.md, "Index streams")."""
+"""Index streams: which positions of a space are meant (docs/sparse.md, "Index streams")."""
 
 from oscar.coding.index.base import IndexCodec
 from oscar.coding.index.popular import Popular

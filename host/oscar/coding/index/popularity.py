@@ -12,21 +12,21 @@ from oscar.coding.index.base import check_size, first_wrong
 from oscar.state import Reader, Stateful
 
 CLASSES = 16
-FULL = 1 << 15  # the measure of a position that is always hit; none reaches it
-SLOWEST = 5  # a measure moves 1/32 of its way at last, and faster while little was seen
-SEEN = 1 << (SLOWEST - 1)  # observations after which it does
+BITS = 15
+FULL = (1 << BITS) - 1  # the share of a position that is always hit
+MEMORY = 32  # a share is the mean of what was seen at first, then moves 1/32 of its way
 LOW = 7  # bit lengths up to this share a class
 
 
 class Popularity(Stateful):
-    """Running share of iterations with a hit, uint16 in 1/32768, and its classes 0 (never hit) to 15.
+    """Running share of iterations with a hit, uint16 in 1/32767, and its classes 0 (never hit) to 15.
 
     State is replicated: `observe` the same positions on all nodes. Neither array is ever written to.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
-        "share": lambda held, saved: saved.array(np.uint16, held.share.shape, 0, FULL - 1),
-        "seen": lambda held, saved: saved.integer(0, SEEN),
+        "share": lambda held, saved: saved.array(np.uint16, held.share.shape, 0, FULL),
+        "seen": lambda held, saved: saved.integer(0, MEMORY),
     }
 
     def __init__(self, size: int) -> None:
@@ -44,9 +44,9 @@ class Popularity(Stateful):
             raise ValueError(
                 f"positions ascend and lie in 0 to {self.share.size - 1}: number {at} is {array[at]}"
             )
-        self.seen = min(self.seen + 1, SEEN)
+        self.seen = min(self.seen + 1, MEMORY)
         share, classes = np.empty_like(self.share), np.empty_like(self.classes)
-        _observe(self.share, array, self.seen.bit_length(), share, classes)
+        _observe(self.share, array, (1 << BITS) // self.seen, share, classes)
         self.share, self.classes = share, classes
 
     def _follow(self) -> None:
@@ -55,12 +55,14 @@ class Popularity(Stateful):
 
 
 @njit(cache=True, nogil=True)
-def _observe(before: Any, positions: Any, shift: int, share: Any, classes: Any) -> None:
+def _observe(before: Any, positions: Any, rate: int, share: Any, classes: Any) -> None:
+    step = np.int32(rate)
     for j in range(len(before)):
-        share[j] = np.int32(before[j]) + ((-np.int32(before[j])) >> np.int32(shift))
+        held = np.int32(before[j])
+        share[j] = held + np.int32(np.int32(-held * step) >> np.int32(BITS))
     for position in positions:
         held = np.int32(before[position])
-        share[position] = held + ((np.int32(FULL) - held) >> np.int32(shift))
+        share[position] = held + np.int32(np.int32((np.int32(FULL) - held) * step) >> np.int32(BITS))
     _classify(share, classes)
 
 
@@ -69,8 +71,8 @@ def _classify(share: Any, classes: Any) -> None:
     """Classes are octaves of the odds: below one half by the share, above by what it lacks."""
     for j in range(len(share)):
         held = np.int32(share[j])
-        rare = held < np.int32(FULL >> 1)
-        rest = held if rare else np.int32(FULL - 1) - held
+        rare = held < np.int32((FULL + 1) >> 1)
+        rest = held if rare else np.int32(FULL) - held
         bits = (np.float32(np.float32(rest) + np.float32(0.5)).view(np.int32) >> 23) - 126  # its bit length
         beyond = max(np.int32(0), np.int32(bits - LOW))
         low = np.int32(max(np.int32(1), beyond)) if held > 0 else np.int32(0)

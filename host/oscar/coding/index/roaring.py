@@ -37,7 +37,7 @@ class Roaring(IndexCodec):
             found = self.make.deserialize(body.tobytes())
             positions = np.array(found.to_array(), np.int64)
             again = found.serialize()
-        except (ValueError, MemoryError, OverflowError) as error:
+        except (ValueError, IndexError, MemoryError, OverflowError) as error:
             raise damaged("a Roaring bitmap", f"{body.size} bytes that are none ({error})") from None
         if positions.size != count or again != body.tobytes():
             raise damaged(f"a Roaring bitmap of {count} positions", f"{positions.size}, or bytes behind it")

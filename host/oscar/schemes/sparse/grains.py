@@ -26,6 +26,15 @@ def _hit(values: Any, starts: Any, widths: Any, out: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
+def _hit_values(values: Any, starts: Any, out: Any) -> int:
+    count = 0
+    for g in range(len(starts)):
+        out[count] = g
+        count += values[starts[g]] != 0
+    return count
+
+
+@njit(cache=True, nogil=True)
 def _values_of(positions: Any, starts: Any, widths: Any, out: Any) -> None:
     at = 0
     for g in positions:
@@ -78,7 +87,9 @@ class Grains:
 
     def hit(self, values: Array) -> Array:
         """Return the sorted positions, int64, of grains of the flat gradient with a value that is not 0."""
-        out = np.empty(self.size, np.int64)
+        out = np.empty(self.size + 1, np.int64)
+        if self.width == 1:
+            return out[: _hit_values(values, self.starts, out)].copy()
         return out[: _hit(values, self.starts, self.widths, out)].copy()
 
     def values_of(self, positions: Array) -> Array:

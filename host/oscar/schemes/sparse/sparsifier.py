@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.index import INDEX_CODECS, make_index
+from oscar.coding.index import INDEX_CODECS
 from oscar.schemes.base import Message, Messages, Scheme, Worker
+from oscar.schemes.sparse.gathered import GatheredIndex
 from oscar.schemes.sparse.stopwatch import Stopwatch
 from oscar.schemes.sparse.values import BITS, CHANNEL, FORMS, Summed, ValueSum
 from oscar.state import PART, Reader, Saved, optional
@@ -113,14 +114,14 @@ class Sparsifier(Scheme):
     """
 
     Options: ClassVar[type[Any]] = SparseOptions
-    STATE: ClassVar[dict[str, Reader]] = Scheme.STATE | {"sum": PART}
+    STATE: ClassVar[dict[str, Reader]] = Scheme.STATE | {"sum": PART, "index": PART}
 
     def _setup(self) -> None:
         o = self.options
         self.sum = ValueSum(
             o.values, [self.values], self.nodes, coarseness=o.coarseness, density=min(1.0, o.density)
         )
-        self.index = make_index(o.index)
+        self.index = GatheredIndex(o.index, self.values, self.nodes)
         self.counts = np.zeros(self.nodes, np.int64)
         self.united = 0
 
@@ -153,7 +154,7 @@ class Sparsifier(Scheme):
         acc = worker.accumulate(values, self.options.momentum)
         worker.chosen = yield from self.choose(worker, acc)
         with clock.on("index"):
-            stream = self.index.encode(worker.chosen, self.values)
+            stream = self.index.encode(worker.rank, worker.chosen)
         streams = yield Message("index", stream, "gather", bits=8)
         _, union = clock.shared(self.once, "index", "union", lambda: self._unite(streams))
         context = lambda: self.once("context", lambda: self.sum.classes(union))  # noqa: E731
@@ -165,7 +166,7 @@ class Sparsifier(Scheme):
 
     def _unite(self, streams: Sequence[Array]) -> tuple[Array, Array]:
         """Return how many positions each stream holds, and all of them together, sorted."""
-        every = [self.index.decode(stream, self.values) for stream in streams]
+        every = self.index.decode(streams)
         return np.array([len(one) for one in every], np.int64), unite(every, self.values)
 
     def finish(self, totals: Sequence[Any]) -> Array:
@@ -174,6 +175,7 @@ class Sparsifier(Scheme):
         mean = np.zeros(self.values, np.float32)
         mean[union] = summed.mean
         self.sum.observe(summed, union)
+        self.index.observe(union)
         self.observe(counts, union)
         self.counts, self.united = counts, union.size
         self.iteration += 1

@@ -20,8 +20,7 @@ from oscar.state import PART, Reader, Stateful, absent
 Form = Literal["fp32", "int8", "asc"]
 FORMS: tuple[Form, ...] = get_args(Form)
 CHANNEL = "values"
-BITS = 8  # of one worker's integer
-LIMIT = (1 << (BITS - 1)) - 1
+BITS = 8  # of one worker's integer where it was chosen for its size
 RIDE_CLASS = 15  # position class of what rides along in a coded frame
 
 
@@ -45,7 +44,7 @@ class ValueSum(Stateful):
 
     form: "fp32" | "int8" | "asc". sizes: values of each tensor; of what is chosen by size alone all are one.
     density: share of the values that a worker sends, about; the step is `coarseness` times the root mean
-    square of what is sent.
+    square of what is sent. bits: of one worker's integer.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -54,11 +53,19 @@ class ValueSum(Stateful):
     }
 
     def __init__(
-        self, form: Form, sizes: Sequence[int], nodes: int, *, coarseness: float, density: float = 1.0
+        self,
+        form: Form,
+        sizes: Sequence[int],
+        nodes: int,
+        *,
+        coarseness: float,
+        density: float = 1.0,
+        bits: int = BITS,
     ) -> None:
-        self.form, self.values, self.nodes = form, sum(sizes), nodes
+        self.form, self.values, self.nodes, self.bits = form, sum(sizes), nodes, bits
+        self.limit = (1 << (bits - 1)) - 1
         # The grid measures what is sent over all values: its size comes out sqrt(density) times too small.
-        ride_bits = field_bits(LIMIT, nodes) if form == "asc" else RIDE_BITS
+        ride_bits = field_bits(self.limit, nodes) if form == "asc" else RIDE_BITS
         self.steps = GridSteps(sizes, nodes, coarseness / math.sqrt(density), ride_bits)
         self.position = PositionState(self.values) if form == "asc" else None
 
@@ -73,14 +80,14 @@ class ValueSum(Stateful):
         kept = np.zeros(self.values, np.float32)
         kept[positions] = acc[positions]
         grid = yield from self.steps.agree(kept)
-        integers, lost = grid.quantise(acc, LIMIT, indices=positions)
+        integers, lost = grid.quantise(acc, self.limit, indices=positions)
         ride = grid.ride(kept)
         if self.form == "int8":
-            bits = field_bits(LIMIT, self.nodes)
+            bits = field_bits(self.limit, self.nodes)
             total = yield Message(CHANNEL, integers, bits=bits, ride=ride)
         else:
-            data = np.concatenate([integers, np.minimum(ride, LIMIT)])
-            total = yield Message(CHANNEL, data, bits=BITS, coded=True, context=context())
+            data = np.concatenate([integers, np.minimum(ride, self.limit)])
+            total = yield Message(CHANNEL, data, bits=self.bits, coded=True, context=context())
         sums = total[: positions.size]
         mean = grid.dequantise(sums, self.nodes, indices=positions)
         sent = grid.dequantise(integers, 1, indices=positions)

@@ -20,11 +20,12 @@ from oscar.array import Array, cut
 from oscar.coding.index import INDEX_CODECS, make_index
 from oscar.schemes.base import Message, Messages, Scheme
 from oscar.schemes.sparse.exchanges import AllGather, Doubling, Exchange, PointToPoint
+from oscar.schemes.sparse.gathered import GatheredIndex
 from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.hashing import Memory
 from oscar.schemes.sparse.partitions import NAMES, PartitionName, make_partition
 from oscar.schemes.sparse.sparsifier import SparseWorker, check_one, timed, unite
-from oscar.schemes.sparse.values import BITS, CHANNEL, Summed, ValueSum
+from oscar.schemes.sparse.values import CHANNEL, Summed, ValueSum
 from oscar.state import PART, Reader, Saved, optional, optional_integers
 
 ExchangeName = Literal["balanced", "doubling", "all-gather", "blocks", "dense"]
@@ -41,9 +42,9 @@ class ZenOptions:
 
     partition: who adds what, where exchanges have servers. grain: what a position stands for; "auto" takes
     rows where that is less to send. below: share of values hit under which a tensor counts as sparse. block:
-    values of one of "blocks". push, pull: index of what workers and servers send. slots, serial, tries: memory
-    of the hash partition, as `hashing.Memory`. values: "fp32" exact, or "asc"; coarseness, error_feedback: of
-    these.
+    values of one of "blocks". push, pull: index of what workers and servers send. slots, serial, tries:
+    memory of the hash partition, as `hashing.Memory`. values: "fp32" exact, or "asc"; bits,
+    coarseness, error_feedback: of these.
     """
 
     exchange: str = "auto"
@@ -58,6 +59,7 @@ class ZenOptions:
     serial: float = 0.1
     tries: int = 3
     values: str = "fp32"
+    bits: int = 12
     coarseness: float = 0.125
     error_feedback: bool = False
 
@@ -68,6 +70,8 @@ class ZenOptions:
         check_one("push", self.push, tuple(INDEX_CODECS))
         check_one("pull", self.pull, tuple(INDEX_CODECS))
         check_one("values", self.values, ("fp32", "asc"))
+        if self.values != "asc" and "popular" in (self.push, self.pull):
+            raise ValueError("popular learns from what all gather: push: popular asks for values: asc")
         if self.values == "asc" and self.exchange not in ("auto", *CODED):
             raise ValueError(
                 f"values: asc sums rows by the schedule: exchange is auto, {' or '.join(CODED)} there, "
@@ -78,6 +82,8 @@ class ZenOptions:
                 "expected 0 <= below <= 1, profile >= 1 and block >= 1, got "
                 f"{self.below}, {self.profile} and {self.block}"
             )
+        if not 8 <= self.bits <= 16:
+            raise ValueError(f"integers have 8 to 16 bits, got bits={self.bits}")
         self.memory  # noqa: B018 - raises for sizes that are none
 
     @property
@@ -117,7 +123,7 @@ def _read_hits(zen: Any, saved: Saved) -> Array:
 
 
 class Zen(Scheme):
-    """widths: values of a grain, by tensor; None for a dense one. taken: the exchange, once it is known.
+    """taken: the exchange, once it is known. index: of gathered positions, where values are coded.
 
     hits: running count of hits of every grain, in 1/256, for the learnt partition.
     """
@@ -129,31 +135,44 @@ class Zen(Scheme):
         "taken": optional(_read_name),
         "hits": optional(_read_hits, when=lambda zen: zen.options.partition == "learnt"),
         "sum": PART,
+        "index": PART,
     }
 
     def _setup(self) -> None:
         o = self.options
-        self.widths: list[int | None] | None = None
+        self._exchanges: dict[str, Exchange] = {}
+        self.index = GatheredIndex(o.push, 0, self.nodes)
+        self.widths = None
         self.taken: str | None = None if o.exchange == "auto" else o.exchange
         self.hits: Array | None = None
-        self.sum = ValueSum(o.values, self.sizes, self.nodes, coarseness=o.coarseness)
+        self.sum = ValueSum(o.values, self.sizes, self.nodes, coarseness=o.coarseness, bits=o.bits)
         self.push, self.pull = make_index(o.push), make_index(o.pull)
-        self._exchanges: dict[str, Exchange] = {}
-        self._follow()
 
     def make_worker(self, rank: int) -> SparseWorker:
         return SparseWorker(rank, self.values)
 
     def coded_channels(self) -> dict[str, int]:
-        return {CHANNEL: BITS} if self.options.values == "asc" else {}
+        return {CHANNEL: self.options.bits} if self.options.values == "asc" else {}
+
+    @property
+    def widths(self) -> list[int | None] | None:
+        """Values of a grain, by tensor; None for a dense one, and before tensors were measured."""
+        return self._widths
+
+    @widths.setter
+    def widths(self, widths: list[int | None] | None) -> None:
+        """Make anew all that depends on them; state that is loaded behind them fits then."""
+        self._widths = widths
+        known: Sequence[int | None] = [None] * len(self.sizes) if widths is None else widths
+        self.grains = Grains.of(self.offsets, known)
+        dense = [width is None for width in known]
+        self.dense = np.flatnonzero(np.repeat(dense, self.sizes))
+        if self.index.size != self.grains.size:
+            self.index = GatheredIndex(self.options.push, self.grains.size, self.nodes)
+        self._exchanges.clear()
 
     def _follow(self) -> None:
-        """Make grains and exchanges anew where tensors were measured."""
         self._exchanges.clear()
-        widths = [None] * len(self.sizes) if self.widths is None else self.widths
-        self.grains = Grains.of(self.offsets, widths)
-        dense = [width is None for width in widths]
-        self.dense = np.flatnonzero(np.repeat(dense, self.sizes))
 
     def _measure(self, values: Array) -> Array:
         """Return the values and rows hit of every tensor, int64 [2 tensors], as bytes."""
@@ -171,7 +190,6 @@ class Zen(Scheme):
         """Set what a grain of each tensor is, from what all workers measured."""
         total = np.sum([one.view("<i8") for one in every], axis=0).reshape(-1, 2)
         self.widths = [self._width(t, int(found), int(rows)) for t, (found, rows) in enumerate(total)]
-        self._follow()
 
     def _width(self, tensor: int, found: int, rows: int) -> int | None:
         o, size, width = self.options, self.sizes[tensor], self._row(tensor)
@@ -237,9 +255,9 @@ class Zen(Scheme):
         clock, grains = worker.clock, self.grains
         if grains.size:
             with clock.on("index"):
-                stream = self.push.encode(worker.chosen, grains.size)
+                stream = self.index.encode(worker.rank, worker.chosen)
             streams = yield Message("index", stream, "gather", bits=8)
-            sets = clock.shared(self.once, "index", "sets", lambda: self._decoded(streams))
+            sets = clock.shared(self.once, "index", "sets", lambda: self.index.decode(streams))
             clock.shared(self.once, "index", "union", lambda: unite(sets, grains.size))
         at = clock.shared(self.once, "index", "places", self._places)
         context = lambda: self.once("context", lambda: self.sum.classes(at))  # noqa: E731
@@ -249,9 +267,6 @@ class Zen(Scheme):
             with clock.on("apply"):
                 worker.keep(own, at, summed.sent)
         self.once("summed", lambda: summed)
-
-    def _decoded(self, streams: Sequence[Array]) -> list[Array]:
-        return [self.push.decode(stream, self.grains.size) for stream in streams]
 
     def _places(self) -> Array:
         """Return where the values lie that are coded: of dense tensors, and of grains that were hit."""
@@ -268,6 +283,8 @@ class Zen(Scheme):
             mean = np.zeros(self.values, np.float32)
             mean[at] = summed.mean
             self.sum.observe(summed, at)
+            if self.grains.size:
+                self.index.observe(self._memory["union"][0])
         else:
             mean = self._memory["mean"]
             if self.grains.size:
@@ -289,4 +306,3 @@ class Zen(Scheme):
             self.taken = min(costs, key=lambda name: (costs[name], name))
             if self.taken == "dense":
                 self.widths = [None] * len(self.sizes)
-                self._follow()
