@@ -80,14 +80,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     for row in rows:
         if row["rule"] in BARS:
             verdict = "MISSED" if row in missed else "met"
-            print(
-                f"# {row['workload']}, {row['rule']}: {row['times']:.1f}x, bar {BARS[row['rule']]:g}: {verdict}"
-            )
-    return {
-        "arguments": {k: v for k, v in vars(args).items() if k != "json"},
-        "table": rows,
-        "ok": not missed,
-    }
+            bar = BARS[row["rule"]]
+            print(f"# {row['workload']}, {row['rule']}: {row['times']:.1f}x, bar {bar:g}: {verdict}")
+    given = {key: value for key, value in vars(args).items() if key != "json"}
+    return {"arguments": given, "table": rows, "ok": not missed}
 
 
 def _trained(rule: str, workload: str, args: argparse.Namespace) -> Training:

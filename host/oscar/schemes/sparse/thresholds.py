@@ -62,9 +62,9 @@ def above(acc: Array, threshold: float, low: int = 0, high: int | None = None) -
 
     A zero is never chosen, whatever the threshold is.
     """
-    return _above(
-        acc[low:high].view(np.uint32), max(np.uint32(1), np.float32(threshold).view(np.uint32)), low
-    )
+    cut = max(np.uint32(1), np.float32(threshold).view(np.uint32))
+    found: Array = _above(acc[low:high].view(np.uint32), cut, low)
+    return found
 
 
 def _nth_largest(values: Array, count: int) -> float:
@@ -126,6 +126,19 @@ def _reaching(bits: Any, ranks: Any, at: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
+def _wrong(ladders: Any) -> int:
+    """The first worker whose magnitudes do not fall, or are none; -1: no one's."""
+    for r in range(len(ladders)):
+        before = np.float32(np.inf)
+        for j in range(ladders.shape[1]):
+            here = ladders[r, j]
+            if not (0 <= here <= before) or here == np.inf:
+                return r
+            before = here
+    return -1
+
+
+@njit(cache=True, nogil=True)
 def _level(bits: Any, ranks: Any, count: int) -> int:
     low, high = 0, 0x7F800000
     while high - low > 1:
@@ -135,6 +148,12 @@ def _level(bits: Any, ranks: Any, count: int) -> int:
         else:
             high = middle
     return low
+
+
+def wrong(ladders: Array) -> int | None:
+    """Return the first worker whose ladder cannot be what `reached_by_each` returns, or None."""
+    found = int(_wrong(ladders))
+    return None if found < 0 else found
 
 
 def level(ladders: Array, ranks: Array, count: int) -> float:
