@@ -14,7 +14,7 @@ from oscar.errors import MissingExtraError, OscarError
 from oscar.workloads import exact_mean, logistic, make_workload, ngrams
 from oscar.workloads.options import LogisticOptions
 
-SMALL: dict[str, Any] = {"features_log2": 14, "samples": 500, "l1": 2e-4, "coupling": 6e-5}
+SMALL: dict[str, Any] = {"features_log2": 14, "samples": 500, "l1": 2e-4, "coupling": 1.2e-4}
 
 
 def solved(updates: int, *, nodes: int, seed: int = 0, **options: Any) -> Any:

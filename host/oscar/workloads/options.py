@@ -96,7 +96,7 @@ class LogisticOptions:
     lines: int = _whole(12)  # of code in a sample
     samples: int = _whole(6000, least=20)  # at most, of either class
     l1: float = _real(1e-4)  # weight of the sum of magnitudes, beside the mean loss
-    coupling: float = _real(3e-5)  # how firmly a node's own weights are held to the common ones
+    coupling: float = _real(6e-5)  # how firmly a node's own weights are held to the common ones
     relaxation: float = _real(1.7)  # 1 to below 2; above 1, nodes overshoot
     newton: int = _whole(2)  # passes of a node in an iteration,
     conjugate: int = _whole(6)  # and steps of conjugate gradients in each
