@@ -26,10 +26,12 @@ from oscar.trials._mutations import BYTES, Mutation
 SPACES = (0, 0), (1, 1), (9, 4), (300, 30), (300, 290), (3000, 40), (70_000, 900)  # size, hits
 
 
-def reseal(frame: bytearray) -> None:
-    """Make the CRC-32 of a mutated stream right again."""
-    if len(frame) >= SEAL_BYTES:
-        frame[-SEAL_BYTES:] = zlib.crc32(frame[:-SEAL_BYTES]).to_bytes(SEAL_BYTES, "little")
+def _reseal(intact: bytes, stream: bytearray) -> None:
+    """Make the seal of a mutated stream right again; its history is that of the intact one."""
+    if len(stream) >= SEAL_BYTES:
+        history = zlib.crc32(intact[:-SEAL_BYTES]) ^ int.from_bytes(intact[-SEAL_BYTES:], "little")
+        crc = zlib.crc32(memoryview(stream)[:-SEAL_BYTES]) ^ history
+        stream[-SEAL_BYTES:] = crc.to_bytes(SEAL_BYTES, "little")
 
 
 def _edit_head(r: random.Random, stream: bytearray, other: bytes) -> None:
@@ -81,7 +83,7 @@ def _subject(name: str, end: Callable[[], IndexCodec], classes: Array | None, pa
 
     streams = [end().encode(positions, size, classes).tobytes() for positions in sets]
     ends = [_expects(partial(decode, end()), size) for _ in range(2)]
-    return Subject(name, (streams[0], streams[1]), ends[0], ends[1], sets)
+    return Subject(name, (streams[0], streams[1]), ends[0], ends[1], sets, partial(_reseal, streams[0]))
 
 
 def _popular_end(history: list[Array], size: int, classes: Array) -> Popular:
@@ -114,7 +116,6 @@ class IndexJudge(mutate.FrameJudge):
 
     make_subjects = staticmethod(lambda seed: list(_subjects(seed)))
     mutations: tuple[Mutation, ...] = (*BYTES, _edit_head, _edit_end, _edit_body, _edit_body)
-    reseal = staticmethod(reseal)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

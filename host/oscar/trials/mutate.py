@@ -27,7 +27,7 @@ from oscar.tables import Row, Table
 from oscar.trials import _hunt
 from oscar.trials._hunt import Chunk, cases, hunt
 from oscar.trials._mutate_subjects import Subject, make_subjects, same
-from oscar.trials._mutations import MUTATIONS, Mutation, reseal
+from oscar.trials._mutations import MUTATIONS, Mutation
 
 CHUNK = 4096  # mutations that a worker is given at a time
 HANG_SECONDS = 1.0  # of processor time, as machines are shared: one decode may take this long
@@ -79,7 +79,6 @@ class FrameJudge:
 
     make_subjects = staticmethod(make_subjects)
     mutations: Sequence[Mutation] = MUTATIONS
-    reseal = staticmethod(reseal)
 
     def __init__(self, seed: int) -> None:
         self.subjects = self.make_subjects(seed)
@@ -94,7 +93,7 @@ class FrameJudge:
                     self.mutations[r.randrange(len(self.mutations))](r, frame, other)
             sealed = r.random() < 0.5
             if sealed:
-                self.reseal(frame)
+                subject.reseal(frame)
                 chunk.tally["sealed"] += 1
             fault, seconds = _judge(subject, frame, sealed, chunk.tally)
             chunk.slowest = max(chunk.slowest, seconds)

@@ -1,6 +1,7 @@
 """What all index codecs share: the seal, and the checks of what goes in and of what comes out.
 
-A stream: u8 kind, the count as a varint, the codec's own bytes, CRC-32 over all before it, little endian.
+A stream: u8 kind, the count as a varint, the codec's own bytes, and the seal: CRC-32 over all before it, xor
+the history, 16 bits that only a codec that learns has, in either half; little endian.
 """
 
 from __future__ import annotations
@@ -47,17 +48,23 @@ class IndexCodec(ABC):
         if (at := first_wrong(array, size)) >= 0:
             raise ValueError(f"positions ascend and lie in 0 to {size - 1}: number {at} is {array[at]}")
         head = bytes([MARK | self.kind]) + _varint(array.size)
+        history = self._history(size, classes)
         body = self._pack(array, size, classes)
         data = np.empty(len(head) + len(body) + SEAL_BYTES, np.uint8)
         data[: len(head)] = np.frombuffer(head, np.uint8)
         data[len(head) : -SEAL_BYTES] = body
-        data[-SEAL_BYTES:] = np.frombuffer(seal(data[:-SEAL_BYTES]), np.uint8)
+        data[-SEAL_BYTES:] = np.frombuffer(seal(data[:-SEAL_BYTES], history), np.uint8)
         return data
 
     def decode(self, stream: Array, size: int, classes: Array | None = None) -> Array:
         """Return the int64 positions of a stream, ascending; raises FrameError, and nothing has changed."""
         check_size(size)
-        body, count = self._open(stream)
+        body, count, history = self._open(stream)
+        if history != (here := self._history(size, classes)):
+            raise FrameError(
+                f"index stream of history 0x{history:04x}, this end has 0x{here:04x}: the ends saw other "
+                "hits, streams or sizes; resume all ranks from one checkpoint, or start all anew"
+            )
         if count > size:
             raise damaged(f"at most {size} positions", f"{count}")
         positions = self._unpack(body, count, size, classes)
@@ -65,16 +72,18 @@ class IndexCodec(ABC):
             raise damaged(f"ascending positions of 0 to {size - 1}", f"{positions[at]} as number {at}")
         return positions
 
-    def _open(self, stream: Array) -> tuple[Array, int]:
-        """Return the codec's own bytes and the count; raises FrameError unless the seal holds."""
+    def _open(self, stream: Array) -> tuple[Array, int, int]:
+        """Return the codec's own bytes, count and history; raises FrameError unless the seal holds."""
         data = np.asarray(stream)
         if data.ndim != 1 or data.dtype != np.uint8:
             raise FrameError(f"an index stream is 1-D uint8, got {data.ndim}-D {data.dtype}")
         data = np.ascontiguousarray(data)
         if data.size < 2 + SEAL_BYTES:
             raise damaged(f"at least {2 + SEAL_BYTES} bytes", f"{data.size}")
-        if (came := data[-SEAL_BYTES:].tobytes()) != (right := seal(data[:-SEAL_BYTES])):
-            raise damaged(f"a CRC-32 of 0x{right[::-1].hex()}", f"0x{came[::-1].hex()}")
+        came, right = int.from_bytes(data[-SEAL_BYTES:].tobytes(), "little"), crc32(data[:-SEAL_BYTES])
+        history = (came ^ right) & 0xFFFF
+        if (came ^ right) >> 16 != history:
+            raise damaged(f"a CRC-32 of 0x{right:08x}", f"0x{came:08x}")
         mark = int(data[0])
         if mark != MARK | self.kind:
             known = KINDS.get(mark & 15) if mark & 0xF0 == MARK else None
@@ -84,7 +93,11 @@ class IndexCodec(ABC):
                 "use the same index codec on all ranks, and hand on streams in the order they were sent"
             )
         count, used = _read_varint(data[1 : min(1 + COUNT_BYTES, data.size - SEAL_BYTES)].tobytes())
-        return data[1 + used : -SEAL_BYTES], count
+        return data[1 + used : -SEAL_BYTES], count, history
+
+    def _history(self, size: int, classes: Array | None) -> int:
+        """Return 16 bits over everything that the next stream is coded with and that is not sent."""
+        return 0
 
     @abstractmethod
     def _pack(self, positions: Array, size: int, classes: Array | None) -> Array:
@@ -101,9 +114,9 @@ def check_size(size: int) -> None:
         raise ConfigError(f"an index names positions of a space of 0 to {MOST}, got {size}: split the tensor")
 
 
-def seal(data: Array) -> bytes:
-    """Return the CRC-32 of bytes."""
-    return crc32(data).to_bytes(SEAL_BYTES, "little")
+def seal(data: Array, history: int = 0) -> bytes:
+    """Return the last bytes of a stream that begins with `data`."""
+    return (crc32(data) ^ history * 0x10001).to_bytes(SEAL_BYTES, "little")
 
 
 def damaged(expected: str, came: str) -> FrameError:

@@ -15,10 +15,8 @@ from oscar.coding.crc import crc32
 from oscar.coding.index import popular_kernels as kernels
 from oscar.coding.index.base import IndexCodec, damaged
 from oscar.coding.index.popularity import CLASSES
-from oscar.errors import FrameError
 from oscar.state import Reader, Saved, Stateful
 
-HISTORY_BYTES = 2
 MEMORY = 3  # an eighth of what was counted is forgotten with each stream
 UNIT = 4  # counts are kept in sixteenths
 MOST_COUNT = 1 << (32 + MEMORY + UNIT)
@@ -44,28 +42,18 @@ class Popular(Stateful, IndexCodec):
 
     def _pack(self, positions: Array, size: int, classes: Array | None) -> Array:
         found = _checked(classes, size)
-        history = self._history(found)
         room = 64 + 4 * positions.size + size // 64
         while True:
-            out, seen = np.empty(HISTORY_BYTES + room, np.uint8), np.zeros((2, CLASSES), np.int64)
+            out, seen = np.empty(room, np.uint8), np.zeros((2, CLASSES), np.int64)
             used = kernels.encode(positions, found, self.counts, out, seen)
             if used >= 0:
                 break
             room *= 4
-        out[0], out[1] = history & 255, history >> 8
         self.counts = moved(self.counts, seen)
         return out[:used]
 
     def _unpack(self, body: Array, count: int, size: int, classes: Array | None) -> Array:
         found = _checked(classes, size)
-        if body.size < HISTORY_BYTES:
-            raise damaged(f"{HISTORY_BYTES} bytes of history", f"{body.size}")
-        here, there = self._history(found), int(body[0]) | int(body[1]) << 8
-        if here != there:
-            raise FrameError(
-                f"index stream of history 0x{there:04x}, this end has 0x{here:04x}: the ends saw other hits, "
-                "streams or sizes; resume all ranks from one checkpoint, or start all anew"
-            )
         positions, seen = np.empty(count, np.int64), np.zeros((2, CLASSES), np.int64)
         fault = kernels.decode(body, found, self.counts, positions, seen)
         if fault < 0:
@@ -73,9 +61,9 @@ class Popular(Stateful, IndexCodec):
         self.counts = moved(self.counts, seen)
         return positions
 
-    def _history(self, classes: Array) -> int:
-        """Return 16 bits over everything the next stream is coded with."""
-        found = crc32(classes, zlib.crc32(self.counts.astype("<i8").tobytes(), classes.size & 0xFFFFFFFF))
+    def _history(self, size: int, classes: Array | None) -> int:
+        learnt = zlib.crc32(self.counts.astype("<i8").tobytes(), size & 0xFFFFFFFF)
+        found = crc32(_checked(classes, size), learnt)
         return (found ^ found >> 16) & 0xFFFF
 
 

@@ -16,7 +16,6 @@ PRECISION = 22  # bits of a class's hit probability
 PRIOR = 32  # sixteenths of a place with this stream's own density stand for a class that was never seen
 HALF, ONE = 1 << 31, 1 << 32
 TOP = 1 << 24  # a range is never below this
-HEAD = 2  # bytes of history before the code
 MISSING, EXCESS, FULL = -1, -2, -1
 
 
@@ -82,7 +81,7 @@ def _put(bit: int, zero: int, state: Any, out: Any) -> None:
     while span < TOP:
         if at == len(out):
             state[3] = 1
-            at = HEAD  # what is written from here on is thrown away
+            at = 0  # what is written from here on is thrown away
         out[at] = low >> 24
         at += 1
         low = (low << 8) & (ONE - 1)
@@ -93,16 +92,16 @@ def _put(bit: int, zero: int, state: Any, out: Any) -> None:
 @njit(cache=True, nogil=True)
 def _carry(out: Any, at: int) -> None:
     at -= 1
-    while at >= HEAD and out[at] == 255:
+    while at >= 0 and out[at] == 255:
         out[at] = 0
         at -= 1
-    if at >= HEAD:
+    if at >= 0:
         out[at] += 1
 
 
 @njit(cache=True, nogil=True)
 def _finish(state: Any, out: Any) -> int:
-    """Write the shortest end, without zeros; return the bytes in all, or FULL."""
+    """Write the shortest end, without zeros; return the bytes, or FULL."""
     low, at = state[0], state[2]
     if state[3] or at == len(out):
         return FULL
@@ -111,7 +110,7 @@ def _finish(state: Any, out: Any) -> int:
     elif low:
         out[at] = (low + TOP - 1) >> 24
         at += 1
-    while at > HEAD and out[at - 1] == 0:
+    while at > 0 and out[at - 1] == 0:
         at -= 1
     return at
 
@@ -138,7 +137,7 @@ def _get(zero: int, state: Any, body: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def encode(positions: Any, classes: Any, counts: Any, out: Any, seen: Any) -> int:
-    """Code ascending positions into `out` behind its head; return the bytes in all, or FULL.
+    """Code ascending positions into `out`; return the bytes, or FULL.
 
     counts: [2][16], what was learnt. seen: [2][16] zeros, returns hits and places of this stream.
     """
@@ -158,8 +157,8 @@ def encode(positions: Any, classes: Any, counts: Any, out: Any, seen: Any) -> in
         sorted_ranks[starts[kinds[j]]] = ranks[j]
         starts[kinds[j]] += 1
     if total == 0:
-        return HEAD
-    state = np.array([0, ONE, HEAD, 0], np.int64)
+        return 0
+    state = np.array([0, ONE, 0, 0], np.int64)
     empty, second = np.empty(PRECISION + 2, np.int64), np.empty(PRECISION + 2, np.int64)
     density = (total << PRECISION) // len(classes)
     j = 0
@@ -202,12 +201,12 @@ def decode(body: Any, classes: Any, counts: Any, positions: Any, seen: Any) -> i
     hits, places = seen[0], seen[1]
     _advance(classes, 0, len(classes), places)
     if total == 0:
-        return 0 if len(body) == HEAD else EXCESS
+        return 0 if len(body) == 0 else EXCESS
     ranks = np.empty(total, np.int64)
     code = 0
-    for k in range(HEAD, HEAD + 4):
+    for k in range(4):
         code = code << 8 | (np.int64(body[k]) if k < len(body) else 0)
-    state = np.array([code, ONE, HEAD + 4], np.int64)
+    state = np.array([code, ONE, 4], np.int64)
     empty, second = np.empty(PRECISION + 2, np.int64), np.empty(PRECISION + 2, np.int64)
     density = (total << PRECISION) // len(classes)
     j = 0
@@ -229,7 +228,7 @@ def decode(body: Any, classes: Any, counts: Any, positions: Any, seen: Any) -> i
         hits[kind] = j - first
     if j < total:
         return MISSING
-    if len(body) > state[2] - 3 or (len(body) > HEAD and body[-1] == 0):
+    if len(body) > state[2] - 3 or (len(body) > 0 and body[-1] == 0):
         return EXCESS
     _place(classes, ranks, hits, positions)
     return 0

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from oscar.array import Array
-from oscar.schemes.selection import largest
 from oscar.schemes.sparse.sparsifier import Choice, SparseWorker, Sparsifier
+from oscar.schemes.sparse.thresholds import top
 
 
 class TopK(Sparsifier):
@@ -19,5 +17,5 @@ class TopK(Sparsifier):
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """See Sparsifier.choose."""
         with worker.clock.on("select"):
-            return largest(np.abs(acc), self.count)
+            return top(acc, self.count)
         yield  # a generator without messages
