@@ -162,13 +162,12 @@ class DemoWorker(SparseWorker):
 
     def accumulate(self, values: Array, momentum: float) -> Array:
         """Return the momentum with this gradient in it."""
-        kept = self.residual
+        kept, self.residual = self.residual, None
+        acc = super().accumulate(values, momentum)
+        self.residual = kept
         if kept is not None:
-            self.residual = self.decay * kept
-        try:
-            return super().accumulate(values, momentum)
-        finally:
-            self.residual = kept  # which moves in `commit` alone
+            acc += self.decay * kept
+        return acc
 
 
 class Demo(FedFt):
