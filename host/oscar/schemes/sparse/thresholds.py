@@ -28,14 +28,13 @@ def _above(bits: Any, cut: Any, first: int) -> Any:
     words, count = flags.view(np.uint64), 0
     for w in range(whole):
         count += (words[w] * np.uint64(0x0101010101010101)) >> np.uint64(56)
-    out, at = np.empty(count, np.int64), 0
+    out, at = np.empty(count + 8, np.int64), 0
     for w in range(whole):
         if words[w] != 0:
-            for j in range(w * 8, w * 8 + 8):
-                if flags[j]:
-                    out[at] = first + j
-                    at += 1
-    return out
+            for j in range(w * 8, w * 8 + 8):  # without a branch: what is not set is written over
+                out[at] = first + j
+                at += flags[j]
+    return out[:count]
 
 
 @njit(cache=True, nogil=True)
@@ -169,9 +168,9 @@ def level(ladders: Array, ranks: Array, count: int) -> float:
 def rungs(count: int, workers: int) -> Array:
     """Return the ranks whose magnitudes say where `count` of all workers' values are: int64, rising.
 
-    They rise by the square root of 2 from a quarter of an equal share to all of it.
+    They rise by the square root of 2 from a sixteenth of an equal share to all of it.
     """
-    steps = range(-4, math.ceil(2 * math.log2(workers)) + 1)
+    steps = range(-8, math.ceil(2 * math.log2(workers)) + 1)
     ranks = {min(count, math.ceil(count / workers * 2 ** (step / 2))) for step in steps}
     found = np.array(sorted(ranks), np.int64)
     found.setflags(write=False)
