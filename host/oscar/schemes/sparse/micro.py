@@ -47,7 +47,8 @@ class Micro(SharedThreshold):
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """See Sparsifier.choose."""
         own = (self.iteration + worker.rank) % self.nodes
-        low, high = (int(edge) for edge in self.ranges.bounds[own : own + 2])
+        cut = lambda: self.ranges.bounds(self.iteration).tolist()  # noqa: E731
+        low, high = worker.clock.shared(self.once, "select", "bounds", cut)[own : own + 2]
         corrected = self.options.controller == "corrected"
         if corrected:
             yield from self.agree(worker, acc, self.count, low, high)
@@ -61,7 +62,7 @@ class Micro(SharedThreshold):
         """See Sparsifier.observe."""
         if self.options.controller == "released":
             self.threshold = released(self.current, int(counts.sum()), self.count)
-        self.ranges.observe(np.roll(counts, self.iteration % self.nodes), united)
+        self.ranges.observe(self.iteration, counts, united)
 
 
 @dataclass(frozen=True)

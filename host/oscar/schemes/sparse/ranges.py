@@ -10,30 +10,30 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.array import Array
-from oscar.numerics.plans import make_plan
+from oscar.numerics.plans import Cuts, splitter
 from oscar.state import Reader, Saved, Stateful
 
 BLOCKS = 1024  # of ExDyna
 GRANULE = 128  # values of a learnt block
 ALIGNED = 32  # values of ExDyna's blocks are a multiple of this, where there are so many
 UNIT = 16  # fraction bits of a running count
-WEIGHT = 3  # 2^-WEIGHT is the weight of a new count
+WEIGHT = 2  # 2^-WEIGHT is the weight of a new count
+LEAST, MOST = 1 << (UNIT - 2), 1 << (UNIT + 2)  # of an activity
 IDLE = 1311  # .02 hits in UNIT fraction bits: what a block costs that nobody chooses from
 
 
 class Ranges(Stateful):
-    """Equal ranges: `bounds`, int64 [nodes + 1], are where they begin, and the end."""
+    """Equal ranges. Rank r owns range (t + r) mod N in iteration t."""
 
     def __init__(self, values: int, nodes: int) -> None:
         self.values, self.nodes = values, nodes
 
-    @property
-    def bounds(self) -> Array:
-        """Where ranges begin."""
+    def bounds(self, iteration: int) -> Array:
+        """Return where ranges begin, and the last one ends: int64 [nodes + 1]."""
         return np.arange(self.nodes + 1) * self.values // self.nodes
 
-    def observe(self, counts: Array, united: Array) -> None:
-        """Move on, given how many positions of each range were chosen, and all of them."""
+    def observe(self, iteration: int, counts: Array, united: Array) -> None:
+        """Move on, given how many positions each rank chose, and all of them."""
 
 
 def _read_edges(ranges: Any, saved: Saved) -> Array:
@@ -63,20 +63,20 @@ class MovedRanges(Ranges):
         self.block = each // ALIGNED * ALIGNED or each
         self.edges = np.arange(nodes + 1) * self.blocks // nodes
 
-    @property
-    def bounds(self) -> Array:
-        """Where ranges begin."""
+    def bounds(self, iteration: int) -> Array:
+        """See Ranges."""
         bounds = self.edges * self.block
         bounds[self.edges == self.blocks] = self.values
         return bounds
 
-    def observe(self, counts: Array, united: Array) -> None:
-        """Hand over blocks."""
-        self.edges = move_one(self.edges, counts, self.block, self.values)
+    def observe(self, iteration: int, counts: Array, united: Array) -> None:
+        """See Ranges."""
+        by_range = np.roll(counts, iteration % self.nodes)
+        self.edges = move_one(self.edges, by_range, self.block, self.values)
 
 
 def move_one(edges: Array, counts: Array, block: int, values: int) -> Array:
-    """Return the edges after ExDyna's rule, which looks at neighbours from the first to the last."""
+    """Return the edges after ExDyna's rule; counts: by range. It goes through neighbours in order."""
     edges, running = edges.copy(), counts.astype(np.float64)
     nodes, total = len(counts), int(counts.sum())
     mean, moved = total / nodes, block * total / max(1, values)
@@ -93,32 +93,34 @@ def move_one(edges: Array, counts: Array, block: int, values: int) -> Array:
 
 
 class LearntRanges(Ranges):
-    """Ranges of equal running hit counts, cut between blocks by OSCAR's splitter.
+    """Ranges that are to bring equal counts, cut between blocks by OSCAR's splitter.
 
-    hits: int64 by block, running counts of chosen positions in 2^-16.
+    hits: int64 by block, running counts of chosen positions in 2^-16. activity: int64 by rank, how many it
+    chose in relation to the others, running, in 2^-16: gradients of some are larger for a while.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
-        "hits": lambda ranges, saved: saved.array(np.int64, ranges.hits.shape, 0, ranges.granule << UNIT)
+        "hits": lambda ranges, saved: saved.array(np.int64, ranges.hits.shape, 0, ranges.granule << UNIT),
+        "activity": lambda ranges, saved: saved.array(np.int64, (ranges.nodes,), LEAST, MOST),
     }
 
     def __init__(self, values: int, nodes: int) -> None:
         super().__init__(values, nodes)
         self.granule = max(1, min(GRANULE, values // (BLOCKS // GRANULE * nodes)))
         self.hits = np.full(-(-values // self.granule), IDLE, np.int64)
-        self._follow()
+        self.activity = np.full(nodes, 1 << UNIT, np.int64)
 
-    def _follow(self) -> None:
-        plan = make_plan("splitter", self.values, self.nodes, granule=self.granule, costs=self.hits)
-        self._bounds = np.array(plan.bounds, np.int64)
+    def bounds(self, iteration: int) -> Array:
+        """See Ranges: a rank that chooses much has a range in which there is little."""
+        weights = np.roll((1 << 2 * UNIT) // self.activity, iteration % self.nodes)
+        edges = (0, *np.cumsum(weights).tolist())
+        plan = splitter(self.values, Cuts(edges, edges[-1]), self.granule, self.hits)
+        return np.array(plan.bounds, np.int64)
 
-    @property
-    def bounds(self) -> Array:
-        """Where ranges begin."""
-        return self._bounds
-
-    def observe(self, counts: Array, united: Array) -> None:
-        """Learn from a union."""
+    def observe(self, iteration: int, counts: Array, united: Array) -> None:
+        """See Ranges."""
         seen = np.bincount(united // self.granule, minlength=self.hits.size) << UNIT
         self.hits = self.hits + ((np.maximum(seen, IDLE) - self.hits) >> WEIGHT)
-        self._follow()
+        share = (self.nodes * counts << UNIT) // max(1, int(counts.sum()))
+        moved = self.activity * share.clip(LEAST, MOST) >> UNIT
+        self.activity = (self.activity + ((moved - self.activity) >> WEIGHT)).clip(LEAST, MOST)

@@ -12,7 +12,7 @@ from oscar.array import Array
 from oscar.errors import GradientError
 from oscar.schemes.base import Message
 from oscar.schemes.sparse.sparsifier import SparseWorker, Sparsifier
-from oscar.schemes.sparse.thresholds import level, reached_by_each, rungs
+from oscar.schemes.sparse.thresholds import level, reached_by_each, rungs, wrong
 from oscar.state import Reader, Saved, optional
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -35,16 +35,16 @@ def released(threshold: float, chosen: int, count: int) -> float:
 
 def ladders_of(streams: Sequence[Array], count: int) -> Array:
     """Return float32 [rank, count] from what ranks sent; GradientError names the one whose bytes are none."""
-    found = np.zeros((len(streams), count), np.float32)
-    for rank, stream in enumerate(streams):
-        own = np.frombuffer(stream.tobytes(), "<f4") if stream.size == 4 * count else np.zeros(0)
-        if own.size != count or not ((own >= 0) & (own < np.inf)).all() or (np.diff(own) > 0).any():
-            raise GradientError(
-                f"rank {rank}: expected {count} magnitudes that fall, got {stream.size} bytes that are none: "
-                "all ranks must run the same version and configuration"
-            )
-        found[rank] = own
-    return found
+    bad = next((rank for rank, stream in enumerate(streams) if stream.size != 4 * count), None)
+    if bad is None:
+        found: Array = np.concatenate(streams).view("<f4").reshape(-1, count).astype(np.float32, copy=False)
+        bad = wrong(found)
+        if bad is None:
+            return found
+    raise GradientError(
+        f"rank {bad}: expected {count} magnitudes that fall, got {streams[bad].size} bytes that are none: "
+        "all ranks must run the same version and configuration"
+    )
 
 
 def read_threshold(scheme: Any, saved: Saved) -> float:

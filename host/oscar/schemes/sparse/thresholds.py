@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,30 @@ from numba import njit
 from oscar.array import Array
 
 SAMPLE = 4096  # values, about
-WORD = 8  # flags that are looked at together
 
 
 # The bits of a float without its sign order as magnitudes do.
 
 
 @njit(cache=True, nogil=True)
-def _flag(bits: Any, cut: Any, out: Any) -> None:
+def _above(bits: Any, cut: Any, first: int) -> Any:
+    """Where first + j the magnitude j reaches `cut`: flags, eight of which are looked at together."""
+    whole = (len(bits) + 7) // 8
+    flags = np.empty(8 * whole, np.uint8)
+    flags[8 * (whole - 1) :] = 0
     for j in range(len(bits)):
-        out[j] = (bits[j] & np.uint32(0x7FFFFFFF)) >= cut
+        flags[j] = (bits[j] & np.uint32(0x7FFFFFFF)) >= cut
+    words, count = flags.view(np.uint64), 0
+    for w in range(whole):
+        count += (words[w] * np.uint64(0x0101010101010101)) >> np.uint64(56)
+    out, at = np.empty(count, np.int64), 0
+    for w in range(whole):
+        if words[w] != 0:
+            for j in range(w * 8, w * 8 + 8):
+                if flags[j]:
+                    out[at] = first + j
+                    at += 1
+    return out
 
 
 @njit(cache=True, nogil=True)
@@ -42,30 +57,14 @@ def _nth(bits: Any, count: int) -> Any:
     return prefix
 
 
-@njit(cache=True, nogil=True)
-def _collect(words: Any, flags: Any, first: int, out: Any) -> None:
-    """Write first + j for every flag j that is set; most words have none."""
-    at = 0
-    for w in range(len(words)):
-        if words[w] != 0:
-            for j in range(w * 8, w * 8 + 8):
-                if flags[j]:
-                    out[at] = first + j
-                    at += 1
-
-
 def above(acc: Array, threshold: float, low: int = 0, high: int | None = None) -> Array:
     """Return where in low .. high the magnitudes of float32 `acc` reach `threshold`: int64, sorted.
 
     A zero is never chosen, whatever the threshold is.
     """
-    bits = acc[low:high].view(np.uint32)
     cut = max(np.uint32(1), np.float32(threshold).view(np.uint32))
-    flags = np.zeros(-(-bits.size // WORD) * WORD, np.bool_)
-    _flag(bits, cut, flags)
-    out = np.empty(np.count_nonzero(flags), np.int64)
-    _collect(flags.view(np.uint64), flags, low, out)
-    return out
+    found: Array = _above(acc[low:high].view(np.uint32), cut, low)
+    return found
 
 
 def _nth_largest(values: Array, count: int) -> float:
@@ -127,6 +126,19 @@ def _reaching(bits: Any, ranks: Any, at: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
+def _wrong(ladders: Any) -> int:
+    """The first worker whose magnitudes do not fall, or are none; -1: no one's."""
+    for r in range(len(ladders)):
+        before = np.float32(np.inf)
+        for j in range(ladders.shape[1]):
+            here = ladders[r, j]
+            if not (0 <= here <= before) or here == np.inf:
+                return r
+            before = here
+    return -1
+
+
+@njit(cache=True, nogil=True)
 def _level(bits: Any, ranks: Any, count: int) -> int:
     low, high = 0, 0x7F800000
     while high - low > 1:
@@ -138,6 +150,12 @@ def _level(bits: Any, ranks: Any, count: int) -> int:
     return low
 
 
+def wrong(ladders: Array) -> int | None:
+    """Return the first worker whose ladder cannot be what `reached_by_each` returns, or None."""
+    found = int(_wrong(ladders))
+    return None if found < 0 else found
+
+
 def level(ladders: Array, ranks: Array, count: int) -> float:
     """Return the threshold that about `count` values reach together, 0 where fewer are not zero.
 
@@ -147,6 +165,7 @@ def level(ladders: Array, ranks: Array, count: int) -> float:
     return float(np.uint32(found).view(np.float32))
 
 
+@lru_cache(maxsize=8)
 def rungs(count: int, workers: int) -> Array:
     """Return the ranks whose magnitudes say where `count` of all workers' values are: int64, rising.
 
@@ -154,7 +173,9 @@ def rungs(count: int, workers: int) -> Array:
     """
     steps = range(-4, math.ceil(2 * math.log2(workers)) + 1)
     ranks = {min(count, math.ceil(count / workers * 2 ** (step / 2))) for step in steps}
-    return np.array(sorted(ranks), np.int64)
+    found = np.array(sorted(ranks), np.int64)
+    found.setflags(write=False)
+    return found
 
 
 def top(acc: Array, count: int, low: int = 0, high: int | None = None) -> Array:
