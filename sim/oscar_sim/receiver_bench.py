@@ -89,8 +89,8 @@ class Unit:
             fields = {name: int(getattr(job, name)) for name in names}
             if fields.get("constant"):
                 fields = {"constant": 1, "value": int(job.value)}
-            assert int(job.count_bank) != bench.drained
-            frame = bench.frame_of(int(job.count_bank))
+            assert int(job.bank) != bench.drained
+            frame = bench.frame_of(int(job.bank))
             base = int(self.base) - bench.first_rows[frame]
             self.block = Block(self.number, int(job.values), base, b"", fields, frame)
             self.pairs: list[int] = []
@@ -112,9 +112,9 @@ class Unit:
                 if self.rest < 0:
                     self.finish()
 
-    def shared(self) -> tuple[int, int, int]:
+    def shared(self) -> tuple[int, int]:
         job = self.job
-        return int(getattr(job, "bank", job.count_bank)), int(job.count_bank), int(job.thinning)
+        return int(job.bank), int(job.thinning)
 
     def finish(self) -> None:
         block, job, bench = self.block, self.job, self.bench
@@ -148,7 +148,7 @@ class Done:
     error: int
     given: list[Block]
     finished: list[Block]
-    shared: list[tuple[int, int, int]]
+    shared: list[tuple[int, int]]
     row: int
 
 
@@ -178,7 +178,7 @@ class Bench:
         self.queue: deque[tuple[int, int, bool]] = deque()
         self.given: list[Block] = []
         self.finished: list[Block] = []
-        self.shared: list[tuple[int, tuple[int, int, int]]] = []  # with the number of the command
+        self.shared: list[tuple[int, tuple[int, int]]] = []  # with the number of the command
         self.both = 0  # blocks that began while one of another frame was worked on
         self.spoiled: set[int] = set()  # commands of which a block is found bad
         self.bads: list[str] = []

@@ -114,7 +114,7 @@ def block_dealer(
             span.none.next = False
         if state == states.CHOOSE and raw_free and alone:
             raw_owner.next = bank
-            raw.count_bank.next = bank
+            raw.bank.next = bank
             raw.thinning.next = thinning
             raw.values.next = blocks.values
             raw.width.next = entry[7:2]
