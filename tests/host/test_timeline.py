@@ -132,7 +132,7 @@ def test_the_kernel_takes_what_the_engine_takes_to_the_bit(draw: random.Random) 
         stops = sorted({*draw.sample(range(1, tensors + 1), draw.randrange(tensors)), tensors})
         chosen = [draw.randrange(len(STEPS)) for _ in stops]
         starts = np.zeros((len(stops), case.queue.shape[1]))
-        found = policy_time(case, np.array(stops), np.array(chosen), len(stops), starts)
+        found = policy_time(case, np.array(stops), np.array(chosen), len(stops), starts, np.inf)
         groups = list(zip([0, *stops], stops, chosen, strict=False))
         if any(refused[option, a:b].any() for a, b, option in groups):
             assert np.isinf(found)
@@ -146,6 +146,9 @@ def test_the_kernel_takes_what_the_engine_takes_to_the_bit(draw: random.Random) 
         ]
         timeline = iteration(ready, stops, steps).run()
         assert found == timeline.total_s
+        for limit in (found * 0.99, found, found * 1.01):
+            limited = policy_time(case, np.array(stops), np.array(chosen), len(stops), starts.copy(), limit)
+            assert limited == (found if limit > found else np.inf)
         own = iter(timeline.start[len(stops) :])
         assert [starts[g, 1 + s] for g, row in enumerate(steps) for s in range(len(row))] == list(own)
         check(timeline)

@@ -18,6 +18,7 @@ from oscar.timeline.graph import BACKWARD, COMPUTE, Step
 
 Ints = NDArray[np.int64]
 GRID = 2.0 ** np.arange(41)  # values at which curves are told
+CERTAIN = 1.0 - 1e-9  # of work that is left, whose sum is rounded
 
 
 class Case(NamedTuple):
@@ -56,15 +57,17 @@ def takes(case: Any, begin: int, stop: int, option: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def policy_time(case: Any, stops: Any, options: Any, count: int, starts: Any) -> float:
+def policy_time(case: Any, stops: Any, options: Any, count: int, starts: Any, limit: float) -> float:
     """Return the seconds of an iteration; the first `count` of stops and options are its groups.
 
-    starts [groups, S + 1]: on return, when each step starts. Infinite where a tensor cannot take an option.
+    starts [groups, S + 1]: on return, when each step starts. Infinite where a tensor cannot take an option,
+    and where it would be `limit` or more.
     """
     queues, width = case.lane.shape[0], case.queue.shape[1]
     seconds = np.empty((count, width))
-    order = np.empty((queues, count * width), np.int64)  # steps of each queue: group * width + step
+    order = np.empty((queues, count * width, 2), np.int32)  # steps of each queue: group, step
     length, head = np.zeros(queues, np.int64), np.zeros(queues, np.int64)
+    work = np.zeros(case.lane[-1] + 1)  # that is left on each lane
     begin, before, left = 0, 0.0, 0
     for group in range(count):
         stop, option = stops[group], options[group]
@@ -77,17 +80,29 @@ def policy_time(case: Any, stops: Any, options: Any, count: int, starts: Any) ->
             if queue >= 0:
                 if step > 0:
                     seconds[group, step] = _at(case.curve[option, step - 1], values)
-                order[queue, length[queue]] = group * width + step
+                order[queue, length[queue], 0] = group
+                order[queue, length[queue], 1] = step
                 length[queue] += 1
                 left += 1
+                work[case.lane[queue]] += seconds[group, step]
         begin, before = stop, case.ready[stop - 1]
-    return _play(case.lane, seconds, order, length, head, left, starts)
+    return _play(case.lane, seconds, order, length, head, left, work, starts, limit)
 
 
 @njit(cache=True, nogil=True)
-def _play(lane: Any, seconds: Any, order: Any, length: Any, head: Any, left: int, starts: Any) -> float:
+def _play(
+    lane: Any,
+    seconds: Any,
+    order: Any,
+    length: Any,
+    head: Any,
+    left: int,
+    work: Any,
+    starts: Any,
+    limit: float,
+) -> float:
     """Start the earliest step again and again; queues are sorted by lane, then by priority."""
-    count, width = seconds.shape
+    count = seconds.shape[0]
     ready, at = np.full(count, np.inf), np.zeros(count, np.int64)
     ready[0] = 0.0
     free = np.zeros(lane[-1] + 1)
@@ -97,22 +112,25 @@ def _play(lane: Any, seconds: Any, order: Any, length: Any, head: Any, left: int
         for queue in range(lane.shape[0]):
             if head[queue] == length[queue]:
                 continue
-            group, step = divmod(order[queue, head[queue]], width)
-            if at[group] == step:
+            group = order[queue, head[queue], 0]
+            if at[group] == order[queue, head[queue], 1]:
                 start = max(ready[group], free[lane[queue]])
                 if start < best:
                     best, chosen = start, queue
-        group, step = divmod(order[chosen, head[chosen]], width)
+        group, step = order[chosen, head[chosen]]
         end = best + seconds[group, step]
         starts[group, step] = best
         free[lane[chosen]] = end
+        work[lane[chosen]] -= seconds[group, step]
+        if end + work[lane[chosen]] * CERTAIN >= limit:
+            return np.inf
         ready[group], at[group] = end, step + 1
         if step == 0 and group + 1 < count:
             ready[group + 1] = end
         head[chosen] += 1
         left -= 1
         total = max(total, end)
-    return total
+    return total if total < limit else np.inf
 
 
 def make_case(

@@ -1,0 +1,105 @@
+"""Choosing a policy: as published, as released, groups and options together, and oracles."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from oscar.planning.tuning.descent import descend
+from oscar.planning.tuning.policy import Policy, Problem
+
+CUTS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48  # groups of first guesses
+SWEEPS = 40
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A policy, the seconds of an iteration with it, and how many policies were tried for it in what time."""
+
+    policy: Policy
+    time_s: float
+    tried: int
+    took_s: float
+
+
+Finder = Callable[[Problem], tuple[Policy, int]]
+
+
+def select(problem: Problem, name: str = "joint") -> Selection:
+    """Return what a selector of SELECTORS finds; raises ValueError for another name."""
+    if name not in SELECTORS:
+        raise ValueError(f"expected a selector of {', '.join(SELECTORS)}, got {name!r}")
+    problem.case  # noqa: B018 - made once for all selectors
+    began = time.perf_counter()
+    policy, tried = SELECTORS[name](problem)
+    took = time.perf_counter() - began
+    return Selection(policy, problem.time(policy), tried, took)
+
+
+def joint(problem: Problem) -> tuple[Policy, int]:
+    """Return the best end of local searches, one from every uniform policy; never worse than any of these.
+
+    A search begins where the option does best: each tensor alone, or in some groups of equal values.
+    """
+    tensors, ends = len(problem.sizes), []
+    stops, options = np.zeros(tensors, np.int64), np.zeros(tensors, np.int64)
+    tried = 0
+    for option in range(len(problem.options)):
+        guesses = [_guess(problem, option, borders) for borders in _borders(problem)]
+        times = [problem.time(guess) for guess in guesses]
+        start = guesses[int(np.argmin(times))]
+        count = len(start.stops)
+        stops[:count], options[:count] = start.stops, start.options
+        seconds, count, more = descend(problem.case, stops, options, count, SWEEPS)
+        tried += more + len(guesses)
+        ends.append((seconds, Policy(tuple(stops[:count].tolist()), tuple(options[:count].tolist()))))
+    return min(ends, key=lambda end: end[0])[1], tried
+
+
+def _borders(problem: Problem) -> list[tuple[int, ...]]:
+    """Return groupings to begin with: every tensor alone, and groups of about equal values."""
+    tensors, ends = len(problem.sizes), np.cumsum(problem.sizes)
+    found = {tuple(range(1, tensors + 1)): None}
+    for count in CUTS:
+        cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
+        found[tuple(sorted({*cuts.tolist(), tensors} - {tensors + 1}))] = None
+    return list(found)
+
+
+def _guess(problem: Problem, option: int, borders: tuple[int, ...]) -> Policy:
+    """Return the policy of one option in these groups; what cannot take it takes the first that it can."""
+    stops: list[int] = []
+    options: list[int] = []
+    begin = 0
+    for stop in borders:
+        able = np.flatnonzero(~problem.mask[:, begin:stop].any(axis=1))
+        whole = [stop] if able.size else range(begin + 1, stop + 1)
+        for at in whole:
+            first = begin if able.size else at - 1
+            able_here = np.flatnonzero(~problem.mask[:, first:at].any(axis=1))
+            stops.append(at)
+            options.append(option if option in able_here else int(able_here[0]))
+        begin = stop
+    return Policy(tuple(stops), tuple(options))
+
+
+def brute(problem: Problem, *, groups: bool = True) -> tuple[Policy, int]:
+    """Return the best of all policies; groups: of all groupings, too. For a few tensors."""
+    tensors, number = len(problem.sizes), len(problem.options)
+    best, found, tried = np.inf, Policy.uniform(tensors, 0), 0
+    for borders in product((False, True), repeat=tensors - 1) if groups else [(True,) * (tensors - 1)]:
+        stops = (*(at + 1 for at, cut in enumerate(borders) if cut), tensors)
+        for options in product(range(number), repeat=len(stops)):
+            policy = Policy(stops, options)
+            seconds = problem.time(policy)
+            tried += 1
+            if seconds < best:
+                best, found = seconds, policy
+    return found, tried
+
+
+SELECTORS: dict[str, Finder] = {"joint": joint, "brute": brute}
