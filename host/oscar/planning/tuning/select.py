@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
 from oscar.planning.tuning.descent import descend
+from oscar.planning.tuning.espresso import published, released
+from oscar.planning.tuning.oracles import brute, milp
 from oscar.planning.tuning.policy import Policy, Problem
 
 CUTS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48  # groups of first guesses
@@ -87,19 +88,10 @@ def _guess(problem: Problem, option: int, borders: tuple[int, ...]) -> Policy:
     return Policy(tuple(stops), tuple(options))
 
 
-def brute(problem: Problem, *, groups: bool = True) -> tuple[Policy, int]:
-    """Return the best of all policies; groups: of all groupings, too. For a few tensors."""
-    tensors, number = len(problem.sizes), len(problem.options)
-    best, found, tried = np.inf, Policy.uniform(tensors, 0), 0
-    for borders in product((False, True), repeat=tensors - 1) if groups else [(True,) * (tensors - 1)]:
-        stops = (*(at + 1 for at, cut in enumerate(borders) if cut), tensors)
-        for options in product(range(number), repeat=len(stops)):
-            policy = Policy(stops, options)
-            seconds = problem.time(policy)
-            tried += 1
-            if seconds < best:
-                best, found = seconds, policy
-    return found, tried
-
-
-SELECTORS: dict[str, Finder] = {"joint": joint, "brute": brute}
+SELECTORS: dict[str, Finder] = {
+    "joint": joint,
+    "espresso": published,
+    "espresso-released": released,
+    "brute": brute,
+    "milp": milp,
+}
