@@ -14,7 +14,7 @@ from oscar.planning.tuning.oracles import brute, milp
 from oscar.planning.tuning.policy import Policy, Problem
 
 CUTS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48  # groups of first guesses
-SWEEPS = 40
+SWEEPS, ENOUGH = 40, 10_000
 
 
 @dataclass(frozen=True)
@@ -42,23 +42,31 @@ def select(problem: Problem, name: str = "joint") -> Selection:
 
 
 def joint(problem: Problem) -> tuple[Policy, int]:
-    """Return the best end of local searches, one from every uniform policy; never worse than any of these.
+    """Return the best end of local searches from every uniform policy; never worse than any of these.
 
-    A search begins where the option does best: each tensor alone, or in some groups of equal values.
+    Searches begin where an option does best: each tensor alone, or in some groups of equal values; then where
+    it does second best and so on, until ENOUGH policies have been tried.
     """
-    tensors, ends = len(problem.sizes), []
-    stops, options = np.zeros(tensors, np.int64), np.zeros(tensors, np.int64)
-    tried = 0
+    tensors, tried = len(problem.sizes), 0
+    guesses = []
     for option in range(len(problem.options)):
-        guesses = [_guess(problem, option, borders) for borders in _borders(problem)]
-        times = [problem.time(guess) for guess in guesses]
-        start = guesses[int(np.argmin(times))]
-        count = len(start.stops)
-        stops[:count], options[:count] = start.stops, start.options
-        seconds, count, more = descend(problem.case, stops, options, count, SWEEPS)
-        tried += more + len(guesses)
-        ends.append((seconds, Policy(tuple(stops[:count].tolist()), tuple(options[:count].tolist()))))
-    return min(ends, key=lambda end: end[0])[1], tried
+        own = [_guess(problem, option, borders) for borders in _borders(problem)]
+        guesses.append(sorted(own, key=problem.time))
+        tried += len(own)
+    best, found = np.inf, guesses[0][0]
+    stops, options = np.zeros(tensors, np.int64), np.zeros(tensors, np.int64)
+    for place, starts in enumerate(zip(*guesses, strict=True)):
+        for start in starts:
+            if place and tried >= ENOUGH:
+                return found, tried
+            count = len(start.stops)
+            stops[:count], options[:count] = start.stops, start.options
+            seconds, count, more = descend(problem.case, stops, options, count, SWEEPS)
+            tried += more
+            if seconds < best:
+                best = seconds
+                found = Policy(tuple(stops[:count].tolist()), tuple(options[:count].tolist()))
+    return found, tried
 
 
 def _borders(problem: Problem) -> list[tuple[int, ...]]:
