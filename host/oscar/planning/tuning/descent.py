@@ -10,11 +10,16 @@ from numba import njit
 from oscar.timeline.lanes import policy_time
 
 GAIN = 1.0 - 1e-9  # a gain of less is rounding
+FINE = 32  # tensors of a group that is split at every border
 
 
 @njit(cache=True, nogil=True)
-def descend(case: Any, stops: Any, options: Any, count: int, sweeps: int) -> tuple[float, int, int]:
+def descend(
+    case: Any, stops: Any, options: Any, count: int, sweeps: int, regroup: bool
+) -> tuple[float, int, int]:
     """Improve the policy in the first `count` of stops and options; both have room for all tensors.
+
+    regroup: merge and split; else the number of groups stays.
 
     Returns its seconds, its groups, and how many policies were tried. A sweep tries all moves and takes each
     that gains; where none does, splits whose halves take other options are tried, too.
@@ -25,9 +30,13 @@ def descend(case: Any, stops: Any, options: Any, count: int, sweeps: int) -> tup
         before = best
         best, more = _flips(case, stops, options, count, starts, best)
         tried += more
-        best, count, more = _merges(case, stops, options, count, starts, best)
-        tried += more
         best, more = _moves(case, stops, options, count, starts, best)
+        tried += more
+        if not regroup:
+            if best >= before * GAIN:
+                break
+            continue
+        best, count, more = _merges(case, stops, options, count, starts, best)
         tried += more
         best, count, more = _splits(case, stops, options, count, starts, best, False)
         tried += more
@@ -118,7 +127,7 @@ def _splits(
         stops[group + 1 : count + 1] = stops[group:count].copy()
         options[group + 1 : count + 1] = options[group:count].copy()
         cut, left, right = -1, kept, kept
-        for border in range(begin + 1, end):
+        for border in range(begin + 1, end, 1 + (end - begin) // FINE):  # moves do the rest
             stops[group] = border
             for choice in range(2 * case.queue.shape[0] if deep else 1):
                 options[group], options[group + 1] = kept, kept

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import product
+from typing import Any
 
 import numpy as np
+from numba import njit
 
 from oscar.errors import ConfigError
 from oscar.planning.synthesis.model import Model
 from oscar.planning.tuning.policy import Policy, Problem
 from oscar.timeline.graph import BEFORE, COMPUTE, Step
+from oscar.timeline.lanes import policy_time
 
 MOST = 12  # tensors of the programme
 LIMIT_S, GAP = 120.0, 1e-7
@@ -18,17 +20,32 @@ FROM, AT, END = "from", "at", "end"
 
 def brute(problem: Problem, *, groups: bool = True) -> tuple[Policy, int]:
     """Return the best of all policies, and how many there are; groups: of all groupings, too."""
-    tensors, number = len(problem.sizes), len(problem.options)
-    best, found, tried = np.inf, Policy.uniform(tensors, 0), 0
-    for borders in product((False, True), repeat=tensors - 1) if groups else [(True,) * (tensors - 1)]:
-        stops = (*(at + 1 for at, cut in enumerate(borders) if cut), tensors)
-        for options in product(range(number), repeat=len(stops)):
-            policy = Policy(stops, options)
-            seconds = problem.time(policy)
+    stops, options, tried = _exhaust(problem.case, groups)
+    return Policy(tuple(stops.tolist()), tuple(options.tolist())), tried
+
+
+@njit(cache=True, nogil=True)
+def _exhaust(case: Any, groups: bool) -> tuple[Any, Any, int]:
+    tensors, number = case.ready.shape[0], case.queue.shape[0]
+    starts = np.empty((tensors, case.queue.shape[1]))
+    stops, options = np.zeros(tensors, np.int64), np.zeros(tensors, np.int64)
+    best_stops, best_options, best, tried = stops[:0], options[:0], np.inf, 0
+    borders = 1 << (tensors - 1)
+    for cuts in range(0 if groups else borders - 1, borders):
+        count = 0
+        for border in range(tensors):
+            if border == tensors - 1 or cuts >> border & 1:
+                stops[count] = border + 1
+                count += 1
+        for code in range(number**count):
+            for group in range(count):
+                options[group] = code % number
+                code //= number
             tried += 1
+            seconds = policy_time(case, stops, options, count, starts, best)
             if seconds < best:
-                best, found = seconds, policy
-    return found, tried
+                best, best_stops, best_options = seconds, stops[:count].copy(), options[:count].copy()
+    return best_stops, best_options, tried
 
 
 def milp(problem: Problem) -> tuple[Policy, int]:

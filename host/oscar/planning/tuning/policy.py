@@ -141,21 +141,31 @@ class Problem:
         stops, options = arrays(policy)
         return float(policy_time(self.case, stops, options, len(stops), starts, np.inf)), starts
 
+    def steps(self, begin: int, stop: int, option: int) -> list[Step]:
+        """Return the steps of a group."""
+        key = begin, stop, option
+        if key not in self._steps:
+            self._steps[key] = self.options[option].seconds(sum(self.sizes[begin:stop]))
+        return self._steps[key]
+
+    @cached_property
+    def _steps(self) -> dict[tuple[int, int, int], list[Step]]:
+        return {}
+
     def timeline(self, policy: Policy) -> Timeline:
         """Return the iteration task by task."""
-        steps = [self.options[o].seconds(sum(self.sizes[a:b])) for a, b, o in policy.groups]
-        return iteration(self.ready_s, policy.stops, steps).run()
+        return iteration(self.ready_s, policy.stops, [self.steps(*group) for group in policy.groups]).run()
 
     def bubble(self, policy: Policy) -> int:
         """Return the last group before which the port waits; what comes before it is hidden anyway."""
         _, starts = self.played(policy)
         busy, last = 0.0, 0
-        for group, (begin, stop, number) in enumerate(policy.groups):
-            values = sum(self.sizes[begin:stop])
-            for at, step in enumerate(self.options[number].seconds(values)):
+        for number, group in enumerate(policy.groups):
+            for at, step in enumerate(self.steps(*group)):
                 if step.lane == PORT:
-                    last = group if starts[group, at + 1] > busy else last
-                    busy = max(busy, float(starts[group, at + 1]) + step.seconds)
+                    start = float(starts[number, at + 1])
+                    last = number if start > busy else last
+                    busy = max(busy, start + step.seconds)
         return last
 
     def uniform(self) -> dict[str, float]:

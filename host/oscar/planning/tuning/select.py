@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from oscar.coding.costs import clock
 from oscar.planning.tuning.descent import descend
 from oscar.planning.tuning.espresso import published, released
 from oscar.planning.tuning.oracles import brute, milp
@@ -19,7 +19,7 @@ SWEEPS, ENOUGH = 40, 10_000
 
 @dataclass(frozen=True)
 class Selection:
-    """A policy, the seconds of an iteration with it, and how many policies were tried for it in what time."""
+    """A policy, the seconds of an iteration with it, how many were tried, and the processor's seconds."""
 
     policy: Policy
     time_s: float
@@ -35,9 +35,9 @@ def select(problem: Problem, name: str = "joint") -> Selection:
     if name not in SELECTORS:
         raise ValueError(f"expected a selector of {', '.join(SELECTORS)}, got {name!r}")
     problem.case  # noqa: B018 - made once for all selectors
-    began = time.perf_counter()
+    began = clock()
     policy, tried = SELECTORS[name](problem)
-    took = time.perf_counter() - began
+    took = clock() - began
     return Selection(policy, problem.time(policy), tried, took)
 
 
@@ -47,36 +47,68 @@ def joint(problem: Problem) -> tuple[Policy, int]:
     Searches begin where an option does best: each tensor alone, or in some groups of equal values; then where
     it does second best and so on, until ENOUGH policies have been tried.
     """
-    tensors, tried = len(problem.sizes), 0
-    guesses = []
+    guesses, tried = [], 0
     for option in range(len(problem.options)):
         own = [_guess(problem, option, borders) for borders in _borders(problem)]
         guesses.append(sorted(own, key=problem.time))
         tried += len(own)
-    best, found = np.inf, guesses[0][0]
-    stops, options = np.zeros(tensors, np.int64), np.zeros(tensors, np.int64)
+    ends: list[tuple[float, Policy]] = []
     for place, starts in enumerate(zip(*guesses, strict=True)):
         for start in starts:
-            if place and tried >= ENOUGH:
-                return found, tried
-            count = len(start.stops)
-            stops[:count], options[:count] = start.stops, start.options
-            seconds, count, more = descend(problem.case, stops, options, count, SWEEPS)
-            tried += more
-            if seconds < best:
-                best = seconds
-                found = Policy(tuple(stops[:count].tolist()), tuple(options[:count].tolist()))
-    return found, tried
+            if not place or tried < ENOUGH:
+                seconds, policy, more = _descended(problem, start, regroup=True)
+                ends.append((seconds, policy))
+                tried += more
+    return simplified(problem, min(ends, key=lambda end: end[0])[1]), tried
+
+
+def fixed(problem: Problem, groups: int) -> Policy:
+    """Return the best policy of so many groups that local search finds, or of fewer for fewer tensors.
+
+    It begins with groups of equal values, each option in all of them.
+    """
+    borders = _cut(problem, groups)
+    starts = [_guess(problem, option, borders) for option in range(len(problem.options))]
+    return min((_descended(problem, start, regroup=False) for start in starts), key=lambda end: end[0])[1]
+
+
+def simplified(problem: Problem, policy: Policy) -> Policy:
+    """Return a policy that is no slower, with fewer groups or fewer that are compressed, if there is one."""
+    raw = [at for at, option in enumerate(problem.options) if not option.compresses]
+    best, at = problem.time(policy), 0
+    while at < len(policy.stops):
+        stops, options = policy.stops, policy.options
+        trials = [
+            Policy(stops, (*options[:at], o, *options[at + 1 :])) for o in raw if options[at] not in raw
+        ]
+        if at + 1 < len(stops):
+            rest = stops[:at] + stops[at + 1 :]
+            trials += [Policy(rest, (*options[:at], o, *options[at + 2 :])) for o in options[at : at + 2]]
+        better = next((trial for trial in trials if problem.time(trial) <= best), None)
+        policy, at = (policy, at + 1) if better is None else (better, at)
+    return policy
+
+
+def _descended(problem: Problem, start: Policy, *, regroup: bool) -> tuple[float, Policy, int]:
+    tensors, count = len(problem.sizes), len(start.stops)
+    stops, options = np.zeros(tensors, np.int64), np.zeros(tensors, np.int64)
+    stops[:count], options[:count] = start.stops, start.options
+    seconds, count, tried = descend(problem.case, stops, options, count, SWEEPS, regroup)
+    return seconds, Policy(tuple(stops[:count].tolist()), tuple(options[:count].tolist())), tried
 
 
 def _borders(problem: Problem) -> list[tuple[int, ...]]:
     """Return groupings to begin with: every tensor alone, and groups of about equal values."""
+    return list(dict.fromkeys(_cut(problem, count) for count in (len(problem.sizes), *CUTS)))
+
+
+def _cut(problem: Problem, count: int) -> tuple[int, ...]:
+    """Return the stops of up to `count` groups of about equal values, or of single tensors."""
     tensors, ends = len(problem.sizes), np.cumsum(problem.sizes)
-    found = {tuple(range(1, tensors + 1)): None}
-    for count in CUTS:
-        cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
-        found[tuple(sorted({*cuts.tolist(), tensors} - {tensors + 1}))] = None
-    return list(found)
+    if count >= tensors:
+        return tuple(range(1, tensors + 1))
+    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
+    return tuple(sorted({*np.minimum(cuts, tensors).tolist(), tensors}))
 
 
 def _guess(problem: Problem, option: int, borders: tuple[int, ...]) -> Policy:
