@@ -96,7 +96,7 @@ def test_offloading_the_nearest_equals_brute_force_where_the_network_is_free(dra
     """Any of k equal tensors on either processor: those ready first go, as many as are best."""
     for _ in range(30):
         count, size, cost = draw.randrange(2, 7), draw.randrange(1000, 10**6), draw.choice([1e-9, 1e-8])
-        steps, curves = (Step(COMPUTE, BEFORE, 0), Step(PORT, BEFORE, 0)), (line(cost), line(1e-15))
+        steps, curves = (Step(COMPUTE, BEFORE, 0), Step(PORT, BEFORE, 0)), (line(cost), line(0.0))
         same = Option(f"asc {SAME}", steps, curves)
         ready = np.cumsum([cost * size * draw.uniform(0, 2) for _ in range(count)])
         problem = Problem((size,) * count, ready, (same, same.on_other()))

@@ -2,33 +2,36 @@
 
 Tables (docs/tuning.md): random cases against brute force (a) and uniform policies (b). A transformer at 500
 Mb/s: groups and options together against the best per tensor and the best two groups (c), by the number of
-groups (d), with a slow codec (e). The time of selection (f), by the rate of the link (rates), and with the
-constants of Espresso (preset). Methods cost what they cost this machine. c to f and rates need the extra
-`torch`, for the sizes of tensors.
+groups (d), with a slow codec (e). The time of selection (f); which tensors to offload (offload); the
+transformer by the rate of the link (rates); the constants of Espresso (preset). Methods cost what they cost
+this machine. c to f and rates need the extra `torch`, for the sizes of tensors.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
+from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.options import measured, options
 from oscar.planning.tuning.oracles import brute
-from oscar.planning.tuning.policy import Option, Policy, Problem
+from oscar.planning.tuning.policy import SAME, Option, Policy, Problem
 from oscar.planning.tuning.preset import Preset
 from oscar.planning.tuning.reasons import verdict
 from oscar.planning.tuning.select import fixed, select
 from oscar.tables import Row, Table
 from oscar.timeline.lanes import seconds_at
 from oscar.timeline.link import LinkModel
+from oscar.timeline.perfetto import write_timelines
 
 RATES = 0.1, 0.5, 1.0, 10.0, 25.0  # Gb/s
 CASES = 0.1, 0.3, 1.0, 5.0  # of random cases
-TABLE = Table("table <6", "what <44", "gbps >5", "ms >9.3f", "groups >6", "ratio >7.4f", "met >4", "note <1")
+TABLE = Table("table <7", "what <45", "gbps >5", "ms >9.3f", "groups >6", "ratio >7.4f", "met >4", "note <1")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compute-ms", type=float, default=40.0, help="backward pass, of the transformer")
     parser.add_argument("--cases", type=int, nargs=2, default=[200, 1000], help="random cases of a and of b")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--trace", type=Path, metavar="OUT", help="write the timelines of c, for Perfetto")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -148,6 +152,27 @@ def _uniform(tuner: _Tuner) -> Iterator[Row]:
         yield _row(f"{name} against the best uniform policy", ratio=fmean(some), met=count == 0, note=note)
 
 
+def _offload(tuner: _Tuner) -> Iterator[Row]:
+    """Equal tensors, all compressed: which ones go to the other processor, against all subsets."""
+    gaps: dict[str, list[float]] = {"farthest": [], "nearest": []}
+    for _ in range(tuner.args.cases[0]):
+        gbps = float(tuner.random.choice(CASES))
+        pair = [one for one in tuner.options(gbps, ["direct"], ["asc"]) if one.compresses]
+        count, size = int(tuner.random.integers(2, 7)), int(tuner.random.integers(1000, 10**6))
+        gap = seconds_at(pair[0].curves[1], size) * tuner.random.uniform(0, 2)
+        ready = np.cumsum(gap * tuner.random.uniform(0.2, 1.8, count))
+        problem = Problem((size,) * count, ready, tuple(pair))
+        start = Policy.uniform(count, next(at for at, one in enumerate(pair) if SAME in one.name))
+        best = problem.time(brute(problem, groups=False)[0])
+        for name, some in gaps.items():
+            found, _ = offloaded(problem, start, farthest=name == "farthest")
+            some.append(problem.time(found) / best - 1)
+    for name, some in gaps.items():
+        optimal = np.mean(np.array(some) < 1e-9)
+        note = f"mean {fmean(some):.2%}, max {max(some):.1%}, best in {optimal:.0%} of {len(some)}"
+        yield _row(f"the {name} from the output layer", ratio=1 + fmean(some), note=note)
+
+
 def _transformer(tuner: _Tuner) -> Iterator[Row]:
     """c: the transformer at 500 Mb/s: joint against the best per tensor and the best two groups."""
     for schedules in (["ring"], tuner.args.schedules):
@@ -168,6 +193,10 @@ def _transformer(tuner: _Tuner) -> Iterator[Row]:
             groups=len(found.policy.stops),
             note=verdict(problem, found.policy),
         )
+        if tuner.args.trace:
+            shown = rivals | {"joint": found.policy}
+            runs = {name: problem.timeline(policy) for name, policy in shown.items()}
+            write_timelines(tuner.args.trace, runs, {"schedules": way, "seed": tuner.args.seed})
         for name, policy in rivals.items():
             ratio = problem.time(policy) / found.time_s
             met = ratio >= 1.2 if name.startswith("best") and "uniform" not in name else None
@@ -262,5 +291,5 @@ def _preset(tuner: _Tuner) -> Iterator[Row]:
 
 TABLES = {
     "a": _oracle, "b": _uniform, "c": _transformer, "d": _groups, "e": _slow_codec, "f": _selection,
-    "rates": _rates, "preset": _preset,
+    "offload": _offload, "rates": _rates, "preset": _preset,
 }  # fmt: skip

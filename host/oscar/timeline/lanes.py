@@ -17,7 +17,7 @@ from oscar.timeline.engine import Floats
 from oscar.timeline.graph import BACKWARD, COMPUTE, Step
 
 Ints = NDArray[np.int64]
-GRID = 2.0 ** np.arange(41)  # values at which curves are told
+GRID: Floats = np.array([2.0**k for k in range(41)])  # values at which curves are told
 CERTAIN = 1.0 - 1e-9  # of work that is left, whose sum is rounded
 
 

@@ -66,7 +66,7 @@ def options(
 
     crypto: of encrypting or decrypting one coded byte, on a lane of its own.
     """
-    found = []
+    found: list[Option] = []
     for name in schedules:
         for price in prices:
             found += _priced(price, make_schedule(name, nodes), link, crypto)
