@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from oscar.bench import tuner
+from oscar.cli import main
 from oscar.coding.costs import Cost, FrameCost
 from oscar.collective.schedules import make_schedule
 from oscar.errors import ConfigError
@@ -15,6 +19,7 @@ from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.options import FP32, MethodPrice, options
 from oscar.planning.tuning.oracles import brute
 from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, Problem, line, pruned
+from oscar.planning.tuning.policy_file import PolicyFile, load_policy
 from oscar.planning.tuning.preset import Preset, tree
 from oscar.planning.tuning.select import SELECTORS, select
 from oscar.planning.tuning.tree import COMPRESS, DECOMPRESS, FIRST, FLAT, INSIDE, SECOND, ways
@@ -236,3 +241,84 @@ def test_published_keeps_what_is_before_the_last_bubble() -> None:
     found = select(problem, "espresso").policy
     assert [problem.options[o].compresses for o in found.options] == [False, False, True, True]
     assert set(SELECTORS) == {"joint", "espresso", "espresso-released", "brute", "milp"}
+
+
+def test_a_policy_comes_back_from_its_file_and_fits_one_model_only(
+    tmp_path: Path, draw: random.Random
+) -> None:
+    problem = drawn(draw, 9)
+    names = [f"layer.{at}" for at in range(8)] + ["on: [strange], 'name'"]
+    found = select(problem).policy
+    file = PolicyFile.of(names, problem, found, {"nodes": 4, "gbps": 0.5})
+    file.write(tmp_path / "policy.yaml")
+    again = load_policy(tmp_path / "policy.yaml")
+    assert again == file
+    assert again.policy(problem) == found
+    assert problem.time(again.policy(problem)) == problem.time(found)
+    tensors = list(zip(names, problem.sizes, strict=True))
+    again.check(tensors)
+    with pytest.raises(ConfigError, match="for 8 tensors, got one for 9"):
+        again.check(tensors[:-1])
+    tensors[3] = "layer.3", problem.sizes[3] + 1
+    with pytest.raises(
+        ConfigError, match=rf"tensor 3 is layer.3 of {problem.sizes[3]} values, not layer.3 of"
+    ):
+        again.check(tensors)
+    other = Problem(problem.sizes, problem.ready_s, (Option("none", (Step(PORT, BEFORE, 0),), (line(1),)),))
+    with pytest.raises(ConfigError, match="expected options among none, got"):
+        again.policy(other)
+    text = (tmp_path / "policy.yaml").read_text()
+    for broken, said in (
+        (text.replace("format: 1", "format: 2"), "of format 1, got 2"),
+        (text.replace(f"  - [{file.groups[-1][0]}, ", "  - [77, "), "groups that cover 9 tensors in order"),
+        (text.replace("groups:", "grups:"), "as oscar tune writes it"),
+        (text.replace("- [layer.0, ", "- [layer.0, -"), "for a number of 0 or more"),
+        ("- 1", "as oscar tune writes it"),
+    ):
+        (tmp_path / "broken.yaml").write_text(broken)
+        with pytest.raises(ConfigError, match=said):
+            load_policy(tmp_path / "broken.yaml")
+
+
+def test_tune_says_why_writes_a_policy_and_refuses_where_it_does_not_pay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "policy.yaml"
+    words = ["tune", "train", "--set", "nodes=4", "--compute-ms", "5", "--explain"]
+    slow = ["--set", "link.gbps=0.1", "--set", "link.latency_us=100"]
+    assert main([*words, *slow, "-o", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "would cost +" in text
+    assert "none compressed" in text
+    policy = load_policy(out)
+    assert policy.groups[-1][0] == len(policy.tensors) == 5
+    assert policy.tensors[-1] == ("embedding", 192_000)  # what the backward pass makes last
+    assert main([*words, "--set", "link.gbps=400"]) == 3
+    assert "does not pay: " in capsys.readouterr().out
+    assert main([*words, "--selector", "guess"]) == 2
+    assert "expected a selector of joint" in capsys.readouterr().err
+
+
+def test_the_benchmark_makes_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    tuner.add_arguments(parser)
+    words = [
+        "--tables",
+        "a",
+        "b",
+        "offload",
+        "preset",
+        "--cases",
+        "3",
+        "3",
+        "--methods",
+        "fp32",
+        "asc",
+        "zstd",
+    ]
+    rows = tuner.run(parser.parse_args(words))["rows"]
+    assert {row["table"] for row in rows} == {"a", "b", "offload", "preset"}
+    assert all(row["met"] for row in rows if row["what"].startswith("joint"))
+    assert len(tuner.resnet101_sizes()) == 314
+    assert sum(tuner.resnet101_sizes()) == 44_549_160
+    assert len(capsys.readouterr().out.splitlines()) == len(rows) + 2

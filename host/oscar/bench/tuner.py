@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(TABLE.heading)
     rows: list[Row] = []
     for name in args.tables:
+        tuner.random = np.random.default_rng([args.seed, list(TABLES).index(name)])  # whatever was asked for
         for row in TABLES[name](tuner):
             rows.append({"table": name, **row})
             print(TABLE.line(rows[-1]), flush=True)
@@ -68,7 +69,7 @@ class _Tuner:
     """Prices, links and problems of one run."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self.args, self.random = args, np.random.default_rng(args.seed)
+        self.args, self.random = args, np.random.default_rng()
         self.prices = [measured(name, args.nodes) for name in args.methods]
 
     def options(
