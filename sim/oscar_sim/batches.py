@@ -49,7 +49,7 @@ def _frame_arrays(batch: Batch, rows: FrameRows) -> dict[str, tuple[np.ndarray, 
 
 def _stress(blocks: np.ndarray, rng: np.random.Generator, resets: float, clocks: np.ndarray) -> None:
     """Give each block its stalls, and some a clock of reset."""
-    for name in ("idle", "busy", "refuse", "deny"):
+    for name in ("idle", "busy", "refuse"):
         blocks[name] = 65536 * rng.choice(SHARES, len(blocks))
     hit = rng.random(len(blocks)) < resets
     when = rng.integers(0, np.where(rng.random(len(blocks)) < 0.3, 40, clocks))

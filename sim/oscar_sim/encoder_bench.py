@@ -125,10 +125,8 @@ class Result:
 class Bench:
     """The unit and its surroundings; each probability is of a clock."""
 
-    def __init__(
-        self, rng: random.Random, *, no_memory: float = 0.0, no_grant: float = 0.0, no_ready: float = 0.0
-    ) -> None:
-        self.rng, self.no_memory, self.no_grant, self.no_ready = rng, no_memory, no_grant, no_ready
+    def __init__(self, rng: random.Random, *, no_memory: float = 0.0, no_ready: float = 0.0) -> None:
+        self.rng, self.no_memory, self.no_ready = rng, no_memory, no_ready
         self.clk, self.rst, self.phase = bit(), bit(), word(5, rng.randrange(32))
         self.job, self.tables, self.source, self.counts = (
             EncoderJob(),
@@ -150,8 +148,6 @@ class Bench:
         self.counted = _nothing()
         self.queue: list[Block] = []
         self.started_at = self.done_at = 0
-        self.asked: list[bool] = []
-        self.granted = True
         self.watch: Callable[[Bench], None] | None = None  # called in each clock
 
     def each(self) -> None:
@@ -162,7 +158,6 @@ class Bench:
         self.phase.next = (int(self.phase) + 1) % 32
         self.write_tables()
         self.serve(now)
-        self.grant()
         if self.stream.tvalid and self.stream.tready:
             data = int(self.stream.tdata).to_bytes(2, "little")
             keep = int(self.stream.tkeep)
@@ -173,6 +168,7 @@ class Bench:
                 self.bytes.clear()
         self.stream.tready.next = rng.random() >= self.no_ready
         if self.counts.valid:
+            assert not self.job.idle, "counts behind its done"
             address = int(self.counts.address)
             self.counted[address >> 4][address & 15] += 1 << int(self.counts.step)
         self.jobs(now)
@@ -200,17 +196,6 @@ class Bench:
             self.source.ok.next = False
         elif not self.source.ok:
             self.source.ok.next = self.rng.random() >= self.no_memory
-
-    def grant(self) -> None:
-        phase = int(self.phase)
-        if phase >= 24:
-            self.asked.append(bool(self.counts.ask))
-            assert self.asked[0] == self.asked[-1], "ask changes"
-        else:
-            self.asked.clear()
-        if phase == 27:
-            self.granted = bool(self.counts.ask) and self.rng.random() >= self.no_grant
-        self.counts.grant.next = self.granted if 27 <= phase < 31 else self.rng.random() < 0.5
 
     def jobs(self, now: int) -> None:
         """Start the next block, keep the results of the last."""

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent / "verilator"
 FAULTS = (  # enum Fault of memory.h
     "took a row that memory did not allow", "took rows in less than a slot", "took a row that is not there",
     "gave a total unasked", "took a row to add twice", "gave a total behind the last value",
-    "described a row wrongly", "counted without a grant", "changed its asking", "counted after the end",
+    "described a row wrongly", "counted after the end",
     "took or gave too many bytes", "left bytes", "changed an offer", "ended bytes wrongly", "hangs",
     "is done without a block",
 )  # fmt: skip
@@ -32,31 +32,31 @@ _ROWS = [
     ("rows", "u4"),
     ("count", "u4"),
 ]
-_STRESS = [("idle", "u4"), ("busy", "u4"), ("refuse", "u4"), ("deny", "u4")]
+_STRESS = [("idle", "u4"), ("busy", "u4"), ("refuse", "u4")]
 DECODER_BLOCK = np.dtype([
     *_ROWS, *((n, "u8") for n in ("bytes", "local", "totals", "described", "counts")),
     *((n, "u4") for n in ("size", "frame", "bank", "count_bank", "thinning", "seeds", "first", "last")),
     ("reset_at", "i4"), ("early", "u4"), *_STRESS,
     *((n, "u4") for n in ("bad", "faults", "taken", "headers_taken", "resets", "clocks")),
-])  # fmt: skip
+], align=True)  # fmt: skip
 ENCODER_BLOCK = np.dtype([
     *_ROWS, *((n, "u8") for n in ("bytes", "counts")),
     *((n, "u4") for n in ("room", "frame", "bank", "count_bank", "thinning")),
     ("reset_at", "i4"), *_STRESS,
     *((n, "u4") for n in ("bad", "constant", "value", "seeds", "first", "last", "size", "bits", "given")),
     *((n, "u4") for n in ("faults", "taken", "headers_taken", "resets", "clocks")),
-])  # fmt: skip
+], align=True)  # fmt: skip
 FRAME = np.dtype([("writes", "u8"), ("count", "u4"), ("bank", "u4")])
 
 
 @dataclass(frozen=True)
 class Stress:
-    """Shares of clocks or slots in which bytes idle or are not taken, memory or counts are not ready."""
+    """Shares of clocks or slots in which bytes idle or are not taken, memory is not ready; pry: nic.cpp's."""
 
     idle: float = 0.0
     busy: float = 0.0
     refuse: float = 0.0
-    deny: float = 0.0
+    pry: float = 0.0
 
 
 @dataclass

@@ -30,7 +30,7 @@ RUN = np.dtype([
     *((n, "u8") for n in ("receives", "sends", "arrivals", "out", "out_ends")),
     ("out_room", "u8"),
     *((n, "u4") for n in ("rows", "units", "receive_count", "send_count", "arrival_count", "out_frames")),
-    *((n, "u4") for n in ("idle", "busy", "refuse", "deny")),
+    *((n, "u4") for n in ("idle", "busy", "refuse", "pry")),
     ("seed", "u8"), ("limit", "u8"), ("reset_at", "i8"), ("clocks", "u8"), ("bad_frames", "u8"),
     *((n, "u4") for n in ("faults", "receives_ended", "sends_ended", "was_reset", "reasons", "refused")),
     ("counters", "u4", (16,)),
@@ -133,7 +133,7 @@ class WholeNic:
         run["out_room"], run["rows"], run["units"] = room, memory.means.size, self.engines + 1
         run["receive_count"], run["send_count"] = len(receives), len(sends)
         run["arrival_count"], run["out_frames"] = len(arrivals), len(sends)
-        for name in ("idle", "busy", "refuse", "deny"):
+        for name in ("idle", "busy", "refuse", "pry"):
             run[name] = int(65536 * getattr(stress, name))
         run["seed"], run["limit"], run["reset_at"] = seed, limit, reset_at
         self.model.library.nic_run(self.model.handle, run.ctypes.data)

@@ -27,6 +27,7 @@ class Order:
     tables: dict[str, int]
     order: dict[str, int]
     stray: int = 0  # a bit without a field
+    block_log2: int = 0  # that the NIC takes, or any
 
     @property
     def valid(self) -> bool:
@@ -37,10 +38,10 @@ class Order:
         fine = bool(fine and order["row"] + rows <= 1 << ROWS_LOG2)
         if self.name == "RECEIVE":
             return fine and order["add"] + order["adopt"] == 1
-        return fine and 10 <= order["block_log2"] <= 17
+        return fine and order["block_log2"] in ([self.block_log2] if self.block_log2 else range(10, 18))
 
 
-def random_order(rng: Any, name: str) -> Order:
+def random_order(rng: Any, name: str, block_log2: int) -> Order:
     """Return an order that is often valid."""
     pick = rng.choice
     count = pick([rng.randrange(1, 5000), rng.randrange(1, 5000), 0, 1, (1 << 18) - 1, 1 << 18])
@@ -58,11 +59,12 @@ def random_order(rng: Any, name: str) -> Order:
         {"sequence": rng.getrandbits(16), "load": pick([0, 5, 15, 16]), "save": pick([0, 9, 15, 15, 16])},
         order,
         int(name == "SEND" and rng.random() < 0.1),
+        block_log2,
     )
 
 
-@pytest.mark.parametrize("name", ["RECEIVE", "SEND"])
-def test_commands_start_once_or_are_refused(name: str) -> None:
+@pytest.mark.parametrize(("name", "block_log2"), [("RECEIVE", 0), ("SEND", 0), ("SEND", 12)])
+def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
     rng = dice(f"command_port {name}")
     clk, rst, issue, abort, clear, cleared, adopt, locked, refused = (bit() for _ in range(9))
     order, frame, shape, tables = (word(32) for _ in range(4))
@@ -72,6 +74,7 @@ def test_commands_start_once_or_are_refused(name: str) -> None:
     dut = command_port(
         clk, rst, issue, order, frame, shape, tables, abort, clear, cleared, first_row, rows, command, row,
         adopt, running, locked, refused, result, receive=name == "RECEIVE", sets=SETS, rows_log2=ROWS_LOG2,
+        block_log2=block_log2,
     )  # fmt: skip
     given: list[Order] = []  # valid, not started yet
     under_way: list[int] = []  # when they end; at 0: when they are aborted
@@ -122,9 +125,9 @@ def test_commands_start_once_or_are_refused(name: str) -> None:
             command.idle.next = True
 
     simulator = CycleSimulator(dut, clk, each)
-    held = random_order(rng, name)
+    held = random_order(rng, name, block_log2)
     for _ in range(150):
-        wanted = random_order(rng, name)
+        wanted = random_order(rng, name, block_log2)
         if locked:  # registers keep what they hold
             wanted = replace(wanted, frame=held.frame, shape=held.shape, tables=held.tables)
         else:

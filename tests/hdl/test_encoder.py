@@ -83,7 +83,6 @@ def test_blocks_equal_the_reference(kind: str) -> None:
     bench, tables = ready_bench(
         rng,
         no_memory=rng.choice((0, 0.5, 0.97)),
-        no_grant=rng.choice((0, 0.3)),
         no_ready=rng.choice((0, 0.2, 0.8)),
     )
     sizes = (1, rng.randrange(2, 33), rng.randrange(33, 500), rng.randrange(1025, 1500))
@@ -174,11 +173,11 @@ encoder(*ports).convert(hdl="Verilog", testbench=False, path=sys.argv[1], name="
 """
 INPUTS = (
     "rst:1 phase:5 job_start:1 job_bank:1 job_thinning:2 job_values:18 tables_enable:1 tables_address:10 "
-    "tables_data:36 source_ok:1 source_data:19 source_mean:4 counts_grant:1 m_axis_bytes_tready:1"
+    "tables_data:36 source_ok:1 source_data:19 source_mean:4 m_axis_bytes_tready:1"
 )
 OUTPUTS = (
     "job_idle:1 job_done:1 job_bad:1 job_constant:1 job_value:16 job_bits:4 job_seeds:3 job_first:7 "
-    "job_last:7 job_bytes:19 source_take:1 source_header:1 source_row:12 counts_ask:1 counts_valid:1 "
+    "job_last:7 job_bytes:19 source_take:1 source_header:1 source_row:12 counts_valid:1 "
     "counts_address:9 counts_step:2 m_axis_bytes_tdata:16 m_axis_bytes_tkeep:2 m_axis_bytes_tlast:1 "
     "m_axis_bytes_tvalid:1"
 )
@@ -208,7 +207,7 @@ def packed(bench: Bench, text: str) -> int:
 
 def recorded(rng: random.Random) -> list[str]:
     """Return inputs and outputs of some clocks, one hexadecimal number of 256 bits for each."""
-    bench = Bench(rng, no_ready=0.3, no_memory=0.5, no_grant=0.2)
+    bench = Bench(rng, no_ready=0.3, no_memory=0.5)
     lines: list[str] = []
     bench.watch = lambda b: lines.append(f"{packed(b, INPUTS) << 128 | packed(b, OUTPUTS):064x}")
     tables = [random_table(rng)] * 2

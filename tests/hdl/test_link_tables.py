@@ -18,7 +18,7 @@ from oscar_hdl.coder.ports import CountPort, DecoderTables, EncoderTables
 from oscar_hdl.coder.reciprocal import reciprocal
 from oscar_hdl.coder.symbol_counts import symbol_counts
 from oscar_hdl.nic.ports import CountChain, TablesPort
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice, told
 
@@ -50,7 +50,6 @@ class Bench:
         self.counts = [[0] * 512, [0] * 512]
         self.way: deque[tuple[int, int, int]] = deque([(0, 0, 0)] * chain)
         self.totals: deque[int] = deque([0] * LAG)
-        self.busy = 0  # clocks for which counters say that counts are under way
         self.words: deque[int] = deque()
         self.pause = 0.0
         self.writes: dict[tuple[str, int], int] = {}
@@ -63,9 +62,6 @@ class Bench:
         """Do what the neighbours do in a clock."""
         request, answer = self.request, self.answer
         address = int(request.address)
-        if self.busy:
-            self.busy -= 1
-            address |= 0 if request.valid else 2
         self.way.append((int(request.valid), address, int(request.bank)))
         valid, address, bank = self.way.popleft()
         answer.valid.next, answer.address.next, answer.bank.next = bool(valid), address, bool(bank)
@@ -245,7 +241,6 @@ def test_frames_overlap(encoding: bool):
         fresh = load not in states or rng.random() < 0.2
         save, saved = rng.choice((load, rng.randrange(4))), before.get("save")
         if before:
-            bench.busy = rng.choice((0, 0, 100))
             if ahead := rng.random() < 0.3 and (fresh or load != saved):
                 bench.query(load, fresh)
                 assert bench.port.steady
@@ -312,15 +307,15 @@ def test_reset_at_any_clock():
 
 def test_learns_from_real_counters():
     rng = dice(f"counters {told()}")
-    clk, rst, phase, port, sent = bit(), bit(), word(5), TablesPort(), Stream(64)
+    clk, rst, port, sent = bit(), bit(), TablesPort(), Stream(64)
     units, chain = [CountPort(), CountPort()], [CountChain() for _ in range(3)]
 
     @block
     def top() -> Any:
         return (
             link_tables(clk, rst, port, sent, EncoderTables(), chain[0], chain[2], encoding=True, sets=2),
-            symbol_counts(clk, rst, phase, units[0], bit(), *chain[:2]),
-            symbol_counts(clk, rst, phase, units[1], bit(), *chain[1:]),
+            symbol_counts(clk, rst, units[0], bit(), *chain[:2]),
+            symbol_counts(clk, rst, units[1], bit(), *chain[1:]),
         )
 
     parts = top()
@@ -329,7 +324,6 @@ def test_learns_from_real_counters():
     steps: deque[Any] = deque()
 
     def each() -> None:
-        phase.next = phase + 1
         strobes.extend(name for name in ("built", "learnt") if getattr(port, name))
         if steps:
             steps.popleft()()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.coding.asc import Encoder
+from oscar.coding.asc import AscParams, Encoder
 from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
 from oscar_hdl.nic.oscar_nic import oscar_nic
 from oscar_hdl.nic.row_port import COUNT_AT
@@ -151,3 +151,30 @@ def test_frames_both_ways(pause: float) -> None:
         np.testing.assert_array_equal(classes, frame_rows(sums, positions).classes)
         bench.run(send(sums, 2))
         assert bench.frames[-1] == onward.encode(sums, step=2, **how)
+
+
+def test_blocks_of_another_size_are_refused_before_memory_changes() -> None:
+    bench = NicBench("other blocks")
+    values, positions = gradient(bench.rng, 2300, "normal")
+    local, _ = gradient(bench.rng, 2300, "normal")
+    bench.run(bench.load(0, frame_rows(local, positions)))
+    assert bench.run(bench.read("STATUS"))["block_log2"] == ASC.block_log2
+    own = {"load": 1, "save": 1, "fresh": 1, "row": 0}
+    for n, log2 in enumerate((ASC.block_log2 + 1, bench.rng.randrange(11, 18), ASC.block_log2)):
+        right = log2 == ASC.block_log2
+        frame = Encoder(AscParams(sent_rows=False, block_log2=log2)).encode(
+            values, step=1, context=positions, width=16
+        )
+        bench.put(frame)
+        bench.run(bench.give("RECEIVE", **header_fields(frame), **own, add=1))
+        assert bench.run(bench.ended("RECEIVE", n + 1))["error"] == (0 if right else 1)
+        found, _, _ = bench.run(bench.fetch(0, 2300))
+        sums = (local + right * values + 32768) % 65536 - 32768
+        np.testing.assert_array_equal(found, sums)
+    assert bench.run(bench.read("FRAMES_BAD")) == {"value": 2}
+    assert bench.run(bench.read("FRAMES_IN")) == {"value": 1}
+    order = {"step": 0, "chunk": 0, "width": 16, "sequence": 0, **own}
+    last = last_symbol(local)
+    bench.run(bench.give("SEND", count=2300, last=last, block_log2=ASC.block_log2 + 1, **order))
+    bench.simulator.run(40)
+    assert bench.run(bench.read("REFUSED")) == {"value": 1}

@@ -42,7 +42,7 @@ def pairs(values: np.ndarray, width: int) -> list[int]:
 class Bench:
     """A raw_decoder with memory, counts and a source of bytes."""
 
-    def __init__(self, rng: Random, *, ok: float = 1, grant: float = 1, bytes_come: float = 1) -> None:
+    def __init__(self, rng: Random, *, ok: float = 1, bytes_come: float = 1) -> None:
         self.clk, self.rst, self.phase = bit(), bit(), word(5)
         self.job, self.raw = RawJob(), Stream(16)
         ports = PositionPort(), SumPort(), CountPort()
@@ -50,7 +50,7 @@ class Bench:
         nothing = frame_rows(np.zeros(32))
         self.position = PositionMemory(ports[0], self.phase, nothing, rng, ok=ok)
         self.sums = SumMemory(ports[1], self.phase, nothing.values, 32, rng)
-        self.counts = CountMemory(ports[2], self.phase, rng, grant=grant)
+        self.counts = CountMemory(ports[2], self.job)
         self.dones = 0
         top = raw_decoder(self.clk, self.rst, self.phase, self.job, self.raw, *ports)
         self.simulator = CycleSimulator(top, self.clk, self.each)
@@ -76,7 +76,6 @@ class Bench:
         self.simulator.run(1)
         assert self.job.idle
         self.counts.counts = [0] * 512
-        self.counts.left = 0
 
     def start(self, rows: FrameRows, given: np.ndarray, *, adopt: bool, thinning: int, **fields: Any) -> None:
         self.position.rows = rows
@@ -115,7 +114,7 @@ def block_of(rng: Random, width: int, count: int) -> np.ndarray:
 @pytest.mark.parametrize("smooth", [True, False])
 def test_blocks_one_after_another(smooth: bool):
     rng = dice(f"raw {smooth}")
-    bench = Bench(rng) if smooth else Bench(rng, ok=0.5, grant=0.5, bytes_come=0.3)
+    bench = Bench(rng) if smooth else Bench(rng, ok=0.5, bytes_come=0.3)
     bench.reset()
     for number, width in enumerate([*rng.sample(range(1, 17), 4), 16, 3, 11]):
         count = rng.choice([1, 31, 32, 33, 1000, 1024, 1025, rng.randrange(1, 2500)])
@@ -146,7 +145,7 @@ def test_blocks_one_after_another(smooth: bool):
 
 def test_reset_at_any_clock():
     rng = dice("raw reset")
-    bench = Bench(rng, ok=0.8, grant=0.8, bytes_come=0.8)
+    bench = Bench(rng, ok=0.8, bytes_come=0.8)
     for _ in range(6):
         bench.reset()
         values = block_of(rng, 7, 1500)

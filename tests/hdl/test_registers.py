@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
-from myhdl import always, block, instance
+from myhdl import SignalType, always, block, instance
 
+from oscar_hdl.build.tops import find
 from oscar_hdl.nic.axi_lite_registers import SLVERR, axi_lite_registers
-from oscar_hdl.nic.registers import BY_NAME, REGISTERS, STORED, Field, Register, check, markdown
+from oscar_hdl.nic.oscar_nic import oscar_nic
+from oscar_hdl.nic.register_page import markdown, ports
+from oscar_hdl.nic.registers import BY_NAME, REGISTERS, STORED, Field, Register, check
 from oscar_hdl.streams.bundles import AxiLite, bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import dice
@@ -213,7 +217,19 @@ def test_interrupts():
 
 def test_the_page_is_made_from_the_table():
     page = Path(__file__).parents[2] / "docs" / "registers.md"
-    assert page.read_text() == markdown(), "run python -m oscar_hdl.nic.registers > docs/registers.md"
+    assert page.read_text() == markdown(), "run python -m oscar_hdl.nic.register_page > docs/registers.md"
+
+
+def test_the_page_has_all_ports_of_the_nic(monkeypatch: pytest.MonkeyPatch):
+    names = signature(oscar_nic).parameters
+    monkeypatch.setattr("oscar_hdl.nic.oscar_nic.oscar_nic", lambda *given, **_: given)
+    expected = {}
+    for name, port in zip(names, find("oscar_nic")(bus_bits=128), strict=False):
+        parts = {"": port} if isinstance(port, SignalType) else vars(port)
+        expected |= {f"{name}_{part}".rstrip("_"): signal for part, signal in parts.items()}
+    widths = {"bus_bits": 128, "bus_bits / 8": 16}
+    shown = {name: widths.get(bits) or int(bits) for name, _, bits, _ in ports()}
+    assert shown == {name: len(signal) or 1 for name, signal in expected.items()}
 
 
 def test_tables_that_overlap_are_refused():

@@ -19,7 +19,7 @@ from oscar.coding.asc.state import TableState
 from oscar_sim import stress
 from oscar_sim.batches import DecoderBatch, run
 from oscar_sim.blocks import Coder, counted
-from oscar_sim.frames import KINDS, Generator
+from oscar_sim.frames import Generator
 from oscar_sim.units import FAULTS, faults
 from oscar_sim.whole_stress import Traffic
 
@@ -89,7 +89,7 @@ def test_faults_have_names() -> None:
 def test_what_is_counted_is_what_the_reference_counts(seed: int) -> None:
     generate = Generator(seed, largest=3000)
     seen: Counter[str] = Counter()
-    for _ in range(12):
+    while sum(seen.values()) < 12 or len(seen) < 2:  # frames of one block and of more
         frame = generate()
         coder, rows = ReferenceCoder(Coder().params), frame.rows
         numbers = rows.values.reshape(-1)[: rows.count].tolist()
@@ -101,7 +101,6 @@ def test_what_is_counted_is_what_the_reference_counts(seed: int) -> None:
         assert np.array_equal(found, frame.counts)
         seen[str(len(found) > 1)] += 1
         assert -(-rows.means.size // GROUP_ROWS) * LANES * GROUP_ROWS >= rows.count
-    assert len(seen) == 2 or len(KINDS) == 0
 
 
 def test_a_seed_shows_the_same_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

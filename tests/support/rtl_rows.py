@@ -194,28 +194,15 @@ class SumMemory:
 
 
 class CountMemory:
-    """What one unit counts; grants a slot with a chance of `grant`. `counts`: 512 integers."""
+    """What one unit counts in its jobs. `counts`: 512 integers."""
 
-    def __init__(self, port: Any, phase: Any, rng: Random, *, grant: float = 1) -> None:
-        self.port, self.phase, self.rng, self.chance = port, phase, rng, grant
+    def __init__(self, port: Any, job: Any) -> None:
+        self.port, self.job = port, job
         self.counts = [0] * 512
-        self.left = 0  # symbols that may still come
-        self.asked = False
 
     def step(self) -> None:
         """Do what symbol_counts does at a rising edge."""
-        port, phase = self.port, int(self.phase)
+        port = self.port
         if port.valid:
-            need(self.left > 0, "CountMemory: symbols without a grant")
-            self.left -= 1
+            need(not self.job.idle, "CountMemory: symbols behind done")
             self.counts[int(port.address)] += 1 << int(port.step)
-        if phase == 24:
-            self.asked = bool(port.ask)
-        if phase > 24:
-            need(bool(port.ask) == self.asked, f"CountMemory: ask changed in phase {phase}")
-        if phase == 27:
-            port.grant.next = self.asked and self.rng.random() < self.chance
-        elif phase < 24:
-            port.grant.next = self.rng.random() < 0.5  # nobody may look at it
-        if phase == 31 and port.ask and port.grant:
-            self.left += LANES

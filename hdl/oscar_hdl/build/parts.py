@@ -144,7 +144,7 @@ def symbol_counts() -> Any:
     from oscar_hdl.coder.symbol_counts import symbol_counts as function
 
     def make() -> tuple[Any, ...]:
-        return word(5), ports.CountPort(), bit(), CountChain(), CountChain()
+        return ports.CountPort(), bit(), CountChain(), CountChain()
 
     return wide(function, make)
 

@@ -75,7 +75,7 @@ def decoder(
     counted, counted_step = bit(), word(2)
 
     slots = decoder_slots(
-        clk, rst, phase, job, position, counts, enough, whole_in, exact, wrong, slot, write7, lane7, class7,
+        clk, rst, phase, job, position, enough, whole_in, exact, wrong, slot, write7, lane7, class7,
         arrive7, late_classes, alive, thinned, turn, drain, early,
     )  # fmt: skip
     source = byte_source(

@@ -27,8 +27,8 @@ class Slot:
 
 @block
 def decoder_slots(
-    clk: Any, rst: Any, phase: Any, job: Any, position: Any, counts: Any, enough: Any, whole: Any, exact: Any,
-    wrong: Any, slot: Any, write: Any, lane: Any, lane_class: Any, arrive: Any, classes_before: Any,
+    clk: Any, rst: Any, phase: Any, job: Any, position: Any, enough: Any, whole: Any, exact: Any, wrong: Any,
+    slot: Any, write: Any, lane: Any, lane_class: Any, arrive: Any, classes_before: Any,
     alive: Any, thinned: Any, turn: Any, drain: Any, early: bool,
 ) -> Any:  # fmt: skip
     """Lead a block through its slots.
@@ -45,10 +45,9 @@ def decoder_slots(
     wide_done, index, seeding = word(2), word(3), bit()
     pending, change, more, known = word(6), word(6), bit(), bit()
     row, row_class, found, fall, rise, pop = word(5), word(4), bit(), bit(), bit(), bit()
-    found1, raw_first, row_counts, short_row, some = bit(), bit(), bit(), bit(), bit()
-    ready, mask = bit(), word(3)
+    found1, raw_first, short_row, some, ready = bit(), bit(), bit(), bit(), bit()
     plan_load_high, plan_load_low, plan_classes, plan_row = bit(), bit(), bit(), bit()
-    plan_raw, plan_seed, plan_real, plan_counts, plan_whole = bit(), bit(), bit(), bit(), bit()
+    plan_raw, plan_seed, plan_real, plan_whole = bit(), bit(), bit(), bit()
     go, thinning = bit(), word(2)
     tail = word(2)
     at18, at21, at23, at30, at31, rows_over, rows_end, leave = (bit() for _ in range(8))
@@ -65,13 +64,6 @@ def decoder_slots(
             change.next = 1
         elif leave:
             change.next = 63
-        mask.next = 0
-        if thinned == 1:
-            mask.next = 1
-        elif thinned == 2:
-            mask.next = 3
-        elif thinned == 3:
-            mask.next = 7
 
     @always(clk.posedge)
     def ticks() -> None:
@@ -123,7 +115,6 @@ def decoder_slots(
         last_group.next = at_end and newest
         found1.next = found
         raw_first.next = row_class[4:2] == 3 and row_class[2:] != 0 and wide_done != 2
-        row_counts.next = (row[3:] & mask) == 0 or not known
         short_row.next = last_group and row == job.values[10:5]
         hold.next = 0
         if first_group:
@@ -136,25 +127,16 @@ def decoder_slots(
         plan_raw.next = ready and raw_first
         plan_seed.next = steps == t_steps.SEEDS and (not some or found1)
         plan_real.next = some
-        plan_counts.next = (
-            steps == t_steps.CLASSES
-            or (ready and not raw_first and row_counts)
-            or (steps == t_steps.SEEDS and some and (row_counts or not found1))
-        )
         plan_whole.next = not short_row
         if steps == t_steps.CLASSES:
             plan_whole.next = not last_group
-        if at23:
-            counts.ask.next = plan_counts or (steps == t_steps.ROWS and not known)
         go.next = (
             at30
             and (plan_load_high or plan_load_low or plan_classes or plan_row or plan_raw or plan_seed)
             and (position.ok or not (plan_classes or plan_row or (plan_seed and plan_real)))
             and (enough or plan_seed)
-            and (not plan_counts or (counts.ask and counts.grant))
         )
         if rst:
-            counts.ask.next = False
             go.next = False
             plan_load_high.next = False
             plan_load_low.next = False

@@ -56,7 +56,7 @@ def encoder(
     keeps16, keeps_two16, loud16, fresh, size = bit(), bit(), bit(), bit(), word(19)
 
     order = encoder_slots(
-        clk, rst, phase, job, source, counts, room, rows, list_class2, equal, holes, slot, silent, coding,
+        clk, rst, phase, job, source, room, rows, list_class2, equal, holes, slot, silent, coding,
         fresh, limit,
     )  # fmt: skip
     listing = row_list(

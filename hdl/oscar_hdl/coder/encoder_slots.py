@@ -8,7 +8,7 @@ from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
 
-OPEN_PHASE, JUDGE_PHASE, PLAN_PHASE, ASK_PHASE, GRANT_PHASE = 17, 18, 22, 23, 30
+OPEN_PHASE, JUDGE_PHASE, PLAN_PHASE, TRY_PHASE = 17, 18, 22, 30
 DONE_PHASE = 20  # of the slot of FLUSH_LOW: all bytes before the flush are counted
 
 
@@ -35,23 +35,23 @@ class RowList:
 
 @block
 def encoder_slots(
-    clk: Any, rst: Any, phase: Any, job: Any, source: Any, counter: Any, room: Any, rows: Any, row_class: Any,
-    equal: Any, holes: Any, slot: Any, silent: Any, coding: Any, fresh: Any, limit: Any,
+    clk: Any, rst: Any, phase: Any, job: Any, source: Any, room: Any, rows: Any, row_class: Any, equal: Any,
+    holes: Any, slot: Any, silent: Any, coding: Any, fresh: Any, limit: Any,
 ) -> Any:  # fmt: skip
-    """Plan a slot by phase 23, and begin it after phase 31 if memory, counts and bytes allow it.
+    """Plan a slot by phase 23, and begin it after phase 31 if memory and bytes allow it.
 
-    phase, job, source, counter: as of encoder. room: the bytes of a slot, or of a flush, can be kept. rows:
+    phase, job, source: as of encoder. room: the bytes of a slot, or of a flush, can be kept. rows:
     RowList. row_class u4: of the row at source.row, from phase 3 on. equal: all values read so far are
     equal; holes: some rows have class 0. slot: Slot. silent: no bytes are to be kept; coding: a job is under
     way; fresh: it has not seen a value. limit u5: the last lane that counts in this slot, from phase 5 on.
     """
     busy, waits, codes, closes, flushes = bit(), bit(), bit(), bit(), bit()  # busy: one of the others
-    opens, judges, plans, asks, tries, acts, loads, ends = (bit() for _ in range(8))
+    opens, judges, plans, tries, acts, loads, ends = (bit() for _ in range(7))
     # Plans. find: the next group's header; back: that of the first dead group that turned out to be followed
     # by a live one; again: that of the first group, after all values seemed equal; classes: and the next
     # group's header.
     find, back, again, classes, row_step, seed, raw, end = (bit() for _ in range(8))
-    nothing, reads, emits, leads = bit(), bit(), bit(), bit()
+    nothing, reads, emits, leads, marks = bit(), bit(), bit(), bit(), bit()
     goes, begins, heads = bit(), bit(), bit()
     final, last_group, last_row, left, can_open = word(18), bit(), bit(), bit(), bit()
     before, apart, few_left = word(7), bit(), bit()
@@ -59,15 +59,14 @@ def encoder_slots(
     group, next_group, row, step, few = word(7), word(7), word(5), word(6), word(8)
     opened, seeding, opening, judge, checking, checked = bit(), bit(), bit(), bit(), bit(), bit()
     ahead, refill, raw_1, raw_2, differs = bit(), bit(), bit(), bit(), bit()
-    two, four, eight, sparse, five = bit(), bit(), bit(), bit(), bit()
+    two, four, eight, five = bit(), bit(), bit(), bit()
 
     @always(clk.posedge)
     def tick() -> None:
         opens.next = phase == OPEN_PHASE - 1
         judges.next = phase == JUDGE_PHASE - 1
         plans.next = phase == PLAN_PHASE - 1
-        asks.next = phase == ASK_PHASE - 1
-        tries.next = phase == GRANT_PHASE - 1
+        tries.next = phase == TRY_PHASE - 1
         acts.next = tries
         loads.next = phase == 3
         ends.next = phase == DONE_PHASE - 1
@@ -138,16 +137,9 @@ def encoder_slots(
             raw.next = False
             end.next = False
 
-    # The frequency of counted rows is final when the group is listed; until then it may be too high.
+    # Which rows count is known when the group is listed, so a slot's counting is decided within it.
     @always(clk.posedge)
-    def ask() -> None:
-        sparse.next = (two and rows.row[0]) or (four and rows.row[1]) or (eight and rows.row[2])
-        if asks:
-            counter.ask.next = (
-                (classes and not rows.below[0])
-                or (row_step and not checking and not sparse)
-                or (seed and left and not checked and not sparse)
-            )
+    def count() -> None:
         slot.counted.next = slot.counts and (
             slot.classes or not ((two and row[0]) or (four and row[1]) or (eight and row[2]))
         )
@@ -163,20 +155,13 @@ def encoder_slots(
             find or back or again or (classes and not last_group) or row_step or raw or (seed and left)
         )
         emits.next = classes or row_step or raw or end
+        marks.next = (
+            (classes and not rows.below[0]) or (row_step and not checking) or (seed and left and not checked)
+        )
         nothing.next = not (find or back or again or classes or row_step or seed or raw or end)
-        goes.next = (
-            tries
-            and not nothing
-            and (source.ok or not reads)
-            and (room or not emits)
-            and (counter.grant or not counter.ask)
-        )
+        goes.next = tries and not nothing and (source.ok or not reads) and (room or not emits)
         begins.next = tries and waits and source.ok
-        heads.next = (
-            tries
-            and source.ok
-            and (waits or (leads and (room or not emits) and (counter.grant or not counter.ask)))
-        )
+        heads.next = tries and source.ok and (waits or (leads and (room or not emits)))
         if rst:
             goes.next = False
             begins.next = False
@@ -244,7 +229,7 @@ def encoder_slots(
             slot.raw.next = goes and raw
             slot.seed.next = goes and seed
             slot.opening.next = goes and seed and opening
-            slot.counts.next = goes and counter.ask
+            slot.counts.next = goes and marks
             slot.end.next = goes and end
             slot.low.next = goes and end and opened and not silent
             slot.high.next = slot.low
@@ -361,6 +346,6 @@ def encoder_slots(
             raw_2.next = False
 
     return (
-        tick, watch, weigh, plan, ask, decide, wires, go_on, read, begin, size, find_groups, stride, walk,
+        tick, watch, weigh, plan, count, decide, wires, go_on, read, begin, size, find_groups, stride, walk,
         follow,
     )  # fmt: skip

@@ -62,16 +62,14 @@ def engine_pair(
                 sums[n], decoder_counts[n],
             ),
             symbol_counts(
-                clk, rst, phases[2 * n], decoder_counts[n], decoder_jobs[n].count_bank,
-                *decoder_chain[n : n + 2],
+                clk, rst, decoder_counts[n], decoder_jobs[n].count_bank, *decoder_chain[n : n + 2]
             ),
             encoder(
                 clk, rst, phases[2 * n + 1], encoder_jobs[n], encoder_passed, sources[n], encoder_counts[n],
                 encoder_bytes[n],
             ),
             symbol_counts(
-                clk, rst, phases[2 * n + 1], encoder_counts[n], encoder_jobs[n].count_bank,
-                *encoder_chain[n : n + 2],
+                clk, rst, encoder_counts[n], encoder_jobs[n].count_bank, *encoder_chain[n : n + 2]
             ),
         ]  # fmt: skip
     return pass_on, parts

@@ -22,7 +22,7 @@ def learn_control(
     away: what is learnt is not to be kept. hold: learning has not read yet what a build of port.bank would
     overwrite.
     """
-    states = enum("IDLE", "HOLD", "ASK", "FOLLOW")
+    states = enum("IDLE", "ASK", "FOLLOW")
     state = Signal(states.IDLE)
     wanted, begun, second_bank, at, arrived = bit(), bit(), bit(), word(9), word(5)
 
@@ -33,9 +33,6 @@ def learn_control(
             wanted.next = True
         if state == states.IDLE:
             if mute or wanted:
-                state.next = states.HOLD
-        elif state == states.HOLD:
-            if answer.address[2:] == 1 and not answer.valid:
                 state.next = states.ASK
         elif state == states.ASK:
             if at == 511:
@@ -63,8 +60,6 @@ def learn_control(
         if state == states.ASK:
             at.next = at + 1
             request.valid.next = True
-        if state == states.HOLD:
-            request.address.next[0] = True
         request.bank.next = port.count_bank
         if mute:
             request.bank.next = second_bank
@@ -75,7 +70,7 @@ def learn_control(
     @always(clk.posedge)
     def receive():
         away.next = mute or port.forget
-        clear.next = rst or state == states.IDLE or state == states.HOLD
+        clear.next = rst or state == states.IDLE
         arrived.next[5:1] = arrived[4:]
         arrived.next[0] = answer.valid
         count.next = answer.total[19:]

@@ -35,9 +35,9 @@ def link_tables(
 ) -> Any:  # fmt: skip
     """Build, learn, query (docs/engine.md, "Engine, pair, NIC core").
 
-    A build takes 620 clocks and 16 for each wait for a sent row; a learn takes 560, the way through the
-    chain, and what symbol_counts have to wait for counts under way; they run side by side. After a reset all
-    counts are taken first (about 1,200 clocks); build and learn are accepted meanwhile. sets: a power of two;
+    A build takes 620 clocks and 16 for each wait for a sent row; a learn takes 560 and the way through the
+    chain; they run side by side. After a reset all counts are taken first (about 1,200 clocks); build and
+    learn are accepted meanwhile. sets: a power of two;
     encoding: tables are EncoderTables, no rows are sent and s_axis_sent is not used. The answer is the
     request, with constant delay, its total five clocks later than its address.
 

@@ -37,10 +37,9 @@ class SumPort:
 
 
 class CountPort:
-    """What a unit counts: ask and grant for a slot, then a symbol a clock."""
+    """What a unit counts: a symbol a clock, none behind the job's `done`."""
 
     def __init__(self) -> None:
-        self.ask, self.grant = bit(), bit()
         self.valid, self.address, self.step = bit(), word(9), word(2)
 
 

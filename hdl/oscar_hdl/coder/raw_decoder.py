@@ -88,8 +88,7 @@ def raw_decoder(
         short.next = final and j == last_value[10:5]
         tick.next = phase == 30
         early.next = phase[2:] == 2 and (phase == 30 or (not phase[4] and phase[4:2] != 0))
-        ready.next = position.ok and (counts.grant or not counts.ask)
-        counts.ask.next = state == States.HEADER or (state == States.ROWS and row_counted)
+        ready.next = position.ok
         row_live.next = class_now != 0
         row_counted.next = class_now != 0
         if (step != 0 and j[0]) or (step[1] and j[1]) or (step == 3 and j[2]):

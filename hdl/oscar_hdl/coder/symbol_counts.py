@@ -13,21 +13,18 @@ from oscar_hdl.streams.bundles import bit, word
 
 ADDRESS_BITS = 10  # bank, context, symbol
 MOST = 1 << COUNT_BITS
-DECIDE = 26  # phase in which slots are granted
 
 
 @block
 def symbol_counts(
-    clk: Any, rst: Any, phase: Any, unit: CountPort, unit_bank: Any, before: CountChain, after: CountChain,
-    *, strobe_slots: int = 4,
-) -> Any:  # fmt: skip
+    clk: Any, rst: Any, unit: CountPort, unit_bank: Any, before: CountChain, after: CountChain
+) -> Any:
     """Count a symbol a clock, whatever its address, and hand counts to the chain (docs/engine.md).
 
-    phase u5; unit_bank: where the unit counts. While the chain does not take counts (`valid`
-    low), bit 1 of `address` is set if granted slots of `bank` may still have strobes, which is so for up to
-    `strobe_slots` slots. With `valid`, in 512 clocks one after another, counts are taken and cleared, of a
-    bank in which nobody counts. Address, bank and valid are passed on one clock later, a total too, which
-    comes five clocks behind its address.
+    unit_bank: where the unit counts. With `valid` of the chain, in 512 clocks one after another, counts are
+    taken and cleared, of a bank in which nobody counts: the last symbol came four clocks before or earlier.
+    Address, bank and valid are passed on one clock later, a total too, which comes five clocks behind its
+    address.
     A count is at most 2^18; 2^18 itself only where nothing else of its bank counts values.
     A reset leaves counts alone: link_tables takes them all after it.
     """
@@ -39,17 +36,10 @@ def symbol_counts(
     same1, same2, same2_late, same3, same3_late, same3_last = (bit() for _ in range(6))
     more, most, over_0, over_1 = word(5), word(5), bit(), bit()
     place, written = word(9), word(9)
-    got_0, got_1, take_0, take_1, mine_0, mine_1 = (
-        word(COUNT_BITS),
-        word(COUNT_BITS),
-        bit(),
-        bit(),
-        bit(),
-        bit(),
-    )
+    got_0, got_1 = word(COUNT_BITS), word(COUNT_BITS)
+    take_0, take_1, mine_0, mine_1 = bit(), bit(), bit(), bit()
     taken1, taken2, taken3, taken_bank, own = bit(), bit(), bit(), bit(), word(COUNT_BITS + 1)
     full_0, full_1, ends = bit(), bit(), bit()
-    deciding, settling_0, settling_1 = bit(), word(3), word(3)
 
     banks = [
         count_memory(clk, place, take_0, after.address, got_0, mine_0, written, most, same3_last, over_0),
@@ -117,10 +107,6 @@ def symbol_counts(
         after.valid.next = before.valid
         after.bank.next = before.bank
         after.address.next = before.address
-        after.address.next[1] = before.address[1] or (
-            not before.valid
-            and ((settling_0 != 0 and not before.bank) or (settling_1 != 0 and before.bank))
-        )  # fmt: skip
         # A count that reached 2^18 was left as it had been, and is known by its highest bit.
         own.next = got_0
         if taken_bank:
@@ -156,23 +142,4 @@ def symbol_counts(
             full_0.next = False
             full_1.next = False
 
-    @always(clk.posedge)
-    def decide():
-        deciding.next = phase == DECIDE - 1
-        if deciding:
-            unit.grant.next = unit.ask
-            if unit.ask and not unit_bank:
-                settling_0.next = strobe_slots
-            elif settling_0 != 0:
-                settling_0.next = settling_0 - 1
-            if unit.ask and unit_bank:
-                settling_1.next = strobe_slots
-            elif settling_1 != 0:
-                settling_1.next = settling_1 - 1
-        if rst:
-            deciding.next = False
-            unit.grant.next = False
-            settling_0.next = 0
-            settling_1.next = 0
-
-    return banks, wires, gather, follow, sums, hand_on, overflow, decide
+    return banks, wires, gather, follow, sums, hand_on, overflow

@@ -6,11 +6,9 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.ports import FrameCommand, block_sizes
 from oscar_hdl.nic.registers import BY_NAME, ERROR_ABORTED, ROW_BITS
 from oscar_hdl.streams.bundles import bit, word
-
-LEAST_BLOCK, MOST_BLOCK = 10, 17
 
 
 @block
@@ -18,6 +16,7 @@ def command_port(
     clk: Any, rst: Any, issue: Any, order: Any, frame: Any, shape: Any, tables: Any, abort: Any,
     clear: Any, cleared: Any, first_row: Any, rows: Any, command: FrameCommand, row: Any, adopt: Any,
     running: Any, locked: Any, refused: Any, result: Any, *, receive: bool, sets: int, rows_log2: int,
+    block_log2: int,
 ) -> Any:  # fmt: skip
     """Turn writes to a command's registers into frames for the receiver or the sender.
 
@@ -25,7 +24,7 @@ def command_port(
     while `locked`. abort: pulse. clear: pulse, ask memory to clear `rows` u14 rows from first_row u20 on, of
     a frame to adopt, which starts after `cleared` (pulse). row u20 and adopt (level): of the last command
     that was started. running u2: commands under way, two at most. refused: pulse. result u23: how many ended,
-    and three errors.
+    and three errors. block_log2: the only one of a SEND command that is taken, or 0: any.
     """
     NAME = "RECEIVE" if receive else "SEND"
     f_frame, f_shape, f_tables = (
@@ -49,6 +48,7 @@ def command_port(
     BLOCK, BLOCK_END = f_order.get("block_log2", (0, 5))
     UNUSED = ~BY_NAME[f"{NAME}_COMMAND"].mask & 0xFFFFFFFF
     SETS, ROWS = sets, 1 << rows_log2
+    LEAST_BLOCK, MOST_BLOCK = block_sizes(block_log2)
 
     steps = enum("NOTHING", "LOOK", "MEASURE", "WEIGH", "DECIDE", "CLEARING", "WAITING")
     at = Signal(steps.NOTHING)

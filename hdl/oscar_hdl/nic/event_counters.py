@@ -16,13 +16,19 @@ AHEAD_BITS = 5  # a counter is visited every 16 clocks
 def event_counters(clk: Any, rst: Any, events: Any, rd_index: Any, rd_count: Any) -> Any:
     """Count the clocks in which each bit of `events` u16 is set.
 
-    rd_index u4 -> rd_count u32 one clock later; it lags up to 16 clocks. All are 0 18 clocks after a reset.
+    rd_index u4 -> rd_count u32 one clock later; it lags up to 17 clocks. All are 0 19 clocks after a reset.
     """
     if len(events) != COUNTERS:
         raise ValueError(f"events has {COUNTERS} bits, got {len(events)}")
     memory = [word(32) for _ in range(COUNTERS)]
     ahead = [word(AHEAD_BITS) for _ in range(COUNTERS)]  # counted since the last visit
     turn, cleared = word(4), bit()
+    last, add, before, counted = (
+        word(4),
+        bit(),
+        word(32),
+        word(AHEAD_BITS),
+    )  # of the counter of the last clock
     wr_en, wr_index, wr_count = bit(), word(4), word(32)
 
     @always(clk.posedge)
@@ -31,11 +37,15 @@ def event_counters(clk: Any, rst: Any, events: Any, rd_index: Any, rd_count: Any
         turn.next = (turn + 1) & 15
         if turn == COUNTERS - 1:
             cleared.next = True
+        last.next = turn
+        add.next = cleared
+        before.next = memory[turn]
+        counted.next = ahead[turn]
         wr_en.next = True
-        wr_index.next = turn
-        wr_count.next = ahead[turn]
-        if cleared:
-            wr_count.next = memory[turn] + ahead[turn]
+        wr_index.next = last
+        wr_count.next = counted
+        if add:
+            wr_count.next = before + counted
         if wr_en:
             memory[wr_index].next = wr_count
         for i in range(COUNTERS):

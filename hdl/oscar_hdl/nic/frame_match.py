@@ -33,10 +33,10 @@ def frame_match(
     states = enum("IDLE", "ASK", "BEGIN", "PUT", "READ", "LOOK", "NOTE", "ADD", "END", "JUDGE", "HOLD")
     state = Signal(states.IDLE)
     part, got, leave, behind, kept = word(2), bit(), bit(), word(at_bits), word(at_bits)
-    some, free = bit(), bit()
-    step_same, chunk_same, sub_same, width_same, sequence_same, sum_same, count_same = (
-        bit() for _ in range(7)
-    )
+    some, free, first, second = (bit() for _ in range(4))
+    step_same, chunk_same, sequence_same, sum_same, count_same = (word(2) for _ in range(5))
+    sub_same, width_same = bit(), bit()
+    early, late = word(4), word(4)  # the first difference of each half
 
     @always_comb
     def give():
@@ -48,14 +48,19 @@ def frame_match(
 
     @always(clk.posedge)
     def compare():
-        """Bytes 0..7, and 8..15, as they lie in `units`."""
-        step_same.next = units.units[32:16] == command.step
-        chunk_same.next = units.units[48:32] == command.chunk
+        """Bytes 0..7, and 8..15, as they lie in `units` from a clock before LOOK on."""
+        step_same.next[0] = units.units[24:16] == command.step[8:]
+        step_same.next[1] = units.units[32:24] == command.step[16:8]
+        chunk_same.next[0] = units.units[40:32] == command.chunk[8:]
+        chunk_same.next[1] = units.units[48:40] == command.chunk[16:8]
         sub_same.next = units.units[56:48] == command.sub
         width_same.next = units.units[64:56] == command.width
-        sequence_same.next = units.units[16:] == command.sequence
-        sum_same.next = units.units[32:16] == checksum
-        count_same.next = units.units[64:32] == command.count
+        sequence_same.next[0] = units.units[8:] == command.sequence[8:]
+        sequence_same.next[1] = units.units[16:8] == command.sequence[16:8]
+        sum_same.next[0] = units.units[24:16] == checksum[8:]
+        sum_same.next[1] = units.units[32:24] == checksum[16:8]
+        count_same.next[0] = units.units[41:32] == command.count[9:]
+        count_same.next[1] = units.units[51:41] == command.count[19:9] and units.units[64:51] == 0
         some.next = head != oldest
         free.next = state == states.ASK and part == 3 and not raw_reads
         behind.next = places.end[top_bit:word_bits]
@@ -63,24 +68,34 @@ def frame_match(
             behind.next = places.end[top_bit:word_bits] + 1
 
     @always(clk.posedge)
+    def tell():
+        """Differences as reasons, from LOOK on."""
+        early.next = 0
+        if step_same != 3:
+            early.next = STEP
+        elif chunk_same != 3:
+            early.next = CHUNK
+        elif not (sub_same and width_same):
+            early.next = SUB_WIDTH
+        late.next = 0
+        if sequence_same != 3:
+            late.next = SEQUENCE
+        elif sum_same != 3:
+            late.next = CHECKSUM
+        elif count_same != 3:
+            late.next = COUNT
+
+    @always(clk.posedge)
     def note():
         """The first difference is the reason."""
+        first.next = state == states.LOOK and part == 0
+        second.next = state == states.LOOK and part == 1 and reason == 0
         if state == states.IDLE:
             reason.next = 0
-        elif state == states.NOTE and part == 0:
-            if not step_same:
-                reason.next = STEP
-            elif not chunk_same:
-                reason.next = CHUNK
-            elif not (sub_same and width_same):
-                reason.next = SUB_WIDTH
-        elif state == states.NOTE and part == 1 and reason == 0:
-            if not sequence_same:
-                reason.next = SEQUENCE
-            elif not sum_same:
-                reason.next = CHECKSUM
-            elif not count_same:
-                reason.next = COUNT
+        elif first:
+            reason.next = early
+        elif second:
+            reason.next = late
 
     @always(clk.posedge)
     def run():
@@ -148,4 +163,4 @@ def frame_match(
             units.get.next = False
             oldest.next = 0
 
-    return give, compare, note, run
+    return give, compare, tell, note, run

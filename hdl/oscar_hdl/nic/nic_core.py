@@ -32,7 +32,7 @@ def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
     sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
     clear_row: Any, clear_rows: Any, *, engines: int, bus_bits: int = 64, sets: int = 16,
-    store_log2: int = 12, rows_log2: int = 14, pair: Any = engine_pair,
+    store_log2: int = 12, rows_log2: int = 14, block_log2: int = 0, pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
@@ -44,6 +44,7 @@ def nic_core(
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
+    block_log2: of the blocks that memory is made for, others are refused; 0: any, 10 to 17;
     pair: what two engines are, with engine_pair's arguments.
     """
     if engines % 2 or not 2 <= engines <= 64:
@@ -58,7 +59,7 @@ def nic_core(
         sets_log2=sets.bit_length() - 1,
         version=VERSION,
     )
-    ROWS_LOG2 = rows_log2
+    ROWS_LOG2, BLOCK_LOG2 = rows_log2, block_log2
     INDEX = {name: register.index for name, register in BY_NAME.items()}
     ID, CONFIG, STATUS, ABORT = (INDEX[name] for name in ("ID", "CONFIG", "STATUS", "ABORT"))
     RECEIVE_COMMAND, SEND_COMMAND = INDEX["RECEIVE_COMMAND"], INDEX["SEND_COMMAND"]
@@ -112,17 +113,18 @@ def nic_core(
         command_port(
             clk, rst, receive_issue, wr_data, *receive_values, receive_abort, clear, cleared, clear_row,
             clear_rows, receive, receive_row, receive_adopt, receive_running, receive_locked, receive_refused,
-            receive_result, receive=True, sets=sets, rows_log2=rows_log2,
+            receive_result, receive=True, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
         ),
         command_port(
             clk, rst, send_issue, wr_data, *send_values, send_abort, send_clear, send_cleared, send_first,
             send_rows, send, send_row, send_adopt, send_running, send_locked, send_refused, send_result,
-            receive=False, sets=sets, rows_log2=rows_log2,
+            receive=False, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
         ),
         event_counters(clk, rst, counter_events, rd_counter, counted),
         receiver(
             clk, rst, s_axis_rx, receive, receive_row, bad, reason, decoder_port, sent, decoder_jobs,
             decoder_bytes, decode_rows, raw, raw_bytes, bus_bits=bus_bits, store_log2=store_log2,
+            block_log2=block_log2,
         ),
         sender(
             clk, rst, m_axis_tx, send, send_row, encoder_port, encoder_jobs, encoder_bytes, encode_rows,
@@ -138,7 +140,7 @@ def nic_core(
         ),
         raw_decoder(clk, rst, phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
         symbol_counts(
-            clk, rst, phase, raw_count, raw.count_bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1],
+            clk, rst, raw_count, raw.count_bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1]
         ),
     ]  # fmt: skip
     parts += [zero(clk, signal) for signal in (send_cleared, send_abort, none_sent.tvalid)]
@@ -271,8 +273,9 @@ def nic_core(
             rd_value.next = CONFIG_VALUE
         elif rd_index == STATUS:
             rd_value.next = concat(
-                modbv(ROWS_LOG2)[5:], modbv(0)[2:], send_running, send_locked, receive_running, receive_locked
-            )
+                modbv(BLOCK_LOG2)[5:], modbv(ROWS_LOG2)[5:], modbv(0)[2:], send_running, send_locked,
+                receive_running, receive_locked,
+            )  # fmt: skip
         elif rd_index == RECEIVE_RESULT:
             rd_value.next = concat(last_reason, receive_result)
         elif rd_index == SEND_RESULT:

@@ -33,7 +33,8 @@ def oscar_nic(
     m_axis_values, four values a word, and m_axis_descriptors, Stream(8), one a row (row_unloader).
 
     engines: 2, 4, 8 .. 64; sets: table sets of a direction; store_log2: a frame store has 2^store_log2 words
-    of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all frames.
+    of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all frames; others are
+    refused.
     """
     UNITS = engines + 1
     phase, clear, cleared, never, held = word(5), bit(), bit(), bit(), bit()
@@ -52,7 +53,7 @@ def oscar_nic(
     core = nic_core(
         clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, positions, sums, decode_rows, adopt, sources,
         encode_rows, clear, cleared, clear_row, clear_rows, engines=engines, bus_bits=bus_bits, sets=sets,
-        store_log2=store_log2, rows_log2=rows_log2,
+        store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
     )  # fmt: skip
     memory = row_memory(
         clk, held, phase, positions, sums, decode_rows, adopt, sources, encode_rows, load_values, load_side,

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from oscar.coding.asc.params import MAX_BLOCK_LOG2, MIN_BLOCK_LOG2
 from oscar_hdl.streams.bundles import bit, word
 
 COUNT_BITS = 19  # a frame has at most 2^18 values
 FRAME_ROW_BITS = 14  # rows of a frame
 SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
+
+
+def block_sizes(block_log2: int) -> tuple[int, int]:
+    """Return the least and the largest log2 of a block's values: block_log2, or any frame's if it is 0."""
+    if block_log2 and not MIN_BLOCK_LOG2 <= block_log2 <= MAX_BLOCK_LOG2:
+        raise ValueError(f"block_log2 is 0 or {MIN_BLOCK_LOG2} to {MAX_BLOCK_LOG2}, got {block_log2}")
+    return block_log2 or MIN_BLOCK_LOG2, block_log2 or MAX_BLOCK_LOG2
 
 
 class FrameCommand:

@@ -6,20 +6,23 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, enum
 
+from oscar_hdl.nic.ports import block_sizes
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 
 @block
 def prefix_reader(
     clk: Any, rst: Any, go: Any, units: Any, log2: Any, build: Any, last: Any, mask: Any,
-    m_axis_sent: Stream, done: Any, right: Any,
+    m_axis_sent: Stream, done: Any, right: Any, *, block_log2: int,
 ) -> Any:  # fmt: skip
     """Read what is before the directory.
 
     go (strobe): the next unit is the prefix. units: UnitPort. log2 u5: of the prefix's block size. build
     (strobe) with last u4 and mask u32, then m_axis_sent: for link_tables; all hold until the next go. done
-    (strobe) with right: whether the prefix may be as it is; if not, nothing is built.
+    (strobe) with right: whether the prefix may be as it is; if not, nothing is built. block_log2: the only
+    log2 that is right, or 0: each that a frame may have.
     """
+    LEAST, MOST = block_sizes(block_log2)
     states = enum("IDLE", "PREFIX", "JUDGE", "MASK", "LOOK", "ROW", "FETCH", "SEND")
     state = Signal(states.IDLE)
     row, chosen, size_right, got = word(6), bit(), bit(), bit()
@@ -34,9 +37,7 @@ def prefix_reader(
 
     @always_comb
     def judge():
-        size_right.next = prefix[3] and (prefix[2] or prefix[1])
-        if prefix[4]:
-            size_right.next = not (prefix[3] or prefix[2] or prefix[1])
+        size_right.next = prefix[5:] >= LEAST and prefix[5:] <= MOST
 
     @always(clk.posedge)
     def run():

@@ -43,7 +43,7 @@ def receiver(
     clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, row: Any, bad: Any, reason: Any,
     tables: TablesPort, m_axis_sent: Stream, jobs: Sequence[DecoderJob], bytes: Sequence[Stream],
     bases: Sequence[Any], raw: RawJob, m_axis_raw: Stream, *, bus_bits: int = 64, store_log2: int = 12,
-    buffer_log2: int = 9,
+    buffer_log2: int = 9, block_log2: int = 0,
 ) -> Any:  # fmt: skip
     """Take the frames that commands name, and give their blocks to decoders; two commands at a time.
 
@@ -53,7 +53,7 @@ def receiver(
     holds as the command's fields do) is the frame's first. raw, m_axis_raw Stream(16): raw_decoder.
     bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
     stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so many clocks when
-    it was not ready, so that others are served.
+    it was not ready, so that others are served. block_log2: of frames that are not refused; 0: any.
     """
     units = len(jobs)
     if bus_bits not in (64, 128, 256, 512):
@@ -139,7 +139,7 @@ def receiver(
     )  # fmt: skip
     prefix = prefix_reader(
         clk, rst, prefix_go, prefix_units, log2, tables.build, tables.last, tables.mask, m_axis_sent,
-        prefix_done, prefix_right,
+        prefix_done, prefix_right, block_log2=block_log2,
     )  # fmt: skip
     directory = directory_reader(
         clk, rst, list_go, command.width, list_units, list_blocks, list_places, keep, entry, list_done,

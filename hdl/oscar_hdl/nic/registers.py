@@ -1,7 +1,4 @@
-"""The registers of oscar_nic: one table for the hardware, the driver and docs/registers.md.
-
-`python -m oscar_hdl.nic.registers` prints the page.
-"""
+"""The registers of oscar_nic: one table for the hardware, the driver and docs/registers.md."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Literal
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
 SPACE = 256  # bytes of addresses
-VERSION = 2
+VERSION = 3
 ID_VALUE = int.from_bytes(b"OSCA", "big")
 COUNTERS = 0x80
 ROW_BITS = 20  # of a row's number on registers, whatever memory there is
@@ -100,7 +97,10 @@ COUNTER_EVENTS = (
     ("REFUSED", "write that was not taken: see IRQ_STATUS.refused"),
 )
 
-_ERRORS = "0 none, 1 prefix, 2 directory, 3 block, 4 too long for the store, 5 descriptor, 16 aborted"
+_ERRORS = (
+    "0 none, 1 prefix or another block_log2 than STATUS.block_log2, 2 directory, 3 block, "
+    "4 too long for the store, 5 descriptor, 16 aborted"
+)
 _REASONS = (
     "why the last frame was dropped: 1 length, 2 magic or version, 3 codec, 4 CRC, 5 too long for the store, "
     "6 step, 7 chunk, 8 sub-frame or width, 9 sequence, 10 checksum, 11 count"
@@ -111,7 +111,6 @@ _IRQ = (
     Field("bad_frame", 2, 1, "a frame was dropped: see RECEIVE_RESULT.reason"),
     Field("sent", 3, 1, "a SEND command has ended, its frame may still be going out: see SEND_RESULT"),
     Field("send_error", 4, 1, "and not well"),
-    Field("split", 5, 1, "the splitter is done: see PLAN"),
     Field(
         "refused", 6, 1, "a write was not taken: to registers of a command that waits, or no valid command"
     ),
@@ -184,6 +183,7 @@ REGISTERS: tuple[Register, ...] = (
             Field("send_pending", 3, 1, "a SEND command waits: its registers are locked"),
             Field("send_running", 4, 2, "SEND commands under way"),
             Field("rows_log2", 8, 5, "log2 of the rows of the NIC's memory: constant"),
+            Field("block_log2", 13, 5, "log2 of the values of a block, others are refused; 0: any. Constant"),
         ),
     ),
     Register("IRQ_STATUS", 0x0C, "W1C", "why irq is raised; write 1 to clear", _IRQ),
@@ -204,7 +204,7 @@ REGISTERS: tuple[Register, ...] = (
         "SEND", 0x40, "encode",
         (
             Field("last", 20, 4, "symbol of the largest magnitude of the frame's values"),
-            Field("block_log2", 24, 5, "log2 of the values of a block, 10..17"),
+            Field("block_log2", 24, 5, "log2 of the values of a block: see STATUS.block_log2; 10..17"),
         ),
         (),
     ),
@@ -232,49 +232,3 @@ def check(registers: tuple[Register, ...] = REGISTERS) -> None:
             if field.mask & used or field.mask >> 32:
                 raise ValueError(f"{register.name}.{field.name} overlaps another field or the end")
             used |= field.mask
-
-
-HEAD = """# Registers of oscar_nic
-
-Made by `python -m oscar_hdl.nic.registers > docs/registers.md` from the table that the hardware is built
-from; do not edit. AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian. All registers are 0 after reset
-but ID, CONFIG and STATUS.rows_log2. A write of less than 32 bits, to an address without a register, to one
-that is read only, or to one that is locked, and a read of an address without one, are answered with SLVERR
-and do nothing else.
-
-RW: read and write. RO: read only. W1C: written ones clear. WO: a write does something; reads as 0.
-
-A command is four writes: FRAME, SHAPE, TABLES, COMMAND of its direction. Two commands of a direction can be
-under way, and one more can wait (STATUS.receive_pending, send_pending); until it has started, its registers
-are locked. Commands of a direction end in the order in which they were given. When IRQ_STATUS.received or
-sent is set, clear it, then read the result: `ended` tells how many have ended, the errors those of the last
-three.
-
-A COMMAND is refused, and counted, if one waits already, a bit without a field is set, count is 0 or above
-262,143, width is not 1..16, a set does not exist, the frame's rows are not all in memory, not just one of
-add and adopt is set, or block_log2 is not 10..17.
-
-A RECEIVE command does not start to decode before its frame has come whole and is the expected one. A bad
-frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT ends it. A command that ends
-with an error leaves tables as they were, and undefined values in its frame's rows. Counters may lag 16
-clocks.
-"""
-
-
-def markdown() -> str:
-    """Return docs/registers.md."""
-    lines = [HEAD, "| offset | register | access | |", "|---|---|---|---|"]
-    lines += [f"| 0x{r.offset:02x} | {r.name} | {r.access} | {r.text} |" for r in REGISTERS]
-    for register in REGISTERS:
-        if register.offset >= COUNTERS:
-            continue
-        lines += ["", f"## {register.name}", "", "| bits | field | |", "|---|---|---|"]
-        for field in register.fields:
-            high = field.low + field.bits - 1
-            bits = f"{high}..{field.low}" if field.bits > 1 else f"{field.low}"
-            lines.append(f"| {bits} | {field.name} | {field.text} |")
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

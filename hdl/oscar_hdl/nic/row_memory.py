@@ -25,16 +25,16 @@ def row_memory(
     encode_rows: Any, load_values: Any, load_side: Any, unload: Any, s_axis_values: Any, s_axis_side: Any,
     m_axis_values: Any, m_axis_descriptors: Any, *, row_bits: int, block_log2: int,
 ) -> Any:  # fmt: skip
-    """Serve P engines, a power of two, and a raw unit of each direction.
+    """Serve E engines, a power of two, and a raw unit of each direction.
 
-    positions, sums, sources: lists of P + 1 PositionPort, SumPort, SourcePort, the last of them the raw
+    positions, sums, sources: lists of E + 1 PositionPort, SumPort, SourcePort, the last of them the raw
     unit's; decode_rows, encode_rows: first rows of the blocks they work on, adopt: a block's local values are
     0; all stable while it is worked on. load_values, load_side, unload: RowCommand, side by side.
     s_axis_values, m_axis_values: Stream(64..512), s_axis_side: Stream(64), m_axis_descriptors: Stream(8); see
     value_loader, side_loader (which clears rows, too) and row_unloader.
 
     The memory has 2^row_bits rows. Row r belongs to block r >> (block_log2 - 5), and this to bank and engine
-    block mod P. So frames begin at multiples of P blocks, and all have blocks of 2^block_log2 values.
+    block mod E. So frames begin at multiples of E blocks, and all have blocks of 2^block_log2 values.
     A row of class 0 reads as zeros, whatever its values are.
     """
     BANKS = len(positions) - 1

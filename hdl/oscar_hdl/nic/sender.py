@@ -31,9 +31,9 @@ def sender(
 
     m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), a frame without a pause. row: the first row of the frame
     in the memory, and bases: that of each unit's block; as wide as row.
-    tables: TablesPort. jobs: P EncoderJobs; bytes_in: P Stream(16, keep=2) from the encoders. An encoder is
+    tables: TablesPort. jobs: E EncoderJobs; bytes_in: E Stream(16, keep=2) from the encoders. An encoder is
     not idle in the clock after start; its stream ends with tlast, also if it was bad, but if the block is
-    constant it gives nothing. source: SourcePort of raw_packer, unit P.
+    constant it gives nothing. source: SourcePort of raw_packer, unit E.
 
     bus_bits: 64, 128, 256 or 512; store_log2: words of bus_bits in the store; the longest frame has less than
     four words less.

@@ -87,6 +87,9 @@ class NicDriver:
         config = BY_NAME["CONFIG"].unpack((yield from self.bus.read(BY_NAME["CONFIG"].offset)))
         if config["version"] != VERSION:
             raise RtlError(f"the NIC has registers of version {config['version']}, expected {VERSION}")
+        status = BY_NAME["STATUS"].unpack((yield from self.bus.read(BY_NAME["STATUS"].offset)))
+        if status["block_log2"] not in (0, self.block_log2):
+            raise RtlError(f"the NIC has blocks of 2^{status['block_log2']} values, not 2^{self.block_log2}")
         sets = 1 << config["sets_log2"]
         self.books = {"RECEIVE": TableSets(sets), "SEND": TableSets(sets)}
         self.ended = {"RECEIVE": 0, "SEND": 0}

@@ -114,7 +114,7 @@ struct DecoderRun {
     p.s_axis_bytes_tlast = source.valid ? source.last() : rng.next() & 1;
     positions.now(t, rng), sums.now(t, rng);
     p.position_ok = positions.ok, p.position_data = positions.data, p.position_mean = positions.mean;
-    p.sums_local = sums.local, p.counts_grant = counts.grant;
+    p.sums_local = sums.local;
   }
 
   uint32_t look() {
@@ -122,14 +122,14 @@ struct DecoderRun {
     uint32_t fault = positions.look(t, phase, p.position_take, p.position_header, p.position_row, s.refuse, rng);
     fault |= sums.look(t, p.sums_take, p.sums_row, p.sums_valid, p.sums_total, p.sums_described, p.sums_described_row,
                        p.sums_row_class, p.sums_row_size);
-    fault |= counts.look(phase, p.counts_ask, p.counts_valid, p.counts_address, p.counts_step, s.deny, rng);
+    fault |= counts.look(p.counts_valid, p.counts_address, p.counts_step);
     if (p.s_axis_bytes_tvalid && p.s_axis_bytes_tready) source.take();
     was_idle = p.job_idle && !p.job_start;
     return fault;
   }
 
   void reset() {
-    positions.reset(), sums.reset(), counts.reset();
+    positions.reset(), sums.reset(), counts.end();
     source.back(block);
     running = was_idle = false, frame = block->frame, written = 0, wait = 4 + rng.below(40);
   }

@@ -74,13 +74,13 @@ struct EncoderRun {
     job();
     p.m_axis_bytes_tready = !rng.chance((block == end ? block[-1] : *block).stress.busy);
     rows.now(t, rng);
-    p.source_ok = rows.ok, p.source_data = rows.data, p.source_mean = rows.mean, p.counts_grant = counts.grant;
+    p.source_ok = rows.ok, p.source_data = rows.data, p.source_mean = rows.mean;
   }
 
   uint32_t look() {
     const Stress& s = (block == end ? block[-1] : *block).stress;
     uint32_t fault = rows.look(t, phase, p.source_take, p.source_header, p.source_row, s.refuse, rng);
-    fault |= counts.look(phase, p.counts_ask, p.counts_valid, p.counts_address, p.counts_step, s.deny, rng);
+    fault |= counts.look(p.counts_valid, p.counts_address, p.counts_step);
     was_idle = p.job_idle && !p.job_start;
     return fault | bytes();
   }
@@ -113,7 +113,7 @@ struct EncoderRun {
 
   // Blocks whose bytes were not all taken are coded again, too.
   void reset() {
-    rows.reset(), counts.reset();
+    rows.reset(), counts.end();
     while (sink < block && sink->constant) ++sink;
     if (sink > block) sink = block;
     block = sink;

@@ -18,15 +18,13 @@ enum Fault : uint32_t {
   SUM_TWICE = 1 << 4,      // a row is asked for again
   SUM_TAIL = 1 << 5,       // a total behind the last value
   DESCRIBED = 1 << 6,      // a descriptor of another row, too early, or missing
-  COUNT_UNASKED = 1 << 7,  // counted without a grant
-  ASK_CHANGED = 1 << 8,    // between phases 24 and 31
-  COUNT_LATE = 1 << 9,     // counted after the block's end
-  BYTES_BEYOND = 1 << 10,  // more bytes taken or given than there are
-  BYTES_SHORT = 1 << 11,   // a block's end with bytes left
-  UNSTABLE = 1 << 12,      // an offer changed before it was taken
-  MISFRAMED = 1 << 13,     // tlast or tkeep elsewhere than at the end
-  HANG = 1 << 14,
-  SPURIOUS = 1 << 15,      // done without a block, or never idle
+  COUNT_LATE = 1 << 7,     // counted after the block's end
+  BYTES_BEYOND = 1 << 8,   // more bytes taken or given than there are
+  BYTES_SHORT = 1 << 9,    // a block's end with bytes left
+  UNSTABLE = 1 << 10,      // an offer changed before it was taken
+  MISFRAMED = 1 << 11,     // tlast or tkeep elsewhere than at the end
+  HANG = 1 << 12,
+  SPURIOUS = 1 << 13,      // done without a block, or never idle
 };
 
 // A block in memory. distances, values: 32 a row; headers: class, size << 4, mean << 7.
@@ -39,7 +37,7 @@ struct Rows {
 };
 
 struct Stress {
-  uint32_t idle, busy, refuse, deny;  // shares of 65,536: bytes idle, are not taken; memory is not ok; no grant
+  uint32_t idle, busy, refuse;  // shares of 65,536: bytes idle, are not taken; memory is not ok
 };
 
 // Rows that are read, for a decoder (lanes 31 to 0) or an encoder (0 to 31).
@@ -190,34 +188,18 @@ struct SumMemory {
   uint16_t due_[64] = {};
 };
 
-// What a unit counts, granted at random.
+// What a unit counts, from start to done.
 struct CountMemory {
-  bool grant = false;
   uint32_t* counts = nullptr;
 
-  void begin(uint32_t* to) { counts = to, memset(counts, 0, COUNTS * sizeof(uint32_t)), left_ = 0; }
+  void begin(uint32_t* to) { counts = to, memset(counts, 0, COUNTS * sizeof(uint32_t)); }
 
   void end() { counts = nullptr; }
 
-  void reset() { counts = nullptr, left_ = 0, asked_ = false; }
-
-  uint32_t look(int phase, bool ask, bool valid, uint32_t address, uint32_t step, uint32_t deny, Random& rng) {
-    uint32_t fault = 0;
-    if (valid) {
-      if (!counts || !left_)
-        fault |= counts ? COUNT_UNASKED : COUNT_LATE;
-      else
-        --left_, counts[address] += 1u << step;
-    }
-    if (phase == 24) asked_ = ask;
-    if (phase > 24 && ask != asked_) fault |= ASK_CHANGED;
-    if (phase == 31 && ask && grant) left_ += LANES;
-    if (phase == 27) grant = asked_ && !rng.chance(deny);
-    if (phase < 24) grant = rng.next() & 1;  // nobody may look at it
-    return fault;
+  uint32_t look(bool valid, uint32_t address, uint32_t step) {
+    if (!valid) return 0;
+    if (!counts) return COUNT_LATE;
+    counts[address] += 1u << step;
+    return 0;
   }
-
- private:
-  uint32_t left_ = 0;
-  bool asked_ = false;
 };

@@ -31,7 +31,8 @@ struct NicRun {
   uint32_t* out_ends;  // where each ends
   uint64_t out_room;
   uint32_t rows, units, receive_count, send_count, arrival_count, out_frames;
-  Stress stress;  // deny: moments of the driver in which it writes what it should not
+  Stress stress;
+  uint32_t pry;  // moments of the driver in which it writes what it should not
   uint64_t seed, limit;
   int64_t reset_at;
   // results
@@ -211,7 +212,7 @@ struct Driver {
       if (t - moved > 300) step = Step::COUNTING, counter = 0;  // what is left over has time to show
     } else if (may_abort()) {
       step = Step::ABORTING, aborted = ways[0].ended + 1;
-    } else if (rng.chance(run.stress.deny)) {
+    } else if (rng.chance(run.pry)) {
       step = Step::PRYING, pried = true;
     } else {
       way = rng.next() & 1;
