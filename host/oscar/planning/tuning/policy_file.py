@@ -61,7 +61,7 @@ class PolicyFile:
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-            lines = ["# A policy of `oscar tune`: which gradients are compressed, how and in which groups.\n"]
+        lines = ["# A policy of `oscar tune`: which gradients are compressed, how and in which groups.\n"]
         lines.append(yaml.safe_dump({"format": FORMAT, "made": dict(self.made)}, sort_keys=False))
         lines.append("groups: # the tensor behind the last of each, and its option\n")
         lines += map(_item, self.groups)
