@@ -198,6 +198,13 @@ def test_a_shared_core_works_on_all_at_once_and_loses_no_time(draw: random.Rando
         assert found.total_s == pytest.approx(found.loads()[0])  # somebody is always there
 
 
+def test_a_codec_on_a_core_that_it_shares_slows_the_backward_pass_down() -> None:
+    steps = [[Step(COMPUTE, BEFORE, 2.0), Step(PORT, BEFORE, 1.0)]] * 2
+    alone, both = (iteration([2, 4], [1, 2], steps, shared) for shared in ((), (COMPUTE,)))
+    assert list(alone.run().end) == [2, 6, 4, 5, 8, 9]
+    assert list(both.run().end) == [2, 6, 6, 7, 8, 9]
+
+
 def test_what_cannot_be_is_refused() -> None:
     graph = Graph()
     lane = graph.resource("lane", in_order=True)

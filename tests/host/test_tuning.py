@@ -207,6 +207,10 @@ def test_what_a_tensor_cannot_take_is_left_out_and_listed() -> None:
     assert groups[3, 4] == "dense"
     assert all(name == "raw" for (a, b), name in groups.items() if a <= 2 < b or a == 0)
     assert "dense" not in problem.uniform()
+    for name in ("espresso", "espresso-released"):
+        assert np.isfinite(
+            select(Problem(problem.sizes, problem.ready_s, (raw, dense), {"raw": {1: "x"}}), name).time_s
+        )
     assert problem.time(Policy.uniform(4, 1)) == np.inf
     with pytest.raises(ConfigError, match="an option that tensor 0 can take, got none of"):
         Problem((10, 500), np.array([1.0, 2.0]), (dense,))
@@ -223,6 +227,14 @@ def test_what_a_tensor_cannot_take_is_left_out_and_listed() -> None:
         )
     with pytest.raises(ValueError, match="expected a selector of joint"):
         select(problem, "guess")
+
+
+def test_plain_messages_of_a_scheme_go_around_a_ring_only() -> None:
+    sparse = MethodPrice("oscar-sw", 2, FrameCost(Cost(0, 0), Cost(0, 0)), Cost(1e-8, 1e-3), 24, True, True)
+    found = {option.name: option for option in options([FP32, sparse], 4, LINK)}
+    assert sorted(found) == ["fp32 direct", f"oscar-sw {OTHER} ring", f"oscar-sw {SAME} ring"]
+    steps = found[f"oscar-sw {OTHER} ring"].seconds(10**6)
+    assert steps[0].seconds == steps[2].seconds == pytest.approx(1e-8 * 10**6 / 2 + 5e-4)
 
 
 def test_dominated_options_are_dropped_and_ties_keep_the_first() -> None:
@@ -265,6 +277,9 @@ def test_a_policy_comes_back_from_its_file_and_fits_one_model_only(
     ):
         again.check(tensors)
     other = Problem(problem.sizes, problem.ready_s, (Option("none", (Step(PORT, BEFORE, 0),), (line(1),)),))
+    longer = Problem((*problem.sizes, 5), np.append(problem.ready_s, problem.ready_s[-1]), problem.options)
+    with pytest.raises(ConfigError, match="for 10 tensors, got one for 9"):
+        again.policy(longer)
     with pytest.raises(ConfigError, match="expected options among none, got"):
         again.policy(other)
     text = (tmp_path / "policy.yaml").read_text()

@@ -23,7 +23,7 @@ def published(problem: Problem) -> tuple[Policy, int]:
     before the last bubble stay as they are; of the others each takes the option of the training's processor
     with the shortest iteration, and bubbles are found anew. What is compressed may then go to the other one.
     """
-    chosen, tried = [_raw(problem)] * len(problem.sizes), 1
+    chosen, tried = _uncompressed(problem), 1
     able = [at for at, option in enumerate(problem.options) if _stays(option)]
     for tensor in sorted(range(len(chosen)), key=lambda at: (-problem.sizes[at], at)):
         if tensor < problem.bubble(_alone(chosen)):
@@ -38,7 +38,7 @@ def published(problem: Problem) -> tuple[Policy, int]:
 
 def released(problem: Problem) -> tuple[Policy, int]:
     """Return what the released simulator selects: by thresholds of size, kept where an iteration gains."""
-    chosen, sizes = [_raw(problem)] * len(problem.sizes), problem.sizes
+    chosen, sizes = _uncompressed(problem), problem.sizes
     half = _first(problem, lambda option: option.name.startswith(("fp16", "bf16")))
     two = _first(problem, lambda option: option.name.startswith("two-level"))
     coded = _first(problem, lambda o: o.compresses and not o.name.startswith(("bf16", "two-level")))
@@ -109,12 +109,12 @@ def _first(problem: Problem, matches: Callable[[Option], bool]) -> int | None:
     return next(found, None)
 
 
-def _raw(problem: Problem) -> int:
-    """Return the option that compresses nothing."""
-    found = _first(problem, lambda option: not option.compresses)
-    if found is None:
+def _uncompressed(problem: Problem) -> list[int]:
+    """Return the option without compression for each tensor, or the first that this one can take."""
+    raw = _first(problem, lambda option: not option.compresses)
+    if raw is None:
         raise ConfigError("expected an option without compression, which this selector begins with, got none")
-    return found
+    return [int(no.argmin()) if no[raw] else raw for no in problem.mask.T]
 
 
 def _alone(options: Sequence[int]) -> Policy:

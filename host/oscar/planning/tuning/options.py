@@ -9,12 +9,14 @@ import numpy as np
 
 from oscar.coding.costs import Cost, FrameCost
 from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedules import make_schedule
 from oscar.config import Config
 from oscar.planning.costs import method_cost
 from oscar.planning.tuning.policy import OTHER, SAME, Option, line, pruned
 from oscar.reducers.method import make_codec_of
+from oscar.schemes.methods import method_info
 from oscar.timeline.engine import Floats
 from oscar.timeline.equal import equal_time
 from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
@@ -22,7 +24,6 @@ from oscar.timeline.lanes import GRID
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.nic import core
 
-METHODS = "fp32", "bf16", "int8", "asc", "zstd"
 SCHEDULES = "ring", "direct"
 LARGEST = 2.0**32  # values that are replayed; beyond, times go on in a straight line
 NOTHING = Cost(0.0, 0.0)
@@ -32,7 +33,8 @@ NOTHING = Cost(0.0, 0.0)
 class MethodPrice:
     """What a method costs: bits of payload for a value, its frames, and what a worker computes around them.
 
-    coded: whether every hop works on its frames; else they are cast once before and once after.
+    coded: whether every hop works on its frames; else they are cast once before and once after. around_ring:
+    its messages go around a ring, whatever the schedule.
     """
 
     name: str
@@ -41,6 +43,7 @@ class MethodPrice:
     around: Cost = NOTHING
     frame_bytes: float = HEADER_BYTES
     coded: bool = True
+    around_ring: bool = False
 
 
 FP32 = MethodPrice("fp32", FP32_BITS, FrameCost(NOTHING, NOTHING), frame_bytes=0, coded=False)
@@ -53,22 +56,23 @@ def measured(method: str, nodes: int) -> MethodPrice:
     config = Config().variant(method=method, nodes=nodes)
     cost = method_cost(config)
     frame = FrameCost(cost.encode, cost.decode)
-    coded = make_codec_of(config).coded
-    around = cost.scheme if coded else NOTHING
-    return MethodPrice(method, cost.bits_per_value, frame, around, cost.encode.once_bytes, coded)
+    codec, coded = method_info(method).codec, make_codec_of(config).coded
+    around = NOTHING if codec and not coded else cost.scheme
+    ring = not codec and cost.frame is None
+    return MethodPrice(method, cost.bits_per_value, frame, around, cost.encode.once_bytes, coded, ring)
 
 
 def options(
     prices: Iterable[MethodPrice], nodes: int, link: LinkModel, schedules: Sequence[str] = SCHEDULES,
     *, crypto: Cost | None = None,
 ) -> list[Option]:  # fmt: skip
-    """Return all combinations that are not dominated; link: of one node, without a codec.
+    """Return all combinations that are not dominated; link: of one node, whose codec does not count.
 
     crypto: of encrypting or decrypting one coded byte, on a lane of its own.
     """
     found: list[Option] = []
     for name in schedules:
-        for price in prices:
+        for price in (one for one in prices if not one.around_ring or name == Ring.name):
             found += _priced(price, make_schedule(name, nodes), link, crypto)
     return pruned(found)
 

@@ -53,7 +53,9 @@ class PolicyFile:
 
     def policy(self, problem: Problem) -> Policy:
         """Return the policy of a problem; raises ConfigError for options that it does not have."""
-        self.check([(name, size) for (name, _), size in zip(self.tensors, problem.sizes, strict=False)])
+        known = [name for name, _ in self.tensors]
+        names_of = known + ["unknown"] * (len(problem.sizes) - len(known))
+        self.check(list(zip(names_of, problem.sizes, strict=False)))
         names = {option.name: at for at, option in enumerate(problem.options)}
         if unknown := sorted({name for _, name in self.groups} - names.keys()):
             raise ConfigError(f"expected options among {', '.join(names)}, got {', '.join(unknown)}")
