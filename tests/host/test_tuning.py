@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from oscar.bench import tuner
+from oscar.bench._tuner_figure import draw as draw_figure
 from oscar.cli import main
 from oscar.coding.costs import Cost, FrameCost
 from oscar.collective.schedules import make_schedule
@@ -312,6 +313,13 @@ def test_tune_says_why_writes_a_policy_and_refuses_where_it_does_not_pay(
     assert "does not pay: " in capsys.readouterr().out
     assert main([*words, "--selector", "guess"]) == 2
     assert "expected a selector of joint" in capsys.readouterr().err
+
+
+def test_the_figure_shows_timelines_and_rates(tmp_path: Path, draw: random.Random) -> None:
+    problem = drawn(draw, 6)
+    runs = {name: problem.timeline(select(problem, name).policy) for name in ("espresso", "joint")}
+    draw_figure(tmp_path / "tuning.png", runs, RATES, {"none": RATES, "joint": RATES[::-1]})
+    assert (tmp_path / "tuning.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_the_benchmark_makes_its_tables(capsys: pytest.CaptureFixture[str]) -> None:

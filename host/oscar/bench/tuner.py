@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compute-ms", type=float, default=40.0, help="backward pass, of the transformer")
     parser.add_argument("--cases", type=int, nargs=2, default=[200, 1000], help="random cases of a and of b")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--figure", type=Path, metavar="OUT", help="draw c and the rates into this PNG")
     parser.add_argument("--trace", type=Path, metavar="OUT", help="write the timelines of c, for Perfetto")
 
 
@@ -57,6 +58,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         for row in TABLES[name](tuner):
             rows.append({"table": name, **row})
             print(TABLE.line(rows[-1]), flush=True)
+    if args.figure is not None:
+        _draw(tuner, args.figure)
     return {"rows": rows}
 
 
@@ -265,15 +268,38 @@ def _selection(tuner: _Tuner) -> Iterator[Row]:
 def _rates(tuner: _Tuner) -> Iterator[Row]:
     """The transformer by the rate of the link: none compressed, all, published, joint."""
     for gbps in RATES:
-        problem = tuner.transformer(tuner.options(gbps))
-        times = problem.uniform()
-        none = min(seconds for name, seconds in times.items() if name.startswith("fp32"))
-        every = min(seconds for name, seconds in times.items() if name.startswith("asc"))
-        named = {"none": none, "all ASC": every} | {
-            name: select(problem, name).time_s for name in ("espresso", "espresso-released", "joint")
-        }
+        named = _by_selector(tuner.transformer(tuner.options(gbps)))
         note = ", ".join(f"{name} {seconds * 1e3:.2f}" for name, seconds in named.items())
-        yield _row("none over joint", named["joint"], gbps=gbps, ratio=none / named["joint"], note=note)
+        yield _row(
+            "none over joint", named["joint"], gbps=gbps, ratio=named["none"] / named["joint"], note=note
+        )
+
+
+def _by_selector(problem: Problem) -> dict[str, float]:
+    times = problem.uniform()
+    found = {
+        what: min(seconds for name, seconds in times.items() if name.startswith(start))
+        for what, start in (("none", "fp32"), ("all ASC", "asc"))
+    }
+    return found | {name: select(problem, name).time_s for name in ("espresso", "espresso-released", "joint")}
+
+
+def _draw(tuner: _Tuner, path: Path) -> None:
+    from oscar.bench._tuner_figure import draw
+
+    problem = tuner.transformer(tuner.options(0.5, ["ring"]))
+    policies = {
+        "fp32": Policy.uniform(len(problem.sizes), _number(problem, "fp32 ring")),
+        "best per tensor": fixed(problem, len(problem.sizes)),
+        "joint": select(problem).policy,
+    }
+    rates = np.geomspace(0.1, 25.6, 9).tolist()
+    times: dict[str, list[float]] = {"none": [], "all ASC": [], "espresso": [], "joint": []}
+    for gbps in rates:
+        for name, seconds in _by_selector(tuner.transformer(tuner.options(gbps))).items():
+            if name in times:
+                times[name].append(seconds)
+    draw(path, {name: problem.timeline(policy) for name, policy in policies.items()}, rates, times)
 
 
 def _preset(tuner: _Tuner) -> Iterator[Row]:
