@@ -39,7 +39,7 @@ def draw(
 
 
 def _bars(axes: Any, timelines: Mapping[str, Timeline]) -> None:
-    height, ticks, labels = 0, [], []
+    height, ticks, labels = 0.0, [], []
     for name, timeline in timelines.items():
         top = height
         for lane, label in SHOWN.items():
