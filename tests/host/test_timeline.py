@@ -14,7 +14,9 @@ import pytest
 from oscar.coding.costs import Cost
 from oscar.collective.schedules import SCHEDULES, make_schedule
 from oscar.errors import ConfigError
+from oscar.timeline.by_frame import Production, allreduce, sums_s
 from oscar.timeline.engine import Graph, Need, Timeline
+from oscar.timeline.equal import assumed_frames
 from oscar.timeline.graph import (
     AFTER,
     BEFORE,
@@ -23,7 +25,6 @@ from oscar.timeline.graph import (
     INSIDE,
     PORT,
     Step,
-    allreduce,
     blocks,
     check_ready,
     iso,
@@ -95,6 +96,44 @@ def test_every_schedule_takes_what_its_replay_takes(draw: random.Random) -> None
             assert timeline.total_s == pytest.approx(wanted, rel=CLOSE, abs=0), schedule
             if cases % 10 == 0:
                 check(timeline)
+
+
+def test_nothing_is_sent_before_it_is_made_and_overlap_is_within_its_bounds(draw: random.Random) -> None:
+    """Sequential and ideal bound it, but for what meets at ports; at once is no production at all."""
+    for _ in range(40):
+        name, nodes, subs = (
+            draw.choice(["ring", "direct", "duplex"]),
+            draw.randrange(2, 6),
+            draw.randrange(1, 5),
+        )
+        schedule = make_schedule(name, nodes, subframes=subs)
+        frames, link = assumed_frames(schedule, draw.randrange(500, 50_000), 8), draw.choice(LINKS)
+        alone = allreduce(schedule, frames, link)
+        once = allreduce(schedule, frames, link, production=Production(0.0))
+        assert once.run().total_s == alone.run().total_s
+        communicate = sums_s(alone)
+        seconds = communicate * draw.choice([0.5, 1, 2])
+        for staggered in (True, False):
+            graph = allreduce(schedule, frames, link, production=Production(seconds, staggered))
+            check(graph.run())
+            found = sums_s(graph)
+            off = CLOSE if name == "ring" else 0.2
+            least, most = max(seconds, communicate * (1 - off)), seconds + communicate * (1 + off)
+            assert least * (1 - CLOSE) <= found <= most
+
+
+def test_a_ring_hides_its_sums_behind_production_in_its_own_order() -> None:
+    """Four ranks, 64 k values, production as long as communication; plain order hides next to nothing."""
+    link = LinkModel.of(gbps=8, latency_us=2.5, codec_gvalues=0.2, codec_latency_us=0.75)
+    schedule = make_schedule("ring", 4, subframes=16)
+    frames = assumed_frames(schedule, 1 << 16, 16, header_bytes=0)
+    alone = sums_s(allreduce(schedule, frames, link))
+    own, plain = (
+        2 * alone / sums_s(allreduce(schedule, frames, link, production=Production(alone, staggered)))
+        for staggered in (True, False)
+    )
+    assert 1.5 < own < 1.8
+    assert 1 < plain < 1.2
 
 
 def test_an_overlapped_iteration_takes_what_the_closed_form_says(draw: random.Random) -> None:

@@ -2,7 +2,8 @@
 
 Tables (docs/tuning.md): random cases against brute force (a) and uniform policies (b). A transformer at 500
 Mb/s: groups and options together against the best per tensor and the best two groups (c), by the number of
-groups (d), with a slow codec (e). The time of selection (f); which tensors to offload (offload); the
+groups (d), with a slow codec (e). The time of selection (f); sums
+that begin while values are made (l); which tensors to offload (offload); the
 transformer by the rate of the link (rates); the constants of Espresso (preset). Methods cost what they cost
 this machine. c to f and rates need the extra `torch`, for the sizes of tensors.
 """
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from oscar.collective.schedules import make_schedule
 from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.options import measured, options
 from oscar.planning.tuning.oracles import brute
@@ -25,8 +27,11 @@ from oscar.planning.tuning.preset import Preset
 from oscar.planning.tuning.reasons import verdict
 from oscar.planning.tuning.select import fixed, select
 from oscar.tables import Row, Table
+from oscar.timeline.by_frame import Production, allreduce, sums_s
+from oscar.timeline.equal import assumed_frames
 from oscar.timeline.lanes import seconds_at
 from oscar.timeline.link import LinkModel
+from oscar.timeline.nic import load_nic
 from oscar.timeline.perfetto import write_timelines
 
 RATES = 0.1, 0.5, 1.0, 10.0, 25.0  # Gb/s
@@ -265,6 +270,27 @@ def _selection(tuner: _Tuner) -> Iterator[Row]:
             yield _row(what, best.took_s, gbps=0.5, groups=count, met=met, note=note)
 
 
+def _trigger(tuner: _Tuner) -> Iterator[Row]:
+    """l: sums of 64 k values that begin while they are made, 4 nodes, 16 bits, production as long as they."""
+    lane = LinkModel.of(gbps=8, latency_us=2.5, codec_gvalues=0.2, codec_latency_us=0.75)
+    for clock, link in (
+        ("a lane of 200 MHz, 8 Gb/s", lane),
+        ("NIC, 100 Gb/s", LinkModel(engines=load_nic().model())),
+    ):
+        for name, subs in (("ring", 1), ("ring", 4), ("ring", 16), ("direct", 4)):
+            schedule = make_schedule(name, 4, subframes=subs)
+            frames = assumed_frames(schedule, 1 << 16, 16, header_bytes=0)
+            alone = sums_s(allreduce(schedule, frames, link))
+            own, plain = (
+                sums_s(allreduce(schedule, frames, link, production=Production(alone, staggered)))
+                for staggered in (True, False)
+            )
+            note = f"in plain order {2 * alone / plain:.3f}; sequential {2 * alone * 1e3:.4f} ms, ideal 2"
+            what = f"{name}, K={subs}, {clock}"
+            bar = 2 * alone / own >= 1.5 if name == "ring" and link is lane else None
+            yield _row(what, own, ratio=2 * alone / own, met=bar, note=note)
+
+
 def _rates(tuner: _Tuner) -> Iterator[Row]:
     """The transformer by the rate of the link: none compressed, all, published, joint."""
     for gbps in RATES:
@@ -318,5 +344,5 @@ def _preset(tuner: _Tuner) -> Iterator[Row]:
 
 TABLES = {
     "a": _oracle, "b": _uniform, "c": _transformer, "d": _groups, "e": _slow_codec, "f": _selection,
-    "offload": _offload, "rates": _rates, "preset": _preset,
+    "offload": _offload, "rates": _rates, "preset": _preset, "l": _trigger,
 }  # fmt: skip

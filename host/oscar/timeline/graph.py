@@ -1,4 +1,4 @@
-"""Graphs of tasks: an AllReduce frame by frame, an iteration under a policy, and what changes them."""
+"""Graphs of tasks: an iteration under a policy, a chain of blocks, and what changes them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oscar.collective.actions import Op
-from oscar.collective.frames import Frames
-from oscar.collective.schedule import Schedule
 from oscar.errors import ConfigError
 from oscar.timeline.engine import Floats, Graph, Need
-from oscar.timeline.link import Codec, LinkModel
-from oscar.timeline.programs import Programs, Work, load, place
-from oscar.timeline.sizes import cut_for
 
 LANES = "compute", "codec", "port", "inside", "crypto", "card"  # of one worker; all workers do the same
 COMPUTE, CODEC, PORT, INSIDE, CRYPTO, CARD = range(len(LANES))
@@ -155,116 +149,3 @@ def offload(
         work = out.add(task.name, card, moved[at], [first], priority=task.priority)
         made[at] = first, out.add(f"{task.name} back", wire, back_s, [work])
     return out
-
-
-def allreduce(schedule: Schedule, frames: Frames, link: LinkModel, *, coded: bool = True) -> Graph:
-    """Return one AllReduce at a switch of equal ports, frame by frame: what `replay` plays.
-
-    Every engine, port out and port in is a resource. Raises ValueError as `replay` does, and for engines that
-    decode, add and code again faster than they decode: tasks cannot start before the one that they follow.
-    """
-    codec = link.codec(coded)
-    schedule, frames = cut_for(schedule, frames, codec.engines)
-    programs = load(schedule, frames, codec, lambda *_: None, lambda *_: None)
-    return _Frames(programs, link, codec, pulls_first=schedule.pulls_first).graph
-
-
-class _Frames:
-    """Makes the graph of an AllReduce from the programs of its ranks."""
-
-    def __init__(self, programs: Programs, link: LinkModel, codec: Codec, *, pulls_first: bool) -> None:
-        self.link, self.codec, self.graph = link, codec, Graph()
-        self.numbers: dict[int, int] = {}  # of the task of each work
-        self.sent: dict[tuple[int, ...], Work] = {}
-        self.room = [link.message_s * count for count in programs.received]
-        graph = self.graph
-        # Tasks are numbered first, since programs of ranks need each other.
-        order = [(unit, work) for unit in programs.units for work in unit.queue]
-        sends = [work for own in programs.sends for work in own]
-        for at, (_, work) in enumerate(order):
-            self.numbers[id(work)] = at
-        for at, work in enumerate(sends, len(order)):
-            self.numbers[id(work)] = at
-            self.sent[place(work)] = work
-        self.arrivals = {id(work): at for at, work in enumerate(sends, len(order) + len(sends))}
-        self.waits = {id(wait): self.sent[key] for key, wait in programs.waits.items() if key in self.sent}
-        self._code(programs)
-        ports = [
-            graph.resource(f"out {rank}", in_order=not pulls_first) for rank in range(len(programs.sends))
-        ]
-        for rank, own in enumerate(programs.sends):
-            for at, work in enumerate(own):
-                # Of those that are ready, frames of the all-gather go first, then in order.
-                priority = at - work.action.phase * len(own) if pulls_first else 0
-                self._add("send", work, ports[rank], work.size * link.seconds_per_byte, priority)
-        into = [graph.resource(f"in {rank}") for rank in range(len(programs.sends))]
-        for work in sends:
-            first = Need(self.numbers[id(work)], link.latency_s, of_start=True)
-            graph.add(
-                self._name("arrive", work), into[work.action.peer], work.size * link.seconds_per_byte, [first]
-            )
-        self._finish(order)
-
-    def _code(self, programs: Programs) -> None:
-        codec = self.codec
-        for at, unit in enumerate(programs.units):
-            engine = self.graph.resource(f"engine {at}", in_order=True)
-            before: Work | None = None
-            for work in unit.queue:
-                encodes = work.action.op is Op.ENCODE
-                took = self._result(work)
-                if codec.busy and encodes and before is not None and _same_sum(before, work):
-                    took = work.count * codec.hop_each + codec.hop_once - self._result(before)
-                    if took < 0:
-                        raise ValueError("expected a hop that takes an engine at least as long as decoding")
-                elif not codec.busy:
-                    each, between, least = (
-                        (codec.encode_each, codec.encode_between, codec.encode_least)
-                        if encodes
-                        else (codec.decode_each, codec.decode_between, codec.decode_least)
-                    )
-                    took = max(work.count * each + between, least)
-                self._add("encode" if encodes else "decode", work, engine, took, 0)
-                before = None if encodes else work
-
-    def _result(self, work: Work) -> float:
-        """Return from the start of the engine's work to its result."""
-        codec = self.codec
-        if work.action.op is Op.ENCODE:
-            return work.count * codec.encode_each + codec.encode_once
-        return work.count * codec.decode_each + codec.decode_once
-
-    def _add(self, what: str, work: Work, resource: int, took: float, priority: int) -> None:
-        front = 0.0
-        if what != "send":
-            front = self.codec.encode_front if what == "encode" else self.codec.decode_front
-        needs = [] if work.input is None else [self._after(work.input, front)]
-        release = self.room[work.rank] if what == "send" else front
-        self.graph.add(self._name(what, work), resource, took, needs, priority=priority, release_s=release)
-
-    def _after(self, work: Work, lag_s: float) -> Need:
-        """Return the need of a result: of a frame that arrived, or of an engine."""
-        if id(work) in self.waits:
-            return Need(self.arrivals[id(self.waits[id(work)])], lag_s)
-        if self.codec.busy:
-            return Need(self.numbers[id(work)], lag_s)
-        return Need(self.numbers[id(work)], self._result(work) + lag_s, of_start=True)
-
-    def _finish(self, order: Iterable[tuple[object, Work]]) -> None:
-        """Let what is decoded count until its result is out."""
-        for _, work in order:
-            if work.action.op is not Op.ENCODE:
-                self.graph.add(self._name("done", work), None, 0.0, [self._after(work, 0.0)])
-
-    @staticmethod
-    def _name(what: str, work: Work) -> str:
-        a = work.action
-        return f"{what} {a.chunk}.{a.sub} on {work.rank}"
-
-
-def _same_sum(one: Work, other: Work) -> bool:
-    return (one.action.phase, one.action.chunk, one.action.sub) == (
-        other.action.phase,
-        other.action.chunk,
-        other.action.sub,
-    )
