@@ -126,7 +126,7 @@ class DecoderBatch:
             block["local"] = local.ctypes.data
         block["totals"], block["described"] = totals.ctypes.data, self.described[i][span].ctypes.data
         block["counts"] = self.counts[n].ctypes.data
-        block["frame"], block["bank"], block["count_bank"] = i, i & 1, i & 1
+        block["frame"], block["bank"] = i, i & 1
         block["thinning"] = frame.thinning
 
     def faults(self, done: int) -> list[str]:
@@ -226,7 +226,7 @@ class EncoderBatch:
             self.bytes.append(np.zeros(3 * LANES * (span.stop - span.start) + 400, np.uint8))
             block["bytes"], block["room"] = self.batch.hold(self.bytes[n]), self.bytes[n].size
             block["counts"] = self.counts[n].ctypes.data
-            block["frame"], block["bank"], block["count_bank"] = i, i & 1, i & 1
+            block["frame"], block["bank"] = i, i & 1
             block["thinning"] = frame.thinning
         if stress:
             _stress(blocks, rng, resets, LANES * (blocks["rows"].astype(np.int64) + 12))

@@ -29,8 +29,11 @@ class Block:
     frame: int = field(default=0, compare=False, repr=False)  # the number of its command
 
 
-def blocks_of(frame: bytes, units: int) -> tuple[dict[str, Any], list[Block]]:
-    """Return what the tables are built of, and what each unit is given, in the order of the directory."""
+def blocks_of(frame: bytes, units: int, row: int) -> tuple[dict[str, Any], list[Block]]:
+    """Return what the tables are built of, and what each unit is given, in the order of the directory.
+
+    row: the frame's first.
+    """
     count, payload = peek(frame).count, frame[HEADER_BYTES:]
     prefix = int.from_bytes(payload[:2], "little")
     at, mask, rows = 2, 0, []
@@ -40,7 +43,7 @@ def blocks_of(frame: bytes, units: int) -> tuple[dict[str, Any], list[Block]]:
         at += 4 + 8 * len(rows)
     size = 1 << (prefix & 31)
     entries = [int.from_bytes(payload[at + 6 * i :][:6], "little") for i in range(-(-count // size))]
-    place = at + 6 * len(entries)
+    place, first = at + 6 * len(entries), row // (size // 32)
     blocks = []
     for n, entry in enumerate(entries):
         values, base, kind = min(size, count - n * size), n * size // 32, entry & 3
@@ -55,7 +58,7 @@ def blocks_of(frame: bytes, units: int) -> tuple[dict[str, Any], list[Block]]:
             blocks.append(Block(units, values, base, data, {"constant": 0, "width": entry >> 2 & 31}))
         else:
             fields = {"seeds": entry >> 2 & 7, "first": entry >> 5 & 127, "last": entry >> 12 & 127}
-            blocks.append(Block(n % units, values, base, data, {**fields, "odd": len(data) & 1}))
+            blocks.append(Block((first + n) % units, values, base, data, {**fields, "odd": len(data) & 1}))
     return {"last": prefix >> 11 & 15, "mask": mask, "rows": rows}, blocks
 
 
@@ -86,8 +89,8 @@ class Unit:
             fields = {name: int(getattr(job, name)) for name in names}
             if fields.get("constant"):
                 fields = {"constant": 1, "value": int(job.value)}
-            assert int(job.count_bank) != bench.drained
-            frame = bench.frame_of(int(job.count_bank))
+            assert int(job.bank) != bench.drained
+            frame = bench.frame_of(int(job.bank))
             base = int(self.base) - bench.first_rows[frame]
             self.block = Block(self.number, int(job.values), base, b"", fields, frame)
             self.pairs: list[int] = []
@@ -109,9 +112,9 @@ class Unit:
                 if self.rest < 0:
                     self.finish()
 
-    def shared(self) -> tuple[int, int, int]:
+    def shared(self) -> tuple[int, int]:
         job = self.job
-        return int(getattr(job, "bank", job.count_bank)), int(job.count_bank), int(job.thinning)
+        return int(job.bank), int(job.thinning)
 
     def finish(self) -> None:
         block, job, bench = self.block, self.job, self.bench
@@ -145,7 +148,8 @@ class Done:
     error: int
     given: list[Block]
     finished: list[Block]
-    shared: list[tuple[int, int, int]]
+    shared: list[tuple[int, int]]
+    row: int
 
 
 class Bench:
@@ -174,7 +178,7 @@ class Bench:
         self.queue: deque[tuple[int, int, bool]] = deque()
         self.given: list[Block] = []
         self.finished: list[Block] = []
-        self.shared: list[tuple[int, tuple[int, int, int]]] = []  # with the number of the command
+        self.shared: list[tuple[int, tuple[int, int]]] = []  # with the number of the command
         self.both = 0  # blocks that began while one of another frame was worked on
         self.spoiled: set[int] = set()  # commands of which a block is found bad
         self.bads: list[str] = []
@@ -222,7 +226,7 @@ class Bench:
             assert all(unit.block is None or unit.block.frame != own for unit in self.doers)
             given, finished = ([b for b in of if b.frame == own] for of in (self.given, self.finished))
             shared = [fields for frame, fields in self.shared if frame == own]
-            self.dones.append(Done(int(self.command.error), given, finished, shared))
+            self.dones.append(Done(int(self.command.error), given, finished, shared, self.first_rows[own]))
             for of in (self.given, self.finished):
                 of[:] = [block for block in of if block.frame != own]
             self.shared[:] = [pair for pair in self.shared if pair[0] != own]

@@ -35,13 +35,13 @@ _ROWS = [
 _STRESS = [("idle", "u4"), ("busy", "u4"), ("refuse", "u4")]
 DECODER_BLOCK = np.dtype([
     *_ROWS, *((n, "u8") for n in ("bytes", "local", "totals", "described", "counts")),
-    *((n, "u4") for n in ("size", "frame", "bank", "count_bank", "thinning", "seeds", "first", "last")),
+    *((n, "u4") for n in ("size", "frame", "bank", "thinning", "seeds", "first", "last")),
     ("reset_at", "i4"), ("early", "u4"), *_STRESS,
     *((n, "u4") for n in ("bad", "faults", "taken", "headers_taken", "resets", "clocks")),
 ], align=True)  # fmt: skip
 ENCODER_BLOCK = np.dtype([
     *_ROWS, *((n, "u8") for n in ("bytes", "counts")),
-    *((n, "u4") for n in ("room", "frame", "bank", "count_bank", "thinning")),
+    *((n, "u4") for n in ("room", "frame", "bank", "thinning")),
     ("reset_at", "i4"), *_STRESS,
     *((n, "u4") for n in ("bad", "constant", "value", "seeds", "first", "last", "size", "bits", "given")),
     *((n, "u4") for n in ("faults", "taken", "headers_taken", "resets", "clocks")),

@@ -166,7 +166,6 @@ from oscar_hdl.coder.ports import CountPort, EncoderJob, EncoderTables, SourcePo
 from oscar_hdl.streams.bundles import Stream, bit, word
 warnings.simplefilter("error")
 warnings.filterwarnings("ignore", message="(?s).*Signal is driven but not read")
-warnings.filterwarnings("ignore", message="(?s).*Port is not used: job_count_bank")  # symbol_counts has it
 ports = bit(), bit(), word(5), EncoderJob(), EncoderTables(), SourcePort(), CountPort(), Stream(16, keep=2)
 encoder(*ports).convert(hdl="Verilog", testbench=False, path=sys.argv[1], name="encoder", header="",
                         initial_values=True, no_myhdl_header=True)
@@ -249,7 +248,7 @@ def test_the_converted_verilog_does_the_same(tmp_path: Path) -> None:
         f"""module bench;
         reg clk = 0; reg [255:0] m[0:{len(lines) - 1}]; reg [255:0] line; integer i;
         {" ".join(wires)}
-        encoder dut({ports}, .job_count_bank(1'b0));
+        encoder dut({ports});
         wire [{width - 1}:0] all = {{{", ".join(outs)}}};
         initial begin
             $readmemh("ports.hex", m); line = m[0]; {" ".join(begins)}

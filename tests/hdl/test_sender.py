@@ -172,8 +172,10 @@ class Unit:
             assert self.part is None
             index, self.part = bench.block_at(int(self.base), int(job.values))
             frame = bench.frame
+            first = frame.row >> (frame.block_log2 - 5)
+            assert self is bench.units[(first + index) % len(bench.units)]
             self.bad = index == frame.bad
-            assert int(job.bank) == int(job.count_bank) == bench.ended % 2 != bench.drained
+            assert int(job.bank) == bench.ended % 2 != bench.drained
             assert int(job.thinning) == (frame.header.count > 1 << 15)
             job.idle.next = False
             self.sent, self.wait, self.finishing = 0, self.rng.choice((0, 3, 100)), -1

@@ -23,9 +23,9 @@ from oscar.files import write_text
 from oscar_hdl.build.tops import TOP_HELP, TOPS, Value, find
 
 PACKAGE = "pck_myhdl_011.vhd"
-# Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and what is
-# counted goes into the bank of the job without the unit.
-UNUSED = (r"(s_axis|decoder_bytes)\w*_tlast", r"\w+_count_bank")
+# Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and raw_decoder
+# no bank, which is that of its counts.
+UNUSED = (r"(s_axis|decoder_bytes)\w*_tlast", r"job_bank")
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
 NAMES = {"vhdl": "VHDL", "verilog": "Verilog"}
 COMMENT = {"vhdl": "--", "verilog": "//"}
@@ -56,7 +56,6 @@ VHDL_KEYWORDS = (
 )
 # What GHDL says of each memory that it finds: a line, the line of the source, and where in it.
 _FOUND_RAM = re.compile(r"^.*:note: found RAM .*(?:\n.*){0,2}(?:\n|\Z)", re.MULTILINE)
-_CONDITION = re.compile(r"\(.*(?:\bbool\(| (?:=|/=|<|>|<=|>=) ).*\)")
 GHDL_MISSING = (
     "GHDL checks the VHDL and is not installed: apt-get install ghdl-mcode "
     "(or leave the check out: --no-check of oscar_hdl.build.convert)"
@@ -140,7 +139,7 @@ def rename(text: str, language: str) -> str:
     if language == "vhdl":
         types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
         states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
-        text = _cut_to_slices(_with_bits(_replaced(text, states, r"S_\1", COMMENT[language])))
+        text = _cut_to_slices(_replaced(text, states, r"S_\1", COMMENT[language]))
     return text
 
 
@@ -166,27 +165,6 @@ def _looked_at(text: str) -> str:
     text, count = re.subn(r"^(always @\((?!posedge)[^)]*)\)", r"\1, at_start)", text, flags=re.M)
     start = r"\1reg at_start = 0;\ninitial at_start <= 1;\n"
     return re.sub(r"^(module [^;]*;\n)", start, text, count=1, flags=re.M) if count else text
-
-
-def _with_bits(text: str) -> str:
-    """Return VHDL in which conditions among the parts of a concatenation are bits, which MyHDL forgets."""
-    done, mark = "", "unsigned'("
-    while mark in text:
-        before, _, text = text.partition(mark)
-        depth, parts, end = 1, [""], 0
-        for end, c in enumerate(text):  # noqa: B007
-            depth += (c == "(") - (c == ")")
-            if not depth:
-                break
-            if depth == 1 and c == "&":
-                parts.append("")
-            else:
-                parts[-1] += c
-        if len(parts) > 1:
-            parts = [f" stdl{p.strip()} " if _CONDITION.fullmatch(p.strip()) else p for p in parts]
-        done += before + mark + "&".join(parts).strip()
-        text = text[end:]
-    return done + text
 
 
 def _cut_to_slices(text: str) -> str:

@@ -38,13 +38,8 @@ def decoder_core(
     rest9, rest10, rest11, rest12 = (word(16) for _ in range(4))
     product11, product12 = word(31), word(31)
     top14, middle14, one16, two16, half16 = (bit() for _ in range(5))
-    state_low16, state_low17, step_high13, state_high17, state17 = (
-        word(8),
-        word(8),
-        word(16),
-        word(16),
-        word(24),
-    )
+    state_low16, state_low17, state17 = word(8), word(8), word(24)
+    step_high13, state_high17 = word(16), word(16)
     # What a byte is not: the one below, two below, itself; of the bytes read.
     not_one17, not_two17, one17, any17 = bit(), bit(), bit(), bit()
     low_not_held17, low_not_lower17, not_held17, not_pair17 = bit(), bit(), bit(), bit()

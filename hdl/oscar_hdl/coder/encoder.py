@@ -39,16 +39,8 @@ def encoder(
     header5, classes5, values5, symbols5, raw5, seed5 = bit(), bit(), bit(), bit(), bit(), bit()
     taken5, upper5, wide5, valid5, header_data5 = word(8), bit(), word(2), bit(), word(11)
     coded6, coded7, coded8, coded9, some6, some7, some8, some9 = (bit() for _ in range(8))
-    counted9 = bit()
-    seeding9, bits6, bits7, bits8, bits9, stepping9, width9 = (
-        bit(),
-        bit(),
-        bit(),
-        bit(),
-        bit(),
-        bit(),
-        word(3),
-    )
+    counted9, seeding9, bits6, bits7, bits8, bits9, stepping9 = (bit() for _ in range(7))
+    width9 = word(3)
     context9, symbol9, too_large9, address9 = word(5), word(4), bit(), word(10)
     low_bits11, negative11, opening10, impossible13 = word(5), bit(), bit(), bit()
     power11, shift11, low14, high14, keep15, raw15 = word(17), word(3), bit(), bit(), word(6), word(16)

@@ -61,15 +61,11 @@ def engine_pair(
                 clk, rst, phases[2 * n], decoder_jobs[n], decoder_passed, decoder_bytes[n], positions[n],
                 sums[n], decoder_counts[n],
             ),
-            symbol_counts(
-                clk, rst, decoder_counts[n], decoder_jobs[n].count_bank, *decoder_chain[n : n + 2]
-            ),
+            symbol_counts(clk, rst, decoder_counts[n], decoder_jobs[n].bank, *decoder_chain[n : n + 2]),
             encoder(
                 clk, rst, phases[2 * n + 1], encoder_jobs[n], encoder_passed, sources[n], encoder_counts[n],
                 encoder_bytes[n],
             ),
-            symbol_counts(
-                clk, rst, encoder_counts[n], encoder_jobs[n].count_bank, *encoder_chain[n : n + 2]
-            ),
+            symbol_counts(clk, rst, encoder_counts[n], encoder_jobs[n].bank, *encoder_chain[n : n + 2]),
         ]  # fmt: skip
     return pass_on, parts

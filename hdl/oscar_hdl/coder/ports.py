@@ -62,7 +62,7 @@ class DecoderJob:
 
     def __init__(self) -> None:
         self.start, self.idle, self.done, self.bad = bit(), bit(), bit(), bit()
-        self.bank, self.count_bank, self.thinning = bit(), bit(), word(2)
+        self.bank, self.thinning = bit(), word(2)
         self.values, self.seeds, self.first, self.last = word(VALUES_BITS), word(3), word(7), word(7)
         self.odd = bit()
 
@@ -72,7 +72,7 @@ class EncoderJob:
 
     def __init__(self) -> None:
         self.start, self.idle, self.done, self.bad = bit(), bit(), bit(), bit()
-        self.bank, self.count_bank, self.thinning = bit(), bit(), word(2)
+        self.bank, self.thinning = bit(), word(2)
         self.values = word(VALUES_BITS)
         self.constant, self.value, self.bits = bit(), word(16), word(4)
         self.seeds, self.first, self.last, self.bytes = word(3), word(7), word(7), word(19)

@@ -30,12 +30,8 @@ def raw_decoder(
     strobes of counts with phase 11 and later.
     """
     state = Signal(States.IDLE)
-    last_value, last_in_group, final, short = (
-        word(17),
-        word(10),
-        bit(),
-        bit(),
-    )  # the last value; its group, its row
+    last_value, last_in_group = word(17), word(10)
+    final, short = bit(), bit()  # the last value's group, its row
     group, j = word(7), word(5)
     tick, early, ready = bit(), bit(), bit()  # a slot's last clock; a clock to skip a row; may take
     header, row, slot_begins = bit(), bit(), bit()  # what is taken
@@ -200,7 +196,8 @@ def raw_decoder(
         exists4.next = lane3 <= limit3
         row5.next = row4
         row6.next = row5
-        strobes.next = concat(strobes[5:], counted4 and exists4)
+        strobes.next[6:1] = strobes[5:]
+        strobes.next[0] = counted4 and exists4
         context9.next = context8
         context10.next = context9
         counts.valid.next = strobes[5]

@@ -20,22 +20,20 @@ PAUSE = 5  # clocks until entry, values and rows of the next block are there
 
 @block
 def block_dealer(
-    clk: Any, rst: Any, go: Any, stop: Any, bank: Any, thinning: Any, entry: Any, number: Any, blocks: Blocks,
-    places: BlockPlaces, span: Span, put: Any, placed: Any, up: Any, up_at: Any, reads: Any, raw_reads: Any,
-    jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any, raw_fed: Any,
-    done: Any, quiet: Any, wrong: Any, *,
-    word_bits: int,
+    clk: Any, rst: Any, go: Any, stop: Any, bank: Any, first: Any, thinning: Any, entry: Any, number: Any,
+    blocks: Blocks, places: BlockPlaces, span: Span, put: Any, placed: Any, up: Any, up_at: Any, reads: Any,
+    raw_reads: Any, jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any,
+    raw_fed: Any, done: Any, quiet: Any, wrong: Any, *, word_bits: int,
 ) -> Any:  # fmt: skip
     """Start a job for each block that is not a constant 0, as soon as its unit is idle.
 
     put (level, until placed): `span` goes in, of a block or, with up a clock before, the unit reader's from
-    the word up_at on. reads: the unit reader is in use;
-    raw_reads: by a raw block.
-    go (strobe): places.start is where the first block begins. entry u48: number `number` u8 of the directory,
-    two clocks later. starts: a strobe for each decoder, one clock before the job's. raw_go (strobe): the span
-    of a raw block begins; raw_fed: all its bytes went out. done (strobe): all blocks are dealt, or stop
-    (level) said that the rest need not be. From then on bit `bank` of quiet u2 says that they are done.
-    wrong u2 (strobes): a block of that bank was bad. bank, thinning: of the frame, until done.
+    the word up_at on. reads: the unit reader is in use; raw_reads: by a raw block.
+    go (strobe): places.start is where the first block begins, first its unit. entry u48: number `number` u8
+    of the directory, two clocks later. starts: a strobe for each decoder, one clock before the job's. raw_go
+    (strobe): the span of a raw block begins; raw_fed: all its bytes went out. done (strobe): all blocks are
+    dealt, or stop (level) said that the rest need not be. From then on bit `bank` of quiet u2 says that they
+    are done. wrong u2 (strobes): a block of that bank was bad. bank, thinning: of the frame, until done.
 
     Blocks of the frame before, of the other bank, may be under way. Both frames may add to the same rows: a
     decoder does one after the other, and no raw block is worked on beside blocks of the other frame.
@@ -116,7 +114,7 @@ def block_dealer(
             span.none.next = False
         if state == states.CHOOSE and raw_free and alone:
             raw_owner.next = bank
-            raw.count_bank.next = bank
+            raw.bank.next = bank
             raw.thinning.next = thinning
             raw.values.next = blocks.values
             raw.width.next = entry[7:2]
@@ -136,7 +134,8 @@ def block_dealer(
             pause.next = pause + 1
         if state == states.IDLE:
             number.next = 0
-            turn.next = 1
+            for n in range(units):
+                turn.next[n] = first == n
         elif state == states.STEP:
             number.next = number + 1
             turn.next = (turn << 1) | (turn >> (units - 1))

@@ -13,11 +13,11 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def dealer(
-    clk: Any, rst: Any, start: Any, row: Any, run: Any, stop: Any, last_block: Any, size: Any, last_size: Any,
-    judged: Any, starts: Sequence[Any], values: Sequence[Any], rows: Sequence[Any], idles: Sequence[Any],
-    dealt: Any, open_blocks: Any,
+    clk: Any, rst: Any, start: Any, row: Any, first: Any, run: Any, stop: Any, last_block: Any, size: Any,
+    last_size: Any, judged: Any, starts: Sequence[Any], values: Sequence[Any], rows: Sequence[Any],
+    idles: Sequence[Any], dealt: Any, open_blocks: Any,
 ) -> Any:  # fmt: skip
-    """Start a job for each block of a frame on the next of the encoders.
+    """Start a job for each block of a frame on the next of the encoders, from number `first` on.
 
     start (strobe): a frame, whose first row is `row` of the memory. run (level): deal; stop (level): no more.
     last_block, size, last_size: of frame_plan. judged (strobe): the oldest block is done with, so its encoder
@@ -70,7 +70,8 @@ def dealer(
         if start or rst:
             state.next = states.PICK
             index.next = 0
-            hot.next = 1
+            for n in range(units):
+                hot.next[n] = first == n
             base.next = row
             dealt.next = False
             open_blocks.next = 0

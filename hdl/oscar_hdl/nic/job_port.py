@@ -24,7 +24,6 @@ def job_port(
         job.start.next = start
         job.values.next = values
         job.bank.next = bank
-        job.count_bank.next = bank
         job.thinning.next = thinning
         base.next = row
         idle.next = job.idle

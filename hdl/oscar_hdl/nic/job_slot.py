@@ -21,7 +21,6 @@ def job_slot(
         job.start.next = starts[n]
         if starts[n]:
             job.bank.next = bank
-            job.count_bank.next = bank
             job.thinning.next = thinning
             job.values.next = values
             job.seeds.next = entry[5:2]

@@ -17,7 +17,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def judge(
-    clk: Any, rst: Any, begin: Any, row: Any, empty: Any, run: Any, failed: Any, overflow: Any,
+    clk: Any, rst: Any, begin: Any, row: Any, unit: Any, empty: Any, run: Any, failed: Any, overflow: Any,
     open_blocks: Any, last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, results:
     Sequence[Any], raw: Any, raw_row: Any, head: Any, head_kept: Any, place: Any, full: Any, launch: Any,
     target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any, busy: Any, first_busy: Any,
@@ -25,17 +25,18 @@ def judge(
 ) -> Any:  # fmt: skip
     """Start a collector on the oldest open block, wait for the results of its job, and settle what it is.
 
-    begin (strobe): a frame, whose first row is `row`; empty: without values. place: where the next block
-    begins, in bytes. full: of place; overflow (strobe): the frame is too long. run (level): there may be
-    blocks; open_blocks, last_block, size, last_size: of dealer and frame_plan. judged (strobe): a block is
-    settled. failed (level): all blocks are forgotten. idle: nothing is under way. head (strobe, while
-    idle): collect the frame's head, kept for the CRC or not (head_kept).
+    begin (strobe): a frame, whose first row is `row` and its unit `unit`; empty: without values. place: where
+    the next block begins, in bytes. full: of place; overflow (strobe): the frame is too long. run (level):
+    there may be blocks; open_blocks, last_block, size, last_size: of dealer and frame_plan. judged (strobe):
+    a block is settled. failed (level): all blocks are forgotten. idle: nothing is under way. head (strobe,
+    while idle): collect the frame's head, kept for the CRC or not (head_kept).
     results: of the encoders' jobs (job_port.py). raw: RawJob and raw_row: of raw_packer.
     launch .. busy: of launcher; first_busy: collector 0 is. Unit u has collector u modulo their number;
     raw_packer and the head have collector 0, behind its units.
     write, entry u16: the directory, three strobes for a block.
     """
-    LAST_UNIT = len(results) - 1
+    UNITS, CHOICES, LANE_BITS = len(results), len(choice), len(target)
+    LAST_UNIT = UNITS - 1
     LAST_COLLECTOR = collectors - 1
     RAW_CHOICE = 1 << len(range(0, len(results), collectors))
     HEAD_CHOICE = RAW_CHOICE << 1
@@ -166,9 +167,11 @@ def judge(
         if begin or rst:
             base.next = row
             index.next = 0
-            hot.next = 1
-            own_target.next = 0
-            own_choice.next = 1
+            for n in range(UNITS):
+                hot.next[n] = unit == n
+            own_target.next = unit[LANE_BITS:]
+            for n in range(CHOICES):
+                own_choice.next[n] = (unit >> LANE_BITS) == n
             place.next = first_place
         if begin and empty:
             place.next = HEADER_BYTES

@@ -97,7 +97,7 @@ def nic_core(
     encoder_bytes = [Stream(16, keep=2) for _ in range(engines)]
     raw, raw_bytes, sent = RawJob(), Stream(16), Stream(64)
     banks = [bit() for _ in range(UNITS)]
-    used_banks = [*(job.bank for job in decoder_jobs), raw.count_bank]
+    used_banks = [job.bank for job in (*decoder_jobs, raw)]
     none_sent = Stream(64)
     # Counts pass from the tables through all that count back to them.
     decoder_counts = [CountChain() for _ in range(PAIRS + 2)]
@@ -140,7 +140,7 @@ def nic_core(
         ),
         raw_decoder(clk, rst, phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
         symbol_counts(
-            clk, rst, raw_count, raw.count_bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1]
+            clk, rst, raw_count, raw.bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1]
         ),
     ]  # fmt: skip
     parts += [zero(clk, signal) for signal in (send_cleared, send_abort, none_sent.tvalid)]

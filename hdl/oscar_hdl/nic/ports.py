@@ -48,7 +48,7 @@ class RawJob:
         self.start, self.idle, self.done = bit(), bit(), bit()
         self.values, self.width = word(18), word(5)
         self.constant, self.value = bit(), word(16)  # raw_decoder only
-        self.count_bank, self.thinning = bit(), word(2)  # raw_decoder only
+        self.bank, self.thinning = bit(), word(2)  # raw_decoder only
 
 
 class CountChain:

@@ -27,13 +27,14 @@ class FrontFrame:
 def receive_front(
     clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, seek: Any, matched: Any, match_idle: Any,
     empty: Any, prefix_go: Any, prefix_done: Any, prefix_right: Any, list_go: Any, list_done: Any,
-    list_right: Any, released: Any, less: Any, frame: FrontFrame, crowded: Any,
+    list_right: Any, first_known: Any, released: Any, less: Any, frame: FrontFrame, crowded: Any,
 ) -> Any:  # fmt: skip
     """Take a command through its steps, each begun with a strobe `.._go` and ended with `.._done`.
 
-    seek (level), matched, match_idle: frame_match; empty: the matched frame has no payload. released (level):
-    nothing is read. less (level): for frame_places. The bank is another for each command. A frame with
-    `failed` or without values has no blocks to deal. crowded (level): no more commands may be under way.
+    seek (level), matched, match_idle: frame_match; empty: the matched frame has no payload; first_known
+    (level): the unit of its first block is known. released (level): nothing is read. less (level): for
+    frame_places. The bank is another for each command. A frame with `failed` or without values has no blocks
+    to deal. crowded (level): no more commands may be under way.
     """
     states = enum("IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "HAND", "FULL")
     state = Signal(states.IDLE)
@@ -138,7 +139,7 @@ def receive_front(
             if step:
                 state.next = states.BUILD
         elif state == states.BUILD:
-            if not building:
+            if not building and first_known:
                 state.next = states.HAND
         elif state == states.HAND:
             if frame.taken:

@@ -16,6 +16,7 @@ from oscar_hdl.nic.deframer import deframer
 from oscar_hdl.nic.directory_reader import directory_reader
 from oscar_hdl.nic.feeder import feeder
 from oscar_hdl.nic.fetch_ring import Span, fetch_ring
+from oscar_hdl.nic.first_unit import first_unit, unit_word
 from oscar_hdl.nic.frame_match import frame_match
 from oscar_hdl.nic.frame_places import Places, frame_places
 from oscar_hdl.nic.job_slot import job_slot
@@ -99,8 +100,8 @@ def receiver(
     port, match_units, prefix_units, list_units, raw_units = (UnitPort() for _ in range(5))
     for user in (match_units, prefix_units, list_units, raw_units):
         user.ready, user.units = port.ready, port.units
-    opened, unit_land, unit_avail, first_unit = bit(), bit(), bit(), word(pair_bits)
-    reader = unit_reader(clk, rst, opened, first_unit, unit_land, rd_data, unit_avail, port)
+    opened, unit_land, unit_avail, opened_at = bit(), bit(), bit(), word(pair_bits)
+    reader = unit_reader(clk, rst, opened, opened_at, unit_land, rd_data, unit_avail, port)
 
     # Where things are, and the walk over blocks: of the directory's reader, and of the dealer.
     places, log2, frame = Places(store_log2, word_bits), word(5), FrontFrame()
@@ -130,7 +131,7 @@ def receiver(
     reads, released, raw_reads, up, up_late = (bit() for _ in range(5))
     prefix_go, prefix_done, prefix_right, list_go, list_done, list_right = (bit() for _ in range(6))
     deal_go, deal_done, stop, crowded, deal_put, deal_placed, raw_go, raw_fed = (bit() for _ in range(8))
-    quiet, wrong = word(2), word(2)
+    quiet, wrong, first, first_known = word(2), word(2), unit_word(units), bit()
     bank, thinning, starts, job_entry = bit(), word(2), word(units), word(48)
     matcher = frame_match(
         clk, rst, seek, command, tables.checksum, head, oldest, match_places, match_put, match_placed,
@@ -147,16 +148,16 @@ def receiver(
     )  # fmt: skip
     front = receive_front(
         clk, rst, command, tables, seek, matched, match_idle, places.same, prefix_go, prefix_done,
-        prefix_right, list_go, list_done, list_right, released, places.less, frame,
-        crowded,
+        prefix_right, list_go, list_done, list_right, first_known, released, places.less, frame, crowded,
     )  # fmt: skip
+    firsts = first_unit(clk, rst, prefix_done, row, log2, first_known, first, units=units)
     back = receive_blocks(
         clk, rst, command, tables, row, frame, deal_go, deal_done, stop, quiet, wrong, held, crowded, forget,
         bank, thinning, deal_count, deal_row,
     )  # fmt: skip
     deal = block_dealer(
-        clk, rst, deal_go, stop, bank, thinning, job_entry, number, deal_blocks, deal_places, span, deal_put,
-        deal_placed, up, oldest, reads, raw_reads, jobs, starts, raw, bases[units], raw_go, raw_fed,
+        clk, rst, deal_go, stop, bank, first, thinning, job_entry, number, deal_blocks, deal_places, span,
+        deal_put, deal_placed, up, oldest, reads, raw_reads, jobs, starts, raw, bases[units], raw_go, raw_fed,
         deal_done, quiet, wrong, word_bits=word_bits,
     )  # fmt: skip
     raw_feed = raw_feeder(clk, rst, raw_go, deal_places.start(0), block_bytes, raw_units, m_axis_raw, raw_fed)
@@ -181,9 +182,9 @@ def receiver(
         ring_span.slot.next[units] = span.slot[units]
         unit_land.next = land[units]
         opened.next = span.placed and span.slot[units]
-        first_unit.next = deal_places.start[word_bits:1]
+        opened_at.next = deal_places.start[word_bits:1]
         if up:
-            first_unit.next = 0
+            opened_at.next = 0
         heard.next = refuse and not faulty
 
     # A span is of the match's or the dealer's: its fields follow `up` a clock later.
@@ -252,5 +253,5 @@ def receiver(
 
     return (
         store, frames, ring, feeders, reader, placing, counting, entries, matcher, prefix, directory, front,
-        back, deal, raw_feed, slots, readers, spans, share, merge, run,
+        firsts, back, deal, raw_feed, slots, readers, spans, share, merge, run,
     )  # fmt: skip

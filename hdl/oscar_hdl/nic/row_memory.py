@@ -34,7 +34,7 @@ def row_memory(
     value_loader, side_loader (which clears rows, too) and row_unloader.
 
     The memory has 2^row_bits rows. Row r belongs to block r >> (block_log2 - 5), and this to bank and engine
-    block mod E. So frames begin at multiples of E blocks, and all have blocks of 2^block_log2 values.
+    block mod E. So frames begin where blocks do, and all have blocks of 2^block_log2 values.
     A row of class 0 reads as zeros, whatever its values are.
     """
     BANKS = len(positions) - 1

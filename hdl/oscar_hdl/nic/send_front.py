@@ -6,6 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, enum
 
+from oscar_hdl.nic.first_unit import first_unit, unit_word
 from oscar_hdl.nic.frame_plan import frame_plan
 from oscar_hdl.nic.ports import FrameCommand, TablesPort
 from oscar_hdl.streams.bundles import bit, word
@@ -14,23 +15,28 @@ from oscar_hdl.streams.bundles import bit, word
 class PlannedFrame:
     """A frame that leaves the first stage: `ready` (level) until `taken` (strobe)."""
 
-    def __init__(self) -> None:
+    def __init__(self, units: int) -> None:
         self.ready, self.taken, self.bank, self.empty = bit(), bit(), bit(), bit()
+        self.first = unit_word(units)  # of its first block
         self.last_block, self.size, self.last_size, self.thinning = word(8), word(18), word(18), word(2)
         self.checksum = word(16)
 
 
 @block
-def send_front(clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, frame: PlannedFrame) -> Any:
+def send_front(
+    clk: Any, rst: Any, command: FrameCommand, row: Any, tables: TablesPort, frame: PlannedFrame, *,
+    units: int,
+) -> Any:  # fmt: skip
     """Take a command; frame and the command's fields hold until it is taken. Banks are used in turn."""
     states = enum("IDLE", "START", "PLAN", "BUILD", "HAND")
     state = Signal(states.IDLE)
-    planning, planned = bit(), bit()
+    planning, planned, first_known, known = bit(), bit(), bit(), bit()
 
     plan = frame_plan(
         clk, rst, planning, command.count, command.block_log2, planned, frame.last_block, frame.size,
         frame.last_size, frame.thinning,
     )  # fmt: skip
+    firsts = first_unit(clk, rst, planning, row, command.block_log2, first_known, frame.first, units=units)
 
     @always_comb
     def tell():
@@ -43,11 +49,12 @@ def send_front(clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, fr
         tables.mask.next = 0
         tables.bank.next = frame.bank
         command.idle.next = state == states.IDLE
+        known.next = planned and first_known and tables.steady
 
     @always(clk.posedge)
     def strobe():
         planning.next = state == states.IDLE and command.start
-        tables.build.next = state == states.PLAN and planned and tables.steady and not frame.empty
+        tables.build.next = state == states.PLAN and known and not frame.empty
         frame.ready.next = state == states.HAND and not frame.taken
         if state == states.PLAN:
             frame.empty.next = command.count == 0
@@ -68,7 +75,7 @@ def send_front(clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, fr
         elif state == states.START:
             state.next = states.PLAN
         elif state == states.PLAN:
-            if planned and tables.steady:
+            if known:
                 state.next = states.BUILD
                 if frame.empty:
                     state.next = states.HAND
@@ -80,4 +87,4 @@ def send_front(clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, fr
         if rst:
             state.next = states.IDLE
 
-    return plan, tell, strobe, sequence
+    return plan, firsts, tell, strobe, sequence

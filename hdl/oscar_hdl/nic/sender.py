@@ -9,6 +9,7 @@ from myhdl import Signal, always, always_comb, block, enum, modbv
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.nic.dealer import dealer
+from oscar_hdl.nic.first_unit import unit_word
 from oscar_hdl.nic.frame_builder import frame_builder
 from oscar_hdl.nic.head_writer import HeadFields, head_writer
 from oscar_hdl.nic.job_port import RESULT_BITS, job_port
@@ -77,7 +78,8 @@ def sender(
     )
     state = Signal(states.IDLE)
     bank, empty, failed, error, bad = bit(), bit(), bit(), word(5), bit()
-    frame, fields, first_row, length = PlannedFrame(), HeadFields(), word(len(row)), word(PLACE_BITS)
+    frame, fields, first_row, length = PlannedFrame(units), HeadFields(), word(len(row)), word(PLACE_BITS)
+    first = unit_word(units)
     last_block, block_size, last_size, thinning = word(8), word(18), word(18), word(2)
     ask, owed, blocked = bit(), bit(), bit()
     begin, run, dealt, open_blocks, judged = bit(), bit(), bit(), word(units.bit_length()), bit()
@@ -99,14 +101,14 @@ def sender(
             jobs, bases[:units], starts, values, rows, idles, bads, results, strict=True
         )
     ]
-    front = send_front(clk, rst, command, tables, frame)
+    front = send_front(clk, rst, command, row, tables, frame, units=units)
     learn = learn_turn(clk, rst, tables, ask, bank, failed, owed, frame.bank, blocked)
     deal = dealer(
-        clk, rst, begin, first_row, run, failed, last_block, block_size, last_size, judged, starts, values,
-        rows, idles, dealt, open_blocks,
+        clk, rst, begin, first_row, first, run, failed, last_block, block_size, last_size, judged, starts,
+        values, rows, idles, dealt, open_blocks,
     )  # fmt: skip
     settle = judge(
-        clk, rst, begin, first_row, empty, run, failed, overflow, open_blocks, last_block, block_size,
+        clk, rst, begin, first_row, first, empty, run, failed, overflow, open_blocks, last_block, block_size,
         last_size, judged, judging, results, raw, bases[units], head, heading, place, full, launch, target,
         choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
         collectors=collectors,
@@ -146,6 +148,7 @@ def sender(
             last_size.next = frame.last_size
             thinning.next = frame.thinning
             first_row.next = row
+            first.next = frame.first
             fields.step.next = command.step
             fields.chunk.next = command.chunk
             fields.sub.next = command.sub

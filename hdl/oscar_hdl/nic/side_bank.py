@@ -31,12 +31,8 @@ def side_bank(
     ROW_BITS = len(position_row)
     AT_BITS = ROW_BITS + PART_BITS
     step, row_kept, at_row, at_part = word(5), word(ROW_BITS), word(ROW_BITS), word(PART_BITS)
-    source_step, source_kept, source_at, source_part = (
-        word(5),
-        word(ROW_BITS),
-        word(ROW_BITS),
-        word(PART_BITS),
-    )
+    source_step, source_part = word(5), word(PART_BITS)
+    source_kept, source_at = word(ROW_BITS), word(ROW_BITS)
     # Distances: of four lanes, and the same in nibbles as the port has them.
     enable, at, data, found = bit(), word(AT_BITS), word(12), word(12)
     second_at, second_found, nibbles = word(AT_BITS), word(12), word(16)

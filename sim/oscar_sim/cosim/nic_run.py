@@ -16,7 +16,7 @@ from oscar_sim.verilator import Model
 
 BLOCK_LOG2, ENGINES, BUS_BYTES = 10, 2, 8
 SIZES = {"engines": ENGINES, "sets": 4, "store_log2": 10, "rows_log2": 9, "block_log2": BLOCK_LOG2}
-ROUND = ENGINES << (BLOCK_LOG2 - 5)  # rows: frames begin at multiples
+BLOCK = 1 << (BLOCK_LOG2 - 5)  # rows: frames begin at multiples
 CLEARING = 600  # clocks after a reset in which memories of counts are cleared
 LIMIT = 60_000  # clocks of a step of the run
 INTO = ("s_axis_rx", "s_axis_values", "s_axis_side", "s_axis_read")
@@ -216,7 +216,7 @@ def exchange(nic: NicRun, count: int, *, adopt: bool) -> None:
 
     positions = rng.integers(2, 10, count).astype(np.uint8)
     sent, local, came = gradient(3.0), gradient(20.0), gradient(3000.0 if adopt else 12.0)
-    rows = -(-count // 32 // ROUND) * ROUND + ROUND
+    rows = -(-count // 32 // BLOCK) * BLOCK + BLOCK
     nic.load(0, frame_rows(sent, positions))
     nic.load(rows, frame_rows(local, positions))
     nic.receive(came, positions, rows, adopt=adopt)

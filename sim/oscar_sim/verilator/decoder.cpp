@@ -11,7 +11,7 @@ struct DecoderBlock {
   int16_t* totals;
   uint8_t* described;
   uint32_t* counts;
-  uint32_t size, frame, bank, count_bank, thinning, seeds, first, last;
+  uint32_t size, frame, bank, thinning, seeds, first, last;
   int32_t reset_at;  // clocks behind its start, or -1
   uint32_t early;    // its bytes are on offer while the block before is decoded
   Stress stress;
@@ -96,7 +96,7 @@ struct DecoderRun {
     }
     DecoderBlock& b = *block;
     p.job_start = 1;
-    p.job_bank = b.bank, p.job_count_bank = b.count_bank, p.job_thinning = b.thinning;
+    p.job_bank = b.bank, p.job_thinning = b.thinning;
     p.job_values = b.rows.count, p.job_seeds = b.seeds, p.job_first = b.first, p.job_last = b.last;
     p.job_odd = b.size & 1;
     positions.begin(&b.rows);

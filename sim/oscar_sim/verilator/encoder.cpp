@@ -8,7 +8,7 @@ struct EncoderBlock {
   Rows rows;
   uint8_t* bytes;
   uint32_t* counts;
-  uint32_t room, frame, bank, count_bank, thinning;
+  uint32_t room, frame, bank, thinning;
   int32_t reset_at;  // clocks behind its start, or -1
   Stress stress;
   uint32_t bad, constant, value, seeds, first, last, size, bits, given;
@@ -60,7 +60,7 @@ struct EncoderRun {
     }
     EncoderBlock& b = *block;
     p.job_start = 1;
-    p.job_bank = b.bank, p.job_count_bank = b.count_bank, p.job_thinning = b.thinning;
+    p.job_bank = b.bank, p.job_thinning = b.thinning;
     p.job_values = b.rows.count;
     rows.begin(&b.rows);
     counts.begin(b.counts);
