@@ -1,4 +1,4 @@
-"""Time of an iteration: its bounds, and the closed form against the schedule played bucket by bucket."""
+"""Time of an iteration: its bounds and its buckets; test_timeline.py holds the closed form to tasks."""
 
 from __future__ import annotations
 
@@ -9,28 +9,18 @@ from hypothesis import strategies as st
 
 from oscar.config import Config
 from oscar.reducers.cluster import LocalCluster
-from oscar.timeline.overlap import FORWARD, bucket_shares, bucket_times, iteration_time
+from oscar.timeline.overlap import bucket_shares, bucket_times, iteration_time
 
 seconds = st.floats(0, 1e3, allow_subnormal=False)
 sizes = st.lists(st.integers(0, 10**7), max_size=40)
 TINY = 1e-9
 
 
-def played(compute: float, shares: np.ndarray, communication: list[float]) -> float:
-    """The definition: every bucket starts when it is ready and the one before has ended."""
-    end = done = 0.0
-    for share, takes in zip(shares, communication, strict=True):
-        done += share
-        end = max(compute * (FORWARD + (1 - FORWARD) * done), end) + takes
-    return end
-
-
 @given(sizes, st.integers(1, 12), seconds, st.data())
-def test_an_iteration_is_the_schedule_played_and_within_its_bounds(given_sizes, buckets, compute, data):
+def test_an_iteration_is_within_its_bounds(given_sizes, buckets, compute, data):
     shares = bucket_shares(given_sizes, buckets)
     takes = data.draw(st.lists(seconds, min_size=shares.size, max_size=shares.size))
     total = float(iteration_time(compute, shares, takes))
-    assert total == pytest.approx(played(compute, shares, takes))
     assert max(compute, sum(takes)) - TINY <= total <= compute + sum(takes) + TINY
     assert float(iteration_time(compute + 1, shares, takes)) >= total
     slower = [t + 1 for t in takes]

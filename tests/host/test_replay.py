@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from oscar.coding.costs import Cost
-from oscar.collective.actions import SENDS, Action, Op, Phase
+from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.frames import Frames
 from oscar.collective.ring import Boomerang, Duplex, Ring
 from oscar.collective.schedule import Schedule
@@ -28,6 +28,7 @@ from oscar.timeline.replay import replay, time_of
 from oscar.timeline.scale import Measured, generator, scale
 from oscar.timeline.sizes import cut_for
 from oscar.timeline.topology import Link, Port, Topology, grouped, switch, wires
+from support.frames import unequal
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
 CODED = LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1)
@@ -50,23 +51,6 @@ def network(seed: random.Random, nodes: int) -> Topology:
     mesh = wires(nodes, {pair: (seed.choice(rate), seed.random() * 1e-5) for pair in pairs})
     made = seed.choice([switch(rate, seed.choice([0.0, 2e-6])), groups, mesh])
     return replace(made, message_s=seed.choice([0.0, 1e-7]))
-
-
-def unequal(schedule: Schedule, seed: random.Random) -> Frames:
-    """Draw frames of `schedule`, some chunks empty; a frame is the same to all its receivers."""
-    count = {
-        (chunk, sub): seed.choice([0, seed.randrange(1, 5000)])
-        for chunk in range(schedule.chunks)
-        for sub in range(schedule.subframes)
-    }
-    size: dict[tuple[int, ...], int] = defaultdict(lambda: seed.randrange(25, 9000))
-    return Frames.of(
-        (a.phase, a.step, rank, a.peer, a.chunk, a.sub, a.workers, count[a.chunk, a.sub],
-         size[a.phase, rank, a.chunk, a.sub])
-        for rank in range(schedule.nodes)
-        for a in schedule.actions(rank)
-        if a.op in SENDS and count[a.chunk, a.sub]
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(SCHEDULES))

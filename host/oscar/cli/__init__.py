@@ -24,6 +24,7 @@ COMMANDS = (
     "codec",
     "scale",
     "predict",
+    "tune",
     "schedule",
     "worker",
     "lab",

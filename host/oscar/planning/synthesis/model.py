@@ -47,8 +47,8 @@ class Model:
             sums[at] = sums.get(at, 0.0) + weight
         self.rows[tuple(sorted((at, w) for at, w in sums.items() if w)), low, high] = None
 
-    def solve(self, minimise: Mapping[Any, float], limit_s: float) -> Solution | None:
-        """Return the best found in `limit_s` seconds, None if there is none."""
+    def solve(self, minimise: Mapping[Any, float], limit_s: float, gap: float = GAP) -> Solution | None:
+        """Return the best found in `limit_s` seconds, to `gap` of the best there is; None for none."""
         if limit_s <= 0:
             return None
         optimize, sparse = package("scipy.optimize"), package("scipy.sparse")
@@ -65,7 +65,7 @@ class Model:
             integrality=np.array(self.whole),
             bounds=optimize.Bounds(0, np.array(self.upper)),
             constraints=optimize.LinearConstraint(matrix, low, high),
-            options={"time_limit": limit_s, "mip_rel_gap": GAP},
+            options={"time_limit": limit_s, "mip_rel_gap": gap},
         )
         if found.x is None:
             return None

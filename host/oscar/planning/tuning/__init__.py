@@ -1,0 +1,1 @@
+"""Which gradients are compressed, how, and in which groups (docs/tuning.md)."""

@@ -1,0 +1,146 @@
+"""Options of a cluster: each method on each processor by each schedule, priced by the time model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscar.coding.costs import Cost, FrameCost
+from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.ring import Ring
+from oscar.collective.schedule import Schedule
+from oscar.collective.schedules import make_schedule
+from oscar.config import Config
+from oscar.planning.costs import method_cost
+from oscar.planning.tuning.policy import OTHER, SAME, Option, line, pruned
+from oscar.reducers.method import make_codec_of
+from oscar.schemes.methods import method_info
+from oscar.timeline.engine import Floats
+from oscar.timeline.equal import equal_time
+from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
+from oscar.timeline.lanes import GRID
+from oscar.timeline.link import FP32_BITS, LinkModel
+from oscar.timeline.nic import core
+
+SCHEDULES = "ring", "direct"
+LARGEST = 2.0**32  # values that are replayed; beyond, times go on in a straight line
+NOTHING = Cost(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class MethodPrice:
+    """What a method costs: bits of payload for a value, its frames, and what a worker computes around them.
+
+    coded: whether every hop works on its frames; else they are cast once before and once after. around_ring:
+    its messages go around a ring, whatever the schedule.
+    """
+
+    name: str
+    bits: float
+    frame: FrameCost
+    around: Cost = NOTHING
+    frame_bytes: float = HEADER_BYTES
+    coded: bool = True
+    around_ring: bool = False
+
+
+FP32 = MethodPrice("fp32", FP32_BITS, FrameCost(NOTHING, NOTHING), frame_bytes=0, coded=False)
+
+
+def measured(method: str, nodes: int) -> MethodPrice:
+    """Return the estimate of this machine, measured at first use and kept (oscar.planning.costs)."""
+    if method == FP32.name:
+        return FP32
+    config = Config().variant(method=method, nodes=nodes)
+    cost = method_cost(config)
+    frame = FrameCost(cost.encode, cost.decode)
+    codec, coded = method_info(method).codec, make_codec_of(config).coded
+    around = NOTHING if codec and not coded else cost.scheme
+    ring = not codec and cost.frame is None
+    return MethodPrice(method, cost.bits_per_value, frame, around, cost.encode.once_bytes, coded, ring)
+
+
+def options(
+    prices: Iterable[MethodPrice], nodes: int, link: LinkModel, schedules: Sequence[str] = SCHEDULES,
+    *, crypto: Cost | None = None,
+) -> list[Option]:  # fmt: skip
+    """Return all combinations that are not dominated; link: of one node, whose codec does not count.
+
+    crypto: of encrypting or decrypting one coded byte, on a lane of its own.
+    """
+    found: list[Option] = []
+    for name in schedules:
+        for price in (one for one in prices if not one.around_ring or name == Ring.name):
+            found += _priced(price, make_schedule(name, nodes), link, crypto)
+    return pruned(found)
+
+
+def _priced(price: MethodPrice, schedule: Schedule, link: LinkModel, crypto: Cost | None) -> Iterable[Option]:
+    port = _curve(schedule, link, price, coded=False)
+    seal = []
+    if crypto is not None:  # a rank's own frames go out, and as many come in
+        sent = GRID * (price.bits / 8 * 2 * (schedule.nodes - 1) / schedule.nodes)
+        seal = [crypto.per_value_s * sent + crypto.once_s]
+    if price.name == FP32.name:
+        steps, curves = [Step(PORT, BEFORE, 0)], [port]
+        yield Option(f"fp32 {schedule.name}", *_sealed(steps, curves, seal))
+        return
+    before, after = _work(price, schedule, link, port)
+    for processor, lane in ((SAME, COMPUTE), (OTHER, CODEC)):
+        steps = [Step(lane, BEFORE, 0), Step(PORT, BEFORE, 0), Step(lane, AFTER, 0)]
+        name = f"{price.name} {processor} {schedule.name}"
+        yield Option(name, *_sealed(steps, [before, port, after], seal))
+
+
+def _sealed(
+    steps: list[Step], curves: list[Floats], seal: list[Floats]
+) -> tuple[tuple[Step, ...], tuple[Floats, ...]]:
+    """Encrypt right before the port and decrypt right after it."""
+    if seal:
+        at = next(k for k, step in enumerate(steps) if step.lane == PORT)
+        steps = [*steps[:at], Step(CRYPTO, BEFORE, 0), steps[at], Step(CRYPTO, AFTER, 0), *steps[at + 1 :]]
+        curves = [*curves[:at], *seal, curves[at], *seal, *curves[at + 1 :]]
+    return tuple(steps), tuple(curves)
+
+
+def _work(price: MethodPrice, schedule: Schedule, link: LinkModel, port: Floats) -> tuple[Floats, Floats]:
+    """Return a processor's seconds before the network and after it.
+
+    Of a method that works on every hop: what its AllReduce alone takes beyond the same frames without a
+    codec, shared out by the frames that are coded until the sums are there, and those decoded after.
+    """
+    encode, decode = price.frame.encode, price.frame.decode
+    if not price.coded:
+        return line(encode.per_value_s, encode.once_s), line(decode.per_value_s, decode.once_s)
+    engines = core(price.name, price.frame).model()
+    alone = _curve(
+        schedule, LinkModel(link.bandwidth_bps, link.latency_s, engines=engines), price, coded=True
+    )
+    hops = schedule.nodes - 1
+    chunk = GRID / schedule.nodes
+    own = hops * (encode.per_value_s * chunk + encode.once_s)
+    last = hops * (decode.per_value_s * chunk + decode.once_s)
+    share = last / np.maximum(2 * last + own, 1e-30)
+    around = (price.around.per_value_s * GRID + price.around.once_s) / 2
+    codec = np.maximum(alone - port, 0.0)
+    return codec * (1 - share) + around, codec * share + around
+
+
+def _curve(schedule: Schedule, link: LinkModel, price: MethodPrice, *, coded: bool) -> Floats:
+    """Return the seconds of one AllReduce, of `link` alone unless coded."""
+    least = schedule.chunks  # fewer values leave frames out, and others could not be smaller
+    known = [
+        equal_time(
+            schedule,
+            max(int(n), least),
+            link,
+            bits=price.bits,
+            header_bytes=round(price.frame_bytes),
+            coded=coded,
+        )
+        for n in GRID[GRID <= LARGEST]
+    ]
+    slope = (known[-1] - known[-2]) / (GRID[len(known) - 1] - GRID[len(known) - 2])
+    return np.array(known + [known[-1] + slope * (n - GRID[len(known) - 1]) for n in GRID[len(known) :]])

@@ -1,0 +1,185 @@
+"""What a tuner chooses from, a policy that it may choose, and how long an iteration takes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oscar.errors import ConfigError
+from oscar.timeline.engine import Floats, Timeline
+from oscar.timeline.graph import CODEC, COMPUTE, PORT, Step, check_ready, iteration
+from oscar.timeline.lanes import GRID, Case, Ints, make_case, policy_time, seconds_at
+
+SAME, OTHER = "same", "other"  # processors: the training's own, and another one beside it
+
+
+@dataclass(frozen=True, eq=False)
+class Option:
+    """A way to reduce a group of tensors.
+
+    steps: lanes and priorities. curves: seconds of each on the grid of values. least: values that a tensor
+    needs for it.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    curves: tuple[Floats, ...]
+    least: int = 0
+
+    @property
+    def compresses(self) -> bool:
+        """Whether any processor works for it."""
+        return any(step.lane in (COMPUTE, CODEC) for step in self.steps)
+
+    def seconds(self, values: int) -> list[Step]:
+        """Return its steps for so many values."""
+        pairs = zip(self.steps, self.curves, strict=True)
+        return [step._replace(seconds=seconds_at(curve, values)) for step, curve in pairs]
+
+    def on_other(self) -> Option:
+        """Return it with all work of the training's processor on the other one."""
+        steps = tuple(step._replace(lane=CODEC) if step.lane == COMPUTE else step for step in self.steps)
+        return Option(self.name.replace(SAME, OTHER), steps, self.curves, self.least)
+
+    def dominates(self, other: Option) -> bool:
+        """Whether it takes the same lanes in the same order and is never slower, for no larger tensors."""
+        lanes = [step[:2] for step in self.steps] == [step[:2] for step in other.steps]
+        pairs = zip(self.curves, other.curves, strict=False)
+        return lanes and self.least <= other.least and all((a <= b).all() for a, b in pairs)
+
+
+def pruned(options: Sequence[Option]) -> list[Option]:
+    """Return the options that no other dominates; of equals the first."""
+    kept: list[Option] = []
+    for option in options:
+        if not any(rival.dominates(option) for rival in kept):
+            kept = [rival for rival in kept if not option.dominates(rival)] + [option]
+    return kept
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Groups of tensors in the order of the backward pass: the tensor behind each, its option's number."""
+
+    stops: tuple[int, ...]
+    options: tuple[int, ...]
+
+    @classmethod
+    def uniform(cls, tensors: int, option: int) -> Policy:
+        """Return the policy in which every tensor is alone and takes the same option."""
+        return cls(tuple(range(1, tensors + 1)), (option,) * tensors)
+
+    @property
+    def groups(self) -> list[tuple[int, int, int]]:
+        """First tensor, the one behind the last, and option of each group."""
+        return list(zip((0, *self.stops), self.stops, self.options, strict=False))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Tensors in the order of the backward pass, and the options there are.
+
+    ready_s: when each gradient is there. refused: of an option's name the tensors that cannot take it, with
+    the reason. Raises ConfigError for times that fall, options that no tensor can take, and no option at all.
+    """
+
+    sizes: tuple[int, ...]
+    ready_s: Floats
+    options: tuple[Option, ...]
+    refused: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ready_s", check_ready(self.ready_s))
+        if len(self.sizes) != self.ready_s.size or min(self.sizes) < 0:
+            raise ConfigError(
+                f"expected a size of 0 or more for each of {self.ready_s.size} ready times, got {self.sizes}"
+            )
+        names = [option.name for option in self.options]
+        if not names or len(set(names)) < len(names):
+            raise ConfigError(f"expected options with names of their own, got {names}")
+        if (nothing := np.flatnonzero(self.mask.all(axis=0))).size:
+            raise ConfigError(f"expected an option that tensor {nothing[0]} can take, got none of {names}")
+
+    @cached_property
+    def left_out(self) -> dict[str, dict[int, str]]:
+        """Of each option the tensors that cannot take it, and why."""
+        found = {}
+        for option in self.options:
+            own = dict(self.refused.get(option.name, {}))
+            for at, size in enumerate(self.sizes):
+                if size < option.least:
+                    own.setdefault(at, f"{size} values, at least {option.least} needed")
+            if own:
+                found[option.name] = dict(sorted(own.items()))
+        return found
+
+    @cached_property
+    def mask(self) -> NDArray[np.bool_]:
+        """What each option cannot take, bool [options, tensors]."""
+        out = np.zeros((len(self.options), len(self.sizes)), bool)
+        for number, option in enumerate(self.options):
+            out[number, list(self.left_out.get(option.name, ()))] = True
+        return out
+
+    @cached_property
+    def case(self) -> Case:
+        """The problem as the kernel takes it."""
+        steps, curves = [list(o.steps) for o in self.options], [list(o.curves) for o in self.options]
+        return make_case(self.ready_s, np.array(self.sizes, np.int64), steps, curves, self.mask)
+
+    def time(self, policy: Policy) -> float:
+        """Return the seconds of an iteration; infinite where a tensor cannot take its option."""
+        return self.played(policy)[0]
+
+    def played(self, policy: Policy) -> tuple[float, Floats]:
+        """Return the seconds of an iteration, and when groups' steps start, float64 [groups, steps + 1]."""
+        starts = np.zeros((len(policy.stops), self.case.queue.shape[1]))
+        stops, options = arrays(policy)
+        return float(policy_time(self.case, stops, options, len(stops), starts, np.inf)), starts
+
+    def steps(self, begin: int, stop: int, option: int) -> list[Step]:
+        """Return the steps of a group."""
+        key = begin, stop, option
+        if key not in self._steps:
+            self._steps[key] = self.options[option].seconds(sum(self.sizes[begin:stop]))
+        return self._steps[key]
+
+    @cached_property
+    def _steps(self) -> dict[tuple[int, int, int], list[Step]]:
+        return {}
+
+    def timeline(self, policy: Policy) -> Timeline:
+        """Return the iteration task by task."""
+        return iteration(self.ready_s, policy.stops, [self.steps(*group) for group in policy.groups]).run()
+
+    def bubble(self, policy: Policy) -> int:
+        """Return the last group before which the port waits; what comes before it is hidden anyway."""
+        _, starts = self.played(policy)
+        busy, last = 0.0, 0
+        for number, group in enumerate(policy.groups):
+            for at, step in enumerate(self.steps(*group)):
+                if step.lane == PORT:
+                    start = float(starts[number, at + 1])
+                    last = number if start > busy else last
+                    busy = max(busy, start + step.seconds)
+        return last
+
+    def uniform(self) -> dict[str, float]:
+        """Return the seconds of every uniform policy, by its option; of those that all tensors can take."""
+        count = len(self.sizes)
+        times = {o.name: self.time(Policy.uniform(count, at)) for at, o in enumerate(self.options)}
+        return {name: seconds for name, seconds in times.items() if np.isfinite(seconds)}
+
+
+def arrays(policy: Policy) -> tuple[Ints, Ints]:
+    """Return stops and options as the kernel takes them."""
+    return np.array(policy.stops, np.int64), np.array(policy.options, np.int64)
+
+
+def line(per_value_s: float, once_s: float = 0.0) -> Floats:
+    """Return the curve of a straight line."""
+    return np.asarray(per_value_s * GRID + once_s)

@@ -1,0 +1,137 @@
+"""Choosing a policy: as published, as released, groups and options together, and oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscar.coding.costs import clock
+from oscar.planning.tuning.descent import descend
+from oscar.planning.tuning.espresso import published, released
+from oscar.planning.tuning.oracles import brute, milp
+from oscar.planning.tuning.policy import Policy, Problem
+
+CUTS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48  # groups of first guesses
+SWEEPS, ENOUGH = 40, 10_000
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A policy, the seconds of an iteration with it, how many were tried, and the processor's seconds."""
+
+    policy: Policy
+    time_s: float
+    tried: int
+    took_s: float
+
+
+Finder = Callable[[Problem], tuple[Policy, int]]
+
+
+def select(problem: Problem, name: str = "joint") -> Selection:
+    """Return what a selector of SELECTORS finds; raises ValueError for another name."""
+    if name not in SELECTORS:
+        raise ValueError(f"expected a selector of {', '.join(SELECTORS)}, got {name!r}")
+    problem.case  # noqa: B018 - made once for all selectors
+    began = clock()
+    policy, tried = SELECTORS[name](problem)
+    took = clock() - began
+    return Selection(policy, problem.time(policy), tried, took)
+
+
+def joint(problem: Problem) -> tuple[Policy, int]:
+    """Return the best end of local searches from every uniform policy; never worse than any of these.
+
+    Searches begin where an option does best: each tensor alone, or in some groups of equal values; then where
+    it does second best and so on, until ENOUGH policies have been tried.
+    """
+    guesses, tried = [], 0
+    for option in range(len(problem.options)):
+        own = [_guess(problem, option, borders) for borders in _borders(problem)]
+        guesses.append(sorted(own, key=problem.time))
+        tried += len(own)
+    ends: list[tuple[float, Policy]] = []
+    for place, starts in enumerate(zip(*guesses, strict=True)):
+        for start in starts:
+            if not place or tried < ENOUGH:
+                seconds, policy, more = _descended(problem, start, regroup=True)
+                ends.append((seconds, policy))
+                tried += more
+    return simplified(problem, min(ends, key=lambda end: end[0])[1]), tried
+
+
+def fixed(problem: Problem, groups: int) -> Policy:
+    """Return the best policy of so many groups that local search finds, or of fewer for fewer tensors.
+
+    It begins with groups of equal values, each option in all of them.
+    """
+    borders = _cut(problem, groups)
+    starts = [_guess(problem, option, borders) for option in range(len(problem.options))]
+    return min((_descended(problem, start, regroup=False) for start in starts), key=lambda end: end[0])[1]
+
+
+def simplified(problem: Problem, policy: Policy) -> Policy:
+    """Return a policy that is no slower, with fewer groups or fewer that are compressed, if there is one."""
+    raw = [at for at, option in enumerate(problem.options) if not option.compresses]
+    best, at = problem.time(policy), 0
+    while at < len(policy.stops):
+        stops, options = policy.stops, policy.options
+        trials = [
+            Policy(stops, (*options[:at], o, *options[at + 1 :])) for o in raw if options[at] not in raw
+        ]
+        if at + 1 < len(stops):
+            rest = stops[:at] + stops[at + 1 :]
+            trials += [Policy(rest, (*options[:at], o, *options[at + 2 :])) for o in options[at : at + 2]]
+        better = next((trial for trial in trials if problem.time(trial) <= best), None)
+        policy, at = (policy, at + 1) if better is None else (better, at)
+    return policy
+
+
+def _descended(problem: Problem, start: Policy, *, regroup: bool) -> tuple[float, Policy, int]:
+    tensors, count = len(problem.sizes), len(start.stops)
+    stops, options = np.zeros(tensors, np.int64), np.zeros(tensors, np.int64)
+    stops[:count], options[:count] = start.stops, start.options
+    seconds, count, tried = descend(problem.case, stops, options, count, SWEEPS, regroup)
+    return seconds, Policy(tuple(stops[:count].tolist()), tuple(options[:count].tolist())), tried
+
+
+def _borders(problem: Problem) -> list[tuple[int, ...]]:
+    """Return groupings to begin with: every tensor alone, and groups of about equal values."""
+    return list(dict.fromkeys(_cut(problem, count) for count in (len(problem.sizes), *CUTS)))
+
+
+def _cut(problem: Problem, count: int) -> tuple[int, ...]:
+    """Return the stops of up to `count` groups of about equal values, or of single tensors."""
+    tensors, ends = len(problem.sizes), np.cumsum(problem.sizes)
+    if count >= tensors:
+        return tuple(range(1, tensors + 1))
+    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
+    return tuple(sorted({*np.minimum(cuts, tensors).tolist(), tensors}))
+
+
+def _guess(problem: Problem, option: int, borders: tuple[int, ...]) -> Policy:
+    """Return the policy of one option in these groups; what cannot take it takes the first that it can."""
+    stops: list[int] = []
+    options: list[int] = []
+    begin = 0
+    for stop in borders:
+        able = np.flatnonzero(~problem.mask[:, begin:stop].any(axis=1))
+        whole = [stop] if able.size else range(begin + 1, stop + 1)
+        for at in whole:
+            first = begin if able.size else at - 1
+            able_here = np.flatnonzero(~problem.mask[:, first:at].any(axis=1))
+            stops.append(at)
+            options.append(option if option in able_here else int(able_here[0]))
+        begin = stop
+    return Policy(tuple(stops), tuple(options))
+
+
+SELECTORS: dict[str, Finder] = {
+    "joint": joint,
+    "espresso": published,
+    "espresso-released": released,
+    "brute": brute,
+    "milp": milp,
+}

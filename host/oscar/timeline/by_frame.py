@@ -1,0 +1,190 @@
+"""An AllReduce as a graph of its frames: what `replay` plays, and what begins while values are still made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from oscar.collective.actions import Op
+from oscar.collective.frames import Frames
+from oscar.collective.schedule import Schedule
+from oscar.timeline.engine import Graph, Need
+from oscar.timeline.link import Codec, LinkModel
+from oscar.timeline.programs import Programs, Work, load, place
+from oscar.timeline.sizes import cut_for
+
+SUM = "sum"  # how names of tasks begin at which a sum is complete, or what has been added to it so far
+
+
+@dataclass(frozen=True)
+class Production:
+    """What makes a rank's values while they are already sent (T3): `seconds` for all of them.
+
+    staggered: chunks in the order in which the schedule needs them on this rank, else from the first to the
+    last. A sub-frame is coded or added to once it is made and what is added to it has arrived.
+    """
+
+    seconds: float
+    staggered: bool = True
+
+
+def allreduce(
+    schedule: Schedule,
+    frames: Frames,
+    link: LinkModel,
+    *,
+    coded: bool = True,
+    production: Production | None = None,
+) -> Graph:
+    """Return one AllReduce at a switch of equal ports, frame by frame: what `replay` plays.
+
+    Every engine, port out and port in is a resource. Raises ValueError as `replay` does, and for engines that
+    decode, add and code again faster than they decode: tasks cannot start before the one that they follow.
+    """
+    codec = link.codec(coded)
+    schedule, frames = cut_for(schedule, frames, codec.engines)
+    programs = load(schedule, frames, codec, lambda *_: None, lambda *_: None)
+    return _Frames(programs, link, codec, schedule, production).graph
+
+
+def sums_s(graph: Graph) -> float:
+    """Return when the last sum of an AllReduce is complete, before it is sent to all."""
+    timeline, tasks = graph.run(), enumerate(graph.tasks)
+    return max((float(timeline.end[at]) for at, task in tasks if task.name.startswith(SUM)), default=0.0)
+
+
+class _Frames:
+    """Makes the graph of an AllReduce from the programs of its ranks."""
+
+    def __init__(
+        self,
+        programs: Programs,
+        link: LinkModel,
+        codec: Codec,
+        schedule: Schedule,
+        production: Production | None,
+    ) -> None:
+        self.link, self.codec, self.graph = link, codec, Graph()
+        self.made: dict[tuple[int, int, int], int] = {}  # the tasks that make a rank's sub-frames
+        if production is not None:
+            self._produce(programs, schedule, production)
+        self.numbers: dict[int, int] = {}  # of the task of each work
+        self.sent: dict[tuple[int, ...], Work] = {}
+        self.room = [link.message_s * count for count in programs.received]
+        graph, pulls_first, made = self.graph, schedule.pulls_first, len(self.graph.tasks)
+        # Tasks are numbered first, since programs of ranks need each other.
+        order = [(unit, work) for unit in programs.units for work in unit.queue]
+        sends = [work for own in programs.sends for work in own]
+        for at, (_, work) in enumerate(order, made):
+            self.numbers[id(work)] = at
+        for at, work in enumerate(sends, made + len(order)):
+            self.numbers[id(work)] = at
+            self.sent[place(work)] = work
+        self.arrivals = {id(work): at for at, work in enumerate(sends, made + len(order) + len(sends))}
+        self.waits = {id(wait): self.sent[key] for key, wait in programs.waits.items() if key in self.sent}
+        self._code(programs)
+        ports = [
+            graph.resource(f"out {rank}", in_order=not pulls_first) for rank in range(len(programs.sends))
+        ]
+        for rank, own in enumerate(programs.sends):
+            for at, work in enumerate(own):
+                # Of those that are ready, frames of the all-gather go first, then in order.
+                priority = at - work.action.phase * len(own) if pulls_first else 0
+                self._add("send", work, ports[rank], work.size * link.seconds_per_byte, priority)
+        into = [graph.resource(f"in {rank}") for rank in range(len(programs.sends))]
+        for work in sends:
+            first = Need(self.numbers[id(work)], link.latency_s, of_start=True)
+            graph.add(
+                self._name("arrive", work), into[work.action.peer], work.size * link.seconds_per_byte, [first]
+            )
+        self._finish(order)
+
+    def _produce(self, programs: Programs, schedule: Schedule, production: Production) -> None:
+        works = [work for unit in programs.units for work in unit.queue]
+        counts = {_key(work): work.count for work in works if _takes_own(work)}
+        for rank in range(schedule.nodes):
+            needed = (a for a in schedule.actions(rank) if a.op in (Op.ENCODE, Op.DECODE_ADD))
+            order = dict.fromkeys((rank, a.chunk, a.sub) for a in needed)
+            own = [key for key in order if key in counts]
+            total = sum(counts[key] for key in own)
+            producer = self.graph.resource(f"produce {rank}", in_order=True)
+            for key in own if production.staggered else sorted(own):
+                took = production.seconds * counts[key] / total
+                self.made[key] = self.graph.add(f"make {key[1]}.{key[2]} on {rank}", producer, took)
+
+    def _code(self, programs: Programs) -> None:
+        codec = self.codec
+        for at, unit in enumerate(programs.units):
+            engine = self.graph.resource(f"engine {at}", in_order=True)
+            before: Work | None = None
+            for work in unit.queue:
+                encodes = work.action.op is Op.ENCODE
+                took = self._result(work)
+                if codec.busy and encodes and before is not None and _same_sum(before, work):
+                    took = work.count * codec.hop_each + codec.hop_once - self._result(before)
+                    if took < 0:
+                        raise ValueError("expected a hop that takes an engine at least as long as decoding")
+                elif not codec.busy:
+                    each, between, least = (
+                        (codec.encode_each, codec.encode_between, codec.encode_least)
+                        if encodes
+                        else (codec.decode_each, codec.decode_between, codec.decode_least)
+                    )
+                    took = max(work.count * each + between, least)
+                self._add("encode" if encodes else "decode", work, engine, took, 0)
+                before = None if encodes else work
+
+    def _result(self, work: Work) -> float:
+        """Return from the start of the engine's work to its result."""
+        codec = self.codec
+        if work.action.op is Op.ENCODE:
+            return work.count * codec.encode_each + codec.encode_once
+        return work.count * codec.decode_each + codec.decode_once
+
+    def _add(self, what: str, work: Work, resource: int, took: float, priority: int) -> None:
+        front = 0.0
+        if what != "send":
+            front = self.codec.encode_front if what == "encode" else self.codec.decode_front
+        needs = [] if work.input is None else [self._after(work.input, front)]
+        own = self.made.get((work.rank, work.action.chunk, work.action.sub))
+        if own is not None and _takes_own(work):
+            needs.append(Need(own, front))
+        release = self.room[work.rank] if what == "send" else front
+        self.graph.add(self._name(what, work), resource, took, needs, priority=priority, release_s=release)
+
+    def _after(self, work: Work, lag_s: float) -> Need:
+        """Return the need of a result: of a frame that arrived, or of an engine."""
+        if id(work) in self.waits:
+            return Need(self.arrivals[id(self.waits[id(work)])], lag_s)
+        if self.codec.busy:
+            return Need(self.numbers[id(work)], lag_s)
+        return Need(self.numbers[id(work)], self._result(work) + lag_s, of_start=True)
+
+    def _finish(self, order: Iterable[tuple[object, Work]]) -> None:
+        """Let what is decoded count until its result is out."""
+        for _, work in order:
+            if work.action.op is not Op.ENCODE:
+                what = SUM if work.action.op is Op.DECODE_ADD else "done"
+                self.graph.add(self._name(what, work), None, 0.0, [self._after(work, 0.0)])
+
+    @staticmethod
+    def _name(what: str, work: Work) -> str:
+        a = work.action
+        return f"{what} {a.chunk}.{a.sub} on {work.rank}"
+
+
+def _key(work: Work) -> tuple[int, int, int]:
+    return work.rank, work.action.chunk, work.action.sub
+
+
+def _takes_own(work: Work) -> bool:
+    """Whether a rank's own values go into this: what it codes first, and what it adds to."""
+    return work.action.op is Op.DECODE_ADD or (work.action.op is Op.ENCODE and work.input is None)
+
+
+def _same_sum(one: Work, other: Work) -> bool:
+    return (one.action.phase, one.action.chunk, one.action.sub) == (
+        other.action.phase,
+        other.action.chunk,
+        other.action.sub,
+    )

@@ -1,0 +1,347 @@
+"""Policies: none better than brute force, none worse than a uniform one, and Espresso as it was published."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oscar.bench import tuner
+from oscar.bench._tuner_figure import draw as draw_figure
+from oscar.cli import main
+from oscar.coding.costs import Cost, FrameCost
+from oscar.collective.schedules import make_schedule
+from oscar.errors import ConfigError
+from oscar.planning.tuning.espresso import offloaded
+from oscar.planning.tuning.options import FP32, MethodPrice, options
+from oscar.planning.tuning.oracles import brute
+from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, Problem, line, pruned
+from oscar.planning.tuning.policy_file import PolicyFile, load_policy
+from oscar.planning.tuning.preset import Preset, tree
+from oscar.planning.tuning.select import SELECTORS, select
+from oscar.planning.tuning.tree import COMPRESS, DECOMPRESS, FIRST, FLAT, INSIDE, SECOND, ways
+from oscar.timeline.equal import equal_time
+from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
+from oscar.timeline.lanes import seconds_at
+from oscar.timeline.link import LinkModel
+from oscar.timeline.nic import core
+
+ASC = MethodPrice("asc", 5.5, FrameCost(Cost(1.2e-9, 5e-5), Cost(1.1e-9, 5e-5)), Cost(1.8e-9, 1e-4), 66)
+BF16 = MethodPrice("bf16", 16, FrameCost(Cost(1.2e-8, 0), Cost(2e-9, 0)), coded=False)
+RATES = 0.1, 0.3, 1.0, 5.0  # Gb/s
+LINK = LinkModel.of(gbps=0.5, latency_us=100)
+PRICED = {rate: options([FP32, BF16, ASC], 4, LinkModel.of(gbps=rate, latency_us=100)) for rate in RATES}
+
+
+@pytest.fixture
+def draw() -> random.Random:
+    number = random.SystemRandom().randrange(2**32)
+    print("seed", number)
+    return random.Random(number)
+
+
+def drawn(
+    draw: random.Random, tensors: int, most: int = 5, *, alone: Callable[[Option], Option] | None = None
+) -> Problem:
+    """A problem in which communication and computing are about as long as each other."""
+    own = PRICED[draw.choice(RATES)][:most]
+    sizes = [int(np.exp(draw.uniform(np.log(200), np.log(800_000)))) for _ in range(tensors)]
+    raw = sum(seconds_at(own[0].curves[0], size) for size in sizes)
+    parts = np.cumsum([draw.random() for _ in sizes])
+    chosen = tuple(alone(option) for option in own) if alone else tuple(own)
+    return Problem(tuple(sizes), parts / parts[-1] * raw * draw.uniform(0.02, 1), chosen)
+
+
+def without_after(option: Option) -> Option:
+    """The option without what follows the network."""
+    pairs = [(s, c) for s, c in zip(option.steps, option.curves, strict=True) if s.priority != AFTER]
+    steps, curves = zip(*pairs, strict=True)
+    return Option(option.name, steps, curves)
+
+
+def test_joint_is_within_two_percent_of_brute_force_and_the_published_rule_is_no_better(
+    draw: random.Random,
+) -> None:
+    gaps = []
+    for _ in range(12):
+        problem = drawn(draw, 5, 4)
+        best, published = select(problem, "brute"), select(problem, "espresso")
+        found = select(problem)
+        assert best.time_s <= min(found.time_s, published.time_s, select(problem, "espresso-released").time_s)
+        gaps.append(found.time_s / best.time_s - 1)
+    assert max(gaps) < 0.02
+    assert np.mean(gaps) < 0.005
+
+
+def test_joint_is_never_worse_than_a_uniform_policy(draw: random.Random) -> None:
+    for _ in range(60):
+        problem = drawn(draw, draw.randrange(1, 40), draw.randrange(1, 8))
+        found = select(problem)
+        assert found.time_s <= min(problem.uniform().values())
+        assert found.time_s == problem.time(found.policy) == problem.timeline(found.policy).total_s
+        assert found.policy.stops[-1] == len(problem.sizes)
+        assert list(found.policy.stops) == sorted(set(found.policy.stops))
+
+
+def test_the_programme_finds_what_brute_force_finds(draw: random.Random) -> None:
+    pytest.importorskip("scipy")
+    for _ in range(4):
+        problem = drawn(draw, draw.randrange(2, 5), 4, alone=without_after)
+        assert select(problem, "milp").time_s == pytest.approx(select(problem, "brute").time_s, rel=1e-6)
+    with pytest.raises(ConfigError, match="no steps after the network"):
+        select(drawn(draw, 3, 5), "milp")
+    with pytest.raises(ConfigError, match="up to 12 tensors"):
+        select(drawn(draw, 13, 1), "milp")
+
+
+def test_offloading_the_nearest_equals_brute_force_where_the_network_is_free(draw: random.Random) -> None:
+    """Any of k equal tensors on either processor: those ready first go, as many as are best."""
+    for _ in range(30):
+        count, size, cost = draw.randrange(2, 7), draw.randrange(1000, 10**6), draw.choice([1e-9, 1e-8])
+        steps, curves = (Step(COMPUTE, BEFORE, 0), Step(PORT, BEFORE, 0)), (line(cost), line(0.0))
+        same = Option(f"asc {SAME}", steps, curves)
+        ready = np.cumsum([cost * size * draw.uniform(0, 2) for _ in range(count)])
+        problem = Problem((size,) * count, ready, (same, same.on_other()))
+        start = Policy.uniform(count, 0)
+        found, tried = offloaded(problem, start, farthest=False)
+        best, every = brute(problem, groups=False)
+        assert (tried, every) == (count + 1, 2**count)
+        assert problem.time(found) == pytest.approx(problem.time(best), rel=1e-9)
+        other, _ = offloaded(problem, start)
+        assert problem.time(best) <= problem.time(other) <= problem.time(start)
+
+
+def test_the_tree_has_the_published_number_of_ways() -> None:
+    every = list(ways())
+    assert len(every) == len(set(every)) == 4341
+    assert (
+        sum(
+            all(action.where == FLAT for action in way if action.routine not in (COMPRESS, DECOMPRESS))
+            for way in every
+        )
+        == 63
+    )
+    for way in every:
+        compressed = False
+        for routine, _ in way:
+            assert routine != COMPRESS or not compressed
+            assert routine != DECOMPRESS or compressed
+            if routine in FIRST[True] + FIRST[False] + ("allreduce",):
+                assert compressed == (routine in FIRST[True])
+            compressed = routine == COMPRESS or (compressed and routine != DECOMPRESS)
+        assert not compressed
+        inside = [routine for routine, where in way if where == INSIDE]
+        if inside:
+            place = [*FIRST[False], *FIRST[True]].index(inside[0]) % 2
+            assert inside[1] == SECOND[place]
+
+
+def test_ways_cost_what_the_released_formulas_say() -> None:
+    preset = Preset(nodes=4)
+    five = {option.name: option for option in preset.options()}
+
+    def network(option: Option, values: int) -> float:
+        pairs = zip(option.steps, option.curves, strict=True)
+        return sum(seconds_at(curve, values) for step, curve in pairs if step.lane not in (COMPUTE, CODEC))
+
+    chains = {
+        "fp32": "reduce-scatter allreduce allgather",
+        f"two-level {SAME}": "compress alltoall decompress compress alltoall decompress compress allgather "
+        "allgather decompress",
+    }
+    for name, chain in chains.items():
+        found = [
+            way
+            for way in ways()
+            if " ".join(action.routine for action in way) == chain and way[-1].where != FLAT
+        ]
+        found = [
+            way for way in found if way[0].where in (INSIDE, SAME) and any(a.where == INSIDE for a in way)
+        ]
+        for values in (1000, 10**6, 10**8):
+            assert network(preset.option(found[0]), values) == pytest.approx(network(five[name], values)), (
+                name
+            )
+    assert network(five["fp32"], 250_000) == pytest.approx(300e-6 + 1e-6 * 1000 * (0.4 * 1.75 + 0.8 * 1.5))
+    flat = five[f"compressed {SAME}"].curves[0]
+    assert seconds_at(flat, 8 * 2**20) == pytest.approx(seconds_at(flat, 5)) == pytest.approx(100e-6)
+    assert seconds_at(flat, 16 * 2**20) == pytest.approx(200e-6)
+    assert 20 < len(tree(preset)) < 300
+
+
+def test_an_option_alone_takes_what_its_allreduce_takes() -> None:
+    """One group that nothing hides: backward, codec, network, as the replay has it."""
+    for schedule in ("ring", "direct"):
+        (own,) = [o for o in options([ASC], 4, LINK, [schedule]) if OTHER in o.name]
+        for values in (1 << 14, 1 << 20):
+            link = LinkModel(LINK.bandwidth_bps, LINK.latency_s, engines=core("asc", ASC.frame).model())
+            alone = equal_time(make_schedule(schedule, 4), values, link, bits=ASC.bits, header_bytes=66)
+            problem = Problem((values,), np.array([0.01]), (own,))
+            assert problem.time(Policy.uniform(1, 0)) == pytest.approx(
+                0.01 + alone + ASC.around.seconds(values)
+            )
+
+
+def test_encryption_is_a_lane_that_coded_bytes_pay_for() -> None:
+    plain, sealed = (options([FP32, ASC], 4, LINK, ["direct"], crypto=c) for c in (None, Cost(1e-9, 1e-6)))
+    for one, other in zip(plain, sealed, strict=True):
+        extra = [
+            seconds_at(c, 1 << 20) for s, c in zip(other.steps, other.curves, strict=True) if s.lane == CRYPTO
+        ]
+        bits = 32 if one.name.startswith("fp32") else 5.5
+        assert extra == [pytest.approx(1e-9 * bits / 8 * 1.5 * (1 << 20) + 1e-6)] * 2
+        order = [step.lane for step in other.steps]
+        assert order[order.index(PORT) - 1] == order[order.index(PORT) + 1] == CRYPTO
+
+
+def test_what_a_tensor_cannot_take_is_left_out_and_listed() -> None:
+    raw = Option("raw", (Step(PORT, BEFORE, 0),), (line(1e-6),))
+    dense = Option("dense", raw.steps, (line(1e-9),), least=100)
+    problem = Problem((10, 500, 600, 700), np.arange(1.0, 5.0), (raw, dense), {"dense": {2: "a bias"}})
+    assert problem.left_out == {"dense": {0: "10 values, at least 100 needed", 2: "a bias"}}
+    found = select(problem)
+    groups = {(a, b): problem.options[o].name for a, b, o in found.policy.groups}
+    assert groups[3, 4] == "dense"
+    assert all(name == "raw" for (a, b), name in groups.items() if a <= 2 < b or a == 0)
+    assert "dense" not in problem.uniform()
+    for name in ("espresso", "espresso-released"):
+        assert np.isfinite(
+            select(Problem(problem.sizes, problem.ready_s, (raw, dense), {"raw": {1: "x"}}), name).time_s
+        )
+    assert problem.time(Policy.uniform(4, 1)) == np.inf
+    with pytest.raises(ConfigError, match="an option that tensor 0 can take, got none of"):
+        Problem((10, 500), np.array([1.0, 2.0]), (dense,))
+    with pytest.raises(ConfigError, match="got 1 s for tensor 1 after 2 s"):
+        Problem((10, 500), np.array([2.0, 1.0]), (raw,))
+    with pytest.raises(ConfigError, match="options with names of their own"):
+        Problem((10,), np.array([1.0]), (raw, raw))
+    with pytest.raises(ConfigError, match="a size of 0 or more for each of 2"):
+        Problem((10,), np.array([1.0, 2.0]), (raw,))
+    with pytest.raises(ConfigError, match="an option without compression"):
+        select(
+            Problem((500,), np.array([1.0]), (Option("c", (Step(CODEC, BEFORE, 0),), (line(1),)),)),
+            "espresso",
+        )
+    with pytest.raises(ValueError, match="expected a selector of joint"):
+        select(problem, "guess")
+
+
+def test_plain_messages_of_a_scheme_go_around_a_ring_only() -> None:
+    sparse = MethodPrice("oscar-sw", 2, FrameCost(Cost(0, 0), Cost(0, 0)), Cost(1e-8, 1e-3), 24, True, True)
+    found = {option.name: option for option in options([FP32, sparse], 4, LINK)}
+    assert sorted(found) == ["fp32 direct", f"oscar-sw {OTHER} ring", f"oscar-sw {SAME} ring"]
+    steps = found[f"oscar-sw {OTHER} ring"].seconds(10**6)
+    assert steps[0].seconds == steps[2].seconds == pytest.approx(1e-8 * 10**6 / 2 + 5e-4)
+
+
+def test_dominated_options_are_dropped_and_ties_keep_the_first() -> None:
+    costs = {"a": (0.2, 1.4), "b": (0.5, 0.5), "c": (0.2, 1.4)}
+    raw = [Option(name, (Step(PORT, BEFORE, 0),), (line(*cost),)) for name, cost in costs.items()]
+    slow = Option("d", raw[0].steps, (line(0.6, 1.6),))
+    other = Option("e", (Step(CODEC, BEFORE, 0),), (line(9, 9),))
+    assert [option.name for option in pruned([slow, *raw, other])] == ["a", "b", "e"]
+
+
+def test_published_keeps_what_is_before_the_last_bubble() -> None:
+    """Small early tensors hide behind the backward pass; only the last ones are worth compressing."""
+    own = PRICED[1.0]
+    problem = Problem((1000, 1000, 500_000, 500_000), np.array([0.1, 0.2, 0.3, 0.31]), tuple(own))
+    assert problem.bubble(Policy.uniform(4, own.index(next(o for o in own if not o.compresses)))) == 2
+    found = select(problem, "espresso").policy
+    assert [problem.options[o].compresses for o in found.options] == [False, False, True, True]
+    assert set(SELECTORS) == {"joint", "espresso", "espresso-released", "brute", "milp"}
+
+
+def test_a_policy_comes_back_from_its_file_and_fits_one_model_only(
+    tmp_path: Path, draw: random.Random
+) -> None:
+    problem = drawn(draw, 9)
+    names = [f"layer.{at}" for at in range(8)] + ["on: [strange], 'name'"]
+    found = select(problem).policy
+    file = PolicyFile.of(names, problem, found, {"nodes": 4, "gbps": 0.5})
+    file.write(tmp_path / "policy.yaml")
+    again = load_policy(tmp_path / "policy.yaml")
+    assert again == file
+    assert again.policy(problem) == found
+    assert problem.time(again.policy(problem)) == problem.time(found)
+    tensors = list(zip(names, problem.sizes, strict=True))
+    again.check(tensors)
+    with pytest.raises(ConfigError, match="for 8 tensors, got one for 9"):
+        again.check(tensors[:-1])
+    tensors[3] = "layer.3", problem.sizes[3] + 1
+    with pytest.raises(
+        ConfigError, match=rf"tensor 3 is layer.3 of {problem.sizes[3]} values, not layer.3 of"
+    ):
+        again.check(tensors)
+    other = Problem(problem.sizes, problem.ready_s, (Option("none", (Step(PORT, BEFORE, 0),), (line(1),)),))
+    longer = Problem((*problem.sizes, 5), np.append(problem.ready_s, problem.ready_s[-1]), problem.options)
+    with pytest.raises(ConfigError, match="for 10 tensors, got one for 9"):
+        again.policy(longer)
+    with pytest.raises(ConfigError, match="expected options among none, got"):
+        again.policy(other)
+    text = (tmp_path / "policy.yaml").read_text()
+    for broken, said in (
+        (text.replace("format: 1", "format: 2"), "of format 1, got 2"),
+        (text.replace(f"  - [{file.groups[-1][0]}, ", "  - [77, "), "groups that cover 9 tensors in order"),
+        (text.replace("groups:", "grups:"), "as oscar tune writes it"),
+        (text.replace("- [layer.0, ", "- [layer.0, -"), "for a number of 0 or more"),
+        ("- 1", "as oscar tune writes it"),
+    ):
+        (tmp_path / "broken.yaml").write_text(broken)
+        with pytest.raises(ConfigError, match=said):
+            load_policy(tmp_path / "broken.yaml")
+
+
+def test_tune_says_why_writes_a_policy_and_refuses_where_it_does_not_pay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "policy.yaml"
+    words = ["tune", "train", "--set", "nodes=4", "--compute-ms", "5", "--explain"]
+    slow = ["--set", "link.gbps=0.1", "--set", "link.latency_us=100"]
+    assert main([*words, *slow, "-o", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "would cost +" in text
+    assert "none compressed" in text
+    policy = load_policy(out)
+    assert policy.groups[-1][0] == len(policy.tensors) == 5
+    assert policy.tensors[-1] == ("embedding", 192_000)  # what the backward pass makes last
+    assert main([*words, "--set", "link.gbps=400"]) == 3
+    assert "does not pay: " in capsys.readouterr().out
+    assert main([*words, "--selector", "guess"]) == 2
+    assert "expected a selector of joint" in capsys.readouterr().err
+
+
+def test_the_figure_shows_timelines_and_rates(tmp_path: Path, draw: random.Random) -> None:
+    problem = drawn(draw, 6)
+    runs = {name: problem.timeline(select(problem, name).policy) for name in ("espresso", "joint")}
+    draw_figure(tmp_path / "tuning.png", runs, RATES, {"none": RATES, "joint": RATES[::-1]})
+    assert (tmp_path / "tuning.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_benchmark_makes_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    tuner.add_arguments(parser)
+    words = [
+        "--tables",
+        "a",
+        "b",
+        "offload",
+        "preset",
+        "--cases",
+        "3",
+        "3",
+        "--methods",
+        "fp32",
+        "asc",
+        "zstd",
+    ]
+    rows = tuner.run(parser.parse_args(words))["rows"]
+    assert {row["table"] for row in rows} == {"a", "b", "offload", "preset"}
+    assert all(row["met"] for row in rows if row["what"].startswith("joint"))
+    assert len(tuner.resnet101_sizes()) == 314
+    assert sum(tuner.resnet101_sizes()) == 44_549_160
+    assert len(capsys.readouterr().out.splitlines()) == len(rows) + 2
