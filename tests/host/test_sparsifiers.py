@@ -227,7 +227,10 @@ def test_ranks_get_what_one_process_gets(name: str, options: Options, seed: int)
 @pytest.mark.parametrize(("name", "key", "bad", "message"), [
     ("micro", "threshold", -1.0, r"state\.scheme\.threshold: expected a number of 0 to"),
     ("micro", "threshold", math.nan, r"state\.scheme\.threshold: expected a number of 0 to"),
-    ("exdyna", "ranges", {"hits": np.full(1, -1), "activity": np.full(2, 65536)}, r"hits: expected int64"),
+    (
+        "exdyna", "ranges", {"hits": np.full(1, -1), "activity": np.full(2, 65536)},
+        r"ranges\.hits: expected int64",
+    ),
     ("sidco", "stages", 9, r"state\.scheme\.stages: expected an integer of 1 to 8"),
 ])  # fmt: skip
 def test_a_state_that_cannot_be_is_refused(name: str, key: str, bad: Any, message: str, seed: int) -> None:

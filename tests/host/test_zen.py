@@ -163,11 +163,11 @@ def test_a_message_that_does_not_fit_its_positions_is_refused(seed: int) -> None
     random, grains = np.random.default_rng(seed), Grains.of(np.array([0, 600]), [6])
     exchange = AllGather(grains, 2, make_index("coo"))
     positions = np.flatnonzero(random.random(100) < 0.3)
-    whole = exchange._pack(exchange.index, positions, 100, np.ones(6 * positions.size, np.float32))
-    assert np.array_equal(exchange._unpack(exchange.index, whole, None, 0)[0], positions)
+    whole = exchange.pack(exchange.index, positions, 100, np.ones(6 * positions.size, np.float32))
+    assert np.array_equal(exchange.unpack(exchange.index, whole, None, 0)[0], positions)
     for length in (0, 3, whole.size - 1, whole.size - 4, int(random.integers(4, whole.size))):
         with pytest.raises(FrameError, match="expected"):
-            exchange._unpack(exchange.index, whole[:length], None, 1)
+            exchange.unpack(exchange.index, whole[:length], None, 1)
 
 
 def test_a_skewed_gradient_loads_ranges_and_not_hashes(seed: int) -> None:

@@ -45,13 +45,14 @@ class Exchange(ABC):
     def busiest(self, every: Sequence[Array]) -> int:
         """Return the bytes of the busiest port, given all workers' positions, without headers of frames."""
 
-    def _pack(self, index: IndexCodec, positions: Array, size: int, items: Array) -> Array:
+    def pack(self, index: IndexCodec, positions: Array, size: int, items: Array) -> Array:
+        """Return a set as bytes: the stream of its positions in a space of `size`, and its values."""
         stream = index.encode(positions, size)
         head = np.frombuffer(_LENGTH.pack(stream.size), np.uint8)
         return np.concatenate([head, stream, np.ascontiguousarray(items, "<f4").view(np.uint8)])
 
-    def _unpack(self, index: IndexCodec, data: Array, members: Array | None, source: int) -> Set:
-        """Return what `_pack` packed; members: the positions that streams number, None: all."""
+    def unpack(self, index: IndexCodec, data: Array, members: Array | None, source: int) -> Set:
+        """Return what `pack` packed, from `source`; members: the positions that streams number, None: all."""
         size = self.grains.size if members is None else members.size
         if data.size < _LENGTH.size:
             raise FrameError(
@@ -70,7 +71,8 @@ class Exchange(ABC):
             )
         return positions, items.copy().view("<f4").astype(np.float32, copy=False)
 
-    def _add(self, sets: Sequence[Set]) -> Set:
+    def add(self, sets: Sequence[Set]) -> Set:
+        """Return the union of sets, and their sums in the order given."""
         union = unite([positions for positions, _ in sets], self.grains.size)
         return union, self.grains.summed(sets, union)
 
@@ -86,13 +88,13 @@ class AllGather(Exchange):
         """See Exchange.run."""
         clock = worker.clock
         with clock.on("index"):
-            packed = self._pack(self.index, own[0], self.grains.size, own[1])
+            packed = self.pack(self.index, own[0], self.grains.size, own[1])
         every = yield Message("sets", packed, "gather", bits=8)
         sets = clock.shared(scheme.once, "index", "sets", lambda: self._unpack_all(every))
-        return clock.shared(scheme.once, "reduce", "sum of sets", lambda: self._add(sets))
+        return clock.shared(scheme.once, "reduce", "sum of sets", lambda: self.add(sets))
 
     def _unpack_all(self, every: Sequence[Array]) -> list[Set]:
-        return [self._unpack(self.index, data, None, rank) for rank, data in enumerate(every)]
+        return [self.unpack(self.index, data, None, rank) for rank, data in enumerate(every)]
 
     def busiest(self, every: Sequence[Array]) -> int:
         """See Exchange.busiest."""
@@ -132,15 +134,15 @@ class Doubling(Exchange):
         for name, to, source in self._pairs(worker.rank):
             with clock.on("index"):
                 nothing = np.zeros(0, np.uint8)
-                packed = nothing if to is None else self._pack(self.index, held[0], size, held[1])
+                packed = nothing if to is None else self.pack(self.index, held[0], size, held[1])
             parts = tuple(packed.size if rank == to else 0 for rank in range(self.nodes))
             came = yield Message(name, packed, "exchange", bits=8, parts=parts)
             if source is None:
                 continue
             with clock.on("index"):
-                theirs = self._unpack(self.index, came[source], None, source)
+                theirs = self.unpack(self.index, came[source], None, source)
             with clock.on("reduce"):
-                held = theirs if name == "unfold" else self._add([held, theirs])
+                held = theirs if name == "unfold" else self.add([held, theirs])
         return held
 
     def busiest(self, every: Sequence[Array]) -> int:
@@ -189,12 +191,12 @@ class PointToPoint(Exchange):
         came = yield Message("push", np.concatenate(packed), "exchange", bits=8, parts=sizes)
         with clock.on("index"):
             mine = members[worker.rank]
-            sets = [self._unpack(self.index, data, mine, rank) for rank, data in enumerate(came)]
+            sets = [self.unpack(self.index, data, mine, rank) for rank, data in enumerate(came)]
         with clock.on("reduce"):
-            positions, sums = self._add(sets)
+            positions, sums = self.add(sets)
         with clock.on("index"):
             local = self.partition.local[positions]
-            answer = self._pack(self.back, local, mine.size, sums)
+            answer = self.pack(self.back, local, mine.size, sums)
         parts = (answer.size,) * self.nodes
         came = yield Message("pull", np.tile(answer, self.nodes), "exchange", bits=8, parts=parts)
         return clock.shared(scheme.once, "index", "pulled", lambda: self._pulled(came, members))
@@ -207,13 +209,11 @@ class PointToPoint(Exchange):
             at = np.searchsorted(positions, part)
             held = _slices(items, places[at], self.grains.widths[part])
             size = self.partition.members[server].size
-            packed.append(self._pack(self.index, self.partition.local[part], size, held))
+            packed.append(self.pack(self.index, self.partition.local[part], size, held))
         return packed
 
     def _pulled(self, came: Sequence[Array], members: Sequence[Array]) -> Set:
-        return self._add(
-            [self._unpack(self.back, data, members[rank], rank) for rank, data in enumerate(came)]
-        )
+        return self.add([self.unpack(self.back, data, members[rank], rank) for rank, data in enumerate(came)])
 
     def busiest(self, every: Sequence[Array]) -> int:
         """See Exchange.busiest: that of the push and that of the pull."""

@@ -20,7 +20,7 @@ EMPTY = -1
 
 
 @njit(cache=True, nogil=True)
-def _mixed(position: Any, seed: Any) -> Any:
+def mixed(position: Any, seed: Any) -> Any:
     z = np.uint64(position) + (seed + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -30,7 +30,7 @@ def _mixed(position: Any, seed: Any) -> Any:
 @njit(cache=True, nogil=True)
 def _servers(size: int, nodes: int, seed: Any, out: Any) -> None:
     for position in range(size):
-        out[position] = _mixed(position, seed) % np.uint64(nodes)
+        out[position] = mixed(position, seed) % np.uint64(nodes)
 
 
 @njit(cache=True, nogil=True)
@@ -40,7 +40,7 @@ def _place(positions: Any, server: Any, seed: Any, tries: int, slots: Any, seria
     for position in positions:
         owner, done = server[position], False
         for attempt in range(1, tries + 1):
-            slot = _mixed(position, seed + np.uint64(attempt)) % each
+            slot = mixed(position, seed + np.uint64(attempt)) % each
             if slots[owner, slot] == -1:
                 slots[owner, slot] = position
                 done = True

@@ -128,9 +128,9 @@ class OkTopk(OwnSets):
             parts = [self._part(own, first, last) for first, last in pairwise(bounds)]
         came = yield _exchange("push", parts)
         with clock.on("index"):
-            sets = [self.sets._unpack(self.sets.index, data, mine, rank) for rank, data in enumerate(came)]
+            sets = [self.sets.unpack(self.sets.index, data, mine, rank) for rank, data in enumerate(came)]
         with clock.on("reduce"):
-            positions, sums = self.sets._add(sets)
+            positions, sums = self.sets.add(sets)
         cut = self.cut
         if cut is None:
             magnitudes = np.abs(sums).astype("<f4").view(np.uint8)
@@ -143,7 +143,7 @@ class OkTopk(OwnSets):
         self.once("next cut", lambda: self._kept(cut, int(sizes.sum())))
         held = yield from self._dealt(worker, (positions[kept], sums[kept]), sizes)
         with clock.on("index"):
-            packed = self.sets._pack(self.sets.index, held[0], self.values, held[1])
+            packed = self.sets.pack(self.sets.index, held[0], self.values, held[1])
         every = yield Message("sums", packed, "gather", bits=8)
         return clock.shared(self.once, "index", "gathered", lambda: self._joined(every))
 
@@ -166,7 +166,7 @@ class OkTopk(OwnSets):
         """Return what `own` has from `first` to `last`, packed for the owner of that region."""
         low, high = np.searchsorted(own[0], [first, last])
         local = own[0][low:high] - first
-        return self.sets._pack(self.sets.index, local, int(last - first), own[1][low:high])
+        return self.sets.pack(self.sets.index, local, int(last - first), own[1][low:high])
 
     def _dealt(self, worker: SparseWorker, held: Set, sizes: Array) -> Generator[Message, Any, Set]:
         """Return this rank's even share of what all hold, in the order of ranks, where they hold unevenly."""
@@ -177,7 +177,7 @@ class OkTopk(OwnSets):
         ends = [np.clip(total * rank // nodes - begin, 0, len(held[0])) for rank in range(nodes + 1)]
         with worker.clock.on("index"):
             parts = [
-                self.sets._pack(self.sets.index, held[0][low:high], self.values, held[1][low:high])
+                self.sets.pack(self.sets.index, held[0][low:high], self.values, held[1][low:high])
                 for low, high in pairwise(ends)
             ]
         came = yield _exchange("deal", parts)
@@ -186,7 +186,7 @@ class OkTopk(OwnSets):
 
     def _joined(self, every: Sequence[Array]) -> Set:
         """Return sets that lie one behind the other as one."""
-        sets = [self.sets._unpack(self.sets.index, data, None, rank) for rank, data in enumerate(every)]
+        sets = [self.sets.unpack(self.sets.index, data, None, rank) for rank, data in enumerate(every)]
         positions = np.concatenate([one for one, _ in sets])
         if (np.diff(positions) <= 0).any():
             raise FrameError(

@@ -16,7 +16,7 @@ from numba import njit
 
 from oscar.array import Array
 from oscar.schemes.base import Message, Messages, Scheme, Worker
-from oscar.schemes.sparse.hashing import _mixed
+from oscar.schemes.sparse.hashing import mixed
 
 
 @njit(cache=True, nogil=True)
@@ -25,7 +25,7 @@ def _moves(values: Any, starts: Any, key: Any, out: Any) -> None:
     for row in range(len(starts) - 1):
         total = np.float32(0)
         for j in range(starts[row], starts[row + 1]):
-            total += values[j] if _mixed(j, key) & np.uint64(1) else -values[j]
+            total += values[j] if mixed(j, key) & np.uint64(1) else -values[j]
         out[row] = total / np.float32(starts[row + 1] - starts[row])
 
 
@@ -33,7 +33,7 @@ def _moves(values: Any, starts: Any, key: Any, out: Any) -> None:
 def _spread(moves: Any, starts: Any, key: Any, out: Any) -> None:
     for row in range(len(starts) - 1):
         for j in range(starts[row], starts[row + 1]):
-            out[j] = moves[row] if _mixed(j, key) & np.uint64(1) else -moves[row]
+            out[j] = moves[row] if mixed(j, key) & np.uint64(1) else -moves[row]
 
 
 @dataclass(frozen=True)
