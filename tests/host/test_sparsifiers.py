@@ -349,7 +349,7 @@ def test_a_few_ranks_of_each_worker_tell_the_threshold_of_all(turn: int, seed: i
     assert ranks[-1] == count
     ladders = np.stack([reached_by_each(values, ranks) for values in own])
     found = np.count_nonzero(every >= np.float32(level(ladders, ranks, count)))
-    assert abs(found - count) <= 0.12 * count + 2
+    assert abs(found - count) <= 0.2 * count + 4
     assert level(np.zeros_like(ladders), ranks, count) == 0
 
 
@@ -403,7 +403,7 @@ def test_learnt_ranges_are_better_balanced_than_moved_and_equal_ones(seed: int) 
     activity = np.exp(0.5 * random.normal(size=nodes)).clip(0.4, 2)
     worst = {}
     for kind in (Ranges, MovedRanges, LearntRanges):
-        ranges = kind(values, nodes)
+        ranges, unequal = kind(values, nodes), []
         for iteration in range(60):
             bounds, owner = ranges.bounds(iteration), (np.arange(nodes) - iteration) % nodes
             of_place = np.repeat(activity[owner], np.diff(bounds))
@@ -411,8 +411,10 @@ def test_learnt_ranges_are_better_balanced_than_moved_and_equal_ones(seed: int) 
             counts = np.zeros(nodes, np.int64)
             counts[owner] = np.diff(np.searchsorted(united, bounds))
             ranges.observe(iteration, counts, united)
-        worst[kind] = counts.max() * nodes / counts.sum() - 1
-    assert worst[LearntRanges] < 0.2 < worst[MovedRanges] < worst[Ranges]
+            unequal.append(counts.max() * nodes / counts.sum() - 1)
+        worst[kind] = np.mean(unequal[30:])
+    assert worst[LearntRanges] < 0.25
+    assert 2 * worst[LearntRanges] < worst[MovedRanges] < worst[Ranges]
 
 
 @pytest.mark.parametrize("size", [0, 1, LANES, 1003])
