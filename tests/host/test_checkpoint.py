@@ -144,6 +144,7 @@ SMALL = {"vocabulary": 300, "dimension": 8, "hidden": 16, "outputs": 100, "batch
 WORKLOADS: dict[str, dict[str, Any]] = {
     "numpy-lm": SMALL,  # Adam
     "numpy-digits": {},  # momentum
+    "logistic": {"features_log2": 12, "samples": 200},  # duals of the nodes
     "cnn": {"batch": 4},
     "transformer": {"d": 32, "layers": 1, "length": 16, "batch": 2, "text_bytes": 200_000},  # with a warm-up
     "embedding": SMALL,

@@ -16,6 +16,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, PeerError, SaturationWarning
 from oscar.numerics.plans import PLANS
 from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.sampled import SampledCluster
 from support.gradients import related
 
 SHAPES: list[tuple[int, ...]] = [(3, 5, 7), (), (0,), (129,), (2, 0, 3), (1, 1), (300,)]
@@ -392,3 +393,13 @@ def test_a_fixed_loss_scale_changes_no_bit_of_the_unscaled_mean() -> None:
         result = scaled.allreduce([[tensor * np.float32(2**16) for tensor in node] for node in given])
         for mean, other in zip(plain.allreduce(given).mean, result.mean, strict=True):
             assert np.array_equal(mean, other / np.float32(2**16))
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_ring_that_is_left_out_changes_no_bit(plan: str) -> None:
+    whole = cluster(plan={"name": plan, "granule": 16})
+    sampled = SampledCluster(whole.config, every=9)
+    for iteration in range(5):  # none of which runs the ring
+        one, two = (some.allreduce(gradients(3, iteration)) for some in (whole, sampled))
+        assert not two.stats.frames.bytes
+        assert bits(one.mean) == bits(two.mean)

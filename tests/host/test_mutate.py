@@ -13,6 +13,7 @@ from oscar.coding.asc import Encoder
 from oscar.coding.frame import unpack_frame
 from oscar.errors import FrameError
 from oscar.trials import mutate
+from oscar.trials._mutations import reseal
 
 
 def test_mutated_frames_are_refused_or_decode(seed: int) -> None:
@@ -49,5 +50,5 @@ def test_the_attack_would_notice() -> None:
     assert attack(lambda view: 2) == {"returned": 1}
     assert attack(lambda view: 2, sealed=False) == {"wrong": 1}
     resealed = bytearray(frame)
-    mutate.reseal(resealed)
+    reseal(resealed)
     assert unpack_frame(bytes(resealed)) == unpack_frame(frame)

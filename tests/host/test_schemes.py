@@ -97,7 +97,7 @@ def test_every_byte_of_a_ring_counts(op: str, data: np.ndarray, item_bytes: floa
 def test_gathered_buffers_travel_whole_and_may_differ_in_length() -> None:
     buffers = [np.full(n, n, np.uint8) for n in (3, 0, 5)]
     total, traffic = wire(3).combine([Message("c", b, "gather") for b in buffers])
-    assert np.array_equal(total, np.concatenate(buffers))
+    assert all(map(np.array_equal, total, buffers))
     assert traffic.moved.frames.bytes == 2 * (3 + 5) + 2 * 2 * HEADER_BYTES
 
 

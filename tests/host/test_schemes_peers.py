@@ -51,7 +51,7 @@ def combine(messages: list[Message]) -> np.ndarray:
     if first.op == "max":
         return np.maximum.reduce(data)
     if first.op == "gather":
-        return np.concatenate(data)
+        return data
     if first.data.dtype == np.float32:
         return np.add.reduce(data)
     words = np.add.reduce([pack_fields(d, first.bits, nodes) for d in data], dtype=np.uint64)

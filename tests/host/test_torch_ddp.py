@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +18,7 @@ import numpy as np
 import pytest
 
 from needs import needs
+from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import asc_codec
 from oscar.collective.trees import Direct
 from oscar.config import Config
@@ -29,10 +28,12 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
 from oscar.reducers.party import Party
 from oscar.reducers.remote_wire import RemoteWire
+from oscar.reducers.wire import Traffic
 from oscar.schemes.base import Channel, Message
 from oscar.timeline.link import LinkModel
 from oscar.transports.threads import ThreadTransport, local_transports
 from support.gradients import laplace
+from support.torch_ranks import Bucket, Lines, start
 
 needs("torch")
 import torch  # noqa: E402
@@ -58,29 +59,6 @@ DIRECT = {
 
 
 # What a rank does.
-
-
-class Bucket:
-    """What DDP hands to a hook, of given tensors."""
-
-    def __init__(self, tensors: list[np.ndarray], parameters: list[Any], index: int = 0, last: bool = True):
-        self.flat = torch.from_numpy(np.concatenate([tensor.ravel() for tensor in tensors]))
-        self.shapes, self.at, self.last, self.owned = [t.shape for t in tensors], index, last, parameters
-
-    def buffer(self) -> Any:
-        return self.flat
-
-    def gradients(self) -> list[Any]:
-        return [torch.empty(shape) for shape in self.shapes]
-
-    def parameters(self) -> list[Any]:
-        return self.owned
-
-    def index(self) -> int:
-        return self.at
-
-    def is_last(self) -> bool:
-        return self.last
 
 
 def reduce(state: Any, iteration: int, parameters: list[Any], rank: int) -> np.ndarray:
@@ -132,17 +110,6 @@ class Training:
 
     def weights(self) -> bytes:
         return b"".join(p.detach().numpy().tobytes() for p in self.model.parameters())
-
-
-class Lines(logging.Handler):
-    """What is logged, as text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
 
 
 def trained(config: Config, rank: int) -> dict[str, Any]:
@@ -342,35 +309,8 @@ def everything(rank: int, folder: Path) -> dict[str, Any]:
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Return all that each of two ranks saw; nothing may hang."""
     folder = tmp_path_factory.mktemp("ddp")
-    start("everything", folder, [0] * RANKS)
+    start(__file__, "everything", folder, [0] * RANKS)
     return [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in range(RANKS)]
-
-
-def start(what: str, folder: Path, statuses: list[int]) -> None:
-    """Run `main` on as many ranks as there are statuses, which they must end with."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(len(statuses))}
-    processes = []
-    for rank in range(len(statuses)):
-        environment = {**os.environ, **where, "RANK": str(rank), "OMP_NUM_THREADS": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # this file imports its neighbours
-        with open(folder / f"{rank}.log", "wb") as log:
-            command = [sys.executable, __file__, what, str(folder)]
-            processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
-    stop = time.monotonic() + LIMIT_S
-    try:
-        for process in processes:
-            process.wait(max(0.0, stop - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    said = "\n".join((folder / f"{rank}.log").read_text() for rank in range(len(statuses)))
-    assert [process.returncode for process in processes] == statuses, said
 
 
 def cluster_of(config: Config) -> Any:
@@ -512,7 +452,7 @@ def test_no_group_is_left_of_states_that_are_closed_or_refused(ranks: list[dict[
 
 
 def test_the_rank_that_died_is_named_not_the_one_that_noticed(tmp_path: Path) -> None:
-    start("lost", tmp_path, [0, 0, 3])
+    start(__file__, "lost", tmp_path, [0, 0, 3])
     for rank in range(2):
         noticed, peer, text = torch.load(tmp_path / f"rank-{rank}.pt")
         assert (noticed, peer) == (rank, 2), text
@@ -558,6 +498,10 @@ MESSAGES = {
 }
 
 
+def parts_of(answer: Any) -> list[np.ndarray]:
+    return answer if isinstance(answer, list) else [answer]
+
+
 @pytest.mark.parametrize("kind", MESSAGES)
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int) -> None:
@@ -572,8 +516,33 @@ def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int
 
     with ThreadPoolExecutor(nodes) as pool:
         for came in pool.map(work, local_transports(nodes)):
-            assert came.dtype == expected.dtype
-            assert came.tobytes() == expected.tobytes()
+            for part, other in zip(*map(parts_of, (came, expected)), strict=True):
+                assert part.dtype == other.dtype
+                assert part.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_ranks_exchange_what_one_process_does(nodes: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    parts = random.integers(0, 90, (nodes, nodes)) * random.integers(0, 2, (nodes, nodes))
+    data = [random.integers(0, 255, mine.sum()).astype(np.uint8) for mine in parts]
+    messages = [
+        Message("x", mine, "exchange", 8, parts=tuple(lengths.tolist()))
+        for mine, lengths in zip(data, parts, strict=True)
+    ]
+    expected, traffic = LocalWire(nodes, {}, link=LinkModel.of()).combine(messages)
+    others = parts.sum() - parts.trace()
+    headers = HEADER_BYTES * np.count_nonzero(parts - np.diag(parts.diagonal()))
+    assert traffic.moved.frames.bytes == others + headers
+    assert (traffic.time_s > 0) == (others > 0)
+
+    def work(transport: ThreadTransport) -> tuple[Any, Traffic]:
+        return RemoteWire(Party(transport, 20.0), {}).combine([messages[transport.rank]])
+
+    with ThreadPoolExecutor(nodes) as pool:
+        for rank, ((came,), moved) in enumerate(pool.map(work, local_transports(nodes))):
+            assert [mine.tobytes() for mine in came] == [mine.tobytes() for mine in expected[rank]]
+            assert moved.sent_bytes >= parts[rank].sum() - parts[rank, rank]
 
 
 def test_a_state_of_a_scheme_that_drifted_is_named() -> None:

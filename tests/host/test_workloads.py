@@ -30,6 +30,7 @@ SMALL_LM = {
 SMALL = {
     "numpy-lm": SMALL_LM,
     "numpy-digits": {},
+    "logistic": {"features_log2": 12, "samples": 200},
     "cnn": {"batch": 4},
     "transformer": {"d": 32, "layers": 1, "length": 16, "batch": 2, "text_bytes": 200_000},
     "embedding": {
@@ -79,7 +80,7 @@ def test_gradients_have_the_promised_form_and_repeat_for_a_seed(name: str) -> No
     assert not np.array_equal(first[0][-1], first[1][-1])  # nodes draw different batches
     assert not np.array_equal(small(name).gradients()[0][-1], other.gradients()[0][-1])
     scores = workload.evaluate()
-    assert set(scores) == {"accuracy", "loss"}
+    assert set(scores) >= {"accuracy", "loss"}
     assert 0 <= scores["accuracy"] <= 1
     assert scores == workload.evaluate()
 

@@ -11,7 +11,7 @@ from oscar.schemes.base import Message
 
 
 def lockstep(
-    workers: Iterable[Any], combine: Callable[[list[Message]], np.ndarray]
+    workers: Iterable[Any], combine: Callable[[list[Message]], Any]
 ) -> tuple[list[np.ndarray], list[Message]]:
     """Run the workers' generators to their end; return what was combined, and the first one's messages.
 

@@ -14,12 +14,17 @@ EXAMPLE = """\
   oscar predict --values 25M --nodes 8 --gbps 25 --bits 4.5
   oscar predict --values 25M --nodes 8 --gbps 1 --method oscar-sw-best --codec host
   oscar predict --values 1k --nodes 64 --gbps 400
+  oscar predict --offload U55Cx4 --gpu L40S --batch 16 32 64
 
 Compares with fp32, bf16 and int8 where its sums fit, all uncompressed. Exit status 0 when compression
 pays by at least 5 %, 3 when it does not; the reason is printed. --bits: measure it with `oscar allreduce`
 (column bits/val); the default is a dense transformer's at full accuracy, sparse models need far less.
 --method NAME estimates them on Laplace gradients; with --codec host also what the method computes. The
 estimate is measured on this machine at first use, and kept.
+
+--offload asks another question: do memory cards beside a GPU pay for decoding (Llama-2 7B, 1,024 tokens in
+and out)? CARD is L40S, U55C, HPU, H200, or host: this machine, measured; U55Cx4 is four of them. Status 0
+where they pay for a batch, else 3.
 """
 
 
@@ -28,9 +33,9 @@ def add_command(commands: Any) -> None:
     parser = declare(
         commands, "predict", run, short="say whether compression pays on a link, and why not", example=EXAMPLE
     )
-    parser.add_argument("--values", type=amount, required=True, metavar="V", help="gradient values, e.g. 25M")
-    parser.add_argument("--nodes", type=int, required=True, metavar="N")
-    parser.add_argument("--gbps", type=float, required=True, metavar="G", help="link rate")
+    parser.add_argument("--values", type=amount, metavar="V", help="gradient values, e.g. 25M")
+    parser.add_argument("--nodes", type=int, metavar="N")
+    parser.add_argument("--gbps", type=float, metavar="G", help="link rate")
     parser.add_argument(
         "--bits", type=float, metavar="B", help="coded bits per value (6, or those of --method)"
     )
@@ -48,17 +53,27 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--schedule", default="network", metavar="NAME", help="ring, duplex, direct, auto, .. (%(default)s)"
     )
+    parser.add_argument("--offload", metavar="CARDxK", help="cards that take attention in decoding")
+    parser.add_argument("--gpu", default="L40S", metavar="CARD", help="beside them (%(default)s)")
+    parser.add_argument(
+        "--batch", type=int, nargs="+", default=[16, 32, 64], metavar="B", help="requests (16 32 64)"
+    )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
 
 
 def run(args: argparse.Namespace) -> int:
     """Predict; return 0 when compression pays and 3 when it does not."""
+    check_outputs([args.json])
+    if args.offload is not None:
+        return _offload(args)
+    missing = [f"--{key}" for key in ("values", "nodes", "gbps") if getattr(args, key) is None]
+    if missing:
+        raise ValueError(f"predict needs {', '.join(missing)} (or --offload): oscar predict --help")
     one_blas_thread()  # a low-rank method is not to be measured by how its threads wait
     from oscar.config import Config
     from oscar.planning.case import assumed, estimated
     from oscar.planning.predict import predict
 
-    check_outputs([args.json])
     keys = ("gbps", "latency_us", "codec", "nic_file", "codec_gvalues", "codec_latency_us")
     link = {key: getattr(args, key) for key in keys}
     schedule = {"name": args.schedule, "subframes": args.subframes}
@@ -115,3 +130,26 @@ def _write(path: Path, found: Any, case: Any) -> None:
     if case.cost is not None:
         data["cost"] = asdict(case.cost)
     write_json(path, data)
+
+
+def _offload(args: argparse.Namespace) -> int:
+    """Print what cards beside a GPU bring; return 0 where they pay for a batch, else 3."""
+    from dataclasses import asdict
+
+    from oscar.planning.offload import TABLE, Decoder, find_card, parse_cards, plan
+
+    name, cards = parse_cards(args.offload)
+    gpu, card, model = find_card(args.gpu), find_card(name), Decoder()
+    print(
+        f"# {cards} x {card.name} beside {gpu.name}: Llama-2 7B, {model.prompt} tokens in, {model.output} out"
+    )
+    print(
+        f"# ridge, flops a byte: {gpu.name} {gpu.ridge:.0f}, {card.name} {card.ridge:.1f}; all at their peaks"
+    )
+    plans = [plan(gpu, card, cards, batch, model) for batch in args.batch]
+    print(TABLE.heading)
+    for one in plans:
+        print(TABLE.line({key: 1e3 * v if key.endswith("_s") else v for key, v in asdict(one).items()}))
+    if args.json is not None:
+        write_json(args.json, {"gpu": asdict(gpu), "card": asdict(card), "plans": [asdict(p) for p in plans]})
+    return 0 if any(one.pays for one in plans) else 3

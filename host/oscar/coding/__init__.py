@@ -1,1 +1,1 @@
-"""What goes over one link: frames, codecs, their registry; `asc` is our own, `baselines` are its rivals."""
+"""What goes over one link: frames, codecs, registry; `asc` is ours, `baselines` rivals, `index` for sets."""

@@ -110,14 +110,15 @@ def read_settings(config: Config) -> Settings:
         settings = Settings.model_validate(config.lab)
     except ValidationError as error:
         raise ConfigError("; ".join(_reasons(error))) from None
+    sources = {method.of for method in settings.methods if method.kind == "replay"}
     for case in settings.cases:
         for method in settings.chosen(case):
             if method.kind == "oscar":
                 chosen = method_config(config, method, case.hosts).method
-                if method_info(chosen).codec is None:
+                if method.name in sources and method_info(chosen).codec is None:
                     raise ConfigError(
-                        f"lab: method {method.name!r}: expected a codec, {chosen} is a scheme; "
-                        "compare schemes with `oscar compare`"
+                        f"lab: method {method.name!r}: a replay takes the frames of a codec, "
+                        f"{chosen} is a scheme"
                     )
     return settings
 

@@ -22,7 +22,7 @@ from oscar.collective.frames import Frames
 from oscar.config import Config
 from oscar.config.lab import MethodSpec
 from oscar.lab.calibrate import MESSAGES
-from oscar.lab.methods import METHODS, Method, OscarMethod, ReplayMethod, Seat
+from oscar.lab.methods import Method, OscarMethod, ReplayMethod, Seat, make_method
 
 PINGS = 50
 ROUNDS = 9
@@ -46,7 +46,7 @@ class Rank:
         """Make methods anew; collective."""
         seat = Seat(self.config, self.transport)
         specs = [MethodSpec.model_validate(spec) for spec in methods]
-        self.methods = {spec.name: METHODS[spec.kind](spec, seat) for spec in specs}
+        self.methods = {spec.name: make_method(spec, seat) for spec in specs}
         return {}
 
     def ping(self) -> dict[str, Any]:

@@ -38,7 +38,9 @@ class Saturation:
         if not any(lost.values()):
             return cls(values)
         energies = [float(energy_beyond(tensor, 0.0)) for tensor in tensors]
-        shares = {t: min(1.0, cut / energies[t]) if energies[t] else 1.0 for t, cut in lost.items()}
+        shares = {
+            t: min(1.0, cut / energies[t]) if energies[t] else float(cut > 0) for t, cut in lost.items()
+        }
         tensor = max(shares, key=lambda t: shares[t])
         whole = sum(energies)
         return cls(values, min(1.0, sum(lost.values()) / whole) if whole else 1.0, tensor, shares[tensor])

@@ -11,6 +11,7 @@ from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.association import add_up as added
 from oscar.collective.association import association
+from oscar.collective.hand_over import HandOver, handed_over
 from oscar.collective.local import Fault, LocalRun
 from oscar.collective.node import Node
 from oscar.collective.ring import Ring, passed_on, ring_frames
@@ -19,7 +20,7 @@ from oscar.collective.stats import Moved
 from oscar.errors import GradientError, OscarError
 from oscar.numerics.integers import add_up, same_bits
 from oscar.numerics.plans import ChunkPlan
-from oscar.reducers.wire import Traffic, Wire
+from oscar.reducers.wire import Traffic, Wire, check_parts
 from oscar.schemes.base import RIDE_BITS, Channel, Message
 from oscar.schemes.fields import WORD_BITS, field_limit, fields_per_word, pack_fields, unpack_fields
 from oscar.timeline.link import LinkModel
@@ -52,11 +53,13 @@ class LocalWire(Wire):
         self.faults: Sequence[Fault] = ()
         self._proved: set[tuple[str, int]] = set()
 
-    def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
+    def combine(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
         first = messages[0]
         _check_alike(messages)
         if first.op in ("gather", "agree"):
             return self._gather(messages)
+        if first.op == "exchange":
+            return self._exchange(messages)
         if first.coded:
             return self._coded(messages)
         buffers = [message.data for message in messages]
@@ -112,14 +115,20 @@ class LocalWire(Wire):
         time_s = time_of(moved.schedule, moved.frames, self.link, self.topology, coded=moved.coded)
         return Traffic(moved=moved, sent_bytes=moved.frames.bytes, time_s=time_s, plan=plan, **more)
 
-    def _gather(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
-        """Return all buffers, one after the other by rank; each is passed on N - 1 times."""
-        total = np.concatenate([message.data for message in messages])
+    def _gather(self, messages: Sequence[Message]) -> tuple[list[Array], Traffic]:
+        """Return all buffers by rank; each is passed on N - 1 times."""
+        every = [message.data for message in messages]
+        lengths = np.array([buffer.size for buffer in every])
         if messages[0].op == "agree":
-            return total, Traffic(exchange_bytes=total.size * (self.nodes - 1))
-        lengths = np.array([message.data.size for message in messages])
+            return every, Traffic(exchange_bytes=int(lengths.sum()) * (self.nodes - 1))
         frames = passed_on(lengths, lengths + HEADER_BYTES)
-        return total, self._traffic(Moved(Ring(self.nodes), False, frames), "equal")
+        return every, self._traffic(Moved(Ring(self.nodes), False, frames), "equal")
+
+    def _exchange(self, messages: Sequence[Message]) -> tuple[list[list[Array]], Traffic]:
+        """Return what came for each rank, by source; every buffer is sent straight to its rank."""
+        came = [[message.part(rank) for message in messages] for rank in self.ranks]
+        frames = handed_over(np.array([message.parts for message in messages]), HEADER_BYTES)
+        return came, self._traffic(Moved(HandOver(self.nodes), False, frames), "equal")
 
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         """Run a schedule of coded frames, with the tables that the channel's last message left."""
@@ -165,11 +174,13 @@ def _check_alike(messages: Sequence[Message]) -> None:
     first = messages[0]
     for rank, message in enumerate(messages):
         came, expected = _kind(message), _kind(first)
-        if came != expected or (first.op != "gather" and message.data.shape != first.data.shape):
+        own_length = first.op in ("gather", "exchange")
+        if came != expected or not (own_length or message.data.shape == first.data.shape):
             raise GradientError(
                 f"node {rank} sent {came} of {message.data.shape}, node 0 sent {expected} of "
                 f"{first.data.shape}: all nodes must run the same scheme on the same model"
             )
+        check_parts(message, len(messages))
 
 
 def _kind(message: Message) -> tuple[object, ...]:

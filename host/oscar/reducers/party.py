@@ -26,7 +26,7 @@ class Party:
         self.failed: str | None = None
         self.waited_s = 0.0
         self._state: handshake.StateCheck | None = None
-        self._shared: ConfigError | None = None  # the error of a comparison, which every rank raises
+        self._shared: OscarError | None = None  # the error of a comparison, which every rank raises
 
     @property
     def deadline(self) -> float:
@@ -43,7 +43,7 @@ class Party:
         try:
             handshake.compare(self.transport, pairs, self.deadline, what, advice=advice)
         except ConfigError as error:
-            self._shared = error
+            self.shared(error)
             raise
         except TransportError as error:
             try:
@@ -51,6 +51,11 @@ class Party:
             except PeerError as blame:
                 self.give_up(blame)
                 raise
+
+    def shared(self, error: OscarError) -> OscarError:
+        """Return `error`, which every rank finds and raises at this place: nobody has to be told."""
+        self._shared = error
+        return error
 
     def gather(self, mine: bytes, cap: int, what: str) -> list[bytes]:
         """Return every rank's `mine`, by rank; collective, `cap` bytes at most. Raises PeerError."""

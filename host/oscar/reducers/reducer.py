@@ -219,24 +219,33 @@ class Reducer(ABC):
             scheme.start(worker, mine) for worker, mine in zip(state.workers, tensors, strict=True)
         ]
         totals: list[Array] = []
-        answer: Any = None
+        answers: list[Any] = [None] * len(running)
+        sent = 0
         announced = False
-        while messages := [message for one in running if (message := advance(one, answer)) is not None]:
+        while messages := [
+            message
+            for one, answer in zip(running, answers, strict=True)
+            if (message := advance(one, answer)) is not None
+        ]:
             if len(messages) != len(running):
                 raise OscarError(
-                    f"scheme {scheme.name}: expected message {len(totals)} from all {len(running)} workers, "
+                    f"scheme {scheme.name}: expected message {sent} from all {len(running)} workers, "
                     f"got {len(messages)}: this is a bug; please report it with the configuration"
                 )
             if not announced:
                 wire.announce(scheme.digests)
+            sent += 1
             announced = messages[0].op != "agree"  # which moves replicated state: its new digests come next
             answer, moved = wire.combine(messages)
+            own = messages[0].op == "exchange"
             if not moved.exact and messages[0].coded and scheme.name != "exact":
                 raise OscarError(
                     f"channel {messages[0].channel}: expected the direct sum from the coded message, "
                     "got another: this is a bug; please report it with the configuration"
                 )
-            totals.append(answer)
+            if not own:
+                totals.append(answer)
+            answers = answer if own else [answer] * len(running)
             call.traffic.append(moved)
         wire.settle()
         call.losses = {worker.rank: worker.saturation for worker in state.workers}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,10 @@ from oscar.collective.executor import drive, execute
 from oscar.collective.frames import FrameLog
 from oscar.collective.stats import Moved
 from oscar.reducers.party import Party
-from oscar.reducers.wire import Traffic, Wire
+from oscar.reducers.wire import Traffic, Wire, check_parts
 from oscar.schemes.base import RIDE_BITS, Channel, Message
 from oscar.schemes.fields import pack_fields, unpack_fields
-from oscar.transports.base import TransportError
+from oscar.transports.base import EXCHANGE_TAG, TransportError
 
 Combine = Callable[[Array, Array], Array]
 LENGTH_BYTES = 8  # in which the length of a gathered buffer is sent
@@ -45,7 +46,7 @@ class RemoteWire(Wire):
     def settle(self) -> None:
         self.party.settle()
 
-    def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
+    def combine(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
         """See Wire.combine; `messages` is this rank's one."""
         (message,) = messages
         if message.coded:
@@ -54,12 +55,13 @@ class RemoteWire(Wire):
         self._sent = 0
         if message.op == "agree":
             every = self.party.gather(message.data.tobytes(), message.data.nbytes, message.channel)
-            total = np.frombuffer(b"".join(every), np.uint8)
-            return total, Traffic(exchange_bytes=message.data.nbytes * (self.nodes - 1))
+            return _arrays(every), Traffic(exchange_bytes=message.data.nbytes * (self.nodes - 1))
         total = self._plain(message)
         return total, Traffic(sent_bytes=self._sent, plan="equal")
 
-    def _plain(self, message: Message) -> Array:
+    def _plain(self, message: Message) -> Any:
+        if message.op == "exchange":
+            return [self._hand_over(message)]
         if message.op == "gather":
             return self._gather(message.data)
         if message.op == "or":
@@ -109,25 +111,51 @@ class RemoteWire(Wire):
             self.party.blame(error, "during a collective", None)
         return buffer
 
-    def _gather(self, mine: Array) -> Array:
+    def _gather(self, mine: Array) -> list[Array]:
         """Return every rank's bytes; lengths go first, so that a receiver makes room for the longest."""
         if self.nodes == 1:
-            return mine.copy()
+            return [mine.copy()]
         packed = mine.size.to_bytes(LENGTH_BYTES, "little")
         lengths = self._gather_bytes(packed, LENGTH_BYTES)
         longest = max(int.from_bytes(length, "little") for length in lengths)
         every = self._gather_bytes(mine.tobytes(), longest)
-        return np.concatenate([np.frombuffer(part, np.uint8) for part in every])
+        return _arrays(every)
+
+    def _hand_over(self, message: Message) -> list[Array]:
+        """Return what came for this rank, by source: lengths are gathered, then all ranks send straight."""
+        nodes, rank, transport = self.nodes, self.rank, self.transport
+        check_parts(message, nodes)
+        came = [message.part(rank).copy() for _ in range(nodes)]
+        if nodes == 1:
+            return came
+        transport.meet(range(nodes))  # before lengths are known: then all ranks have met
+        packed = np.array(message.parts, "<u8").tobytes()
+        lengths = [np.frombuffer(part, "<u8") for part in self._gather_bytes(packed, len(packed))]
+        others = [(rank + step) % nodes for step in range(1, nodes)]
+        try:
+            for source in reversed(others):
+                transport.post_recv(source, EXCHANGE_TAG, int(lengths[source][rank]))
+            for to in others:
+                transport.post_send(to, EXCHANGE_TAG, message.part(to).tobytes())
+            for source in reversed(others):
+                part = transport.wait(source, EXCHANGE_TAG, self.party.deadline, "an exchange")
+                self._check_size(part, int(lengths[source][rank]), source)
+                came[source] = np.frombuffer(bytes(part), np.uint8)
+            transport.flush(self.party.deadline)
+        except TransportError as error:
+            self.party.blame(error, "during an exchange", None)
+        self._sent += message.data.size - message.parts[rank]
+        return came
 
     def _gather_bytes(self, mine: bytes, cap: int) -> list[bytes]:
         every = self.party.gather(mine, cap, "a collective")
         self._sent += sum(map(len, every)) - len(every[(self.rank + 1) % self.nodes])
         return every
 
-    def _check_size(self, came: memoryview, expected: int) -> None:
-        """Raise TransportError where the rank before sends another length: it is at another message."""
+    def _check_size(self, came: memoryview, expected: int, peer: int | None = None) -> None:
+        """Raise TransportError where `peer`, or the rank before, sends another length than is due."""
         if len(came) != expected:
-            left = (self.rank - 1) % self.nodes
+            left = (self.rank - 1) % self.nodes if peer is None else peer
             text = f"rank {left} sent {len(came)} bytes where {expected} are due: it is at another message"
             raise TransportError(text, peer=left, kind="aborted")
 
@@ -147,3 +175,7 @@ class RemoteWire(Wire):
             clipped=node.saturated() - before,
         )
         return plan.scatter(node.result()), traffic
+
+
+def _arrays(every: Sequence[bytes]) -> list[Array]:
+    return [np.frombuffer(part, np.uint8) for part in every]

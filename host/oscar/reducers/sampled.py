@@ -65,4 +65,6 @@ class _SampledWire(LocalWire):
             total += message.data
         plan = messages[0].plan
         name = "equal" if plan is None else plan.name
+        if plan is not None and messages[0].planned:
+            total = plan.scatter(total)
         return total, Traffic(plan=name)

@@ -42,6 +42,17 @@ class Traffic:
     clocks: Array | None = None
 
 
+def check_parts(message: Message, nodes: int) -> None:
+    """Raise ValueError unless an exchange has a part for every worker, which together are its data."""
+    if message.op != "exchange":
+        return
+    if len(message.parts) != nodes or min(message.parts) < 0 or sum(message.parts) != message.data.size:
+        raise ValueError(
+            f"channel {message.channel}: expected {nodes} parts that make up {message.data.size} bytes, "
+            f"got {message.parts}"
+        )
+
+
 class Wire(ABC):
     """Combines the messages of `ranks`, the workers that live here, with those of all others.
 
@@ -55,11 +66,12 @@ class Wire(ABC):
         self._programs: dict[tuple[int, str], tuple[Action, ...]] = {}
 
     @abstractmethod
-    def combine(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
+    def combine(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
         """Return the combined buffer, which is new, and what it moved; messages: those of `ranks`.
 
-        Integers are followed by the sums of their riders. "gather" and "agree" return all buffers by rank,
-        one after the other. Raises PeerError when a peer fails, GradientError where workers here disagree,
+        Integers are followed by the sums of their riders. "gather" and "agree" return a list of all buffers
+        by rank, "exchange" such a list for each of `ranks`: what came for it. Raises PeerError when a peer
+        fails, GradientError where workers here disagree,
         ValueError for an integer that its field does not hold.
         """
 

@@ -24,7 +24,8 @@ from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
 from oscar.state import Reader, Stateful, crc, natural
 
-Op = Literal["sum", "or", "max", "gather", "agree"]
+Op = Literal["sum", "or", "max", "gather", "agree", "exchange"]
+Answer = Array | list[Array]
 T = TypeVar("T")
 
 RIDE_BITS = 16
@@ -37,9 +38,11 @@ class Message:
 
     channel: a name that is unique in the iteration; what a link learns is kept under it. data: 1-D; int32 for
     "sum" of integers in fields of `bits` (docs/schemes.md, "Fields"), float32 for "sum" and "max" of floats
-    (`bits` is 32), bool for "or" (`bits` is 1), uint8 for "gather", which hands every worker's buffer to all
-    and combines nothing. "agree" is a gather of the few bytes that workers need before they can quantise; it
-    is counted apart from frames. ride: int32, appended to a sum of integers in fields of RIDE_BITS, whatever
+    (`bits` is 32), bool for "or" (`bits` is 1), uint8 for the ops that combine nothing and hand over a list
+    of buffers by source, each of its own length. "gather" hands every worker's buffer to all. "agree" is a
+    gather of the few bytes that workers need before they can quantise; it is counted apart from frames.
+    "exchange" hands each worker what is for it: `parts` are the lengths of a buffer for every worker, one
+    behind the other in `data`. ride: int32, appended to a sum of integers in fields of RIDE_BITS, whatever
     `bits` is: a few small integers that are not worth a message of their own. coded: a sum goes as coded
     frames by a schedule, as `Scheme.channels` says; `context` is then the position class 0 .. 15 of every
     value, uint8, and `plan` how values are dealt to chunks (None: the configured plan, without costs), both
@@ -56,6 +59,12 @@ class Message:
     context: Array | None = field(default=None, repr=False)
     plan: ChunkPlan | None = field(default=None, repr=False)
     planned: bool = False
+    parts: tuple[int, ...] = ()
+
+    def part(self, worker: int) -> Array:
+        """Return what an exchange has for `worker`."""
+        first = sum(self.parts[:worker])
+        return self.data[first : first + self.parts[worker]]
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ class Worker(Member):
         return values if self.residual is None else values + self.residual
 
 
-Messages = Generator[Message, Array, None]
+Messages = Generator[Message, Any, None]  # each is answered by what Wire.combine returns for this worker
 
 
 class Scheme(Stateful, ABC):
@@ -128,7 +137,7 @@ class Scheme(Stateful, ABC):
         return self.messages(worker, join(tensors))
 
     @abstractmethod
-    def messages(self, worker: Worker, values: Array) -> Messages:
+    def messages(self, worker: Any, values: Array) -> Messages:
         """Yield what this worker contributes, one message after the other; receive each one combined.
 
         values: float32, flat, finite; never written to. All workers yield the same channels in the same
@@ -136,8 +145,11 @@ class Scheme(Stateful, ABC):
         """
 
     @abstractmethod
-    def finish(self, totals: Sequence[Array]) -> Array:
-        """Return the mean gradient, float32, flat, from the combined messages; move the state on."""
+    def finish(self, totals: Sequence[Any]) -> Array:
+        """Return the mean gradient, float32, flat, from the combined messages; move the state on.
+
+        totals: what all workers were handed alike; exchanges are left out.
+        """
 
     def caution(self) -> str | None:
         """Return what to know before training with these options, or None: a CautionWarning."""

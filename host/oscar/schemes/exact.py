@@ -101,9 +101,9 @@ class Exact(Scheme):
         """Not used: tensors are quantised where they lie, see `start`."""
         raise NotImplementedError("the exact scheme starts from tensors")
 
-    def _agree(self, every: Array) -> None:
+    def _agree(self, every: list[Array]) -> None:
         """Set the steps from all workers' summaries, by rank; `Reducer` takes them back if the call fails."""
-        self.steps.agree([list(_SUMMARY.iter_unpack(mine.data)) for mine in every.reshape(self.nodes, -1)])
+        self.steps.agree([list(_SUMMARY.iter_unpack(mine.data)) for mine in every])
 
     def _make_plan(self) -> ChunkPlan:
         o = self.options

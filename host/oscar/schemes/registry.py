@@ -34,6 +34,23 @@ SCHEMES: dict[str, Entry] = {
     "s2-reducer": Entry("oscar.schemes.s2:S2Reducer", "bitmap, count sketch of non-zeros"),
     "terngrad": Entry("oscar.schemes.stochastic:TernGrad", "stochastic ternary values"),
     "qsgd": Entry("oscar.schemes.stochastic:Qsgd", "stochastic levels by bucket norm"),
+    "topk": Entry("oscar.schemes.sparse.top_k:TopK", "each worker's largest values, error feedback"),
+    "zen": Entry("oscar.schemes.sparse.zen:Zen", "what is not zero, pushed to balanced servers; exact"),
+    "oktopk": Entry("oscar.schemes.sparse.ok_topk:OkTopk", "sums by regions, the largest gathered evenly"),
+    "adatopk": Entry("oscar.schemes.sparse.ada_topk:AdaTopK", "top-k with a density for each rank's link"),
+    "fedft": Entry("oscar.schemes.sparse.frequency:FedFt", "largest cosine coefficients, error feedback"),
+    "demo": Entry("oscar.schemes.sparse.frequency:Demo", "largest cosine coefficients of local momentum"),
+    "spafl": Entry("oscar.schemes.sparse.spafl:SpaFl", "one number a row, feedback"),
+    "clt-k": Entry("oscar.schemes.sparse.clt_k:CltK", "in turns one worker's largest values, feedback"),
+    "micro": Entry("oscar.schemes.sparse.micro:Micro", "ranges in turns, one threshold, error feedback"),
+    "exdyna": Entry("oscar.schemes.sparse.micro:ExDyna", "ranges of equal counts, one threshold, feedback"),
+    "scalecom": Entry("oscar.schemes.sparse.clt_k:ScaleCom", "clt-k with a low-passed residual"),
+    "hard-threshold": Entry("oscar.schemes.sparse.held_threshold:HardThreshold", "one threshold, feedback"),
+    "sidco": Entry("oscar.schemes.sparse.sidco:Sidco", "thresholds of fitted distributions, feedback"),
+    "deft": Entry("oscar.schemes.sparse.deft:Deft", "tensors' largest values by their norms, error feedback"),
+    "dct-threshold": Entry(
+        "oscar.schemes.sparse.held_threshold:DctThreshold", "a threshold for L iterations, error feedback"
+    ),
     "powersgd": Entry("oscar.schemes.powersgd:PowerSgd", "low-rank factors with error feedback"),
 }
 

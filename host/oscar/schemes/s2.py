@@ -85,11 +85,11 @@ class S2Reducer(Scheme):
         data = np.concatenate([grid.ride(corrected), cells])
         yield Message("cells", data, bits=o.cell_bits)
 
-    def _keys(self, index: Array) -> Array:
+    def _keys(self, index: Any) -> Array:
         """Return the positions, int64, at which some worker has a non-zero."""
         if self.options.index == "or":
             return np.flatnonzero(index)
-        maps = np.unpackbits(index.reshape(self.nodes, -1), axis=1, count=self.values)
+        maps = np.unpackbits(np.stack(index), axis=1, count=self.values)
         return np.flatnonzero(maps.any(axis=0))
 
     def _sketch(self, keys: Array) -> CountSketch:

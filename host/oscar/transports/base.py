@@ -21,6 +21,7 @@ from oscar.transports.waits import Wait
 
 GATHER_TAGS = (32640, 32641)  # frames have lower tags (Action.tag) and a CRC-32 of their own
 STATE_TAG = 32642  # of digests of the replicated state
+EXCHANGE_TAG = 32643  # of buffers that go straight to one rank
 CONTROL_TAG = 32767  # the largest tag that every MPI has
 KEYED_CONTROL_TAG = 32766  # of control messages under a key: never confused with earlier plain ones
 CONTROL_TAGS = (KEYED_CONTROL_TAG, CONTROL_TAG)

@@ -12,6 +12,7 @@ from oscar.coding.asc import AscParams, Decoder, Encoder, make_coder
 from oscar.coding.asc.link import Coder
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, peek, unpack_frame
 from oscar.errors import MissingExtraError
+from oscar.trials._mutations import reseal
 
 MARGIN, MARK = 64, 0x5A5A5A5A  # values beside those of a decode, and what they hold
 MOST_INTO = 1 << 20  # values for which room is made
@@ -19,13 +20,17 @@ MOST_INTO = 1 << 20  # values for which room is made
 
 @dataclass
 class Subject:
-    """Something to attack: two frames that are valid in the same state, their values, and two decoders."""
+    """Something to attack: two frames that are valid in the same state, their values, and two decoders.
+
+    reseal: makes the checksum of a mutated frame right again.
+    """
 
     name: str
     frames: tuple[bytes, bytes]
     decode: Callable[[Any], Any]
     decode_again: Callable[[Any], Any]
     expected: list[Any]
+    reseal: Callable[[bytearray], None] = reseal
 
 
 def same(a: Any, b: Any) -> bool:

@@ -17,6 +17,8 @@ from oscar.coding.asc.params import (
 )
 from oscar.coding.frame import HEADER_BYTES
 
+Mutation = Callable[[random.Random, bytearray, bytes], None]
+
 
 def _flip_bits(r: random.Random, f: bytearray, other: bytes) -> None:
     for _ in range(r.choice((1, 1, 2, 3, 8))):
@@ -121,8 +123,9 @@ def _edit_payload(r: random.Random, f: bytearray, other: bytes) -> None:
     return None
 
 
-MUTATIONS: tuple[Callable[[random.Random, bytearray, bytes], None], ...] = (
-    _flip_bits, _flip_bits, _set_bytes, _truncate, _extend, _splice, _edit_header, _edit_payload,
+BYTES: tuple[Mutation, ...] = _flip_bits, _set_bytes, _truncate, _extend, _splice  # of any bytes
+MUTATIONS: tuple[Mutation, ...] = (
+    _flip_bits, *BYTES, _edit_header, _edit_payload,
     _edit_form, _edit_form, _edit_form,
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,10 +27,10 @@ from oscar.tables import Row, Table
 from oscar.trials import _hunt
 from oscar.trials._hunt import Chunk, cases, hunt
 from oscar.trials._mutate_subjects import Subject, make_subjects, same
-from oscar.trials._mutations import MUTATIONS, reseal
+from oscar.trials._mutations import MUTATIONS, Mutation
 
 CHUNK = 4096  # mutations that a worker is given at a time
-HANG_SECONDS = 1.0  # one decode may take this long
+HANG_SECONDS = 1.0  # of processor time, as machines are shared: one decode may take this long
 SILENCE_S = 60.0  # a worker that does not tick for this long has hung
 KINDS = ("sealed", "returned", "frame_errors", "crashes", "hangs", "over_reads", "wrong")
 TABLE = Table("mutations >12", *(f"{kind} >12" for kind in KINDS), "slowest_ms >12", "per_second >12")
@@ -41,11 +41,11 @@ SPARE = 64  # bytes behind each frame, different for the two decodes
 def _attempt(
     decode: Callable[[Any], Any], memory: bytearray, size: int
 ) -> tuple[Any, BaseException | None, float]:
-    start = time.perf_counter()
+    start = time.thread_time()
     try:
-        return decode(memoryview(memory)[:size]), None, time.perf_counter() - start
+        return decode(memoryview(memory)[:size]), None, time.thread_time() - start
     except Exception as error:  # what is not a FrameError is a fault, to be reported with its frame
-        return None, error, time.perf_counter() - start
+        return None, error, time.thread_time() - start
 
 
 def _judge(subject: Subject, frame: bytearray, sealed: bool, tally: Counter[str]) -> tuple[str | None, float]:
@@ -74,11 +74,14 @@ def _judge(subject: Subject, frame: bytearray, sealed: bool, tally: Counter[str]
     return None, seconds
 
 
-class _Judge:
+class FrameJudge:
     """Judges chunks of mutations, the same for the same name."""
 
+    make_subjects = staticmethod(make_subjects)
+    mutations: Sequence[Mutation] = MUTATIONS
+
     def __init__(self, seed: int) -> None:
-        self.subjects = make_subjects(seed)
+        self.subjects = self.make_subjects(seed)
 
     def __call__(self, name: str, count: int, tick: Tick) -> Chunk:
         chunk = Chunk()
@@ -87,10 +90,10 @@ class _Judge:
             frame, other = bytearray(subject.frames[0]), subject.frames[1]
             for _ in range(r.choice((1, 1, 1, 2, 3))):
                 if frame:
-                    MUTATIONS[r.randrange(len(MUTATIONS))](r, frame, other)
+                    self.mutations[r.randrange(len(self.mutations))](r, frame, other)
             sealed = r.random() < 0.5
             if sealed:
-                reseal(frame)
+                subject.reseal(frame)
                 chunk.tally["sealed"] += 1
             fault, seconds = _judge(subject, frame, sealed, chunk.tally)
             chunk.slowest = max(chunk.slowest, seconds)
@@ -123,7 +126,12 @@ def _environment(boundscheck: bool) -> Iterator[None]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what `run` reads to a parser."""
-    _hunt.add_arguments(parser, count=200_000, of="mutated frames")
+    declare(parser, count=200_000, of="mutated frames")
+
+
+def declare(parser: argparse.ArgumentParser, *, count: int, of: str) -> None:
+    """Add what `attack` reads to a parser."""
+    _hunt.add_arguments(parser, count=count, of=of)
     parser.set_defaults(seed=0)
     text = "check every index of the kernels; compiles for minutes first"
     parser.add_argument("--boundscheck", action="store_true", help=text)
@@ -131,10 +139,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Judge `args.count` mutated frames and print a table; "ok" tells whether nothing was wrong."""
-    print(f"# mutate: count {args.count}, seed {args.seed}, jobs {args.jobs}, boundscheck {args.boundscheck}")
+    return attack(FrameJudge, args, "mutate")
+
+
+def attack(judge: type[FrameJudge], args: argparse.Namespace, name: str) -> dict[str, Any]:
+    """Judge what `run` of the trial `name` asks for."""
+    print(f"# {name}: count {args.count}, seed {args.seed}, jobs {args.jobs}, boundscheck {args.boundscheck}")
     how = {"seed": args.seed, "size": CHUNK, "jobs": args.jobs, "silence_s": SILENCE_S}
     with _environment(args.boundscheck):
-        found, seconds = hunt(partial(_Judge, args.seed), args.count, **how)
+        found, seconds = hunt(partial(judge, args.seed), args.count, **how)
     faults = [*({"subject": "worker", "fault": end, "frame": ""} for end in found.lost), *found.faults]
     result: Row = {
         "mutations": found.cases,

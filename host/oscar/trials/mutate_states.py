@@ -97,6 +97,9 @@ def make_subjects() -> list[Subject]:
         "oscar-sw coded": ("oscar-sw", {"coded": True, "relative": True}),
         "oscar-sw-best spread": ("oscar-sw-best", {"spread": True, "coded": True, "period": 3}),
         "sketched-sgd carried": ("sketched-sgd", {"exact": False, "momentum": 0.5}),
+        "exdyna released": ("exdyna", {"partition": "released", "controller": "released"}),
+        "topk momentum": ("topk", {"momentum": 0.9, "values": "asc"}),
+        "dct-threshold released": ("dct-threshold", {"controller": "released"}),
         "qsgd coded": ("qsgd", {"coded": True, "error_feedback": True}),
     }
     found = [_cluster(name, Config.model_validate(changes)) for name, changes in codecs.items()]

@@ -42,7 +42,10 @@ class Workload(Protocol):
         """Take one optimiser step with the mean gradient `[tensor]`; raises GradientError on wrong shapes."""
 
     def evaluate(self) -> dict[str, float]:
-        """Return "accuracy" (0..1) and "loss" (nats) on held-out data; empty where there is none."""
+        """Return "accuracy" (0..1) and "loss" (nats) on held-out data, and what else a workload is judged by.
+
+        Empty where nothing is held out.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all that moves (weights, moments, batches to come), to resume a run."""
@@ -129,39 +132,35 @@ class Samples(Protocol):
 
 
 class DataParallel(ABC):
-    """What the workloads that train share: one random stream per node, and the loop over the nodes.
-
-    options: their `batch` is the samples of a node in an iteration.
-    """
+    """What the workloads that train share: the loop over the nodes, and how a state is taken over."""
 
     name: str
 
     def __init__(
         self,
-        samples: Samples,
         options: Any,
         *,
         nodes: int,
         seed: int,
         named_shapes: Sequence[tuple[str, tuple[int, ...]]],
     ) -> None:
-        self.samples, self.options, self.nodes, self.seed = samples, options, nodes, seed
+        self.options, self.nodes, self.seed = options, nodes, seed
         self.tensor_names = tuple(name for name, _ in named_shapes)
         self.tensor_shapes = tuple(tuple(shape) for _, shape in named_shapes)
         self.loss = math.nan
-        self._generators = [batch_generator(seed, node) for node in range(nodes)]
+        self._generators: list[np.random.Generator] = []  # of batches, one a node
 
     @abstractmethod
-    def _learn(self, inputs: Array, targets: Array) -> tuple[list[Array], float]:
-        """Return the gradients `[tensor]` and the loss of a batch."""
+    def node_gradients(self, node: int) -> tuple[list[Array], float]:
+        """Return the gradients `[tensor]` and the loss of one node alone: a process per node."""
 
     @abstractmethod
     def _step(self, mean: Sequence[Array]) -> None:
         """Move the weights; the shapes of `mean` are right."""
 
     @abstractmethod
-    def _scores(self, inputs: Array, targets: Array) -> tuple[float, float]:
-        """Return accuracy and loss on a batch."""
+    def evaluate(self) -> dict[str, float]:
+        """See Workload.evaluate."""
 
     @abstractmethod
     def _model_state(self) -> dict[str, Any]:
@@ -199,10 +198,6 @@ class DataParallel(ABC):
                 raise saved["generators"].refuse("states of generators", str(error)) from None
         self._load_model_state(saved["model"])
 
-    def node_gradients(self, node: int) -> tuple[list[Array], float]:
-        """Return the gradients `[tensor]` and the loss of one node's next batch: a process per node."""
-        return self._learn(*self.samples.batch(self.options.batch, self._generators[node]))
-
     def gradients(self) -> list[list[Array]]:
         results = [self.node_gradients(node) for node in range(self.nodes)]
         self.loss = math.fsum(loss for _, loss in results) / self.nodes
@@ -211,6 +206,26 @@ class DataParallel(ABC):
     def apply(self, mean: Sequence[Array]) -> None:
         check_mean(mean, self.tensor_names, self.tensor_shapes)
         self._step(mean)
+
+
+class Batched(DataParallel):
+    """A workload whose nodes learn from random batches, each of `options.batch` samples."""
+
+    def __init__(self, samples: Samples, options: Any, *, nodes: int, seed: int, **how: Any) -> None:
+        super().__init__(options, nodes=nodes, seed=seed, **how)
+        self.samples = samples
+        self._generators = [batch_generator(seed, node) for node in range(nodes)]
+
+    @abstractmethod
+    def _learn(self, inputs: Array, targets: Array) -> tuple[list[Array], float]:
+        """Return the gradients `[tensor]` and the loss of a batch."""
+
+    @abstractmethod
+    def _scores(self, inputs: Array, targets: Array) -> tuple[float, float]:
+        """Return accuracy and loss on a batch."""
+
+    def node_gradients(self, node: int) -> tuple[list[Array], float]:
+        return self._learn(*self.samples.batch(self.options.batch, self._generators[node]))
 
     def evaluate(self) -> dict[str, float]:
         accuracy, loss = self._scores(*self.samples.held_out())

@@ -9,7 +9,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.state import Saved
-from oscar.workloads.base import DataParallel, Samples
+from oscar.workloads.base import Batched, Samples
 
 
 def softmax_cross_entropy(logits: Array, targets: Array) -> tuple[float, Array]:
@@ -104,7 +104,7 @@ def _copy_all(sources: Sequence[Array], targets: Sequence[Array]) -> None:
         target[...] = source
 
 
-class NumpyWorkload(DataParallel):
+class NumpyWorkload(Batched):
     """A workload whose weights are named NumPy arrays; a subclass has the functions of its model.
 
     `_forward` takes weights and inputs, and returns the layers, the logits last; `_loss_and_gradients` takes

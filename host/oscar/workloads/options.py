@@ -88,6 +88,20 @@ class EmbeddingOptions:
     text_bytes: int = _whole(4_000_000, least=10_000)
 
 
+@dataclass(frozen=True)
+class LogisticOptions:
+    """L1 logistic regression on hashed n-grams of source code; all samples in every iteration."""
+
+    features_log2: int = _whole(18, least=8)  # weights: n-grams are hashed to 2^18
+    lines: int = _whole(12)  # of code in a sample
+    samples: int = _whole(6000, least=20)  # at most, of either class
+    l1: float = _real(1e-4)  # weight of the sum of magnitudes, beside the mean loss
+    coupling: float = _real(6e-5)  # how firmly a node's own weights are held to the common ones
+    relaxation: float = _real(1.7)  # 1 to below 2; above 1, nodes overshoot
+    newton: int = _whole(2)  # passes of a node in an iteration,
+    conjugate: int = _whole(6)  # and steps of conjugate gradients in each
+
+
 def parse_options(kind: type[OptionsT], given: Mapping[str, Any], *, workload: str) -> OptionsT:
     """Return `kind` filled from `given`; raises ConfigError that names the option and what is valid."""
     known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]

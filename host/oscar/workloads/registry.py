@@ -23,6 +23,7 @@ class Entry:
 WORKLOADS: dict[str, Entry] = {
     "numpy-lm": Entry("oscar.workloads.numpy_lm:NumpyLm", opt.NumpyLmOptions),
     "numpy-digits": Entry("oscar.workloads.numpy_digits:NumpyDigits", opt.NumpyDigitsOptions),
+    "logistic": Entry("oscar.workloads.logistic:Logistic", opt.LogisticOptions),
     "cnn": Entry("oscar.workloads.torch_models:Cnn", opt.CnnOptions),
     "transformer": Entry("oscar.workloads.torch_models:Transformer", opt.TransformerOptions),
     "embedding": Entry("oscar.workloads.torch_models:Embedding", opt.EmbeddingOptions),

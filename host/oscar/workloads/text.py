@@ -25,7 +25,7 @@ _WORD = re.compile(r"[A-Za-z_]+|[0-9]+|\n|[^\sA-Za-z0-9_]")
 _HELD_OUT = 0.05
 
 
-def _source_files(root: str) -> Iterator[str]:
+def source_files(root: str) -> Iterator[str]:
     """Yield the .py files below `root`: breadth first and sorted, so that every run reads the same."""
     folders = [root]
     for folder in folders:  # grows while it is read
@@ -50,7 +50,7 @@ def source_text(limit: int, root: str | None = None) -> str:
     folder = sysconfig.get_path("stdlib") if root is None else root
     parts: list[bytes] = []
     left = limit
-    for path in _source_files(folder):
+    for path in source_files(folder):
         try:
             with open(path, "rb") as file:
                 data = file.read(left)

@@ -28,7 +28,7 @@ except ImportError as error:
         "or use the workload numpy-lm"
     ) from error
 
-from oscar.workloads.base import DataParallel, Samples
+from oscar.workloads.base import Batched, Samples
 from oscar.workloads.digits import load_digits
 from oscar.workloads.options import CnnOptions, EmbeddingOptions, TransformerOptions
 from oscar.workloads.text import characters, words
@@ -128,7 +128,7 @@ class EmbeddingModel(nn.Module):
         return self.output(functional.relu(self.hidden(seen)))
 
 
-class TorchWorkload(DataParallel):
+class TorchWorkload(Batched):
     """A workload whose weights are those of a torch module, which makes logits of a batch of `samples`."""
 
     def __init__(

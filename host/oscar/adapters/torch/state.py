@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, read_decided
+from oscar.adapters.torch.layout import Layout
 from oscar.adapters.torch.model import Model
+from oscar.adapters.torch.sparse import Rows, sparse_of
 from oscar.adapters.torch.staging import Staging
 from oscar.array import split
 from oscar.checkpoint import flatten, rebuild
@@ -30,37 +32,25 @@ JOIN_S = 5.0
 ADVICE = "end the process and start again from a checkpoint"
 LOG = logging.getLogger("oscar.ddp")
 
-Shapes = list[tuple[int, ...]]
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """The tensors of a bucket; parameters: their identities in this process, None after a load."""
-
-    shapes: Shapes
-    parameters: tuple[int, ...] | None
-
-    def fits(self, other: _Layout) -> bool:
-        known = self.parameters is not None and other.parameters is not None
-        return self.shapes == other.shapes and (not known or self.parameters == other.parameters)
-
 
 @dataclass(frozen=True)
 class _Job:
     """A bucket to reduce.
 
     mark: of its gradients, see Staging; last: of those of its backward that are compressed; measure: beside a
-    plain AllReduce; forget: drop all state before, because the buckets were made anew.
+    plain AllReduce; forget: drop all state before, because the buckets were made anew; new: its layout has
+    not been compared between the ranks.
     """
 
     future: Any
     buffer: Any
     mark: Any
     key: Key
-    shapes: Shapes
+    layout: Layout
     last: bool
     measure: bool
     forget: bool
+    new: bool
 
 
 class OscarState:
@@ -119,12 +109,14 @@ class OscarState:
         self.bypass = Bypass(bypass, self._group, self._communicator)
         self.error: Exception | None = None
         self._model, self._staging = Model(), Staging()
+        self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
+        self._told_dense = False
         self.backwards = 0  # of this process
         self.values = 0  # that were reduced
         self._sent_bytes = 0
         self.clipped = 0  # values of this rank that saturated so far
         self.clipped_energy = 0.0  # the largest share of a bucket's energy that this took so far, 0 .. 1
-        self._layouts: dict[int, _Layout] = {}
+        self._layouts: dict[int, Layout] = {}
         self._jobs: queue.Queue[_Job | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, self._group, [])
@@ -138,8 +130,11 @@ class OscarState:
         """Return a Future of `bucket`, averaged; see `oscar_hook`."""
         buffer, key = self._check(bucket)
         self._model.check(key[0], bucket.parameters(), last=bucket.is_last())
-        first = self.backwards == 0
-        forget = not first and self._see(bucket, key)
+        first, layout = self.backwards == 0, Layout.of(bucket)
+        if first:
+            layout.meet(self._communicator, key[0])  # or torch would add up what does not fit
+        new = key[0] not in self._layouts
+        forget = not first and self._see(layout, key[0])
         if forget:
             self.bypass.decided.clear()
         self.values += key[1]
@@ -152,10 +147,11 @@ class OscarState:
             buffer,
             self._staging.mark(buffer),
             key,
-            self._layouts[key[0]].shapes,
+            self._layouts[key[0]],
             last=bucket.is_last() or self._rest_skipped(key[0]),
-            measure=self.bypass.measures(key),
+            measure=self.bypass.measures(key) and not (layout.sparse and self._rows),
             forget=forget,
+            new=new or forget,
         )
         self._start()
         self._jobs.put(job)
@@ -168,6 +164,13 @@ class OscarState:
     def _check(self, bucket: Any) -> tuple[Any, Key]:
         self._check_whole()
         buffer = bucket.buffer()
+        if buffer.layout not in (self._torch.strided, self._torch.sparse_coo) or (
+            buffer.is_sparse and buffer.device.type != "cpu"
+        ):
+            raise TypeError(
+                f"expected dense gradients, or sparse ones (COO) on the CPU, got {buffer.layout} on "
+                f"{buffer.device}; make the module with sparse=False, or take the hook off for this model"
+            )
         if buffer.device.type not in Staging.DEVICES or not buffer.dtype.is_floating_point:
             raise TypeError(
                 f"expected floating-point gradients on the CPU or a CUDA device, got {buffer.dtype} on "
@@ -180,11 +183,8 @@ class OscarState:
             )
         return buffer, (bucket.index(), buffer.numel())
 
-    def _see(self, bucket: Any, key: Key) -> bool:
+    def _see(self, layout: Layout, index: int) -> bool:
         """Note the bucket's tensors; return whether all state has to go because buckets were made anew."""
-        index = key[0]
-        shapes = [tuple(gradient.shape) for gradient in bucket.gradients()]
-        layout = _Layout(shapes, tuple(id(parameter) for parameter in bucket.parameters()))
         known = self._layouts.get(index)
         changed = known is not None and not known.fits(layout)
         if changed:
@@ -208,7 +208,11 @@ class OscarState:
 
     def _plain(self, buffer: Any) -> Any:
         """Return the Future of the AllReduce that DDP does without a hook."""
-        self._sent_bytes += ring_bytes(buffer.numel() * buffer.element_size(), self.nodes)
+        if buffer.is_sparse:  # torch gathers indices and values
+            parts = buffer._indices(), buffer._values()
+            self._sent_bytes += sum(part.nbytes for part in parts) * (self.nodes - 1)
+        else:
+            self._sent_bytes += ring_bytes(buffer.numel() * buffer.element_size(), self.nodes)
         buffer.div_(self.nodes)
         work = self._dist.all_reduce(buffer, group=self.process_group, async_op=True)
         return work.get_future().then(lambda future: future.value()[0])
@@ -229,10 +233,14 @@ class OscarState:
             job.future.set_exception(self.error)
             return
         try:
+            gradient = job.buffer.detach().coalesce() if job.layout.sparse else None
+            entries = 0 if gradient is None else gradient._nnz()
+            met = job.new or gradient is not None
+            counts = job.layout.meet(self._communicator, job.key[0], entries) if met else []
             if job.forget:
                 self._communicator.forget()
                 self.bypass.forget_times()
-            self._staging.put(job.buffer, self._mean(job))
+            result = self._dense(job) if gradient is None else self._sparse(job, gradient, counts)
             if job.last:
                 self.bypass.settle()
         except Exception as error:
@@ -252,10 +260,37 @@ class OscarState:
             )
             job.future.set_exception(error)
         else:
-            job.future.set_result(job.buffer)
+            job.future.set_result(result)
 
-    def _mean(self, job: _Job) -> np.ndarray:
-        tensors = split(self._staging.fetch(job.buffer, job.mark), job.shapes)
+    def _dense(self, job: _Job) -> Any:
+        """Return the bucket, which has its mean now."""
+        self._staging.put(job.buffer, self._mean(job, self._staging.fetch(job.buffer, job.mark)))
+        return job.buffer
+
+    def _sparse(self, job: _Job, gradient: Any, counts: list[int]) -> Any:
+        """Return the mean of a coalesced gradient, sparse; counts: entries of every rank."""
+        if self._rows is not None:
+            mean, sent = self._rows.mean(gradient, counts)
+            self._sent_bytes += sent
+            return mean
+        self._tell_dense(job, sum(counts) / len(counts))
+        return sparse_of(self._mean(job, gradient.to_dense().float().numpy()), gradient)
+
+    def _tell_dense(self, job: _Job, rows: float) -> None:
+        """Log once on rank 0 what it costs that a sparse gradient is made dense."""
+        if self._told_dense or self.rank:
+            return
+        self._told_dense = True
+        of = math.prod(job.layout.shapes[0][: job.layout.sparse])
+        LOG.warning(
+            "the sparse gradient of bucket %d is made dense for the method %s: every step copies, codes and "
+            "sends %s values, of which a rank has %.3g %% (%d of %d rows); Config(method=\"zen\") sends "
+            "the rows alone, exactly",
+            job.key[0], self.config.method, f"{job.key[1]:,}", 100 * rows / max(1, of), round(rows), of,
+        )  # fmt: skip
+
+    def _mean(self, job: _Job, values: np.ndarray) -> np.ndarray:
+        tensors = split(values.reshape(-1), job.layout.shapes)
 
         def compressed() -> list[np.ndarray]:
             result = self._communicator.allreduce(tensors, key=job.key)
@@ -302,7 +337,7 @@ class OscarState:
         tree = Saved(self._rebuilt(saved))
         layouts, decided = tree["layouts"], read_decided(tree["bypass"])
         fresh = {
-            index: _Layout(layouts[index].shapes(), None)
+            index: Layout(layouts[index].shapes(), None)
             for index in layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
         }
         self._communicator.load_state_dict(tree["reducer"])  # the last that can be refused

@@ -1,0 +1,71 @@
+"""The tensors of a bucket, and that they are the same on all ranks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from oscar.errors import GradientError
+from oscar.reducers.communicator import Communicator
+from oscar.state import crc
+
+CAP = 1 << 16  # bytes in which a rank describes a bucket
+Shapes = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """parameters: identities in this process, None after a load.
+
+    sparse: dimensions that indices of a sparse gradient have; 0: it is dense; None: not known after a load.
+    """
+
+    shapes: Shapes
+    parameters: tuple[int, ...] | None
+    sparse: int | None = None
+
+    @classmethod
+    def of(cls, bucket: Any) -> Layout:
+        """Return that of a bucket of DDP's, which has one sparse gradient or any number of dense ones."""
+        buffer, parameters = bucket.buffer(), tuple(id(parameter) for parameter in bucket.parameters())
+        if buffer.is_sparse:
+            return cls([tuple(buffer.shape)], parameters, buffer.sparse_dim())
+        return cls([tuple(gradient.shape) for gradient in bucket.gradients()], parameters, 0)
+
+    def fits(self, other: Layout) -> bool:
+        """Whether state of this bucket is good for the other one."""
+        pairs = (self.parameters, other.parameters), (self.sparse, other.sparse)
+        alike = all(one is None or two is None or one == two for one, two in pairs)
+        return self.shapes == other.shapes and alike
+
+    def meet(self, communicator: Communicator, index: int, entries: int = 0) -> list[int]:
+        """Return the entries of every rank's sparse gradient; collective.
+
+        Raises GradientError on all ranks where bucket `index` is another one there.
+        """
+        mine = json.dumps([self.sparse, entries, self.shapes]).encode()
+        if len(mine) > CAP:
+            mine = json.dumps([self.sparse, entries, crc(self.shapes)]).encode()
+        every = [json.loads(one) for one in communicator.gather(mine, CAP)]
+        for rank, (sparse, _, shapes) in enumerate(every):
+            if (sparse, shapes) != (every[0][0], every[0][2]):
+                text = f"rank {rank}: {_difference(index, every[rank], every[0])}"
+                advice = "a parameter's gradient is sparse on all ranks or on none"
+                error = GradientError(f"{text}: all ranks must run one model, in which {advice}")
+                raise communicator.party.shared(error)
+        return [entries for _, entries, _ in every]
+
+
+def _difference(index: int, theirs: list[Any], ours: list[Any]) -> str:
+    """Return the first tensor of a bucket that differs from rank 0's, in words."""
+    one, two = (layout[2] if isinstance(layout[2], list) else [] for layout in (theirs, ours))
+    pairs = [(one[t : t + 1], two[t : t + 1]) for t in range(max(len(one), len(two)))]
+    tensor = next((t for t, (mine, first) in enumerate(pairs) if mine != first), 0)
+    came, expected = (
+        f"a {'sparse' if layout[0] else 'dense'} gradient of shape {tuple(shapes[tensor])}"
+        if tensor < len(shapes)
+        else "none"
+        for layout, shapes in ((theirs, one), (ours, two))
+    )
+    return f"tensor {tensor} of bucket {index} is {came}, on rank 0 it is {expected}"

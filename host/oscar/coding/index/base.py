@@ -1,0 +1,158 @@
+"""What all index codecs share: the seal, and the checks of what goes in and of what comes out.
+
+A stream: u8 kind, the count as a varint, the codec's own bytes, and the seal: CRC-32 over all before it, xor
+the history, 16 bits that only a codec that learns has, in either half; little endian.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numba import njit
+
+from oscar.array import Array
+from oscar.coding.crc import crc32
+from oscar.errors import ConfigError, FrameError
+
+MOST = 1 << 32  # positions of a space
+MARK = 0xB0  # of the first byte's upper half; the codec's kind is the lower one
+SEAL_BYTES = 4
+COUNT_BYTES = 5  # of a varint, at most
+KINDS: dict[int, str] = {}  # names of the codecs that were imported, for errors
+
+
+class IndexCodec(ABC):
+    """Codes a set of positions of a space of `size` that both ends know: a tensor, or one server's part.
+
+    A codec writes its own bytes in `_pack` and reads them in `_unpack`; the seal is made here.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[int]  # 0 to 15, unique
+
+    def __init_subclass__(cls) -> None:
+        KINDS[cls.kind] = cls.name
+
+    def encode(self, positions: Array, size: int, classes: Array | None = None) -> Array:
+        """Return the stream, uint8, of int64 `positions`: ascending, distinct, in [0, size).
+
+        classes: uint8 classes 0..15 of all positions, which only `popular` looks at.
+        Raises ConfigError for a space that is too large, ValueError for positions of another form.
+        """
+        check_size(size)
+        array = np.ascontiguousarray(positions)
+        if array.ndim != 1 or array.dtype != np.int64:
+            raise ValueError(f"positions are 1-D int64, got {array.ndim}-D {array.dtype}")
+        if (at := first_wrong(array, size)) >= 0:
+            raise ValueError(f"positions ascend and lie in 0 to {size - 1}: number {at} is {array[at]}")
+        head = bytes([MARK | self.kind]) + _varint(array.size)
+        history = self._history(size, classes)
+        body = self._pack(array, size, classes)
+        data = np.empty(len(head) + len(body) + SEAL_BYTES, np.uint8)
+        data[: len(head)] = np.frombuffer(head, np.uint8)
+        data[len(head) : -SEAL_BYTES] = body
+        data[-SEAL_BYTES:] = np.frombuffer(seal(data[:-SEAL_BYTES], history), np.uint8)
+        return data
+
+    def decode(self, stream: Array, size: int, classes: Array | None = None) -> Array:
+        """Return the int64 positions of a stream, ascending; raises FrameError, and nothing has changed."""
+        check_size(size)
+        body, count, history = self._open(stream)
+        if history != (here := self._history(size, classes)):
+            raise FrameError(
+                f"index stream of history 0x{history:04x}, this end has 0x{here:04x}: the ends saw other "
+                "hits, streams or sizes; resume all ranks from one checkpoint, or start all anew"
+            )
+        if count > size:
+            raise damaged(f"at most {size} positions", f"{count}")
+        positions = self._unpack(body, count, size, classes)
+        if (at := first_wrong(positions, size)) >= 0:
+            raise damaged(f"ascending positions of 0 to {size - 1}", f"{positions[at]} as number {at}")
+        return positions
+
+    def _open(self, stream: Array) -> tuple[Array, int, int]:
+        """Return the codec's own bytes, count and history; raises FrameError unless the seal holds."""
+        data = np.asarray(stream)
+        if data.ndim != 1 or data.dtype != np.uint8:
+            raise FrameError(f"an index stream is 1-D uint8, got {data.ndim}-D {data.dtype}")
+        data = np.ascontiguousarray(data)
+        if data.size < 2 + SEAL_BYTES:
+            raise damaged(f"at least {2 + SEAL_BYTES} bytes", f"{data.size}")
+        came, right = int.from_bytes(data[-SEAL_BYTES:].tobytes(), "little"), crc32(data[:-SEAL_BYTES])
+        history = (came ^ right) & 0xFFFF
+        if (came ^ right) >> 16 != history:
+            raise damaged(f"a CRC-32 of 0x{right:08x}", f"0x{came:08x}")
+        mark = int(data[0])
+        if mark != MARK | self.kind:
+            known = KINDS.get(mark & 15) if mark & 0xF0 == MARK else None
+            other = f"one of {known}" if known else f"first byte 0x{mark:02x}"
+            raise FrameError(
+                f"expected an index stream of {self.name}, got {other}: "
+                "use the same index codec on all ranks, and hand on streams in the order they were sent"
+            )
+        count, used = _read_varint(data[1 : min(1 + COUNT_BYTES, data.size - SEAL_BYTES)].tobytes())
+        return data[1 + used : -SEAL_BYTES], count, history
+
+    def _history(self, size: int, classes: Array | None) -> int:
+        """Return 16 bits over everything that the next stream is coded with and that is not sent."""
+        return 0
+
+    @abstractmethod
+    def _pack(self, positions: Array, size: int, classes: Array | None) -> Array:
+        """Return the codec's own bytes."""
+
+    @abstractmethod
+    def _unpack(self, body: Array, count: int, size: int, classes: Array | None) -> Array:
+        """Return `count` positions, int64; raises FrameError. They are checked to ascend within the space."""
+
+
+def check_size(size: int) -> None:
+    """Raise ConfigError unless an index can name all positions of a space of this size."""
+    if not 0 <= size <= MOST:
+        raise ConfigError(f"an index names positions of a space of 0 to {MOST}, got {size}: split the tensor")
+
+
+def seal(data: Array, history: int = 0) -> bytes:
+    """Return the last bytes of a stream that begins with `data`."""
+    return (crc32(data) ^ history * 0x10001).to_bytes(SEAL_BYTES, "little")
+
+
+def damaged(expected: str, came: str) -> FrameError:
+    """Return the error of a stream that no encoder with the same space wrote."""
+    return FrameError(
+        f"index stream: expected {expected}, got {came}: damaged, or both ends do not use the same space"
+    )
+
+
+def _varint(value: int) -> bytes:
+    """Return 7 bits a byte, the lowest first; the top bit says that more follow."""
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _read_varint(data: bytes) -> tuple[int, int]:
+    """Return the value at the start of `data` and its bytes; raises FrameError for none, or a longer form."""
+    value = 0
+    for at, byte in enumerate(data):
+        value |= (byte & 127) << 7 * at
+        if byte < 128:
+            if at and not byte:
+                break
+            return value, at + 1
+    raise damaged(f"a count of up to {COUNT_BYTES} bytes", data.hex())
+
+
+@njit(cache=True, nogil=True)
+def first_wrong(positions: Any, size: int) -> int:
+    """Return the place of the first position that does not ascend or lies outside the space, else -1."""
+    before = -1
+    for j in range(len(positions)):
+        if positions[j] <= before or positions[j] >= size:
+            return j
+        before = positions[j]
+    return -1

@@ -1,0 +1,24 @@
+"""Index codecs by name; a new one is one class and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oscar.coding.index.base import IndexCodec
+from oscar.coding.index.gaps import Gaps
+from oscar.coding.index.plain import Bitmap, Coo
+from oscar.coding.index.popular import Popular
+from oscar.coding.index.roaring import Roaring
+from oscar.errors import ConfigError, did_you_mean
+
+INDEX_CODECS: dict[str, Callable[[], IndexCodec]] = {
+    codec.name: codec for codec in (Coo, Bitmap, Gaps, Roaring, Popular)
+}
+
+
+def make_index(name: str) -> IndexCodec:
+    """Return a new index codec; raises ConfigError for an unknown name."""
+    if name not in INDEX_CODECS:
+        hint = did_you_mean(name, INDEX_CODECS)
+        raise ConfigError(f"unknown index codec {name!r}; {hint}valid ones: {', '.join(INDEX_CODECS)}")
+    return INDEX_CODECS[name]()

@@ -1,0 +1,1 @@
+"""Schemes that send few values: who chooses them, how positions and values travel (docs/sparse.md)."""

@@ -1,0 +1,64 @@
+"""CLT-k: one worker after the other chooses for all; ScaleCom keeps the rest through a low-pass filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.schemes.sparse.sparsifier import Choice, SparseOptions, SparseWorker, Sparsifier
+from oscar.schemes.sparse.thresholds import top
+
+
+class CltK(Sparsifier):
+    """The k largest magnitudes of worker t mod N, in iteration t; the others choose nothing."""
+
+    name: ClassVar[str] = "clt-k"
+
+    def choose(self, worker: SparseWorker, acc: Array) -> Choice:
+        """See Sparsifier.choose."""
+        if worker.rank != self.iteration % self.nodes:
+            return np.zeros(0, np.int64)
+        with worker.clock.on("select"):
+            return top(acc, self.count)
+        yield  # a generator without messages
+
+
+@dataclass(frozen=True)
+class ScaleComOptions(SparseOptions):
+    """Options of scalecom. beta: of the low-pass filter; 1 keeps all that is not sent, as clt-k does."""
+
+    beta: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.beta <= 1:
+            raise ValueError(f"beta is the weight of what is new in the residual, 0 to 1, got {self.beta}")
+
+
+class ScaleComWorker(SparseWorker):
+    """A worker whose residual m becomes (1 - beta) m + beta (acc - sent)."""
+
+    def __init__(self, rank: int, values: int, beta: float) -> None:
+        super().__init__(rank, values)
+        self.beta = np.float32(beta)
+
+    def keep(self, acc: Array, positions: Array, sent: Array) -> None:
+        """See SparseWorker.keep."""
+        super().keep(acc, positions, sent)
+        acc *= self.beta
+        if self.residual is not None:
+            acc += (1 - self.beta) * self.residual
+
+
+class ScaleCom(CltK):
+    """CLT-k with a residual that forgets: what is sent and what is kept do not add up to what there was."""
+
+    name: ClassVar[str] = "scalecom"
+    Options = ScaleComOptions
+
+    def make_worker(self, rank: int) -> ScaleComWorker:
+        """See Scheme.make_worker."""
+        return ScaleComWorker(rank, self.values, self.options.beta)

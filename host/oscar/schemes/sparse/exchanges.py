@@ -1,0 +1,251 @@
+"""Exchanges of sparse gradients: who sends which part of its positions and values to whom.
+
+Each is a generator of messages that every worker runs; all end with the same union and sums. The names are
+those of Zen's design space (docs/sparse.md, "Exchanges"). Sums are added in the order of ranks, but for
+recursive doubling, which adds pairs of groups.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.index import IndexCodec
+from oscar.errors import FrameError
+from oscar.schemes.base import Message
+from oscar.schemes.sparse.grains import Grains
+from oscar.schemes.sparse.hashing import Memory, deal
+from oscar.schemes.sparse.partitions import Partition
+from oscar.schemes.sparse.sparsifier import SparseWorker, unite
+
+Set = tuple[Array, Array]  # sorted positions, int64; their values, float32, grain by grain
+Run = Generator[Message, Any, Set]
+_LENGTH = struct.Struct("<I")  # bytes of the stream of positions, in front of it
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange(ABC):
+    """index: of the positions that workers send."""
+
+    grains: Grains
+    nodes: int
+    index: IndexCodec
+
+    @abstractmethod
+    def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
+        """Yield messages; return the union and the sums there. scheme: whose `once` workers share."""
+
+    @abstractmethod
+    def busiest(self, every: Sequence[Array]) -> int:
+        """Return the bytes of the busiest port, given all workers' positions, without headers of frames."""
+
+    def pack(self, index: IndexCodec, positions: Array, size: int, items: Array) -> Array:
+        """Return a set as bytes: the stream of its positions in a space of `size`, and its values."""
+        stream = index.encode(positions, size)
+        head = np.frombuffer(_LENGTH.pack(stream.size), np.uint8)
+        return np.concatenate([head, stream, np.ascontiguousarray(items, "<f4").view(np.uint8)])
+
+    def unpack(self, index: IndexCodec, data: Array, members: Array | None, source: int) -> Set:
+        """Return what `pack` packed, from `source`; members: the positions that streams number, None: all."""
+        size = self.grains.size if members is None else members.size
+        if data.size < _LENGTH.size:
+            raise FrameError(
+                f"rank {source} sent {data.size} bytes, expected a stream of positions and values"
+            )
+        (length,) = _LENGTH.unpack(data[: _LENGTH.size].tobytes())
+        rest = data[_LENGTH.size :]
+        found = index.decode(rest[:length].copy(), size)
+        positions = found if members is None else members[found]
+        items = rest[length:]
+        expected = 4 * self.grains.count(positions)
+        if items.size != expected:
+            raise FrameError(
+                f"rank {source} sent {items.size} bytes of values for {positions.size} positions, expected "
+                f"{expected}: all ranks must exchange the same tensors"
+            )
+        return positions, items.copy().view("<f4").astype(np.float32, copy=False)
+
+    def add(self, sets: Sequence[Set]) -> Set:
+        """Return the union of sets, and their sums in the order given."""
+        union = unite([positions for positions, _ in sets], self.grains.size)
+        return union, self.grains.summed(sets, union)
+
+    def _bytes(self, index: IndexCodec, positions: Array, size: int) -> int:
+        return _LENGTH.size + len(index.encode(positions, size)) + 4 * self.grains.count(positions)
+
+
+@dataclass(frozen=True, eq=False)
+class AllGather(Exchange):
+    """AGsparse: everybody's set is passed on to all, who add for themselves."""
+
+    def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
+        """See Exchange.run."""
+        clock = worker.clock
+        with clock.on("index"):
+            packed = self.pack(self.index, own[0], self.grains.size, own[1])
+        every = yield Message("sets", packed, "gather", bits=8)
+        sets = clock.shared(scheme.once, "index", "sets", lambda: self._unpack_all(every))
+        return clock.shared(scheme.once, "reduce", "sum of sets", lambda: self.add(sets))
+
+    def _unpack_all(self, every: Sequence[Array]) -> list[Set]:
+        return [self.unpack(self.index, data, None, rank) for rank, data in enumerate(every)]
+
+    def busiest(self, every: Sequence[Array]) -> int:
+        """See Exchange.busiest."""
+        sizes = [self._bytes(self.index, positions, self.grains.size) for positions in every]
+        return sum(sizes) - min(sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Doubling(Exchange):
+    """SparCML: pairs of ranks, then of groups, exchange and add what they have so far.
+
+    Ranks beyond a power of two hand their set to a partner first, and get the sums at the end.
+    """
+
+    @property
+    def _even(self) -> int:
+        return 1 << (self.nodes.bit_length() - 1)
+
+    def _pairs(self, rank: int) -> list[tuple[str, int | None, int | None]]:
+        """Return the stages: name, whom `rank` sends to, from whom it gets."""
+        even, folded = self._even, rank + self._even
+        stages: list[tuple[str, int | None, int | None]] = []
+        if even < self.nodes:
+            to, source = (rank - even if rank >= even else None), (folded if folded < self.nodes else None)
+            stages.append(("fold", to, source))
+        for bit in range(even.bit_length() - 1):
+            partner = rank ^ (1 << bit) if rank < even else None
+            stages.append((f"double {bit}", partner, partner))
+        if even < self.nodes:
+            to, source = (folded if folded < self.nodes else None), (rank - even if rank >= even else None)
+            stages.append(("unfold", to, source))
+        return stages
+
+    def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
+        """See Exchange.run."""
+        held, clock, size = own, worker.clock, self.grains.size
+        for name, to, source in self._pairs(worker.rank):
+            with clock.on("index"):
+                nothing = np.zeros(0, np.uint8)
+                packed = nothing if to is None else self.pack(self.index, held[0], size, held[1])
+            parts = tuple(packed.size if rank == to else 0 for rank in range(self.nodes))
+            came = yield Message(name, packed, "exchange", bits=8, parts=parts)
+            if source is None:
+                continue
+            with clock.on("index"):
+                theirs = self.unpack(self.index, came[source], None, source)
+            with clock.on("reduce"):
+                held = theirs if name == "unfold" else self.add([held, theirs])
+        return held
+
+    def busiest(self, every: Sequence[Array]) -> int:
+        """See Exchange.busiest: the sum over the stages of the largest set sent."""
+        held, total = list(every), 0
+        for stage in range(len(self._pairs(0))):
+            pairs = [self._pairs(rank)[stage] for rank in range(self.nodes)]
+            sizes = [
+                0 if to is None else self._bytes(self.index, held[rank], self.grains.size)
+                for rank, (_, to, _) in enumerate(pairs)
+            ]
+            total += max(sizes)
+            held = [
+                held[rank] if source is None else unite([held[rank], held[source]], self.grains.size)
+                for rank, (_, _, source) in enumerate(pairs)
+            ]
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class PointToPoint(Exchange):
+    """Every position has a server: all push to it, it adds, and all pull the sums from it.
+
+    With Zen's hash partition servers are balanced; with ranges of blocks this is OmniReduce. back: index of
+    what is pulled. memory: Zen's, for the hash partition.
+    """
+
+    partition: Partition
+    back: IndexCodec
+    memory: Memory | None = None
+    seed: int = 0
+
+    def split(self, positions: Array) -> list[Array]:
+        """Return sorted positions by server."""
+        if self.memory is None:
+            return self.partition.split(positions)
+        parts, _ = deal(positions, self.partition.owner, self.nodes, self.seed, self.memory)
+        return parts
+
+    def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
+        """See Exchange.run."""
+        clock, members = worker.clock, clock_members(worker, self.partition, scheme)
+        with clock.on("index"):
+            packed = self._push(own)
+        sizes = tuple(len(one) for one in packed)
+        came = yield Message("push", np.concatenate(packed), "exchange", bits=8, parts=sizes)
+        with clock.on("index"):
+            mine = members[worker.rank]
+            sets = [self.unpack(self.index, data, mine, rank) for rank, data in enumerate(came)]
+        with clock.on("reduce"):
+            positions, sums = self.add(sets)
+        with clock.on("index"):
+            local = self.partition.local[positions]
+            answer = self.pack(self.back, local, mine.size, sums)
+        parts = (answer.size,) * self.nodes
+        came = yield Message("pull", np.tile(answer, self.nodes), "exchange", bits=8, parts=parts)
+        return clock.shared(scheme.once, "index", "pulled", lambda: self._pulled(came, members))
+
+    def _push(self, own: Set) -> list[Array]:
+        positions, items = own
+        places = np.cumsum(np.append(0, self.grains.widths[positions]))
+        packed = []
+        for server, part in enumerate(self.split(positions)):
+            at = np.searchsorted(positions, part)
+            held = _slices(items, places[at], self.grains.widths[part])
+            size = self.partition.members[server].size
+            packed.append(self.pack(self.index, self.partition.local[part], size, held))
+        return packed
+
+    def _pulled(self, came: Sequence[Array], members: Sequence[Array]) -> Set:
+        return self.add([self.unpack(self.back, data, members[rank], rank) for rank, data in enumerate(came)])
+
+    def busiest(self, every: Sequence[Array]) -> int:
+        """See Exchange.busiest: that of the push and that of the pull."""
+        members, local = self.partition.members, self.partition.local
+        push = np.array(
+            [
+                [
+                    self._bytes(self.index, local[part], members[server].size)
+                    for server, part in enumerate(self.partition.split(positions))
+                ]
+                for positions in every
+            ]
+        )
+        np.fill_diagonal(push, 0)
+        union = unite(every, self.grains.size)
+        sums = [
+            self._bytes(self.back, local[part], members[server].size)
+            for server, part in enumerate(self.partition.split(union))
+        ]
+        pull = max(max(sums) * (self.nodes - 1), sum(sums) - min(sums))
+        return int(max(push.sum(axis=0).max(), push.sum(axis=1).max()) + pull)
+
+
+def clock_members(worker: SparseWorker, partition: Partition, scheme: Any) -> list[Array]:
+    """Return the partition's members, made once, and charged to every worker that time."""
+    return worker.clock.shared(scheme.once, "index", "members", lambda: partition.members)
+
+
+def _slices(items: Array, starts: Array, widths: Array) -> Array:
+    """Return the runs of `items` that begin at `starts`, one behind the other."""
+    if not len(starts):
+        return items[:0]
+    ends = np.cumsum(widths)
+    at = np.arange(ends[-1]) + np.repeat(starts - (ends - widths), widths)
+    return items[at]

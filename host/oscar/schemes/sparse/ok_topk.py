@@ -1,0 +1,205 @@
+"""Ok-Topk: sums by regions of equal load, then a balanced gather of the k largest sums (PPoPP 2022).
+
+Every rank owns a region of positions. Ranks send each other what they chose there; the owner adds, and keeps
+the sums above a threshold that all share. The kept sums are dealt evenly, and gathered. A value that was sent
+and not applied stays in the residual. docs/sparse.md, "Ok-Topk".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.errors import FrameError
+from oscar.schemes.base import Message
+from oscar.schemes.selection import largest
+from oscar.schemes.sparse.exchanges import Set
+from oscar.schemes.sparse.own_sets import OwnSets, OwnSetsOptions
+from oscar.schemes.sparse.sparsifier import Choice, SparseWorker, Sparsifier
+from oscar.state import Reader, Saved, optional
+
+SLACK = 4 / 3  # by how much a selection may miss k before a "corrected" threshold is taken anew
+
+
+@dataclass(frozen=True)
+class OkTopkOptions(OwnSetsOptions):
+    """reuse: iterations for which a threshold is kept; with `controller: corrected` it is taken anew as soon
+    as it selects a third too many, or a quarter too few. regions: iterations for which the regions are kept.
+    uneven: how much more than the mean a rank may have to gather before it is dealt out.
+    """
+
+    reuse: int = 32
+    regions: int = 64
+    uneven: float = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reuse < 1 or self.regions < 1 or not self.uneven >= 1:
+            raise ValueError(
+                "expected reuse >= 1, regions >= 1 and uneven >= 1, got "
+                f"{self.reuse}, {self.regions} and {self.uneven}"
+            )
+
+
+def _read_cut(owner: Any, saved: Saved) -> float:
+    return saved.number(0.0, float(np.finfo(np.float32).max))
+
+
+def _read_bounds(scheme: Any, saved: Saved) -> Array:
+    bounds = saved.array(np.int64, (scheme.nodes + 1,), 0, scheme.values)
+    if bounds[0] != 0 or bounds[-1] != scheme.values or (np.diff(bounds) < 0).any():
+        raise saved.refuse("bounds that rise from 0 to the number of values", "others")
+    return bounds
+
+
+class OkTopkWorker(SparseWorker):
+    """cut: the threshold of this rank's own values; None where it has to be taken anew."""
+
+    STATE: ClassVar[dict[str, Reader]] = SparseWorker.STATE | {"cut": optional(_read_cut)}
+
+    def __init__(self, rank: int, values: int) -> None:
+        super().__init__(rank, values)
+        self.cut: float | None = None
+        self.next_cut: float | None = None
+
+    def commit(self) -> None:
+        super().commit()
+        self.cut = self.next_cut
+
+
+def cut_of(magnitudes: Array, count: int) -> float:
+    """Return the magnitude of rank `count`; 0 where there are not so many."""
+    if count >= magnitudes.size:
+        return 0.0
+    return float(magnitudes[largest(magnitudes, count)].min())
+
+
+def reached(values: Array, cut: float) -> Array:
+    """Return the sorted places of `values` of at least `cut` in magnitude, but for zeros."""
+    magnitudes = np.abs(values)
+    return np.flatnonzero((magnitudes >= np.float32(cut)) & (magnitudes > 0))
+
+
+class OkTopk(OwnSets):
+    """bounds: of the ranks' regions, int64 [nodes + 1]. cut: of sums; None where it has to be taken anew."""
+
+    name: ClassVar[str] = "oktopk"
+    Options: ClassVar[type[Any]] = OkTopkOptions
+    STATE: ClassVar[dict[str, Reader]] = Sparsifier.STATE | {
+        "bounds": optional(_read_bounds),
+        "cut": optional(_read_cut),
+    }
+
+    def _setup(self) -> None:
+        super()._setup()
+        self.bounds: Array | None = None
+        self.cut: float | None = None
+
+    def make_worker(self, rank: int) -> OkTopkWorker:
+        return OkTopkWorker(rank, self.values)
+
+    def _kept(self, cut: float, selected: int) -> float | None:
+        """Return a threshold that selected so many, or None where the next iteration takes another."""
+        late = (self.iteration + 1) % self.options.reuse == 0
+        missed = not self.count / SLACK <= selected <= self.count * SLACK
+        return None if late or (self.options.controller == "corrected" and missed) else cut
+
+    def choose(self, worker: SparseWorker, acc: Array) -> Choice:
+        """See Sparsifier.choose."""
+        assert isinstance(worker, OkTopkWorker)
+        with worker.clock.on("select"):
+            cut = cut_of(np.abs(acc), self.count) if worker.cut is None else worker.cut
+            chosen = reached(acc, cut)
+            worker.next_cut = self._kept(cut, chosen.size)
+            return chosen
+        yield  # a generator without messages
+
+    def deliver(self, worker: SparseWorker, own: Set) -> Generator[Message, Any, Set]:
+        """See OwnSets.deliver."""
+        clock = worker.clock
+        bounds = yield from self._regions(worker, own[0])
+        mine = np.arange(bounds[worker.rank], bounds[worker.rank + 1])
+        with clock.on("index"):
+            parts = [self._part(own, first, last) for first, last in pairwise(bounds)]
+        came = yield _exchange("push", parts)
+        with clock.on("index"):
+            sets = [self.sets.unpack(self.sets.index, data, mine, rank) for rank, data in enumerate(came)]
+        with clock.on("reduce"):
+            positions, sums = self.sets.add(sets)
+        cut = self.cut
+        if cut is None:
+            magnitudes = np.abs(sums).astype("<f4").view(np.uint8)
+            every = yield Message("magnitudes", magnitudes, "gather", bits=8)
+            cut = self.once("cut", lambda: cut_of(np.concatenate(every).view("<f4"), self.count))
+        with clock.on("select"):
+            kept = reached(sums, cut)
+        every = yield Message("sizes", np.array([kept.size], "<i8").view(np.uint8), "agree", bits=8)
+        sizes = np.concatenate(every).view("<i8")
+        self.once("next cut", lambda: self._kept(cut, int(sizes.sum())))
+        held = yield from self._dealt(worker, (positions[kept], sums[kept]), sizes)
+        with clock.on("index"):
+            packed = self.sets.pack(self.sets.index, held[0], self.values, held[1])
+        every = yield Message("sums", packed, "gather", bits=8)
+        return clock.shared(self.once, "index", "gathered", lambda: self._joined(every))
+
+    def _regions(self, worker: SparseWorker, chosen: Array) -> Generator[Message, Any, Array]:
+        """Return the bounds of the regions: where they are due, the mean of those that suit each rank."""
+        if self.bounds is not None and self.iteration % self.options.regions:
+            return self.bounds
+        nodes, ranks = self.nodes, np.arange(1, self.nodes)
+        even = ranks * self.values // nodes
+        suits = chosen[ranks * chosen.size // nodes] if chosen.size >= nodes else even
+        every = yield Message("regions", suits.astype("<i8").view(np.uint8), "gather", bits=8)
+
+        def mean() -> Array:
+            inner = np.sum([one.view("<i8") for one in every], axis=0) // nodes
+            return np.concatenate([[0], inner, [self.values]]).astype(np.int64)
+
+        return self.once("bounds", mean)
+
+    def _part(self, own: Set, first: int, last: int) -> Array:
+        """Return what `own` has from `first` to `last`, packed for the owner of that region."""
+        low, high = np.searchsorted(own[0], [first, last])
+        local = own[0][low:high] - first
+        return self.sets.pack(self.sets.index, local, int(last - first), own[1][low:high])
+
+    def _dealt(self, worker: SparseWorker, held: Set, sizes: Array) -> Generator[Message, Any, Set]:
+        """Return this rank's even share of what all hold, in the order of ranks, where they hold unevenly."""
+        nodes, total = self.nodes, int(sizes.sum())
+        if sizes.max() * nodes <= self.options.uneven * total:
+            return held
+        begin = int(sizes[: worker.rank].sum())
+        ends = [np.clip(total * rank // nodes - begin, 0, len(held[0])) for rank in range(nodes + 1)]
+        with worker.clock.on("index"):
+            parts = [
+                self.sets.pack(self.sets.index, held[0][low:high], self.values, held[1][low:high])
+                for low, high in pairwise(ends)
+            ]
+        came = yield _exchange("deal", parts)
+        with worker.clock.on("index"):
+            return self._joined(came)
+
+    def _joined(self, every: Sequence[Array]) -> Set:
+        """Return sets that lie one behind the other as one."""
+        sets = [self.sets.unpack(self.sets.index, data, None, rank) for rank, data in enumerate(every)]
+        positions = np.concatenate([one for one, _ in sets])
+        if (np.diff(positions) <= 0).any():
+            raise FrameError(
+                "expected sums of regions that follow each other, got others: ranks are out of step"
+            )
+        return positions, np.concatenate([items for _, items in sets])
+
+    def finish(self, totals: Sequence[Any]) -> Array:
+        self.bounds = self._memory.get("bounds", self.bounds)
+        self.cut = self._memory["next cut"]
+        return super().finish(totals)
+
+
+def _exchange(channel: str, parts: Sequence[Array]) -> Message:
+    sizes = tuple(part.size for part in parts)
+    return Message(channel, np.concatenate(parts), "exchange", bits=8, parts=sizes)

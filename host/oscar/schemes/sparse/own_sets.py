@@ -1,0 +1,67 @@
+"""What sparsifiers share whose workers send their own values alone, not those at the union.
+
+What a worker chose and what was applied may differ: its residual loses the values that were really applied.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.index import Popular, make_index
+from oscar.schemes.base import Message, Messages
+from oscar.schemes.sparse.exchanges import AllGather, Set
+from oscar.schemes.sparse.grains import Grains
+from oscar.schemes.sparse.sparsifier import SparseOptions, SparseWorker, Sparsifier
+
+
+@dataclass(frozen=True)
+class OwnSetsOptions(SparseOptions):
+    """As SparseOptions; values are floats, and no index that learns from what all gather."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.values != "fp32" or self.index == Popular.name:
+            raise ValueError(
+                "workers send sets of their own: expected values: fp32, and an index other than "
+                f"{Popular.name}, got {self.values!r} and {self.index!r}"
+            )
+
+
+class OwnSets(Sparsifier):
+    """A sparsifier but for `choose` and `deliver`; `sets` packs positions and values."""
+
+    Options: ClassVar[type[Any]] = OwnSetsOptions
+
+    def _setup(self) -> None:
+        super()._setup()
+        grains = Grains.of(np.array([0, self.values]), [1])
+        self.sets = AllGather(grains, self.nodes, make_index(self.options.index))
+
+    @abstractmethod
+    def deliver(self, worker: SparseWorker, own: Set) -> Generator[Message, Any, Set]:
+        """Yield messages; return the sorted positions that are applied, and the sums there: alike for all."""
+
+    def messages(self, worker: SparseWorker, values: Array) -> Messages:
+        clock = worker.clock
+        clock.start()
+        acc = worker.accumulate(values, self.options.momentum)
+        worker.chosen = yield from self.choose(worker, acc)
+        applied = yield from self.deliver(worker, (worker.chosen, acc[worker.chosen]))
+        with clock.on("apply"):
+            own = np.intersect1d(worker.chosen, applied[0], assume_unique=True)
+            worker.keep(acc, own, acc[own])
+        self.once("applied", lambda: applied)
+
+    def finish(self, totals: Sequence[Any]) -> Array:
+        union, sums = self._memory["applied"]
+        mean = np.zeros(self.values, np.float32)
+        mean[union] = sums / np.float32(self.nodes)
+        self.united = union.size
+        self.iteration += 1
+        return mean

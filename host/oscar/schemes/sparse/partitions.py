@@ -1,0 +1,93 @@
+"""Which worker owns which position: it adds what all have there, and tells all the sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numba import njit
+
+from oscar.array import Array
+from oscar.numerics.plans import make_plan
+from oscar.schemes.sparse.hashing import servers
+
+PartitionName = Literal["range", "interleave", "hash", "learnt"]
+NAMES: tuple[PartitionName, ...] = get_args(PartitionName)
+BLOCK = 8  # grains of a block of "interleave"
+
+
+@njit(cache=True, nogil=True)
+def _local(owner: Any, nodes: int, out: Any) -> Any:
+    counts = np.zeros(nodes, np.int64)
+    for position in range(len(owner)):
+        out[position] = counts[owner[position]]
+        counts[owner[position]] += 1
+    return counts
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """owner: of every position, int64 [size]. A server numbers the positions it owns from 0."""
+
+    name: str
+    nodes: int
+    owner: Array = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        """Positions in all."""
+        return int(self.owner.size)
+
+    @cached_property
+    def local(self) -> Array:
+        """Every position's rank among those of its owner, int64."""
+        out = np.empty(self.size, np.int64)
+        _local(self.owner, self.nodes, out)
+        return out
+
+    @cached_property
+    def members(self) -> list[Array]:
+        """The sorted positions of every owner."""
+        order = np.argsort(self.owner, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.owner, minlength=self.nodes))[:-1])
+
+    def split(self, positions: Array) -> list[Array]:
+        """Return sorted `positions` by owner, sorted."""
+        owner = self.owner[positions]
+        return [positions[owner == node] for node in range(self.nodes)]
+
+
+def make_partition(
+    name: PartitionName, size: int, nodes: int, *, seed: int = 0, hits: Array | None = None
+) -> Partition:
+    """Return a partition of `size` positions among `nodes` servers.
+
+    "range": equal runs. "interleave": blocks in turn. "hash": Zen's. "learnt": the chunk splitter's snake,
+    fed with how often every position was hit, int64 >= 0 (None: nothing is known).
+    Raises ValueError for an unknown name.
+    """
+    positions = np.arange(size)
+    if name == "range":
+        owner = positions * nodes // max(1, size)
+    elif name == "interleave":
+        owner = positions // BLOCK % nodes
+    elif name == "hash":
+        owner = servers(size, nodes, seed)
+    elif name == "learnt":
+        owner = _learnt(size, nodes, hits)
+    else:
+        raise ValueError(f"partition is one of {', '.join(NAMES)}, got {name!r}")
+    return Partition(name, nodes, owner)
+
+
+def _learnt(size: int, nodes: int, hits: Array | None) -> Array:
+    if not size:
+        return np.zeros(0, np.int64)
+    costs = None if hits is None else hits + 1  # what was never hit is dealt evenly, too
+    plan = make_plan("snake", size, nodes, granule=1, costs=costs)
+    order = np.arange(size) if plan.order is None else plan.order
+    owner = np.empty(size, np.int64)
+    owner[order] = np.repeat(np.arange(nodes), np.diff(plan.bounds))
+    return owner

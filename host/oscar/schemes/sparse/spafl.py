@@ -1,0 +1,80 @@
+"""SpaFL in a data-parallel loop: one number a row travels, how its threshold would move (arXiv 2406.00431).
+
+SpaFL's clients keep their weights and share a threshold for each filter or neuron. Data-parallel replicas
+have to stay equal, so they can follow nothing but the thresholds: a row of the mean gradient is its
+threshold's move, spread over the row's values along signs that all ranks draw alike. docs/sparse.md, "SpaFL".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numba import njit
+
+from oscar.array import Array
+from oscar.schemes.base import Message, Messages, Scheme, Worker
+from oscar.schemes.sparse.hashing import mixed
+
+
+@njit(cache=True, nogil=True)
+def _moves(values: Any, starts: Any, key: Any, out: Any) -> None:
+    """Set the mean of every row's values times their signs, added one after the other."""
+    for row in range(len(starts) - 1):
+        total = np.float32(0)
+        for j in range(starts[row], starts[row + 1]):
+            total += values[j] if mixed(j, key) & np.uint64(1) else -values[j]
+        out[row] = total / np.float32(starts[row + 1] - starts[row])
+
+
+@njit(cache=True, nogil=True)
+def _spread(moves: Any, starts: Any, key: Any, out: Any) -> None:
+    for row in range(len(starts) - 1):
+        for j in range(starts[row], starts[row + 1]):
+            out[j] = moves[row] if mixed(j, key) & np.uint64(1) else -moves[row]
+
+
+@dataclass(frozen=True)
+class SpaFlOptions:
+    """error_feedback: what the thresholds did not say of a gradient is added to the next one."""
+
+    error_feedback: bool = True
+
+
+class SpaFl(Scheme):
+    """starts: of the rows of all tensors, and the end; a tensor of one axis has a row for each value."""
+
+    name: ClassVar[str] = "spafl"
+    Options: ClassVar[type[Any]] = SpaFlOptions
+
+    def _setup(self) -> None:
+        starts = [np.zeros(0, np.int64)]
+        for shape, first, size in zip(self.shapes, self.offsets, self.sizes, strict=False):
+            width = size // shape[0] if len(shape) > 1 and size else 1
+            starts.append(np.arange(first, first + size, width))
+        self.starts = np.append(np.concatenate(starts), self.values).astype(np.int64)
+
+    @property
+    def _key(self) -> Any:
+        """Of the signs: others in every iteration, so that no direction of a row is forgotten."""
+        return np.uint64((self.seed << 32 ^ self.iteration) & ((1 << 64) - 1))
+
+    def messages(self, worker: Worker, values: Array) -> Messages:
+        feedback = self.options.error_feedback
+        acc = worker.corrected(values) if feedback else values
+        moves = np.empty(len(self.starts) - 1, np.float32)
+        _moves(acc, self.starts, self._key, moves)
+        total = yield Message("thresholds", moves)
+        if feedback:
+            sent = np.empty(self.values, np.float32)
+            _spread(moves, self.starts, self._key, sent)
+            worker.pending = acc - sent
+        self.once("moves", lambda: total / np.float32(self.nodes))
+
+    def finish(self, totals: Sequence[Any]) -> Array:
+        mean = np.empty(self.values, np.float32)
+        _spread(self._memory["moves"], self.starts, self._key, mean)
+        self.iteration += 1
+        return mean

@@ -1,0 +1,113 @@
+"""How values at positions that all workers know are summed: as floats, in 8-bit integers, or by ASC."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.numerics.position import PositionState
+from oscar.numerics.saturation import Saturation
+from oscar.schemes.base import RIDE_BITS, Message
+from oscar.schemes.fields import field_bits
+from oscar.schemes.grid import Grid, GridSteps
+from oscar.state import PART, Reader, Stateful, absent
+
+Form = Literal["fp32", "int8", "asc"]
+FORMS: tuple[Form, ...] = get_args(Form)
+CHANNEL = "values"
+BITS = 8  # of one worker's integer where it was chosen for its size
+RIDE_CLASS = 15  # position class of what rides along in a coded frame
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """What a sum gave. mean: float32 at the positions. sent: what this worker contributed, float32.
+
+    grid, sums, ride: of integers; None for floats.
+    """
+
+    mean: Array
+    sent: Array
+    lost: Saturation
+    grid: Grid | None = None
+    sums: Array | None = None
+    ride: Array | None = None
+
+
+class ValueSum(Stateful):
+    """The replicated state behind the sums: a step for each tensor, and position classes.
+
+    form: "fp32" | "int8" | "asc". sizes: values of each tensor; of what is chosen by size alone all are one.
+    density: share of the values that a worker sends, about; the step is `coarseness` times the root mean
+    square of what is sent. bits: of one worker's integer.
+    """
+
+    STATE: ClassVar[dict[str, Reader]] = {
+        "steps": PART,
+        "position": absent("for values that are not coded"),
+    }
+
+    def __init__(
+        self,
+        form: Form,
+        sizes: Sequence[int],
+        nodes: int,
+        *,
+        coarseness: float,
+        density: float = 1.0,
+        bits: int = BITS,
+    ) -> None:
+        self.form, self.values, self.nodes, self.bits = form, sum(sizes), nodes, bits
+        self.limit = (1 << (bits - 1)) - 1
+        # The grid measures what is sent over all values: its size comes out sqrt(density) times too small.
+        ride_bits = field_bits(self.limit, nodes) if form == "asc" else RIDE_BITS
+        self.steps = GridSteps(sizes, nodes, coarseness / math.sqrt(density), ride_bits)
+        self.position = PositionState(self.values) if form == "asc" else None
+
+    def messages(
+        self, acc: Array, positions: Array, context: Callable[[], Array]
+    ) -> Generator[Message, Any, Summed]:
+        """Yield the sum of `acc` at `positions`, sorted; `context` returns `classes(positions)`."""
+        if self.form == "fp32":
+            own = acc[positions]
+            total = yield Message(CHANNEL, own)
+            return Summed(total / np.float32(self.nodes), own, Saturation())
+        kept = np.zeros(self.values, np.float32)
+        kept[positions] = acc[positions]
+        grid = yield from self.steps.agree(kept)
+        integers, lost = grid.quantise(acc, self.limit, indices=positions)
+        ride = grid.ride(kept)
+        if self.form == "int8":
+            bits = field_bits(self.limit, self.nodes)
+            total = yield Message(CHANNEL, integers, bits=bits, ride=ride)
+        else:
+            data = np.concatenate([integers, np.minimum(ride, self.limit)])
+            total = yield Message(CHANNEL, data, bits=self.bits, coded=True, context=context())
+        sums = total[: positions.size]
+        mean = grid.dequantise(sums, self.nodes, indices=positions)
+        sent = grid.dequantise(integers, 1, indices=positions)
+        return Summed(mean, sent, lost, grid, sums, total[positions.size :])
+
+    def classes(self, positions: Array) -> Array:
+        """Return the position classes of a coded message: of values at `positions`, and of its riders."""
+        assert self.position is not None
+        riders = np.full(len(self.steps.sizes), RIDE_CLASS, np.uint8)
+        return np.concatenate([self.position.classes[positions], riders])
+
+    def observe(self, summed: Summed, positions: Array) -> None:
+        """Move on, given what an iteration summed."""
+        if summed.grid is None or summed.sums is None or summed.ride is None:
+            return
+        self.steps.observe(summed.grid, summed.ride)
+        if self.position is not None:
+            sums = np.zeros(self.values, np.int32)
+            sums[positions] = summed.sums
+            self.position.observe(sums)
+            pairs = zip(summed.grid.exponents, self.steps.exponents, strict=True)
+            rises = [0 if old is None or new is None else new - old for old, new in pairs]
+            self.position.rescale(self.steps.offsets, rises)

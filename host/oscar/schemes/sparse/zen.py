@@ -1,0 +1,308 @@
+"""Zen: tensors whose gradients are sparse are exchanged by what is not zero in them (arXiv 2309.13254).
+
+The first iteration measures every tensor: how many values, and how many rows, each worker hits. Sparse ones
+are exchanged by position, others summed as they are. With `exchange: auto` the next iterations gather all
+sets, so that every worker can count what each exchange would cost, and all take the cheapest. Floats are not
+quantised: sums are those of a dense sum in the order of ranks. With `values: asc` the rows that some worker
+hits are summed as coded integers, beside the dense tensors. docs/sparse.md has the formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numba import njit
+
+from oscar.array import Array, cut
+from oscar.coding.index import INDEX_CODECS, make_index
+from oscar.schemes.base import Message, Messages, Scheme
+from oscar.schemes.sparse.exchanges import AllGather, Doubling, Exchange, PointToPoint
+from oscar.schemes.sparse.gathered import GatheredIndex
+from oscar.schemes.sparse.grains import Grains
+from oscar.schemes.sparse.hashing import Memory
+from oscar.schemes.sparse.partitions import NAMES, PartitionName, make_partition
+from oscar.schemes.sparse.sparsifier import SparseWorker, check_one, timed, unite
+from oscar.schemes.sparse.values import CHANNEL, Summed, ValueSum
+from oscar.state import PART, Reader, Saved, optional, optional_integers
+
+ExchangeName = Literal["balanced", "doubling", "all-gather", "blocks", "dense"]
+EXCHANGES: tuple[ExchangeName, ...] = get_args(ExchangeName)
+CODED: tuple[ExchangeName, ...] = ("all-gather", "dense")  # where values are coded
+GRAINS = "auto", "value", "row"
+FLOAT = 4  # bytes of a value, and of a position in COO
+
+
+@dataclass(frozen=True)
+class ZenOptions:
+    """exchange: "balanced" is Zen's point-to-point, "doubling" SparCML's, "all-gather" AGsparse's, "blocks"
+    OmniReduce's, "dense" sends all. "auto" gathers for `profile` iterations, and takes the cheapest.
+
+    partition: who adds what, where exchanges have servers. grain: what a position stands for; "auto" takes
+    rows where that is less to send. below: share of values hit under which a tensor counts as sparse. block:
+    values of one of "blocks". push, pull: index of what workers and servers send. slots, serial, tries:
+    memory of the hash partition, as `hashing.Memory`. values: "fp32" exact, or "asc"; bits,
+    coarseness, error_feedback: of these.
+    """
+
+    exchange: str = "auto"
+    partition: str = "hash"
+    grain: str = "auto"
+    below: float = 0.25
+    block: int = 256
+    profile: int = 2
+    push: str = "coo"
+    pull: str = "bitmap"
+    slots: float = 2.0
+    serial: float = 0.1
+    tries: int = 3
+    values: str = "fp32"
+    bits: int = 12
+    coarseness: float = 0.125
+    error_feedback: bool = False
+
+    def __post_init__(self) -> None:
+        check_one("exchange", self.exchange, ("auto", *EXCHANGES))
+        check_one("partition", self.partition, NAMES)
+        check_one("grain", self.grain, GRAINS)
+        check_one("push", self.push, tuple(INDEX_CODECS))
+        check_one("pull", self.pull, tuple(INDEX_CODECS))
+        check_one("values", self.values, ("fp32", "asc"))
+        if self.values != "asc" and "popular" in (self.push, self.pull):
+            raise ValueError("popular learns from what all gather: push: popular asks for values: asc")
+        if self.values == "asc" and self.exchange not in ("auto", *CODED):
+            raise ValueError(
+                f"values: asc sums rows by the schedule: exchange is auto, {' or '.join(CODED)} there, "
+                f"got {self.exchange!r}"
+            )
+        if not 0 <= self.below <= 1 or self.profile < 1 or self.block < 1:
+            raise ValueError(
+                "expected 0 <= below <= 1, profile >= 1 and block >= 1, got "
+                f"{self.below}, {self.profile} and {self.block}"
+            )
+        if not 8 <= self.bits <= 16:
+            raise ValueError(f"integers have 8 to 16 bits, got bits={self.bits}")
+        self.memory  # noqa: B018 - raises for sizes that are none
+
+    @property
+    def memory(self) -> Memory:
+        """Of the hash partition."""
+        return Memory(self.slots, self.serial, self.tries)
+
+
+@njit(cache=True, nogil=True)
+def _traits(values: Any, width: int) -> Any:
+    """How many values, and how many rows of `width`, are hit."""
+    found, rows = 0, 0
+    for first in range(0, len(values), width):
+        before = found
+        for x in values[first : first + width]:
+            found += x != 0
+        rows += found != before
+    return found, rows
+
+
+def _read_widths(zen: Any, saved: Saved) -> list[int | None]:
+    found = optional_integers(saved, len(zen.sizes), 1, 1 << 40)
+    if any(width is not None and width > max(1, size) for width, size in zip(found, zen.sizes, strict=True)):
+        raise saved.refuse("widths of grains within their tensors", "wider ones")
+    return found
+
+
+def _read_name(zen: Any, saved: Saved) -> str:
+    name = saved.text()
+    if name not in EXCHANGES:
+        raise saved.refuse(f"one of {', '.join(EXCHANGES)}")
+    return name
+
+
+def _read_hits(zen: Any, saved: Saved) -> Array:
+    return saved.array(np.int64, np.shape(saved.value)[:1], 0, 1 << 40)
+
+
+class Zen(Scheme):
+    """taken: the exchange, once it is known. index: of gathered positions, where values are coded.
+
+    hits: running count of hits of every grain, in 1/256, for the learnt partition.
+    """
+
+    name: ClassVar[str] = "zen"
+    Options: ClassVar[type[Any]] = ZenOptions
+    STATE: ClassVar[dict[str, Reader]] = Scheme.STATE | {
+        "widths": optional(_read_widths),
+        "taken": optional(_read_name),
+        "hits": optional(_read_hits, when=lambda zen: zen.options.partition == "learnt"),
+        "sum": PART,
+        "index": PART,
+    }
+
+    def _setup(self) -> None:
+        o = self.options
+        self._exchanges: dict[str, Exchange] = {}
+        self.index = GatheredIndex(o.push, 0, self.nodes)
+        self.widths = None
+        self.taken: str | None = None if o.exchange == "auto" else o.exchange
+        self.hits: Array | None = None
+        self.sum = ValueSum(o.values, self.sizes, self.nodes, coarseness=o.coarseness, bits=o.bits)
+        self.push, self.pull = make_index(o.push), make_index(o.pull)
+
+    def make_worker(self, rank: int) -> SparseWorker:
+        return SparseWorker(rank, self.values)
+
+    def coded_channels(self) -> dict[str, int]:
+        return {CHANNEL: self.options.bits} if self.options.values == "asc" else {}
+
+    @property
+    def widths(self) -> list[int | None] | None:
+        """Values of a grain, by tensor; None for a dense one, and before tensors were measured."""
+        return self._widths
+
+    @widths.setter
+    def widths(self, widths: list[int | None] | None) -> None:
+        """Make anew all that depends on them; state that is loaded behind them fits then."""
+        self._widths = widths
+        known: Sequence[int | None] = [None] * len(self.sizes) if widths is None else widths
+        self.grains = Grains.of(self.offsets, known)
+        dense = [width is None for width in known]
+        self.dense = np.flatnonzero(np.repeat(dense, self.sizes))
+        if self.index.size != self.grains.size:
+            self.index = GatheredIndex(self.options.push, self.grains.size, self.nodes)
+        self._exchanges.clear()
+
+    def _follow(self) -> None:
+        self._exchanges.clear()
+
+    def _measure(self, values: Array) -> Array:
+        """Return the values and rows hit of every tensor, int64 [2 tensors], as bytes."""
+        found = [
+            _traits(part, self._row(t)) if part.size else (0, 0)
+            for t, part in enumerate(cut(values, self.offsets))
+        ]
+        return np.array(found, "<i8").reshape(-1).view(np.uint8)
+
+    def _row(self, tensor: int) -> int:
+        shape = self.shapes[tensor]
+        return max(1, self.sizes[tensor] // shape[0]) if len(shape) > 1 and shape[0] else 1
+
+    def _lay_out(self, every: Sequence[Array]) -> None:
+        """Set what a grain of each tensor is, from what all workers measured."""
+        total = np.sum([one.view("<i8") for one in every], axis=0).reshape(-1, 2)
+        self.widths = [self._width(t, int(found), int(rows)) for t, (found, rows) in enumerate(total)]
+
+    def _width(self, tensor: int, found: int, rows: int) -> int | None:
+        o, size, width = self.options, self.sizes[tensor], self._row(tensor)
+        if not size or self.taken == "dense" or found >= o.below * size * self.nodes:
+            return None
+        if self.taken == "blocks":
+            return min(o.block, size)
+        by_row = rows * (width + 1) < found * 2 if o.grain == "auto" else o.grain == "row"
+        return width if by_row else 1
+
+    def _exchange(self, name: str) -> Exchange:
+        """Return an exchange of the grains, made where it is new."""
+        if name not in self._exchanges:
+            self._exchanges[name] = self._make_exchange(name)
+        return self._exchanges[name]
+
+    def _make_exchange(self, name: str) -> Exchange:
+        grains, nodes, o = self.grains, self.nodes, self.options
+        if name == "all-gather":
+            return AllGather(grains, nodes, self.push)
+        if name == "doubling":
+            return Doubling(grains, nodes, self.push)
+        kind: PartitionName = "range" if name == "blocks" else o.partition
+        partition = make_partition(kind, grains.size, nodes, seed=self.seed, hits=self.hits)
+        memory = o.memory if kind == "hash" else None
+        back = self.push if name == "blocks" else self.pull
+        return PointToPoint(grains, nodes, self.push, partition, back, memory, self.seed)
+
+    def messages(self, worker: SparseWorker, values: Array) -> Messages:
+        clock = worker.clock
+        clock.start()
+        own = worker.accumulate(values, 0.0) if self.options.error_feedback else values
+        if self.widths is None:
+            with clock.on("select"):
+                traits = self._measure(own)
+            every = yield Message("traits", traits, "agree", bits=8)
+            self.once("layout", lambda: self._lay_out(every))
+        with clock.on("select"):
+            worker.chosen = self.grains.hit(own)
+        if self.options.values == "asc":
+            yield from self._coded(worker, own)
+        else:
+            yield from self._floats(worker, own)
+
+    def _floats(self, worker: SparseWorker, own: Array) -> Messages:
+        clock, grains = worker.clock, self.grains
+        mean = self.once("mean", lambda: np.zeros(self.values, np.float32))
+        if grains.size:
+            name = self.taken or "all-gather"
+            exchange = clock.shared(self.once, "index", "exchange", lambda: self._exchange(name))
+            with clock.on("select"):
+                items = own[grains.values_of(worker.chosen)]
+            union, sums = yield from exchange.run(worker, (worker.chosen, items), self)
+            with clock.on("apply"):
+                mean[grains.values_of(union)] = sums / np.float32(self.nodes)
+            self.once("union", lambda: union)
+        if self.dense.size:
+            total = yield Message("dense", own[self.dense])
+            with clock.on("apply"):
+                mean[self.dense] = total / np.float32(self.nodes)
+
+    def _coded(self, worker: SparseWorker, own: Array) -> Messages:
+        clock, grains = worker.clock, self.grains
+        if grains.size:
+            with clock.on("index"):
+                stream = self.index.encode(worker.rank, worker.chosen)
+            streams = yield Message("index", stream, "gather", bits=8)
+            sets = clock.shared(self.once, "index", "sets", lambda: self.index.decode(streams))
+            clock.shared(self.once, "index", "union", lambda: unite(sets, grains.size))
+        at = clock.shared(self.once, "index", "places", self._places)
+        context = lambda: self.once("context", lambda: self.sum.classes(at))  # noqa: E731
+        summed: Summed = yield from timed(clock, self.sum.messages(own, at, context))
+        worker.saturation = summed.lost
+        if self.options.error_feedback:
+            with clock.on("apply"):
+                worker.keep(own, at, summed.sent)
+        self.once("summed", lambda: summed)
+
+    def _places(self) -> Array:
+        """Return where the values lie that are coded: of dense tensors, and of grains that were hit."""
+        if not self.grains.size:
+            return self.dense
+        chosen = np.zeros(self.values, np.bool_)
+        chosen[self.dense] = True
+        chosen[self.grains.values_of(self._memory["union"][0])] = True
+        return np.flatnonzero(chosen)
+
+    def finish(self, totals: Sequence[Any]) -> Array:
+        if self.options.values == "asc":
+            at, summed = self._memory["places"][0], self._memory["summed"]
+            mean = np.zeros(self.values, np.float32)
+            mean[at] = summed.mean
+            self.sum.observe(summed, at)
+            if self.grains.size:
+                self.index.observe(self._memory["union"][0])
+        else:
+            mean = self._memory["mean"]
+            if self.grains.size:
+                self._learn(self._memory["union"])
+        self.iteration += 1
+        return mean
+
+    def _learn(self, union: Array) -> None:
+        """Move what is known of hits; choose the exchange, where it is time."""
+        if self.options.partition == "learnt":
+            hit = np.zeros(self.grains.size, np.int64)
+            hit[union] = 256
+            self.hits = hit if self.hits is None else self.hits + ((hit - self.hits) >> 1)
+            self._exchanges.clear()
+        if self.taken is None and self.iteration + 1 >= self.options.profile:
+            every = [positions for positions, _ in self._memory["sets"][0]]
+            costs = {name: self._exchange(name).busiest(every) for name in ("balanced", "doubling")}
+            costs["dense"] = 2 * (self.nodes - 1) * FLOAT * int(self.grains.widths.sum()) // self.nodes
+            self.taken = min(costs, key=lambda name: (costs[name], name))
+            if self.taken == "dense":
+                self.widths = [None] * len(self.sizes)

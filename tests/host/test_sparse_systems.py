@@ -1,0 +1,308 @@
+"""Ok-Topk, AdaTopK, FedFT, DeMo and SpaFL: what is sent and what waits, what nodes agree on, edge cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.communicator import Communicator
+from oscar.schemes.registry import make_scheme
+from oscar.schemes.selection import largest
+from oscar.schemes.sparse.ada_topk import shared_out
+from oscar.schemes.sparse.frequency import Cosines, basis
+from oscar.schemes.sparse.hashing import _mixed
+from oscar.schemes.sparse.ok_topk import cut_of, reached
+from oscar.schemes.sparse.sparsifier import SparseWorker
+from oscar.transports.threads import local_transports
+from support.ranks import on_ranks
+
+Options = dict[str, Any]
+SYSTEMS: list[tuple[str, Options]] = [
+    ("oktopk", {"density": 0.05, "reuse": 3, "regions": 2}),
+    ("oktopk", {"density": 0.1, "controller": "released", "uneven": 1.0, "index": "coo"}),
+    ("adatopk", {"density": 0.05}),
+    ("fedft", {"density": 0.1, "chunk": 16}),
+    ("fedft", {"values": "asc", "index": "popular"}),
+    ("demo", {}),
+    ("demo", {"values": "int8", "decay": 0.5, "chunk": 7}),
+    ("spafl", {}),
+]
+EVERY = pytest.mark.parametrize(("name", "options"), SYSTEMS, ids=str)
+SPARSE = [system for system in SYSTEMS if system[0] != "spafl"]
+SHAPES: list[tuple[int, ...]] = [(41, 16), (3,), (0, 4), (7, 3, 5), ()]
+
+
+def cluster(name: str, nodes: int, options: Options) -> LocalCluster:
+    return LocalCluster(Config(nodes=nodes, method=name, scheme=options))
+
+
+def gradients(random: np.random.Generator, nodes: int) -> list[list[np.ndarray]]:
+    """Return gradients [node][tensor] of heavy tails, of which all nodes have a part."""
+    common = [random.laplace(size=shape) ** 3 for shape in SHAPES]
+    own = [[random.laplace(size=shape) ** 3 for shape in SHAPES] for _ in range(nodes)]
+    return [[(a + b).astype(np.float32) for a, b in zip(common, mine, strict=True)] for mine in own]
+
+
+def flat(tensors: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([tensor.ravel() for tensor in tensors])
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 8])
+@EVERY
+def test_ranks_get_what_one_process_gets(name: str, options: Options, nodes: int, seed: int) -> None:
+    random = np.random.default_rng([seed, nodes])
+    config = Config(nodes=nodes, method=name, scheme=options, seed=seed)
+    every = [gradients(random, nodes) for _ in range(4)]
+    one = LocalCluster(config)
+    expected = [one.allreduce(gradient).mean for gradient in every]
+    assert all(flat(mean).any() for mean in expected)
+
+    def work(transport: Any) -> list[list[np.ndarray]]:
+        reducer = Communicator(config, transport, timeout_s=20)
+        return [reducer.allreduce(gradient[transport.rank]).mean for gradient in every]
+
+    for came in on_ranks(local_transports(nodes), work):
+        if isinstance(came, BaseException):
+            raise came
+        for mine, theirs in zip(came, expected, strict=True):
+            assert [x.tobytes() for x in mine] == [x.tobytes() for x in theirs]
+
+
+@EVERY
+def test_a_resumed_run_goes_on_bit_for_bit(name: str, options: Options, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    first, second = cluster(name, 4, options), cluster(name, 4, options)
+    for _ in range(3):
+        first.allreduce(gradients(random, 4))
+    second.load_state_dict(first.state_dict())
+    for _ in range(3):
+        every = gradients(random, 4)
+        results = [one.allreduce(every) for one in (first, second)]
+        assert all(np.array_equal(a, b) for a, b in zip(results[0].mean, results[1].mean, strict=True))
+        assert results[0].stats.frames == results[1].stats.frames
+
+
+@pytest.mark.parametrize(("name", "options"), SPARSE, ids=str)
+def test_what_is_sent_and_what_is_kept_is_all_there_was(
+    name: str, options: Options, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, of values or of coefficients; and the mean is that of what was sent."""
+    random, nodes = np.random.default_rng(seed), 5
+    one, held = cluster(name, nodes, options), {}
+    keep = SparseWorker.keep
+
+    def spy(worker: SparseWorker, acc: np.ndarray, positions: np.ndarray, sent: np.ndarray) -> None:
+        held[worker.rank] = acc.copy(), positions, sent.copy()
+        keep(worker, acc, positions, sent)
+
+    monkeypatch.setattr(SparseWorker, "keep", spy)
+    before = [np.float32(0)] * nodes
+    for _ in range(5):
+        every = gradients(random, nodes)
+        mean, scheme = flat(one.allreduce(every).mean), one.states[0].scheme
+        workers, summed = one.states[0].workers, np.zeros(mean.size)
+        for worker, own, was in zip(workers, every, before, strict=True):
+            acc, positions, sent = held[worker.rank]
+            values = flat(own)
+            if name in ("fedft", "demo"):
+                values = scheme.cosines.forward(values)
+            decay = np.float32(options.get("decay", 0.999 if name == "demo" else 1))
+            assert np.array_equal(acc, values + decay * was)
+            contributed = np.zeros_like(acc)
+            contributed[positions] = sent
+            assert np.array_equal(acc, contributed + worker.residual)
+            if name in ("oktopk", "adatopk"):
+                assert not set(positions) - set(worker.chosen), "what was not sent was taken"
+                assert not np.isin(positions, np.flatnonzero(worker.residual)).any()
+            summed += contributed
+        before = [worker.residual for worker in workers]
+        if name in ("fedft", "demo"):
+            summed = scheme.cosines.backward(summed.astype(np.float32))
+        assert np.allclose(mean, summed / nodes, rtol=1e-4, atol=1e-5 * np.abs(summed).max())
+
+
+@EVERY
+def test_nothing_few_and_one_value(name: str, options: Options) -> None:
+    """All zeros, tensors without values, a tensor smaller than a chunk, fewer values than ranks."""
+    for shapes in ([(6, 5), (2,)], [(0,)], [(1,)], [(3,)]):
+        one = cluster(name, 4, options)
+        for value in (0, 0, 1, 0):
+            mean = one.allreduce([[np.full(s, value, np.float32) for s in shapes] for _ in range(4)]).mean
+            assert all(np.isfinite(tensor).all() for tensor in mean)
+            if not value and name != "spafl" and one.scheme.iteration < 3:
+                assert not any(tensor.any() for tensor in mean)
+
+
+# Ok-Topk.
+
+
+def test_ok_topk_applies_the_largest_sums_of_what_was_chosen(seed: int) -> None:
+    random, nodes, size, k = np.random.default_rng(seed), 6, 3000, 90
+    one = cluster("oktopk", nodes, {"density": k / size, "uneven": 1.0})
+    every = random.standard_normal((nodes, size)).astype(np.float32)
+    every[:, : size // 8] *= 9  # one rank's region has nearly all
+    mean = one.allreduce([[mine] for mine in every]).mean[0]
+    sums = np.zeros(size, np.float32)
+    for mine in every:
+        places = largest(np.abs(mine), k)
+        sums[places] += mine[places]
+    expected = np.zeros(size, np.float32)
+    top = largest(np.abs(sums), k)
+    expected[top] = sums[top] / np.float32(nodes)
+    assert np.array_equal(mean, expected)
+    for worker, mine in zip(one.states[0].workers, every, strict=True):
+        applied = np.intersect1d(largest(np.abs(mine), k), top)
+        assert not worker.residual[applied].any()
+        rest = np.setdiff1d(np.arange(size), applied)
+        assert np.array_equal(worker.residual[rest], mine[rest])
+
+
+def test_ok_topk_balances_regions_and_keeps_thresholds(seed: int) -> None:
+    random, nodes, size = np.random.default_rng(seed), 4, 8000
+    released, corrected = (
+        cluster("oktopk", nodes, {"density": 0.02, "controller": controller, "reuse": 5, "regions": 2})
+        for controller in ("released", "corrected")
+    )
+    scales = np.linspace(3, 0, size) ** 3
+    for iteration in range(8):
+        every = [[(random.standard_normal(size) * scales).astype(np.float32)] for _ in range(nodes)]
+        cuts = [one.states[0].scheme.cut if one.states else None for one in (released, corrected)]
+        for one in (released, corrected):
+            one.allreduce(every)
+        scheme = released.states[0].scheme
+        if iteration % 5 not in (0, 4):
+            assert scheme.cut == cuts[0]
+        assert (scheme.cut is None) == (iteration % 5 == 4)
+    loads = [np.histogram(worker.chosen, scheme.bounds)[0].max() for worker in released.states[0].workers]
+    even = [np.histogram(worker.chosen, nodes, (0, size))[0].max() for worker in released.states[0].workers]
+    assert max(loads) < 0.6 * min(even)
+    assert 0.3 < corrected.states[0].scheme.united / 160 < 3
+
+
+def test_a_cut_is_that_of_rank_k(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    values = random.integers(-9, 10, 300).astype(np.float32)
+    for count in (1, 5, 299, 300, 900):
+        cut = cut_of(np.abs(values), count)
+        assert cut == (np.sort(np.abs(values))[-count] if count < 300 else 0)
+        assert np.array_equal(reached(values, cut), np.flatnonzero((np.abs(values) >= cut) & (values != 0)))
+
+
+# AdaTopK.
+
+
+def test_slower_links_get_fewer_values_and_the_mean_stays(seed: int) -> None:
+    random, nodes, size = np.random.default_rng(seed), 4, 2000
+    one = cluster("adatopk", nodes, {"density": 0.05, "rates": "10, 10, 1, 5"})
+    one.allreduce([[random.standard_normal(size).astype(np.float32)] for _ in range(nodes)])
+    counts = [worker.chosen.size for worker in one.states[0].workers]
+    assert sum(counts) == nodes * 100
+    assert np.allclose(counts, np.array([10, 10, 1, 5]) / 26 * 400, atol=1)
+
+
+@pytest.mark.parametrize("total", [0, 7, 60, 90, 400])
+def test_what_does_not_fit_one_rank_goes_to_the_others(total: int, seed: int) -> None:
+    rates = np.random.default_rng(seed).exponential(size=4) ** 3 + 1e-9
+    each = shared_out(total, rates, 30)
+    assert each.sum() == min(total, 120)
+    assert (each <= 30).all()
+    order = np.argsort(rates)
+    assert (np.diff(each[order]) >= -1).all()
+
+
+# FedFT and DeMo.
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 64, 100])
+def test_the_basis_is_an_orthonormal_dct(length: int) -> None:
+    fft = pytest.importorskip("scipy.fft") if length > 1 else None
+    table = basis(length)
+    assert np.allclose(table @ table.T, np.eye(length), atol=1e-5)
+    if fft is not None:
+        assert np.allclose(table, fft.dct(np.eye(length), axis=0, norm="ortho"), atol=1e-6)
+
+
+def test_the_transform_has_the_bits_of_its_reference(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    sizes = [*random.integers(0, 200, 4), 1, 64]
+    cosines = Cosines(sizes, 64)
+    values = (random.standard_normal(sum(sizes)) * (random.random(sum(sizes)) < 0.7)).astype(np.float32)
+    out, back, marked = np.zeros_like(values), np.zeros_like(values), []
+    assert cosines.bounds[-1] == values.size
+    assert set(np.cumsum(sizes)) <= set(cosines.bounds)
+    for first, last in zip(cosines.bounds[:-1], cosines.bounds[1:], strict=True):
+        table = basis(int(last - first))
+        for j, x in enumerate(values[first:last]):
+            out[first:last] += x * table[:, j]
+        for k, y in enumerate(out[first:last]):
+            back[first:last] += y * table[k]
+        count = max(1, int(0.1 * (last - first) + 0.5))
+        best = sorted(range(first, last), key=lambda j: (-abs(out[j]), j))[:count]
+        marked += [j for j in best if out[j]]
+    assert np.array_equal(cosines.forward(values), out)
+    assert np.array_equal(cosines.backward(out), back)
+    assert np.array_equal(cosines.largest(out, 0.1), sorted(marked))
+    assert np.allclose(back, values, atol=1e-5)
+
+
+def test_sums_of_coefficients_are_coefficients_of_sums(seed: int) -> None:
+    """With all of them sent, FedFT is a plain AllReduce, and DeMo of one step as well."""
+    random = np.random.default_rng(seed)
+    every = gradients(random, 3)
+    plain = np.mean([flat(mine) for mine in every], axis=0)
+    for name in ("fedft", "demo"):
+        mean = flat(cluster(name, 3, {"density": 1.0}).allreduce(every).mean)
+        assert np.allclose(mean, plain, rtol=1e-4, atol=1e-4 * np.abs(plain).max())
+
+
+# SpaFL.
+
+
+def test_spafl_sends_a_number_a_row_along_shared_signs(seed: int) -> None:
+    random, nodes = np.random.default_rng(seed), 3
+    one = LocalCluster(Config(nodes=nodes, method="spafl", seed=seed % 1000))
+    residual = [np.zeros(0)] * nodes
+    for iteration in range(3):
+        every = gradients(random, nodes)
+        result = one.allreduce(every)
+        key = np.uint64((seed % 1000) << 32 ^ iteration)
+        count = int(one.states[0].scheme.values)
+        bits = np.array([int(_mixed(j, key)) & 1 for j in range(count)])
+        signs = np.where(bits, np.float32(1), np.float32(-1))
+        at = 0
+        mean = flat(result.mean)
+        for t, shape in enumerate(SHAPES):
+            rows, size = (shape[0] if len(shape) > 1 else int(np.prod(shape))), int(np.prod(shape))
+            along = signs[at : at + size].reshape(rows, -1) if size else np.zeros((0, 1))
+            moves = []
+            for node in range(nodes):
+                own = every[node][t].reshape(along.shape) if size else along
+                if residual[node].size and size:
+                    own = own + residual[node][at : at + size].reshape(along.shape)
+                moves.append((own * along).mean(axis=1, keepdims=True))
+            wanted = np.mean(moves, axis=0) * along
+            assert np.allclose(mean[at : at + size].reshape(along.shape), wanted, rtol=1e-3, atol=1e-4)
+            at += size
+        rows = len(one.states[0].scheme.starts) - 1
+        assert rows == 41 + 3 + 7 + 1
+        residual = [worker.residual for worker in one.states[0].workers]
+    assert 0.3 < bits.mean() < 0.7
+
+
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("oktopk", {"values": "asc"}, "sets of their own"),
+    ("oktopk", {"reuse": 0}, "reuse >= 1"),
+    ("adatopk", {"rates": "1, x"}, "numbers above 0 with commas"),
+    ("adatopk", {"rates": "1, 2, 3"}, "a rate for each of 2 ranks, got 3"),
+    ("fedft", {"chunk": 1}, "2 to 1024 values"),
+    ("demo", {"decay": 1.5}, "a factor of 0 to 1"),
+    ("demo", {"density": 0.0}, "above 0 and at most 1"),
+])  # fmt: skip
+def test_wrong_options_say_what_is_right(name: str, options: Options, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_scheme(name, options, shapes=SHAPES, nodes=2, seed=0)

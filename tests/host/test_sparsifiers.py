@@ -1,0 +1,496 @@
+"""Sparsifiers: nothing is lost, owners never overlap, thresholds keep the density, nodes decide alike."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.config import Config
+from oscar.errors import ConfigError, GradientError
+from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.communicator import Communicator
+from oscar.schemes.registry import make_scheme
+from oscar.schemes.sparse import shared_threshold
+from oscar.schemes.sparse.deft import Deft, pack, pieces_of, shares_of
+from oscar.schemes.sparse.micro import Micro
+from oscar.schemes.sparse.moments import LANES, moments
+from oscar.schemes.sparse.ranges import LearntRanges, MovedRanges, Ranges, move_one
+from oscar.schemes.sparse.shared_threshold import first_threshold, released
+from oscar.schemes.sparse.sidco import fitted, threshold_of
+from oscar.schemes.sparse.sparsifier import SparseWorker
+from oscar.schemes.sparse.thresholds import above, level, reached_by, reached_by_each, rungs, top
+from oscar.state import crc
+from oscar.transports.threads import local_transports
+from support.ranks import on_ranks
+
+pytestmark = pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")
+Options = dict[str, Any]
+FORMS = ["fp32", "int8", "asc"]
+OWNED: list[tuple[str, Options]] = [
+    ("micro", {}),
+    ("micro", {"controller": "released"}),
+    ("micro", {"partition": "learnt"}),
+    ("exdyna", {}),
+    ("exdyna", {"partition": "released", "controller": "released"}),
+    ("deft", {}),
+    ("deft", {"controller": "released"}),
+]
+RULES: list[tuple[str, Options]] = [
+    *OWNED,
+    ("topk", {}),
+    ("topk", {"momentum": 0.9, "warmup": 3}),
+    ("clt-k", {}),
+    ("scalecom", {}),
+    ("hard-threshold", {}),
+    ("hard-threshold", {"controller": "released"}),
+    ("sidco", {}),
+    ("sidco", {"fit": "pareto", "controller": "released"}),
+    ("dct-threshold", {"every": 2}),
+    ("dct-threshold", {"every": 3, "controller": "released"}),
+]
+EVERY = pytest.mark.parametrize(("name", "options"), RULES, ids=str)
+
+
+def cluster(name: str, nodes: int, **options: Any) -> LocalCluster:
+    return LocalCluster(Config(nodes=nodes, method=name, scheme=options))
+
+
+def shapes_of(random: np.random.Generator) -> list[tuple[int, ...]]:
+    """Return shapes of a few to some thousand values in all, with an empty tensor."""
+    return [(int(n),) for n in random.integers(1, [3, 40, 4000])] + [(0, 3), (7, 5)]
+
+
+def gradients(random: np.random.Generator, nodes: int, shapes: Any) -> list[list[np.ndarray]]:
+    """Return gradients [node][tensor] of heavy tails, an eighth of them 0."""
+    tails = [random.laplace(size=(nodes, *shape)) ** 3 * (random.random(shape) > 0.125) for shape in shapes]
+    return [[tensor[node].astype(np.float32) for tensor in tails] for node in range(nodes)]
+
+
+def flat(tensors: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([tensor.ravel() for tensor in tensors])
+
+
+# What is sent.
+
+
+@pytest.mark.parametrize("form", FORMS)
+@EVERY
+def test_what_is_sent_and_what_is_kept_is_all_there_was(
+    name: str, options: Options, form: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng([seed, FORMS.index(form)])
+    nodes, shapes = int(random.integers(1, 6)), shapes_of(random)
+    one = cluster(name, nodes, values=form, density=float(random.uniform(0.005, 0.3)), **options)
+    held: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+    keep = SparseWorker.keep
+
+    def spy(worker: SparseWorker, acc: np.ndarray, positions: np.ndarray, sent: np.ndarray) -> None:
+        held[worker.rank] = acc.copy(), positions, sent.copy()
+        keep(worker, acc, positions, sent)
+
+    monkeypatch.setattr(SparseWorker, "keep", spy)
+    before = [np.float32(0)] * nodes
+    for _ in range(4):
+        every = gradients(random, nodes, shapes)
+        mean = flat(one.allreduce(every).mean)
+        state = one.states[0]
+        summed, beta = np.zeros(mean.size), np.float32(getattr(one.scheme.options, "beta", 1))
+        for worker, own, was in zip(state.workers, every, before, strict=True):
+            acc, positions, sent = held[worker.rank]
+            if not options.get("momentum"):
+                assert np.array_equal(acc, flat(own) + was)
+            contributed = np.zeros_like(acc)
+            contributed[positions] = sent
+            if name == "scalecom":  # a low-pass filter
+                low = (acc - contributed) * beta + (1 - beta) * was
+                assert np.array_equal(worker.residual, low.astype(np.float32))
+            else:
+                assert np.array_equal(acc, contributed + worker.residual)
+            summed += contributed
+        before = [worker.residual for worker in state.workers]
+        assert np.allclose(mean, summed / nodes, rtol=1e-5, atol=1e-6 * np.abs(acc).max())
+        assert mean.any()
+        chosen = np.concatenate([worker.chosen for worker in state.workers])
+        assert np.array_equal(held[0][1], np.unique(chosen))
+        assert one.scheme.united == np.unique(chosen).size
+        assert one.scheme.counts.tolist() == [worker.chosen.size for worker in state.workers]
+        if (name, options) in OWNED:
+            assert np.unique(chosen).size == chosen.size
+
+
+def test_the_union_of_top_k_may_be_n_times_k(seed: int) -> None:
+    random, nodes, size, k = np.random.default_rng(seed), 4, 4000, 40
+    every = [[random.normal(size=size).astype(np.float32)] for _ in range(nodes)]
+    places = random.permutation(size)[: nodes * k].reshape(nodes, k)
+    for own, mine in zip(every, places, strict=True):
+        own[0][mine] += np.float32(100) * np.sign(own[0][mine])
+    one = cluster("topk", nodes, density=k / size)
+    one.allreduce(every)
+    assert one.scheme.united == nodes * k
+    assert one.scheme.counts.tolist() == [k] * nodes
+    for name in ("micro", "deft", "clt-k"):
+        one = cluster(name, nodes, density=k / size)
+        one.allreduce(every)
+        assert one.scheme.united <= 1.1 * k
+
+
+@pytest.mark.parametrize(("name", "options"), [
+    ("micro", {}), ("micro", {"partition": "learnt"}), ("exdyna", {}), ("exdyna", {"partition": "released"}),
+    ("deft", {}), ("clt-k", {}),
+])  # fmt: skip
+@pytest.mark.parametrize("density", [0.01, 0.1])
+def test_the_density_is_what_was_asked_for(name: str, options: Options, density: float, seed: int) -> None:
+    """Of a gradient whose ranges differ, and whose values differ between workers."""
+    random, nodes, size = np.random.default_rng(seed), 8, 20_000
+    scales = np.exp(4 * np.linspace(0, 1, size))
+    one = cluster(name, nodes, density=density, **options)
+    found = []
+    for _ in range(25):
+        every = scales * random.laplace(size=(nodes, size))
+        one.allreduce([[own.astype(np.float32)] for own in every])
+        found.append(one.scheme.united / size)
+    assert abs(np.mean(found[5:]) / density - 1) < 0.1
+    assert all(abs(came / density - 1) < 0.25 for came in found[5:])
+
+
+@pytest.mark.parametrize("name", ["hard-threshold", "dct-threshold", "sidco"])
+def test_a_threshold_of_whole_gradients_gives_each_worker_k_at_first(name: str, seed: int) -> None:
+    random, nodes, size = np.random.default_rng(seed), 5, 40_000
+    one = cluster(name, nodes, density=0.02, **({"every": 1} if name == "dct-threshold" else {}))
+    for _ in range(1 if name == "hard-threshold" else 30):
+        one.allreduce([[random.laplace(size=size).astype(np.float32)] for _ in range(nodes)])
+    assert one.scheme.counts.mean() == pytest.approx(800, rel=0.25 if name == "sidco" else 0.1)
+
+
+# Edges.
+
+
+@EVERY
+@pytest.mark.parametrize("density", [1e-9, 1.0])
+def test_edges(name: str, options: Options, density: float, seed: int) -> None:
+    """One value or all of them, more workers than values, one worker, zeros, a call that fails."""
+    random = np.random.default_rng(seed)
+    for nodes, shapes in ((1, [(9,)]), (5, [(2,)]), (3, [(1, 1), (0,), (40,)]), (8, [(300,), (7,)])):
+        one, twin = (cluster(name, nodes, density=density, **options) for _ in range(2))
+        for scale in (0, 1, 1, 0, 1):
+            every = [[scale * tensor for tensor in own] for own in gradients(random, nodes, shapes)]
+            held = crc(one.state_dict())
+            bad = [[tensor.copy() for tensor in own] for own in every]
+            bad[-1][-1].flat[0] = np.inf
+            with pytest.raises(GradientError, match=f"node {nodes - 1}"):
+                one.allreduce(bad)
+            assert crc(one.state_dict()) == held or not one.states
+            mean, other = (flat(c.allreduce(every).mean) for c in (one, twin))
+            assert np.array_equal(mean, other)
+            assert np.isfinite(mean).all()
+            if density == 1 and name == "topk":
+                assert options or not any(worker.residual.any() for worker in one.states[0].workers)
+
+
+@EVERY
+def test_a_resumed_run_ends_bit_for_bit_the_same(name: str, options: Options, seed: int) -> None:
+    random, nodes = np.random.default_rng(seed), 3
+    shapes, form = shapes_of(random), FORMS[int(random.integers(3))]
+    first, second = (cluster(name, nodes, values=form, density=0.05, **options) for _ in range(2))
+    for _ in range(6):
+        first.allreduce(gradients(random, nodes, shapes))
+    second.load_state_dict(first.state_dict())
+    for _ in range(6):
+        every = gradients(random, nodes, shapes)
+        a, b = first.allreduce(every), second.allreduce(every)
+        assert all(np.array_equal(x, y) for x, y in zip(a.mean, b.mean, strict=True))
+        assert a.stats.frames == b.stats.frames
+    assert crc(first.state_dict()) == crc(second.state_dict())
+
+
+@EVERY
+def test_ranks_get_what_one_process_gets(name: str, options: Options, seed: int) -> None:
+    random, nodes = np.random.default_rng(seed), 3
+    shapes, form = shapes_of(random), FORMS[int(random.integers(3))]
+    config = Config(nodes=nodes, method=name, scheme={"values": form, "density": 0.05, **options})
+    every = [gradients(random, nodes, shapes) for _ in range(4)]
+    one = LocalCluster(config)
+    expected = [[x.tobytes() for x in one.allreduce(gradient).mean] for gradient in every]
+
+    def work(transport: Any) -> list[list[bytes]]:
+        reducer = Communicator(config, transport, timeout_s=20)
+        return [[x.tobytes() for x in reducer.allreduce(gradient[transport.rank]).mean] for gradient in every]
+
+    for came in on_ranks(local_transports(nodes), work):
+        assert came == expected
+
+
+@pytest.mark.parametrize(("name", "key", "bad", "message"), [
+    ("micro", "threshold", -1.0, r"state\.scheme\.threshold: expected a number of 0 to"),
+    ("micro", "threshold", math.nan, r"state\.scheme\.threshold: expected a number of 0 to"),
+    (
+        "exdyna", "ranges", {"hits": np.full(1, -1), "activity": np.full(2, 65536)},
+        r"ranges\.hits: expected int64",
+    ),
+    ("sidco", "stages", 9, r"state\.scheme\.stages: expected an integer of 1 to 8"),
+])  # fmt: skip
+def test_a_state_that_cannot_be_is_refused(name: str, key: str, bad: Any, message: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    one = cluster(name, 2)
+    one.allreduce(gradients(random, 2, [(500,)]))
+    held, state = crc(one.state_dict()), one.state_dict()
+    state["scheme"][key] = bad
+    with pytest.raises(ConfigError, match=message):
+        one.load_state_dict(state)
+    assert crc(one.state_dict()) == held
+
+
+def test_edges_of_ranges_that_fall_are_refused() -> None:
+    ranges = MovedRanges(1000, 3)
+    for edges in ([0, 700, 300, 1000], [1, 300, 700, 1000], [0, 300, 700, 999]):
+        with pytest.raises(ConfigError, match=r"edges that rise from 0 to 1000|values of 0 to 1000"):
+            ranges.load_state_dict({"edges": np.array(edges)})
+    assert ranges.bounds(0).tolist() == [0, 333, 666, 1000]
+
+
+def test_what_a_rank_cannot_have_sent_is_refused_and_leaves_no_trace(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(seed)
+    every = gradients(random, 3, [(900,), (50,)])
+    for name, target, lie in (
+        ("micro", (shared_threshold, "reached_by_each"), lambda real, *a: real(*a)[::-1] + np.float32(1)),
+        ("micro", (shared_threshold, "reached_by_each"), lambda real, *a: real(*a) * np.float32(np.nan)),
+        ("micro", (shared_threshold, "reached_by_each"), lambda real, *a: real(*a)[:-1]),
+        ("deft", (Deft, "deal"), lambda real, *a: real(*a)[:-1]),
+        ("deft", (Deft, "deal"), lambda real, *a: _more(real(*a), "count", 1 << 20)),
+        ("deft", (Deft, "deal"), lambda real, *a: _more(real(*a), "bin", 3)),
+    ):
+        one = cluster(name, 3)
+        one.allreduce(every)
+        held, real = crc(one.state_dict()), getattr(*target)
+        with monkeypatch.context() as patch:
+            patch.setattr(*target, lambda *a, lie=lie, real=real: lie(real, *a))
+            with pytest.raises(GradientError, match=r"rank \d.* all ranks must run the same"):
+                one.allreduce(every)
+        assert crc(one.state_dict()) == held
+        one.allreduce(every)
+
+
+def _more(places: np.ndarray, key: str, by: int) -> np.ndarray:
+    places[key][0] += by
+    return places
+
+
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("micro", {"density": 0.0}, "density is a share of all values, above 0 and at most 1, got 0.0"),
+    ("exdyna", {"density": 1.5}, "density is a share .* got 1.5"),
+    ("exdyna", {"partition": "released", "blocks": 90}, "at most as many blocks as there are .*, got 90"),
+    ("exdyna", {"blocks": -1}, "blocks >= 0, got -1"),
+    ("exdyna", {"partition": "range"}, "partition is one of released, learnt, got 'range'"),
+    ("micro", {"partition": "hash"}, "partition is one of range, learnt, got 'hash'"),
+    ("micro", {"controller": "none"}, "controller is one of corrected, released, got 'none'"),
+    ("scalecom", {"beta": 0.0}, "beta is the weight .* got 0.0"),
+    ("sidco", {"stages": 0}, "expected 1 stage at least, got 0"),
+    ("sidco", {"fit": "normal"}, "fit is one of exponential, pareto, got 'normal'"),
+    ("dct-threshold", {"every": 0}, "expected every >= 1, got 0"),
+])  # fmt: skip
+def test_wrong_options_say_what_is_right(name: str, options: Options, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"scheme {name}: .*{message}"):
+        make_scheme(name, options, shapes=[(80,)], nodes=2, seed=0)
+
+
+# The rules, each beside what is obviously right.
+
+
+def sample(random: np.random.Generator) -> np.ndarray:
+    """Return values of any kind: dense, few, of few magnitudes, zeros, denormal."""
+    size = int(random.integers(0, 30_000))
+    kinds = (
+        random.laplace(size=size) ** 3,
+        random.laplace(size=size) * (random.random(size) < 0.03),
+        random.integers(-3, 4, size),
+        np.zeros(size),
+        random.laplace(size=size) * 1e-41,
+    )
+    return kinds[int(random.integers(len(kinds)))].astype(np.float32)
+
+
+@pytest.mark.parametrize("turn", range(40))
+def test_thresholds_are_exact(turn: int, seed: int) -> None:
+    random = np.random.default_rng([seed, turn])
+    acc = sample(random)
+    low, high = sorted(int(edge) for edge in random.integers(0, acc.size + 1, 2))
+    size, sizes = np.abs(acc), np.abs(acc[low:high])
+    falling = np.sort(sizes)[::-1]
+    threshold = float(random.choice(falling)) if falling.size else 1.0
+    reached = np.flatnonzero((size >= np.float32(threshold)) & (size > 0))
+    assert np.array_equal(above(acc, threshold, low, high), reached[(reached >= low) & (reached < high)])
+    count = int(random.integers(1, sizes.size + 3))
+    exact = float(falling[count - 1]) if count <= falling.size else 0.0
+    assert reached_by(acc, count, low, high) == exact
+    ranks = np.unique(random.integers(1, sizes.size + 3, 5))
+    wanted = [falling[rank - 1] if rank <= falling.size else 0 for rank in ranks]
+    assert reached_by_each(acc, ranks, low, high).tolist() == wanted
+    order = np.argsort(-sizes, kind="stable")[:count]
+    assert np.array_equal(top(acc, count, low, high), low + np.sort(order[sizes[order] > 0]))
+
+
+@pytest.mark.parametrize("turn", range(10))
+def test_a_few_ranks_of_each_worker_tell_the_threshold_of_all(turn: int, seed: int) -> None:
+    random = np.random.default_rng([seed, turn])
+    workers = int(random.integers(1, 17))
+    own = [
+        (random.laplace(size=int(random.integers(0, 9000))) * 4.0 ** random.normal()).astype(np.float32)
+        for _ in range(workers)
+    ]
+    every = np.abs(np.concatenate(own))
+    count = int(random.integers(1, max(2, every.size // 4)))
+    ranks = rungs(count, workers)
+    assert ranks[-1] == count
+    ladders = np.stack([reached_by_each(values, ranks) for values in own])
+    found = np.count_nonzero(every >= np.float32(level(ladders, ranks, count)))
+    assert abs(found - count) <= 0.12 * count + 2
+    assert level(np.zeros_like(ladders), ranks, count) == 0
+
+
+def test_the_published_rule_only_rises_within_a_tenth() -> None:
+    factors = [released(1.0, chosen, 1000) for chosen in (0, 909, 910, 999, 1000, 1001, 1100, 1101, 9999)]
+    assert factors == [0.995, 0.995, *[1.00125] * 5, 1.005, 1.005]
+    assert first_threshold(100) == 0.05
+    assert released(3e38, 5000, 1) <= np.finfo(np.float32).max
+
+
+def test_a_range_that_chooses_nothing_sends_one_value_as_published() -> None:
+    """MiCRO: at the begin of the range, and one further in each iteration."""
+    one = cluster("micro", 2, controller="released", density=0.1)
+    for iteration in range(3):
+        one.allreduce([[np.full(10, 1e-9, np.float32)]] * 2)
+        owners = [(iteration + rank) % 2 for rank in range(2)]
+        chosen = [worker.chosen.tolist() for worker in one.states[0].workers]
+        assert chosen == [[5 * owner + iteration] for owner in owners]
+
+
+def test_exdyna_hands_over_one_block_where_neighbours_differ() -> None:
+    edges = np.array([0, 256, 512, 768, 1024])
+    moved = move_one(edges, np.array([400, 100, 100, 400]), 32, 32_768)
+    assert moved.tolist() == [0, 255, 512, 769, 1024]
+    assert move_one(edges, np.array([250, 251, 249, 250]), 32, 32_768).tolist() == edges.tolist()
+    assert move_one(edges, np.zeros(4, int), 32, 32_768).tolist() == edges.tolist()
+    least = np.array([0, 64, 512, 768, 1024])  # 1,024 / (4 * 4) blocks stay with each
+    assert move_one(least, np.array([400, 100, 400, 400]), 32, 32_768)[1] == 64
+
+
+@pytest.mark.parametrize("kind", [Ranges, MovedRanges, LearntRanges])
+def test_ranges_cover_all_values_once_whatever_is_chosen(kind: Any, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for values in (0, 1, 5, 1000, 32_767, 32_768, 200_000):
+        nodes = int(random.integers(1, 17))
+        ranges = kind(values, nodes)
+        for iteration in range(20):
+            bounds = ranges.bounds(iteration)
+            assert bounds[0] == 0
+            assert bounds[-1] == values
+            assert (np.diff(bounds) >= 0).all()
+            united = np.flatnonzero(random.random(values) < np.linspace(0.2, 0, values))
+            counts = random.multinomial(united.size, random.dirichlet(np.full(nodes, 0.2)))
+            ranges.observe(iteration, counts, united)
+
+
+def test_learnt_ranges_are_better_balanced_than_moved_and_equal_ones(seed: int) -> None:
+    """Where a few places, and a few ranks, have most of what is large."""
+    random, nodes, values = np.random.default_rng(seed), 8, 160_000
+    chance = 0.2 * np.exp(-np.linspace(0, 6, values))
+    activity = np.exp(0.5 * random.normal(size=nodes)).clip(0.4, 2)
+    worst = {}
+    for kind in (Ranges, MovedRanges, LearntRanges):
+        ranges = kind(values, nodes)
+        for iteration in range(60):
+            bounds, owner = ranges.bounds(iteration), (np.arange(nodes) - iteration) % nodes
+            of_place = np.repeat(activity[owner], np.diff(bounds))
+            united = np.flatnonzero(random.random(values) < chance * of_place)
+            counts = np.zeros(nodes, np.int64)
+            counts[owner] = np.diff(np.searchsorted(united, bounds))
+            ranges.observe(iteration, counts, united)
+        worst[kind] = counts.max() * nodes / counts.sum() - 1
+    assert worst[LearntRanges] < 0.2 < worst[MovedRanges] < worst[Ranges]
+
+
+@pytest.mark.parametrize("size", [0, 1, LANES, 1003])
+def test_moments_are_added_in_the_order_of_lanes(size: int, seed: int) -> None:
+    values = np.random.default_rng([seed, size]).normal(size=size).astype(np.float32)
+    for base in (0.0, 0.7):
+        lanes = [[0.0] * LANES for _ in range(3)]
+        for j, value in enumerate(values.tolist()):
+            over = abs(value) - base
+            if over >= 0:
+                for lane, more in zip(lanes, (1.0, over, over * over), strict=True):
+                    lane[j % LANES] += more
+        assert moments(values, base) == (int(sum(lanes[0])), sum(lanes[1]), sum(lanes[2]))
+
+
+def test_fits_find_the_quantiles_of_what_they_fit(seed: int) -> None:
+    random, size = np.random.default_rng(seed), 400_000
+    for shape in (0.0, 0.2, -0.3):
+        uniform = 1 - random.random(size)
+        values = -np.log(uniform) if shape == 0 else (uniform**-shape - 1) / shape
+        found = fitted(size, float(values.sum()), float((values**2).sum()), 0.01, "pareto")
+        assert found == pytest.approx(-math.log(0.01) if shape == 0 else (0.01**-shape - 1) / shape, rel=0.06)
+    exponential = random.exponential(3.0, size).astype(np.float32)
+    for trusting in (True, False):
+        for stages in (1, 2, 3):
+            threshold = threshold_of(exponential, size // 100, stages, "exponential", trusting=trusting)
+            assert np.count_nonzero(exponential >= threshold) == pytest.approx(size / 100, rel=0.15)
+    assert threshold_of(np.zeros(9, np.float32), 1, 3, "pareto", trusting=True) == 0
+
+
+def test_stages_follow_the_published_rule(seed: int) -> None:
+    """Tails heavier than the fit's: too many are chosen, and too few where it is lighter."""
+    random = np.random.default_rng(seed)
+    light = cluster("sidco", 2, density=0.001, controller="released")
+    for _ in range(10):
+        light.allreduce([[random.uniform(-1, 1, 20_000).astype(np.float32)] for _ in range(2)])
+    assert light.scheme.stages == 3
+    assert light.scheme.seen == 0
+
+
+@pytest.mark.parametrize("turn", range(20))
+def test_deft_deals_all_of_k_to_bins_of_like_cost(turn: int, seed: int) -> None:
+    random = np.random.default_rng([seed, turn])
+    sizes, nodes = random.integers(0, 900, int(random.integers(1, 9))).tolist(), int(random.integers(1, 9))
+    pieces = pieces_of(sizes, nodes)
+    assert (pieces[:, 1] > pieces[:, 0]).all()
+    assert [b[0] - a[1] for a, b in pairwise(pieces)] == [0] * max(0, len(pieces) - 1)
+    assert np.diff(pieces, axis=1).sum() == sum(sizes)
+    lengths = np.diff(pieces, axis=1)[:, 0]
+    if nodes > 1 and len(lengths):
+        assert lengths.max() <= max(sum(sizes) // nodes, -(-max(sizes) // nodes))
+    norms = random.exponential(size=len(lengths)) ** 3
+    count = int(random.integers(0, sum(sizes) + 1))
+    shares = shares_of(norms, lengths, count, least=0)
+    assert (shares <= lengths).all()
+    full = shares == lengths
+    assert shares.sum() == count or (shares.sum() < count and full.any())
+    assert (shares_of(norms, lengths, count, least=1) >= 1).all()
+    assert not shares_of(0 * norms, lengths, count, least=0).any()
+    costs = lengths * np.log2(np.maximum(2, shares))
+    bins = pack(costs, nodes)
+    load = np.bincount(bins, costs, minlength=nodes)
+    assert load.max(initial=0) <= costs.sum() / nodes + costs.max(initial=0)
+
+
+def test_deft_gives_what_a_piece_cannot_take_to_the_next() -> None:
+    shares = shares_of(np.array([1.0, 8.0, 1.0]), np.array([50, 10, 50]), 40, least=0)
+    assert shares.tolist() == [15, 10, 15]
+    assert shares_of(np.array([0.0, 5.0]), np.array([9, 9]), 4, least=1).tolist() == [1, 4]
+
+
+def test_every_range_has_another_owner_in_the_next_iteration(seed: int) -> None:
+    random, nodes = np.random.default_rng(seed), 4
+    one = cluster("micro", nodes, density=0.5)
+    owners: list[list[int]] = []
+    for _ in range(nodes):
+        one.allreduce(gradients(random, nodes, [(400,)]))
+        owners.append([int(worker.chosen[0]) // 100 for worker in one.states[0].workers])
+    assert isinstance(one.scheme, Micro)
+    assert sorted(map(tuple, owners)) == sorted({tuple(o) for o in owners})
+    assert all(sorted(column) == list(range(nodes)) for column in zip(*owners, strict=True))
