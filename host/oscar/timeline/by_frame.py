@@ -48,7 +48,10 @@ def allreduce(
 
 
 def sums_s(graph: Graph) -> float:
-    """Return when the last sum of an AllReduce is complete, before it is sent to all."""
+    """Return when the last sum is complete at its owner, before it is sent to all.
+
+    For schedules with owners; boomerang and duplex complete sums everywhere as they pass.
+    """
     timeline, tasks = graph.run(), enumerate(graph.tasks)
     return max((float(timeline.end[at]) for at, task in tasks if task.name.startswith(SUM)), default=0.0)
 
