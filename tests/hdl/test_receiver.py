@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import zlib
 from collections import deque
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -139,7 +138,7 @@ def test_frames_overlap():
     assert any(overlapping(rng).both for _ in range(5))  # chance may keep blocks of two frames apart
 
 
-def overlapping(rng: Random) -> Bench:
+def overlapping(rng: random.Random) -> Bench:
     """Run a bench whose frames follow each other as fast as they can; return it at its end."""
     units, speed, gaps = rng.choice((2, 4, 5)), rng.choice((0.3, 1.0)), rng.choice((0.0, 0.2))
     bench = Bench(rng, store_log2=11, units=units, speed=speed, gaps=gaps)
