@@ -23,7 +23,7 @@ from oscar.coding.asc.link import Implementation
 from oscar.coding.asc.state import TableState
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import FrameError
-from oscar.trials import mutate
+from oscar.trials._mutations import MUTATIONS, reseal
 
 BOTH: tuple[Implementation, ...] = ("reference", "compiled")
 SMALL = AscParams(block_log2=10)
@@ -95,7 +95,7 @@ def forge(frame: bytes, at: int, value: bytes, *, insert: bytes = b"", cut: int 
     payload = bytearray(frame[HEADER_BYTES:])
     payload[at : at + len(value)] = value
     forged = bytearray(frame[:HEADER_BYTES] + payload[:cut] + insert)
-    mutate.reseal(forged)
+    reseal(forged)
     return bytes(forged)
 
 
@@ -205,8 +205,8 @@ def test_forged_frames_give_values_or_frame_errors_and_both_decoders_agree(seed:
         saved, held = ends[0].state_dict(), [dict(end.states) for end in ends]
         for _ in range(6):
             forged = bytearray(frames[1])
-            mutate.MUTATIONS[r.randrange(len(mutate.MUTATIONS))](r, forged, frames[0])
-            mutate.reseal(forged)
+            MUTATIONS[r.randrange(len(MUTATIONS))](r, forged, frames[0])
+            reseal(forged)
             if len(forged) >= HEADER_BYTES and struct.unpack_from("<I", forged, 12)[0] > 5000:
                 continue  # the reference would take its time
             kind, add = (np.int16, np.int32)[int(dice.integers(2))], bool(dice.integers(2))
@@ -340,7 +340,7 @@ def test_a_frame_spelt_out(implementation: Implementation) -> None:
     frame = Encoder(AscParams(), implementation=implementation).encode(FIVE, step=1, width=8)
     checksum = TableState.initial().checksum(AscParams()).to_bytes(2, "little").hex()
     expected = bytearray.fromhex(SPELT.format(checksum=checksum, crc="00000000"))
-    mutate.reseal(expected)
+    reseal(expected)
     assert frame.hex(" ") == expected.hex(" ")
     assert np.array_equal(Decoder(AscParams(), implementation=implementation).decode(frame, step=1), FIVE)
 

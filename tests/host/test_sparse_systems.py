@@ -15,7 +15,7 @@ from oscar.schemes.registry import make_scheme
 from oscar.schemes.selection import largest
 from oscar.schemes.sparse.ada_topk import shared_out
 from oscar.schemes.sparse.frequency import Cosines, basis
-from oscar.schemes.sparse.hashing import _mixed
+from oscar.schemes.sparse.hashing import mixed
 from oscar.schemes.sparse.ok_topk import cut_of, reached
 from oscar.schemes.sparse.sparsifier import SparseWorker
 from oscar.transports.threads import local_transports
@@ -272,7 +272,7 @@ def test_spafl_sends_a_number_a_row_along_shared_signs(seed: int) -> None:
         result = one.allreduce(every)
         key = np.uint64((seed % 1000) << 32 ^ iteration)
         count = int(one.states[0].scheme.values)
-        bits = np.array([int(_mixed(j, key)) & 1 for j in range(count)])
+        bits = np.array([int(mixed(j, key)) & 1 for j in range(count)])
         signs = np.where(bits, np.float32(1), np.float32(-1))
         at = 0
         mean = flat(result.mean)
