@@ -39,9 +39,13 @@ def test_buckets_of_the_cpu_are_not_copied() -> None:
 def refused(device: str, mode: str) -> str:
     """Return what the hook says of a bucket on a device; a bucket is asked for its device only."""
     buffer = SimpleNamespace(
-        device=torch.device(device), dtype=torch.float32, layout=torch.strided, numel=lambda: 3
+        device=torch.device(device),
+        dtype=torch.float32,
+        layout=torch.strided,
+        is_sparse=False,
+        numel=lambda: 3,
     )
-    state: Any = SimpleNamespace(bypass=SimpleNamespace(mode=mode), _check_whole=lambda: None)
+    state: Any = SimpleNamespace(bypass=SimpleNamespace(mode=mode), _check_whole=lambda: None, _torch=torch)
     bucket = SimpleNamespace(buffer=lambda: buffer, index=lambda: 0)
     try:
         OscarState._check(state, bucket)
