@@ -34,7 +34,7 @@ def read_times(path: Path, tensors: Tensors) -> ReadyTimes:
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{path}: expected a profile or a trace, got {error}") from None
     try:
-        if not path.name.endswith(".et") and raw.lstrip()[:1] != b"{":
+        if raw.lstrip()[:1] != b"{" and min(raw[:64], default=9) >= 9:  # protobuf has lower ones
             found = load_profile(path)
             found.check(tensors)
             return found
