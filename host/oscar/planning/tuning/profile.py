@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import yaml
 from oscar.coding.costs import check_seconds
 from oscar.errors import ConfigError
 from oscar.files import write_text
-from oscar.provenance import processor
+from oscar.provenance import installed, processor
 from oscar.timeline.engine import Floats
 from oscar.timeline.graph import check_ready
 from oscar.version import __version__
@@ -163,10 +162,7 @@ def present(name: str) -> str:
     """Return the machine's processor, or the version that is installed of a package."""
     if name in ("machine", "oscar"):
         return processor() if name == "machine" else __version__
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "none"
+    return installed(name)
 
 
 def of_numpy(workload: NumpyWorkload, iterations: int = ITERATIONS) -> ReadyTimes:
