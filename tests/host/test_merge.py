@@ -40,9 +40,11 @@ def exhaustive(tensors: int, groups: int, cost: Valley) -> float:
     return min(cost((*inner, tensors)) for inner in combinations(range(1, tensors), groups - 1))
 
 
-@pytest.mark.parametrize("apart", [1, 3])
+@pytest.mark.parametrize("apart", [1, 3, None])
 @pytest.mark.parametrize("groups", [2, 3])
-def test_the_search_is_as_good_as_an_exhaustive_one(groups: int, apart: int, draw: random.Random) -> None:
+def test_the_search_is_as_good_as_an_exhaustive_one(
+    groups: int, apart: int | None, draw: random.Random
+) -> None:
     for _ in range(30):
         tensors = draw.randrange(groups + 1, 22)
         cost = Valley(draw, tensors, groups)

@@ -33,13 +33,17 @@ class Merged:
     measured: int
 
 
-def merge(tensors: int, step_s: StepTime, share: Share = float, *, most: int = 2, apart: int = 1) -> Merged:
+def merge(
+    tensors: int, step_s: StepTime, share: Share = float, *, most: int = 2, apart: int | None = None
+) -> Merged:
     """Return the best groups that the search finds; collective, and equal on all ranks.
 
     step_s: measures a step with these groups. share: returns what rank 0 gave it, on every rank; all that is
-    decided is decided on that. most: groups. apart: tensors between the neighbours that are compared, as
-    noise hides what one tensor changes. Raises ValueError on all ranks for a time that is none.
+    decided is decided on that. most: groups. apart: tensors between the neighbours that are compared, an
+    eighth of all unless it is given, and less in the end: noise hides what one tensor changes. Raises
+    ValueError on all ranks for a time that is none.
     """
+    apart = max(1, tensors // 8) if apart is None else apart
     if min(tensors, most, apart) < 1:
         raise ValueError(f"expected tensors, groups and a distance from 1, got {tensors}, {most} and {apart}")
     search = _Search(tensors, step_s, share, apart)
@@ -90,7 +94,7 @@ class _Search:
         tried = []
         while low < high:
             middle = (low + high) // 2
-            beyond = min(middle + self.apart, high)
+            beyond = middle + max(1, min(self.apart, (high - low) // 4))
             pair = [(*before, border, self.tensors) for border in (middle, beyond)]
             tried += pair
             if self.time(pair[0]) <= self.time(pair[1]):
