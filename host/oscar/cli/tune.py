@@ -40,7 +40,11 @@ def add_command(commands: Any) -> None:
     add_config(parser, default="train")
     parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="write the policy here, as YAML")
     parser.add_argument(
-        "--methods", nargs="+", metavar="NAME", help="to choose from (default: fp32, bf16 and that of CONFIG)"
+        "--methods",
+        nargs="+",
+        metavar="NAME",
+        help="to choose from; asc:c=1/2 for another coarseness (default: fp32, that of CONFIG, and bf16 "
+        "unless it loses more)",
     )
     parser.add_argument("--schedules", nargs="+", default=["ring", "direct"], metavar="NAME")
     parser.add_argument(
@@ -158,14 +162,16 @@ def _compute_s(workload: Workload) -> float:
 
 
 def _problem(config: Config, sizes: Sequence[int], ready_s: Floats, args: argparse.Namespace) -> Problem:
-    from oscar.planning.tuning.options import measured, options
+    from oscar.planning.tuning.options import default_choices, measured, options
     from oscar.planning.tuning.policy import Problem
     from oscar.timeline.link import LinkModel
 
-    methods = dict.fromkeys(args.methods or ["fp32", "bf16", config.method])
+    methods = dict.fromkeys(args.methods or default_choices(config.method))
+    if lossier := [name for name in methods if name not in default_choices(config.method)]:
+        print(f"# may change the loss, asked for by --methods: {', '.join(lossier)}")
     model = config.link.model()
     link = LinkModel(model.bandwidth_bps, model.latency_s)  # the codec is a lane of its own
-    prices = [measured(name, config.nodes) for name in methods]
+    prices = [measured(name, config.nodes, config) for name in methods]
     return Problem(tuple(sizes), ready_s, tuple(options(prices, config.nodes, link, args.schedules)))
 
 
