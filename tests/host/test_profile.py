@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -180,6 +181,43 @@ def test_hooks_and_a_trace_find_when_gradients_are_ready(tmp_path: Path) -> None
         read_times(path, tensors[1:])
     with pytest.raises(ConfigError, match="got 2 values for gradient 0"):
         read_times(path, [(name, size + 1) for name, size in tensors])
+
+
+def test_on_a_device_times_are_those_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device is feigned: its queue runs late, so its clock is not the host's."""
+    needs("torch")
+    import torch
+
+    from oscar.adapters.torch.profile import Profile
+
+    clock, waited = [0.0], []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self, stream: object) -> None:
+            assert stream == "stream of cuda:0"
+            clock[0] += 1.0
+            self.ms = clock[0]
+
+        def elapsed_time(self, other: Event) -> float:
+            assert waited, "events are read before the device is done"
+            return other.ms - self.ms
+
+    model = torch.nn.Linear(3, 2)
+    profile = Profile(model)
+    profile._device = SimpleNamespace(type="cuda")
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "stream of cuda:0")
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "feigned")
+    with profile:
+        for _ in range(3):
+            model(torch.ones(3)).sum().backward()
+    assert profile.times.ready_s == (2e-3, 3e-3)
+    assert profile.times.forward_s == 1e-3
+    assert "on feigned" in profile.times.made
 
 
 def test_a_model_that_cannot_be_measured_is_refused() -> None:
