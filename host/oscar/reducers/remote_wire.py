@@ -116,7 +116,7 @@ class RemoteWire(Wire):
         return buffer
 
     def _gather(self, message: Message) -> list[Array]:
-        """Return every rank's bytes, which go behind their length: at once, unless one has more than expected.
+        """Return every rank's bytes, behind their length: at once, unless one has more than expected.
 
         What is expected follows from the longest that came last, which all ranks know.
         """
