@@ -21,7 +21,7 @@ from oscar.reducers.party import Party
 from oscar.reducers.wire import Traffic, Wire, check_parts
 from oscar.schemes.base import RIDE_BITS, Channel, Message
 from oscar.schemes.fields import pack_fields, unpack_fields
-from oscar.transports.base import TransportError
+from oscar.transports.base import Bytes, TransportError
 
 Combine = Callable[[Array, Array], Array]
 LENGTH_BYTES = 8  # in which the length of a gathered buffer is sent
@@ -165,7 +165,7 @@ class RemoteWire(Wire):
         except TransportError as error:
             self.party.blame(error, f"during {what}", None)
 
-    def _check_size(self, came: memoryview, expected: int, peer: int | None = None) -> None:
+    def _check_size(self, came: Bytes, expected: int, peer: int | None = None) -> None:
         """Raise TransportError where `peer`, or the rank before, sends another length than is due."""
         if len(came) != expected:
             left = (self.rank - 1) % self.nodes if peer is None else peer
