@@ -55,4 +55,4 @@ def draw_stages(path: Path, rows: Sequence[Row]) -> None:
             axes.set_yticks(range(len(own)), [row["rule"] for row in own])
             axes.set_xlim(0, 1.15 * max(left))
             axes.set_title(workload)
-            axes.legend(loc="lower right")
+            axes.legend(loc="upper right")
