@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba import njit
 
 from oscar.array import Array
 from oscar.coding.asc.params import (
@@ -43,19 +46,33 @@ def cells_of(classes: Array, count: int, raw: Array | None = None) -> Array:
     a slot for its classes, one for each live row and raw step. One without a live row takes two. Behind its
     classes a decoder asks to count before it knows whether it will.
     """
-    groups = -(-classes.size // GROUP_ROWS)
-    padded = np.zeros((2, groups * GROUP_ROWS), np.uint8)
-    padded[0, : classes.size] = classes
-    padded[1, : classes.size] = 0 if raw is None else raw
-    rows, plain = padded.reshape(2, groups, GROUP_ROWS)
-    live, each = rows > 0, cell_values(count) // GROUP
-    number, kept = live.sum(axis=1), plain[:, 0] == 0
-    took = _STEPS[rows].sum(axis=1) + 1
-    encode = took + ~live[:, :ENCODER_SEES].any(axis=1)
-    decode = (took + ~live[:, DECODER_SEES:].any(axis=1)) * kept
-    steps = np.array([count_step(count, n) for n in range(GROUP_ROWS + 1)])[number]
-    counted = (live & (np.arange(GROUP_ROWS) % steps[:, None] == 0)).sum(axis=1) + (number > 0)
-    parts = (encode, decode, counted, (counted + (number > 0)) * kept, plain.sum(axis=1))
-    at = np.arange(0, groups, each)
-    columns = [np.add.reduceat(part.astype(np.int64), at) for part in parts]
-    return np.stack(columns, axis=1).astype(np.uint16)
+    groups, each = -(-classes.size // GROUP_ROWS), cell_values(count) // GROUP
+    steps = np.array([count_step(count, n) for n in range(GROUP_ROWS + 1)])
+    out = np.zeros((-(-groups // each), 5), np.uint16)
+    plain = np.zeros(classes.size, np.bool_) if raw is None else raw
+    _add_groups(classes, plain, steps, each, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _add_groups(classes: Any, raw: Any, steps: Any, each: int, out: Any) -> None:
+    for first in range(0, len(classes), GROUP_ROWS):
+        rows, plain = classes[first : first + GROUP_ROWS], raw[first : first + GROUP_ROWS]
+        cell = out[first // GROUP_ROWS // each]
+        took, live, early, late, uncoded = 1, 0, 0, 0, 0
+        for at in range(len(rows)):
+            took += _STEPS[rows[at]]
+            live += rows[at] > 0
+            early += rows[at] > 0 and at < ENCODER_SEES
+            late += rows[at] > 0 and at >= DECODER_SEES
+            uncoded += plain[at]
+        counts = 0
+        for at in range(0, len(rows), steps[live]):
+            counts += rows[at] > 0
+        some = np.int64(live > 0)
+        cell[0] += took + (early == 0)
+        cell[2] += counts + some
+        if not plain[0]:
+            cell[1] += took + (late == 0)
+            cell[3] += counts + 2 * some
+        cell[4] += uncoded

@@ -227,8 +227,6 @@ class Zen(Scheme):
                 traits = self._measure(own)
             every = yield Message("traits", traits, "agree", bits=8)
             self.once("layout", lambda: self._lay_out(every))
-        with clock.on("select"):
-            worker.chosen = self.grains.hit(own)
         if self.options.values == "asc":
             yield from self._coded(worker, own)
         else:
@@ -237,6 +235,8 @@ class Zen(Scheme):
     def _floats(self, worker: SparseWorker, own: Array) -> Messages:
         clock, grains = worker.clock, self.grains
         mean = self.once("mean", lambda: np.zeros(self.values, np.float32))
+        with clock.on("select"):
+            worker.chosen = grains.hit(own)
         if grains.size:
             name = self.taken or "all-gather"
             exchange = clock.shared(self.once, "index", "exchange", lambda: self._exchange(name))
@@ -253,6 +253,10 @@ class Zen(Scheme):
 
     def _coded(self, worker: SparseWorker, own: Array) -> Messages:
         clock, grains = worker.clock, self.grains
+        grid = yield from timed(clock, self.sum.steps.agree(own))
+        with clock.on("select"):
+            integers, worker.saturation = grid.quantise(own, self.sum.limit)
+            worker.chosen = grains.hit(integers)  # what is smaller than half a step adds nothing
         if grains.size:
             with clock.on("index"):
                 stream = self.index.encode(worker.rank, worker.chosen)
@@ -261,8 +265,8 @@ class Zen(Scheme):
             clock.shared(self.once, "index", "union", lambda: unite(sets, grains.size))
         at = clock.shared(self.once, "index", "places", self._places)
         context = lambda: self.once("context", lambda: self.sum.classes(at))  # noqa: E731
-        summed: Summed = yield from timed(clock, self.sum.messages(own, at, context))
-        worker.saturation = summed.lost
+        parts = integers[at], grid.ride(own), worker.saturation
+        summed: Summed = yield from timed(clock, self.sum.integers(grid, *parts, at, context))
         if self.options.error_feedback:
             with clock.on("apply"):
                 worker.keep(own, at, summed.sent)
