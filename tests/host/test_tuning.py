@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from oscar.collective.schedules import make_schedule
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.espresso import offloaded
-from oscar.planning.tuning.options import FP32, MethodPrice, default_choices, measured, options
+from oscar.planning.tuning.options import FP32, MethodPrice, default_choices, measured, measured_on, options
 from oscar.planning.tuning.oracles import brute
 from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, Problem, line, pruned
 from oscar.planning.tuning.policy_file import PolicyFile, load_policy
@@ -348,6 +349,25 @@ def test_a_choice_has_the_options_of_its_configuration() -> None:
             measured(wrong, 4)
     with pytest.raises(ConfigError, match="sends something, got asc:c=1000"):
         measured("asc:c=1000", 4)
+
+
+def test_zen_is_for_tensors_that_are_sparse(capsys: pytest.CaptureFixture[str], draw: random.Random) -> None:
+    rng = np.random.default_rng(draw.randrange(2**32))
+    sparse = [np.where(rng.random((300, 1)) < 0.02, rng.normal(size=(300, 8)), 0) for _ in range(4)]
+    gradients = [
+        [[np.ones(9, np.float32), one.astype(np.float32)] for one in sparse[at : at + 2]] for at in (0, 2)
+    ]
+    price, refused = measured_on("zen", Config(), gradients)
+    assert refused == {0: "100% of it is not zero"}
+    assert price is not None
+    assert price.bits < 8
+    assert measured_on("zen", Config(), [[own[:1] for own in one] for one in gradients])[0] is None
+    words = ["tune", "train", "--set", "nodes=2", "--compute-ms", "1", "--set", "link.gbps=0.1", "--explain"]
+    assert main([*words, "--methods", "fp32", "zen"]) == 0
+    text = capsys.readouterr().out
+    assert "left out: zen same ring for output.bias (100% of it is not zero), output.weight" in text
+    assert re.search(r"tensor 4, 192,000 values: zen (same|other) ring", text)
+    assert "may change the loss" not in text  # it is exact
 
 
 def test_the_figure_shows_timelines_and_rates(tmp_path: Path, draw: random.Random) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oscar.workloads import Workload
     from oscar.workloads.torch_models import TorchWorkload
 
+SAMPLES = 3  # iterations whose gradients sparse methods are priced on
 EXAMPLE = """\
   oscar tune train --set link.gbps=1 --explain
   oscar tune train --set link.gbps=0.5 --set link.latency_us=100 --compute-ms 40 -o policy.yaml
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     tensors = list(zip(names, sizes, strict=True))
     times = _times(config, workload, tensors, args)
     compute = times.ready_s[-1]
-    problem = _problem(config, sizes, times.ready(tensors), args)
+    problem = _problem(config, workload, sizes, times.ready(tensors), args)
     found = select(problem, args.selector)
     print(
         f"# {len(sizes)} tensors, {sum(sizes):,} values, {config.nodes} nodes, {config.link.gbps:g} Gb/s, "
@@ -161,18 +162,30 @@ def _compute_s(workload: Workload) -> float:
     return min(took)
 
 
-def _problem(config: Config, sizes: Sequence[int], ready_s: Floats, args: argparse.Namespace) -> Problem:
-    from oscar.planning.tuning.options import default_choices, measured, options
+def _problem(
+    config: Config, workload: Workload, sizes: Sequence[int], ready_s: Floats, args: argparse.Namespace
+) -> Problem:
+    from oscar.planning.tuning.options import SPARSE, default_choices, measured, measured_on, options
     from oscar.planning.tuning.policy import Problem
     from oscar.timeline.link import LinkModel
 
     methods = dict.fromkeys(args.methods or default_choices(config.method))
-    if lossier := [name for name in methods if name not in default_choices(config.method)]:
+    if lossier := [name for name in methods if name not in (*default_choices(config.method), *SPARSE)]:
         print(f"# may change the loss, asked for by --methods: {', '.join(lossier)}")
     model = config.link.model()
     link = LinkModel(model.bandwidth_bps, model.latency_s)  # the codec is a lane of its own
-    prices = [measured(name, config.nodes, config) for name in methods]
-    return Problem(tuple(sizes), ready_s, tuple(options(prices, config.nodes, link, args.schedules)))
+    prices = [measured(name, config.nodes, config) for name in methods if name not in SPARSE]
+    unable: dict[str, dict[int, str]] = {}
+    for name in filter(methods.__contains__, SPARSE):
+        drawn = [workload.gradients() for _ in range(SAMPLES)]
+        price, unable[name] = measured_on(name, config, [[own[::-1] for own in one] for one in drawn])
+        if price is None:
+            print(f"# left out: {name}, as no tensor is sparse")
+        else:
+            prices.append(price)
+    own = tuple(options(prices, config.nodes, link, args.schedules))
+    refused = {option.name: unable.get(option.name.split()[0], {}) for option in own}
+    return Problem(tuple(sizes), ready_s, own, refused)
 
 
 def _made(

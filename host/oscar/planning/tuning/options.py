@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from oscar.array import Array
 from oscar.coding.costs import Cost, FrameCost
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.ring import Ring
@@ -16,7 +17,7 @@ from oscar.collective.schedule import Schedule
 from oscar.collective.schedules import make_schedule
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.planning.costs import method_cost
+from oscar.planning.costs import cost_on, method_cost
 from oscar.planning.tuning.policy import OTHER, SAME, Option, line, pruned
 from oscar.reducers.method import make_codec_of
 from oscar.schemes.methods import METHODS, method_info
@@ -28,6 +29,8 @@ from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.nic import core
 
 SCHEDULES = "ring", "direct"
+SPARSE = ("zen",)  # exact, and priced on gradients, since what they send depends on what is zero
+SPARSE_BELOW = 0.25
 EXACT = "fp32", "fp16", "int32", "int16"  # lose less than bf16 does
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+|/[1-9][0-9]*)?")
 LARGEST = 2.0**32  # values that are replayed; beyond, times go on in a straight line
@@ -71,6 +74,30 @@ def measured(choice: str, nodes: int, config: Config | None = None) -> MethodPri
     around = NOTHING if codec and not coded else cost.scheme
     ring = not codec and cost.frame is None
     return MethodPrice(choice, cost.bits_per_value, frame, around, cost.encode.once_bytes, coded, ring)
+
+
+def measured_on(
+    choice: str, config: Config, gradients: Sequence[Sequence[Sequence[Array]]]
+) -> tuple[MethodPrice | None, dict[int, str]]:
+    """Return the price of an exact sparse method, and which tensors cannot take it.
+
+    gradients: [iteration][node][tensor]. The price is of all tensors together in which less than SPARSE_BELOW
+    of the values are not zero; None without any. The others are refused, by number, with the reason.
+    """
+    shares = [
+        float(np.mean([np.count_nonzero(tensor) / max(1, tensor.size) for tensor in nodes]))
+        for nodes in zip(*gradients[0], strict=True)
+    ]
+    refused = {
+        at: f"{share:.0%} of it is not zero" for at, share in enumerate(shares) if share >= SPARSE_BELOW
+    }
+    if len(refused) == len(shares):
+        return None, refused
+    kept = [[[own[at] for at in range(len(own)) if at not in refused] for own in one] for one in gradients]
+    cost = cost_on(_chosen(choice, len(gradients[0]), config), kept)
+    around = Cost(cost.per_value_s, cost.once_s)
+    free = FrameCost(NOTHING, NOTHING)
+    return MethodPrice(choice, 8 * cost.per_value_bytes, free, around, 0, around_ring=True), refused
 
 
 def _chosen(choice: str, nodes: int, config: Config) -> Config:
