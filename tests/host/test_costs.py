@@ -83,13 +83,13 @@ def test_a_measurement_is_kept_for_the_next_process(cache: Path, monkeypatch: py
     assert [file.name for file in cache.parent.iterdir()] == [cache.name]
 
 
-@pytest.mark.parametrize("what", ["__version__", "processor"])
+@pytest.mark.parametrize("what", ["__version__", "processor", "installed"])
 def test_another_machine_measures_anew_beside_the_first(
     what: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked(monkeypatch)
     with monkeypatch.context() as other:
-        other.setattr(costs, what, "9.9" if what == "__version__" else lambda: "another")
+        other.setattr(costs, what, "9.9" if what == "__version__" else lambda *_: "another")
         assert asked(monkeypatch, Cost(9, 9)) == (Cost(9, 9), True)
         assert asked(monkeypatch) == (Cost(9, 9), False)
     assert asked(monkeypatch) == (COST, False)  # a home that two machines share

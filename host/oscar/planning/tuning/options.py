@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -13,10 +15,11 @@ from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedules import make_schedule
 from oscar.config import Config
+from oscar.errors import ConfigError
 from oscar.planning.costs import method_cost
 from oscar.planning.tuning.policy import OTHER, SAME, Option, line, pruned
 from oscar.reducers.method import make_codec_of
-from oscar.schemes.methods import method_info
+from oscar.schemes.methods import METHODS, method_info
 from oscar.timeline.engine import Floats
 from oscar.timeline.equal import equal_time
 from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
@@ -25,6 +28,8 @@ from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.nic import core
 
 SCHEDULES = "ring", "direct"
+EXACT = "fp32", "fp16", "int32", "int16"  # lose less than bf16 does
+NUMBER = re.compile(r"[0-9]+(\.[0-9]+|/[1-9][0-9]*)?")
 LARGEST = 2.0**32  # values that are replayed; beyond, times go on in a straight line
 NOTHING = Cost(0.0, 0.0)
 
@@ -49,17 +54,43 @@ class MethodPrice:
 FP32 = MethodPrice("fp32", FP32_BITS, FrameCost(NOTHING, NOTHING), frame_bytes=0, coded=False)
 
 
-def measured(method: str, nodes: int) -> MethodPrice:
-    """Return the estimate of this machine, measured at first use and kept (oscar.planning.costs)."""
-    if method == FP32.name:
+def measured(choice: str, nodes: int, config: Config | None = None) -> MethodPrice:
+    """Return the estimate of this machine, measured at first use and kept (oscar.planning.costs).
+
+    choice: a method, with the options of `config`; `asc:c=1/2` with another coarseness. Raises ConfigError
+    for another option, and for one of a method that does not quantise.
+    """
+    if choice == FP32.name:
         return FP32
-    config = Config().variant(method=method, nodes=nodes)
-    cost = method_cost(config)
+    config = _chosen(choice, nodes, config or Config())
+    method, cost = config.method, method_cost(config)
+    if not cost.bits_per_value:
+        raise ConfigError(f"expected a method that sends something, got {choice}; take a finer coarseness")
     frame = FrameCost(cost.encode, cost.decode)
     codec, coded = method_info(method).codec, make_codec_of(config).coded
     around = NOTHING if codec and not coded else cost.scheme
     ring = not codec and cost.frame is None
-    return MethodPrice(method, cost.bits_per_value, frame, around, cost.encode.once_bytes, coded, ring)
+    return MethodPrice(choice, cost.bits_per_value, frame, around, cost.encode.once_bytes, coded, ring)
+
+
+def _chosen(choice: str, nodes: int, config: Config) -> Config:
+    method, _, option = choice.partition(":")
+    own = {name: getattr(config, name).model_dump() for name in ("quantiser", "asc")}
+    scheme = config.scheme if method == config.method else {}
+    if option:
+        key, _, value = option.partition("=")
+        codec = method_info(method).codec if method in METHODS else None
+        if key != "c" or not NUMBER.fullmatch(value) or codec is None or codec.domain != "int":
+            raise ConfigError(
+                f"expected a method, or one that quantises with a coarseness (asc:c=1/2), got {choice}"
+            )
+        own["quantiser"]["coarseness"] = float(Fraction(value))
+    return Config().variant(method=method, nodes=nodes, nic=config.nic, scheme=scheme, **own)
+
+
+def default_choices(method: str) -> list[str]:
+    """Return what is chosen from where nothing is said: `method`, and what loses no more than it does."""
+    return list(dict.fromkeys(["fp32", *(() if method in EXACT else ("bf16",)), method]))
 
 
 def options(
