@@ -363,10 +363,11 @@ def test_zen_is_for_tensors_that_are_sparse(capsys: pytest.CaptureFixture[str], 
     assert price.bits < 8
     assert measured_on("zen", Config(), [[own[:1] for own in one] for one in gradients])[0] is None
     words = ["tune", "train", "--set", "nodes=2", "--compute-ms", "1", "--set", "link.gbps=0.1", "--explain"]
-    assert main([*words, "--methods", "fp32", "zen"]) == 0
+    assert main([*words, "--methods", "fp32", "asc", "zen", "--schedules", "ring"]) == 0
     text = capsys.readouterr().out
     assert "left out: zen same ring for output.bias (100% of it is not zero), output.weight" in text
     assert re.search(r"tensor 4, 192,000 values: zen (same|other) ring", text)
+    assert re.search(r"asc other ring for every tensor", text)  # though zen is better where it can be taken
     assert "may change the loss" not in text  # it is exact
 
 

@@ -175,17 +175,18 @@ def _problem(
     model = config.link.model()
     link = LinkModel(model.bandwidth_bps, model.latency_s)  # the codec is a lane of its own
     prices = [measured(name, config.nodes, config) for name in methods if name not in SPARSE]
-    unable: dict[str, dict[int, str]] = {}
+    own = options(prices, config.nodes, link, args.schedules)
+    refused: dict[str, dict[int, str]] = {}
     for name in filter(methods.__contains__, SPARSE):
         drawn = [workload.gradients() for _ in range(SAMPLES)]
-        price, unable[name] = measured_on(name, config, [[own[::-1] for own in one] for one in drawn])
+        price, unable = measured_on(name, config, [[node[::-1] for node in one] for one in drawn])
         if price is None:
             print(f"# left out: {name}, as no tensor is sparse")
-        else:
-            prices.append(price)
-    own = tuple(options(prices, config.nodes, link, args.schedules))
-    refused = {option.name: unable.get(option.name.split()[0], {}) for option in own}
-    return Problem(tuple(sizes), ready_s, own, refused)
+            continue
+        sparse = options([price], config.nodes, link, args.schedules)  # alone: it must not displace others
+        refused |= {option.name: unable for option in sparse}
+        own += sparse
+    return Problem(tuple(sizes), ready_s, tuple(own), refused)
 
 
 def _made(

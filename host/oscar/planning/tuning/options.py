@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,8 @@ def measured(choice: str, nodes: int, config: Config | None = None) -> MethodPri
     """
     if choice == FP32.name:
         return FP32
-    config = _chosen(choice, nodes, config or Config())
+    config = config or Config()
+    config = Config().variant(nodes=nodes, nic=config.nic, **changes_of(choice, config))
     method, cost = config.method, method_cost(config)
     if not cost.bits_per_value:
         raise ConfigError(f"expected a method that sends something, got {choice}; take a finer coarseness")
@@ -94,16 +96,21 @@ def measured_on(
     if len(refused) == len(shares):
         return None, refused
     kept = [[[own[at] for at in range(len(own)) if at not in refused] for own in one] for one in gradients]
-    cost = cost_on(_chosen(choice, len(gradients[0]), config), kept)
+    chosen = Config().variant(nodes=len(gradients[0]), nic=config.nic, **changes_of(choice, config))
+    cost = cost_on(chosen, kept)
     around = Cost(cost.per_value_s, cost.once_s)
     free = FrameCost(NOTHING, NOTHING)
     return MethodPrice(choice, 8 * cost.per_value_bytes, free, around, 0, around_ring=True), refused
 
 
-def _chosen(choice: str, nodes: int, config: Config) -> Config:
+def changes_of(choice: str, config: Config) -> dict[str, Any]:
+    """Return the sections in which a choice differs from `config`: `asc`, or `asc:c=1/2`.
+
+    Raises ConfigError for what is no method, for another option, and for one of a method that does not
+    quantise.
+    """
     method, _, option = choice.partition(":")
     own = {name: getattr(config, name).model_dump() for name in ("quantiser", "asc")}
-    scheme = config.scheme if method == config.method else {}
     if option:
         key, _, value = option.partition("=")
         codec = method_info(method).codec if method in METHODS else None
@@ -112,7 +119,7 @@ def _chosen(choice: str, nodes: int, config: Config) -> Config:
                 f"expected a method, or one that quantises with a coarseness (asc:c=1/2), got {choice}"
             )
         own["quantiser"]["coarseness"] = float(Fraction(value))
-    return Config().variant(method=method, nodes=nodes, nic=config.nic, scheme=scheme, **own)
+    return {"method": method, "scheme": config.scheme if method == config.method else {}, **own}
 
 
 def default_choices(method: str) -> list[str]:
