@@ -121,7 +121,7 @@ def policy(path: Path, config: Config, groups_: list[tuple[int, str]]) -> Config
 
 
 def test_training_takes_a_policy_and_resumes_under_it(tmp_path: Path, seed: int) -> None:
-    base = Config(nodes=2, iterations=4, seed=seed % 1000, method="asc", quantiser=COARSE)
+    base = Config(nodes=2, iterations=4, seed=seed % 1000).variant(quantiser=COARSE)
     config = policy(
         tmp_path / "p.yaml", base, [(2, "fp32 direct"), (3, "asc:c=1/2 other ring"), (5, "asc same direct")]
     )
