@@ -129,17 +129,18 @@ def default_choices(method: str) -> list[str]:
 
 def options(
     prices: Iterable[MethodPrice], nodes: int, link: LinkModel, schedules: Sequence[str] = SCHEDULES,
-    *, crypto: Cost | None = None,
+    *, crypto: Cost | None = None, dominated: bool = False,
 ) -> list[Option]:  # fmt: skip
-    """Return all combinations that are not dominated; link: of one node, whose codec does not count.
+    """Return all combinations; link: of one node, whose codec does not count.
 
-    crypto: of encrypting or decrypting one coded byte, on a lane of its own.
+    crypto: of encrypting or decrypting one coded byte, on a lane of its own. dominated: also those that
+    another one is never slower than.
     """
     found: list[Option] = []
     for name in schedules:
         for price in (one for one in prices if not one.around_ring or name == Ring.name):
             found += _priced(price, make_schedule(name, nodes), link, crypto)
-    return pruned(found)
+    return found if dominated else pruned(found)
 
 
 def _priced(price: MethodPrice, schedule: Schedule, link: LinkModel, crypto: Cost | None) -> Iterable[Option]:

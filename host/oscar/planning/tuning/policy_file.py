@@ -38,6 +38,13 @@ class PolicyFile:
         tensors = tuple(zip(names, problem.sizes, strict=True))
         return cls(tensors, tuple(zip(policy.stops, options, strict=True)), dict(made))
 
+    def number(self, key: str) -> float:
+        """Return a number that says how the policy was found; raises ConfigError without it."""
+        value = self.made.get(key)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise ConfigError(f"expected a policy that says its {key}, got {value!r}; run oscar tune again")
+        return float(value)
+
     def check(self, tensors: Sequence[tuple[str, int]]) -> None:
         """Raise ConfigError unless it is for these tensors, with the first that differs."""
         if len(tensors) != len(self.tensors):
