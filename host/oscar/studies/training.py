@@ -17,7 +17,7 @@ import numpy as np
 from oscar import checkpoint
 from oscar.array import sizes_of
 from oscar.collective.stats import AllReduceResult, Stats
-from oscar.config import Config
+from oscar.config import BURST, Config
 from oscar.errors import ConfigError, GradientError, OscarError
 from oscar.planning.tuning.apply import groups_of
 from oscar.planning.tuning.policy_file import load_policy
@@ -85,7 +85,7 @@ class Run:
 
 
 def check_ring(config: Config) -> None:
-    """Raise ConfigError where `train.ring_every` leaves out rings that are needed, or all of them."""
+    """Raise ConfigError where `train.ring_every` leaves out rings that are needed."""
     if config.train.ring_every == 1:
         return
     if config.policy is not None:
@@ -98,11 +98,12 @@ def check_ring(config: Config) -> None:
             f"train.ring_every: expected 1, as {config.method} is a scheme whose rings cannot be left out, "
             f"got {config.train.ring_every}; add --set train.ring_every=1"
         )
-    if config.iterations < config.train.ring_every:
-        raise ConfigError(
-            f"train.ring_every: expected at most the run's {config.iterations} iterations, or no ring would "
-            f"ever run, got {config.train.ring_every}; lower it, or add --set train.ring_every=1"
-        )
+
+
+def ring_every(config: Config) -> int:
+    """Return in how many iterations rings run once: a run shorter than that has them at its end."""
+    most = min(config.train.ring_every, config.iterations)
+    return most if most >= BURST else 1
 
 
 class Trainer:
@@ -114,7 +115,7 @@ class Trainer:
     def __init__(self, config: Config, workload: Workload | None = None) -> None:
         self.config = config
         check_ring(config)  # and the cluster: what they refuse is known before data is read
-        every = config.train.ring_every
+        every = ring_every(config)
         self.workload = workload or open_workload(config)
         self.done = 0
         sizes = sizes_of(self.workload.tensor_shapes)

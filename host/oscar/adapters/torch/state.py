@@ -296,8 +296,8 @@ class OscarState:
         of = math.prod(job.layout.shapes[0][: job.layout.sparse])
         LOG.warning(
             "the sparse gradient of bucket %d is made dense for the method %s: every step copies, codes and "
-            "sends %s values, of which a rank has %.3g %% (%d of %d rows); Config(method=\"zen\") sends "
-            "the rows alone, exactly",
+            "sends %s values, of which a rank has %.3g %% (%d of %d rows); Config(method=\"zen\") with "
+            "values: fp32 sends the rows alone, exactly",
             job.key[0], self.config.method, f"{job.key[1]:,}", 100 * rows / max(1, of), round(rows), of,
         )  # fmt: skip
 

@@ -87,7 +87,9 @@ def load_policy(path: Path) -> PolicyFile:
             raise ConfigError(f"{path}: expected a policy of format {FORMAT}, got {tree['format']!r}")
         tensors = tuple((_text(name), _count(size)) for name, size in tree["tensors"])
         groups = tuple((_count(stop), _text(option)) for stop, option in tree["groups"])
-    except (KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise ConfigError(f"{path}: expected a policy as oscar tune writes it, got no key {error}") from None
+    except (TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path}: expected a policy as oscar tune writes it, got {error}") from None

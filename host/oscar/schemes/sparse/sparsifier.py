@@ -81,6 +81,7 @@ class SparseWorker(Worker):
         super().__init__(rank, values)
         self.clock = Stopwatch()
         self.chosen = np.zeros(0, np.int64)
+        self.own: Array | None = None  # what it had in the last iteration, of floats that are summed exactly
         self.velocity: Array | None = None
         self._next_velocity: Array | None = None
 

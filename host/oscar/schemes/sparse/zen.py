@@ -145,6 +145,7 @@ class Zen(Scheme):
         self.widths = None
         self.taken: str | None = None if o.exchange == "auto" else o.exchange
         self.hits: Array | None = None
+        self._mean: Array | None = None  # the last one, of floats
         self.sum = ValueSum(o.values, self.sizes, self.nodes, coarseness=o.coarseness, bits=o.bits)
         self.push, self.pull = make_index(o.push), make_index(o.pull)
 
@@ -234,6 +235,7 @@ class Zen(Scheme):
 
     def _floats(self, worker: SparseWorker, own: Array) -> Messages:
         clock, grains = worker.clock, self.grains
+        worker.own = own
         mean = self.once("mean", lambda: np.zeros(self.values, np.float32))
         with clock.on("select"):
             worker.chosen = grains.hit(own)
@@ -250,6 +252,19 @@ class Zen(Scheme):
             total = yield Message("dense", own[self.dense])
             with clock.on("apply"):
                 mean[self.dense] = total / np.float32(self.nodes)
+
+    def is_exact(self, workers: Sequence[Any]) -> bool:
+        """Whether the sums of sparse tensors are, bit for bit, those added in the order of ranks.
+
+        Integers are not looked at here, nor are dense tensors, which have a channel of their own.
+        """
+        if self._mean is None or any(worker.own is None for worker in workers):
+            return False
+        at = self.grains.values_of(np.arange(self.grains.size))
+        total = np.zeros(at.size, np.float32)
+        for worker in workers:
+            total += worker.own[at]
+        return bool(np.array_equal(self._mean[at], total / np.float32(self.nodes)))
 
     def _coded(self, worker: SparseWorker, own: Array) -> Messages:
         clock, grains = worker.clock, self.grains
@@ -290,7 +305,7 @@ class Zen(Scheme):
             if self.grains.size:
                 self.index.observe(self._memory["union"][0])
         else:
-            mean = self._memory["mean"]
+            mean = self._mean = self._memory["mean"]
             if self.grains.size:
                 self._learn(self._memory["union"])
         self.iteration += 1
