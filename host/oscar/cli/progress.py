@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 QUIET_SECONDS = 15.0  # between two lines of one stage where there is no terminal
-COMPILING = "# compiling the coders, once per machine and version: about 20 s"
+COMPILING = "# compiling what this command needs, once per machine and version: about 20 s"
 
 
 def compiling_said() -> AbstractContextManager[Any]:
