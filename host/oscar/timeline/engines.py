@@ -6,31 +6,37 @@ frame to the next, so that its blocks wait for what the frame before still holds
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numba import njit
 
+from oscar.coding.asc.params import GROUP_ROWS, LANES
 from oscar.coding.asc.slots import LEAD, cell_values
-from oscar.coding.asc.params import GROUP_ROWS
 
 SLOT = 32  # clocks
 # Encoding: from a block that is found finished to the next that is, and to its unit's next job; from a job to
 # the phase by which a slot can begin; from the last slot's begin to the end.
 SETTLE, AGAIN, DEAL, LAST = 22, 6, 4, 20
-LAUNCH, GATHER = 10, 20  # clocks until a collector takes pairs, one a clock; from the last to its block's CRC
-CRC = 8, 14  # clocks to add a block's CRC to the frame's, and more for each 1 in the number of its words
+LAUNCH, QUICK = 10, 11  # until a collector takes pairs, one a clock; and at least until its block is settled
+GATHER = 20  # from a block's last pair to its CRC
+CRC = 2, 14  # to add a block's CRC to the frame's, and more for each 1 in how many words lie between
 BUFFER = 1792  # bytes that an encoder keeps of a block before those before it are coded
-HEAD = 180, 10  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
+HEAD = 220, 3  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
 # Decoding: clocks of the dealer for a block of zeros, and for another; from a job to its first word of bytes;
 # until a unit is free again behind the begin of its last slot.
 EMPTY, GIVE, FETCH, FREE = 10, 15, 18, 28
 ENOUGH = 128  # bytes that a decoder waits for
 LOAD, TAIL = 2, 2  # slots before a block's groups and behind
 SUMMED = 40  # clocks from the begin of the last row's slot to its last sum
-RAW_SENT = 50  # clocks to send a row of a raw block
-RAW_GROUP, RAW_ROW, RAW_BYTE = 2288, 32, 0.8  # to receive one: each 1,024 values, and for its rows and bytes
+RAW_SENT, RAW_CODED = -10, 1.6  # to send a raw block, beside its rows; how many times as long it was coded
+# To receive one: each 1,024 values, its rows, its bytes, and for each byte a part of the readers' turn.
+RAW_GROUP, RAW_ROW, RAW_BYTE, RAW_TURN = 2288, 32, 0.736, 0.0157
+FRONT = 660, 725  # from a command, or a frame's last word, until its blocks may be dealt: tables are built
+NEXT = 20, 20  # until they may behind the frame before: behind its first word, or its last block that is dealt
+DONE, LEARN = 64, 600  # from the last sum to the end of a command; to learn
 WORD = 16  # bytes of a store's word
 
 
@@ -47,49 +53,72 @@ class Units:
         self.free = np.full(self.engines, -1e9)
 
 
+@njit(cache=True)
+def _turn(units: int) -> int:
+    """Return clocks in which each reader of the receiver's store reads a word."""
+    return max(units + 1, 5)
+
+
 @njit(cache=True, nogil=True)
 def encoding(slots: Any, sizes: Any, raw: Any, free: Any, first: int, begin: float, word: int) -> Any:
     """Return clocks at which all blocks are coded, at which their bytes are collected and added up.
 
-    slots, sizes, raw [blocks]: slots, bytes coded, rows if a block goes raw. free [engines]: when each can
-    take a job; kept up to date. first: the unit of the first block. word: bytes of a word of the store.
+    slots, sizes, raw [blocks]: slots, bytes, rows if a block goes raw. free [engines]: when each can take a
+    job; kept up to date. first: the unit of the first block. word: bytes of a word of the store.
     """
     blocks, units = sizes.size, free.size
     lanes = min(units, word // 2)
-    busy, open_ = np.full(lanes, -1e9), np.full(blocks, -1e9)
-    dealt, judged, summed, plain, coded = begin, begin, begin, begin, begin
+    taken, place, busy = np.full(lanes, np.inf), np.zeros(lanes), np.full(lanes, begin)  # of collectors
+    settled, crc = np.zeros(blocks), np.array([begin, 0.0])
+    dealt, judged, plain, coded, at = begin, begin, begin, begin, 0.0
     for b in range(blocks):
         u = (first + b) % units
         lane = u % lanes
         dealt = max(dealt, free[u]) + DEAL
         if b >= units:
-            dealt = max(dealt, open_[b - units] + AGAIN + DEAL)
+            dealt = max(dealt, settled[b - units] + AGAIN + DEAL)
         start = np.ceil((dealt + 3) / SLOT) * SLOT
+        add_up(taken, place, busy, crc, lane)
         launched = max(judged, busy[lane]) + LAUNCH
-        took = SLOT * slots[b]
-        share = min(1.0, BUFFER / max(1.0, sizes[b]))
+        length = sizes[b] * RAW_CODED if raw[b] > 0 else sizes[b]
+        took, share = SLOT * slots[b], min(1.0, BUFFER / max(1.0, length))
         end = start + took * share
         if share < 1:
             end = np.ceil(max(end, launched) / SLOT) * SLOT + took * (1 - share)
         end += LAST
         free[u] = end + 2
-        judged = max(end, launched) + SETTLE
         coded = max(coded, end)
-        if raw[b] > 0:
-            plain = max(plain, judged, busy[0]) + LAUNCH + raw[b] * RAW_SENT
-            judged = max(judged, busy[0]) + 2 * LAUNCH
-            taken, lane = plain, 0
-        else:
-            taken = max(end, launched + sizes[b] / 2)
-        open_[b] = judged
+        judged = max(end + SETTLE, launched + QUICK)
+        gathered = max(end, launched + length / 2)
+        if raw[b] > 0:  # its bytes are dropped, and collector 0 takes others
+            lane = 0
+            add_up(taken, place, busy, crc, 0)
+            judged = max(max(judged, gathered), max(plain, busy[0])) + LAUNCH
+            gathered = plain = judged + RAW_SENT + raw[b] * min(48.0, 37 + sizes[b] / raw[b] / 3)
+        settled[b] = judged
+        at += sizes[b] / word
         if sizes[b] > 0:
-            ones, words = 0, int(sizes[b] // word)
-            while words:
-                ones += words & 1
-                words >>= 1
-            summed = max(summed, taken + GATHER) + CRC[0] + CRC[1] * max(1, ones)
-            busy[lane] = summed
-    return coded, max(summed, judged)
+            taken[lane], place[lane] = gathered + GATHER, at
+    for lane in range(lanes):
+        add_up(taken, place, busy, crc, lane)
+    return coded, max(crc[0], judged)
+
+
+@njit(cache=True, nogil=True)
+def add_up(taken: Any, place: Any, busy: Any, crc: Any, lane: int) -> None:
+    """Add CRCs of blocks that collectors have `taken` (inf: none) until collector `lane` is not busy.
+
+    place: where each block ends, in words; crc: when the last was added, and up to which word.
+    """
+    while taken[lane] < np.inf:
+        one = taken.argmin()
+        ones, left = 0, abs(int(place[one]) - int(crc[1]))
+        while left:
+            ones += left & 1
+            left >>= 1
+        crc[0] = max(crc[0], taken[one]) + CRC[0] + CRC[1] * max(1, ones)
+        crc[1] = max(crc[1], place[one])
+        busy[one], taken[one] = crc[0], np.inf
 
 
 @njit(cache=True, nogil=True)
@@ -102,7 +131,7 @@ def decoding(
     `encoding`. plain: when the raw unit's last block ends, of the frame before.
     """
     units = free.size
-    turn = max(units + 1, 5)
+    turn = _turn(units)
     turn *= np.ceil(word / 2 / turn)  # a word's pairs go out one a clock
     before = free.max()
     dealt, end, mine = begin, begin, plain
@@ -131,10 +160,11 @@ def encode_clocks(
     """Return clocks at which the blocks of a frame are coded, and at which its first word goes out.
 
     cells: of `asc.slots.cells_of`; block: values of a block. sizes: bytes of blocks; None: as their rows
-    share the frame's `size`. units: as other frames left them. first: unit of the first block.
+    share the frame's `size`. units: as other frames left them. first: unit of the first block. begin: when
+    blocks may be dealt.
     """
     units = units or Units(engines)
-    work = _blocks(cells, 0, count, size, block, sizes)
+    work = _blocks(cells, 0, count, size, engines, block, sizes)
     coded, kept = encoding(*work, units.free, first, begin, WORD)
     return coded, kept + HEAD[0] + HEAD[1] * len(work[0])
 
@@ -143,15 +173,64 @@ def decode_clocks(
     cells: Any, count: int, engines: int, block: int, size: int = 0, sizes: Any = None, *,
     units: Units | None = None, first: int = 0, begin: float = 0.0,
 ) -> float:  # fmt: skip
-    """Return clocks at which all blocks of a frame are decoded; arguments as of `encode_clocks`."""
+    """Return clocks at which a frame's last sum is there; arguments as of `encode_clocks`."""
     units = units or Units(engines)
-    work = _blocks(cells, 1, count, size, block, sizes)
+    work = _blocks(cells, 1, count, size, engines, block, sizes)
     end, units.dealt, units.raw = decoding(*work, units.free, first, begin, units.raw, WORD)
     return float(end)
 
 
+@dataclass(frozen=True)
+class Coded:
+    """A frame to model: arguments of `encode_clocks`, and the first row in memory."""
+
+    cells: Any
+    count: int
+    size: int
+    sizes: Any
+    row: int
+
+    def first(self, engines: int, block: int) -> int:
+        """Return the unit of the first block (nic/first_unit.py)."""
+        return self.row * LANES // block % engines
+
+
+def sent(frames: Sequence[Coded], engines: int, block: int, begin: float) -> list[float]:
+    """Return when the first word of each goes out, of frames one right after the other.
+
+    begin: when blocks of the first may be dealt; of another: when the one before goes out.
+    """
+    units, ends = Units(engines), list[float]()
+    for n, frame in enumerate(frames):
+        if n:
+            begin = max(ends[-1] + NEXT[0], begin + FRONT[0])
+        first = frame.first(engines, block)
+        args = frame.cells, frame.count, frame.size, engines, block, frame.sizes
+        ends.append(encode_clocks(*args, units=units, first=first, begin=begin)[1])
+    return ends
+
+
+def received(frames: Sequence[Coded], engines: int, block: int, begin: float) -> list[float]:
+    """Return when the last sum of each is there; arguments as of `sent`, but they overlap.
+
+    Blocks of a frame are dealt when those of the one before are, and when its front is done: this begins
+    when the one before is dealt, and one before that is done and learnt.
+    """
+    units, ends, learnt = Units(engines), list[float](), [-1e9, -1e9]
+    for n, frame in enumerate(frames):
+        if n:
+            front = max(begin, ends[n - 2] + DONE if n > 1 else begin) + FRONT[1]
+            begin = max(units.dealt + NEXT[1], front, learnt[n])
+        first = frame.first(engines, block)
+        args = frame.cells, frame.count, engines, block, frame.size, frame.sizes
+        end = decode_clocks(*args, units=units, first=first, begin=begin)
+        ends.append(max(end, ends[-1] if ends else end))
+        learnt.append(max(ends[-1] + DONE, learnt[-1]) + LEARN)
+    return ends
+
+
 def _blocks(
-    cells: Any, way: int, count: int, size: int, block: int, sizes: Any
+    cells: Any, way: int, count: int, size: int, engines: int, block: int, sizes: Any
 ) -> tuple[Any, Any, Any]:
     """Return slots, bytes, and rows (sent) or clocks (received) of raw ones, of each block."""
     values = cell_values(count)
@@ -171,7 +250,7 @@ def _blocks(
         sizes = size * share / max(1.0, share.sum())
     if way:
         total = total * (plain == 0) * (live.sum(axis=1) > 0)
-        plain = RAW_GROUP * np.ceil(plain / GROUP_ROWS) + RAW_ROW * plain + RAW_BYTE * sizes * (plain > 0)
+        plain = RAW_GROUP * np.ceil(plain / GROUP_ROWS) + RAW_ROW * plain + (RAW_BYTE + RAW_TURN * _turn(engines)) * sizes * (plain > 0)
     else:
-        total = total + 2  # header, end
+        total = total + (live.sum(axis=1) > 0)  # a header; none behind it if nothing is live
     return total, np.asarray(sizes, float), plain
