@@ -35,7 +35,7 @@ RAW_SENT, RAW_CODED = -10, 1.6  # to send a raw block, beside its rows; how many
 # To receive one: each 1,024 values, its rows, its bytes, and for each byte a part of the readers' turn.
 RAW_GROUP, RAW_ROW, RAW_BYTE, RAW_TURN = 2288, 32, 0.736, 0.0157
 FRONT = 660, 725  # from a command, or a frame's last word, until its blocks may be dealt: tables are built
-NEXT = 20, 20  # until they may behind the frame before: behind its first word, or its last block that is dealt
+NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
 DONE, LEARN = 64, 600  # from the last sum to the end of a command; to learn
 WORD = 16  # bytes of a store's word
 
@@ -250,7 +250,8 @@ def _blocks(
         sizes = size * share / max(1.0, share.sum())
     if way:
         total = total * (plain == 0) * (live.sum(axis=1) > 0)
-        plain = RAW_GROUP * np.ceil(plain / GROUP_ROWS) + RAW_ROW * plain + (RAW_BYTE + RAW_TURN * _turn(engines)) * sizes * (plain > 0)
+        each_byte = RAW_BYTE + RAW_TURN * _turn(engines)
+        plain = RAW_GROUP * np.ceil(plain / GROUP_ROWS) + RAW_ROW * plain + each_byte * sizes * (plain > 0)
     else:
         total = total + (live.sum(axis=1) > 0)  # a header; none behind it if nothing is live
     return total, np.asarray(sizes, float), plain

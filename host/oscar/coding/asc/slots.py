@@ -17,9 +17,9 @@ from oscar.coding.asc.params import (
 
 CELLS = 256  # of a frame at most: 1,024 values each, or a power of two times as many
 GROUP = LANES * GROUP_ROWS
-# A unit lets a slot pass where it has seen no live row of a group when it plans the slot behind its header. In
-# the group with a block's seeds it does so where it has seen few rows, and the decoder again before the seeds if
-# the first of them is not among the first rows.
+# A unit lets a slot pass where it has seen no live row of a group when it plans the slot behind its header.
+# In the group with a block's seeds it does so where it has seen few, and the decoder again before the seeds
+# if the first of them is not among the first rows.
 ENCODER_SEES, DECODER_SEES = 13, 22  # the encoder sees rows 0 to 12 by then, the decoder 31 down to 22
 ENCODER_NEEDS, DECODER_NEEDS, SOON = 5, 3, 5
 SEEDS = 2  # of most blocks; each takes a slot, even if there are fewer rows
@@ -43,9 +43,9 @@ def cells_of(classes: Array, count: int, raw: Array | None = None) -> Array:
     """Return what a frame's cells are to engines, uint16 [cells, 5].
 
     The slots that they take to encode and to decode, live rows that are not in raw blocks, slots more that
-    their first live group takes if it has a block's seeds (encoding, and LEAD times decoding), and rows in raw
-    blocks, which engines encode in vain. classes: of the frame's rows; raw: whether a row is in a raw block. A group
-    takes a slot for its classes, one for each live row and raw step. One without a live row takes two.
+    the first live group takes if it has a block's seeds (encoding, and LEAD times decoding), and rows in raw
+    blocks, which engines encode in vain. classes: of the frame's rows; raw: whether a row is in a raw block.
+    A group takes a slot for its classes, one for each live row and raw step; two if no row is live.
     """
     groups = -(-classes.size // GROUP_ROWS)
     padded = np.zeros((2, groups * GROUP_ROWS), np.uint8)
@@ -63,8 +63,10 @@ def cells_of(classes: Array, count: int, raw: Array | None = None) -> Array:
     seen = live[:, :ENCODER_SEES].sum(axis=1), live[:, DECODER_SEES - 1 :].sum(axis=1)
     none = ~live[:, :ENCODER_SEES].any(axis=1), ~live[:, DECODER_SEES:].any(axis=1)
     encode, decode = took + none[0], (took + none[1]) * kept
-    lead = [np.maximum(SEEDS - number, 0) + ((n < needs) & ~no) for n, needs, no in
-            zip(seen, (ENCODER_NEEDS, DECODER_NEEDS), none, strict=True)]
+    lead = [
+        np.maximum(SEEDS - number, 0) + ((n < needs) & ~no)
+        for n, needs, no in zip(seen, (ENCODER_NEEDS, DECODER_NEEDS), none, strict=True)
+    ]
     lead[1] = lead[1] + ~live[:, :SOON].any(axis=1)
     at = np.arange(0, groups, each)
     parts = encode, decode, number * kept, first * (lead[0] + LEAD * lead[1]), plain.sum(axis=1)
