@@ -140,8 +140,9 @@ def _takes(ports: dict[str, np.ndarray], name: str, units: int, rows: np.ndarray
     first, last = np.full(rows.size, TRACED), np.zeros(rows.size, np.int64)
     for unit in range(units):
         clocks = np.flatnonzero(_wide(ports[name]) >> np.uint64(unit) & np.uint64(1))
-        words = np.ascontiguousarray(ports["decode_rows"][clocks])
-        words = words.view(np.uint8).reshape(clocks.size, 4 * words.shape[1])
+        if not clocks.size:
+            continue
+        words = np.ascontiguousarray(ports["decode_rows"][clocks]).view(np.uint8).reshape(clocks.size, -1)
         bits = np.unpackbits(words, axis=1, bitorder="little")[:, ROW_BITS * unit : ROW_BITS * (unit + 1)]
         frame = np.searchsorted(rows, bits @ (1 << np.arange(ROW_BITS)), side="right") - 1
         np.minimum.at(first, frame, clocks)

@@ -240,9 +240,15 @@ def _blocks(
     slots, live, more, raw = part[:, way], part[:, 2] + part[:, 4], part[:, 3], part[:, 4]
     slots, live, more, raw = (x.reshape(-1, each) for x in (slots, live, more, raw))
     some = live > 0
+    begun, goes_on = np.cumsum(some, axis=1) > 0, np.cumsum(some[:, ::-1], axis=1)[:, ::-1] > 0
     first = some & (np.cumsum(some, axis=1) == 1)
     if way:  # cells before the first live one and behind the last take no slot
-        slots = slots * (np.cumsum(some, axis=1) > 0) * (np.cumsum(some[:, ::-1], axis=1)[:, ::-1] > 0)
+        slots = slots * begun * goes_on
+    else:  # classes of those between are held back, and coded when another live one comes
+        dead = begun & goes_on & ~some
+        slots = slots + 2 * dead
+        slots[:, 1:] += 2 * (dead[:, 1:] & ~dead[:, :-1])
+        slots[:, -1] -= (slots > 0)[:, -1] & begun[:, -1] & ~some[:, -1]
     total = slots.sum(axis=1) + (first * (more // LEAD if way else more % LEAD)).sum(axis=1)
     plain = raw.sum(axis=1)
     if sizes is None:
