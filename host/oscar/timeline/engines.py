@@ -37,7 +37,7 @@ RAW_GROUP, RAW_ROW, RAW_BYTE, RAW_TURN = 2288, 32, 0.736, 0.0157
 FRONT = 660, 725  # from a command, or a frame's last word, until its blocks may be dealt: tables are built
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
 DONE, LEARN = 64, 600  # from the last sum to the end of a command; to learn
-WORD = 16  # bytes of a store's word
+WORD, WIDE, MANY = 16, 64, 32  # bytes of a store's word, and in a NIC of more than so many engines
 
 
 @dataclass
@@ -165,7 +165,7 @@ def encode_clocks(
     """
     units = units or Units(engines)
     work = _blocks(cells, 0, count, size, engines, block, sizes)
-    coded, kept = encoding(*work, units.free, first, begin, WORD)
+    coded, kept = encoding(*work, units.free, first, begin, _word(engines))
     return coded, kept + HEAD[0] + HEAD[1] * len(work[0])
 
 
@@ -176,7 +176,7 @@ def decode_clocks(
     """Return clocks at which a frame's last sum is there; arguments as of `encode_clocks`."""
     units = units or Units(engines)
     work = _blocks(cells, 1, count, size, engines, block, sizes)
-    end, units.dealt, units.raw = decoding(*work, units.free, first, begin, units.raw, WORD)
+    end, units.dealt, units.raw = decoding(*work, units.free, first, begin, units.raw, _word(engines))
     return float(end)
 
 
@@ -227,6 +227,10 @@ def received(frames: Sequence[Coded], engines: int, block: int, begin: float) ->
         ends.append(max(end, ends[-1] if ends else end))
         learnt.append(max(ends[-1] + DONE, learnt[-1]) + LEARN)
     return ends
+
+
+def _word(engines: int) -> int:
+    return WIDE if engines > MANY else WORD
 
 
 def _blocks(
