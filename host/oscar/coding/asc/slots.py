@@ -55,11 +55,10 @@ def cells_of(classes: Array, count: int, raw: Array | None = None) -> Array:
     live, each = rows > 0, cell_values(count) // GROUP
     number, kept = live.sum(axis=1), plain[:, 0] == 0
     took = _STEPS[rows].sum(axis=1) + 1
-    cells = np.zeros(-(-groups // each) * each, np.int64)
-    cells[:groups] = number
-    cells = cells.reshape(-1, each)
-    before = np.cumsum(cells, axis=1) - cells
-    first = (before.reshape(-1)[:groups] == 0) & (number > 0)
+    listed = np.zeros(-(-groups // each) * each, np.int64)
+    listed[:groups] = number
+    upto = np.cumsum(listed.reshape(-1, each), axis=1).reshape(-1)[:groups]
+    first = (upto == number) & (number > 0)
     seen = live[:, :ENCODER_SEES].sum(axis=1), live[:, DECODER_SEES - 1 :].sum(axis=1)
     none = ~live[:, :ENCODER_SEES].any(axis=1), ~live[:, DECODER_SEES:].any(axis=1)
     encode, decode = took + none[0], (took + none[1]) * kept
