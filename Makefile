@@ -71,10 +71,10 @@ bench: setup ## list the measurements behind the figures, or run one (BENCH=rati
 tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
 	@$(call apt,ghdl iverilog,ghdl-mcode iverilog)
 
-sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host bit for bit; about 2 minutes
+sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host bit for bit; about 2 minutes where nothing else runs
 	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json $(ARGS)
 
-stress: setup verilator ## random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit decoder")
+stress: setup verilator ## random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit decoder"); compiles for 2 minutes at first
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
 
 rtl: setup verilator ## AllReduce of ten million values, coded by converted RTL under Verilator (configs/rtl.yaml)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,14 @@ def revision() -> str:
     except (OSError, subprocess.CalledProcessError):
         found = ""
     return found or f"version {__version__}"
+
+
+def installed(package: str) -> str:
+    """Return the version of a package, "none" where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
 
 
 def processor() -> str:

@@ -172,8 +172,12 @@ def main(argv: list[str] | None = None) -> int:
     seeds = args.seed or [of_the_day() + n if args.day else fresh() for n in range(args.seeds)]
     try:
         prepared(args.json)
-        print("# compiling units, unless they are as they were (half a minute)", file=sys.stderr)
-        units = {kind: converted(kind) for kind in args.unit}
+        units = {}
+        for kind in args.unit:
+            print(
+                f"# {kind}: converted and compiled, unless it is as it was (up to a minute)", file=sys.stderr
+            )
+            units[kind] = converted(kind)
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -10,6 +10,8 @@ import pytest
 from needs import needs
 from oscar.bench import select, sparsifiers
 
+pytestmark = pytest.mark.filterwarnings("ignore:scheme .*:oscar.errors.CautionWarning")
+
 needs("torch")
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from oscar.coding.registry import asc_codec, make_codec
 from oscar.collective.ring import Ring
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.planning.costs import method_cost
+from oscar.planning.costs import cost_on, method_cost
 from oscar.planning.predict import predict
 from oscar.reducers.cluster import LocalCluster
 from oscar.timeline.link import LinkModel
@@ -83,13 +85,13 @@ def test_a_measurement_is_kept_for_the_next_process(cache: Path, monkeypatch: py
     assert [file.name for file in cache.parent.iterdir()] == [cache.name]
 
 
-@pytest.mark.parametrize("what", ["__version__", "processor"])
+@pytest.mark.parametrize("what", ["__version__", "processor", "installed"])
 def test_another_machine_measures_anew_beside_the_first(
     what: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked(monkeypatch)
     with monkeypatch.context() as other:
-        other.setattr(costs, what, "9.9" if what == "__version__" else lambda: "another")
+        other.setattr(costs, what, "9.9" if what == "__version__" else lambda *_: "another")
         assert asked(monkeypatch, Cost(9, 9)) == (Cost(9, 9), True)
         assert asked(monkeypatch) == (Cost(9, 9), False)
     assert asked(monkeypatch) == (COST, False)  # a home that two machines share
@@ -166,7 +168,8 @@ def test_codecs_of_one_name_and_other_options_are_told_apart(cache: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("method", "options"), [("zstd", {}), ("bf16", {}), ("qsgd", {}), ("oscar-sw", {"coded": True})]
+    ("method", "options"),
+    [("zstd", {}), ("bf16", {}), ("qsgd", {}), ("oscar-sw", {"coded": True})],
 )
 def test_a_method_costs_the_bytes_that_it_sends(method: str, options: dict[str, Any], cache: Path) -> None:
     tree = {"method": method, "scheme": options, "nodes": 3, "schedule": {"name": "ring"}}
@@ -180,6 +183,49 @@ def test_a_method_costs_the_bytes_that_it_sends(method: str, options: dict[str, 
     assert cost.coding_s(1000, 3) < cost.coding_s(10**6, 3)
     assert cost.coding_s(10**6, 1) == cost.scheme.seconds(10**6)  # alone: no frames
     assert method_cost(config.variant(seed=7)) == cost  # kept for all seeds
+
+
+@pytest.mark.parametrize("method", ["oktopk", "clt-k"])
+def test_methods_whose_ranks_get_messages_of_their_own_have_a_cost(method: str, cache: Path) -> None:
+    few, many = (
+        method_cost(Config(method=method, nodes=3, scheme={"density": density})) for density in (0.01, 0.2)
+    )
+    assert 0 < few.bits_per_value < many.bits_per_value < 32
+
+
+def test_a_sparse_method_is_measured_on_given_gradients() -> None:
+    number = random.SystemRandom().randrange(2**32)
+    print("seed", number)
+    rng = np.random.default_rng(number)
+    config = Config.model_validate({"method": "zen", "nodes": 3})
+    rows, shapes = 400, [(400, 16), (50,)]
+
+    def drawn(hit: float) -> list[list[list[np.ndarray]]]:
+        """Gradients of which a share of the rows is not zero, two iterations of three nodes."""
+        kept = [[rng.random(shape[0]) < hit for shape in shapes] for _ in range(6)]
+        own = [
+            [
+                np.where(k.reshape(-1, *[1] * (len(s) - 1)), rng.normal(size=s), 0)
+                for k, s in zip(one, shapes, strict=True)
+            ]
+            for one in kept
+        ]
+        return [[[t.astype(np.float32) for t in one] for one in own[at : at + 3]] for at in (0, 3)]
+
+    gradients = drawn(0.05)
+    cost, dense = cost_on(config, gradients), cost_on(config, drawn(0.5))
+    assert 3 * cost.per_value_bytes < dense.per_value_bytes
+    cluster = LocalCluster(config)
+    sent = []
+    for iteration in range(8):
+        values = [[tensor.copy() for tensor in own] for own in gradients[iteration % 2]]
+        stats = cluster.allreduce(values).stats
+        sent.append(stats.exchange_bytes + stats.frames.bytes)
+    size = rows * 16 + 50
+    per_turn = [cost.per_value_bytes * size * 4 / one for one in sent[-2:]]
+    assert any(ratio == pytest.approx(1, rel=0.02) for ratio in per_turn), (per_turn, sent)
+    with pytest.raises(ConfigError, match="expected zen with exact values, got coded ones"):
+        cost_on(Config.model_validate({**config.model_dump(), "scheme": {"values": "asc"}}), gradients)
 
 
 def test_large_rings_take_the_cost_of_eight(cache: Path) -> None:

@@ -21,6 +21,8 @@ from oscar.schemes.sparse.sparsifier import SparseWorker
 from oscar.transports.threads import local_transports
 from support.ranks import on_ranks
 
+pytestmark = pytest.mark.filterwarnings("ignore:scheme .*:oscar.errors.CautionWarning")
+
 Options = dict[str, Any]
 SYSTEMS: list[tuple[str, Options]] = [
     ("oktopk", {"density": 0.05, "reuse": 3, "regions": 2}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from oscar.bench._tuner_figure import draw as draw_figure
 from oscar.cli import main
 from oscar.coding.costs import Cost, FrameCost
 from oscar.collective.schedules import make_schedule
+from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.espresso import offloaded
-from oscar.planning.tuning.options import FP32, MethodPrice, options
+from oscar.planning.tuning.options import FP32, MethodPrice, default_choices, measured, measured_on, options
 from oscar.planning.tuning.oracles import brute
 from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, Problem, line, pruned
 from oscar.planning.tuning.policy_file import PolicyFile, load_policy
@@ -313,6 +315,60 @@ def test_tune_says_why_writes_a_policy_and_refuses_where_it_does_not_pay(
     assert "does not pay: " in capsys.readouterr().out
     assert main([*words, "--selector", "guess"]) == 2
     assert "expected a selector of joint" in capsys.readouterr().err
+
+
+def test_nothing_that_loses_more_is_chosen_from_unless_it_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert default_choices("asc") == ["fp32", "bf16", "asc"]
+    assert default_choices("fp32") == ["fp32"]
+    words = [
+        "tune",
+        "train",
+        "--compute-ms",
+        "1",
+        "--set",
+        "link.gbps=0.1",
+        "--set",
+        "quantiser.coarseness=0.5",
+    ]
+    assert main(words) == 0
+    assert "may change the loss" not in capsys.readouterr().out
+    assert main([*words, "--methods", "fp32", "asc:c=1"]) == 0
+    assert "# may change the loss, asked for by --methods: asc:c=1\n" in capsys.readouterr().out
+
+
+def test_a_choice_has_the_options_of_its_configuration() -> None:
+    coarse = Config.model_validate({"quantiser": {"coarseness": 0.5}})
+    bits = [measured("asc", 4).bits, measured("asc", 4, coarse).bits, measured("asc:c=1", 4).bits]
+    assert bits == sorted(bits, reverse=True)
+    assert bits[0] - bits[1] == pytest.approx(2, abs=0.1)  # two halvings of the resolution
+    assert bits[1] == measured("asc:c=1/2", 4).bits
+    for wrong in ("asc:d=1", "asc:c=", "asc:c=1/0", "asc:c=-1", "topk:c=1", "bf16:c=1", "nothing:c=1"):
+        with pytest.raises(ConfigError, match=r"with a coarseness \(asc:c=1/2\), got " + wrong):
+            measured(wrong, 4)
+    with pytest.raises(ConfigError, match="sends something, got asc:c=1000"):
+        measured("asc:c=1000", 4)
+
+
+def test_zen_is_for_tensors_that_are_sparse(capsys: pytest.CaptureFixture[str], draw: random.Random) -> None:
+    rng = np.random.default_rng(draw.randrange(2**32))
+    sparse = [np.where(rng.random((300, 1)) < 0.02, rng.normal(size=(300, 8)), 0) for _ in range(4)]
+    gradients = [
+        [[np.ones(9, np.float32), one.astype(np.float32)] for one in sparse[at : at + 2]] for at in (0, 2)
+    ]
+    price, refused = measured_on("zen", Config(), gradients)
+    assert refused == {0: "100% of it is not zero"}
+    assert price is not None
+    assert price.bits < 8
+    assert measured_on("zen", Config(), [[own[:1] for own in one] for one in gradients])[0] is None
+    words = ["tune", "train", "--set", "nodes=2", "--compute-ms", "1", "--set", "link.gbps=0.1", "--explain"]
+    assert main([*words, "--methods", "fp32", "asc", "zen", "--schedules", "ring"]) == 0
+    text = capsys.readouterr().out
+    assert "left out: zen same ring for output.bias (100% of it is not zero), output.weight" in text
+    assert re.search(r"tensor 4, 192,000 values: zen (same|other) ring", text)
+    assert re.search(r"asc other ring for every tensor", text)  # though zen is better where it can be taken
+    assert "may change the loss" not in text  # it is exact
 
 
 def test_the_figure_shows_timelines_and_rates(tmp_path: Path, draw: random.Random) -> None:

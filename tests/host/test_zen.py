@@ -117,6 +117,25 @@ def test_floats_are_added_in_the_order_of_ranks(options: dict[str, str], seed: i
         assert np.array_equal(cluster.allreduce(every).mean[0], dense_mean(every)[0])
 
 
+def test_rows_below_half_a_step_are_left_out_and_change_no_sum(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    coarse = {"values": "asc", "coarseness": 64.0, "error_feedback": True}
+    sparse, dense = (
+        LocalCluster(Config(nodes=3, method="zen", scheme=coarse | {"exchange": name}))
+        for name in ("all-gather", "dense")
+    )
+    for _ in range(4):
+        every = gradients(random, 3)
+        for mine, scale in zip(every, (1.0, 1e-4, 1e-4), strict=True):
+            mine[0] *= np.float32(scale)
+        means = [cluster.allreduce(every).mean for cluster in (sparse, dense)]
+        assert all(np.array_equal(a, b) for a, b in zip(*means, strict=True))
+    hit = [np.count_nonzero(mine[0].any(axis=1)) for mine in every]
+    chosen = [np.count_nonzero(worker.chosen < 300) for worker in sparse.workers]
+    assert 0 < chosen[0] <= hit[0] + 36
+    assert chosen[1] == chosen[2] == 0
+
+
 @pytest.mark.parametrize(
     "options", [*({"exchange": name} for name in EXCHANGES), {"values": "asc", "error_feedback": True}]
 )

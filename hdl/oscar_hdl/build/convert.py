@@ -20,12 +20,13 @@ from pathlib import Path
 
 from oscar import __version__
 from oscar.files import write_text
-from oscar_hdl.build.tops import TOP_HELP, TOPS, Value, find
+from oscar_hdl.build.tops import TOP_HELP, TOPS, WITH_HELP, Value, check_parameters, find, parameter, shape
 
 PACKAGE = "pck_myhdl_011.vhd"
 # Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and raw_decoder
 # no bank, which is that of its counts.
 UNUSED = (r"(s_axis|decoder_bytes)\w*_tlast", r"job_bank")
+UNLINTED = "WIDTH", "CASEINCOMPLETE", "INITIALDLY"  # MyHDL's way to write Verilog
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
 NAMES = {"vhdl": "VHDL", "verilog": "Verilog"}
 COMMENT = {"vhdl": "--", "verilog": "//"}
@@ -186,6 +187,14 @@ def _replaced(text: str, names: Sequence[str], new: str, comment: str) -> str:
     return "\n".join(x if x.lstrip().startswith(comment) else word.sub(new, x) for x in text.split("\n"))
 
 
+def _head(name: str, language: str, made: Path, parameters: Mapping[str, Value]) -> list[str]:
+    """Return the first lines of a file: what it is, of which shape, and what linters need not say."""
+    said = shape(name, parameters) if made.name != PACKAGE else ""
+    about = f"{made.stem} ({said})" if said else made.stem
+    first = f"{COMMENT[language]} {about}: converted from MyHDL by oscar_hdl.build.convert; do not edit."
+    return [first, *(f"/* verilator lint_off {rule} */" for rule in UNLINTED if language == "verilog")]
+
+
 def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Value] | None = None) -> Path:
     """Convert one top in a fresh process and return its file, `out`/<language>/<block>.<suffix>.
 
@@ -197,18 +206,19 @@ def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Va
     target.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         command = [sys.executable, "-m", "oscar_hdl.build.convert", "--here", language, "--out", temporary]
-        command += ["--top", name, "--with", json.dumps(parameters or {})]
+        command += ["--top", name]
+        if parameters:
+            command += ["--with", *(f"{key}={json.dumps(value)}" for key, value in parameters.items())]
         done = subprocess.run(
             command, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise ConvertError(f"{name} does not convert to {language}:\n{done.stdout}{done.stderr}".rstrip())
         for made in Path(temporary).iterdir():
-            made_by = "converted from MyHDL by oscar_hdl.build.convert; do not edit."
-            first = f"{COMMENT[language]} {made.stem}: {made_by}\n"
-            text = "\n".join(line.rstrip() for line in made.read_text().strip().split("\n"))
-            text = first + "\n" + text + "\n"
-            write_text(folder / made.name, text if made.name == PACKAGE else rename(text, language))
+            text = made.read_text().strip().split("\n")
+            head = _head(name, language, made, parameters or {})
+            whole = "\n".join([*head, "", *(line.rstrip() for line in text)]) + "\n"
+            write_text(folder / made.name, whole if made.name == PACKAGE else rename(whole, language))
     if not target.exists():
         raise ConvertError(f"{name} was converted to {language} without {target.name}")
     return target
@@ -308,8 +318,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--out", type=Path, default=Path("build/hdl"), help="folder for results (%(default)s)")
     p.add_argument("--top", nargs="+", metavar="NAME", help=TOP_HELP)
     p.add_argument(
-        "--with", type=json.loads, default={}, metavar="JSON", dest="parameters",
-        help='parameters of the tops, instead of their own: \'{"engines": 4}\'',
+        "--with", type=parameter, nargs="+", default=[], metavar="NAME=VALUE", dest="parameters",
+        help=WITH_HELP,
     )  # fmt: skip
     p.add_argument("--no-check", action="store_true", help="do not have GHDL check the VHDL")
     p.add_argument("--here", choices=tuple(LANGUAGES), help=argparse.SUPPRESS)  # the fresh process
@@ -319,13 +329,13 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     args = parser().parse_args(argv)
-    names = args.top or list(TOPS)
+    names, parameters = args.top or list(TOPS), dict(args.parameters)
     try:
         if args.here:
-            return here(names[0], args.here, args.out, args.parameters)
+            return here(names[0], args.here, args.out, parameters)
         for name in names:
-            find(name)
-        convert_all(names, args.out, args.parameters)
+            check_parameters(name, parameters)
+        convert_all(names, args.out, parameters)
         if not args.no_check:
             check_vhdl(names, args.out)
     except (ConvertError, ValueError, OSError) as error:

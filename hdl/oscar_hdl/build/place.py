@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import time
@@ -15,7 +14,7 @@ from oscar_hdl.build import report
 from oscar_hdl.build.convert import ConvertError, block_name, check_vhdl, convert_all, convert_top
 from oscar_hdl.build.flow import DEVICES, place, synthesise, synthesise_array, synthesise_cells
 from oscar_hdl.build.tools import FlowError, find, version
-from oscar_hdl.build.tops import TOP_HELP, TOPS
+from oscar_hdl.build.tops import TOP_HELP, TOPS, WITH_HELP, parameter
 from oscar_hdl.build.tops import find as find_top
 from oscar_hdl.build.ultrascale import cells_of
 
@@ -54,8 +53,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--no-ultrascale", action="store_true", help="do not count cells on UltraScale+")
     p.add_argument("--path", action="store_true", help="print the slowest path of the worst seed")
     p.add_argument(
-        "--with", type=json.loads, default={}, metavar="JSON", dest="parameters",
-        help='parameters of the tops, instead of their own: \'{"engines": 4}\'',
+        "--with", type=parameter, nargs="+", default=[], metavar="NAME=VALUE", dest="parameters",
+        help=WITH_HELP,
     )  # fmt: skip
     return p
 
@@ -104,7 +103,7 @@ def measure_array(engines: int, args: argparse.Namespace) -> report.Result:
     folder = args.out / f"array_{engines}"
     shutil.rmtree(folder, ignore_errors=True)
     cell = convert_top(PAIR, "verilog", folder)
-    whole = convert_top(ARRAY, "verilog", folder, {**args.parameters, "engines": engines})
+    whole = convert_top(ARRAY, "verilog", folder, {**dict(args.parameters), "engines": engines})
     note("converted")
     packed = synthesise_cells(
         whole, block_name(ARRAY), cell, block_name(PAIR), folder, packing=not args.no_packing, note=note
@@ -136,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             (args.out / old).unlink(missing_ok=True)
         args.out.mkdir(parents=True, exist_ok=True)
         if names:
-            convert_all(names, args.out / "hdl", args.parameters)
+            convert_all(names, args.out / "hdl", dict(args.parameters))
         if args.source == "vhdl":
             check_vhdl(names, args.out / "hdl")
         results = [measure(name, args) for name in names]

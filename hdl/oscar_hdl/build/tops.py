@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import inspect
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from oscar_hdl.coder import ports
@@ -46,6 +48,8 @@ def _oscar_nic(
 ) -> Any:  # fmt: skip
     from oscar_hdl.nic.oscar_nic import oscar_nic
 
+    if engines not in (2, 4, 8, 16, 32, 64):
+        raise ValueError(f"oscar_nic has 2, 4, 8, 16, 32 or 64 engines, got {engines}")
     rx, tx = Stream(bus_bits, keep=bus_bits // 8), Stream(bus_bits, keep=bus_bits // 8)
     return oscar_nic(
         bit(), bit(), AxiLite(8), bit(), rx, tx, Stream(64), Stream(64), Stream(64), Stream(64), Stream(8),
@@ -62,7 +66,31 @@ TOPS: dict[str, Top] = {
     "oscar_nic": _oscar_nic,
 }
 
+WITH_HELP = "parameters of the tops, instead of their own: engines=4 bus_bits=128"
 TOP_HELP = f"of {', '.join(TOPS)}; or module:function, which returns a block (all)"
+
+
+def parameter(text: str) -> tuple[str, int | bool | str]:
+    """Return name and value of "NAME=VALUE": a number, true, false or a word; for argparse."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier() or not value:
+        raise ArgumentTypeError(f"expected NAME=VALUE, such as engines=4, got {text!r}")
+    if value in ("true", "false"):
+        return name, value == "true"
+    return name, int(value) if value.lstrip("-").isdigit() else value
+
+
+def check_parameters(name: str, parameters: Mapping[str, Any]) -> None:
+    """Raise ValueError where a top has no parameter of one of these names, with those that it has."""
+    known = list(inspect.signature(find(name)).parameters)
+    if unknown := [each for each in parameters if each not in known]:
+        raise ValueError(f"{name} has no parameter {unknown[0]}; it has {', '.join(known) or 'none'}")
+
+
+def shape(name: str, parameters: Mapping[str, Any]) -> str:
+    """Return the parameters that a top is made with, its own defaults included: "engines=4, bus_bits=64"."""
+    own = {each: about.default for each, about in inspect.signature(find(name)).parameters.items()}
+    return ", ".join(f"{each}={value}" for each, value in (own | dict(parameters)).items())
 
 
 def find(name: str) -> Top:

@@ -2,16 +2,17 @@
 
 Tables (docs/tuning.md): random cases against brute force (a) and uniform policies (b). A transformer at 500
 Mb/s: groups and options together against the best per tensor and the best two groups (c), by the number of
-groups (d), with a slow codec (e). The time of selection (f); sums
-that begin while values are made (l); which tensors to offload (offload); the
-transformer by the rate of the link (rates); the constants of Espresso (preset). Methods cost what they cost
-this machine. c to f and rates need the extra `torch`, for the sizes of tensors.
+groups (d), with a slow codec (e). The time of selection (f); sums that begin while values are made (l); which
+tensors to offload (offload); the transformer by the rate of the link (rates); the constants of Espresso
+(preset); MergeComp's search with noise (merge); even and measured ready times (ready). Methods cost what they
+cost this machine. c to f, rates, merge and ready need the extra `torch`.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 
 from oscar.collective.schedules import make_schedule
 from oscar.planning.tuning.espresso import offloaded
+from oscar.planning.tuning.merge import merge
 from oscar.planning.tuning.options import measured, options
 from oscar.planning.tuning.oracles import brute
 from oscar.planning.tuning.policy import SAME, Option, Policy, Problem
@@ -342,7 +344,57 @@ def _preset(tuner: _Tuner) -> Iterator[Row]:
             )
 
 
+def _merge(tuner: _Tuner) -> Iterator[Row]:
+    """MergeComp's halving on step times of the model with noise, against the best groups: means of 50."""
+    for gbps, (groups, noise, apart) in product(
+        RATES, ((2, 0, 1), (3, 0, 1), (2, 1, 1), (2, 1, 4), (2, 1, 8))
+    ):
+        problem = tuner.transformer(tuner.options(gbps, ["ring"]))
+        coded = [at for at, option in enumerate(problem.options) if option.compresses]
+        one = min(coded, key=lambda at: problem.time(Policy((54,), (at,))))
+        every = {
+            stops: problem.time(Policy(stops, (one,) * len(stops)))
+            for inside in range(groups)
+            for stops in ((*inner, 54) for inner in combinations(range(1, 54), inside))
+        }
+        ratios = []
+        for _ in range(50 if noise else 1):
+            noisy = lambda s: every[s] * tuner.random.normal(1, noise / 100)  # noqa: B023, E731 - called at once
+            found = merge(54, noisy, most=groups, apart=apart)
+            ratios.append(every[found.stops] / min(every.values()))
+        yield _row(
+            f"y <= {groups}, {noise} % noise, neighbours {apart} apart",
+            gbps=gbps,
+            ratio=fmean(ratios),
+            note=f"at most {max(ratios):.3f}; {found.measured} measured; {problem.options[one].name}",
+        )
+
+
+def _ready(tuner: _Tuner) -> Iterator[Row]:
+    """What measured ready times change: a policy for an even rate, played with them, against one for them."""
+    from oscar.adapters.torch.profile import of_workload
+    from oscar.workloads import make_workload
+
+    times = of_workload(make_workload("transformer", nodes=1, seed=0))  # type: ignore[arg-type]
+    backward = (np.array(times.ready_s) - times.forward_s) / times.backward_s * tuner.args.compute_ms * 1e-3
+    for gbps in RATES:
+        own = tuple(tuner.options(gbps))
+        problem = Problem(times.sizes, backward, own)
+        found, even = select(problem), select(_even(times.sizes, backward[-1], own))
+        for what, policy in (("measured", found.policy), ("even", even.policy)):
+            ratio = problem.time(policy) / found.time_s
+            yield _row(
+                f"selected for {what} times",
+                problem.time(policy),
+                gbps=gbps,
+                groups=len(policy.stops),
+                ratio=ratio,
+            )
+        yield _row("even times, as modelled", even.time_s, gbps=gbps, ratio=even.time_s / found.time_s)
+
+
 TABLES = {
     "a": _oracle, "b": _uniform, "c": _transformer, "d": _groups, "e": _slow_codec, "f": _selection,
     "offload": _offload, "rates": _rates, "preset": _preset, "l": _trigger,
+    "merge": _merge, "ready": _ready,
 }  # fmt: skip

@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
         for name in shipped.names():
             print(f"{name:20} {_text(name).partition(chr(10))[0].lstrip('# ')}")
         return 0
+    if str(args.file) in shipped.names():
+        raise ValueError(f"{args.file} is a shipped configuration: oscar init --from {args.file} FILE.yaml")
     check_writable(args.file)
     if args.file.exists() and not args.force:
         raise ValueError(f"{args.file} exists; give another name, or --force to replace it")

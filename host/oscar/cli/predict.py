@@ -14,6 +14,7 @@ EXAMPLE = """\
   oscar predict --values 25M --nodes 8 --gbps 25 --bits 4.5
   oscar predict --values 25M --nodes 8 --gbps 1 --method oscar-sw-best --codec host
   oscar predict --values 1k --nodes 64 --gbps 400
+  oscar predict --policy policy.yaml --nodes 8 --gbps 1
   oscar predict --offload U55Cx4 --gpu L40S --batch 16 32 64
 
 Compares with fp32, bf16 and int8 where its sums fit, all uncompressed. Exit status 0 when compression
@@ -21,6 +22,10 @@ pays by at least 5 %, 3 when it does not; the reason is printed. --bits: measure
 (column bits/val); the default is a dense transformer's at full accuracy, sparse models need far less.
 --method NAME estimates them on Laplace gradients; with --codec host also what the method computes. The
 estimate is measured on this machine at first use, and kept.
+
+--policy asks what a policy of `oscar tune` gives on another link or between other nodes (those of the file,
+where none are said): an iteration of the computing time that the file was made with, gradients at an even
+rate. Status 0 where it is 5 % faster than the best without compression, else 3.
 
 --offload asks another question: do memory cards beside a GPU pay for decoding (Llama-2 7B, 1,024 tokens in
 and out)? CARD is L40S, U55C, HPU, H200, or host: this machine, measured; U55Cx4 is four of them. Status 0
@@ -40,7 +45,7 @@ def add_command(commands: Any) -> None:
         "--bits", type=float, metavar="B", help="coded bits per value (6, or those of --method)"
     )
     parser.add_argument("--method", metavar="NAME", help="codec or scheme whose cost is estimated")
-    parser.add_argument("--latency-us", type=float, default=2.0, metavar="US", help="of a hop (%(default)s)")
+    parser.add_argument("--latency-us", type=float, metavar="US", help="of a hop (2)")
     parser.add_argument(
         "--codec", choices=["ideal", "rtl", "host"], default="ideal", help="whose clock (%(default)s)"
     )
@@ -53,6 +58,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--schedule", default="network", metavar="NAME", help="ring, duplex, direct, auto, .. (%(default)s)"
     )
+    parser.add_argument("--policy", type=Path, metavar="FILE", help="of oscar tune, instead of --values")
     parser.add_argument("--offload", metavar="CARDxK", help="cards that take attention in decoding")
     parser.add_argument("--gpu", default="L40S", metavar="CARD", help="beside them (%(default)s)")
     parser.add_argument(
@@ -66,9 +72,14 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([args.json])
     if args.offload is not None:
         return _offload(args)
+    if args.policy is not None:
+        return _policy(args)
+    args.latency_us = 2.0 if args.latency_us is None else args.latency_us
     missing = [f"--{key}" for key in ("values", "nodes", "gbps") if getattr(args, key) is None]
     if missing:
-        raise ValueError(f"predict needs {', '.join(missing)} (or --offload): oscar predict --help")
+        raise ValueError(
+            f"predict needs {', '.join(missing)} (or --policy, or --offload): oscar predict --help"
+        )
     one_blas_thread()  # a low-rank method is not to be measured by how its threads wait
     from oscar.config import Config
     from oscar.planning.case import assumed, estimated
@@ -111,6 +122,37 @@ def run(args: argparse.Namespace) -> int:
     if args.codec == "ideal" and args.codec_gvalues is None:
         print("# on a codec at line rate; this machine's own: --codec host")
     return 0 if found.pays else 3
+
+
+def _policy(args: argparse.Namespace) -> int:
+    """Print what an iteration takes under a policy, and with one option for all; return 0 where it pays."""
+    one_blas_thread()
+    from oscar.planning.predict import MIN_GAIN
+    from oscar.planning.tuning.apply import problem_of
+    from oscar.planning.tuning.policy_file import load_policy
+    from oscar.planning.tuning.reasons import verdict
+    from oscar.timeline.link import LinkModel
+
+    file = load_policy(args.policy)
+    given = {"nodes": args.nodes, "gbps": args.gbps, "latency_us": args.latency_us, "compute_ms": None}
+    nodes, gbps, latency_us, compute_ms = (
+        file.number(key) if value is None else float(value) for key, value in given.items()
+    )
+    problem = problem_of(file, int(nodes), LinkModel.of(gbps=gbps, latency_us=latency_us), compute_ms * 1e-3)
+    policy = file.policy(problem)
+    times = {f"{name} for every tensor": seconds for name, seconds in problem.uniform().items()}
+    times[f"policy, {len(policy.stops)} groups"] = problem.time(policy)
+    print(
+        f"# {len(file.tensors)} tensors, {sum(problem.sizes):,} values, {int(nodes)} nodes, {gbps:g} Gb/s, "
+        f"{latency_us:g} us a hop; compute {compute_ms:.3g} ms; times are modelled"
+    )
+    for name, seconds in sorted(times.items(), key=lambda pair: pair[1]):
+        print(f"{name:40} {seconds * 1e3:10.3f} ms")
+    print(verdict(problem, policy))
+    if args.json is not None:
+        write_json(args.json, {"nodes": nodes, "gbps": gbps, "latency_us": latency_us, "times_s": times})
+    plain = [seconds for name, seconds in times.items() if name.startswith("fp32 ")]
+    return 0 if problem.time(policy) * MIN_GAIN <= min(plain) else 3
 
 
 def _unit(longest_s: float) -> tuple[str, float, int]:

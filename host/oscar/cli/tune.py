@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from oscar.blas import one_blas_thread
 from oscar.cli.common import add_config, declare, read_config
@@ -14,16 +14,22 @@ from oscar.files import check_outputs
 if TYPE_CHECKING:
     from oscar.config import Config
     from oscar.planning.tuning.policy import Policy, Problem
+    from oscar.planning.tuning.profile import ReadyTimes, Tensors
+    from oscar.timeline.engine import Floats
     from oscar.workloads import Workload
+    from oscar.workloads.torch_models import TorchWorkload
 
+SAMPLES = 3  # iterations whose gradients sparse methods are priced on
 EXAMPLE = """\
   oscar tune train --set link.gbps=1 --explain
   oscar tune train --set link.gbps=0.5 --set link.latency_us=100 --compute-ms 40 -o policy.yaml
+  oscar tune train --save-profile ready.yaml
+  oscar tune train --profile ready.yaml
 
 Selects a policy for the configured workload, nodes and link, in the model of docs/timeline.md: groups of
 tensors in the order of the backward pass, and for each a method, its processor and a schedule. Costs of
-methods are measured on this machine at first use, and kept. Gradients are taken to become ready at an even
-rate of values. Exit status 0 where compression makes an iteration 5 % faster, 3 where it does not.
+methods are measured on this machine at first use, and kept. So is when gradients become ready, unless a
+profile says so. Exit status 0 where compression makes an iteration 5 % faster, 3 where it does not.
 """
 
 
@@ -35,7 +41,11 @@ def add_command(commands: Any) -> None:
     add_config(parser, default="train")
     parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="write the policy here, as YAML")
     parser.add_argument(
-        "--methods", nargs="+", metavar="NAME", help="to choose from (default: fp32, bf16 and that of CONFIG)"
+        "--methods",
+        nargs="+",
+        metavar="NAME",
+        help="to choose from; asc:c=1/2 for another coarseness (default: fp32, that of CONFIG, and bf16 "
+        "unless it loses more)",
     )
     parser.add_argument("--schedules", nargs="+", default=["ring", "direct"], metavar="NAME")
     parser.add_argument(
@@ -46,6 +56,16 @@ def add_command(commands: Any) -> None:
         type=float,
         metavar="MS",
         help="forward and backward pass of a node (default: train.compute_ms, or as measured here)",
+    )
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="when gradients become ready: a profile, or a trace of torch.profiler or Chakra "
+        "(default: measured here)",
+    )
+    parser.add_argument(
+        "--save-profile", type=Path, metavar="OUT", help="write when gradients become ready here, as YAML"
     )
     parser.add_argument("--explain", action="store_true", help="say why, group by group")
 
@@ -62,16 +82,19 @@ def run(args: argparse.Namespace) -> int:
     from oscar.studies.recording import open_workload
 
     config = read_config(args)
-    check_outputs([args.output], [Path(args.config)])
+    check_outputs([args.output, args.save_profile], [Path(args.config), args.profile])
     workload = open_workload(config)
     names, sizes = workload.tensor_names[::-1], sizes_of(workload.tensor_shapes)[::-1]
-    compute = _compute_s(config, workload, args.compute_ms)
-    problem = _problem(config, sizes, compute, args)
+    tensors = list(zip(names, sizes, strict=True))
+    times = _times(config, workload, tensors, args)
+    compute = times.ready_s[-1]
+    problem = _problem(config, workload, sizes, times.ready(tensors), args)
     found = select(problem, args.selector)
     print(
         f"# {len(sizes)} tensors, {sum(sizes):,} values, {config.nodes} nodes, {config.link.gbps:g} Gb/s, "
         f"{config.link.latency_us:g} us a hop; compute {compute * 1e3:.3g} ms"
     )
+    print(f"# forward pass {times.forward_s * 1e3:.3g} ms; gradients: {times.made}")
     print(f"# {found.tried:,} policies tried in {found.took_s * 1e3:.0f} ms; times are modelled")
     for name, seconds in sorted(problem.uniform().items(), key=lambda pair: pair[1]):
         print(f"{name + ' for every tensor':40} {seconds * 1e3:10.3f} ms")
@@ -88,19 +111,49 @@ def run(args: argparse.Namespace) -> int:
         for reason in reasons(problem, found.policy):
             print(reason.text)
     if args.output is not None:
-        made = _made(config, compute, args.selector, problem, found.policy)
+        made = _made(config, times, args.selector, problem, found.policy)
         PolicyFile.of(names, problem, found.policy, made).write(args.output)
         print(f"# wrote {args.output}")
     return 0 if pays else 3
 
 
-def _compute_s(config: Config, workload: Workload, given_ms: float | None) -> float:
-    """Return the seconds of one node's forward and backward pass: as given, or the best of some."""
+def _times(config: Config, workload: Workload, tensors: Tensors, args: argparse.Namespace) -> ReadyTimes:
+    """Return when gradients become ready: as in the file, as measured, or where neither can be, evenly.
+
+    Computing time that is given stretches it, but not what is written.
+    """
+    from oscar.errors import ConfigError
+    from oscar.planning.tuning.profile import even, of_numpy
+    from oscar.planning.tuning.traces import read_times
+    from oscar.timeline.overlap import FORWARD
+    from oscar.workloads.numpy_training import NumpyWorkload
+
+    given = config.train.compute_ms if args.compute_ms is None else args.compute_ms
+    if args.profile is not None:
+        times = read_times(args.profile, tensors)
+        given = args.compute_ms
+    elif isinstance(workload, NumpyWorkload):
+        times = of_numpy(workload)
+    elif hasattr(workload, "model"):
+        from oscar.adapters.torch.profile import of_workload
+
+        times = of_workload(cast("TorchWorkload", workload))
+    elif args.save_profile is not None:
+        raise ConfigError(
+            f"expected a workload whose gradients can be timed one by one, got {workload.name}; "
+            "leave out --save-profile: they are taken to become ready at an even rate"
+        )
+    else:
+        times = even(tensors, _compute_s(workload), FORWARD)
+    if args.save_profile is not None:
+        times.write(args.save_profile)
+    return times if given is None else times.scaled(float(given) * 1e-3)
+
+
+def _compute_s(workload: Workload) -> float:
+    """Return the seconds of one node's forward and backward pass: the best of some."""
     import time
 
-    given = config.train.compute_ms if given_ms is None else given_ms
-    if given is not None:
-        return float(given) * 1e-3
     took = []
     for _ in range(4):
         began = time.perf_counter()
@@ -109,25 +162,35 @@ def _compute_s(config: Config, workload: Workload, given_ms: float | None) -> fl
     return min(took)
 
 
-def _problem(config: Config, sizes: Sequence[int], compute_s: float, args: argparse.Namespace) -> Problem:
-    import numpy as np
-
-    from oscar.planning.tuning.options import measured, options
+def _problem(
+    config: Config, workload: Workload, sizes: Sequence[int], ready_s: Floats, args: argparse.Namespace
+) -> Problem:
+    from oscar.planning.tuning.options import SPARSE, default_choices, measured, measured_on, options
     from oscar.planning.tuning.policy import Problem
     from oscar.timeline.link import LinkModel
-    from oscar.timeline.overlap import FORWARD
 
-    methods = dict.fromkeys(args.methods or ["fp32", "bf16", config.method])
+    methods = dict.fromkeys(args.methods or default_choices(config.method))
+    if lossier := [name for name in methods if name not in (*default_choices(config.method), *SPARSE)]:
+        print(f"# may change the loss, asked for by --methods: {', '.join(lossier)}")
     model = config.link.model()
     link = LinkModel(model.bandwidth_bps, model.latency_s)  # the codec is a lane of its own
-    prices = [measured(name, config.nodes) for name in methods]
-    share = np.cumsum(sizes) / max(1, sum(sizes))
-    ready = compute_s * (FORWARD + (1 - FORWARD) * share)
-    return Problem(tuple(sizes), ready, tuple(options(prices, config.nodes, link, args.schedules)))
+    prices = [measured(name, config.nodes, config) for name in methods if name not in SPARSE]
+    own = options(prices, config.nodes, link, args.schedules)
+    refused: dict[str, dict[int, str]] = {}
+    for name in filter(methods.__contains__, SPARSE):
+        drawn = [workload.gradients() for _ in range(SAMPLES)]
+        price, unable = measured_on(name, config, [[node[::-1] for node in one] for one in drawn])
+        if price is None:
+            print(f"# left out: {name}, as no tensor is sparse")
+            continue
+        sparse = options([price], config.nodes, link, args.schedules)  # alone: it must not displace others
+        refused |= {option.name: unable for option in sparse}
+        own += sparse
+    return Problem(tuple(sizes), ready_s, tuple(own), refused)
 
 
 def _made(
-    config: Config, compute_s: float, selector: str, problem: Problem, policy: Policy
+    config: Config, times: ReadyTimes, selector: str, problem: Problem, policy: Policy
 ) -> dict[str, Any]:
     """Return how a policy was found, for readers of its file."""
     from oscar.coding.costs import machine
@@ -137,7 +200,8 @@ def _made(
         "nodes": config.nodes,
         "gbps": config.link.gbps,
         "latency_us": config.link.latency_us,
-        "compute_ms": round(compute_s * 1e3, 6),
+        "compute_ms": round(times.ready_s[-1] * 1e3, 6),
+        "gradients": times.made,
         "time_ms": round(problem.time(policy) * 1e3, 6),
         "machine": machine(),
     }

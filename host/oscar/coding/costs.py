@@ -19,7 +19,7 @@ import numpy as np
 
 from oscar.errors import ConfigError
 from oscar.files import write_json
-from oscar.provenance import processor
+from oscar.provenance import installed, processor
 from oscar.version import __version__
 
 MOST_SECONDS = 1e3  # beyond this a time is of no use, and further out it is no number any more
@@ -96,8 +96,8 @@ def is_number(value: object) -> bool:
 
 
 def machine() -> str:
-    """Return what a measurement holds for: this processor and this version."""
-    return f"{processor()}, oscar {__version__}"
+    """Return what a measurement holds for: this processor, this version, and that of what compiles it."""
+    return f"{processor()}, oscar {__version__}, numba {installed('numba')}"
 
 
 def kept(key: str, names: Sequence[str], measure: Callable[[], dict[str, Cost]]) -> dict[str, Cost]:

@@ -49,6 +49,7 @@ class Config(Choice):
     link: LinkSection = LinkSection()
     transport: TransportSection = TransportSection()
     train: TrainSection = TrainSection()
+    policy: str | None = None
     methods: tuple[Method, ...] = Field(default=(), strict=False)
     compare: CompareSection = CompareSection()
     lab: dict[str, Any] = Field(default_factory=dict)  # see oscar.config.lab

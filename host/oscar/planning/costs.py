@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
-from oscar.array import Array
+from oscar.array import Array, sizes_of
 from oscar.coding.codec import FRAME
 from oscar.coding.costs import Cost, FrameCost, best, clock, kept
 from oscar.config import Config
+from oscar.errors import ConfigError
 from oscar.reducers.local_wire import LocalWire
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
 from oscar.reducers.reducer import advance
@@ -20,6 +24,7 @@ from oscar.timeline.link import LinkModel
 SIZES = 1 << 14, 1 << 16  # values of the two gradients through which the line of a cost goes
 SCALE = 0.5**0.5  # of Laplace: sigma 1, in the middle of those that take one step
 COLUMNS = 128  # of the matrix that each of them is
+SETTLE = 3  # turns after which a scheme has chosen how to exchange
 MOST_NODES = 8  # larger rings take what was measured with so many
 
 
@@ -75,7 +80,8 @@ def _measure(config: Config) -> dict[str, Cost]:
         shape = size // COLUMNS, COLUMNS
         scheme, default = make_scheme_of(config, codec, nodes=config.nodes, shapes=[shape])
         channels = scheme.channels(default)
-        lockstep = _Lockstep(scheme, LocalWire(config.nodes, channels, link=LinkModel()), size)
+        wire, rng = LocalWire(config.nodes, channels, link=LinkModel()), np.random.default_rng(0)
+        lockstep = _Lockstep(scheme, wire, partial(_laplace, rng, config.nodes, size))
         seconds.append(best(lockstep.turn)[0])
         sent.append(lockstep.sent / hops)
     share = lockstep.coded / size
@@ -84,33 +90,68 @@ def _measure(config: Config) -> dict[str, Cost]:
     return {"scheme": own, "encode": frame.encode.share(share), "decode": frame.decode.share(share)}
 
 
-class _Lockstep:
-    """The workers of a scheme. sent: bytes of all in a turn; coded: values of the first one's frames."""
+def cost_on(config: Config, gradients: Sequence[Sequence[Sequence[Array]]]) -> Cost:
+    """Return what a method costs on gradients [iteration][node][tensor], all in proportion to their values.
 
-    def __init__(self, scheme: Scheme, wire: LocalWire, size: int) -> None:
-        self.scheme, self.wire = scheme, wire
+    For methods whose bytes depend on what is zero. Measured at every call. Raises ConfigError for a method
+    that codes what it sends, whose coding is not counted here.
+    """
+    nodes, shapes = len(gradients[0]), [tensor.shape for tensor in gradients[0][0]]
+    codec = make_codec_of(config)
+    scheme, default = make_scheme_of(config, codec, nodes=nodes, shapes=shapes)
+    wire = LocalWire(nodes, scheme.channels(default), link=LinkModel())
+    lockstep = _Lockstep(scheme, wire, cycle(gradients).__next__)
+    for _ in range(SETTLE):
+        lockstep.turn()
+    size = sum(sizes_of(shapes))
+    if lockstep.coded:
+        raise ConfigError(
+            f"expected {config.method} with exact values, got coded ones; set scheme.values: fp32"
+        )
+    seconds = best(lockstep.turn)[0]
+    return Cost(seconds / size, 0.0, lockstep.sent / (2 * max(1, nodes - 1)) / size)
+
+
+def _laplace(rng: np.random.Generator, nodes: int, size: int) -> list[list[Array]]:
+    return [[own] for own in rng.laplace(0, SCALE, (nodes, size)).astype(np.float32)]
+
+
+class _Lockstep:
+    """The workers of a scheme. sent: bytes of all in a turn; coded: values of the first one's frames.
+
+    draw: gradients [worker][tensor] of the next turn.
+    """
+
+    def __init__(
+        self, scheme: Scheme, wire: LocalWire, draw: Callable[[], Sequence[Sequence[Array]]]
+    ) -> None:
+        self.scheme, self.wire, self.draw = scheme, wire, draw
         self.workers = [scheme.make_worker(rank) for rank in wire.ranks]
-        self.size, self.rng = size, np.random.default_rng(0)
         self.sent = self.coded = 0
 
     def turn(self) -> tuple[float]:
         """Reduce new gradients once; return the seconds of the first worker's messages and of `finish`."""
-        draws = self.rng.laplace(0, SCALE, (len(self.workers), self.size)).astype(np.float32)
-        running = [self.scheme.start(worker, [own]) for worker, own in zip(self.workers, draws, strict=True)]
+        draws = [[tensor.copy().ravel() for tensor in own] for own in self.draw()]
+        running = [self.scheme.start(worker, own) for worker, own in zip(self.workers, draws, strict=True)]
         self.sent = self.coded = 0
         totals: list[Array] = []
-        answer: Any = None
+        answers: list[Any] = [None] * len(running)
         took = -clock()
-        while (first := advance(running[0], answer)) is not None:
+        while (first := advance(running[0], answers[0])) is not None:
             took += clock()
-            others = [message for one in running[1:] if (message := advance(one, answer)) is not None]
+            pairs = zip(running[1:], answers[1:], strict=True)
+            others = [message for one, answer in pairs if (message := advance(one, answer)) is not None]
             answer, moved = self.wire.combine([first, *others])
             self.sent += moved.sent_bytes
             self.coded += first.data.size if first.coded else 0
-            totals.append(answer)
+            if first.op == "exchange":
+                answers = answer
+            else:
+                totals.append(answer)
+                answers = [answer] * len(running)
             took -= clock()
         took += clock()
-        for one in running[1:]:
+        for one, answer in zip(running[1:], answers[1:], strict=True):
             advance(one, answer)  # to its end, where its worker keeps what is left over
         took -= clock()
         self.scheme.finish(totals)

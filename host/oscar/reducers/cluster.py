@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,10 @@ class LocalCluster(Reducer):
         """
         with self._kept(KEY):
             return self._attempt(gradients, faults)
+
+    def kept(self) -> AbstractContextManager[None]:
+        """Let what is called inside happen as a whole: where it raises, all state is as it was before."""
+        return self._kept(KEY)
 
     def _attempt(self, gradients: Sequence[Sequence[np.ndarray]], faults: Sequence[Fault]) -> AllReduceResult:
         shapes = check_gradients(gradients)

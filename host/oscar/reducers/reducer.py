@@ -149,6 +149,11 @@ class Reducer(ABC):
     def __init__(
         self, config: Config, *, codec: Codec | None = None, weights: Sequence[float] | None = None
     ) -> None:
+        if config.policy is not None:
+            raise ConfigError(
+                f"policy: expected none here, got {config.policy}: `oscar train` and OscarState take "
+                "policies; leave it out"
+            )
         self.config = config
         self.weights = None if weights is None else checked_weights(weights)
         self.codec = make_codec_of(config) if codec is None else codec

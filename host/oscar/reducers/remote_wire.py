@@ -15,15 +15,17 @@ import numpy as np
 from oscar.array import Array
 from oscar.collective.executor import drive, execute
 from oscar.collective.frames import FrameLog
+from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.reducers.party import Party
 from oscar.reducers.wire import Traffic, Wire, check_parts
 from oscar.schemes.base import RIDE_BITS, Channel, Message
 from oscar.schemes.fields import pack_fields, unpack_fields
-from oscar.transports.base import EXCHANGE_TAG, TransportError
+from oscar.transports.base import Bytes, TransportError
 
 Combine = Callable[[Array, Array], Array]
 LENGTH_BYTES = 8  # in which the length of a gathered buffer is sent
+FIRST_ROOM = 1024  # bytes for which a gather makes room before it knows better
 
 
 class RemoteWire(Wire):
@@ -38,6 +40,8 @@ class RemoteWire(Wire):
         self.party, self.transport, self.rank = party, party.transport, party.rank
         for channel in channels.values():
             self.transport.meet(channel.schedule.peers(self.rank))
+        self._all_met = any(_meets_all(channel.schedule) for channel in channels.values())
+        self._rooms: dict[str, int] = {}  # bytes for which gathers make room, by channel; equal on all ranks
         self._sent = 0  # bytes, of the present message
 
     def announce(self, digests: Callable[[], Mapping[str, int]]) -> None:
@@ -63,7 +67,7 @@ class RemoteWire(Wire):
         if message.op == "exchange":
             return [self._hand_over(message)]
         if message.op == "gather":
-            return self._gather(message.data)
+            return self._gather(message)
         if message.op == "or":
             packed = self._all_reduce(np.packbits(message.data), np.bitwise_or)
             return np.unpackbits(packed, count=message.data.size).astype(np.bool_)
@@ -111,48 +115,57 @@ class RemoteWire(Wire):
             self.party.blame(error, "during a collective", None)
         return buffer
 
-    def _gather(self, mine: Array) -> list[Array]:
-        """Return every rank's bytes; lengths go first, so that a receiver makes room for the longest."""
+    def _gather(self, message: Message) -> list[Array]:
+        """Return every rank's bytes, behind their length: at once, unless one has more than expected.
+
+        What is expected follows from the longest that came last, which all ranks know.
+        """
+        mine, room = message.data, self._rooms.get(message.channel, FIRST_ROOM)
         if self.nodes == 1:
             return [mine.copy()]
-        packed = mine.size.to_bytes(LENGTH_BYTES, "little")
-        lengths = self._gather_bytes(packed, LENGTH_BYTES)
-        longest = max(int.from_bytes(length, "little") for length in lengths)
-        every = self._gather_bytes(mine.tobytes(), longest)
-        return _arrays(every)
+        head = mine.size.to_bytes(LENGTH_BYTES, "little")
+        every = self._gather_bytes(head + mine[:room].tobytes(), LENGTH_BYTES + room)
+        longest = max(int.from_bytes(one[:LENGTH_BYTES], "little") for one in every)
+        if longest > room:
+            rest = self._gather_bytes(mine[room:].tobytes(), longest - room)
+            every = [one + more for one, more in zip(every, rest, strict=True)]
+        self._rooms[message.channel] = longest + longest // 4
+        return [part[LENGTH_BYTES:] for part in _arrays(every)]
 
     def _hand_over(self, message: Message) -> list[Array]:
         """Return what came for this rank, by source: lengths are gathered, then all ranks send straight."""
-        nodes, rank, transport = self.nodes, self.rank, self.transport
+        nodes, rank = self.nodes, self.rank
         check_parts(message, nodes)
-        came = [message.part(rank).copy() for _ in range(nodes)]
         if nodes == 1:
-            return came
-        transport.meet(range(nodes))  # before lengths are known: then all ranks have met
+            return [message.data.copy()]
+        self.transport.meet(range(nodes))  # before lengths are known: then all ranks have met
+        self._all_met = True
         packed = np.array(message.parts, "<u8").tobytes()
         lengths = [np.frombuffer(part, "<u8") for part in self._gather_bytes(packed, len(packed))]
-        others = [(rank + step) % nodes for step in range(1, nodes)]
-        try:
-            for source in reversed(others):
-                transport.post_recv(source, EXCHANGE_TAG, int(lengths[source][rank]))
-            for to in others:
-                transport.post_send(to, EXCHANGE_TAG, message.part(to).tobytes())
-            for source in reversed(others):
-                part = transport.wait(source, EXCHANGE_TAG, self.party.deadline, "an exchange")
-                self._check_size(part, int(lengths[source][rank]), source)
-                came[source] = np.frombuffer(bytes(part), np.uint8)
-            transport.flush(self.party.deadline)
-        except TransportError as error:
-            self.party.blame(error, "during an exchange", None)
+        due = [int(theirs[rank]) for theirs in lengths]
+        parts = [message.part(to).tobytes() for to in range(nodes)]
+        came = self._straight(parts, due, "an exchange")
+        for source, part in enumerate(came):
+            self._check_size(part, due[source], source)
         self._sent += message.data.size - message.parts[rank]
-        return came
+        return [array.copy() for array in _arrays(came)]
 
     def _gather_bytes(self, mine: bytes, cap: int) -> list[bytes]:
+        """Return every rank's bytes, `cap` at most: straight where all have met, else round a ring."""
+        if self._all_met:
+            self._sent += len(mine) * (self.nodes - 1)
+            return self._straight([mine] * self.nodes, [cap] * self.nodes, "a collective")
         every = self.party.gather(mine, cap, "a collective")
         self._sent += sum(map(len, every)) - len(every[(self.rank + 1) % self.nodes])
         return every
 
-    def _check_size(self, came: memoryview, expected: int, peer: int | None = None) -> None:
+    def _straight(self, parts: Sequence[bytes], caps: Sequence[int], what: str) -> list[bytes]:
+        try:
+            return self.transport.hand_over(parts, caps, self.party.deadline, what)
+        except TransportError as error:
+            self.party.blame(error, f"during {what}", None)
+
+    def _check_size(self, came: Bytes, expected: int, peer: int | None = None) -> None:
         """Raise TransportError where `peer`, or the rank before, sends another length than is due."""
         if len(came) != expected:
             left = (self.rank - 1) % self.nodes if peer is None else peer
@@ -175,6 +188,11 @@ class RemoteWire(Wire):
             clipped=node.saturated() - before,
         )
         return plan.scatter(node.result()), traffic
+
+
+def _meets_all(schedule: Schedule) -> bool:
+    """Whether every rank exchanges frames with every other one."""
+    return all(len(schedule.peers(rank)) == schedule.nodes - 1 for rank in range(schedule.nodes))
 
 
 def _arrays(every: Sequence[bytes]) -> list[Array]:

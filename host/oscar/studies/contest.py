@@ -209,7 +209,9 @@ def _relate(rows: list[dict[str, Any]], better: int) -> None:
     for row in rows:
         row["worse_by"] = None if base is None else better * (base["mean"] - row["mean"])
         row["paired_error"] = None if base is None else _paired_error(row["scores"], base["scores"])
-        row["holds"] = base is not None and row["worse_by"] <= base["spread"]
+        # Of one seed nothing is known of what a seed moves.
+        known = base is not None and len(base["scores"]) > 1
+        row["holds"] = row["worse_by"] <= base["spread"] if known and base is not None else None
         row["front"] = not any(_dominates(other, row, better) for other in rows)
 
 

@@ -16,10 +16,13 @@ import numpy as np
 
 from oscar import checkpoint
 from oscar.array import sizes_of
-from oscar.collective.stats import Stats
-from oscar.config import Config
+from oscar.collective.stats import AllReduceResult, Stats
+from oscar.config import BURST, Config
 from oscar.errors import ConfigError, GradientError, OscarError
+from oscar.planning.tuning.apply import groups_of
+from oscar.planning.tuning.policy_file import load_policy
 from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.grouped import GroupedCluster, GroupedResult
 from oscar.reducers.sampled import SampledCluster
 from oscar.schemes.methods import method_info
 from oscar.state import Saved
@@ -82,19 +85,25 @@ class Run:
 
 
 def check_ring(config: Config) -> None:
-    """Raise ConfigError where `train.ring_every` leaves out rings that are needed, or all of them."""
+    """Raise ConfigError where `train.ring_every` leaves out rings that are needed."""
     if config.train.ring_every == 1:
         return
+    if config.policy is not None:
+        raise ConfigError(
+            f"train.ring_every: expected 1 with a policy, got {config.train.ring_every}; "
+            "add --set train.ring_every=1"
+        )
     if method_info(config.method).codec is None:
         raise ConfigError(
             f"train.ring_every: expected 1, as {config.method} is a scheme whose rings cannot be left out, "
             f"got {config.train.ring_every}; add --set train.ring_every=1"
         )
-    if config.iterations < config.train.ring_every:
-        raise ConfigError(
-            f"train.ring_every: expected at most the run's {config.iterations} iterations, or no ring would "
-            f"ever run, got {config.train.ring_every}; lower it, or add --set train.ring_every=1"
-        )
+
+
+def ring_every(config: Config) -> int:
+    """Return in how many iterations rings run once: a run shorter than that has them at its end."""
+    most = min(config.train.ring_every, config.iterations)
+    return most if most >= BURST else 1
 
 
 class Trainer:
@@ -106,12 +115,18 @@ class Trainer:
     def __init__(self, config: Config, workload: Workload | None = None) -> None:
         self.config = config
         check_ring(config)  # and the cluster: what they refuse is known before data is read
-        every = config.train.ring_every
-        self.cluster = LocalCluster(config) if every == 1 else SampledCluster(config, every=every)
+        every = ring_every(config)
         self.workload = workload or open_workload(config)
         self.done = 0
         sizes = sizes_of(self.workload.tensor_shapes)
         self.values, self.shares = sum(sizes), bucket_shares(sizes, config.train.buckets)
+        self.cluster: LocalCluster | GroupedCluster
+        if config.policy is not None:
+            tensors = list(zip(self.workload.tensor_names, sizes, strict=True))
+            self.cluster = GroupedCluster(groups_of(load_policy(Path(config.policy)), tensors, config))
+            self.shares = self.cluster.shares(sizes)
+        else:
+            self.cluster = LocalCluster(config) if every == 1 else SampledCluster(config, every=every)
         self.losses: list[float] = []
         self.compute: list[float] = []  # measured seconds of one node
         self.measured: list[list[float]] = []  # iteration, bytes, bits, sync bits, seconds, *bucket seconds
@@ -141,7 +156,7 @@ class Trainer:
         self.workload.apply(result.mean)
         self._check(result.stats)
         if not isinstance(self.cluster, SampledCluster) or self.cluster.measured(self.done):
-            self._measure(result.stats)
+            self._measure(result)
         self.done += 1
         every, left = self.config.train.evaluate_every, self.config.iterations - self.done
         if left in _TAIL or (every and self.done % every == 0):
@@ -151,7 +166,7 @@ class Trainer:
                 self.evaluations.append({"iteration": self.done, **metrics})
 
     def _check(self, stats: Stats) -> None:
-        lossless = method_info(self.config.method).lossless
+        lossless = self.config.policy is None and method_info(self.config.method).lossless
         if not stats.identical or (lossless and not stats.exact):
             raise OscarError(
                 f"iteration {self.done}: expected the exact sum on every node, got another: this is a bug; "
@@ -161,8 +176,12 @@ class Trainer:
         self.clipped += stats.clipped
         self.clipped_energy = max(self.clipped_energy, float(stats.clipped_energy))
 
-    def _measure(self, stats: Stats) -> None:
-        buckets = bucket_times(stats, self.config.link.model(), self.shares)
+    def _measure(self, result: AllReduceResult) -> None:
+        stats = result.stats
+        if isinstance(result, GroupedResult):
+            buckets = np.array([part.time_s for part in result.parts])
+        else:
+            buckets = bucket_times(stats, self.config.link.model(), self.shares)
         rates = [stats.bits_per_value, stats.step_sync_bits, stats.time_s]
         self.measured.append([self.done, stats.wire_bytes, *rates, *buckets])
 

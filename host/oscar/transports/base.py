@@ -11,7 +11,7 @@ import sys
 import time
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from oscar.transports.notices import CONTROL_CAP as CONTROL_CAP
@@ -235,6 +235,24 @@ class Transport(ABC):
             if hop + 2 < hops:
                 self.post_recv(left, GATHER_TAGS[hop & 1], cap)
         self.flush(deadline)
+
+    def hand_over(
+        self, messages: Sequence[Bytes], caps: Sequence[int], deadline: float, what: str
+    ) -> list[bytes]:
+        """Send messages[r] straight to each rank r; return what every rank sent to this one, by rank.
+
+        caps: bytes that each rank sends at most. All ranks must have met. Raises TransportError like `wait`.
+        """
+        others = [(self.rank + step) % self.nodes for step in range(1, self.nodes)]
+        for source in reversed(others):
+            self.post_recv(source, EXCHANGE_TAG, caps[source])
+        for to in others:
+            self.post_send(to, EXCHANGE_TAG, messages[to])
+        came = [bytes(messages[self.rank])] * self.nodes
+        for source in reversed(others):
+            came[source] = bytes(self.wait(source, EXCHANGE_TAG, deadline, what))
+        self.flush(deadline)
+        return came
 
     def _telling(self) -> bool:
         """Whether a control message is under way to a peer that may be there to take it."""

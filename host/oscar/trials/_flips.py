@@ -137,7 +137,7 @@ class Tap:
             return "control"
         if tag == STATE_TAG:
             return "state digests"
-        return self._what if tag in GATHER_TAGS else "frame"
+        return self._what if tag >= GATHER_TAGS[0] else "frame"
 
 
 def outcome(play: Play, transport: Transport) -> Did:

@@ -18,6 +18,7 @@ from typing import Any
 from oscar.blas import one_blas_thread
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError
+from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.registry import SCHEMES
 from oscar.studies.training import TAIL, TAIL_GAP, Trainer
 from oscar.tables import Table
@@ -146,6 +147,7 @@ def train(
     while trainer.done < iterations and not trainer.diverged:
         trainer.step()
     run = trainer.finish()
+    assert isinstance(trainer.cluster, LocalCluster)  # no policy is asked for
     scheme = trainer.cluster.scheme
     return {
         "loss": math.inf if run.diverged else run.final["loss"],

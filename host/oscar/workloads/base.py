@@ -225,7 +225,11 @@ class Batched(DataParallel):
         """Return accuracy and loss on a batch."""
 
     def node_gradients(self, node: int) -> tuple[list[Array], float]:
-        return self._learn(*self.samples.batch(self.options.batch, self._generators[node]))
+        return self._learn(*self.next_batch(node))
+
+    def next_batch(self, node: int) -> tuple[Array, Array]:
+        """Return the inputs and targets that a node learns from next."""
+        return self.samples.batch(self.options.batch, self._generators[node])
 
     def evaluate(self) -> dict[str, float]:
         accuracy, loss = self._scores(*self.samples.held_out())

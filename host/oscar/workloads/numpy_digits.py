@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,22 +34,26 @@ def _forward(weights: Sequence[Array], pixels: Array) -> tuple[Array, Array, Arr
     return pixels, hidden, hidden @ output_weight + output_bias
 
 
-def loss_and_gradients(weights: Sequence[Array], pixels: Array, labels: Array) -> tuple[float, list[Array]]:
-    """Return the mean loss (nats) and its gradient by every weight, in the weights' dtype.
+def backward_pass(weights: Sequence[Array], pixels: Array, labels: Array) -> Iterator[Any]:
+    """Yield the mean loss (nats), then its gradient by every weight, the last first, in the weights' dtype.
 
     `pixels`: [batch, 64] or [batch, 8, 8]; `labels`: class numbers [batch].
     """
     pixels, hidden, logits = _forward(weights, pixels)
     loss, by_logits = softmax_cross_entropy(logits, labels)
+    yield loss
+    yield by_logits.sum(axis=0)
+    yield hidden.T @ by_logits
     by_sum = (by_logits @ weights[2].T) * (hidden > 0)
-    return loss, [pixels.T @ by_sum, by_sum.sum(axis=0), hidden.T @ by_logits, by_logits.sum(axis=0)]
+    yield by_sum.sum(axis=0)
+    yield pixels.T @ by_sum
 
 
 class NumpyDigits(NumpyWorkload):
     """The workload `numpy-digits`; see NumpyDigitsOptions."""
 
     name = "numpy-digits"
-    _forward, _loss_and_gradients = staticmethod(_forward), staticmethod(loss_and_gradients)
+    _forward, _backward_pass = staticmethod(_forward), staticmethod(backward_pass)
 
     def __init__(self, *, nodes: int, seed: int, options: NumpyDigitsOptions) -> None:
         weights = initial_weights(options, weight_generator(seed))

@@ -7,7 +7,8 @@ embedding rows beside dense layers, and statistics that drift as it learns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,26 +39,22 @@ def _forward(weights: Sequence[Array], contexts: Array) -> tuple[Array, Array, A
     return joined, hidden, hidden @ output_weight + output_bias
 
 
-def loss_and_gradients(
-    weights: Sequence[Array], contexts: Array, targets: Array
-) -> tuple[float, list[Array]]:
-    """Return the mean loss (nats) and its gradient by every weight, in the weights' dtype.
+def backward_pass(weights: Sequence[Array], contexts: Array, targets: Array) -> Iterator[Any]:
+    """Yield the mean loss (nats), then its gradient by every weight, the last first, in the weights' dtype.
 
     `contexts`: word numbers [batch, context]; `targets`: word numbers [batch].
     """
     embedding, hidden_weight, _, output_weight, _ = weights
     joined, hidden, logits = _forward(weights, contexts)
     loss, by_logits = softmax_cross_entropy(logits, targets)
+    yield loss
+    yield by_logits.sum(axis=0)
+    yield hidden.T @ by_logits
     by_sum = (by_logits @ output_weight.T) * (1 - hidden * hidden)
+    yield by_sum.sum(axis=0)
+    yield joined.T @ by_sum
     by_joined = by_sum @ hidden_weight.T
-    gradients = [
-        _scatter_rows(by_joined.reshape(contexts.size, -1), contexts.ravel(), rows=len(embedding)),
-        joined.T @ by_sum,
-        by_sum.sum(axis=0),
-        hidden.T @ by_logits,
-        by_logits.sum(axis=0),
-    ]
-    return loss, gradients
+    yield _scatter_rows(by_joined.reshape(contexts.size, -1), contexts.ravel(), rows=len(embedding))
 
 
 def _scatter_rows(values: Array, indices: Array, *, rows: int) -> Array:
@@ -76,7 +73,7 @@ class NumpyLm(NumpyWorkload):
     """The workload `numpy-lm`; see NumpyLmOptions."""
 
     name = "numpy-lm"
-    _forward, _loss_and_gradients = staticmethod(_forward), staticmethod(loss_and_gradients)
+    _forward, _backward_pass = staticmethod(_forward), staticmethod(backward_pass)
 
     def __init__(self, *, nodes: int, seed: int, options: NumpyLmOptions) -> None:
         weights = initial_weights(options, weight_generator(seed))

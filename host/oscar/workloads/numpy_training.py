@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,12 +107,12 @@ def _copy_all(sources: Sequence[Array], targets: Sequence[Array]) -> None:
 class NumpyWorkload(Batched):
     """A workload whose weights are named NumPy arrays; a subclass has the functions of its model.
 
-    `_forward` takes weights and inputs, and returns the layers, the logits last; `_loss_and_gradients` takes
-    weights, inputs and targets.
+    `_forward` takes weights and inputs, and returns the layers, the logits last; `_backward_pass` takes
+    weights, inputs and targets, and yields the loss and the gradients from the last one to the first.
     """
 
     _forward: Callable[[Sequence[Array], Array], tuple[Array, ...]]
-    _loss_and_gradients: Callable[[Sequence[Array], Array, Array], tuple[float, list[Array]]]
+    _backward_pass: Callable[[Sequence[Array], Array, Array], Iterator[Any]]
 
     def __init__(
         self, weights: Mapping[str, Array], optimiser: Optimiser, samples: Samples, options: Any, **how: Any
@@ -122,8 +122,12 @@ class NumpyWorkload(Batched):
         self._optimiser = optimiser
 
     def _learn(self, inputs: Array, targets: Array) -> tuple[list[Array], float]:
-        loss, gradients = self._loss_and_gradients(self.weights, inputs, targets)
-        return gradients, loss
+        loss, *gradients = self.backward_pass(inputs, targets)
+        return gradients[::-1], loss
+
+    def backward_pass(self, inputs: Array, targets: Array) -> Iterator[Any]:
+        """Yield a batch's loss, then the gradient of every tensor as it becomes ready, the last first."""
+        return self._backward_pass(self.weights, inputs, targets)
 
     def _scores(self, inputs: Array, targets: Array) -> tuple[float, float]:
         logits = self._forward(self.weights, inputs)[-1]

@@ -159,8 +159,12 @@ class TorchWorkload(Batched):
         logits = self.model(torch.from_numpy(inputs))
         return logits.reshape(-1, logits.shape[-1]), torch.from_numpy(targets).reshape(-1)
 
+    def batch_loss(self, inputs: Array, targets: Array) -> Tensor:
+        """Return the loss of a batch, for its gradients."""
+        return functional.cross_entropy(*self._logits(inputs, targets))
+
     def _learn(self, inputs: Array, targets: Array) -> tuple[list[Array], float]:
-        loss = functional.cross_entropy(*self._logits(inputs, targets))
+        loss = self.batch_loss(inputs, targets)
         gradients = torch.autograd.grad(loss, self._parameters)
         # Copied: autograd may return strided views, or one tensor for two parameters.
         copies = [np.array(gradient.numpy(), np.float32, order="C") for gradient in gradients]

@@ -155,3 +155,8 @@ def _say(bypassed: dict[Key, list[float]], buckets: int, what: str) -> None:
         buckets,
         each,
     )
+
+
+def ring_bytes(size: int, nodes: int) -> int:
+    """Return the bytes that one of `nodes` ranks sends in a ring AllReduce of `size` bytes."""
+    return 2 * size * (nodes - 1) // nodes

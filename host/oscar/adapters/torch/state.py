@@ -7,13 +7,15 @@ import math
 import queue
 import threading
 import weakref
-from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, read_decided
+from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, read_decided, ring_bytes
+from oscar.adapters.torch.grouped import Policed
+from oscar.adapters.torch.jobs import Job, end, work
 from oscar.adapters.torch.layout import Layout
 from oscar.adapters.torch.model import Model
 from oscar.adapters.torch.sparse import Rows, sparse_of
@@ -22,35 +24,14 @@ from oscar.array import split
 from oscar.checkpoint import flatten, rebuild
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
-from oscar.reducers.communicator import Communicator
+from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.reducers.communicator import Communicator, PeerStats
 from oscar.state import Saved
-from oscar.transports.base import Transport
 from oscar.transports.gloo import GlooTransport, leave_group, load_torch
 
 FORMAT = 1  # of state_dict
-JOIN_S = 5.0
 ADVICE = "end the process and start again from a checkpoint"
 LOG = logging.getLogger("oscar.ddp")
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A bucket to reduce.
-
-    mark: of its gradients, see Staging; last: of those of its backward that are compressed; measure: beside a
-    plain AllReduce; forget: drop all state before, because the buckets were made anew; new: its layout has
-    not been compared between the ranks.
-    """
-
-    future: Any
-    buffer: Any
-    mark: Any
-    key: Key
-    layout: Layout
-    last: bool
-    measure: bool
-    forget: bool
-    new: bool
 
 
 class OscarState:
@@ -63,6 +44,9 @@ class OscarState:
     bypass: "auto" measures the first iterations against the plain AllReduce and sends buckets uncompressed
     where compression does not pay; "never" and "always" mean what they say and measure nothing.
 
+    policy: of `oscar tune`, for the parameters of `model`: its groups are reduced instead of DDP's buckets,
+    each by its own method, and nothing is measured (docs/tuning.md).
+
     The first backward of a process goes uncompressed, because DDP makes its buckets anew after it. All state
     is dropped when that happens later. What goes uncompressed is sent as DDP would send it, unchecked: NaN
     and Inf are errors in a bucket that is compressed, and pass in others, as loss scalers expect.
@@ -74,7 +58,13 @@ class OscarState:
     """
 
     def __init__(
-        self, config: Config | None = None, process_group: Any = None, *, bypass: Mode = "auto"
+        self,
+        config: Config | None = None,
+        process_group: Any = None,
+        *,
+        bypass: Mode = "auto",
+        policy: PolicyFile | Path | str | None = None,
+        model: Any = None,
     ) -> None:
         self._torch, self._dist = load_torch()
         if not self._dist.is_initialized():
@@ -91,6 +81,8 @@ class OscarState:
         group = self._dist.group.WORLD if process_group is None else process_group
         ranks = self._dist.get_process_group_ranks(group)
         self.config = chosen.variant(nodes=len(ranks))
+        policed = Policed.of(policy, model, self.config)
+        mode: Mode = bypass if policed is None else "never"
         timeout = timedelta(seconds=self.config.transport.timeout_s)
         self._group = self._dist.new_group(ranks, timeout=timeout, backend="gloo")
         self.rank, self.nodes = self._dist.get_rank(group), len(ranks)
@@ -100,13 +92,16 @@ class OscarState:
                 self.config,
                 self._transport,
                 timeout_s=self.config.transport.timeout_s,
-                extra={"bypass": bypass},
+                extra={"bypass": mode, "policy": None if policed is None else policed.said},
             )
+            if policed is not None and policed.refused is not None:
+                raise policed.refused
+            self._grouped = None if policed is None else policed.join(self.config, self._transport)
         except BaseException:
             self._transport.close()
             leave_group(self._group)
             raise
-        self.bypass = Bypass(bypass, self._group, self._communicator)
+        self.bypass = Bypass(mode, self._group, self._communicator)
         self.error: Exception | None = None
         self._model, self._staging = Model(), Staging()
         self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
@@ -117,9 +112,9 @@ class OscarState:
         self.clipped = 0  # values of this rank that saturated so far
         self.clipped_energy = 0.0  # the largest share of a bucket's energy that this took so far, 0 .. 1
         self._layouts: dict[int, Layout] = {}
-        self._jobs: queue.Queue[_Job | None] = queue.Queue()
+        self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._thread: threading.Thread | None = None
-        self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, self._group, [])
+        self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._group, [])
 
     @property
     def sent_bytes(self) -> int:
@@ -142,7 +137,7 @@ class OscarState:
             self.backwards += 1
         if first or self.bypass.skips(key):
             return self._plain(buffer)
-        job = _Job(
+        job = Job(
             self._staging.future(buffer),
             buffer,
             self._staging.mark(buffer),
@@ -220,14 +215,14 @@ class OscarState:
     def _start(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(
-                target=_work, args=(weakref.ref(self), self._jobs), name="oscar-ddp", daemon=True
+                target=work, args=(weakref.ref(self), self._jobs), name="oscar-ddp", daemon=True
             )
             self._thread.start()
             self._finaliser.detach()
             threads = [self._thread]
-            self._finaliser = weakref.finalize(self, _end, self._jobs, self._transport, self._group, threads)
+            self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._group, threads)
 
-    def perform(self, job: _Job) -> None:
+    def perform(self, job: Job) -> None:
         """Reduce one bucket and set its Future; for the state's own thread."""
         if self.error is not None:
             job.future.set_exception(self.error)
@@ -240,13 +235,13 @@ class OscarState:
             if job.forget:
                 self._communicator.forget()
                 self.bypass.forget_times()
-            result = self._dense(job) if gradient is None else self._sparse(job, gradient, counts)
+            done = self._reduced(job, gradient, counts)
             if job.last:
                 self.bypass.settle()
         except Exception as error:
             if isinstance(error, OscarError):
                 error.advice = ""  # backward() can neither skip nor go on
-            if self._communicator.failed is None:
+            if self._communicator.failed is None and not (self._grouped and self._grouped.failed):
                 self._communicator.give_up(error)  # or else the others wait for this rank
             self.error = error
             LOG.error(
@@ -258,16 +253,33 @@ class OscarState:
                 error,
                 ADVICE,
             )
-            job.future.set_exception(error)
+            late = [] if self._grouped is None else self._grouped.waiting
+            for each in (job, *(other for other in late if other is not job)):
+                each.future.set_exception(error)
         else:
-            job.future.set_result(result)
+            for each, result in done:
+                each.future.set_result(result)
 
-    def _dense(self, job: _Job) -> Any:
+    def _reduced(self, job: Job, gradient: Any, counts: list[int]) -> list[tuple[Job, Any]]:
+        """Return the buckets that have their means now; gradient: of one sparse tensor, or None."""
+        if self._grouped is None:
+            return [(job, self._dense(job) if gradient is None else self._sparse(job, gradient, counts))]
+        if gradient is not None:
+            raise TypeError("expected dense gradients under a policy, got a sparse one: leave the policy out")
+        values = self._staging.fetch(job.buffer, job.mark).reshape(-1)
+        found, told = self._grouped.take(job, split(values, job.layout.shapes))
+        for stats in told:
+            self._note(stats)
+        for each, mean in found:
+            self._staging.put(each.buffer, mean)
+        return [(each, each.buffer) for each, _ in found]
+
+    def _dense(self, job: Job) -> Any:
         """Return the bucket, which has its mean now."""
         self._staging.put(job.buffer, self._mean(job, self._staging.fetch(job.buffer, job.mark)))
         return job.buffer
 
-    def _sparse(self, job: _Job, gradient: Any, counts: list[int]) -> Any:
+    def _sparse(self, job: Job, gradient: Any, counts: list[int]) -> Any:
         """Return the mean of a coalesced gradient, sparse; counts: entries of every rank."""
         if self._rows is not None:
             mean, sent = self._rows.mean(gradient, counts)
@@ -276,7 +288,7 @@ class OscarState:
         self._tell_dense(job, sum(counts) / len(counts))
         return sparse_of(self._mean(job, gradient.to_dense().float().numpy()), gradient)
 
-    def _tell_dense(self, job: _Job, rows: float) -> None:
+    def _tell_dense(self, job: Job, rows: float) -> None:
         """Log once on rank 0 what it costs that a sparse gradient is made dense."""
         if self._told_dense or self.rank:
             return
@@ -284,23 +296,26 @@ class OscarState:
         of = math.prod(job.layout.shapes[0][: job.layout.sparse])
         LOG.warning(
             "the sparse gradient of bucket %d is made dense for the method %s: every step copies, codes and "
-            "sends %s values, of which a rank has %.3g %% (%d of %d rows); Config(method=\"zen\") sends "
-            "the rows alone, exactly",
+            "sends %s values, of which a rank has %.3g %% (%d of %d rows); Config(method=\"zen\") with "
+            "values: fp32 sends the rows alone, exactly",
             job.key[0], self.config.method, f"{job.key[1]:,}", 100 * rows / max(1, of), round(rows), of,
         )  # fmt: skip
 
-    def _mean(self, job: _Job, values: np.ndarray) -> np.ndarray:
+    def _mean(self, job: Job, values: np.ndarray) -> np.ndarray:
         tensors = split(values.reshape(-1), job.layout.shapes)
 
         def compressed() -> list[np.ndarray]:
             result = self._communicator.allreduce(tensors, key=job.key)
-            self._sent_bytes += result.stats.sent_bytes
-            self.clipped += result.stats.clipped
-            self.clipped_energy = max(self.clipped_energy, result.stats.clipped_energy)
+            self._note(result.stats)
             return result.mean
 
         mean = self.bypass.measured(job.key, job.buffer, compressed) if job.measure else compressed()
         return np.concatenate([tensor.reshape(-1) for tensor in mean])
+
+    def _note(self, stats: PeerStats) -> None:
+        self._sent_bytes += stats.sent_bytes
+        self.clipped += stats.clipped
+        self.clipped_energy = max(self.clipped_energy, stats.clipped_energy)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of this rank's state, for torch.save between iterations; every rank has its own.
@@ -314,6 +329,7 @@ class OscarState:
             "layouts": layouts,
             "bypass": self.bypass.state_dict(),
             "reducer": self._communicator.state_dict(),
+            "policy": None if self._grouped is None else self._grouped.state_dict(),
         }
         text, arrays = flatten(tree)
         tensors = {dtype: self._torch.from_numpy(array) for dtype, array in arrays.items()}
@@ -340,9 +356,22 @@ class OscarState:
             index: Layout(layouts[index].shapes(), None)
             for index in layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
         }
-        self._communicator.load_state_dict(tree["reducer"])  # the last that can be refused
+        self._load_reducers(tree)  # the last that can be refused
         self.bypass.resume(decided)
         self._layouts = fresh
+
+    def _load_reducers(self, tree: Saved) -> None:
+        """Take over all reducers' state, or none."""
+        own, before = tree["policy"], self._communicator.state_dict()
+        if (self._grouped is None) != own.missing:
+            raise own.refuse("none" if self._grouped is None else "that of a policy", "the other")
+        self._communicator.load_state_dict(tree["reducer"])
+        try:
+            if self._grouped is not None:
+                self._grouped.load_state_dict(own)
+        except BaseException:
+            self._communicator.load_state_dict(before)
+            raise
 
     def _rebuilt(self, saved: Saved) -> Any:
         """Return the tree that was flattened; raises ConfigError where text and tensors do not fit."""
@@ -364,32 +393,6 @@ class OscarState:
         self.close()
 
 
-def ring_bytes(size: int, nodes: int) -> int:
-    """Return the bytes that one of `nodes` ranks sends in a ring AllReduce of `size` bytes."""
-    return 2 * size * (nodes - 1) // nodes
-
-
 def default_config() -> Config:
     """Return what a state without a configuration takes: ASC, the quantiser `auto`, error feedback."""
     return Config.model_validate({"quantiser": {"error_feedback": True}})
-
-
-def _work(state: weakref.ref[OscarState], jobs: queue.Queue[_Job | None]) -> None:
-    """Reduce buckets in the order of the hook's calls, until the state is closed or gone."""
-    while (job := jobs.get()) is not None:
-        here = state()
-        if here is None:
-            return
-        here.perform(job)
-        del here, job
-
-
-def _end(
-    jobs: queue.Queue[_Job | None], transport: Transport, group: Any, threads: list[threading.Thread]
-) -> None:
-    jobs.put(None)
-    for thread in threads:
-        if thread is not threading.current_thread():
-            thread.join(JOIN_S)
-    transport.close()
-    leave_group(group)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba import njit
 
 from oscar.array import Array
 from oscar.coding.asc.params import (
@@ -47,27 +50,37 @@ def cells_of(classes: Array, count: int, raw: Array | None = None) -> Array:
     blocks, which engines encode in vain. classes: of the frame's rows; raw: whether a row is in a raw block.
     A group takes a slot for its classes, one for each live row and raw step; two if no row is live.
     """
-    groups = -(-classes.size // GROUP_ROWS)
-    padded = np.zeros((2, groups * GROUP_ROWS), np.uint8)
-    padded[0, : classes.size] = classes
-    padded[1, : classes.size] = 0 if raw is None else raw
-    rows, plain = padded.reshape(2, groups, GROUP_ROWS)
-    live, each = rows > 0, cell_values(count) // GROUP
-    number, kept = live.sum(axis=1), plain[:, 0] == 0
-    took = _STEPS[rows].sum(axis=1) + 1
-    listed = np.zeros(-(-groups // each) * each, np.int64)
-    listed[:groups] = number
-    upto = np.cumsum(listed.reshape(-1, each), axis=1).reshape(-1)[:groups]
-    first = (upto == number) & (number > 0)
-    seen = live[:, :ENCODER_SEES].sum(axis=1), live[:, DECODER_SEES - 1 :].sum(axis=1)
-    none = ~live[:, :ENCODER_SEES].any(axis=1), ~live[:, DECODER_SEES:].any(axis=1)
-    encode, decode = took + none[0], (took + none[1]) * kept
-    lead = [
-        np.maximum(SEEDS - number, 0) + ((n < needs) & ~no)
-        for n, needs, no in zip(seen, (ENCODER_NEEDS, DECODER_NEEDS), none, strict=True)
-    ]
-    lead[1] = lead[1] + ~live[:, :SOON].any(axis=1)
-    at = np.arange(0, groups, each)
-    parts = encode, decode, number * kept, first * (lead[0] + LEAD * lead[1]), plain.sum(axis=1)
-    columns = [np.add.reduceat(part.astype(np.int64), at) for part in parts]
-    return np.stack(columns, axis=1).astype(np.uint16)
+    groups, each = -(-classes.size // GROUP_ROWS), cell_values(count) // GROUP
+    out = np.zeros((-(-groups // each), 5), np.uint16)
+    plain = np.zeros(classes.size, np.bool_) if raw is None else raw
+    _add_groups(classes, plain, each, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _add_groups(classes: Any, raw: Any, each: int, out: Any) -> None:
+    begun = False
+    for first in range(0, len(classes), GROUP_ROWS):
+        rows, plain = classes[first : first + GROUP_ROWS], raw[first : first + GROUP_ROWS]
+        group = first // GROUP_ROWS
+        cell = out[group // each]
+        begun = begun and group % each != 0
+        took, live, early, late, later, soon, uncoded = 1, 0, 0, 0, 0, 0, 0
+        for at in range(len(rows)):
+            some = rows[at] > 0
+            took += _STEPS[rows[at]]
+            live += some
+            early += some and at < ENCODER_SEES
+            late += some and at >= DECODER_SEES
+            later += some and at >= DECODER_SEES - 1
+            soon += some and at < SOON
+            uncoded += plain[at]
+        cell[0] += took + (early == 0)
+        if not plain[0]:
+            cell[1] += took + (late == 0)
+            cell[2] += live
+        if live and not begun:
+            begun, missing = True, max(SEEDS - live, 0)
+            cell[3] = missing + (early != 0 and early < ENCODER_NEEDS)
+            cell[3] += LEAD * (missing + (late != 0 and later < DECODER_NEEDS) + (soon == 0))
+        cell[4] += uncoded

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
+from oscar.array import Array
 from oscar.coding.costs import Cost, FrameCost
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedules import make_schedule
 from oscar.config import Config
-from oscar.planning.costs import method_cost
+from oscar.errors import ConfigError
+from oscar.planning.costs import cost_on, method_cost
 from oscar.planning.tuning.policy import OTHER, SAME, Option, line, pruned
 from oscar.reducers.method import make_codec_of
-from oscar.schemes.methods import method_info
+from oscar.schemes.methods import METHODS, method_info
 from oscar.timeline.engine import Floats
 from oscar.timeline.equal import equal_time
 from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
@@ -25,6 +30,10 @@ from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.nic import core
 
 SCHEDULES = "ring", "direct"
+SPARSE = ("zen",)  # exact, and priced on gradients, since what they send depends on what is zero
+SPARSE_BELOW = 0.25
+EXACT = "fp32", "fp16", "int32", "int16"  # lose less than bf16 does
+NUMBER = re.compile(r"[0-9]+(\.[0-9]+|/[1-9][0-9]*)?")
 LARGEST = 2.0**32  # values that are replayed; beyond, times go on in a straight line
 NOTHING = Cost(0.0, 0.0)
 
@@ -49,32 +58,89 @@ class MethodPrice:
 FP32 = MethodPrice("fp32", FP32_BITS, FrameCost(NOTHING, NOTHING), frame_bytes=0, coded=False)
 
 
-def measured(method: str, nodes: int) -> MethodPrice:
-    """Return the estimate of this machine, measured at first use and kept (oscar.planning.costs)."""
-    if method == FP32.name:
+def measured(choice: str, nodes: int, config: Config | None = None) -> MethodPrice:
+    """Return the estimate of this machine, measured at first use and kept (oscar.planning.costs).
+
+    choice: a method, with the options of `config`; `asc:c=1/2` with another coarseness. Raises ConfigError
+    for another option, and for one of a method that does not quantise.
+    """
+    if choice == FP32.name:
         return FP32
-    config = Config().variant(method=method, nodes=nodes)
-    cost = method_cost(config)
+    config = config or Config()
+    config = Config().variant(nodes=nodes, nic=config.nic, **changes_of(choice, config))
+    method, cost = config.method, method_cost(config)
+    if not cost.bits_per_value:
+        raise ConfigError(f"expected a method that sends something, got {choice}; take a finer coarseness")
     frame = FrameCost(cost.encode, cost.decode)
     codec, coded = method_info(method).codec, make_codec_of(config).coded
     around = NOTHING if codec and not coded else cost.scheme
     ring = not codec and cost.frame is None
-    return MethodPrice(method, cost.bits_per_value, frame, around, cost.encode.once_bytes, coded, ring)
+    return MethodPrice(choice, cost.bits_per_value, frame, around, cost.encode.once_bytes, coded, ring)
+
+
+def measured_on(
+    choice: str, config: Config, gradients: Sequence[Sequence[Sequence[Array]]]
+) -> tuple[MethodPrice | None, dict[int, str]]:
+    """Return the price of an exact sparse method, and which tensors cannot take it.
+
+    gradients: [iteration][node][tensor]. The price is of all tensors together in which less than SPARSE_BELOW
+    of the values are not zero; None without any. The others are refused, by number, with the reason.
+    """
+    shares = [
+        float(np.mean([np.count_nonzero(tensor) / max(1, tensor.size) for tensor in nodes]))
+        for nodes in zip(*gradients[0], strict=True)
+    ]
+    refused = {
+        at: f"{share:.0%} of it is not zero" for at, share in enumerate(shares) if share >= SPARSE_BELOW
+    }
+    if len(refused) == len(shares):
+        return None, refused
+    kept = [[[own[at] for at in range(len(own)) if at not in refused] for own in one] for one in gradients]
+    chosen = Config().variant(nodes=len(gradients[0]), nic=config.nic, **changes_of(choice, config))
+    cost = cost_on(chosen, kept)
+    around = Cost(cost.per_value_s, cost.once_s)
+    free = FrameCost(NOTHING, NOTHING)
+    return MethodPrice(choice, 8 * cost.per_value_bytes, free, around, 0, around_ring=True), refused
+
+
+def changes_of(choice: str, config: Config) -> dict[str, Any]:
+    """Return the sections in which a choice differs from `config`: `asc`, or `asc:c=1/2`.
+
+    Raises ConfigError for what is no method, for another option, and for one of a method that does not
+    quantise.
+    """
+    method, _, option = choice.partition(":")
+    own = {name: getattr(config, name).model_dump() for name in ("quantiser", "asc")}
+    if option:
+        key, _, value = option.partition("=")
+        codec = method_info(method).codec if method in METHODS else None
+        if key != "c" or not NUMBER.fullmatch(value) or codec is None or codec.domain != "int":
+            raise ConfigError(
+                f"expected a method, or one that quantises with a coarseness (asc:c=1/2), got {choice}"
+            )
+        own["quantiser"]["coarseness"] = float(Fraction(value))
+    return {"method": method, "scheme": config.scheme if method == config.method else {}, **own}
+
+
+def default_choices(method: str) -> list[str]:
+    """Return what is chosen from where nothing is said: `method`, and what loses no more than it does."""
+    return list(dict.fromkeys(["fp32", *(() if method in EXACT else ("bf16",)), method]))
 
 
 def options(
     prices: Iterable[MethodPrice], nodes: int, link: LinkModel, schedules: Sequence[str] = SCHEDULES,
-    *, crypto: Cost | None = None,
+    *, crypto: Cost | None = None, dominated: bool = False,
 ) -> list[Option]:  # fmt: skip
-    """Return all combinations that are not dominated; link: of one node, whose codec does not count.
+    """Return all combinations; link: of one node, whose codec does not count.
 
-    crypto: of encrypting or decrypting one coded byte, on a lane of its own.
+    crypto: of encrypting or decrypting one coded byte, on a lane of its own. dominated: also those that
+    another one is never slower than.
     """
     found: list[Option] = []
     for name in schedules:
         for price in (one for one in prices if not one.around_ring or name == Ring.name):
             found += _priced(price, make_schedule(name, nodes), link, crypto)
-    return pruned(found)
+    return found if dominated else pruned(found)
 
 
 def _priced(price: MethodPrice, schedule: Schedule, link: LinkModel, crypto: Cost | None) -> Iterable[Option]:

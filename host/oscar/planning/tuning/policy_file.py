@@ -38,6 +38,13 @@ class PolicyFile:
         tensors = tuple(zip(names, problem.sizes, strict=True))
         return cls(tensors, tuple(zip(policy.stops, options, strict=True)), dict(made))
 
+    def number(self, key: str) -> float:
+        """Return a number that says how the policy was found; raises ConfigError without it."""
+        value = self.made.get(key)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise ConfigError(f"expected a policy that says its {key}, got {value!r}; run oscar tune again")
+        return float(value)
+
     def check(self, tensors: Sequence[tuple[str, int]]) -> None:
         """Raise ConfigError unless it is for these tensors, with the first that differs."""
         if len(tensors) != len(self.tensors):
@@ -80,7 +87,9 @@ def load_policy(path: Path) -> PolicyFile:
             raise ConfigError(f"{path}: expected a policy of format {FORMAT}, got {tree['format']!r}")
         tensors = tuple((_text(name), _count(size)) for name, size in tree["tensors"])
         groups = tuple((_count(stop), _text(option)) for stop, option in tree["groups"])
-    except (KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise ConfigError(f"{path}: expected a policy as oscar tune writes it, got no key {error}") from None
+    except (TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path}: expected a policy as oscar tune writes it, got {error}") from None

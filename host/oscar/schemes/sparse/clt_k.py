@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from oscar.array import Array
+from oscar.schemes.base import Message
 from oscar.schemes.sparse.sparsifier import Choice, SparseOptions, SparseWorker, Sparsifier
 from oscar.schemes.sparse.thresholds import top
 
@@ -17,13 +19,37 @@ class CltK(Sparsifier):
 
     name: ClassVar[str] = "clt-k"
 
+    @property
+    def leader(self) -> int:
+        """The rank that chooses in this iteration."""
+        return self.iteration % self.nodes
+
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """See Sparsifier.choose."""
-        if worker.rank != self.iteration % self.nodes:
+        if worker.rank != self.leader:
             return np.zeros(0, np.int64)
         with worker.clock.on("select"):
             return top(acc, self.count)
         yield  # a generator without messages
+
+    def tell(self, worker: SparseWorker, stream: Array) -> Generator[Message, Any, Sequence[Array]]:
+        """See Sparsifier.tell; the leader's stream goes out in parts, which all pass on.
+
+        So no port carries it N - 1 times. The streams of those that choose nothing are known.
+        """
+        cuts = np.zeros(self.nodes + 1, np.int64)
+        if worker.rank == self.leader:
+            cuts = np.arange(self.nodes + 1) * stream.size // self.nodes
+        parts = tuple(np.diff(cuts).tolist())
+        came = yield Message("parts", stream[: cuts[-1]], "exchange", bits=8, parts=parts)
+        every = yield Message("index", came[self.leader], "gather", bits=8)
+        return self.once("streams", lambda: self._streams(np.concatenate(every)))
+
+    def _streams(self, stream: Array) -> list[Array]:
+        nothing = np.zeros(0, np.int64)
+        every = [self.index.encode(rank, nothing) for rank in range(self.nodes)]
+        every[self.leader] = stream
+        return every
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,12 @@ class SpaFl(Scheme):
             starts.append(np.arange(first, first + size, width))
         self.starts = np.append(np.concatenate(starts), self.values).astype(np.int64)
 
+    def caution(self) -> str | None:
+        return (
+            "a number for each row is a random direction of it, far from the gradient where rows are long: "
+            "training ends far worse than uncompressed"
+        )
+
     @property
     def _key(self) -> Any:
         """Of the signs: others in every iteration, so that no direction of a row is forgotten."""

@@ -24,6 +24,7 @@ from oscar.state import PART, Reader, Saved, optional
 
 Controller = Literal["corrected", "released"]
 FIRST_DENSITY = 0.25  # of a warm-up
+CALM = 0.25  # density at which small models end where uncompressed ones do (docs/results/convergence.md)
 Choice = Generator[Message, Any, Array]  # messages, and at the end the positions chosen: int64, sorted
 
 
@@ -80,6 +81,7 @@ class SparseWorker(Worker):
         super().__init__(rank, values)
         self.clock = Stopwatch()
         self.chosen = np.zeros(0, np.int64)
+        self.own: Array | None = None  # what it had in the last iteration, of floats that are summed exactly
         self.velocity: Array | None = None
         self._next_velocity: Array | None = None
 
@@ -138,6 +140,16 @@ class Sparsifier(Scheme):
             density = first * (density / first) ** (self.iteration / o.warmup)
         return min(self.values, max(1, int(density * self.values))) if self.values else 0
 
+    def caution(self) -> str | None:
+        density = self.options.density
+        if density >= CALM:
+            return None
+        return (
+            f"at density {density:g} most values wait for many iterations until they are chosen: a short "
+            "training ends worse than uncompressed, and with an optimiser's momentum it may diverge. A "
+            f"higher density (small models ask for {CALM:g}), a warmup or a longer training helps"
+        )
+
     @abstractmethod
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """Return the positions that `worker` chooses of `acc`, which it does not write to.
@@ -148,6 +160,10 @@ class Sparsifier(Scheme):
     def observe(self, counts: Array, united: Array) -> None:
         """Move the rule's replicated state, given every worker's count and the union, sorted."""
 
+    def tell(self, worker: SparseWorker, stream: Array) -> Generator[Message, Any, Sequence[Array]]:
+        """Yield what brings everybody's stream of positions to all workers; return the streams by rank."""
+        return (yield Message("index", stream, "gather", bits=8))
+
     def messages(self, worker: SparseWorker, values: Array) -> Messages:
         clock = worker.clock
         clock.start()
@@ -155,7 +171,7 @@ class Sparsifier(Scheme):
         worker.chosen = yield from self.choose(worker, acc)
         with clock.on("index"):
             stream = self.index.encode(worker.rank, worker.chosen)
-        streams = yield Message("index", stream, "gather", bits=8)
+        streams = yield from self.tell(worker, stream)
         _, union = clock.shared(self.once, "index", "union", lambda: self._unite(streams))
         context = lambda: self.once("context", lambda: self.sum.classes(union))  # noqa: E731
         summed: Summed = yield from timed(clock, self.sum.messages(acc, union, context))

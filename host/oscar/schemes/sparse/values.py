@@ -81,7 +81,18 @@ class ValueSum(Stateful):
         kept[positions] = acc[positions]
         grid = yield from self.steps.agree(kept)
         integers, lost = grid.quantise(acc, self.limit, indices=positions)
-        ride = grid.ride(kept)
+        return (yield from self.integers(grid, integers, grid.ride(kept), lost, positions, context))
+
+    def integers(
+        self,
+        grid: Grid,
+        integers: Array,
+        ride: Array,
+        lost: Saturation,
+        positions: Array,
+        context: Callable[[], Array],
+    ) -> Generator[Message, Any, Summed]:
+        """Yield the sum of integers of `grid`, which belong to `positions`, with `ride`; as `messages`."""
         if self.form == "int8":
             bits = field_bits(self.limit, self.nodes)
             total = yield Message(CHANNEL, integers, bits=bits, ride=ride)

@@ -1,0 +1,148 @@
+"""A policy's groups over DDP's buckets: gradients wait for their group, buckets for their means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscar.adapters.torch.jobs import Job
+from oscar.array import Array
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.planning.tuning.apply import groups_of
+from oscar.planning.tuning.policy_file import PolicyFile, load_policy
+from oscar.reducers.communicator import Communicator, PeerStats
+from oscar.reducers.grouped import Group
+from oscar.state import Saved, crc
+from oscar.transports.base import Transport
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    job: Job
+    places: tuple[int, ...]  # of its tensors in the model
+
+
+@dataclass(frozen=True)
+class Policed:
+    """A policy as one rank has read it. places: of a model's parameters, by identity.
+
+    refused: why it is none for this model; all ranks hear of it before one of them raises.
+    """
+
+    groups: list[Group]
+    places: dict[int, int]
+    refused: ConfigError | None = None
+
+    @classmethod
+    def of(cls, policy: PolicyFile | Path | str | None, model: Any, config: Config) -> Policed | None:
+        """Return the policy for the parameters of `model` that have gradients; None without one."""
+        if policy is None and model is None:
+            return None
+        try:
+            if policy is None or model is None:
+                missing = "policy" if policy is None else "model"
+                raise ConfigError(f"expected a policy and its model together, got no {missing}")
+            read = policy if isinstance(policy, PolicyFile) else load_policy(Path(policy))
+            named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
+            tensors = [(name.removeprefix("module."), each.numel()) for name, each in named]
+            groups = groups_of(read, tensors, config)
+        except ConfigError as error:
+            return cls([], {}, error)
+        return cls(groups, {id(each): place for place, (_, each) in enumerate(named)})
+
+    def join(self, config: Config, transport: Transport) -> GroupedBuckets:
+        """Return what reduces these groups; collective."""
+        return GroupedBuckets(self, config, transport)
+
+    @property
+    def said(self) -> Any:
+        """What must be equal on all ranks."""
+        if self.refused is not None:
+            return f"refused: {self.refused}"
+        return [[list(group.tensors), crc(group.config.model_dump(mode="json"))] for group in self.groups]
+
+
+class GroupedBuckets:
+    """Reduces the groups of a policy as soon as all their gradients are there, in the policy's order.
+
+    Making one is collective: each method has a communicator of its own over `transport`.
+    """
+
+    def __init__(self, policy: Policed, config: Config, transport: Transport) -> None:
+        self.groups, self._places = policy.groups, policy.places
+        self._communicators: dict[str, Communicator] = {}
+        keys = [group.config.model_dump_json() for group in self.groups]
+        for key, group in zip(keys, self.groups, strict=True):
+            if key not in self._communicators:
+                timeout_s = config.transport.timeout_s
+                self._communicators[key] = Communicator(group.config, transport, timeout_s=timeout_s)
+        self._own = [self._communicators[key] for key in keys]
+        self._came: dict[int, Array] = {}
+        self._means: dict[int, Array] = {}
+        self._reduced: set[int] = set()
+        self._waiting: list[_Bucket] = []
+
+    @property
+    def waiting(self) -> list[Job]:
+        """Buckets whose means are not all there yet."""
+        return [bucket.job for bucket in self._waiting]
+
+    @property
+    def failed(self) -> str | None:
+        """The error that ended a communicator, or None."""
+        return next((one.failed for one in self._communicators.values() if one.failed is not None), None)
+
+    def take(self, job: Job, tensors: Sequence[Array]) -> tuple[list[tuple[Job, Array]], list[PeerStats]]:
+        """Take a bucket's gradients; return the buckets whose means are there now, and what groups sent."""
+        places = tuple(self._places[parameter] for parameter in job.layout.parameters or ())
+        if len(places) != len(tensors):
+            raise ConfigError(f"expected {len(tensors)} parameters in a bucket, got {len(places)}")
+        self._came |= dict(zip(places, tensors, strict=True))
+        self._waiting.append(_Bucket(job, places))
+        told = [self._reduce(at) for at in range(len(self.groups)) if self._whole(at)]
+        done = [one for one in self._waiting if all(place in self._means for place in one.places)]
+        self._waiting = [one for one in self._waiting if one not in done]
+        found = [
+            (one.job, np.concatenate([self._means[place].reshape(-1) for place in one.places]))
+            for one in done
+        ]
+        if len(self._reduced) == len(self.groups) and not self._waiting:
+            self.drop()
+        return found, told
+
+    def drop(self) -> None:
+        """Forget what a backward has brought."""
+        self._came, self._means, self._reduced, self._waiting = {}, {}, set(), []
+
+    def _whole(self, at: int) -> bool:
+        return at not in self._reduced and all(place in self._came for place in self.groups[at].tensors)
+
+    def _reduce(self, at: int) -> PeerStats:
+        tensors = self.groups[at].tensors
+        result = self._own[at].allreduce([self._came[place] for place in tensors], key=at)
+        self._means |= dict(zip(tensors, result.mean, strict=True))
+        self._reduced.add(at)
+        return result.stats
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Return a copy of this rank's state."""
+        groups = [list(group.tensors) for group in self.groups]
+        return {"groups": groups, "reducers": [one.state_dict() for one in self._communicators.values()]}
+
+    def load_state_dict(self, saved: Saved) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, all as it was, for another policy."""
+        saved.fits("groups", [list(group.tensors) for group in self.groups])
+        parts = saved["reducers"].items(len(self._communicators))
+        before = [one.state_dict() for one in self._communicators.values()]
+        try:
+            for one, part in zip(self._communicators.values(), parts, strict=True):
+                one.load_state_dict(part.value)
+        except BaseException:
+            for one, old in zip(self._communicators.values(), before, strict=True):
+                one.load_state_dict(old)
+            raise

@@ -1,0 +1,64 @@
+"""What the hook's thread is given to do: buckets, in the order of the hook's calls."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from oscar.adapters.torch.bypass import Key
+from oscar.adapters.torch.layout import Layout
+from oscar.transports.base import Transport
+from oscar.transports.gloo import leave_group
+
+JOIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A bucket to reduce.
+
+    mark: of its gradients, see Staging; last: of those of its backward that are compressed; measure: beside a
+    plain AllReduce; forget: drop all state before, because the buckets were made anew; new: its layout has
+    not been compared between the ranks.
+    """
+
+    future: Any
+    buffer: Any
+    mark: Any
+    key: Key
+    layout: Layout
+    last: bool
+    measure: bool
+    forget: bool
+    new: bool
+
+
+class Performs(Protocol):
+    """Who does the jobs."""
+
+    def perform(self, job: Job) -> None:
+        """Reduce one bucket and set its Future."""
+
+
+def work(state: weakref.ref[Performs], jobs: queue.Queue[Job | None]) -> None:
+    """Reduce buckets in the order of the hook's calls, until the state is closed or gone."""
+    while (job := jobs.get()) is not None:
+        here = state()
+        if here is None:
+            return
+        here.perform(job)
+        del here, job
+
+
+def end(
+    jobs: queue.Queue[Job | None], transport: Transport, group: Any, threads: list[threading.Thread]
+) -> None:
+    jobs.put(None)
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(JOIN_S)
+    transport.close()
+    leave_group(group)

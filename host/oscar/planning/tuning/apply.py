@@ -1,0 +1,63 @@
+"""A policy put to use: the groups that a reducer asks for, and the problem that it solves elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.planning.tuning.options import FP32, changes_of, measured, options
+from oscar.planning.tuning.policy import OTHER, SAME, Problem
+from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.profile import even
+from oscar.reducers.grouped import Group
+from oscar.timeline.link import LinkModel
+from oscar.timeline.overlap import FORWARD
+
+
+def groups_of(policy: PolicyFile, tensors: Sequence[tuple[str, int]], config: Config) -> list[Group]:
+    """Return the groups of a policy; tensors: name and values of each, in the model's order.
+
+    Of an option its method and schedule are taken; on which processor it runs is a matter of where the
+    reducer does. Raises ConfigError for a policy of another model, with the first tensor that differs, and
+    for an option that is not such a method.
+    """
+    policy.check(list(tensors)[::-1])
+    last = len(tensors) - 1
+    stops = [0, *(stop for stop, _ in policy.groups)]
+    return [
+        Group(tuple(last - at for at in range(first, stop))[::-1], _config(option, config))
+        for (first, stop), (_, option) in zip(pairwise(stops), policy.groups, strict=True)
+    ]
+
+
+def _config(option: str, config: Config) -> Config:
+    choice, schedule = split_option(option)
+    return config.variant(schedule={"name": schedule}, policy=None, **changes_of(choice, config))
+
+
+def split_option(option: str) -> tuple[str, str]:
+    """Return the method and the schedule that an option names; raises ConfigError for another one."""
+    parts = option.split(" ")
+    if len(parts) == 3 and parts[1] in (SAME, OTHER):
+        return parts[0], parts[2]
+    if len(parts) == 2 and parts[0] == FP32.name:
+        return parts[0], parts[1]
+    raise ConfigError(
+        f"expected options such as `fp32 ring` or `asc same direct`, got {option!r}: a policy of a preset "
+        "is for models of time alone; run oscar tune"
+    )
+
+
+def problem_of(policy: PolicyFile, nodes: int, link: LinkModel, compute_s: float) -> Problem:
+    """Return the problem that a policy would solve between `nodes`: options are those that it names.
+
+    Gradients become ready at an even rate of values over compute_s. Methods cost what they cost on this
+    machine at their defaults.
+    """
+    choices, schedules = zip(*(split_option(option) for _, option in policy.groups), strict=True)
+    prices = [measured(choice, nodes) for choice in dict.fromkeys((FP32.name, *choices))]
+    priced = options(prices, nodes, link, list(dict.fromkeys(schedules)), dominated=True)
+    times = even(policy.tensors, compute_s, FORWARD)
+    return Problem(tuple(size for _, size in policy.tensors), times.ready(policy.tensors), tuple(priced))

@@ -1,0 +1,104 @@
+"""MergeComp's search for groups of tensors, on step times that are measured (Wang et al., 2021).
+
+For y = 1, 2, ... groups the best borders are searched, until one more group gains nothing. The last border
+is found by halving: of two neighbours the slower one and all beyond it are dropped. Those before it are tried
+one after another, which is why y is 2 in practice. Where times fall and then rise along the last border, the
+result is the best there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from oscar.coding.costs import check_seconds
+
+WARMUPS, ITERATIONS = 5, 20  # of each measurement, as published
+Stops = tuple[int, ...]  # the tensor behind the last of each group, in the order of the backward pass
+StepTime = Callable[[Stops], float]
+Share = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Groups, the seconds of a step with them, and the best seconds of every number of groups tried.
+
+    measured: how many groupings were.
+    """
+
+    stops: Stops
+    time_s: float
+    by_groups: tuple[float, ...]
+    measured: int
+
+
+def merge(
+    tensors: int, step_s: StepTime, share: Share = float, *, most: int = 2, apart: int | None = None
+) -> Merged:
+    """Return the best groups that the search finds; collective, and equal on all ranks.
+
+    step_s: measures a step with these groups. share: returns what rank 0 gave it, on every rank; all that is
+    decided is decided on that. most: groups. apart: tensors between the neighbours that are compared, an
+    eighth of all unless it is given, and less in the end: noise hides what one tensor changes. Raises
+    ValueError on all ranks for a time that is none.
+    """
+    apart = max(1, tensors // 8) if apart is None else apart
+    if min(tensors, most, apart) < 1:
+        raise ValueError(f"expected tensors, groups and a distance from 1, got {tensors}, {most} and {apart}")
+    search = _Search(tensors, step_s, share, apart)
+    best: Stops = (tensors,)
+    times = [search.time(best)]
+    for groups in range(2, min(most, tensors) + 1):
+        found = min(search.candidates(groups), key=search.time)
+        times.append(search.time(found))
+        if times[-1] >= times[-2]:
+            break
+        best = found
+    return Merged(best, search.time(best), tuple(times), len(search.known))
+
+
+def averaged(run: StepTime, warmups: int = WARMUPS, iterations: int = ITERATIONS) -> StepTime:
+    """Return a measurement that is the mean over some steps, after others that do not count."""
+
+    def step_s(stops: Stops) -> float:
+        took = [run(stops) for _ in range(warmups + iterations)]
+        return sum(took[warmups:]) / iterations
+
+    return step_s
+
+
+@dataclass
+class _Search:
+    tensors: int
+    step_s: StepTime
+    share: Share
+    apart: int
+    known: dict[Stops, float] = field(default_factory=dict)
+
+    def time(self, stops: Stops) -> float:
+        """Return what rank 0 measured; each grouping once."""
+        if stops not in self.known:
+            seconds = self.share(self.step_s(stops))
+            check_seconds(f"groups {stops}", seconds)
+            self.known[stops] = seconds
+        return self.known[stops]
+
+    def candidates(self, groups: int) -> Iterator[Stops]:
+        """Yield what halving measures, for all other borders."""
+        for before in combinations(range(1, self.tensors - 1), groups - 2):
+            yield from self._halve(before)
+
+    def _halve(self, before: Stops) -> Iterable[Stops]:
+        low, high = (before[-1] if before else 0) + 1, self.tensors - 1
+        tried = []
+        while low < high:
+            middle = (low + high) // 2
+            beyond = middle + max(1, min(self.apart, (high - low) // 4))
+            pair = [(*before, border, self.tensors) for border in (middle, beyond)]
+            tried += pair
+            if self.time(pair[0]) <= self.time(pair[1]):
+                high = beyond - 1
+            else:
+                low = middle + 1
+        return [*tried, (*before, low, self.tensors)]

@@ -1,0 +1,82 @@
+"""A session with an oscar_nic, write by write: what a driver does, run on the converted RTL and printed.
+
+`python -m oscar_sim.session`. A chunk is loaded and sent; a frame comes for another chunk, behind a damaged
+copy of itself, and is added there; the sums are read.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from oscar.errors import OscarError
+from oscar_hdl.coder.rows import FrameRows, frame_rows
+from oscar_hdl.nic.registers import BY_NAME
+from oscar_sim.cosim.nic_run import BLOCK, SIZES, NicRun
+
+CLOCKS, COUNT, SHOWN = 200_000, 2000, 4
+
+
+class Session(NicRun):
+    """A NIC whose driver says what it does."""
+
+    def write(self, name: str, **fields: int) -> None:
+        """See NicRun.write."""
+        register = BY_NAME[name]
+        said = " ".join(f"{key}={value}" for key, value in fields.items())
+        print(f"write {name:<16} {register.offset:#04x}  {register.pack(**fields):#010x}  {said}")
+        super().write(name, **fields)
+
+    def packet(self, name: str, words: list[int]) -> None:
+        """See NicRun.packet."""
+        shown = " ".join(f"{word:016x}" for word in words[:SHOWN])
+        print(f"{name}: {len(words):,} words  {shown}{' ..' if len(words) > SHOWN else ''}")
+        super().packet(name, words)
+
+    def ended(self, name: str) -> None:
+        """See NicRun.ended."""
+        super().ended(name)
+        for each in (f"{name}_RESULT", "IRQ_STATUS"):
+            said = " ".join(f"{key}={value}" for key, value in self.read(each).items() if value)
+            print(f"read  {each:<16} {BY_NAME[each].offset:#04x}  {said}")
+
+
+def rows_of(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, FrameRows]:
+    """Return values, position classes, and the rows that memory holds of them."""
+    values = np.rint(rng.laplace(0, 5, COUNT)).astype(np.int32)
+    positions = rng.integers(2, 10, COUNT).astype(np.uint8)
+    return values, positions, frame_rows(values, positions)
+
+
+def main() -> int:
+    """Run the session; return the exit status."""
+    print(f"# oscar_nic: {', '.join(f'{key}={value}' for key, value in SIZES.items())}")
+    rng = np.random.default_rng(1)
+    try:
+        nic = Session(rng, CLOCKS, pause=0.0)
+        values, positions, rows = rows_of(rng)
+        print(f"# load {COUNT:,} values at row 0, send them")
+        nic.load(0, rows)
+        expected = nic.send(values, positions, 0)
+        frame = nic.frame()
+        nic.ended("SEND")
+        print(f"m_axis_tx: {len(frame):,} bytes, the host's frame: {frame == expected}")
+        own, same, rows = rows_of(rng)
+        at = 2 * BLOCK
+        print(f"# load another chunk at row {at}, which begins a block; add what comes for it")
+        nic.load(at, rows)
+        came = rows_of(rng)[0]
+        nic.receive(came, same, at, adopt=False)
+        nic.ended("RECEIVE")
+        print(f"read  FRAMES_BAD       {BY_NAME['FRAMES_BAD'].offset:#04x}  {nic.read('FRAMES_BAD')}")
+        nic.check_rows(at, own + came, same)
+        print("m_axis_values: the sums that the host has")
+    except OscarError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0 if frame == expected else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
