@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.asc.compiled import CompiledCoder
+from oscar.coding.asc.params import CONSTANT, DIRECTORY_BYTES, LANES, PREFIX_BYTES
+from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError
+from oscar.timeline.engines import Coded
 from oscar_hdl.coder.rows import frame_rows
-from oscar_hdl.nic.registers import BY_NAME
+from oscar_hdl.nic.registers import BY_NAME, ROW_BITS
 from oscar_sim.whole import NicMemory, Order, WholeNic
 
 GROUP_ROWS = 32
 TRACED = 1 << 21  # clocks
+SUM_CLOCKS = 6  # from a row of sums that is asked for to the first of them
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class Times:
     last_row: np.ndarray
     first_word: np.ndarray
     end: np.ndarray
-    sizes: np.ndarray  # bytes
-    cells: Sequence[np.ndarray | None]
+    phase: int  # of clock 0
+    frames: Sequence[Coded]
 
 
 def measure(
@@ -53,9 +56,9 @@ def measure(
     Every frame and sum is checked. Raises OscarError where one is wrong.
     """
     params = AscParams(sent_rows=False, block_log2=block_log2)
-    coder, cells = CompiledCoder(params, 1), []
+    coder, coded = CompiledCoder(params, 1), []
     encoders = [Encoder(params, coder=coder) for _ in range(16)]
-    memory, orders, arrivals, coded = NicMemory(nic.rows), [], [], []
+    memory, orders, arrivals, made = NicMemory(nic.rows), [], [], []
     rng, at, numbers, sums = np.random.default_rng(1), 0, [0] * 16, []
     for i, frame in enumerate(frames):
         link, count = frame.link, frame.values.size
@@ -63,13 +66,13 @@ def measure(
         data = encoders[link].encode(
             frame.values, step=link, context=frame.positions, width=16, chunk=3, sub=1
         )
-        cells.append(coder.work())
+        coded.append(Coded(coder.work(), count, len(data), block_bytes(data, count, block_log2), at))
         fields = {
             "step": link, "chunk": 3, "sub": 1, "width": 16, "count": count, "sequence": numbers[link],
             "load": link, "save": link, "fresh": int(numbers[link] == 0), "row": at,
         }  # fmt: skip
         numbers[link] += 1
-        coded.append(data)
+        made.append(data)
         if send:
             memory.load(at, rows)
             fields |= {"last": rows.last, "block_log2": block_log2}
@@ -90,16 +93,24 @@ def measure(
     ports = nic.model.traced()
     nic.model.trace(0)
     errors = [int(e) for e in (*told.receives["error"], *told.sends["error"]) if e]
-    if told.fault or errors or (send and told.frames != coded):
+    if told.fault or errors or (send and told.frames != made):
         raise OscarError(f"the NIC fails: {told.fault or errors or 'other frames'}")
     for row, wanted in sums:
         if not np.array_equal(memory.values[row : row + wanted.means.size], wanted.values):
             raise OscarError("the NIC fails: other sums")
-    told_of = np.array([len(data) for data in coded]), cells
+    told_of = int(ports["phase"][0]), coded
     if send:
         return Times(*_sent(nic, ports), *told_of)
-    live = np.array([np.count_nonzero(frame_rows(frame.values).classes) for frame in frames])
-    return Times(*_received(ports, live), *told_of)
+    return Times(*_received(nic, ports, np.array([frame.row for frame in coded])), *told_of)
+
+
+def block_bytes(data: bytes, count: int, log2: int) -> np.ndarray:
+    """Return the bytes of a frame's blocks, 0 of constant ones. The frame has no sent rows."""
+    blocks = -(-count >> log2)
+    at = HEADER_BYTES + PREFIX_BYTES
+    directory = np.frombuffer(data, np.uint8, DIRECTORY_BYTES * blocks, at).reshape(blocks, DIRECTORY_BYTES)
+    sizes = directory[:, 3:].astype(np.int64) @ (1 << 8 * np.arange(3))
+    return np.where(directory[:, 0] & 3 == CONSTANT, 0, sizes)
 
 
 def _sent(nic: WholeNic, ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -115,16 +126,28 @@ def _sent(nic: WholeNic, ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]
     return begin, one, takes[np.searchsorted(takes, first) - 1], first, last
 
 
-def _received(ports: dict[str, np.ndarray], live: np.ndarray) -> tuple[np.ndarray, ...]:
+def _received(nic: WholeNic, ports: dict[str, np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, ...]:
     words = ports["s_axis_rx_tvalid"] & ports["s_axis_rx_tready"]
     arrived = np.flatnonzero(words & ports["s_axis_rx_tlast"])
-    totals = np.cumsum(_ones(ports["sum_valid"]))
-    until = 32 * np.cumsum(live)
-    end, first = np.searchsorted(totals, until), np.searchsorted(totals, until - 32 * live + 1)
-    takes = np.flatnonzero(_wide(ports["position_take"]))
+    takes = [_takes(ports, name, nic.engines + 1, rows) for name in ("position_take", "sum_take")]
+    (one, last), (first, end) = takes
     begin = np.maximum(arrived, _commands(ports, "RECEIVE"))
-    one = takes[np.minimum(np.searchsorted(takes, begin), takes.size - 1)]
-    return begin, one, takes[np.searchsorted(takes, end) - 1], first, end
+    return begin, one, last, first + SUM_CLOCKS, end + SUM_CLOCKS + LANES - 1
+
+
+def _takes(ports: dict[str, np.ndarray], name: str, units: int, rows: np.ndarray) -> np.ndarray:
+    """Return the first and the last clock in which rows of each frame were asked for; rows: their first."""
+    first, last = np.full(rows.size, TRACED), np.zeros(rows.size, np.int64)
+    for unit in range(units):
+        clocks = np.flatnonzero(_wide(ports[name]) >> np.uint64(unit) & np.uint64(1))
+        if not clocks.size:
+            continue
+        words = np.ascontiguousarray(ports["decode_rows"][clocks]).view(np.uint8).reshape(clocks.size, -1)
+        bits = np.unpackbits(words, axis=1, bitorder="little")[:, ROW_BITS * unit : ROW_BITS * (unit + 1)]
+        frame = np.searchsorted(rows, bits @ (1 << np.arange(ROW_BITS)), side="right") - 1
+        np.minimum.at(first, frame, clocks)
+        np.maximum.at(last, frame, clocks)
+    return np.stack([first, last])
 
 
 def _commands(ports: dict[str, np.ndarray], way: str) -> np.ndarray:
@@ -135,9 +158,3 @@ def _commands(ports: dict[str, np.ndarray], way: str) -> np.ndarray:
 
 def _wide(port: np.ndarray) -> np.ndarray:
     return port.astype(np.uint64)
-
-
-def _ones(port: np.ndarray) -> np.ndarray:
-    """Return how many bits of each are set."""
-    bits: Any = np.unpackbits(port.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1)
-    return np.asarray(bits.sum(axis=1, dtype=np.int64))

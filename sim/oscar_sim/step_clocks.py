@@ -22,14 +22,14 @@ from oscar.bench.engines import pushed
 from oscar.errors import OscarError
 from oscar.files import write_json
 from oscar.tables import Row, Table
-from oscar.timeline.engines import decode_clocks, encode_clocks
-from oscar.timeline.nic import load_nic
+from oscar.timeline.engines import FRONT, received, sent
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.frame_clocks import Given, Times, measure
 from oscar_sim.results_file import prepared
 from oscar_sim.whole import WholeNic
 
 MOST = 40_960  # values of a frame
+FIRST = {"send": 20, "receive": 155}  # clocks from when blocks may be dealt to their first row
 TABLE = Table(
     "model <12", "step >4", "way <7", "values >6", "live:live rows >9", "bytes >6", "front >5",
     "rtl:alone >6", "model_clocks:model >6", "ratio >6.3f", "follows >7", "follows_model:model >6",
@@ -47,30 +47,28 @@ def frames_of(model: str, number: int, seed: int) -> list[Given]:
     return [Given(values[:MOST], classes[:MOST], n) for n, (values, classes) in enumerate(chosen)]
 
 
-def steps(nic: WholeNic, model: str, frames: Sequence[Given], log2: int) -> Iterator[Row]:
+def steps(nic: WholeNic, name: str, frames: Sequence[Given], log2: int) -> Iterator[Row]:
     """Measure the frames; yield a row for each and direction."""
-    clocks = load_nic().clocks
-    for way in ("send", "receive"):
+    for way, model in (("send", sent), ("receive", received)):
         alone = measure(nic, frames, send=way == "send", apart=True, block_log2=log2)
         queue = measure(nic, frames, send=way == "send", apart=False, block_log2=log2)
-        _, front, between, least, latency = clocks["encode" if way == "send" else "decode"]
+        shape, front = (nic.engines, 1 << log2), FRONT[way == "receive"]
         ends = queue.first_word if way == "send" else queue.end
-        for n, frame in enumerate(frames):
-            rows = frame_rows(frame.values, frame.positions)
-            cells, count = alone.cells[n], frame.values.size
-            if way == "send":
-                _, work = encode_clocks(cells, count, int(alone.sizes[n]), nic.engines, 1 << log2)
-            else:
-                work = decode_clocks(cells, count, nic.engines, 1 << log2)
-            took, told = _took(alone, n, way), front + work + latency
-            follows, gap = (int(ends[n] - ends[n - 1]), max(work + between, least)) if n else (0, 0.0)
+        # The first frame waits for memories that are cleared: it begins where its first row says.
+        begin = float(queue.first_row[0] + queue.phase - FIRST[way])
+        following = np.diff(model(queue.frames, *shape, begin))
+        for n, coded in enumerate(alone.frames):
+            start = float(alone.begin[n] + alone.phase)
+            told = model([coded], *shape, start + front)[0] - start
+            took, first = _took(alone, n, way), int(alone.first_row[n] - alone.begin[n])
+            follows, gap = (int(ends[n] - ends[n - 1]), float(following[n - 1])) if n else (0, 0.0)
             yield {
-                "model": model, "step": n, "way": way, "values": count,
-                "live": int(np.count_nonzero(rows.classes)), "bytes": int(alone.sizes[n]),
-                "front": int(alone.first_row[n] - alone.begin[n]), "rtl": took, "model_clocks": round(told),
-                "ratio": told / took, "follows": follows, "follows_model": round(gap),
+                "model": name, "step": n, "way": way, "values": coded.count,
+                "live": int(np.count_nonzero(frame_rows(frames[n].values).classes)), "bytes": coded.size,
+                "front": first, "rtl": took, "model_clocks": round(told),
+                "ratio": told / took if n else None, "follows": follows, "follows_model": round(gap),
                 "follows_ratio": gap / follows if follows else None,
-                "rate": count / (took - int(alone.first_row[n] - alone.begin[n])) / nic.engines,
+                "rate": coded.count / (took - first) / nic.engines,
             }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from oscar.config import Config
 from oscar.config.explain import validated
 from oscar.errors import ConfigError, FrameError
 from oscar.reducers.cluster import LocalCluster
+from oscar.timeline.engines import SLOT, decode_clocks, encode_clocks
 from oscar_sim.frames import Generator
 from oscar_sim.nics import MAX_COUNT, PARAMS, UnitCoder, rtl_codec, software_codec
 
@@ -49,6 +50,25 @@ def test_frames_are_those_of_the_software(coder: UnitCoder, seed: int) -> None:
         assert receivers[0].checksum(1) == receivers[1].checksum(1) == ends[0].checksum(1)
         clocks.append(codec.clocks(ends[0]))
     assert max(clocks) > 500
+
+
+def test_blocks_take_the_clocks_of_the_time_model(coder: UnitCoder, seed: int) -> None:
+    """Of live and dead groups, dense and sparse: RTL and model differ by a slot at most, both ways."""
+    rng, codec = np.random.default_rng(seed), rtl_codec(coder)
+    ends, off = (codec.make_encoder(), codec.make_decoder()), []
+    for _ in range(40):
+        rows = rng.random((4, 32)) < rng.choice([0.1, 0.5, 1.0], (4, 1))
+        rows &= rng.random((4, 1)) < 0.6
+        values = np.clip(np.rint(rng.laplace(0, 9, (4, 32, 32))), -99, 99).astype(np.int16)
+        values[..., 0] = 40  # so that two rows ride as seeds, as the model has it
+        values = (values * rows[..., None]).reshape(-1)
+        frame = ends[0].encode(values, step=1, width=16)
+        work, sizes = codec.work(ends[0]), np.array([128.0])
+        assert not work[:, 4].any(), "no block goes raw"
+        off.append(encode_clocks(work, values.size, 0, 1, 4096, sizes)[0] - codec.clocks(ends[0]))
+        ends[1].decode(frame, step=1, out=np.zeros(values.size, np.int32), add=True)
+        off.append(decode_clocks(work, values.size, 1, 4096, 0, sizes) - codec.clocks(ends[1]))
+    assert np.abs(off).max() < 1.5 * SLOT, off
 
 
 def test_seed_rows_are_as_wide_as_the_fifth_wants_wherever_it_is(coder: UnitCoder, seed: int) -> None:

@@ -15,12 +15,12 @@ Value = int | str | bool
 Top = Callable[..., Any]  # of parameters, given by name
 
 
-def _decoder(early: bool = False) -> Any:
+def _decoder() -> Any:
     from oscar_hdl.coder.decoder import decoder
 
     return decoder(
         bit(), bit(), word(5), ports.DecoderJob(), ports.DecoderTables(), Stream(16), ports.PositionPort(),
-        ports.SumPort(), ports.CountPort(), early=early,
+        ports.SumPort(), ports.CountPort(),
     )  # fmt: skip
 
 

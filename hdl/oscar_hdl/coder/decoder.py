@@ -22,12 +22,9 @@ LANE = tuple((10 - phase) % 32 for phase in range(32))  # a table takes less log
 @block
 def decoder(
     clk: Any, rst: Any, phase: Any, job: Any, tables: Any, s_axis_bytes: Any, position: Any, sums: Any,
-    counts: Any, early: bool = False,
+    counts: Any,
 ) -> Any:  # fmt: skip
     """Decode a block a job, add, count; all ports are those of docs/engine.md.
-
-    early: a block is done, and the next may start, when its last sums are asked for (`sums.take`); they,
-    their descriptors and counts come up to 72 clocks later. Otherwise they have come.
 
     Time t of decoder_core is phase t + 10 of a lane's slot for lane 31: distances come in phase 4, contexts
     in 8 (t = -2), symbols in 16 (6), sums in 31 (21), counts in 53 (43). What a slot is comes along in
@@ -76,7 +73,7 @@ def decoder(
 
     slots = decoder_slots(
         clk, rst, phase, job, position, enough, whole_in, exact, wrong, slot, write7, lane7, class7,
-        arrive7, late_classes, alive, thinned, turn, drain, early,
+        arrive7, late_classes, alive, thinned, turn, drain,
     )  # fmt: skip
     source = byte_source(
         clk, rst, s_axis_bytes, drain, turn, job.odd, prime, take_one, take_two, half, pair, held,

@@ -29,14 +29,14 @@ class Slot:
 def decoder_slots(
     clk: Any, rst: Any, phase: Any, job: Any, position: Any, enough: Any, whole: Any, exact: Any, wrong: Any,
     slot: Any, write: Any, lane: Any, lane_class: Any, arrive: Any, classes_before: Any,
-    alive: Any, thinned: Any, turn: Any, drain: Any, early: bool,
+    alive: Any, thinned: Any, turn: Any, drain: Any,
 ) -> Any:  # fmt: skip
     """Lead a block through its slots.
 
     enough, whole, exact, turn, drain: of byte_source. wrong: the block is bad. write, lane u5, lane_class
     u4, arrive (above 0): classes of rows as they are decoded, phase 17 and on; classes_before, phase 18:
     the slot before was theirs. alive, thinned u2: the group has a row with a class above 0; log2 of the
-    distance of its counted rows; from phase 19 of the slot behind CLASSES on. early: see decoder.
+    distance of its counted rows; from phase 19 of the slot behind CLASSES on.
     """
     steps = Signal(t_steps.IDLE)
     # `last` is the group with the block's last values; that group is still decoded.
@@ -246,13 +246,9 @@ def decoder_slots(
 
     @always(clk.posedge)
     def end() -> None:
-        # What a block gave at last comes up to two slots later. `early`: only its faults are waited for.
+        # What a block gave at last comes up to two slots later.
         if go:
             tail.next = 2
-            if early and plan_real and plan_whole:
-                tail.next = 1
-                if job.seeds[3:1] != 0:
-                    tail.next = 0
         elif at23 and tail != 0:
             tail.next = tail - 1
         drain.next = steps == t_steps.TAIL

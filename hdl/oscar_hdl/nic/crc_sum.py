@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum
+from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.nic.frame_crc import POLY, step, unstep
 from oscar_hdl.streams.bundles import bit, word
@@ -32,12 +32,15 @@ def crc_sum(
     bits = len(offset)
     pads = len(pad)
     UNIT = bits + pads
-    TAIL = 33
+    TAIL = 11  # clocks of a multiplication: 8 of four bits, and those in registers before `product`
     if UNIT > 31:
         raise ValueError(f"expected at most 31 bits of offset and pad, got {UNIT}")
     exponents = [8 * word_bytes << k for k in range(bits)] + [-8 << k for k in range(pads)] + [0]
-    CONSTANTS = tuple(power(e) >> i & 1 for e in exponents for i in range(32))
+    CONSTANTS = tuple(power(e) >> 4 * i & 15 for e in exponents for i in range(8))
     CONSTANTS += (0,) * ((1 << (len(CONSTANTS) - 1).bit_length()) - len(CONSTANTS))
+    # What the lowest bits become, which leave when x^2 or x^4 is multiplied.
+    BY_2_0, BY_2_1 = (step(1 << i, 0, 2) for i in range(2))
+    BY_4_0, BY_4_1, BY_4_2, BY_4_3 = (step(1 << i, 0, 4) for i in range(4))
 
     states = enum("IDLE", "COMPARE", "PICK", "SCAN", "MULTIPLY", "TAKE")
     mode = Signal(states.IDLE)
@@ -45,29 +48,60 @@ def crc_sum(
     # sum: of the blocks so far, as it is at word `reach`; other: what is to be added to it
     other, product, reach, far = word(32), word(32), word(bits), word(bits)
     ahead = word(bits + 1)
-    left, at, factor = word(bits), word(6), bit()
-    which = word((len(CONSTANTS) - 1).bit_length() - 5)
-    address = word(len(which) + 5)
+    left, at, factor = word(bits), word(4), word(4)
+    once, high, low, addend = word(32), word(32), word(32), word(32)
+    which = word((len(CONSTANTS) - 1).bit_length() - 3)
+    address = word(len(which) + 3)
 
     @always_comb
     def look():
         idle.next = mode == states.IDLE
 
-    # product = product x + (crc where the constant has a 1), from the highest power on; the constant's bit
-    # comes two clocks after its number.
+    @always_comb
+    def shift():
+        once.next = crc >> 1
+        if crc[0]:
+            once.next = (crc >> 1) ^ POLY
+
+    # product = product x^4 + crc times four bits of the constant, from the highest power on.
     @always(clk.posedge)
     def multiply():
-        address.next = concat(which, at[5:])
+        address.next = concat(which, at[3:])
         factor.next = CONSTANTS[int(address)]
-        product.next = product >> 1
+        upper = modbv(0)[32:]
+        lower = modbv(0)[32:]
+        whole = modbv(0)[32:]
+        if factor[0]:
+            upper[:] = once
+        if factor[1]:
+            upper[:] = upper ^ crc
+        if factor[2]:
+            lower[:] = once
+        if factor[3]:
+            lower[:] = lower ^ crc
+        high.next = upper
+        low.next = lower
+        whole[:] = low ^ (high >> 2)
+        if high[0]:
+            whole[:] = whole ^ BY_2_0
+        if high[1]:
+            whole[:] = whole ^ BY_2_1
+        addend.next = whole
+
+    @always(clk.posedge)
+    def gather():
+        whole = modbv(0)[32:]
+        whole[:] = addend ^ (product >> 4)
         if product[0]:
-            if factor:
-                product.next = (product >> 1) ^ POLY ^ crc
-            else:
-                product.next = (product >> 1) ^ POLY
-        elif factor:
-            product.next = (product >> 1) ^ crc
-        if at[6:1] == 0:
+            whole[:] = whole ^ BY_4_0
+        if product[1]:
+            whole[:] = whole ^ BY_4_1
+        if product[2]:
+            whole[:] = whole ^ BY_4_2
+        if product[3]:
+            whole[:] = whole ^ BY_4_3
+        product.next = whole
+        if at[4:2] == 0:
             product.next = 0
 
     @always(clk.posedge)
@@ -150,4 +184,4 @@ def crc_sum(
         if rst:
             mode.next = states.IDLE
 
-    return look, multiply, plan, add, sequence
+    return look, shift, multiply, gather, plan, add, sequence

@@ -1,140 +1,267 @@
-"""Clocks in which a NIC's engines code a frame: blocks dealt in turn, slot by slot (docs/engine.md)."""
+"""Clocks in which a NIC's engines code frames: blocks dealt in turn, each in slots (docs/engine.md).
+
+Clocks count from any multiple of 32 of the NIC's: slots begin where they are one. `Units` are carried from a
+frame to the next, so that its blocks wait for what the frame before still holds.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from oscar.coding.asc.slots import cell_values
+from oscar.coding.asc.params import GROUP_ROWS, LANES
+from oscar.coding.asc.slots import LEAD, cell_values
 
 SLOT = 32  # clocks
-BEFORE = 2, 6  # slots of a block to encode and to decode, beside its groups'
-DEAL = 4, 14  # clocks from one block that is given to an engine to the next
-SETTLE = 28  # from one block that is found finished to the next
-HEAD = 350, 10  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
-RAW_ROW = 64, 143  # clocks of a row in a raw block, which one unit for each direction does
+# Encoding: from a block that is found finished to the next that is, and to its unit's next job; from a job to
+# the phase by which a slot can begin; from the last slot's begin to the end.
+SETTLE, AGAIN, DEAL, LAST = 22, 6, 4, 20
+LAUNCH, QUICK = 10, 11  # until a collector takes pairs, one a clock; and at least until its block is settled
+GATHER = 20  # from a block's last pair to its CRC
+CRC = 2, 14  # to add a block's CRC to the frame's, and more for each 1 in how many words lie between
 BUFFER = 1792  # bytes that an encoder keeps of a block before those before it are coded
+HEAD = 220, 3  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
+# Decoding: clocks of the dealer for a block of zeros, and for another; from a job to its first word of bytes;
+# until a unit is free again behind the begin of its last slot.
+EMPTY, GIVE, FETCH, FREE = 10, 15, 18, 28
+ENOUGH = 128  # bytes that a decoder waits for
+LOAD, TAIL = 2, 2  # slots before a block's groups and behind
+SUMMED = 40  # clocks from the begin of the last row's slot to its last sum
+RAW_SENT, RAW_CODED = -10, 1.6  # to send a raw block, beside its rows; how many times as long it was coded
+# To receive one: each 1,024 values, its rows, its bytes, and for each byte a part of the readers' turn.
+RAW_GROUP, RAW_ROW, RAW_BYTE, RAW_TURN = 2288, 32, 0.736, 0.0157
+FRONT = 660, 725  # from a command, or a frame's last word, until its blocks may be dealt: tables are built
+NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
+DONE, LEARN = 64, 600  # from the last sum to the end of a command; to learn
+WORD, WIDE, MANY = 16, 64, 32  # bytes of a store's word, and in a NIC of more than so many engines
+
+
+@dataclass
+class Units:
+    """When the units of a direction are free: engines, the raw unit, the dealer; all since some clock."""
+
+    engines: int
+    free: Any = field(init=False)
+    raw: float = -1e9  # when the raw unit's last block ends
+    dealt: float = -1e9  # when the last block of the frame before was dealt
+
+    def __post_init__(self) -> None:
+        self.free = np.full(self.engines, -1e9)
+
+
+@njit(cache=True)
+def _turn(units: int) -> int:
+    """Return clocks in which each reader of the receiver's store reads a word."""
+    return max(units + 1, 5)
 
 
 @njit(cache=True, nogil=True)
-def encoding(
-    slots: Any, raw: Any, each: int, sizes: Any, engines: int, before: int, deal: float, settle: float,
-) -> Any:  # fmt: skip
-    """Return clocks until all blocks are coded, and until their bytes are collected.
+def encoding(slots: Any, sizes: Any, raw: Any, free: Any, first: int, begin: float, word: int) -> Any:
+    """Return clocks at which all blocks are coded, at which their bytes are collected and added up.
 
-    slots, raw [cells]: of slots, and clocks of raw rows; each: cells of a block; sizes: bytes of
-    blocks. before: slots of a block beside its cells'. deal, settle: clocks between two blocks that are
-    dealt, or that are found finished.
+    slots, sizes, raw [blocks]: slots, bytes, rows if a block goes raw. free [engines]: when each can take a
+    job; kept up to date. first: the unit of the first block. word: bytes of a word of the store.
     """
-    blocks = sizes.size
-    block, free = np.full(engines, -1), np.zeros(engines)
-    done, total = np.zeros(engines), np.zeros(engines)
-    ends = np.full(blocks, -1.0)
-    following, judged, dealt, at = 0, 0, 0.0, 0
-    clock, collected, plain = 0.0, 0.0, 0.0
-    while judged < blocks:
-        now = float(SLOT * at)
-        while following < blocks and block[following % engines] < 0 and following - judged < engines:
-            u = following % engines
-            dealt = max(dealt, free[u]) + deal
-            if dealt > now:
-                dealt -= deal
-                break
-            first = following * each
-            block[u], done[u] = following, 0.0
-            total[u] = before + slots[first : first + each].sum()
-            following += 1
-        for u in range(engines):
-            b = block[u]
-            if b < 0 or done[u] >= total[u]:
-                continue
-            if b == judged or sizes[b] * (done[u] + 1) <= BUFFER * total[u]:
-                done[u] += 1
-                if done[u] >= total[u]:
-                    ends[b] = now + SLOT
-        at += 1
-        now = float(SLOT * at)
-        while judged < blocks and ends[judged] >= 0:
-            found = max(ends[judged], clock)
-            if found > now:
-                break
-            place = clock
-            alone = raw[judged * each : (judged + 1) * each].sum()
-            if alone:
-                found = max(found, plain)
-                plain = found + settle + alone
-                collected = max(collected, plain)
-            clock = found + settle
-            collected = max(collected, max(ends[judged], place + sizes[judged] / 2))
-            free[judged % engines], block[judged % engines] = clock, -1
-            judged += 1
-    return clock, max(collected, clock)
+    blocks, units = sizes.size, free.size
+    lanes = min(units, word // 2)
+    taken, place, busy = np.full(lanes, np.inf), np.zeros(lanes), np.full(lanes, begin)  # of collectors
+    settled, crc = np.zeros(blocks), np.array([begin, 0.0])
+    dealt, judged, plain, coded, at = begin, begin, begin, begin, 0.0
+    for b in range(blocks):
+        u = (first + b) % units
+        lane = u % lanes
+        dealt = max(dealt, free[u]) + DEAL
+        if b >= units:
+            dealt = max(dealt, settled[b - units] + AGAIN + DEAL)
+        start = np.ceil((dealt + 3) / SLOT) * SLOT
+        add_up(taken, place, busy, crc, lane)
+        launched = max(judged, busy[lane]) + LAUNCH
+        length = sizes[b] * RAW_CODED if raw[b] > 0 else sizes[b]
+        took, share = SLOT * slots[b], min(1.0, BUFFER / max(1.0, length))
+        end = start + took * share
+        if share < 1:
+            end = np.ceil(max(end, launched) / SLOT) * SLOT + took * (1 - share)
+        end += LAST
+        free[u] = end + 2
+        coded = max(coded, end)
+        judged = max(end + SETTLE, launched + QUICK)
+        gathered = max(end, launched + length / 2)
+        if raw[b] > 0:  # its bytes are dropped, and collector 0 takes others
+            lane = 0
+            add_up(taken, place, busy, crc, 0)
+            judged = max(max(judged, gathered), max(plain, busy[0])) + LAUNCH
+            gathered = plain = judged + RAW_SENT + raw[b] * min(48.0, 37 + sizes[b] / raw[b] / 3)
+        settled[b] = judged
+        at += sizes[b] / word
+        if sizes[b] > 0:
+            taken[lane], place[lane] = gathered + GATHER, at
+    for lane in range(lanes):
+        add_up(taken, place, busy, crc, lane)
+    return coded, max(crc[0], judged)
 
 
 @njit(cache=True, nogil=True)
-def decoding(slots: Any, counted: Any, raw: Any, each: int, engines: int, before: int, deal: float) -> float:
-    """Return clocks until all blocks are decoded; arguments as of `encoding`. Empty blocks take nobody."""
-    blocks = -(-slots.size // each)
-    block, free = np.full(engines, -1), np.zeros(engines)
-    done, total = np.zeros(engines), np.zeros(engines)
-    following, open_, dealt, at, end, plain = 0, 0, 0.0, 0, 0.0, 0.0
-    while following < blocks or open_:
-        now = float(SLOT * at)
-        while following < blocks and block[following % engines] < 0:
-            u, first = following % engines, following * each
-            if not counted[first : first + each].sum():
-                following, dealt = following + 1, dealt + deal
-                alone = raw[first : first + each].sum()
-                if alone:
-                    dealt = max(dealt, plain)  # the unit is busy, and the next block waits for it
-                    plain = dealt + alone
-                    end = max(end, plain)
-                continue
-            start = max(dealt, free[u]) + deal
-            if start > now:
-                break
-            dealt = start
-            block[u], done[u] = following, 0.0
-            total[u] = before + slots[first : first + each].sum()
-            following, open_ = following + 1, open_ + 1
-        for u in range(engines):
-            if block[u] < 0:
-                continue
-            done[u] += 1
-            if done[u] >= total[u]:
-                block[u], free[u], open_ = -1, now + SLOT, open_ - 1
-                end = max(end, now + SLOT)
-        at += 1
-    return end
+def add_up(taken: Any, place: Any, busy: Any, crc: Any, lane: int) -> None:
+    """Add CRCs of blocks that collectors have `taken` (inf: none) until collector `lane` is not busy.
+
+    place: where each block ends, in words; crc: when the last was added, and up to which word.
+    """
+    while taken[lane] < np.inf:
+        one = taken.argmin()
+        ones, left = 0, abs(int(place[one]) - int(crc[1]))
+        while left:
+            ones += left & 1
+            left >>= 1
+        crc[0] = max(crc[0], taken[one]) + CRC[0] + CRC[1] * max(1, ones)
+        crc[1] = max(crc[1], place[one])
+        busy[one], taken[one] = crc[0], np.inf
+
+
+@njit(cache=True, nogil=True)
+def decoding(
+    slots: Any, sizes: Any, raw: Any, free: Any, first: int, begin: float, plain: float, word: int
+) -> Any:
+    """Return clocks at which all blocks are decoded, at which the last was dealt, the raw unit's last end.
+
+    slots, sizes, raw [blocks]: slots (0: nobody does it), bytes, and clocks of one that is raw. free: as of
+    `encoding`. plain: when the raw unit's last block ends, of the frame before.
+    """
+    units = free.size
+    turn = _turn(units)
+    turn *= np.ceil(word / 2 / turn)  # a word's pairs go out one a clock
+    before = free.max()
+    dealt, end, mine = begin, begin, plain
+    for b in range(slots.size):
+        dealt += EMPTY
+        if raw[b] > 0:
+            dealt = max(dealt, mine, before) + GIVE - EMPTY
+            mine = dealt + raw[b]
+            end = max(end, mine)
+        elif slots[b] > 0:
+            u = (first + b) % units
+            given = max(dealt, free[u], plain)
+            dealt = given + GIVE - EMPTY
+            bytes_there = given + FETCH + turn * np.ceil(min(sizes[b], ENOUGH) / word)
+            start = np.ceil(bytes_there / SLOT) * SLOT
+            last = start + SLOT * (LOAD + slots[b] - 1)
+            free[u] = last + SLOT * TAIL + FREE
+            end = max(end, last + SUMMED)
+    return end, dealt, mine
 
 
 def encode_clocks(
-    cells: Any, count: int, size: int, engines: int, block: int, sizes: Any = None
-) -> tuple[float, float]:
-    """Return clocks until the blocks of a frame are coded, and until its first word goes out.
+    cells: Any, count: int, size: int, engines: int, block: int, sizes: Any = None, *,
+    units: Units | None = None, first: int = 0, begin: float = 0.0,
+) -> tuple[float, float]:  # fmt: skip
+    """Return clocks at which the blocks of a frame are coded, and at which its first word goes out.
 
-    cells: of `asc.slots.cells_of`; block: values of a block. sizes: bytes of blocks; None: as their slots
-    share the frame's `size`.
+    cells: of `asc.slots.cells_of`; block: values of a block. sizes: bytes of blocks; None: as their rows
+    share the frame's `size`. units: as other frames left them. first: unit of the first block. begin: when
+    blocks may be dealt.
     """
-    slots, counted, raw, each = _blocks(cells, 0, count, block)
-    if sizes is None:
-        share = np.add.reduceat(counted, np.arange(0, slots.size, each))
-        sizes = size * share / max(1.0, share.sum())
-    coded, kept = encoding(slots, raw, each, np.asarray(sizes, float), engines, BEFORE[0], DEAL[0], SETTLE)
-    return coded, kept + HEAD[0] + HEAD[1] * len(sizes)
+    units = units or Units(engines)
+    work = _blocks(cells, 0, count, size, engines, block, sizes)
+    coded, kept = encoding(*work, units.free, first, begin, _word(engines))
+    return coded, kept + HEAD[0] + HEAD[1] * len(work[0])
 
 
-def decode_clocks(cells: Any, count: int, engines: int, block: int) -> float:
-    """Return clocks until all blocks of a frame are decoded; arguments as of `encode_clocks`."""
-    slots, counted, raw, each = _blocks(cells, 1, count, block)
-    return float(decoding(slots, counted, raw, each, engines, BEFORE[1], DEAL[1]))
+def decode_clocks(
+    cells: Any, count: int, engines: int, block: int, size: int = 0, sizes: Any = None, *,
+    units: Units | None = None, first: int = 0, begin: float = 0.0,
+) -> float:  # fmt: skip
+    """Return clocks at which a frame's last sum is there; arguments as of `encode_clocks`."""
+    units = units or Units(engines)
+    work = _blocks(cells, 1, count, size, engines, block, sizes)
+    end, units.dealt, units.raw = decoding(*work, units.free, first, begin, units.raw, _word(engines))
+    return float(end)
 
 
-def _blocks(cells: Any, way: int, count: int, block: int) -> tuple[Any, Any, Any, int]:
+@dataclass(frozen=True)
+class Coded:
+    """A frame to model: arguments of `encode_clocks`, and the first row in memory."""
+
+    cells: Any
+    count: int
+    size: int
+    sizes: Any
+    row: int
+
+    def first(self, engines: int, block: int) -> int:
+        """Return the unit of the first block (nic/first_unit.py)."""
+        return self.row * LANES // block % engines
+
+
+def sent(frames: Sequence[Coded], engines: int, block: int, begin: float) -> list[float]:
+    """Return when the first word of each goes out, of frames one right after the other.
+
+    begin: when blocks of the first may be dealt; of another: when the one before goes out.
+    """
+    units, ends = Units(engines), list[float]()
+    for n, frame in enumerate(frames):
+        if n:
+            begin = max(ends[-1] + NEXT[0], begin + FRONT[0])
+        first = frame.first(engines, block)
+        args = frame.cells, frame.count, frame.size, engines, block, frame.sizes
+        ends.append(encode_clocks(*args, units=units, first=first, begin=begin)[1])
+    return ends
+
+
+def received(frames: Sequence[Coded], engines: int, block: int, begin: float) -> list[float]:
+    """Return when the last sum of each is there; arguments as of `sent`, but they overlap.
+
+    Blocks of a frame are dealt when those of the one before are, and when its front is done: this begins
+    when the one before is dealt, and one before that is done and learnt.
+    """
+    units, ends, learnt = Units(engines), list[float](), [-1e9, -1e9]
+    for n, frame in enumerate(frames):
+        if n:
+            front = max(begin, ends[n - 2] + DONE if n > 1 else begin) + FRONT[1]
+            begin = max(units.dealt + NEXT[1], front, learnt[n])
+        first = frame.first(engines, block)
+        args = frame.cells, frame.count, engines, block, frame.size, frame.sizes
+        end = decode_clocks(*args, units=units, first=first, begin=begin)
+        ends.append(max(end, ends[-1] if ends else end))
+        learnt.append(max(ends[-1] + DONE, learnt[-1]) + LEARN)
+    return ends
+
+
+def _word(engines: int) -> int:
+    return WIDE if engines > MANY else WORD
+
+
+def _blocks(
+    cells: Any, way: int, count: int, size: int, engines: int, block: int, sizes: Any
+) -> tuple[Any, Any, Any]:
+    """Return slots, bytes, and rows (sent) or clocks (received) of raw ones, of each block."""
     values = cell_values(count)
-    number = -(-count // values)
-    each = max(1, block // values)
-    part = np.asarray(cells[:number], float)
-    return part[:, way].copy(), part[:, 2 + way].copy(), RAW_ROW[way] * part[:, 4], each
+    number, each = -(-count // values), max(1, block // values)
+    part = np.zeros((-(-number // each) * each, 5))
+    part[:number] = cells[:number]
+    slots, live, more, raw = part[:, way], part[:, 2] + part[:, 4], part[:, 3], part[:, 4]
+    slots, live, more, raw = (x.reshape(-1, each) for x in (slots, live, more, raw))
+    some = live > 0
+    begun, goes_on = np.cumsum(some, axis=1) > 0, np.cumsum(some[:, ::-1], axis=1)[:, ::-1] > 0
+    first = some & (np.cumsum(some, axis=1) == 1)
+    if way:  # cells before the first live one and behind the last take no slot
+        slots = slots * begun * goes_on
+    else:  # classes of those between are held back, and coded when another live one comes
+        dead = begun & goes_on & ~some
+        slots = slots + 2 * dead
+        slots[:, 1:] += 2 * (dead[:, 1:] & ~dead[:, :-1])
+        slots[:, -1] -= (slots > 0)[:, -1] & begun[:, -1] & ~some[:, -1]
+    total = slots.sum(axis=1) + (first * (more // LEAD if way else more % LEAD)).sum(axis=1)
+    plain = raw.sum(axis=1)
+    if sizes is None:
+        share = live.sum(axis=1)
+        sizes = size * share / max(1.0, share.sum())
+    if way:
+        total = total * (plain == 0) * (live.sum(axis=1) > 0)
+        each_byte = RAW_BYTE + RAW_TURN * _turn(engines)
+        plain = RAW_GROUP * np.ceil(plain / GROUP_ROWS) + RAW_ROW * plain + each_byte * sizes * (plain > 0)
+    else:
+        total = total + (live.sum(axis=1) > 0)  # a header; none behind it if nothing is live
+    return total, np.asarray(sizes, float), plain

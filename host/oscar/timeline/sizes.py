@@ -122,7 +122,7 @@ def engine_work(frames: Frames, engines: int, block: int) -> tuple[dict[Key, int
 def frame_work(cells: Sizes, count: int, size: int, engines: int, block: int) -> tuple[int, int]:
     """Return what encoding and decoding a frame takes; arguments as of `engine_work`."""
     _, encode = encode_clocks(cells, count, size, engines, block)
-    decode = decode_clocks(cells, count, engines, block)
+    decode = decode_clocks(cells, count, engines, block, size)
     return (
         round(encode * engines * NIC_BLOCK / (SLOT * ENCODE_SLOTS)),
         round(decode * engines * NIC_BLOCK / (SLOT * DECODE_SLOTS)),
