@@ -36,6 +36,7 @@ class Order:
         fine = 1 <= shape["count"] < 1 << 18 and 1 <= shape["width"] <= 16 and not self.stray
         fine = fine and self.tables["save"] < SETS and (order["fresh"] or self.tables["load"] < SETS)
         fine = bool(fine and order["row"] + rows <= 1 << ROWS_LOG2)
+        fine = fine and not (self.block_log2 and order["row"] % (1 << (self.block_log2 - 5)))
         if self.name == "RECEIVE":
             return fine and order["add"] + order["adopt"] == 1
         return fine and order["block_log2"] in ([self.block_log2] if self.block_log2 else range(10, 18))
@@ -46,6 +47,8 @@ def random_order(rng: Any, name: str, block_log2: int) -> Order:
     pick = rng.choice
     count = pick([rng.randrange(1, 5000), rng.randrange(1, 5000), 0, 1, (1 << 18) - 1, 1 << 18])
     row = pick([0, rng.randrange(1 << 11), (1 << ROWS_LOG2) - -(-count // 32) + pick([-1, 0, 1])])
+    if block_log2 and rng.random() < 0.8:
+        row &= -(1 << (block_log2 - 5))
     order = {"row": max(0, row), "fresh": rng.getrandbits(1)}
     if name == "RECEIVE":
         order["add"] = rng.getrandbits(1)
@@ -63,7 +66,7 @@ def random_order(rng: Any, name: str, block_log2: int) -> Order:
     )
 
 
-@pytest.mark.parametrize(("name", "block_log2"), [("RECEIVE", 0), ("SEND", 0), ("SEND", 12)])
+@pytest.mark.parametrize(("name", "block_log2"), [("RECEIVE", 0), ("RECEIVE", 12), ("SEND", 0), ("SEND", 12)])
 def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
     rng = dice(f"command_port {name}")
     clk, rst, issue, abort, clear, cleared, adopt, locked, refused = (bit() for _ in range(9))

@@ -26,7 +26,9 @@ def test_counters_count_every_event_and_start_at_zero() -> None:
         counts = [0] * COUNTERS
         for n in range(300):
             bits = 0xFFFF if n < 100 else rng.getrandbits(16) & rng.getrandbits(16)
+            rd_index.next = rng.randrange(COUNTERS)
             clock_of(bits)
+            assert n > 16 or int(rd_count) == 0  # nothing of before the reset is shown
             counts = [c + (bits >> i & 1) for i, c in enumerate(counts)]
         clock_of(0)
         simulator.run(20)

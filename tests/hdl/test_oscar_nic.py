@@ -178,3 +178,28 @@ def test_blocks_of_another_size_are_refused_before_memory_changes() -> None:
     bench.run(bench.give("SEND", count=1100, last=last, block_log2=ASC.block_log2 + 1, **order))
     bench.simulator.run(40)
     assert bench.run(bench.read("REFUSED")) == {"value": 1}
+
+
+def test_streams_wait_until_a_reset_is_over() -> None:
+    bench = NicBench("reset")
+    values, positions = gradient(bench.rng, 700, "normal")
+    for clocks in (1, bench.rng.randrange(2, 90)):
+        bench.rst.next = True
+        bench.simulator.run(clocks)
+        bench.rst.next = False
+        bench.run(bench.load(BLOCK, frame_rows(values, positions)))
+        found, classes, _ = bench.run(bench.fetch(BLOCK, 700))
+        np.testing.assert_array_equal(found, values)
+        np.testing.assert_array_equal(classes, frame_rows(values, positions).classes)
+
+
+def test_a_row_inside_a_block_is_refused() -> None:
+    bench = NicBench("rows")
+    row, own = bench.rng.randrange(1, BLOCK), {"load": 1, "save": 1, "fresh": 1}
+    bench.run(bench.give("SEND", count=40, width=16, last=3, block_log2=ASC.block_log2, row=row, **own))
+    bench.run(bench.give("RECEIVE", count=40, width=16, row=BLOCK + row, add=1, **own))
+    bench.simulator.run(40)
+    assert bench.run(bench.read("REFUSED")) == {"value": 2}
+    status = bench.run(bench.read("STATUS"))
+    assert not status["send_pending"]
+    assert not status["receive_pending"]

@@ -24,7 +24,8 @@ def command_port(
     while `locked`. abort: pulse. clear: pulse, ask memory to clear `rows` u14 rows from first_row u20 on, of
     a frame to adopt, which starts after `cleared` (pulse). row u20 and adopt (level): of the last command
     that was started. running u2: commands under way, two at most. refused: pulse. result u23: how many ended,
-    and three errors. block_log2: the only one of a SEND command that is taken, or 0: any.
+    and three errors. block_log2: the only one of a SEND command that is taken, and rows are multiples of such
+    a block's; or 0: any.
     """
     NAME = "RECEIVE" if receive else "SEND"
     f_frame, f_shape, f_tables = (
@@ -46,7 +47,9 @@ def command_port(
     ADD, ADOPT = (f_order[name][0] if receive else 0 for name in ("add", "adopt"))
     LAST, LAST_END = f_order.get("last", (0, 4))
     BLOCK, BLOCK_END = f_order.get("block_log2", (0, 5))
-    UNUSED = ~BY_NAME[f"{NAME}_COMMAND"].mask & 0xFFFFFFFF
+    # A frame begins where a block of memory does: low bits of its row are 0, as bits without a field.
+    INSIDE = (1 << (block_log2 - 5)) - 1 if block_log2 else 0
+    UNUSED = (~BY_NAME[f"{NAME}_COMMAND"].mask | INSIDE << ROW) & 0xFFFFFFFF
     SETS, ROWS = sets, 1 << rows_log2
     LEAST_BLOCK, MOST_BLOCK = block_sizes(block_log2)
 

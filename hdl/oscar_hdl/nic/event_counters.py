@@ -16,13 +16,14 @@ AHEAD_BITS = 5  # a counter is visited every 16 clocks
 def event_counters(clk: Any, rst: Any, events: Any, rd_index: Any, rd_count: Any) -> Any:
     """Count the clocks in which each bit of `events` u16 is set.
 
-    rd_index u4 -> rd_count u32 one clock later; it lags up to 17 clocks. All are 0 19 clocks after a reset.
+    rd_index u4 -> rd_count u32 one clock later; it lags up to 17 clocks. Memory is cleared in 19 clocks
+    behind a reset; until then all read as 0.
     """
     if len(events) != COUNTERS:
         raise ValueError(f"events has {COUNTERS} bits, got {len(events)}")
     memory = [word(32) for _ in range(COUNTERS)]
     ahead = [word(AHEAD_BITS) for _ in range(COUNTERS)]  # counted since the last visit
-    turn, cleared = word(4), bit()
+    turn, cleared, shown = word(4), bit(), bit()
     last, add, before, counted = (
         word(4),
         bit(),
@@ -33,7 +34,10 @@ def event_counters(clk: Any, rst: Any, events: Any, rd_index: Any, rd_count: Any
 
     @always(clk.posedge)
     def count():
-        rd_count.next = memory[rd_index]
+        rd_count.next = 0
+        if shown:
+            rd_count.next = memory[rd_index]
+        shown.next = add
         turn.next = (turn + 1) & 15
         if turn == COUNTERS - 1:
             cleared.next = True
@@ -56,6 +60,8 @@ def event_counters(clk: Any, rst: Any, events: Any, rd_index: Any, rd_count: Any
         if rst:
             turn.next = 0
             cleared.next = False
+            add.next = False
+            shown.next = False
             wr_en.next = False
             for i in range(COUNTERS):
                 ahead[i].next = 0

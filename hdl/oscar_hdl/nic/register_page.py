@@ -87,8 +87,9 @@ that no field names are 0, and ignored where the NIC reads.
 REGISTER_TEXT = """
 AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian. All registers are 0 after reset but ID, CONFIG and
 the constant fields of STATUS. A write of less than 32 bits, to an address without a register, to one
-that is read only, or to one that is locked, and a read of an address without one, are answered with SLVERR
-and do nothing else.
+that is read only, and a read of an address without one, are answered with SLVERR and do nothing else. So is
+a write to a locked register, which is counted, too (REFUSED, IRQ_STATUS.refused). A write to COMMAND is
+answered with OKAY; that it is refused shows in the same places some clocks later.
 
 RW: read and write. RO: read only. W1C: written ones clear. WO: a write does something; reads as 0.
 
@@ -100,7 +101,8 @@ three.
 
 A COMMAND is refused, and counted, if one waits already, a bit without a field is set, count is 0 or above
 262,143, width is not 1..16, a set does not exist, the frame's rows are not all in memory, not just one of
-add and adopt is set, or block_log2 is not STATUS.block_log2 (10..17 where that is 0).
+add and adopt is set, block_log2 is not STATUS.block_log2 (10..17 where that is 0), or the row is not a
+multiple of 2^(STATUS.block_log2 - 5) (any where that is 0).
 
 A RECEIVE command does not start to decode before its frame has come whole and is the expected one. A bad
 frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT ends it. A command that ends
@@ -108,6 +110,7 @@ with an error leaves tables as they were, and undefined values in its frame's ro
 was decoded. All errors are counted (FRAMES_BAD).
 
 Counters are cleared by a reset and by nothing else; they are 32 bits, wrap, and may lag 17 clocks.
+They read as 0 until memory is cleared, 19 clocks behind a reset.
 """
 
 

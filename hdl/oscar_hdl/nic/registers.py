@@ -99,7 +99,7 @@ COUNTER_EVENTS = (
 
 _ERRORS = (
     "0 none, 1 prefix or another block_log2 than STATUS.block_log2, 2 directory, 3 block, "
-    "4 too long for the store, 5 descriptor, 16 aborted"
+    "4 too long for the store, 5 descriptor (of rows to its group of 32), 16 aborted"
 )
 _REASONS = (
     "why the last frame was dropped: 1 length, 2 magic or version, 3 codec, 4 CRC, 5 too long for the store, "

@@ -21,7 +21,7 @@ def row_port(
     s_axis: Stream(64); a packet's first word has the row in bits 0 to 31 and the number of values, 1 or more,
     from bit 32 on. A command without data has packets of one word. m_axis: Stream(64). clear: pulse, with
     first_row and rows u14, which hold: rows shall be cleared, between two packets; cleared: pulse.
-    command: RowCommand.
+    command: RowCommand. While rst is high nothing is taken.
     """
     steps = enum("HEADER", "DATA", "REST")
     at = Signal(steps.HEADER)
@@ -36,7 +36,7 @@ def row_port(
             m_axis.tdata.next = 0
         m_axis.tlast.next = s_axis.tlast
         m_axis.tvalid.next = at == steps.DATA and not clearing and (s_axis.tvalid or over)
-        s_axis.tready.next = (
+        s_axis.tready.next = not rst and (
             (at == steps.HEADER and command.idle and not asked)
             or (at == steps.DATA and m_axis.tready and not clearing and not over)
             or at == steps.REST
