@@ -52,7 +52,7 @@ WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
         "s_axis_values, s_axis_side, s_axis_read", "1",
         (
             Field("row", 0, 32, "first row in memory"),
-            Field("count", 32, 32, "values, 1 or more; an s_axis_read packet ends here"),
+            Field("count", 32, 32, "values, 1 or more, all in memory (not checked); an s_axis_read packet ends here"),
         ),
     ),
     (
@@ -107,7 +107,8 @@ multiple of 2^(STATUS.block_log2 - 5) (any where that is 0).
 A RECEIVE command does not start to decode before its frame has come whole and is the expected one. A bad
 frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT ends it. A command that ends
 with an error leaves tables as they were, and undefined values in its frame's rows; with error 1 or 2 nothing
-was decoded. All errors are counted (FRAMES_BAD).
+was decoded. All errors are counted (FRAMES_BAD). A RECEIVE that adopts clears its rows when it is taken: no
+command under way may have them.
 
 Counters are cleared by a reset and by nothing else; they are 32 bits, wrap, and may lag 17 clocks.
 They read as 0 until memory is cleared, 19 clocks behind a reset.
