@@ -52,7 +52,7 @@ WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
         "s_axis_values, s_axis_side, s_axis_read", "1",
         (
             Field("row", 0, 32, "first row in memory"),
-            Field("count", 32, 32, "values, 1 or more, all in memory (not checked); an s_axis_read packet ends here"),
+            Field("count", 32, 32, "values, 1 or more, all in memory (not checked); s_axis_read ends here"),
         ),
     ),
     (
