@@ -32,7 +32,7 @@ def test_choosing_is_timed_by_stage_against_four_ways(
     rows = {row["rule"]: row for row in result["table"]}
     assert list(rows) == [select.HISTOGRAMS, "torch.topk", "argpartition", *rules]
     for row in rows.values():
-        assert row["times"] == rows[select.HISTOGRAMS]["select"] / row["select"] > 0
+        assert row["times"] == min(rows[way]["select"] for way in select.WAYS) / row["select"] > 0
     assert rows["topk"]["own"] == 1
     for rule in rules:
         assert sum(rows[rule][stage] for stage in ("select", "index", "reduce", "apply")) > 0

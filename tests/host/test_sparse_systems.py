@@ -308,3 +308,13 @@ def test_spafl_sends_a_number_a_row_along_shared_signs(seed: int) -> None:
 def test_wrong_options_say_what_is_right(name: str, options: Options, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_scheme(name, options, shapes=SHAPES, nodes=2, seed=0)
+
+
+def test_adatopk_chooses_no_zeros_and_takes_rates_of_any_size(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    one = cluster("adatopk", 2, {"density": 0.1, "rates": "1e308, 1e308"})
+    every = [[np.zeros(4000, np.float32)] for _ in range(2)]
+    for own in every:
+        own[0][random.choice(4000, 50, replace=False)] = random.standard_normal(50)
+    one.allreduce(every)
+    assert [worker.chosen.size for worker in one.states[0].workers] == [50, 50]

@@ -413,7 +413,7 @@ def test_learnt_ranges_are_better_balanced_than_moved_and_equal_ones(seed: int) 
             ranges.observe(iteration, counts, united)
             unequal.append(counts.max() * nodes / counts.sum() - 1)
         worst[kind] = np.mean(unequal[30:])
-    assert worst[LearntRanges] < 0.25
+    assert worst[LearntRanges] < 0.4
     assert 2 * worst[LearntRanges] < worst[MovedRanges] < worst[Ranges]
 
 
@@ -496,3 +496,19 @@ def test_every_range_has_another_owner_in_the_next_iteration(seed: int) -> None:
     assert isinstance(one.scheme, Micro)
     assert sorted(map(tuple, owners)) == sorted({tuple(o) for o in owners})
     assert all(sorted(column) == list(range(nodes)) for column in zip(*owners, strict=True))
+
+
+@EVERY
+def test_a_gradient_without_values_has_a_mean_without_values(name: str, options: Options) -> None:
+    one = cluster(name, 3, **options)
+    for _ in range(2):
+        assert one.allreduce([[np.zeros(0, np.float32)]] * 3).mean[0].size == 0
+
+
+@pytest.mark.parametrize("name", ["hard-threshold", "dct-threshold"])
+def test_a_threshold_that_is_held_is_not_one_of_the_warm_up(name: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    one = cluster(name, 4, density=0.01, warmup=10)
+    for _ in range(3):
+        one.allreduce([[random.laplace(size=20_000).astype(np.float32)] for _ in range(4)])
+    assert one.scheme.counts.mean() < 0.1 * 20_000

@@ -17,6 +17,7 @@ from oscar.schemes.sparse.exchanges import AllGather
 from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.hashing import Memory, deal, servers
 from oscar.schemes.sparse.partitions import NAMES, make_partition
+from oscar.schemes.sparse.zen import Zen
 from oscar.transports.threads import local_transports
 
 SHAPES = [(300, 24), (77,), (5, 4, 3), (0, 8)]
@@ -224,3 +225,36 @@ def test_a_set_that_does_not_fit_its_memory_raises_and_leaves_the_state(seed: in
 def test_wrong_options_say_what_is_right(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_scheme("zen", options, shapes=SHAPES, nodes=2, seed=0)
+
+
+def test_a_tensor_whose_first_gradient_is_zero_is_not_taken_for_a_sparse_one(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    cluster = LocalCluster(Config(nodes=3, method="zen"))
+    for iteration in range(3):
+        every = gradients(random, 3)
+        for mine in every:
+            mine[2] *= np.float32(iteration > 0)  # as behind a weight that starts at 0
+        assert np.array_equal(cluster.allreduce(every).mean[0], dense_mean(every)[0])
+    assert isinstance(cluster.scheme, Zen)
+    assert cluster.scheme.widths == [24, None, None, None]
+
+
+def test_who_sent_a_stream_that_cannot_be_read_is_named(seed: int) -> None:
+    grains = Grains.of(np.array([0, 500]), [1])
+    exchange = AllGather(grains, 3, make_index("gaps"))
+    packed = exchange.pack(exchange.index, np.array([3, 77]), 500, np.ones(2, np.float32))
+    packed[-9] ^= 1 << seed % 8
+    with pytest.raises(FrameError, match="rank 2 sent"):
+        exchange.unpack(exchange.index, packed, None, 2)
+
+
+def test_a_state_of_other_tensors_or_another_exchange_is_refused(seed: int) -> None:
+    random, options = np.random.default_rng(seed), {"partition": "learnt", "exchange": "balanced"}
+    cluster = LocalCluster(Config(nodes=3, method="zen", scheme=options))
+    for _ in range(2):
+        cluster.allreduce(gradients(random, 3))
+    for key, value in (("hits", np.zeros(3, np.int64)), ("taken", "doubling")):
+        saved = cluster.state_dict()
+        saved["scheme"][key] = value
+        with pytest.raises(ConfigError, match=key):
+            cluster.load_state_dict(saved)

@@ -36,9 +36,9 @@ from oscar.schemes.sparse.stopwatch import STAGES
 from oscar.tables import Row, Table
 
 WORKLOADS = "embedding", "cnn"
-BARS = {"micro released": 20.0, "micro": 6.0}  # times the speed of Top-k by two histograms
+BARS = {"micro released": 20.0, "micro": 6.0}  # times the speed of the fastest known way to Top-k
 TOP_K = "topk"
-HISTOGRAMS = "two histograms"
+WAYS = HISTOGRAMS, TORCH, ARGPARTITION = "two histograms", "torch.topk", "argpartition"
 TIMED = "topk", "clt-k", "deft", "micro", "micro released", "exdyna", "exdyna released", "sidco"
 
 TABLE = Table(
@@ -69,14 +69,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         )
     one_blas_thread()
     print(f"# {args.nodes} ranks, density {args.density:g}, index {args.index}, best of {args.turns} turns,")
-    print("# the busiest rank; times faster: than Top-k by two histograms, and than the scheme topk")
+    print("# the busiest rank; times faster: than the fastest known way to Top-k, and than the scheme topk")
     print(TABLE.heading)
     rows: list[Row] = []
     for workload in args.workloads:
         mine = [*_ways(workload, args), *(_profile(rule, workload, args) for rule in args.rules)]
         slow = {row["rule"]: row["select"] for row in mine}
+        fastest = min(slow[way] for way in WAYS)
         for row in mine:
-            row["times"] = slow[HISTOGRAMS] / row["select"]
+            row["times"] = fastest / row["select"]
             row["own"] = slow[TOP_K] / row["select"] if TOP_K in slow else None
             own = None if row["own"] is None else f"{row['own']:.1f}x"
             print(TABLE.line(row, times=f"{row['times']:.1f}x", own=own), flush=True)
@@ -162,8 +163,8 @@ def _ways(workload: str, args: argparse.Namespace) -> list[Row]:
     torch = peer("torch", extra="make torch")
     ways: dict[str, Callable[[Array], Any]] = {
         HISTOGRAMS: lambda acc: largest(np.abs(acc), count),
-        "torch.topk": partial(_torch_topk, torch, count),
-        "argpartition": lambda acc: np.argpartition(np.abs(acc), acc.size - count)[acc.size - count :],
+        TORCH: partial(_torch_topk, torch, count),
+        ARGPARTITION: lambda acc: np.argpartition(np.abs(acc), acc.size - count)[acc.size - count :],
     }
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -35,6 +35,8 @@ class Roaring(IndexCodec):
     def _unpack(self, body: Array, count: int, size: int, classes: Array | None) -> Array:
         try:
             found = self.make.deserialize(body.tobytes())
+            if len(found) != count:  # before it is expanded
+                raise ValueError(f"{len(found)} positions")
             positions = np.array(found.to_array(), np.int64)
             again = found.serialize()
         except (ValueError, IndexError, MemoryError, OverflowError) as error:

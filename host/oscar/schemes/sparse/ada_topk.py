@@ -11,11 +11,11 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.index import make_index
 from oscar.schemes.base import Message
-from oscar.schemes.selection import largest
 from oscar.schemes.sparse.exchanges import PointToPoint, Set
 from oscar.schemes.sparse.own_sets import OwnSets, OwnSetsOptions
 from oscar.schemes.sparse.partitions import make_partition
 from oscar.schemes.sparse.sparsifier import Choice, SparseWorker
+from oscar.schemes.sparse.thresholds import top
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class AdaTopK(OwnSets):
         super()._setup()
         o = self.options
         self.rates = np.array(o.by_rank or [1.0] * self.nodes)
+        self.rates /= self.rates.max()
         if self.rates.size != self.nodes:
             raise ValueError(f"expected a rate for each of {self.nodes} ranks, got {self.rates.size}")
         partition = make_partition("hash", self.values, self.nodes, seed=self.seed)
@@ -79,7 +80,7 @@ class AdaTopK(OwnSets):
         """See Sparsifier.choose."""
         with worker.clock.on("select"):
             each = shared_out(self.count * self.nodes, self.rates, self.values)
-            return largest(np.abs(acc), int(each[worker.rank]))
+            return top(acc, int(each[worker.rank]))
         yield  # a generator without messages
 
     def deliver(self, worker: SparseWorker, own: Set) -> Generator[Message, Any, Set]:

@@ -60,7 +60,10 @@ class Exchange(ABC):
             )
         (length,) = _LENGTH.unpack(data[: _LENGTH.size].tobytes())
         rest = data[_LENGTH.size :]
-        found = index.decode(rest[:length].copy(), size)
+        try:
+            found = index.decode(rest[:length].copy(), size)
+        except FrameError as error:
+            raise FrameError(f"rank {source} sent positions that cannot be read: {error}") from None
         positions = found if members is None else members[found]
         items = rest[length:]
         expected = 4 * self.grains.count(positions)

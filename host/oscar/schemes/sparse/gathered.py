@@ -10,6 +10,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.index import IndexCodec, Popular, Popularity, make_index
 from oscar.coding.index.popular import MOST_COUNT
+from oscar.errors import FrameError
 from oscar.state import Reader, Saved, Stateful, absent, optional
 
 
@@ -60,7 +61,12 @@ class GatheredIndex(Stateful):
         """Return all workers' positions, by rank; raises FrameError."""
         ends = [self._end(rank) for rank in range(self.nodes)]
         pairs = zip(ends, streams, strict=True)
-        found = [end.decode(stream, self.size, self._classes) for end, stream in pairs]
+        found = []
+        for rank, (end, stream) in enumerate(pairs):
+            try:
+                found.append(end.decode(stream, self.size, self._classes))
+            except FrameError as error:
+                raise FrameError(f"rank {rank} sent positions that cannot be read: {error}") from None
         counts = [end.counts for end in ends if isinstance(end, Popular)]
         self._moved = np.stack(counts) if counts else None
         return found

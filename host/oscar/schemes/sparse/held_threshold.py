@@ -27,6 +27,11 @@ class HardThreshold(SharedThreshold):
         """Whether the shared threshold is taken anew in this iteration."""
         return not self.threshold
 
+    @property
+    def _held(self) -> int:
+        """Values to be chosen behind the warm-up: a threshold that is held is not one of the warm-up."""
+        return min(self.values, max(1, int(self.options.density * self.values))) if self.values else 0
+
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """See Sparsifier.choose."""
         threshold = yield from self._current(worker, acc)
@@ -35,9 +40,9 @@ class HardThreshold(SharedThreshold):
 
     def _current(self, worker: Any, acc: Array) -> Any:
         if self.options.controller == "released":
-            return first_threshold(max(1, int(self.options.density * self.values)))
+            return first_threshold(max(1, self._held))
         if self.once("due", lambda: self.due):
-            yield from self.agree(worker, acc, self.nodes * self.count, 0, self.values)
+            yield from self.agree(worker, acc, self.nodes * self._held, 0, self.values)
         return self.current
 
 
@@ -98,6 +103,6 @@ class DctThreshold(HardThreshold):
         held = worker.threshold
         if not held or self.iteration % self.options.every == 0:
             with worker.clock.on("select"):
-                held = reached_by(acc, self.count)
+                held = reached_by(acc, self._held)
         worker.next_threshold = held
         return held

@@ -69,8 +69,10 @@ class SharedThreshold(Sparsifier):
     ) -> Generator[Message, Any, None]:
         """Take a threshold that about `count` values reach: of all workers, each in its own low .. high.
 
-        Every worker tells the exact magnitudes of a few ranks.
+        Every worker tells the exact magnitudes of a few ranks. Where none is to be reached, nothing changes.
         """
+        if not count:
+            return
         with worker.clock.on("select"):
             ranks = rungs(count, self.nodes)
             data = reached_by_each(acc, ranks, low, high).astype("<f4", copy=False).view(np.uint8)

@@ -32,6 +32,7 @@ ExchangeName = Literal["balanced", "doubling", "all-gather", "blocks", "dense"]
 EXCHANGES: tuple[ExchangeName, ...] = get_args(ExchangeName)
 CODED: tuple[ExchangeName, ...] = ("all-gather", "dense")  # where values are coded
 GRAINS = "auto", "value", "row"
+PATIENCE = 16  # iterations in which tensors without a hit put off what is sparse
 FLOAT = 4  # bytes of a value, and of a position in COO
 
 
@@ -113,13 +114,15 @@ def _read_widths(zen: Any, saved: Saved) -> list[int | None]:
 
 def _read_name(zen: Any, saved: Saved) -> str:
     name = saved.text()
-    if name not in EXCHANGES:
-        raise saved.refuse(f"one of {', '.join(EXCHANGES)}")
+    asked = zen.options.exchange
+    known = EXCHANGES if asked == "auto" else (asked,)
+    if name not in known:
+        raise saved.refuse(f"one of {', '.join(known)}")
     return name
 
 
 def _read_hits(zen: Any, saved: Saved) -> Array:
-    return saved.array(np.int64, np.shape(saved.value)[:1], 0, 1 << 40)
+    return saved.array(np.int64, (zen.grains.size,), 0, 256)
 
 
 class Zen(Scheme):
@@ -188,8 +191,14 @@ class Zen(Scheme):
         return max(1, self.sizes[tensor] // shape[0]) if len(shape) > 1 and shape[0] else 1
 
     def _lay_out(self, every: Sequence[Array]) -> None:
-        """Set what a grain of each tensor is, from what all workers measured."""
+        """Set what a grain of each tensor is, from what all workers measured.
+
+        Not before every tensor was hit, or for so long: the first gradient of some is zero.
+        """
         total = np.sum([one.view("<i8") for one in every], axis=0).reshape(-1, 2)
+        unhit = any(size and not found for size, found in zip(self.sizes, total[:, 0], strict=True))
+        if unhit and self.iteration < PATIENCE:
+            return
         self.widths = [self._width(t, int(found), int(rows)) for t, (found, rows) in enumerate(total)]
 
     def _width(self, tensor: int, found: int, rows: int) -> int | None:
