@@ -75,7 +75,7 @@ AXI_LITE = """
       if (ar) `RULE(reads == 0);
       if (s_axil_bvalid) `RULE(writes == 1 && (s_axil_bresp == 0 || s_axil_bresp == 2));
       if (s_axil_rvalid) `RULE(reads == 1 && (s_axil_rresp == 0 || s_axil_rresp == 2));
-      `RULE(waits <= 3 && delays <= 4);
+      `RULE(waits <= 3 && delays <= 5);
     end
     writes <= writes + aw - b; reads <= reads + ar - r;
     waits <= writes && !s_axil_bvalid ? waits + 1 : 0;

@@ -25,7 +25,7 @@ def axi_lite_registers(
     s_axil: AxiLite. values: a list of 32-bit signals, the RW registers in the order of the table. locked: a
     bit for each of them: writes are refused (pulse `refused`). Only whole words are
     written. wr_strobe (pulse), wr_index u6, wr_data u32: a
-    WO register is written. rd_index u6: word address that is read; rd_value u32 is taken 3 clocks later if it
+    WO register is written. rd_index u6: word address that is read; rd_value u32 is taken 4 clocks later if it
     is RO. events u32: set bits of IRQ_STATUS, the one W1C register (a bit that is cleared and set at once
     stays set). irq: a bit of it is enabled.
     """
@@ -47,10 +47,11 @@ def axi_lite_registers(
         raise ValueError("expected RW registers without unused bits, but for those of IRQ_ENABLE")
 
     status = word(32)
-    # A write: 0 nothing, 1 taken, 2 looked up, 3 done. A read: 1 taken, 2 looked up, 3 and 4 for rd_value.
+    # A write: 0 nothing, 1 taken, 2 looked up, 3 done. A read: 1 taken, 2 looked up, 3 and 4 for rd_value, 5
+    # for what is kept, which is chosen by then.
     writing, wr_strb, lock = word(2), word(4), bit()
     wr_kind, wr_slot, whole, store = word(3), word(5), bit(), bit()
-    reading, rd_kind, rd_slot = word(3), word(3), word(5)
+    reading, rd_kind, rd_slot, rd_kept = word(3), word(3), word(5), word(32)
 
     @always(clk.posedge)
     def write():
@@ -123,25 +124,25 @@ def axi_lite_registers(
         s_axil.arready.next = False
         rd_kind.next = KIND[int(rd_index)]
         rd_slot.next = SLOT[int(rd_index)]
+        rd_kept.next = status
+        for i in range(STORED_COUNT):
+            if rd_kind == STORED and rd_slot == i:
+                rd_kept.next = values[i]
 
         if reading == 0:
             if s_axil.arvalid and not s_axil.rvalid:
                 s_axil.arready.next = True
                 rd_index.next = s_axil.araddr[8:2]
                 reading.next = 1
-        elif reading != 4:
+        elif reading != 5:
             reading.next = reading + 1
         else:
             reading.next = 0
             s_axil.rvalid.next = True
             s_axil.rresp.next = 0
             s_axil.rdata.next = 0
-            if rd_kind == STORED:
-                for i in range(STORED_COUNT):
-                    if rd_slot == i:
-                        s_axil.rdata.next = values[i]
-            elif rd_kind == CLEARED:
-                s_axil.rdata.next = status
+            if rd_kind == STORED or rd_kind == CLEARED:
+                s_axil.rdata.next = rd_kept
             elif rd_kind == READ:
                 s_axil.rdata.next = rd_value
             elif rd_kind == NONE:
