@@ -125,10 +125,15 @@ class RemoteWire(Wire):
             return [mine.copy()]
         head = mine.size.to_bytes(LENGTH_BYTES, "little")
         every = self._gather_bytes(head + mine[:room].tobytes(), LENGTH_BYTES + room)
-        longest = max(int.from_bytes(one[:LENGTH_BYTES], "little") for one in every)
+        lengths = [int.from_bytes(one[:LENGTH_BYTES], "little") for one in every]
+        for source, (one, length) in enumerate(zip(every, lengths, strict=True)):
+            self._expect(one, LENGTH_BYTES + min(length, room), source)
+        longest = max(lengths)
         if longest > room:
             rest = self._gather_bytes(mine[room:].tobytes(), longest - room)
             every = [one + more for one, more in zip(every, rest, strict=True)]
+            for source, (one, length) in enumerate(zip(every, lengths, strict=True)):
+                self._expect(one, LENGTH_BYTES + length, source)
         self._rooms[message.channel] = longest + longest // 4
         return [part[LENGTH_BYTES:] for part in _arrays(every)]
 
@@ -141,12 +146,14 @@ class RemoteWire(Wire):
         self.transport.meet(range(nodes))  # before lengths are known: then all ranks have met
         self._all_met = True
         packed = np.array(message.parts, "<u8").tobytes()
-        lengths = [np.frombuffer(part, "<u8") for part in self._gather_bytes(packed, len(packed))]
-        due = [int(theirs[rank]) for theirs in lengths]
+        told = self._gather_bytes(packed, len(packed))
+        for source, part in enumerate(told):
+            self._expect(part, len(packed), source)
+        due = [int(np.frombuffer(part, "<u8")[rank]) for part in told]
         parts = [message.part(to).tobytes() for to in range(nodes)]
         came = self._straight(parts, due, "an exchange")
         for source, part in enumerate(came):
-            self._check_size(part, due[source], source)
+            self._expect(part, due[source], source)
         self._sent += message.data.size - message.parts[rank]
         return [array.copy() for array in _arrays(came)]
 
@@ -164,6 +171,13 @@ class RemoteWire(Wire):
             return self.transport.hand_over(parts, caps, self.party.deadline, what)
         except TransportError as error:
             self.party.blame(error, f"during {what}", None)
+
+    def _expect(self, came: Bytes, expected: int, source: int) -> None:
+        """Raise PeerError where `source` has sent another length than is due."""
+        try:
+            self._check_size(came, expected, source)
+        except TransportError as error:
+            self.party.blame(error, "during a collective", None)
 
     def _check_size(self, came: Bytes, expected: int, peer: int | None = None) -> None:
         """Raise TransportError where `peer`, or the rank before, sends another length than is due."""

@@ -73,6 +73,8 @@ class ZenOptions:
         check_one("values", self.values, ("fp32", "asc"))
         if self.values != "asc" and "popular" in (self.push, self.pull):
             raise ValueError("popular learns from what all gather: push: popular asks for values: asc")
+        if self.error_feedback and self.values == "fp32":
+            raise ValueError("values: fp32 loses nothing: leave error_feedback out, or take values: asc")
         if self.values == "asc" and self.exchange not in ("auto", *CODED):
             raise ValueError(
                 f"values: asc sums rows by the schedule: exchange is auto, {' or '.join(CODED)} there, "
