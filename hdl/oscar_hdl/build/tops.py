@@ -88,8 +88,15 @@ def check_parameters(name: str, parameters: Mapping[str, Any]) -> None:
 
 
 def shape(name: str, parameters: Mapping[str, Any]) -> str:
-    """Return the parameters that a top is made with, its own defaults included: "engines=4, bus_bits=64"."""
-    own = {each: about.default for each, about in inspect.signature(find(name)).parameters.items()}
+    """Return the parameters that a top is made with, its own defaults included: "engines=4, bus_bits=64".
+
+    Of a "module:function" those that are given: this process may not be able to import it.
+    """
+    own = (
+        {}
+        if ":" in name
+        else {each: about.default for each, about in inspect.signature(find(name)).parameters.items()}
+    )
     return ", ".join(f"{each}={value}" for each, value in (own | dict(parameters)).items())
 
 
