@@ -141,12 +141,12 @@ def axi_lite_registers(
             s_axil.rvalid.next = True
             s_axil.rresp.next = 0
             s_axil.rdata.next = 0
-            if rd_kind == STORED or rd_kind == CLEARED:
-                s_axil.rdata.next = rd_kept
-            elif rd_kind == READ:
+            if rd_kind == READ:
                 s_axil.rdata.next = rd_value
             elif rd_kind == NONE:
                 s_axil.rresp.next = SLVERR
+            elif rd_kind != STROBE:
+                s_axil.rdata.next = rd_kept
         if s_axil.rvalid and s_axil.rready:
             s_axil.rvalid.next = False
 
