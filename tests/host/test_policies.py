@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from oscar.cli import main
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
 from oscar.planning.tuning.apply import groups_of
@@ -156,3 +158,19 @@ def test_a_policy_for_something_else_is_refused(tmp_path: Path) -> None:
         groups_of(load_policy(path), tensors, config)
     with pytest.raises(ConfigError, match="ring_every: expected 1 with a policy"):
         Trainer(config.variant(policy=str(path), train={"ring_every": 4}))
+
+
+def test_a_policy_is_predicted_on_another_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, tensors = tmp_path / "p.yaml", (("output", 200_000), ("embedding", 300_000))
+    made = {"nodes": 4, "gbps": 0.1, "latency_us": 10.0, "compute_ms": 5.0}
+    PolicyFile(tensors, ((1, "bf16 same direct"), (2, "fp32 direct")), made).write(path)
+    times = {}
+    for gbps in ("0.1", "10"):
+        assert main(["predict", "--policy", str(path), "--gbps", gbps]) in (0, 3)
+        found = re.search(r"policy, 2 groups +([0-9.]+) ms", capsys.readouterr().out)
+        assert found is not None
+        times[gbps] = float(found[1])
+    assert times["0.1"] > 5 * times["10"] > 25
+    PolicyFile(tensors, ((2, "fp32 direct"),), {"nodes": 4}).write(path)
+    assert main(["predict", "--policy", str(path)]) == 2
+    assert "expected a policy that says its gbps" in capsys.readouterr().err

@@ -38,12 +38,12 @@ def policy_of(model: Any, groups: Any = None) -> PolicyFile:
 class Training:
     """A model under DDP in several buckets, and what it had for gradients before and after the hook."""
 
-    def __init__(self, rank: int, cap: float = 0.01) -> None:
+    def __init__(self, rank: int, cap: float = 0.01, groups: Any = None) -> None:
         from oscar.adapters.torch import OscarState, oscar_hook
 
         inner = layers()
         self.rank = rank
-        self.state = OscarState(CONFIG, policy=policy_of(inner), model=inner)
+        self.state = OscarState(CONFIG, policy=policy_of(inner, groups), model=inner)
         self.model = torch.nn.parallel.DistributedDataParallel(inner, bucket_cap_mb=cap)
         self.own: dict[int, np.ndarray] = {}
 
@@ -76,7 +76,13 @@ def trained(rank: int, folder: Path) -> dict[str, Any]:
         again.step(0)  # of the buckets that stay
         again.state.load_state_dict(saved)
         resumed = [again.step(step) for step in range(3, 5)]
-    return {"seen": seen, "resumed": resumed}
+    other = Training(rank, groups=[*GROUPS[:2], (6, "asc same ring")])  # one method for two groups
+    with other.state:
+        try:
+            other.state.load_state_dict(saved)
+        except ConfigError as error:
+            return {"seen": seen, "resumed": resumed, "told": str(error)}
+    return {}
 
 
 def refused(rank: int, folder: Path) -> dict[str, Any]:
@@ -121,6 +127,7 @@ def test_groups_over_buckets_give_the_bits_of_one_process(tmp_path: Path) -> Non
         if step:  # the first backward goes uncompressed
             expected = cluster.allreduce([one, two]).mean
             assert [x.tobytes() for x in mean] == [x.tobytes() for x in expected]
+    assert "groups" in first["told"]
     for seen in (first, second):
         for (_, mean), (_, again) in zip(seen["seen"][3:], seen["resumed"], strict=True):
             assert [x.tobytes() for x in mean] == [x.tobytes() for x in again]

@@ -64,7 +64,7 @@ class Policed:
         """What must be equal on all ranks."""
         if self.refused is not None:
             return f"refused: {self.refused}"
-        return [[list(group.tensors), crc(group.config.model_dump(mode="json"))] for group in self.groups]
+        return described(self.groups)
 
 
 class GroupedBuckets:
@@ -131,12 +131,14 @@ class GroupedBuckets:
 
     def state_dict(self) -> Mapping[str, Any]:
         """Return a copy of this rank's state."""
-        groups = [list(group.tensors) for group in self.groups]
-        return {"groups": groups, "reducers": [one.state_dict() for one in self._communicators.values()]}
+        return {
+            "groups": described(self.groups),
+            "reducers": [one.state_dict() for one in self._communicators.values()],
+        }
 
     def load_state_dict(self, saved: Saved) -> None:
         """Take over what `state_dict` returned; raises ConfigError, all as it was, for another policy."""
-        saved.fits("groups", [list(group.tensors) for group in self.groups])
+        saved.fits("groups", described(self.groups))
         parts = saved["reducers"].items(len(self._communicators))
         before = [one.state_dict() for one in self._communicators.values()]
         try:
@@ -146,3 +148,8 @@ class GroupedBuckets:
             for one, old in zip(self._communicators.values(), before, strict=True):
                 one.load_state_dict(old)
             raise
+
+
+def described(groups: Sequence[Group]) -> list[Any]:
+    """Return the tensors and the method of each group, for comparing."""
+    return [[list(group.tensors), crc(group.config.model_dump(mode="json"))] for group in groups]
