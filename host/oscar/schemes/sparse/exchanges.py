@@ -17,7 +17,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.index import IndexCodec
-from oscar.errors import FrameError
+from oscar.errors import FrameError, GradientError
 from oscar.schemes.base import Message
 from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.hashing import Memory, deal
@@ -189,7 +189,10 @@ class PointToPoint(Exchange):
         """See Exchange.run."""
         clock, members = worker.clock, clock_members(worker, self.partition, scheme)
         with clock.on("index"):
-            packed = self._push(own)
+            try:
+                packed = self._push(own)
+            except GradientError as error:
+                raise GradientError(f"rank {worker.rank}: {error}") from None
         sizes = tuple(len(one) for one in packed)
         came = yield Message("push", np.concatenate(packed), "exchange", bits=8, parts=sizes)
         with clock.on("index"):
