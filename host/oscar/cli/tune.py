@@ -202,6 +202,7 @@ def _made(
         "latency_us": config.link.latency_us,
         "compute_ms": round(times.ready_s[-1] * 1e3, 6),
         "gradients": times.made,
+        "ready_ms": [round(seconds * 1e3, 6) for seconds in problem.ready_s.tolist()],
         "time_ms": round(problem.time(policy) * 1e3, 6),
         "machine": machine(),
     }

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from oscar.array import Array, sizes_of, split
+from oscar.array import Array, split
 from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.gradients import check_gradients
+from oscar.reducers.reducer import State
 from oscar.state import Saved, crc
 
-Waiting = list[list[Array]]  # by node and tensor, float32
+Waiting = dict[int, list[Array]]  # by tensor: what every node has not sent yet, float32
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class GroupedCluster:
     """AllReduce between the nodes of this process, group by group (docs/tuning.md, "Policies in training").
 
     groups: cover every tensor once. A call happens for all groups or for none. `regroup` goes on with other
-    groups: what waits in residuals is added to the next gradients, so that nothing is lost.
+    groups: what waits in residuals is added to the next gradients, so that nothing is lost. `waiting`: it.
     """
 
     def __init__(self, groups: Sequence[Group]) -> None:
@@ -49,7 +50,7 @@ class GroupedCluster:
             raise ConfigError(f"expected groups that cover every tensor once, got {found}")
         self.groups = tuple(groups)
         self.clusters = [LocalCluster(group.config) for group in groups]
-        self.waiting: Waiting | None = None
+        self.waiting: Waiting = {}
 
     @property
     def fingerprint(self) -> list[Any]:
@@ -76,7 +77,7 @@ class GroupedCluster:
                 cluster.allreduce([[node[tensor] for tensor in group.tensors] for node in own])
                 for group, cluster in zip(self.groups, self.clusters, strict=True)
             ]
-        self.waiting = None
+        self.waiting = {}
         mean: list[Array] = [np.zeros(0, np.float32)] * count
         for group, result in zip(self.groups, results, strict=True):
             for tensor, values in zip(group.tensors, result.mean, strict=True):
@@ -86,13 +87,22 @@ class GroupedCluster:
         return GroupedResult(mean, sums, _together(parts), parts)
 
     def regroup(self, groups: Sequence[Group]) -> None:
-        """Go on with other groups of the same tensors; learnt tables and steps begin anew."""
-        fresh, waiting = GroupedCluster(groups), self._residuals()
-        self.groups, self.clusters, self.waiting = fresh.groups, fresh.clusters, waiting
+        """Go on with other groups of the same tensors; those that are new learn tables and steps anew."""
+        fresh = GroupedCluster(groups)
+        known = dict(zip((group.tensors for group in self.groups), self.clusters, strict=True))
+        waiting = dict(self.waiting)
+        kept = [
+            known.pop(group.tensors) if group in self.groups else cluster
+            for group, cluster in zip(fresh.groups, fresh.clusters, strict=True)
+        ]
+        for tensors, cluster in known.items():
+            if cluster.state is not None:
+                waiting |= late_of(tensors, cluster.state)
+        self.groups, self.clusters, self.waiting = fresh.groups, kept, waiting
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all state, so that a run can be resumed bit for bit."""
-        waiting = None if self.waiting is None else [[x.copy() for x in node] for node in self.waiting]
+        waiting = {tensor: [late.copy() for late in nodes] for tensor, nodes in self.waiting.items()}
         clusters = [cluster.state_dict() for cluster in self.clusters]
         return {"groups": crc(self.fingerprint), "clusters": clusters, "waiting": waiting}
 
@@ -104,13 +114,7 @@ class GroupedCluster:
         parts = saved["clusters"].items(len(fresh.clusters))
         for cluster, part in zip(fresh.clusters, parts, strict=True):
             cluster.load_state_dict(part.value)
-        waiting: Waiting | None = None
-        if not saved["waiting"].missing:
-            waiting = [
-                [tensor.array(np.float32, np.shape(tensor.value)) for tensor in node.items()]
-                for node in saved["waiting"].items()
-            ]
-        self.clusters, self.waiting = fresh.clusters, waiting
+        self.clusters, self.waiting = fresh.clusters, read_waiting(saved["waiting"])
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -120,31 +124,54 @@ class GroupedCluster:
             yield
 
     def _with_waiting(self, gradients: Sequence[Sequence[Array]]) -> Sequence[Sequence[Array]]:
-        if self.waiting is None:
+        if not self.waiting:
             return gradients
-        nodes, held = len(gradients), len(self.waiting)
+        nodes, held = len(gradients), len(next(iter(self.waiting.values())))
         if nodes != held:
             raise ConfigError(f"residuals of {held} nodes wait for the next gradients, got {nodes} nodes")
         return [
-            [np.asarray(tensor, np.float32) + late for tensor, late in zip(node, kept, strict=True)]
-            for node, kept in zip(gradients, self.waiting, strict=True)
+            [with_late(tensor, values, late) for tensor, values in enumerate(own)]
+            for own, late in zip(gradients, _by_node(self.waiting), strict=True)
         ]
 
-    def _residuals(self) -> Waiting | None:
-        """Return what every node has not sent yet, by tensor; None before the first call."""
-        states = [cluster.state for cluster in self.clusters]
-        if any(state is None for state in states):
-            return self.waiting
-        count = sum(len(group.tensors) for group in self.groups)
-        waiting = [[np.zeros(0, np.float32)] * count for _ in range(states[0].wire.nodes)]  # type: ignore[union-attr]
-        for group, state in zip(self.groups, states, strict=True):
-            assert state is not None
-            for node, worker in zip(waiting, state.workers, strict=True):
-                flat = worker.residual
-                flat = np.zeros(sum(sizes_of(state.scheme.shapes)), np.float32) if flat is None else flat
-                for tensor, late in zip(group.tensors, split(flat, state.scheme.shapes), strict=True):
-                    node[tensor] = late.copy()
-        return waiting
+
+def late_of(tensors: Sequence[int], state: State) -> Waiting:
+    """Return what the workers of a group's state have not sent yet, by tensor; nothing where all was sent."""
+    found: Waiting = {}
+    for worker in state.workers:
+        if worker.residual is not None:
+            parts = split(worker.residual, state.scheme.shapes)
+            for tensor, late in zip(tensors, parts, strict=True):
+                found.setdefault(tensor, []).append(late.copy())
+    return found
+
+
+def _by_node(waiting: Waiting) -> list[dict[int, Array]]:
+    nodes = len(next(iter(waiting.values())))
+    return [{tensor: late[node] for tensor, late in waiting.items()} for node in range(nodes)]
+
+
+def with_late(tensor: int, values: Array, late: Mapping[int, Array]) -> Array:
+    """Return a gradient and what waits for it; raises ConfigError where that is of another shape."""
+    if tensor not in late:
+        return values
+    if np.shape(values) != late[tensor].shape:
+        raise ConfigError(
+            f"tensor {tensor}: a residual of shape {late[tensor].shape} waits for the next gradient, "
+            f"got one of {np.shape(values)}; load the state of this model"
+        )
+    return np.asarray(values, np.float32) + late[tensor]
+
+
+def read_waiting(saved: Saved, nodes: int | None = None) -> Waiting:
+    """Return what a state holds of it; raises ConfigError where it is something else."""
+    tensors = saved.keys(lambda key: type(key) is int and key >= 0, "numbers of tensors")
+    found: Waiting = {}
+    for tensor in tensors:
+        every = saved[tensor].items(nodes)
+        nodes = len(every)
+        found[tensor] = [late.array(np.float32, np.shape(late.value)) for late in every]
+    return found
 
 
 def _together(parts: Sequence[Stats]) -> Stats:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import groups_of
 from oscar.planning.tuning.policy_file import PolicyFile, load_policy
 from oscar.reducers.communicator import Communicator, PeerStats
-from oscar.reducers.grouped import Group
+from oscar.reducers.grouped import Group, late_of, read_waiting, with_late
 from oscar.state import Saved, crc
 from oscar.transports.base import Transport
+
+MOST_SEEN = 128  # calls of a group whose times are kept
 
 
 @dataclass(frozen=True)
@@ -29,13 +33,16 @@ class _Bucket:
 
 @dataclass(frozen=True)
 class Policed:
-    """A policy as one rank has read it. places: of a model's parameters, by identity.
+    """A policy as one rank has read it, for a model's parameters.
 
+    tensors: name and values of each. places: of parameters in the model, by identity. file: the policy.
     refused: why it is none for this model; all ranks hear of it before one of them raises.
     """
 
     groups: list[Group]
     places: dict[int, int]
+    tensors: list[tuple[str, int]]
+    file: PolicyFile | None = None
     refused: ConfigError | None = None
 
     @classmethod
@@ -43,17 +50,23 @@ class Policed:
         """Return the policy for the parameters of `model` that have gradients; None without one."""
         if policy is None and model is None:
             return None
+        if policy is None or model is None:
+            missing = "policy" if policy is None else "model"
+            told = ConfigError(f"expected a policy and its model together, got no {missing}")
+            return cls([], {}, [], refused=told)
+        named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
+        tensors = [(name.removeprefix("module."), each.numel()) for name, each in named]
+        places = {id(each): place for place, (_, each) in enumerate(named)}
+        return cls([], places, tensors).other(policy, config)
+
+    def other(self, policy: PolicyFile | Path | str, config: Config) -> Policed:
+        """Return another policy for the same model."""
         try:
-            if policy is None or model is None:
-                missing = "policy" if policy is None else "model"
-                raise ConfigError(f"expected a policy and its model together, got no {missing}")
             read = policy if isinstance(policy, PolicyFile) else load_policy(Path(policy))
-            named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
-            tensors = [(name.removeprefix("module."), each.numel()) for name, each in named]
-            groups = groups_of(read, tensors, config)
+            groups = groups_of(read, self.tensors, config)
         except ConfigError as error:
-            return cls([], {}, error)
-        return cls(groups, {id(each): place for place, (_, each) in enumerate(named)})
+            return replace(self, groups=[], file=None, refused=error)
+        return replace(self, groups=groups, file=read, refused=None)
 
     def join(self, config: Config, transport: Transport) -> GroupedBuckets:
         """Return what reduces these groups; collective."""
@@ -70,22 +83,49 @@ class Policed:
 class GroupedBuckets:
     """Reduces the groups of a policy as soon as all their gradients are there, in the policy's order.
 
-    Making one is collective: each method has a communicator of its own over `transport`.
+    Making one is collective, and so is `regroup`: each method has a communicator of its own over `transport`.
     """
 
     def __init__(self, policy: Policed, config: Config, transport: Transport) -> None:
-        self.groups, self._places = policy.groups, policy.places
+        self._config, self._transport, self._places = config, transport, policy.places
         self._communicators: dict[str, Communicator] = {}
-        keys = [group.config.model_dump_json() for group in self.groups]
-        for key, group in zip(keys, self.groups, strict=True):
-            if key not in self._communicators:
-                timeout_s = config.transport.timeout_s
-                self._communicators[key] = Communicator(group.config, transport, timeout_s=timeout_s)
-        self._own = [self._communicators[key] for key in keys]
+        self.groups: list[Group] = []
+        self._late: dict[int, Array] = {}  # by tensor: what groups of before have not sent
+        self._took: list[deque[float]] = []  # by group: seconds of its last calls
         self._came: dict[int, Array] = {}
         self._means: dict[int, Array] = {}
         self._reduced: set[int] = set()
         self._waiting: list[_Bucket] = []
+        self.regroup(policy.groups)
+
+    def regroup(self, groups: Sequence[Group]) -> None:
+        """Go on with these groups, between two backwards; what was not sent yet is added to what comes next.
+
+        Groups that stay keep their tables and steps. Collective, with equal groups on all ranks.
+        """
+        known, fresh = self._communicators, {}
+        for group in groups:
+            name = _method(group)
+            if name not in fresh:
+                fresh[name] = known.get(name) or self._communicator(group)
+        for group in self.groups:
+            if group not in groups:
+                state = known[_method(group)].states.pop(_key(group), None)
+                if state is not None:
+                    self._late |= {tensor: own for tensor, (own,) in late_of(group.tensors, state).items()}
+        self.groups, self._communicators = list(groups), fresh
+        self._took = [deque(maxlen=MOST_SEEN) for _ in groups]
+
+    def _communicator(self, group: Group) -> Communicator:
+        timeout_s = self._config.transport.timeout_s
+        return Communicator(group.config, self._transport, timeout_s=timeout_s)
+
+    def took(self) -> list[float | None]:
+        """Return by group the median seconds of its calls since it was asked for last; None without any."""
+        found = [statistics.median(times) if times else None for times in self._took]
+        for times in self._took:
+            times.clear()
+        return found
 
     @property
     def waiting(self) -> list[Job]:
@@ -123,10 +163,14 @@ class GroupedBuckets:
         return at not in self._reduced and all(place in self._came for place in self.groups[at].tensors)
 
     def _reduce(self, at: int) -> PeerStats:
-        tensors = self.groups[at].tensors
-        result = self._own[at].allreduce([self._came[place] for place in tensors], key=at)
-        self._means |= dict(zip(tensors, result.mean, strict=True))
+        group = self.groups[at]
+        own = [with_late(tensor, self._came[tensor], self._late) for tensor in group.tensors]
+        result = self._communicators[_method(group)].allreduce(own, key=_key(group))
+        for tensor in group.tensors:
+            self._late.pop(tensor, None)
+        self._means |= dict(zip(group.tensors, result.mean, strict=True))
         self._reduced.add(at)
+        self._took[at].append(result.stats.seconds)
         return result.stats
 
     def state_dict(self) -> Mapping[str, Any]:
@@ -134,12 +178,14 @@ class GroupedBuckets:
         return {
             "groups": described(self.groups),
             "reducers": [one.state_dict() for one in self._communicators.values()],
+            "waiting": {tensor: [late.copy()] for tensor, late in self._late.items()},
         }
 
     def load_state_dict(self, saved: Saved) -> None:
         """Take over what `state_dict` returned; raises ConfigError, all as it was, for another policy."""
         saved.fits("groups", described(self.groups))
         parts = saved["reducers"].items(len(self._communicators))
+        late = {tensor: own for tensor, (own,) in read_waiting(saved["waiting"], 1).items()}
         before = [one.state_dict() for one in self._communicators.values()]
         try:
             for one, part in zip(self._communicators.values(), parts, strict=True):
@@ -148,8 +194,18 @@ class GroupedBuckets:
             for one, old in zip(self._communicators.values(), before, strict=True):
                 one.load_state_dict(old)
             raise
+        self._late = late
 
 
 def described(groups: Sequence[Group]) -> list[Any]:
     """Return the tensors and the method of each group, for comparing."""
     return [[list(group.tensors), crc(group.config.model_dump(mode="json"))] for group in groups]
+
+
+def _method(group: Group) -> str:
+    return group.config.model_dump_json()
+
+
+def _key(group: Group) -> tuple[int, int]:
+    """Return under which key a communicator keeps a group's state: its first and its last tensor."""
+    return group.tensors[0], group.tensors[-1]

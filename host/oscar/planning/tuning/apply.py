@@ -12,6 +12,7 @@ from oscar.planning.tuning.policy import OTHER, SAME, Problem
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.profile import even
 from oscar.reducers.grouped import Group
+from oscar.timeline.engine import Floats
 from oscar.timeline.link import LinkModel
 from oscar.timeline.overlap import FORWARD
 
@@ -53,11 +54,21 @@ def split_option(option: str) -> tuple[str, str]:
 def problem_of(policy: PolicyFile, nodes: int, link: LinkModel, compute_s: float) -> Problem:
     """Return the problem that a policy would solve between `nodes`: options are those that it names.
 
-    Gradients become ready at an even rate of values over compute_s. Methods cost what they cost on this
-    machine at their defaults.
+    Gradients become ready as `ready_of` says. Methods cost what they cost on this machine at their defaults.
     """
     choices, schedules = zip(*(split_option(option) for _, option in policy.groups), strict=True)
     prices = [measured(choice, nodes) for choice in dict.fromkeys((FP32.name, *choices))]
     priced = options(prices, nodes, link, list(dict.fromkeys(schedules)), dominated=True)
-    times = even(policy.tensors, compute_s, FORWARD)
-    return Problem(tuple(size for _, size in policy.tensors), times.ready(policy.tensors), tuple(priced))
+    sizes = tuple(size for _, size in policy.tensors)
+    return Problem(sizes, ready_of(policy, compute_s), tuple(priced))
+
+
+def ready_of(policy: PolicyFile, compute_s: float) -> Floats:
+    """Return when a policy's gradients become ready, of an iteration that computes for so long.
+
+    In the course that it was found for, or where it does not say, at an even rate of values.
+    """
+    found = policy.ready_ms
+    if found is None:
+        return even(policy.tensors, compute_s, FORWARD).ready(policy.tensors)
+    return found * (compute_s / found[-1])

@@ -12,6 +12,8 @@ import yaml
 from oscar.errors import ConfigError
 from oscar.files import write_text
 from oscar.planning.tuning.policy import Policy, Problem
+from oscar.timeline.engine import Floats
+from oscar.timeline.graph import check_ready
 from oscar.yaml_core import read
 
 FORMAT = 1
@@ -45,6 +47,27 @@ class PolicyFile:
             raise ConfigError(f"expected a policy that says its {key}, got {value!r}; run oscar tune again")
         return float(value)
 
+    @property
+    def ready_ms(self) -> Floats | None:
+        """When each gradient is ready, in an iteration as it was when the policy was found; None if unsaid.
+
+        Raises ConfigError for times that are none.
+        """
+        found = self.made.get("ready_ms")
+        if found is None:
+            return None
+        try:
+            times = check_ready(found)
+        except ConfigError:
+            raise
+        except (TypeError, ValueError):
+            raise ConfigError(f"expected ready_ms with a time for each tensor, got {found!r}") from None
+        if times.size != len(self.tensors) or not times[0] >= 0 or not times[-1] > 0:
+            raise ConfigError(
+                f"expected ready_ms with a time for each of {len(self.tensors)} tensors, got {found!r}"
+            )
+        return times
+
     def check(self, tensors: Sequence[tuple[str, int]]) -> None:
         """Raise ConfigError unless it is for these tensors, with the first that differs."""
         if len(tensors) != len(self.tensors):
@@ -70,8 +93,9 @@ class PolicyFile:
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
+        head = {"format": FORMAT, "made": dict(self.made)}
         lines = ["# A policy of `oscar tune`: which gradients are compressed, how and in which groups.\n"]
-        lines.append(yaml.safe_dump({"format": FORMAT, "made": dict(self.made)}, sort_keys=False))
+        lines.append(yaml.safe_dump(head, sort_keys=False, default_flow_style=None))
         lines.append("groups: # the tensor behind the last of each, and its option\n")
         lines += map(_item, self.groups)
         lines.append("tensors: # in the order of the backward pass: name, values\n")

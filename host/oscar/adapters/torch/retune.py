@@ -1,0 +1,109 @@
+"""Retuning in mid-training: rank 0 looks at what groups took and chooses, all ranks go on with its choice."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+
+from oscar.adapters.torch.grouped import GroupedBuckets, Policed
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.planning.tuning.apply import groups_of
+from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.retune import Retuned, Retuner, Seen
+from oscar.reducers.communicator import Communicator
+from oscar.state import Saved
+
+MOST_BYTES = 1 << 20  # of a policy's groups as text
+LOG = logging.getLogger("oscar.ddp")
+
+
+class Retuning:
+    """Chooses anew every so many backwards.
+
+    policy: the one that is in use. Raises ConfigError as Retuner does, and for a number below 1.
+    """
+
+    def __init__(self, every: int, policed: Policed, config: Config) -> None:
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            raise ConfigError(f"retune: expected a number of backwards from 1, got {every!r}")
+        assert policed.file is not None
+        self.every, self._tensors, self._config = every, policed.tensors, config
+        self.policy = policed.file
+        self._retuner = Retuner(policed.file, config)
+
+    @classmethod
+    def of(
+        cls, policed: Policed | None, every: int | None, config: Config
+    ) -> tuple[Policed | None, Retuning | None]:
+        """Return the policy, refused where it cannot be retuned, and what does it; every: None for never."""
+        if every is None:
+            return policed, None
+        if policed is None:
+            raise ConfigError("retune: expected a policy and its model to begin with, got none")
+        if policed.refused is not None:
+            return policed, None
+        try:
+            return policed, cls(every, policed, config)
+        except ConfigError as error:
+            return replace(policed, refused=error), None
+
+    def due(self, backwards: int) -> bool:
+        """Whether to choose before this backward; the first one is 0, which goes uncompressed."""
+        return backwards > 1 and (backwards - 1) % self.every == 0
+
+    def run(self, grouped: GroupedBuckets, communicator: Communicator) -> None:
+        """Let rank 0 choose; where it chose another policy, go on with that one. Collective."""
+        took = grouped.took()
+        chosen: list[tuple[int, str]] = []
+        if communicator.rank == 0:
+            seen = [
+                Seen(option, sum(self._tensors[tensor][1] for tensor in group.tensors), seconds)
+                for (_, option), group, seconds in zip(self.policy.groups, grouped.groups, took, strict=True)
+                if seconds is not None
+            ]
+            found = self._retuner.retune(self.policy, seen)
+            if found is not None:
+                _say(self.policy, found)
+                chosen = list(found.policy.groups)
+        text = json.dumps(chosen).encode() if chosen else b""
+        if told := communicator.gather(text, MOST_BYTES)[0]:
+            self._go_on(json.loads(told), grouped)
+
+    def state_dict(self) -> list[tuple[int, str]]:
+        """Return the groups in use."""
+        return [*self.policy.groups]
+
+    def load(self, saved: Saved, state: Saved, grouped: GroupedBuckets) -> None:
+        """Go on with the groups that were in use, and with their state; collective.
+
+        Raises ConfigError, with all as it was.
+        """
+        pairs = (one.items(2) for one in saved.items())
+        groups = [(stop.integer(1), option.text()) for stop, option in pairs]
+        stops = [stop for stop, _ in groups]
+        if not stops or stops != sorted(set(stops)) or stops[-1] != len(self._tensors):
+            raise saved.refuse(f"groups that cover {len(self._tensors)} tensors in order", f"{stops}")
+        before, own = list(self.policy.groups), grouped.state_dict()
+        self._go_on(groups, grouped)
+        try:
+            grouped.load_state_dict(state)
+        except BaseException:
+            self._go_on(before, grouped)
+            grouped.load_state_dict(Saved.of(own))
+            raise
+
+    def _go_on(self, groups: list[tuple[int, str]], grouped: GroupedBuckets) -> None:
+        policy = replace(self.policy, groups=tuple((stop, option) for stop, option in groups))
+        grouped.regroup(groups_of(policy, self._tensors, self._config))
+        self.policy = policy
+
+
+def _say(before: PolicyFile, found: Retuned) -> None:
+    LOG.warning(
+        "retuned: the link looks like %.4g Mb/s and %.3g ms a hop; %d groups instead of %d, an iteration is "
+        "thought to take %.1f ms instead of %.1f",
+        found.link.bandwidth_bps * 1e-6, found.link.latency_s * 1e3, len(found.policy.groups),
+        len(before.groups), found.time_s * 1e3, found.before_s * 1e3,
+    )  # fmt: skip
