@@ -22,6 +22,7 @@ import torch  # noqa: E402
 
 RANKS = 2
 CONFIG = Config.model_validate({"quantiser": {"error_feedback": True, "coarseness": 1.0}})
+MADE = {"compute_ms": 1.0, "gbps": 10.0, "latency_us": 10.0}
 GROUPS = [(1, "asc same ring"), (4, "fp32 direct"), (6, "asc:c=1/2 other direct")]
 
 
@@ -32,18 +33,19 @@ def layers() -> Any:
 
 def policy_of(model: Any, groups: Any = None) -> PolicyFile:
     tensors = tuple((name, each.numel()) for name, each in model.named_parameters())[::-1]
-    return PolicyFile(tensors, tuple(groups or GROUPS), {})
+    return PolicyFile(tensors, tuple(groups or GROUPS), MADE)
 
 
 class Training:
     """A model under DDP in several buckets, and what it had for gradients before and after the hook."""
 
-    def __init__(self, rank: int, cap: float = 0.01, groups: Any = None) -> None:
+    def __init__(self, rank: int, cap: float = 0.01, groups: Any = None, retune: int | None = None) -> None:
         from oscar.adapters.torch import OscarState, oscar_hook
 
         inner = layers()
         self.rank = rank
-        self.state = OscarState(CONFIG, policy=policy_of(inner, groups), model=inner)
+        policy = policy_of(inner, groups)
+        self.state = OscarState(CONFIG, policy=policy, model=inner, retune=retune)
         self.model = torch.nn.parallel.DistributedDataParallel(inner, bucket_cap_mb=cap)
         self.own: dict[int, np.ndarray] = {}
 
@@ -104,10 +106,65 @@ def refused(rank: int, folder: Path) -> dict[str, Any]:
     return {"told": told}
 
 
+REGROUPED = [(1, "asc same ring"), (6, "asc:c=1/2 other direct")]
+
+
+def regrouped(rank: int, folder: Path) -> dict[str, Any]:
+    """Other groups in mid-training, and some that not all ranks have; a state of before and one of after."""
+    training = Training(rank)
+    with training.state:
+        seen = [training.step(step) for step in range(3)]
+        training.state.regroup(policy_of(training.model.module, REGROUPED))
+        waits = training.state.state_dict()
+        try:
+            training.state.regroup(policy_of(training.model.module, REGROUPED if rank else GROUPS))
+        except ConfigError as error:
+            told = str(error)
+        seen += [training.step(step) for step in range(3, 6)]
+    again = Training(rank, groups=REGROUPED)
+    with again.state:
+        again.step(0)
+        again.step(0)
+        again.state.load_state_dict(waits)
+        resumed = [again.step(step) for step in range(3, 6)]
+    return {"seen": seen, "resumed": resumed, "told": told}
+
+
+def retuned(rank: int, folder: Path) -> dict[str, Any]:
+    """Rank 0 finds the link slow from the fourth backward on; all ranks go on with its choice."""
+    from oscar.adapters.torch.grouped import GroupedBuckets
+
+    training = Training(rank, groups=[(6, "fp32 direct")], retune=3)
+    took, slow = GroupedBuckets.took, []
+
+    def of_a_slow_link(grouped: Any) -> list[float | None]:
+        found = took(grouped)
+        slow.append(len(slow) > 0)
+        return [5.0 if slow[-1] and rank == 0 else 1e-5 for _ in found]
+
+    GroupedBuckets.took = of_a_slow_link  # type: ignore[method-assign]
+    groups = []
+    with training.state:
+        seen = []
+        for step in range(9):
+            seen.append(training.step(step))
+            groups.append(training.state.policy.groups)
+        saved = training.state.state_dict()
+        seen += [training.step(step) for step in range(9, 11)]
+    again = Training(rank, groups=[(6, "fp32 direct")], retune=3)
+    with again.state:
+        again.step(0)
+        again.step(0)
+        again.state.load_state_dict(saved)
+        resumed = [again.step(step) for step in range(9, 11)]
+    return {"seen": seen, "resumed": resumed, "groups": groups, "slow": slow}
+
+
 def main(what: str, folder: Path) -> None:
     torch.distributed.init_process_group("gloo")
     rank = int(os.environ["RANK"])
-    torch.save({"trained": trained, "refused": refused}[what](rank, folder), folder / f"{what}-{rank}.pt")
+    case = {"trained": trained, "refused": refused, "regrouped": regrouped, "retuned": retuned}[what]
+    torch.save(case(rank, folder), folder / f"{what}-{rank}.pt")
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
@@ -139,6 +196,40 @@ def test_all_ranks_refuse_what_one_of_them_cannot_take(tmp_path: Path) -> None:
         assert "policy" in unequal, rank
         assert "tensor 0 is 2.bias of 5" in other, rank
         assert "expected a policy and its model together, got no model" in missing, rank
+
+
+def test_groups_change_in_mid_training_and_nothing_is_lost(tmp_path: Path) -> None:
+    first, second = ran("regrouped", tmp_path)
+    model = layers()
+    tensors = [(name, each.numel()) for name, each in model.named_parameters()]
+    config = CONFIG.variant(nodes=RANKS)
+    cluster = GroupedCluster(groups_of(policy_of(model), tensors, config))
+    for step, ((one, mean), (two, same)) in enumerate(zip(first["seen"], second["seen"], strict=True)):
+        assert [x.tobytes() for x in mean] == [x.tobytes() for x in same]
+        if step == 3:
+            cluster.regroup(groups_of(policy_of(model, REGROUPED), tensors, config))
+        if step:
+            expected = cluster.allreduce([one, two]).mean
+            assert [x.tobytes() for x in mean] == [x.tobytes() for x in expected], step
+    for seen in (first, second):
+        assert "policy" in seen["told"]
+        for (_, mean), (_, again) in zip(seen["seen"][3:], seen["resumed"], strict=True):
+            assert [x.tobytes() for x in mean] == [x.tobytes() for x in again]
+
+
+def test_all_ranks_go_on_with_what_rank_0_chose(tmp_path: Path) -> None:
+    results = ran("retuned", tmp_path)
+    for result in results:
+        assert result["slow"] == [False, True, True]  # asked before backwards 4, 7 and 10
+        assert result["groups"] == results[0]["groups"]
+        plain, chosen = ((6, "fp32 direct"),), result["groups"][-1]
+        assert result["groups"][:7] == [plain] * 7
+        assert chosen != plain
+        assert any("asc" in option for _, option in chosen)
+        for (_, mean), (_, again) in zip(result["seen"][9:], result["resumed"], strict=True):
+            assert [x.tobytes() for x in mean] == [x.tobytes() for x in again]
+    for (_, mean), (_, same) in zip(*(result["seen"] for result in results), strict=True):
+        assert [x.tobytes() for x in mean] == [x.tobytes() for x in same]
 
 
 if __name__ == "__main__":

@@ -161,6 +161,13 @@ class OscarState:
         self._jobs.put(job)
         return job.future
 
+    @property
+    def policy(self) -> PolicyFile | None:
+        """The policy in use, or None."""
+        if self._retuning is not None:
+            return self._retuning.policy
+        return None if self._policed is None else self._policed.file
+
     def regroup(self, policy: PolicyFile | Path | str) -> None:
         """Go on with another policy for the same model, between two backwards; collective.
 

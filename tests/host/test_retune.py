@@ -1,0 +1,92 @@
+"""Retuning: the link that groups' times show, and another policy only where it gains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.planning.tuning.options import FP32, measured, options
+from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.retune import FAST_BPS, Retuner, Seen, fitted
+from oscar.timeline.link import LinkModel
+
+NODES = 4
+CONFIG = Config(nodes=NODES)
+TENSORS = tuple((f"t{at}", size) for at, size in enumerate((1000, 200_000, 3000, 400_000, 64)))
+MADE = {"compute_ms": 20.0, "gbps": 10.0, "latency_us": 10.0}
+
+
+def policy(*groups: tuple[int, str], **made: Any) -> PolicyFile:
+    return PolicyFile(TENSORS, groups, {**MADE, **made})
+
+
+def seen(link: LinkModel, file: PolicyFile) -> list[Seen]:
+    """What groups would take on a link that is as the model has it."""
+    prices = [FP32, measured("asc", NODES, CONFIG), measured("bf16", NODES, CONFIG)]
+    known = {one.name: one for one in options(prices, NODES, link, ("ring", "direct"), dominated=True)}
+    found, begin = [], 0
+    for stop, option in file.groups:
+        values = sum(size for _, size in TENSORS[begin:stop])
+        found.append(Seen(option, values, sum(step.seconds for step in known[option].seconds(values))))
+        begin = stop
+    return found
+
+
+def test_a_link_is_found_again_from_what_groups_take(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    file = policy((1, "fp32 ring"), (3, "fp32 direct"), (5, "fp32 ring"))
+    for _ in range(20):
+        link = LinkModel.of(gbps=10 ** random.uniform(-2, 1.5), latency_us=10 ** random.uniform(0, 3))
+        found = fitted(seen(link, file), [FP32], NODES, LinkModel.of(gbps=1, latency_us=50))
+        assert found.bandwidth_bps == pytest.approx(link.bandwidth_bps, rel=0.02)
+        assert found.latency_s == pytest.approx(link.latency_s, rel=0.02)
+
+
+def test_one_group_tells_the_rate_at_the_latency_of_before() -> None:
+    link, file = LinkModel.of(gbps=0.1, latency_us=50), policy((5, "fp32 ring"))
+    found = fitted(seen(link, file), [FP32], NODES, LinkModel.of(gbps=1, latency_us=50))
+    assert found.latency_s == pytest.approx(50e-6)
+    assert found.bandwidth_bps == pytest.approx(link.bandwidth_bps, rel=0.01)
+    quick = fitted([Seen("fp32 ring", 600_000, 0.0)], [FP32], NODES, found)
+    assert quick.bandwidth_bps == FAST_BPS
+    assert fitted([], [FP32], NODES, found) == found
+
+
+def test_another_policy_is_taken_where_it_gains_and_kept_then() -> None:
+    first = policy((5, "fp32 direct"))
+    retuner = Retuner(first, CONFIG)
+    assert retuner.retune(first, seen(LinkModel.of(gbps=10, latency_us=10), first)) is None  # as foreseen
+    slow = LinkModel.of(gbps=0.05, latency_us=10)
+    found = retuner.retune(first, seen(slow, first))
+    assert found is not None
+    assert found.before_s > 1.05 * found.time_s
+    assert any(option.startswith("asc") for _, option in found.policy.groups)
+    assert retuner.retune(found.policy, seen(slow, found.policy)) is None  # on the same link it stays
+
+
+def test_nothing_changes_for_less_than_the_gain() -> None:
+    first, slow = policy((5, "fp32 direct")), LinkModel.of(gbps=0.05, latency_us=10)
+    gained = Retuner(first, CONFIG).retune(first, seen(slow, first))
+    assert gained is not None
+    factor = gained.before_s / gained.time_s
+    assert Retuner(first, CONFIG, gain=1.01 * factor).retune(first, seen(slow, first)) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        (replace(policy((5, "fp32 ring")), made={}), "policy that says its compute_ms, got None"),
+        (policy((5, "zen same ring")), "do not depend on what is zero, got zen"),
+        (policy((5, "fp32 ring"), ready_ms=[1, 2]), "ready_ms with a time for each of 5 tensors"),
+        (policy((5, "fp32 ring"), ready_ms=[1, 2, 3, 2, 5]), "in the order of the backward pass"),
+        (policy((5, "fp32 ring"), ready_ms="soon"), "ready_ms with a time for each tensor, got 'soon'"),
+    ],
+)
+def test_a_policy_that_says_too_little_is_refused(file: PolicyFile, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Retuner(file, CONFIG)
