@@ -91,7 +91,7 @@ def test_the_example_trains_identical_replicas() -> None:
     needs("torch")
     words = ["--hook", "none", "oscar", "--bypass", "never", "--steps", "8", "--batch", "1"]
     words += ["--length", "16", "--width", "32", "--layers", "1"]
-    report = ddp.run_ranks(arguments("--ranks", "2", "--limit-s", "240"), words)
+    report = ddp.run_ranks(arguments("--ranks", "2", "--limit-s", "240"), [str(ddp.SCRIPT), *words])
     plain, ours = report["runs"]
     assert plain["identical"]
     assert ours["identical"]

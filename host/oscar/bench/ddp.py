@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Run all ranks, print the table with ratios to `oscar`, return them; ok: replicas are identical."""
     if not args.script.exists():
         raise OscarError(f"expected {args.script}; run it in a checkout, or name the script with --script")
-    words = ["--hook", *args.hooks, "--bypass", "never"]
+    words = [str(args.script), "--hook", *args.hooks, "--bypass", "never"]
     for name in ("steps", "batch", "length", "width", "layers", "coarseness", "schedule", "bucket_mb"):
         words += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     where = "this machine's loopback" if args.mbps is None else f"links of {args.mbps:g} Mb/s"
@@ -86,17 +86,18 @@ def _in_lab(args: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]:
 
 
 def run_ranks(
-    args: argparse.Namespace, words: Sequence[str], network: Network | None = None
+    args: argparse.Namespace, program: Sequence[str], network: Network | None = None
 ) -> dict[str, Any]:
-    """Run the script as `args.ranks` processes, on hosts of a network or here; return what a rank reports.
+    """Run a program as `args.ranks` processes, on hosts of a network or here; return what a rank reports.
+
+    program: a script, or -m and a module, and arguments; with --json it writes a report.
 
     Raises OscarError that quotes the ranks where one failed.
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        program = [str(args.script), *words, "--json", str(report)]
         ended = launch(
-            "gloo", args.ranks, program,
+            "gloo", args.ranks, [*program, "--json", str(report)],
             limit_s=args.limit_s, token=str(report), network=network, grace_s=GRACE_S,
         )  # fmt: skip
         failed = [(status < 0, rank, status) for rank, status in enumerate(ended.statuses) if status != 0]
