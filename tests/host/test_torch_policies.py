@@ -160,11 +160,51 @@ def retuned(rank: int, folder: Path) -> dict[str, Any]:
     return {"seen": seen, "resumed": resumed, "groups": groups, "slow": slow}
 
 
+def merged(rank: int, folder: Path) -> dict[str, Any]:
+    """Rank 0 says that two groups are best, cut behind the fourth tensor; rank 1 would not."""
+    from oscar.adapters.torch import merging
+
+    training, asked = Training(rank), []
+
+    def said(step: Any) -> float:
+        step()
+        stops = [stop for stop, _ in training.state.policy.groups]
+        asked.append(stops)
+        best = abs(stops[0] - 4) + 5 * abs(len(stops) - 2)
+        return best + 1.0 if rank == 0 else 10.0 - best
+
+    merging.timed = said
+    inner = training.model.module
+    with training.state as state:
+        training.step(0)
+        found = merging.merge_groups(state, inner, lambda: training.step(1), warmups=1, iterations=2)
+        last = training.step(2)[1]
+        one = merging.one_method(inner, state.config, found.stops)
+        return {"stops": found.stops, "asked": asked, "policy": state.policy == one, "last": last}
+
+
+def tuned(rank: int, folder: Path) -> dict[str, Any]:
+    """A policy for a model on a slow link and on a fast one, and what cannot be priced."""
+    from oscar.adapters.torch.tuning import tune
+
+    inner, told = layers(), ""
+    inputs = torch.randn(16, 32)
+
+    def backward() -> None:
+        inner(inputs).square().mean().backward()
+
+    found = [tune(inner, backward, CONFIG.variant(link={"gbps": rate})) for rate in (1e-3, 100)]
+    try:
+        tune(inner, backward, CONFIG, methods=["asc"], processors=["third"])
+    except ConfigError as error:
+        told = str(error)
+    return {"groups": [policy.groups for policy in found], "told": told}
+
+
 def main(what: str, folder: Path) -> None:
     torch.distributed.init_process_group("gloo")
     rank = int(os.environ["RANK"])
-    case = {"trained": trained, "refused": refused, "regrouped": regrouped, "retuned": retuned}[what]
-    torch.save(case(rank, folder), folder / f"{what}-{rank}.pt")
+    torch.save(globals()[what](rank, folder), folder / f"{what}-{rank}.pt")
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
@@ -220,7 +260,7 @@ def test_groups_change_in_mid_training_and_nothing_is_lost(tmp_path: Path) -> No
 def test_all_ranks_go_on_with_what_rank_0_chose(tmp_path: Path) -> None:
     results = ran("retuned", tmp_path)
     for result in results:
-        assert result["slow"] == [False, True, True]  # asked before backwards 4, 7 and 10
+        assert result["slow"] == [False, True, True, True]  # before backwards 4, 7, 10, and 10 once more
         assert result["groups"] == results[0]["groups"]
         plain, chosen = ((6, "fp32 direct"),), result["groups"][-1]
         assert result["groups"][:7] == [plain] * 7
@@ -230,6 +270,23 @@ def test_all_ranks_go_on_with_what_rank_0_chose(tmp_path: Path) -> None:
             assert [x.tobytes() for x in mean] == [x.tobytes() for x in again]
     for (_, mean), (_, same) in zip(*(result["seen"] for result in results), strict=True):
         assert [x.tobytes() for x in mean] == [x.tobytes() for x in same]
+
+
+def test_groups_are_searched_while_a_model_trains(tmp_path: Path) -> None:
+    results = ran("merged", tmp_path)
+    for result in results:
+        assert result["stops"] == (4, 6)
+        assert result["policy"]
+        assert result["asked"] == results[0]["asked"]
+        assert [x.tobytes() for x in result["last"]] == [x.tobytes() for x in results[0]["last"]]
+
+
+def test_a_policy_is_chosen_for_all_ranks_before_training(tmp_path: Path) -> None:
+    for result in ran("tuned", tmp_path):
+        slow, fast = result["groups"]
+        assert any("asc same" in option for _, option in slow)
+        assert {option.split()[0] for _, option in fast} == {"fp32"}
+        assert "rank 0 chose no policy: expected processors of same, other, got third" in result["told"]
 
 
 if __name__ == "__main__":

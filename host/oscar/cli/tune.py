@@ -13,7 +13,7 @@ from oscar.files import check_outputs
 
 if TYPE_CHECKING:
     from oscar.config import Config
-    from oscar.planning.tuning.policy import Policy, Problem
+    from oscar.planning.tuning.policy import Problem
     from oscar.planning.tuning.profile import ReadyTimes, Tensors
     from oscar.timeline.engine import Floats
     from oscar.workloads import Workload
@@ -49,6 +49,13 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--schedules", nargs="+", default=["ring", "direct"], metavar="NAME")
     parser.add_argument(
+        "--processors",
+        nargs="+",
+        default=["same", "other"],
+        metavar="NAME",
+        help="that may code: the training's own (same), another one beside it (other); default: both",
+    )
+    parser.add_argument(
         "--selector", default="joint", metavar="NAME", help="see docs/tuning.md (%(default)s)"
     )
     parser.add_argument(
@@ -75,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
     one_blas_thread()
     from oscar.array import sizes_of
     from oscar.planning.predict import MIN_GAIN
+    from oscar.planning.tuning.apply import made_of
     from oscar.planning.tuning.policy import Problem
     from oscar.planning.tuning.policy_file import PolicyFile
     from oscar.planning.tuning.reasons import reasons, verdict
@@ -111,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
         for reason in reasons(problem, found.policy):
             print(reason.text)
     if args.output is not None:
-        made = _made(config, times, args.selector, problem, found.policy)
+        made = made_of(config, times, problem, found.policy, args.processors, args.selector)
         PolicyFile.of(names, problem, found.policy, made).write(args.output)
         print(f"# wrote {args.output}")
     return 0 if pays else 3
@@ -165,7 +173,14 @@ def _compute_s(workload: Workload) -> float:
 def _problem(
     config: Config, workload: Workload, sizes: Sequence[int], ready_s: Floats, args: argparse.Namespace
 ) -> Problem:
-    from oscar.planning.tuning.options import SPARSE, default_choices, measured, measured_on, options
+    from oscar.planning.tuning.options import (
+        SPARSE,
+        check_processors,
+        default_choices,
+        measured,
+        measured_on,
+        options,
+    )
     from oscar.planning.tuning.policy import Problem
     from oscar.timeline.link import LinkModel
 
@@ -175,7 +190,8 @@ def _problem(
     model = config.link.model()
     link = LinkModel(model.bandwidth_bps, model.latency_s)  # the codec is a lane of its own
     prices = [measured(name, config.nodes, config) for name in methods if name not in SPARSE]
-    own = options(prices, config.nodes, link, args.schedules)
+    processors = check_processors(args.processors)
+    own = options(prices, config.nodes, link, args.schedules, processors=processors)
     refused: dict[str, dict[int, str]] = {}
     for name in filter(methods.__contains__, SPARSE):
         drawn = [workload.gradients() for _ in range(SAMPLES)]
@@ -183,26 +199,9 @@ def _problem(
         if price is None:
             print(f"# left out: {name}, as no tensor is sparse")
             continue
-        sparse = options([price], config.nodes, link, args.schedules)  # alone: it must not displace others
+        sparse = options(  # alone: it must not displace others
+            [price], config.nodes, link, args.schedules, processors=processors
+        )
         refused |= {option.name: unable for option in sparse}
         own += sparse
     return Problem(tuple(sizes), ready_s, tuple(own), refused)
-
-
-def _made(
-    config: Config, times: ReadyTimes, selector: str, problem: Problem, policy: Policy
-) -> dict[str, Any]:
-    """Return how a policy was found, for readers of its file."""
-    from oscar.coding.costs import machine
-
-    return {
-        "selector": selector,
-        "nodes": config.nodes,
-        "gbps": config.link.gbps,
-        "latency_us": config.link.latency_us,
-        "compute_ms": round(times.ready_s[-1] * 1e3, 6),
-        "gradients": times.made,
-        "ready_ms": [round(seconds * 1e3, 6) for seconds in problem.ready_s.tolist()],
-        "time_ms": round(problem.time(policy) * 1e3, 6),
-        "machine": machine(),
-    }

@@ -16,6 +16,7 @@ from oscar.array import Array
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import groups_of
+from oscar.planning.tuning.options import FP32
 from oscar.planning.tuning.policy_file import PolicyFile, load_policy
 from oscar.reducers.communicator import Communicator, PeerStats
 from oscar.reducers.grouped import Group, late_of, read_waiting, with_late
@@ -131,6 +132,11 @@ class GroupedBuckets:
     def waiting(self) -> list[Job]:
         """Buckets whose means are not all there yet."""
         return [bucket.job for bucket in self._waiting]
+
+    @property
+    def plain(self) -> bool:
+        """Whether groups have nothing to do: all go as they are, and nothing waits to be sent."""
+        return not self._late and all(group.config.method == FP32.name for group in self.groups)
 
     @property
     def failed(self) -> str | None:

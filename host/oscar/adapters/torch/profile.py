@@ -53,6 +53,11 @@ class Profile:
             hook.remove()
         self._hooks = []
 
+    @property
+    def tensors(self) -> list[tuple[str, int]]:
+        """Name and values of each parameter, in the model's order."""
+        return [(name, parameter.numel()) for name, parameter in self._named]
+
     def _begin(self, *_: Any) -> None:
         """Note where an iteration begins; a second call of the model before its backward pass does not."""
         if self._torch.is_grad_enabled() and not (self._iterations and not self._iterations[-1].ready):
@@ -99,7 +104,7 @@ class Profile:
         counted = done[1:] or done
         where = "cpu" if self._device.type == "cpu" else self._torch.cuda.get_device_name(self._device)
         return ReadyTimes.median(
-            [(name, parameter.numel()) for name, parameter in self._named],
+            self.tensors,
             [[self._since(one.begin, one.ready[name]) for name, _ in self._named] for one in counted],
             [self._since(one.begin, one.forward) for one in counted],
             f"hooks, median of {len(counted)} iterations on {where}, {self._torch.get_num_threads()} threads",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import replace
+from typing import Any
 
 from oscar.adapters.torch.grouped import GroupedBuckets, Policed
 from oscar.config import Config
@@ -32,6 +33,7 @@ class Retuning:
         self.every, self._tensors, self._config = every, policed.tensors, config
         self.policy = policed.file
         self._retuner = Retuner(policed.file, config)
+        self._began = 0  # backwards of this process that were before this state's first
 
     @classmethod
     def of(
@@ -51,7 +53,16 @@ class Retuning:
 
     def due(self, backwards: int) -> bool:
         """Whether to choose before this backward; the first one is 0, which goes uncompressed."""
-        return backwards > 1 and (backwards - 1) % self.every == 0
+        return backwards > 1 and (backwards - self._began - 1) % self.every == 0
+
+    def looks(self, backwards: int) -> bool:
+        """Whether this backward has to go by groups whatever the policy: what they take is looked at next."""
+        return self.due(backwards) or self.due(backwards + 1)
+
+    @property
+    def expected_s(self) -> float | None:
+        """What an iteration is thought to take, on the link as it was seen last; on rank 0, else None."""
+        return self._retuner.expected_s
 
     def run(self, grouped: GroupedBuckets, communicator: Communicator) -> None:
         """Let rank 0 choose; where it chose another policy, go on with that one. Collective."""
@@ -71,17 +82,18 @@ class Retuning:
         if told := communicator.gather(text, MOST_BYTES)[0]:
             self._go_on(json.loads(told), grouped)
 
-    def state_dict(self) -> list[tuple[int, str]]:
-        """Return the groups in use."""
-        return [*self.policy.groups]
+    def state_dict(self, backwards: int) -> dict[str, Any]:
+        """Return the groups in use, and how many backwards ago was chosen."""
+        return {"groups": [*self.policy.groups], "since": (backwards - self._began) % self.every}
 
-    def load(self, saved: Saved, state: Saved, grouped: GroupedBuckets) -> None:
+    def load(self, saved: Saved, state: Saved, grouped: GroupedBuckets, backwards: int) -> None:
         """Go on with the groups that were in use, and with their state; collective.
 
         Raises ConfigError, with all as it was.
         """
-        pairs = (one.items(2) for one in saved.items())
+        pairs = (one.items(2) for one in saved["groups"].items())
         groups = [(stop.integer(1), option.text()) for stop, option in pairs]
+        since = saved["since"].integer(0, self.every - 1)
         stops = [stop for stop, _ in groups]
         if not stops or stops != sorted(set(stops)) or stops[-1] != len(self._tensors):
             raise saved.refuse(f"groups that cover {len(self._tensors)} tensors in order", f"{stops}")
@@ -93,6 +105,7 @@ class Retuning:
             self._go_on(before, grouped)
             grouped.load_state_dict(Saved.of(own))
             raise
+        self._began = backwards - since
 
     def _go_on(self, groups: list[tuple[int, str]], grouped: GroupedBuckets) -> None:
         policy = replace(self.policy, groups=tuple((stop, option) for stop, option in groups))

@@ -114,6 +114,7 @@ class OscarState:
         self._model, self._staging = Model(), Staging()
         self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
         self._told_dense = False
+        self._groups_plain = False  # in this backward
         self.backwards = 0  # of this process
         self.values = 0  # that were reduced
         self._sent_bytes = 0
@@ -141,9 +142,14 @@ class OscarState:
         if forget:
             self.bypass.decided.clear()
         self.values += key[1]
+        retune = False
+        if key[0] == 0:  # for all buckets of this backward: the thread may change groups meanwhile
+            looks = self._retuning is not None and self._retuning.looks(self.backwards)
+            self._groups_plain = self._grouped is not None and self._grouped.plain and not looks
+            retune = self._retuning is not None and self._retuning.due(self.backwards)
         if bucket.is_last():
             self.backwards += 1
-        if first or self.bypass.skips(key):
+        if first or self._groups_plain or self.bypass.skips(key):
             return self._plain(buffer)
         job = Job(
             self._staging.future(buffer),
@@ -154,7 +160,7 @@ class OscarState:
             last=bucket.is_last() or self._rest_skipped(key[0]),
             measure=self.bypass.measures(key) and not (layout.sparse and self._rows),
             forget=forget,
-            retune=self._retuning is not None and key[0] == 0 and self._retuning.due(self.backwards),
+            retune=retune,
             new=new or forget,
         )
         self._start()
@@ -167,6 +173,11 @@ class OscarState:
         if self._retuning is not None:
             return self._retuning.policy
         return None if self._policed is None else self._policed.file
+
+    @property
+    def expected_s(self) -> float | None:
+        """What retuning thinks an iteration takes, up to its last mean; None before, and on other ranks."""
+        return None if self._retuning is None else self._retuning.expected_s
 
     def regroup(self, policy: PolicyFile | Path | str) -> None:
         """Go on with another policy for the same model, between two backwards; collective.
@@ -184,6 +195,7 @@ class OscarState:
         if other.refused is not None:
             raise other.refused
         self._grouped.regroup(other.groups)
+        self._policed = other
         if self._retuning is not None and other.file is not None:
             self._retuning.policy = other.file
 
@@ -372,7 +384,7 @@ class OscarState:
             "bypass": self.bypass.state_dict(),
             "reducer": self._communicator.state_dict(),
             "policy": None if self._grouped is None else self._grouped.state_dict(),
-            "retuned": None if self._retuning is None else self._retuning.state_dict(),
+            "retuned": None if self._retuning is None else self._retuning.state_dict(self.backwards),
         }
         text, arrays = flatten(tree)
         tensors = {dtype: self._torch.from_numpy(array) for dtype, array in arrays.items()}
@@ -411,7 +423,7 @@ class OscarState:
         self._communicator.load_state_dict(tree["reducer"])
         try:
             if self._grouped is not None and self._retuning is not None:
-                self._retuning.load(tree["retuned"], own, self._grouped)
+                self._retuning.load(tree["retuned"], own, self._grouped, self.backwards)
             elif self._grouped is not None:
                 self._grouped.load_state_dict(own)
         except BaseException:

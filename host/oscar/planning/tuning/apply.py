@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
+from oscar.coding.costs import machine
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.options import FP32, changes_of, measured, options
-from oscar.planning.tuning.policy import OTHER, SAME, Problem
+from oscar.planning.tuning.policy import OTHER, SAME, Policy, Problem
 from oscar.planning.tuning.policy_file import PolicyFile
-from oscar.planning.tuning.profile import even
+from oscar.planning.tuning.profile import ReadyTimes, even
 from oscar.reducers.grouped import Group
 from oscar.timeline.engine import Floats
 from oscar.timeline.link import LinkModel
@@ -72,3 +74,26 @@ def ready_of(policy: PolicyFile, compute_s: float) -> Floats:
     if found is None:
         return even(policy.tensors, compute_s, FORWARD).ready(policy.tensors)
     return found * (compute_s / found[-1])
+
+
+def made_of(
+    config: Config,
+    times: ReadyTimes,
+    problem: Problem,
+    policy: Policy,
+    processors: Sequence[str] = (SAME, OTHER),
+    selector: str = "joint",
+) -> dict[str, Any]:
+    """Return how a policy was found, for its file: what readers ask for, and what retuning begins with."""
+    return {
+        "selector": selector,
+        "processors": list(processors),
+        "nodes": config.nodes,
+        "gbps": config.link.gbps,
+        "latency_us": config.link.latency_us,
+        "compute_ms": round(times.ready_s[-1] * 1e3, 6),
+        "gradients": times.made,
+        "ready_ms": [round(seconds * 1e3, 6) for seconds in problem.ready_s.tolist()],
+        "time_ms": round(problem.time(policy) * 1e3, 6),
+        "machine": machine(),
+    }

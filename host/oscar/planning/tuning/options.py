@@ -36,6 +36,7 @@ EXACT = "fp32", "fp16", "int32", "int16"  # lose less than bf16 does
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+|/[1-9][0-9]*)?")
 LARGEST = 2.0**32  # values that are replayed; beyond, times go on in a straight line
 NOTHING = Cost(0.0, 0.0)
+LANES = {SAME: COMPUTE, OTHER: CODEC}
 
 
 @dataclass(frozen=True)
@@ -127,23 +128,37 @@ def default_choices(method: str) -> list[str]:
     return list(dict.fromkeys(["fp32", *(() if method in EXACT else ("bf16",)), method]))
 
 
+def check_processors(names: Sequence[str]) -> tuple[str, ...]:
+    """Return processors, each once; raises ConfigError for other names and for none."""
+    found = tuple(dict.fromkeys(names))
+    if not found or set(found) - LANES.keys():
+        raise ConfigError(f"expected processors of {', '.join(LANES)}, got {', '.join(found) or 'none'}")
+    return found
+
+
 def options(
     prices: Iterable[MethodPrice], nodes: int, link: LinkModel, schedules: Sequence[str] = SCHEDULES,
-    *, crypto: Cost | None = None, dominated: bool = False,
+    *, processors: Sequence[str] = (SAME, OTHER), crypto: Cost | None = None, dominated: bool = False,
 ) -> list[Option]:  # fmt: skip
     """Return all combinations; link: of one node, whose codec does not count.
 
-    crypto: of encrypting or decrypting one coded byte, on a lane of its own. dominated: also those that
-    another one is never slower than.
+    processors: that may work for methods. crypto: of encrypting or decrypting one coded byte, on a lane of
+    its own. dominated: also those that another one is never slower than.
     """
     found: list[Option] = []
     for name in schedules:
         for price in (one for one in prices if not one.around_ring or name == Ring.name):
-            found += _priced(price, make_schedule(name, nodes), link, crypto)
+            found += _priced(price, make_schedule(name, nodes), link, processors, crypto)
     return found if dominated else pruned(found)
 
 
-def _priced(price: MethodPrice, schedule: Schedule, link: LinkModel, crypto: Cost | None) -> Iterable[Option]:
+def _priced(
+    price: MethodPrice,
+    schedule: Schedule,
+    link: LinkModel,
+    processors: Sequence[str],
+    crypto: Cost | None,
+) -> Iterable[Option]:
     port = _curve(schedule, link, price, coded=False)
     seal = []
     if crypto is not None:  # a rank's own frames go out, and as many come in
@@ -154,7 +169,8 @@ def _priced(price: MethodPrice, schedule: Schedule, link: LinkModel, crypto: Cos
         yield Option(f"fp32 {schedule.name}", *_sealed(steps, curves, seal))
         return
     before, after = _work(price, schedule, link, port)
-    for processor, lane in ((SAME, COMPUTE), (OTHER, CODEC)):
+    for processor in processors:
+        lane = LANES[processor]
         steps = [Step(lane, BEFORE, 0), Step(PORT, BEFORE, 0), Step(lane, AFTER, 0)]
         name = f"{price.name} {processor} {schedule.name}"
         yield Option(name, *_sealed(steps, [before, port, after], seal))

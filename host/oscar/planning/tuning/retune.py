@@ -12,8 +12,16 @@ import numpy as np
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import ready_of, split_option
-from oscar.planning.tuning.options import SCHEDULES, SPARSE, MethodPrice, default_choices, measured, options
-from oscar.planning.tuning.policy import Option, Problem
+from oscar.planning.tuning.options import (
+    SCHEDULES,
+    SPARSE,
+    MethodPrice,
+    check_processors,
+    default_choices,
+    measured,
+    options,
+)
+from oscar.planning.tuning.policy import OTHER, SAME, Option, Problem
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.select import select
 from oscar.timeline.graph import PORT
@@ -62,7 +70,9 @@ class Retuner:
             )
         self._methods, self._config = list(methods), config
         self._schedules = list(dict.fromkeys([*SCHEDULES, *(schedule for _, schedule in named)]))
+        self._processors = check_processors(policy.made.get("processors") or (SAME, OTHER))
         self._ready = ready_of(policy, policy.number("compute_ms") * 1e-3)
+        self.expected_s: float | None = None  # of an iteration, on the link as it was seen last
         self._sizes = tuple(size for _, size in policy.tensors)
         self.link = LinkModel.of(gbps=policy.number("gbps"), latency_us=policy.number("latency_us"))
 
@@ -76,6 +86,7 @@ class Retuner:
         self.link = fitted(seen, self._prices, self.nodes, self.link)
         problem = Problem(self._sizes, self._ready, tuple(self._options(self.link)))
         before, found = problem.time(policy.policy(problem)), select(problem)
+        self.expected_s = before
         if before < self.gain * found.time_s:
             return None
         names = [name for name, _ in policy.tensors]
@@ -86,10 +97,12 @@ class Retuner:
             "time_ms": found.time_s * 1e3,
         }
         other = PolicyFile.of(names, problem, found.policy, made)
-        return None if other.groups == policy.groups else Retuned(other, self.link, before, found.time_s)
+        self.expected_s = found.time_s
+        return Retuned(other, self.link, before, found.time_s)
 
     def _options(self, link: LinkModel) -> list[Option]:
-        return options(self._prices, self.nodes, link, self._schedules, dominated=True)
+        named, kinds = self._prices, self._processors
+        return options(named, self.nodes, link, self._schedules, processors=kinds, dominated=True)
 
 
 def fitted(seen: Sequence[Seen], prices: Iterable[MethodPrice], nodes: int, before: LinkModel) -> LinkModel:

@@ -1,0 +1,76 @@
+"""A policy for a PyTorch model before it trains: profiled on every rank, chosen by rank 0, equal on all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from oscar.adapters.torch.profile import Profile
+from oscar.config import Config
+from oscar.errors import ConfigError
+from oscar.planning.tuning.apply import made_of
+from oscar.planning.tuning.options import SCHEDULES, check_processors, default_choices, measured, options
+from oscar.planning.tuning.policy import SAME, Problem
+from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.profile import ITERATIONS
+from oscar.planning.tuning.select import select
+from oscar.timeline.link import LinkModel
+from oscar.transports.gloo import load_torch
+
+Choice = tuple[PolicyFile | None, str]  # and why there is none
+
+
+def tune(
+    model: Any,
+    backward: Callable[[], object],
+    config: Config,
+    *,
+    iterations: int = ITERATIONS,
+    methods: Sequence[str] | None = None,
+    processors: Sequence[str] = (SAME,),
+) -> PolicyFile:
+    """Return the policy for `model` on the link of `config`; collective over the default process group.
+
+    model: not in DDP yet. backward: a forward and a backward pass of it, without a step of the optimiser.
+    methods: to choose from, as `oscar tune --methods`. processors: `same` where the hook's thread shares the
+    training's core, `other` where it has one of its own. All ranks profile, so that they disturb each other
+    as they will in the training; rank 0 chooses. Raises ConfigError on all ranks.
+    """
+    _, distributed = load_torch()
+    nodes = distributed.get_world_size()
+    config = config.variant(nodes=nodes)
+    with Profile(model) as profile:
+        for _ in range(iterations + 1):
+            backward()
+    for parameter in model.parameters():
+        parameter.grad = None
+    found: list[Choice] = [(None, "")]
+    if distributed.get_rank() == 0:
+        try:
+            found = [(_chosen(profile, config, methods, processors), "")]
+        except ConfigError as error:
+            found = [(None, str(error))]
+    distributed.broadcast_object_list(found, src=0)
+    policy, refused = found[0]
+    if policy is None:
+        raise ConfigError(f"rank 0 chose no policy: {refused}")
+    return policy
+
+
+def _chosen(
+    profile: Profile, config: Config, methods: Sequence[str] | None, processors: Sequence[str]
+) -> PolicyFile:
+    times, link = profile.times, config.link.model()
+    names = [name for name, _ in profile.tensors][::-1]
+    sizes = tuple(size for _, size in profile.tensors)[::-1]
+    ready = times.ready(list(zip(names, sizes, strict=True)))
+    prices = [measured(method, config.nodes, config) for method in methods or default_choices(config.method)]
+    plain = LinkModel(link.bandwidth_bps, link.latency_s)
+    kinds = check_processors(processors)
+    problem = Problem(
+        sizes, np.asarray(ready), tuple(options(prices, config.nodes, plain, SCHEDULES, processors=kinds))
+    )
+    policy = select(problem).policy
+    return PolicyFile.of(names, problem, policy, made_of(config, times, problem, policy, kinds))
