@@ -2,9 +2,11 @@
 
     torchrun --nproc-per-node 4 examples/ddp_transformer.py --hook oscar
     torchrun --nproc-per-node 4 examples/ddp_transformer.py --hook none fp16 oscar oscar-sw --bypass never
+    torchrun --nproc-per-node 4 examples/ddp_transformer.py --hook none tuned --gbps 0.5 --retune 10
 
 With several hooks every hook trains a model of its own, all from the same weights and on the same batches,
-and steps are taken in turns, so that times compare. Needs the extra `torch`; runs on CPUs over Gloo.
+and steps are taken in turns, so that times compare. `tuned` profiles the model, chooses groups and methods
+for the link (docs/tuning.md), and chooses anew as it trains. Needs the extra `torch`; runs on CPUs over Gloo.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import oscar
 from oscar.adapters.torch.state import default_config
+from oscar.adapters.torch.tuning import tune
 from oscar.files import write_json
 from oscar.torch_ddp import OscarState, oscar_hook
 from oscar.workloads.text import character_ids, windows
@@ -56,7 +59,8 @@ class Run:
 
     def __init__(self, name: str, args: argparse.Namespace) -> None:
         torch.manual_seed(args.seed)
-        self.name, self.state, self.times, self.cpu_times = name, None, [], []
+        self.settling = args.settling
+        self.name, self.state, self.times, self.cpu_times, self.rest = name, None, [], [], []
         model = Transformer(d=args.width, layers=args.layers, length=args.length)
         self.model = DistributedDataParallel(model, bucket_cap_mb=args.bucket_mb)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=args.learning_rate)
@@ -64,6 +68,9 @@ class Run:
         self.loss = float("nan")
         if name == "fp16":
             self.model.register_comm_hook(None, fp16_compress_hook)
+        elif name == "tuned":
+            self.state = tuned_state(model, args)
+            self.model.register_comm_hook(self.state, oscar_hook)
         elif name != "none":
             self.state = OscarState(config_of(name, args), bypass=args.bypass)
             self.model.register_comm_hook(self.state, oscar_hook)
@@ -75,17 +82,20 @@ class Run:
         logits = self.model(inputs)
         loss = nn.functional.cross_entropy(logits.reshape(-1, CHARACTERS), targets.reshape(-1))
         loss.backward()
+        reduced = time.perf_counter()
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.times.append(time.perf_counter() - begin)
+        self.rest.append(time.perf_counter() - reduced)
         self.cpu_times.append(time.process_time() - cpu_begin)  # of all threads
         self.loss = float(loss.detach())
-        if len(self.times) == SETTLING:
+        if len(self.times) == self.settling:
             self.sent_before = 0 if self.state is None else self.state.sent_bytes
 
     def report(self) -> dict[str, Any]:
         """Return what is printed of this run; collective."""
-        steps, nodes = len(self.times) - SETTLING, dist.get_world_size()
+        settled, nodes = self.settling, dist.get_world_size()
+        steps = len(self.times) - settled
         bits = {"none": 32, "fp16": 16}.get(self.name, 0)
         sent = self.values * bits / 8 * 2 * (nodes - 1) / nodes
         if self.state is not None:
@@ -93,8 +103,8 @@ class Run:
         digest = hashlib.sha256()
         for parameter in self.model.parameters():
             digest.update(parameter.detach().numpy().tobytes())
-        mine = {"digest": digest.hexdigest(), "loss": self.loss, "sent": sent, "times": self.times[SETTLING:]}
-        mine["cpu"] = statistics.median(self.cpu_times[SETTLING:])
+        mine = {"digest": digest.hexdigest(), "loss": self.loss, "sent": sent, "times": self.times[settled:]}
+        mine["cpu"] = statistics.median(self.cpu_times[settled:])
         ranks: list[Any] = [None] * nodes
         dist.all_gather_object(ranks, mine)
         longest = [max(times) for times in zip(*(rank["times"] for rank in ranks), strict=True)]
@@ -108,7 +118,18 @@ class Run:
             "sent_bytes": statistics.mean(rank["sent"] for rank in ranks),
             "loss": statistics.mean(rank["loss"] for rank in ranks),
             "identical": len({rank["digest"] for rank in ranks}) == 1,
+            **self.foreseen(),
         }
+
+    def foreseen(self) -> dict[str, Any]:
+        """Return the policy in use, and what it is thought to take; nothing without one."""
+        if self.state is None or self.state.policy is None:
+            return {}
+        groups, expected_s = [*self.state.policy.groups], self.state.expected_s
+        if expected_s is None:
+            return {"groups": groups}
+        rest_s = statistics.median(self.rest[self.settling :])  # the optimiser's
+        return {"groups": groups, "predicted_ms": 1e3 * (expected_s + rest_s)}
 
 
 def config_of(name: str, args: argparse.Namespace) -> oscar.Config:
@@ -122,12 +143,31 @@ def config_of(name: str, args: argparse.Namespace) -> oscar.Config:
     return default_config().variant(quantiser=quantiser, schedule={"name": args.schedule or "network"})
 
 
+def tuned_state(model: nn.Module, args: argparse.Namespace) -> OscarState:
+    """Return a state whose policy is chosen for this model, on this link."""
+    link = {"gbps": args.gbps, "latency_us": args.latency_us}
+    config = config_of("oscar", args).variant(link=link)
+    codes = torch.randint(CHARACTERS, (args.batch, args.length))
+
+    def backward() -> None:
+        nn.functional.cross_entropy(model(codes).reshape(-1, CHARACTERS), codes.reshape(-1)).backward()
+
+    policy = tune(model, backward, config)
+    return OscarState(config, policy=policy, model=model, retune=args.retune)
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--hook", nargs="+", default=["oscar"], help="none, fp16, oscar, or a scheme's name")
-    parser.add_argument("--steps", type=int, default=30, help=f"in all; the first {SETTLING} do not count")
+    parser.add_argument(
+        "--hook",
+        nargs="+",
+        default=["oscar"],
+        help="none, fp16, oscar, tuned, or a scheme's name",
+    )
+    parser.add_argument("--steps", type=int, default=30, help="in all")
+    parser.add_argument("--settling", type=int, default=SETTLING, help="first steps, which do not count")
     parser.add_argument("--batch", type=int, default=2, help="sequences of one rank")
     parser.add_argument("--length", type=int, default=64, help="characters of a sequence")
     parser.add_argument("--width", type=int, default=256, help="of the model, a multiple of 8")
@@ -137,20 +177,25 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--bypass", choices=("auto", "never", "always"), default="auto")
     parser.add_argument("--coarseness", type=float, help="of the hook oscar, default .125")
     parser.add_argument("--schedule", help="of the hook oscar, by name; default: what suits the network")
+    parser.add_argument("--gbps", type=float, default=1.0, help="of the link that the hook tuned begins with")
+    parser.add_argument("--latency-us", type=float, default=100.0, help="of it")
+    parser.add_argument(
+        "--retune", type=int, default=10, help="the hook tuned chooses anew after so many steps"
+    )
     parser.add_argument("--config", type=Path, help="a YAML file for the hook oscar, whatever its method")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="replace keys of it")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="rank 0 writes its report here as well")
     args = parser.parse_args()
-    if args.steps < SETTLING + 2:
-        parser.error(f"--steps: expected {SETTLING + 2} or more, got {args.steps}")
+    if args.settling < 1 or args.steps < args.settling + 2:
+        parser.error(f"--steps: expected {max(1, args.settling) + 2} or more, got {args.steps}")
     if args.set and args.config is None:
         parser.error("--set replaces keys of --config; name the file, too")
     if args.config is not None and (args.coarseness is not None or args.schedule is not None):
         parser.error(
             "--coarseness and --schedule are in the file of --config; change them there or with --set"
         )
-    others = [name for name in args.hook if name not in ("none", "fp16", "oscar")]
+    others = [name for name in args.hook if name not in ("none", "fp16", "oscar", "tuned")]
     if args.config is not None and others:
         parser.error(f"--config is of the hook oscar alone; take off {', '.join(others)}, or --config")
     return args

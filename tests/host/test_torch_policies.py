@@ -132,15 +132,14 @@ def regrouped(rank: int, folder: Path) -> dict[str, Any]:
 
 def retuned(rank: int, folder: Path) -> dict[str, Any]:
     """Rank 0 finds the link slow from the fourth backward on; all ranks go on with its choice."""
-    from oscar.adapters.torch.grouped import GroupedBuckets
+    from oscar.adapters.torch.grouped import GroupedBuckets, Took
 
     training = Training(rank, groups=[(6, "fp32 direct")], retune=3)
     took, slow = GroupedBuckets.took, []
 
-    def of_a_slow_link(grouped: Any) -> list[float | None]:
-        found = took(grouped)
+    def of_a_slow_link(grouped: Any) -> list[Took]:
         slow.append(len(slow) > 0)
-        return [5.0 if slow[-1] and rank == 0 else 1e-5 for _ in found]
+        return [Took(5.0 if slow[-1] and rank == 0 else 1e-5, 1e-5) for _ in took(grouped)]
 
     GroupedBuckets.took = of_a_slow_link  # type: ignore[method-assign]
     groups = []

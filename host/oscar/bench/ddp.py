@@ -34,11 +34,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument(
-        "--hooks", nargs="+", default=["none", "fp16", "oscar"], help="none, fp16, oscar, or schemes"
+        "--hooks",
+        nargs="+",
+        default=["none", "fp16", "oscar"],
+        help="none, fp16, oscar, tuned (with a policy, docs/tuning.md), or schemes",
     )
     parser.add_argument("--mbps", type=float, help="rate of the lab's links; without it no lab")
     parser.add_argument("--tolerance", type=float, default=0.005, help="of the goodput of the lab's links")
-    parser.add_argument("--steps", type=int, default=20, help="of each hook; the first do not count")
+    parser.add_argument("--steps", type=int, default=20, help="of each hook")
+    parser.add_argument("--settling", type=int, default=5, help="first steps of each hook, not counted")
+    parser.add_argument(
+        "--bypass", choices=("auto", "never"), default="never", help="of OSCAR's hooks: auto is their default"
+    )
+    parser.add_argument("--gbps", type=float, default=1.0, help="of the link that tuned begins with")
+    parser.add_argument("--latency-us", type=float, default=100.0, help="of it")
+    parser.add_argument("--retune", type=int, default=4, help="steps after which tuned chooses anew")
     parser.add_argument("--batch", type=int, default=1, help="sequences of one rank")
     parser.add_argument("--length", type=int, default=32, help="characters of a sequence")
     parser.add_argument("--width", type=int, default=256, help="of the model, a multiple of 8")
@@ -54,8 +64,24 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Run all ranks, print the table with ratios to `oscar`, return them; ok: replicas are identical."""
     if not args.script.exists():
         raise OscarError(f"expected {args.script}; run it in a checkout, or name the script with --script")
-    words = [str(args.script), "--hook", *args.hooks, "--bypass", "never"]
-    for name in ("steps", "batch", "length", "width", "layers", "coarseness", "schedule", "bucket_mb"):
+    words = [str(args.script), "--hook", *args.hooks]
+    if args.mbps is not None:
+        args.gbps = args.mbps * 1e-3
+    for name in (
+        "bypass",
+        "settling",
+        "gbps",
+        "latency_us",
+        "retune",
+        "steps",
+        "batch",
+        "length",
+        "width",
+        "layers",
+        "coarseness",
+        "schedule",
+        "bucket_mb",
+    ):
         words += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     where = "this machine's loopback" if args.mbps is None else f"links of {args.mbps:g} Mb/s"
     print(f"# {args.ranks} ranks, {where}, batch {args.batch} x {args.length}, {args.steps} steps in turns")
@@ -124,3 +150,7 @@ def _show(result: dict[str, Any], *, bars: bool) -> None:
         shown = {"quartiles": f"{low:.1f}-{high:<8.1f}", "sent_mb": row["sent_bytes"] / 1e6}
         replicas = "identical" if row["identical"] else "DIFFER"
         print(TABLE.line(row, **shown, identical=replicas, times_oscar=f"{times:.2f}x{bar}"))
+        if "predicted_ms" in row:
+            error = row["predicted_ms"] / row["median_ms"] - 1
+            groups = ", ".join(f"{option} up to {stop}" for stop, option in row["groups"])
+            print(f"# {name}: {row['predicted_ms']:.1f} ms predicted ({error:+.1%}); groups: {groups}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,13 @@ from oscar.state import Saved, crc
 from oscar.transports.base import Transport
 
 MOST_SEEN = 128  # calls of a group whose times are kept
+
+
+class Took(NamedTuple):
+    """Seconds of a group's call: waiting for other ranks, and its thread's processor seconds."""
+
+    waited_s: float
+    cpu_s: float
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class GroupedBuckets:
         self._communicators: dict[str, Communicator] = {}
         self.groups: list[Group] = []
         self._late: dict[int, Array] = {}  # by tensor: what groups of before have not sent
-        self._took: list[deque[float]] = []  # by group: seconds of its last calls
+        self._took: list[deque[Took]] = []  # by group, of its last calls
         self._came: dict[int, Array] = {}
         self._means: dict[int, Array] = {}
         self._reduced: set[int] = set()
@@ -121,11 +129,13 @@ class GroupedBuckets:
         timeout_s = self._config.transport.timeout_s
         return Communicator(group.config, self._transport, timeout_s=timeout_s)
 
-    def took(self) -> list[float | None]:
-        """Return by group the median seconds of its calls since it was asked for last; None without any."""
-        found = [statistics.median(times) if times else None for times in self._took]
-        for times in self._took:
-            times.clear()
+    def took(self) -> list[Took | None]:
+        """Return by group the medians of its calls since it was asked for last; None without any."""
+        found = [
+            Took(*map(statistics.median, zip(*calls, strict=True))) if calls else None for calls in self._took
+        ]
+        for calls in self._took:
+            calls.clear()
         return found
 
     @property
@@ -171,12 +181,13 @@ class GroupedBuckets:
     def _reduce(self, at: int) -> PeerStats:
         group = self.groups[at]
         own = [with_late(tensor, self._came[tensor], self._late) for tensor in group.tensors]
+        began = time.thread_time()
         result = self._communicators[_method(group)].allreduce(own, key=_key(group))
+        self._took[at].append(Took(result.stats.waited_s, time.thread_time() - began))
         for tensor in group.tensors:
             self._late.pop(tensor, None)
         self._means |= dict(zip(group.tensors, result.mean, strict=True))
         self._reduced.add(at)
-        self._took[at].append(result.stats.seconds)
         return result.stats
 
     def state_dict(self) -> Mapping[str, Any]:

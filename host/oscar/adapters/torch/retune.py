@@ -70,9 +70,9 @@ class Retuning:
         chosen: list[tuple[int, str]] = []
         if communicator.rank == 0:
             seen = [
-                Seen(option, sum(self._tensors[tensor][1] for tensor in group.tensors), seconds)
-                for (_, option), group, seconds in zip(self.policy.groups, grouped.groups, took, strict=True)
-                if seconds is not None
+                Seen(option, sum(self._tensors[tensor][1] for tensor in group.tensors), *each)
+                for (_, option), group, each in zip(self.policy.groups, grouped.groups, took, strict=True)
+                if each is not None
             ]
             found = self._retuner.retune(self.policy, seen)
             if found is not None:
@@ -115,8 +115,8 @@ class Retuning:
 
 def _say(before: PolicyFile, found: Retuned) -> None:
     LOG.warning(
-        "retuned: the link looks like %.4g Mb/s and %.3g ms a hop; %d groups instead of %d, an iteration is "
-        "thought to take %.1f ms instead of %.1f",
-        found.link.bandwidth_bps * 1e-6, found.link.latency_s * 1e3, len(found.policy.groups),
-        len(before.groups), found.time_s * 1e3, found.before_s * 1e3,
+        "retuned: the link looks like %.4g Mb/s and %.3g ms a hop, coding takes %.2g of what was foreseen; "
+        "%d groups instead of %d, an iteration is thought to take %.1f ms instead of %.1f",
+        found.fit.link.bandwidth_bps * 1e-6, found.fit.link.latency_s * 1e3, found.fit.slower,
+        len(found.policy.groups), len(before.groups), found.time_s * 1e3, found.before_s * 1e3,
     )  # fmt: skip

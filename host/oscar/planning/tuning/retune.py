@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from oscar.coding.costs import FrameCost
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import ready_of, split_option
 from oscar.planning.tuning.options import (
+    FP32,
     SCHEDULES,
     SPARSE,
     MethodPrice,
@@ -24,33 +26,59 @@ from oscar.planning.tuning.options import (
 from oscar.planning.tuning.policy import OTHER, SAME, Option, Problem
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.select import select
+from oscar.timeline.engine import Floats
 from oscar.timeline.graph import PORT
 from oscar.timeline.link import LinkModel
 
 GAIN = 1.05  # by which another policy has to be faster: less is within the error of the model
 FAST_BPS, SLOW_BPS, MOST_LATENCY_S = 1e12, 1e4, 1.0  # beyond these a link is not told from one that has them
+LEAST_SLOWER = 0.1
 
 
 class Seen(NamedTuple):
-    """What reducing a group took."""
+    """What reducing a group took: seconds of waiting for others, and the thread's processor seconds."""
 
     option: str
     values: int
-    seconds: float
+    waited_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What explains what was seen: a link, and how many times as long as foreseen methods compute.
+
+    once_s: beyond that, for each group.
+    """
+
+    link: LinkModel
+    slower: float = 1.0
+    once_s: float = 0.0
+
+    def priced(self, price: MethodPrice) -> MethodPrice:
+        """Return what a method costs here."""
+        if price.name == FP32.name:
+            return price
+        encode, decode, around = (
+            replace(cost, per_value_s=self.slower * cost.per_value_s, once_s=self.slower * cost.once_s)
+            for cost in (price.frame.encode, price.frame.decode, price.around)
+        )
+        around = replace(around, once_s=around.once_s + self.once_s)
+        return replace(price, frame=FrameCost(encode, decode), around=around)
 
 
 @dataclass(frozen=True)
 class Retuned:
-    """What was decided, on which link: seconds of an iteration with the policy of before, and with it."""
+    """What was decided, and what for: seconds of an iteration with the policy of before, and with it."""
 
     policy: PolicyFile
-    link: LinkModel
+    fit: Fit
     before_s: float
     time_s: float
 
 
 class Retuner:
-    """Selects policies for one model and one number of nodes, for the link as it is seen to be.
+    """Selects policies for one model and one number of nodes, for link and coding as they are seen to be.
 
     policy: the one to begin with, which says computing time and link. Methods are those that it names, and
     what a tuner takes where nothing is said. Raises ConfigError for a policy that says too little, or that
@@ -74,7 +102,7 @@ class Retuner:
         self._ready = ready_of(policy, policy.number("compute_ms") * 1e-3)
         self.expected_s: float | None = None  # of an iteration, on the link as it was seen last
         self._sizes = tuple(size for _, size in policy.tensors)
-        self.link = LinkModel.of(gbps=policy.number("gbps"), latency_us=policy.number("latency_us"))
+        self.fit = Fit(LinkModel.of(gbps=policy.number("gbps"), latency_us=policy.number("latency_us")))
 
     @cached_property
     def _prices(self) -> list[MethodPrice]:
@@ -83,8 +111,8 @@ class Retuner:
 
     def retune(self, policy: PolicyFile, seen: Sequence[Seen]) -> Retuned | None:
         """Return another policy if it is `gain` times as fast as this one on the link that was seen."""
-        self.link = fitted(seen, self._prices, self.nodes, self.link)
-        problem = Problem(self._sizes, self._ready, tuple(self._options(self.link)))
+        self.fit = fitted(seen, self._prices, self.nodes, self.fit)
+        problem = Problem(self._sizes, self._ready, tuple(self._options(self.fit)))
         before, found = problem.time(policy.policy(problem)), select(problem)
         self.expected_s = before
         if before < self.gain * found.time_s:
@@ -92,61 +120,64 @@ class Retuner:
         names = [name for name, _ in policy.tensors]
         made = {
             **policy.made,
-            "gbps": self.link.bandwidth_bps * 1e-9,
-            "latency_us": self.link.latency_s * 1e6,
+            "gbps": self.fit.link.bandwidth_bps * 1e-9,
+            "latency_us": self.fit.link.latency_s * 1e6,
             "time_ms": found.time_s * 1e3,
         }
         other = PolicyFile.of(names, problem, found.policy, made)
         self.expected_s = found.time_s
-        return Retuned(other, self.link, before, found.time_s)
+        return Retuned(other, self.fit, before, found.time_s)
 
-    def _options(self, link: LinkModel) -> list[Option]:
-        named, kinds = self._prices, self._processors
-        return options(named, self.nodes, link, self._schedules, processors=kinds, dominated=True)
+    def _options(self, fit: Fit) -> list[Option]:
+        prices, kinds = [fit.priced(price) for price in self._prices], self._processors
+        return options(prices, self.nodes, fit.link, self._schedules, processors=kinds, dominated=True)
 
 
-def fitted(seen: Sequence[Seen], prices: Iterable[MethodPrice], nodes: int, before: LinkModel) -> LinkModel:
-    """Return the link, rate and latency, that explains what groups took, as least squares.
+def fitted(seen: Sequence[Seen], prices: Sequence[MethodPrice], nodes: int, before: Fit) -> Fit:
+    """Return what explains best, as least squares, what groups took.
 
-    What coding takes according to `prices` is taken off; whatever else takes longer than in the model is the
-    link's. Where groups do not tell rate from latency, that of `before` stays.
+    Waiting is the link's: so many hops, and so many bits. Processor time is coding, and something once for
+    each group. Where groups do not tell the two apart, the first stays as it was in `before`.
     """
     if not seen:
         return before
-    prices = list(prices)
-    known = {schedule: _by_name(prices, nodes, before, schedule) for schedule in _schedules(seen)}
-    probe = replace(before, bandwidth_bps=FAST_BPS, latency_s=1.0)
-    hops = {schedule: _by_name(prices, nodes, probe, schedule) for schedule in known}
-    rows, port_s = [], []
+    probe = replace(before.link, bandwidth_bps=FAST_BPS, latency_s=1.0)  # seconds are hops
+    known = {link: _by_name(seen, prices, nodes, link) for link in (before.link, probe)}
+    hops, bits, coding = [], [], []
     for one in seen:
-        schedule = split_option(one.option)[1]
-        steps = known[schedule][one.option].seconds(one.values)
-        port = sum(step.seconds for step in steps if step.lane == PORT)
-        coding = sum(step.seconds for step in steps if step.lane != PORT)
-        each = sum(s.seconds for s in hops[schedule][one.option].seconds(one.values) if s.lane == PORT)
-        rows.append((round(each), max(0.0, port - round(each) * before.latency_s) * before.bandwidth_bps))
-        port_s.append(max(0.0, one.seconds - coding))
-    latency_s, each_bit_s = _least_squares(np.array(rows), np.array(port_s), before)
-    rate = min(FAST_BPS, max(SLOW_BPS, 1 / max(each_bit_s, 1 / FAST_BPS)))
-    return replace(before, bandwidth_bps=rate, latency_s=min(MOST_LATENCY_S, latency_s))
+        steps, hop = (known[link][one.option].seconds(one.values) for link in (before.link, probe))
+        hops.append(round(sum(step.seconds for step in hop if step.lane == PORT)))
+        port_s = sum(step.seconds for step in steps if step.lane == PORT)
+        bits.append(max(0.0, port_s - hops[-1] * before.link.latency_s) * before.link.bandwidth_bps)
+        coding.append(sum(step.seconds for step in steps if step.lane != PORT))
+    waited, cpu = np.array([one.waited_s for one in seen]), np.array([one.cpu_s for one in seen])
+    latency_s, bit_s = _two(np.array(hops, float), np.array(bits), waited, before.link.latency_s)
+    rate = min(FAST_BPS, max(SLOW_BPS, 1 / max(bit_s, 1 / FAST_BPS)))
+    link = replace(before.link, bandwidth_bps=rate, latency_s=min(MOST_LATENCY_S, latency_s))
+    if not any(coding):
+        return replace(before, link=link)
+    once_s, slower = _two(np.ones(len(seen)), np.array(coding), cpu, before.once_s)
+    return Fit(link, max(LEAST_SLOWER, slower), once_s)
 
 
-def _schedules(seen: Sequence[Seen]) -> list[str]:
-    return list(dict.fromkeys(split_option(one.option)[1] for one in seen))
+def _by_name(
+    seen: Sequence[Seen], prices: Sequence[MethodPrice], nodes: int, link: LinkModel
+) -> dict[str, Option]:
+    schedules = list(dict.fromkeys(split_option(one.option)[1] for one in seen))
+    return {option.name: option for option in options(prices, nodes, link, schedules, dominated=True)}
 
 
-def _by_name(prices: Sequence[MethodPrice], nodes: int, link: LinkModel, schedule: str) -> dict[str, Option]:
-    return {option.name: option for option in options(prices, nodes, link, [schedule], dominated=True)}
+def _two(first: Floats, second: Floats, took: Floats, known: float) -> tuple[float, float]:
+    """Return x and y of 0 or more for which x first + y second is nearest to what was taken.
 
-
-def _least_squares(rows: np.ndarray, port_s: np.ndarray, before: LinkModel) -> tuple[float, float]:
-    """Return seconds of a hop and of a bit, neither below 0; rows: hops and bits of each group."""
-    hops, bits = rows.T
+    Where these do not tell x from y, x is `known`.
+    """
+    rows = np.stack([first, second], axis=1)
     if np.linalg.matrix_rank(rows / np.maximum(rows.max(axis=0), 1e-30), tol=1e-3) > 1:
-        both = np.linalg.lstsq(rows, port_s, rcond=None)[0]
+        both = np.linalg.lstsq(rows, took, rcond=None)[0]
         if (both >= 0).all():
             return float(both[0]), float(both[1])
-    left = port_s - hops * before.latency_s
-    if (left @ bits) > 0:
-        return before.latency_s, float(left @ bits / max(bits @ bits, 1e-30))
-    return float(max(0.0, port_s @ hops) / max(hops @ hops, 1e-30)), 1 / FAST_BPS
+    left = float((took - first * known) @ second)
+    if left > 0:
+        return known, left / float(second @ second)
+    return max(0.0, float(took @ first)) / max(float(first @ first), 1e-30), 0.0
