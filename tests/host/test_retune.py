@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.planning.tuning.options import FP32, measured, options
+from oscar.planning.tuning.options import MethodPrice, measured, options
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.retune import FAST_BPS, Fit, Retuner, Seen, fitted
 from oscar.timeline.graph import PORT
@@ -22,14 +23,18 @@ TENSORS = tuple((f"t{at}", size) for at, size in enumerate((1000, 200_000, 3000,
 MADE = {"compute_ms": 20.0, "gbps": 10.0, "latency_us": 10.0}
 
 
+@cache
+def prices() -> list[MethodPrice]:
+    return [measured(method, NODES, CONFIG, native=False) for method in ("fp32", "asc", "bf16")]
+
+
 def policy(*groups: tuple[int, str], **made: Any) -> PolicyFile:
     return PolicyFile(TENSORS, groups, {**MADE, **made})
 
 
 def seen(link: LinkModel, file: PolicyFile, slower: float = 1.0, once_s: float = 0.0) -> list[Seen]:
     """What groups would take on a link that is as the model has it, with coding that is slower."""
-    prices = [FP32, measured("asc", NODES, CONFIG), measured("bf16", NODES, CONFIG)]
-    known = {one.name: one for one in options(prices, NODES, link, ("ring", "direct"), dominated=True)}
+    known = {one.name: one for one in options(prices(), NODES, link, ("ring", "direct"), dominated=True)}
     found, begin = [], 0
     for stop, option in file.groups:
         values = sum(size for _, size in TENSORS[begin:stop])
@@ -43,13 +48,12 @@ def seen(link: LinkModel, file: PolicyFile, slower: float = 1.0, once_s: float =
 def test_link_and_coding_are_found_again_from_what_groups_take(seed: int) -> None:
     random = np.random.default_rng(seed)
     file = policy((1, "fp32 ring"), (3, "asc same direct"), (4, "asc same ring"), (5, "fp32 ring"))
-    prices = [FP32, measured("asc", NODES, CONFIG)]
     for _ in range(20):
         link = LinkModel.of(gbps=10 ** random.uniform(-2, 1.5), latency_us=10 ** random.uniform(0, 3))
         slower, once_s = random.uniform(0.5, 5), random.uniform(0, 1e-3)
         saw = seen(link, file, slower, once_s)
-        found = fitted(saw, prices, NODES, Fit(LinkModel.of(gbps=1, latency_us=50)))
-        again = fitted(saw, prices, NODES, found)
+        found = fitted(saw, prices(), NODES, Fit(LinkModel.of(gbps=1, latency_us=50)))
+        again = fitted(saw, prices(), NODES, found)
         assert again.link.bandwidth_bps == pytest.approx(link.bandwidth_bps, rel=0.02)
         assert again.link.latency_s == pytest.approx(link.latency_s, rel=0.02)
         assert (again.slower, again.once_s) == (
@@ -61,13 +65,13 @@ def test_link_and_coding_are_found_again_from_what_groups_take(seed: int) -> Non
 def test_one_group_tells_the_rate_at_the_latency_of_before() -> None:
     link, file = LinkModel.of(gbps=0.1, latency_us=50), policy((5, "fp32 ring"))
     before = Fit(LinkModel.of(gbps=1, latency_us=50), slower=2.0)
-    found = fitted(seen(link, file), [FP32], NODES, before)
+    found = fitted(seen(link, file), prices(), NODES, before)
     assert found.link.latency_s == pytest.approx(50e-6)
     assert found.link.bandwidth_bps == pytest.approx(link.bandwidth_bps, rel=0.01)
-    assert found.slower == 2.0  # nothing was coded
-    quick = fitted([Seen("fp32 ring", 600_000, 0.0, 0.0)], [FP32], NODES, found)
+    assert found.slower == pytest.approx(1.0)
+    quick = fitted([Seen("fp32 ring", 600_000, 0.0, 0.0)], prices(), NODES, found)
     assert quick.link.bandwidth_bps == FAST_BPS
-    assert fitted([], [FP32], NODES, found) == found
+    assert fitted([], prices(), NODES, found) == found
 
 
 def test_another_policy_is_taken_where_it_gains_and_kept_then() -> None:

@@ -22,7 +22,7 @@ class Job:
 
     mark: of its gradients, see Staging; last: of those of its backward that are compressed; measure: beside a
     plain AllReduce; forget: drop all state before, because the buckets were made anew; retune: choose groups
-    before; new: its layout has not been compared between the ranks.
+    behind it; new: its layout has not been compared between the ranks.
     """
 
     future: Any

@@ -52,12 +52,8 @@ class Retuning:
             return replace(policed, refused=error), None
 
     def due(self, backwards: int) -> bool:
-        """Whether to choose before this backward; the first one is 0, which goes uncompressed."""
-        return backwards > 1 and (backwards - self._began - 1) % self.every == 0
-
-    def looks(self, backwards: int) -> bool:
-        """Whether this backward has to go by groups whatever the policy: what they take is looked at next."""
-        return self.due(backwards) or self.due(backwards + 1)
+        """Whether to choose behind this backward, which has to go by groups; the first one is 0."""
+        return backwards > 0 and (backwards - self._began) % self.every == 0
 
     @property
     def expected_s(self) -> float | None:
@@ -83,7 +79,7 @@ class Retuning:
             self._go_on(json.loads(told), grouped)
 
     def state_dict(self, backwards: int) -> dict[str, Any]:
-        """Return the groups in use, and how many backwards ago was chosen."""
+        """Return the groups in use, and where a run that goes on is between two choices."""
         return {"groups": [*self.policy.groups], "since": (backwards - self._began) % self.every}
 
     def load(self, saved: Saved, state: Saved, grouped: GroupedBuckets, backwards: int) -> None:

@@ -142,11 +142,9 @@ class OscarState:
         if forget:
             self.bypass.decided.clear()
         self.values += key[1]
-        retune = False
-        if key[0] == 0:  # for all buckets of this backward: the thread may change groups meanwhile
-            looks = self._retuning is not None and self._retuning.looks(self.backwards)
-            self._groups_plain = self._grouped is not None and self._grouped.plain and not looks
-            retune = self._retuning is not None and self._retuning.due(self.backwards)
+        due = self._retuning is not None and self._retuning.due(self.backwards)
+        if key[0] == 0:  # groups change behind a backward, so that this holds for all of its buckets
+            self._groups_plain = self._grouped is not None and self._grouped.plain and not due
         if bucket.is_last():
             self.backwards += 1
         if first or self._groups_plain or self.bypass.skips(key):
@@ -160,7 +158,7 @@ class OscarState:
             last=bucket.is_last() or self._rest_skipped(key[0]),
             measure=self.bypass.measures(key) and not (layout.sparse and self._rows),
             forget=forget,
-            retune=retune,
+            retune=due and bucket.is_last(),
             new=new or forget,
         )
         self._start()
@@ -287,9 +285,9 @@ class OscarState:
             if job.forget:
                 self._communicator.forget()
                 self.bypass.forget_times()
+            done = self._reduced(job, gradient, counts)
             if job.retune and self._retuning is not None and self._grouped is not None:
                 self._retuning.run(self._grouped, self._communicator)
-            done = self._reduced(job, gradient, counts)
             if job.last:
                 self.bypass.settle()
         except Exception as error:

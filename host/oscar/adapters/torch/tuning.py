@@ -11,11 +11,11 @@ from oscar.adapters.torch.profile import Profile
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import made_of
-from oscar.planning.tuning.options import SCHEDULES, check_processors, default_choices, measured, options
-from oscar.planning.tuning.policy import SAME, Problem
+from oscar.planning.tuning.options import SCHEDULES, check_processors, default_choices, measured
+from oscar.planning.tuning.policy import SAME
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.profile import ITERATIONS
-from oscar.planning.tuning.select import select
+from oscar.planning.tuning.retune import better_of, problems_of
 from oscar.timeline.link import LinkModel
 from oscar.transports.gloo import load_torch
 
@@ -66,11 +66,9 @@ def _chosen(
     names = [name for name, _ in profile.tensors][::-1]
     sizes = tuple(size for _, size in profile.tensors)[::-1]
     ready = times.ready(list(zip(names, sizes, strict=True)))
-    prices = [measured(method, config.nodes, config) for method in methods or default_choices(config.method)]
-    plain = LinkModel(link.bandwidth_bps, link.latency_s)
-    kinds = check_processors(processors)
-    problem = Problem(
-        sizes, np.asarray(ready), tuple(options(prices, config.nodes, plain, SCHEDULES, processors=kinds))
-    )
-    policy = select(problem).policy
-    return PolicyFile.of(names, problem, policy, made_of(config, times, problem, policy, kinds))
+    names_of = methods or default_choices(config.method)
+    prices = [measured(method, config.nodes, config, native=False) for method in names_of]
+    plain, kinds = LinkModel(link.bandwidth_bps, link.latency_s), check_processors(processors)
+    problems = problems_of(sizes, np.asarray(ready), prices, config.nodes, plain, SCHEDULES, kinds)
+    problem, found = better_of(problems)
+    return PolicyFile.of(names, problem, found.policy, made_of(config, times, problem, found.policy, kinds))

@@ -55,17 +55,23 @@ class MethodPrice:
     coded: bool = True
     around_ring: bool = False
 
+    @property
+    def works(self) -> bool:
+        """Whether a processor has anything to do for it."""
+        return (self.frame.encode, self.frame.decode, self.around) != (NOTHING, NOTHING, NOTHING)
+
 
 FP32 = MethodPrice("fp32", FP32_BITS, FrameCost(NOTHING, NOTHING), frame_bytes=0, coded=False)
 
 
-def measured(choice: str, nodes: int, config: Config | None = None) -> MethodPrice:
+def measured(choice: str, nodes: int, config: Config | None = None, *, native: bool = True) -> MethodPrice:
     """Return the estimate of this machine, measured at first use and kept (oscar.planning.costs).
 
-    choice: a method, with the options of `config`; `asc:c=1/2` with another coarseness. Raises ConfigError
-    for another option, and for one of a method that does not quantise.
+    choice: a method, with the options of `config`; `asc:c=1/2` with another coarseness. native: fp32 is sent
+    by a library at no cost, else by this one, which frames and adds. Raises ConfigError for another option,
+    and for one of a method that does not quantise.
     """
-    if choice == FP32.name:
+    if choice == FP32.name and native:
         return FP32
     config = config or Config()
     config = Config().variant(nodes=nodes, nic=config.nic, **changes_of(choice, config))
@@ -164,16 +170,20 @@ def _priced(
     if crypto is not None:  # a rank's own frames go out, and as many come in
         sent = GRID * (price.bits / 8 * 2 * (schedule.nodes - 1) / schedule.nodes)
         seal = [crypto.per_value_s * sent + crypto.once_s]
-    if price.name == FP32.name:
+    if not price.works:
         steps, curves = [Step(PORT, BEFORE, 0)], [port]
-        yield Option(f"fp32 {schedule.name}", *_sealed(steps, curves, seal))
+        yield Option(f"{price.name} {schedule.name}", *_sealed(steps, curves, seal))
         return
     before, after = _work(price, schedule, link, port)
     for processor in processors:
         lane = LANES[processor]
         steps = [Step(lane, BEFORE, 0), Step(PORT, BEFORE, 0), Step(lane, AFTER, 0)]
         name = f"{price.name} {processor} {schedule.name}"
+        if price.name == FP32.name:  # by the training's own processor alone
+            name, lane = f"{price.name} {schedule.name}", COMPUTE
         yield Option(name, *_sealed(steps, [before, port, after], seal))
+        if price.name == FP32.name:
+            return
 
 
 def _sealed(

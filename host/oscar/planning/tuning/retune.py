@@ -25,7 +25,7 @@ from oscar.planning.tuning.options import (
 )
 from oscar.planning.tuning.policy import OTHER, SAME, Option, Problem
 from oscar.planning.tuning.policy_file import PolicyFile
-from oscar.planning.tuning.select import select
+from oscar.planning.tuning.select import Selection, select
 from oscar.timeline.engine import Floats
 from oscar.timeline.graph import PORT
 from oscar.timeline.link import LinkModel
@@ -57,13 +57,14 @@ class Fit:
 
     def priced(self, price: MethodPrice) -> MethodPrice:
         """Return what a method costs here."""
-        if price.name == FP32.name:
-            return price
         encode, decode, around = (
             replace(cost, per_value_s=self.slower * cost.per_value_s, once_s=self.slower * cost.once_s)
             for cost in (price.frame.encode, price.frame.decode, price.around)
         )
-        around = replace(around, once_s=around.once_s + self.once_s)
+        if price.coded:
+            around = replace(around, once_s=around.once_s + self.once_s)
+        else:  # it is cast once
+            encode = replace(encode, once_s=encode.once_s + self.once_s)
         return replace(price, frame=FrameCost(encode, decode), around=around)
 
 
@@ -107,13 +108,17 @@ class Retuner:
     @cached_property
     def _prices(self) -> list[MethodPrice]:
         """Measured at first use, by those that choose alone."""
-        return [measured(method, self.nodes, self._config) for method in self._methods]
+        return [measured(method, self.nodes, self._config, native=False) for method in self._methods]
 
     def retune(self, policy: PolicyFile, seen: Sequence[Seen]) -> Retuned | None:
         """Return another policy if it is `gain` times as fast as this one on the link that was seen."""
         self.fit = fitted(seen, self._prices, self.nodes, self.fit)
-        problem = Problem(self._sizes, self._ready, tuple(self._options(self.fit)))
-        before, found = problem.time(policy.policy(problem)), select(problem)
+        problems = problems_of(
+            self._sizes, self._ready, [self.fit.priced(price) for price in self._prices], self.nodes,
+            self.fit.link, self._schedules, self._processors,
+        )  # fmt: skip
+        problem, found = better_of(problems)
+        before = self._time(policy, problems)
         self.expected_s = before
         if before < self.gain * found.time_s:
             return None
@@ -128,9 +133,31 @@ class Retuner:
         self.expected_s = found.time_s
         return Retuned(other, self.fit, before, found.time_s)
 
-    def _options(self, fit: Fit) -> list[Option]:
-        prices, kinds = [fit.priced(price) for price in self._prices], self._processors
-        return options(prices, self.nodes, fit.link, self._schedules, processors=kinds, dominated=True)
+    def _time(self, policy: PolicyFile, problems: tuple[Problem, Problem]) -> float:
+        """Return the seconds of an iteration with a policy; where all is plain, DDP's buckets do as well."""
+        mixed, plain = problems
+        if all(split_option(option)[0] == FP32.name for _, option in policy.groups):
+            return select(plain).time_s
+        return mixed.time(policy.policy(mixed))
+
+
+def problems_of(
+    sizes: tuple[int, ...], ready_s: Floats, prices: Sequence[MethodPrice], nodes: int, link: LinkModel,
+    schedules: Sequence[str], processors: Sequence[str],
+) -> tuple[Problem, Problem]:  # fmt: skip
+    """Return two problems: groups that go by their methods, and all that goes by torch's own AllReduce.
+
+    prices: with fp32's as this library sends it, which costs something.
+    """
+    mixed = options(prices, nodes, link, schedules, processors=processors, dominated=True)
+    plain = options([FP32], nodes, link, schedules)
+    return Problem(sizes, ready_s, tuple(mixed)), Problem(sizes, ready_s, tuple(plain))
+
+
+def better_of(problems: tuple[Problem, Problem]) -> tuple[Problem, Selection]:
+    """Return the problem that has the faster policy, and that policy; plain where they are equal."""
+    mixed, plain = ((problem, select(problem)) for problem in problems)
+    return mixed if mixed[1].time_s < plain[1].time_s else plain
 
 
 def fitted(seen: Sequence[Seen], prices: Sequence[MethodPrice], nodes: int, before: Fit) -> Fit:
