@@ -53,7 +53,8 @@ def add_command(commands: Any) -> None:
         nargs="+",
         default=["same", "other"],
         metavar="NAME",
-        help="that may code: the training's own (same), another one beside it (other); default: both",
+        help="that may code: the training's own (same), another one beside it (other), another one that "
+        "codes and sends group after group, as the DDP hook does (thread); default: same other",
     )
     parser.add_argument(
         "--selector", default="joint", metavar="NAME", help="see docs/tuning.md (%(default)s)"

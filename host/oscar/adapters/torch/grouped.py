@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,10 +27,10 @@ MOST_SEEN = 128  # calls of a group whose times are kept
 
 
 class Took(NamedTuple):
-    """Seconds of a group's call: waiting for other ranks, and its thread's processor seconds."""
+    """Seconds of a group's call: waiting for other ranks, and all else."""
 
     waited_s: float
-    cpu_s: float
+    coding_s: float
 
 
 @dataclass(frozen=True)
@@ -181,9 +180,9 @@ class GroupedBuckets:
     def _reduce(self, at: int) -> PeerStats:
         group = self.groups[at]
         own = [with_late(tensor, self._came[tensor], self._late) for tensor in group.tensors]
-        began = time.thread_time()
         result = self._communicators[_method(group)].allreduce(own, key=_key(group))
-        self._took[at].append(Took(result.stats.waited_s, time.thread_time() - began))
+        waited_s = result.stats.waited_s
+        self._took[at].append(Took(waited_s, result.stats.seconds - waited_s))
         for tensor in group.tensors:
             self._late.pop(tensor, None)
         self._means |= dict(zip(group.tensors, result.mean, strict=True))

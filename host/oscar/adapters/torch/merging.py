@@ -11,7 +11,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.merge import ITERATIONS, WARMUPS, Merged, Stops, averaged, merge
 from oscar.planning.tuning.options import FP32
-from oscar.planning.tuning.policy import SAME
+from oscar.planning.tuning.policy import THREAD
 from oscar.planning.tuning.policy_file import PolicyFile
 
 
@@ -24,7 +24,7 @@ def one_method(model: Any, config: Config, stops: Sequence[int] | None = None) -
     named = [(name, each.numel()) for name, each in model.named_parameters() if each.requires_grad]
     tensors = tuple((name.removeprefix("module."), size) for name, size in named)[::-1]
     stops = range(1, len(tensors) + 1) if stops is None else stops
-    processor = () if config.method == FP32.name else (SAME,)
+    processor = () if config.method == FP32.name else (THREAD,)
     option = " ".join((config.method, *processor, config.schedule.name))
     return PolicyFile(tensors, tuple((stop, option) for stop in stops), {})
 

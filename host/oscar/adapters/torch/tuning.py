@@ -12,7 +12,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import made_of
 from oscar.planning.tuning.options import SCHEDULES, check_processors, default_choices, measured
-from oscar.planning.tuning.policy import SAME
+from oscar.planning.tuning.policy import THREAD
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.profile import ITERATIONS
 from oscar.planning.tuning.retune import better_of, problems_of
@@ -29,13 +29,13 @@ def tune(
     *,
     iterations: int = ITERATIONS,
     methods: Sequence[str] | None = None,
-    processors: Sequence[str] = (SAME,),
+    processors: Sequence[str] = (THREAD,),
 ) -> PolicyFile:
     """Return the policy for `model` on the link of `config`; collective over the default process group.
 
     model: not in DDP yet. backward: a forward and a backward pass of it, without a step of the optimiser.
-    methods: to choose from, as `oscar tune --methods`. processors: `same` where the hook's thread shares the
-    training's core, `other` where it has one of its own. All ranks profile, so that they disturb each other
+    methods: to choose from, as `oscar tune --methods`. processors: as its --processors; the hook's is
+    `thread`, which does group after group. All ranks profile, so that they disturb each other
     as they will in the training; rank 0 chooses. Raises ConfigError on all ranks.
     """
     _, distributed = load_torch()

@@ -10,7 +10,7 @@ from oscar.coding.costs import machine
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.options import FP32, changes_of, measured, options
-from oscar.planning.tuning.policy import OTHER, SAME, Policy, Problem
+from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Policy, Problem
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.profile import ReadyTimes, even
 from oscar.reducers.grouped import Group
@@ -43,7 +43,7 @@ def _config(option: str, config: Config) -> Config:
 def split_option(option: str) -> tuple[str, str]:
     """Return the method and the schedule that an option names; raises ConfigError for another one."""
     parts = option.split(" ")
-    if len(parts) == 3 and parts[1] in (SAME, OTHER):
+    if len(parts) == 3 and parts[1] in (SAME, OTHER, THREAD):
         return parts[0], parts[2]
     if len(parts) == 2 and parts[0] == FP32.name:
         return parts[0], parts[1]

@@ -19,7 +19,7 @@ from oscar.collective.schedules import make_schedule
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.costs import cost_on, method_cost
-from oscar.planning.tuning.policy import OTHER, SAME, Option, line, pruned
+from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Option, line, pruned
 from oscar.reducers.method import make_codec_of
 from oscar.schemes.methods import METHODS, method_info
 from oscar.timeline.engine import Floats
@@ -36,7 +36,7 @@ EXACT = "fp32", "fp16", "int32", "int16"  # lose less than bf16 does
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+|/[1-9][0-9]*)?")
 LARGEST = 2.0**32  # values that are replayed; beyond, times go on in a straight line
 NOTHING = Cost(0.0, 0.0)
-LANES = {SAME: COMPUTE, OTHER: CODEC}
+LANES = {SAME: COMPUTE, OTHER: CODEC, THREAD: PORT}
 
 
 @dataclass(frozen=True)
@@ -177,13 +177,16 @@ def _priced(
     before, after = _work(price, schedule, link, port)
     for processor in processors:
         lane = LANES[processor]
-        steps = [Step(lane, BEFORE, 0), Step(PORT, BEFORE, 0), Step(lane, AFTER, 0)]
         name = f"{price.name} {processor} {schedule.name}"
-        if price.name == FP32.name:  # by the training's own processor alone
-            name, lane = f"{price.name} {schedule.name}", COMPUTE
-        yield Option(name, *_sealed(steps, [before, port, after], seal))
         if price.name == FP32.name:
-            return
+            name = f"{price.name} {schedule.name}"
+            if processor == OTHER and SAME in processors:
+                continue  # it has no choice of names
+        if processor == THREAD:
+            yield Option(name, *_sealed([Step(PORT, BEFORE, 0)], [before + port + after], seal))
+            continue
+        steps = [Step(lane, BEFORE, 0), Step(PORT, BEFORE, 0), Step(lane, AFTER, 0)]
+        yield Option(name, *_sealed(steps, [before, port, after], seal))
 
 
 def _sealed(

@@ -15,6 +15,7 @@ from oscar.timeline.graph import CODEC, COMPUTE, PORT, Step, check_ready, iterat
 from oscar.timeline.lanes import GRID, Case, Ints, make_case, policy_time, seconds_at
 
 SAME, OTHER = "same", "other"  # processors: the training's own, and another one beside it
+THREAD = "thread"  # another one that codes and sends group after group, as the DDP hook's thread does
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class Option:
     @property
     def compresses(self) -> bool:
         """Whether any processor works for it."""
-        return any(step.lane in (COMPUTE, CODEC) for step in self.steps)
+        return f" {THREAD} " in self.name or any(step.lane in (COMPUTE, CODEC) for step in self.steps)
 
     def seconds(self, values: int) -> list[Step]:
         """Return its steps for so many values."""

@@ -36,12 +36,12 @@ LEAST_SLOWER = 0.1
 
 
 class Seen(NamedTuple):
-    """What reducing a group took: seconds of waiting for others, and the thread's processor seconds."""
+    """What reducing a group took: seconds of waiting for others, and of all else."""
 
     option: str
     values: int
     waited_s: float
-    cpu_s: float
+    coding_s: float
 
 
 @dataclass(frozen=True)
@@ -163,8 +163,8 @@ def better_of(problems: tuple[Problem, Problem]) -> tuple[Problem, Selection]:
 def fitted(seen: Sequence[Seen], prices: Sequence[MethodPrice], nodes: int, before: Fit) -> Fit:
     """Return what explains best, as least squares, what groups took.
 
-    Waiting is the link's: so many hops, and so many bits. Processor time is coding, and something once for
-    each group. Where groups do not tell the two apart, the first stays as it was in `before`.
+    Waiting is the link's: so many hops, and so many bits. The rest is coding, and something once for each
+    group. Where groups do not tell the two apart, the first stays as it was in `before`.
     """
     if not seen:
         return before
@@ -172,26 +172,29 @@ def fitted(seen: Sequence[Seen], prices: Sequence[MethodPrice], nodes: int, befo
     known = {link: _by_name(seen, prices, nodes, link) for link in (before.link, probe)}
     hops, bits, coding = [], [], []
     for one in seen:
-        steps, hop = (known[link][one.option].seconds(one.values) for link in (before.link, probe))
+        name = " ".join(split_option(one.option))
+        steps, hop = (known[link][name].seconds(one.values) for link in (before.link, probe))
         hops.append(round(sum(step.seconds for step in hop if step.lane == PORT)))
         port_s = sum(step.seconds for step in steps if step.lane == PORT)
         bits.append(max(0.0, port_s - hops[-1] * before.link.latency_s) * before.link.bandwidth_bps)
         coding.append(sum(step.seconds for step in steps if step.lane != PORT))
-    waited, cpu = np.array([one.waited_s for one in seen]), np.array([one.cpu_s for one in seen])
+    waited, rest = (np.array([getattr(one, name) for one in seen]) for name in ("waited_s", "coding_s"))
     latency_s, bit_s = _two(np.array(hops, float), np.array(bits), waited, before.link.latency_s)
     rate = min(FAST_BPS, max(SLOW_BPS, 1 / max(bit_s, 1 / FAST_BPS)))
     link = replace(before.link, bandwidth_bps=rate, latency_s=min(MOST_LATENCY_S, latency_s))
     if not any(coding):
         return replace(before, link=link)
-    once_s, slower = _two(np.ones(len(seen)), np.array(coding), cpu, before.once_s)
+    once_s, slower = _two(np.ones(len(seen)), np.array(coding), rest, before.once_s)
     return Fit(link, max(LEAST_SLOWER, slower), once_s)
 
 
 def _by_name(
     seen: Sequence[Seen], prices: Sequence[MethodPrice], nodes: int, link: LinkModel
 ) -> dict[str, Option]:
+    """Return options by method and schedule, with coding on a lane of its own."""
     schedules = list(dict.fromkeys(split_option(one.option)[1] for one in seen))
-    return {option.name: option for option in options(prices, nodes, link, schedules, dominated=True)}
+    found = options(prices, nodes, link, schedules, processors=[OTHER], dominated=True)
+    return {" ".join(split_option(option.name)): option for option in found}
 
 
 def _two(first: Floats, second: Floats, took: Floats, known: float) -> tuple[float, float]:
