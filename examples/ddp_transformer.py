@@ -34,6 +34,7 @@ from oscar.torch_ddp import OscarState, oscar_hook
 from oscar.workloads.text import character_ids, windows
 
 CHARACTERS = 128
+GROUPED_MB = 1.0  # of DDP's buckets under a policy: a group waits for all buckets that its gradients are in
 SETTLING = 5  # first steps, in which buckets are made anew, code is compiled and the bypass measures
 
 
@@ -62,7 +63,8 @@ class Run:
         self.settling = args.settling
         self.name, self.state, self.times, self.cpu_times, self.rest = name, None, [], [], []
         model = Transformer(d=args.width, layers=args.layers, length=args.length)
-        self.model = DistributedDataParallel(model, bucket_cap_mb=args.bucket_mb)
+        cap_mb = min(args.bucket_mb, GROUPED_MB) if name == "tuned" else args.bucket_mb
+        self.model = DistributedDataParallel(model, bucket_cap_mb=cap_mb)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=args.learning_rate)
         self.values = sum(parameter.numel() for parameter in self.model.parameters())
         self.loss = float("nan")

@@ -86,6 +86,21 @@ def test_another_policy_is_taken_where_it_gains_and_kept_then() -> None:
     assert retuner.retune(found.policy, seen(slow, found.policy)) is None  # on the same link it stays
 
 
+def test_a_policy_that_was_slower_is_left_and_not_tried_again_on_this_link() -> None:
+    first, slow = policy((5, "fp32 direct")), LinkModel.of(gbps=0.05, latency_us=10)
+    retuner = Retuner(first, CONFIG)
+    found = retuner.retune(first, seen(slow, first), took_s=0.1)
+    assert found is not None
+    back = retuner.retune(found.policy, seen(slow, found.policy), took_s=0.2)
+    assert back is not None
+    assert back.policy == first
+    assert (back.before_s, back.time_s) == (0.2, 0.1)
+    for _ in range(2):
+        assert retuner.retune(first, seen(slow, first), took_s=0.1) is None
+    slower = LinkModel.of(gbps=0.02, latency_us=10)
+    assert retuner.retune(first, seen(slower, first), took_s=0.3) is not None
+
+
 def test_nothing_changes_for_less_than_the_gain() -> None:
     first, slow = policy((5, "fp32 direct")), LinkModel.of(gbps=0.05, latency_us=10)
     gained = Retuner(first, CONFIG).retune(first, seen(slow, first))

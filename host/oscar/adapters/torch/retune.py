@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import statistics
+import time
+from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from oscar.adapters.torch.grouped import GroupedBuckets, Policed
+from oscar.adapters.torch.grouped import MOST_SEEN, GroupedBuckets, Policed
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import groups_of
@@ -17,13 +20,39 @@ from oscar.reducers.communicator import Communicator
 from oscar.state import Saved
 
 MOST_BYTES = 1 << 20  # of a policy's groups as text
+FEWEST = 3  # iterations that make a median
 LOG = logging.getLogger("oscar.ddp")
+
+
+class Stopwatch:
+    """Times iterations from the call of a model to the end of its reduction."""
+
+    def __init__(self) -> None:
+        self._begin: float | None = None
+        self._took: deque[float] = deque(maxlen=MOST_SEEN)
+
+    def begin(self, *_: Any) -> None:
+        """Note the time: before a forward pass."""
+        self._begin = time.perf_counter()
+
+    def end(self, *_: Any) -> None:
+        """Note that all means are there."""
+        if self._begin is not None:
+            self._took.append(time.perf_counter() - self._begin)
+            self._begin = None
+
+    def median(self) -> float | None:
+        """Return the median since the last time; None of fewer than FEWEST iterations."""
+        found = statistics.median(self._took) if len(self._took) >= FEWEST else None
+        self._took.clear()
+        return found
 
 
 class Retuning:
     """Chooses anew every so many backwards.
 
-    policy: the one that is in use. Raises ConfigError as Retuner does, and for a number below 1.
+    policy: the one that is in use. watch: times its iterations. Raises ConfigError as Retuner does, and for a
+    number below 1.
     """
 
     def __init__(self, every: int, policed: Policed, config: Config) -> None:
@@ -31,7 +60,7 @@ class Retuning:
             raise ConfigError(f"retune: expected a number of backwards from 1, got {every!r}")
         assert policed.file is not None
         self.every, self._tensors, self._config = every, policed.tensors, config
-        self.policy = policed.file
+        self.policy, self.watch = policed.file, Stopwatch()
         self._retuner = Retuner(policed.file, config)
         self._began = 0  # backwards of this process that were before this state's first
 
@@ -62,7 +91,7 @@ class Retuning:
 
     def run(self, grouped: GroupedBuckets, communicator: Communicator) -> None:
         """Let rank 0 choose; where it chose another policy, go on with that one. Collective."""
-        took = grouped.took()
+        took, took_s = grouped.took(), self.watch.median()
         chosen: list[tuple[int, str]] = []
         if communicator.rank == 0:
             seen = [
@@ -70,7 +99,7 @@ class Retuning:
                 for (_, option), group, each in zip(self.policy.groups, grouped.groups, took, strict=True)
                 if each is not None
             ]
-            found = self._retuner.retune(self.policy, seen)
+            found = self._retuner.retune(self.policy, seen, took_s)
             if found is not None:
                 _say(self.policy, found)
                 chosen = list(found.policy.groups)

@@ -86,6 +86,8 @@ class OscarState:
         self.config = chosen.variant(nodes=len(ranks))
         policed, retuning = Retuning.of(Policed.of(policy, model, self.config), retune, self.config)
         self._policed, self._retuning = policed, retuning
+        if retuning is not None:
+            model.register_forward_pre_hook(retuning.watch.begin)
         mode: Mode = bypass if policed is None else "never"
         timeout = timedelta(seconds=self.config.transport.timeout_s)
         self._group = self._dist.new_group(ranks, timeout=timeout, backend="gloo")
@@ -148,7 +150,10 @@ class OscarState:
         if bucket.is_last():
             self.backwards += 1
         if first or self._groups_plain or self.bypass.skips(key):
-            return self._plain(buffer)
+            future = self._plain(buffer)
+            if self._groups_plain and self._retuning is not None and bucket.is_last():
+                future.add_done_callback(self._retuning.watch.end)
+            return future
         job = Job(
             self._staging.future(buffer),
             buffer,
@@ -286,8 +291,11 @@ class OscarState:
                 self._communicator.forget()
                 self.bypass.forget_times()
             done = self._reduced(job, gradient, counts)
-            if job.retune and self._retuning is not None and self._grouped is not None:
-                self._retuning.run(self._grouped, self._communicator)
+            if self._retuning is not None and self._grouped is not None:
+                if job.last and not self._grouped.plain:  # else it is only looked at
+                    self._retuning.watch.end()
+                if job.retune:
+                    self._retuning.run(self._grouped, self._communicator)
             if job.last:
                 self.bypass.settle()
         except Exception as error:

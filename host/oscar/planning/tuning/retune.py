@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from oscar.timeline.link import LinkModel
 GAIN = 1.05  # by which another policy has to be faster: less is within the error of the model
 FAST_BPS, SLOW_BPS, MOST_LATENCY_S = 1e12, 1e4, 1.0  # beyond these a link is not told from one that has them
 LEAST_SLOWER = 0.1
+BACK = 1.02  # times as fast as now was a policy that is gone back to
+OTHER_LINK = 1.5  # a rate that differs by this is another link
 
 
 class Seen(NamedTuple):
@@ -84,6 +86,9 @@ class Retuner:
     policy: the one to begin with, which says computing time and link. Methods are those that it names, and
     what a tuner takes where nothing is said. Raises ConfigError for a policy that says too little, or that
     names a method which is priced on gradients.
+
+    The model proposes and measurements decide: a policy that was tried and was slower is left, and not
+    proposed again until the link has changed.
     """
 
     def __init__(self, policy: PolicyFile, config: Config, *, gain: float = GAIN) -> None:
@@ -101,6 +106,8 @@ class Retuner:
         self._schedules = list(dict.fromkeys([*SCHEDULES, *(schedule for _, schedule in named)]))
         self._processors = check_processors(policy.made.get("processors") or (SAME, OTHER))
         self._ready = ready_of(policy, policy.number("compute_ms") * 1e-3)
+        self._tried: dict[Any, tuple[PolicyFile, float]] = {}  # what iterations took, on a link such as this
+        self._tried_bps = 0.0
         self.expected_s: float | None = None  # of an iteration, on the link as it was seen last
         self._sizes = tuple(size for _, size in policy.tensors)
         self.fit = Fit(LinkModel.of(gbps=policy.number("gbps"), latency_us=policy.number("latency_us")))
@@ -110,35 +117,60 @@ class Retuner:
         """Measured at first use, by those that choose alone."""
         return [measured(method, self.nodes, self._config, native=False) for method in self._methods]
 
-    def retune(self, policy: PolicyFile, seen: Sequence[Seen]) -> Retuned | None:
-        """Return another policy if it is `gain` times as fast as this one on the link that was seen."""
+    def retune(self, policy: PolicyFile, seen: Sequence[Seen], took_s: float | None = None) -> Retuned | None:
+        """Return a policy that was faster than this one, or one that is thought to be `gain` times as fast.
+
+        seen: what this policy's groups took. took_s: what its iterations took, where it is known.
+        """
         self.fit = fitted(seen, self._prices, self.nodes, self.fit)
         problems = problems_of(
             self._sizes, self._ready, [self.fit.priced(price) for price in self._prices], self.nodes,
             self.fit.link, self._schedules, self._processors,
         )  # fmt: skip
+        self.expected_s = before = self._time(policy, problems)
+        self._remember(policy, took_s)
+        if took_s is not None:
+            best, best_s = min(self._tried.values(), key=lambda one: one[1])
+            if best_s * BACK < took_s:
+                self.expected_s = self._time(best, problems)
+                return Retuned(best, self.fit, took_s, best_s)
         problem, found = better_of(problems)
-        before = self._time(policy, problems)
-        self.expected_s = before
-        if before < self.gain * found.time_s:
-            return None
         names = [name for name, _ in policy.tensors]
-        made = {
-            **policy.made,
-            "gbps": self.fit.link.bandwidth_bps * 1e-9,
-            "latency_us": self.fit.link.latency_s * 1e6,
-            "time_ms": found.time_s * 1e3,
-        }
-        other = PolicyFile.of(names, problem, found.policy, made)
+        other = PolicyFile.of(names, problem, found.policy, self._made(policy, found.time_s))
+        if before < self.gain * found.time_s or _kind(other) in self._tried:
+            return None
         self.expected_s = found.time_s
         return Retuned(other, self.fit, before, found.time_s)
+
+    def _remember(self, policy: PolicyFile, took_s: float | None) -> None:
+        """Note what a policy took; on another link, all that was noted before is worth nothing."""
+        rate = self.fit.link.bandwidth_bps
+        if not 1 / OTHER_LINK < rate / max(self._tried_bps, SLOW_BPS) < OTHER_LINK:
+            self._tried, self._tried_bps = {}, rate
+        if took_s is not None:
+            self._tried[_kind(policy)] = policy, took_s
+
+    def _made(self, policy: PolicyFile, time_s: float) -> dict[str, Any]:
+        link = self.fit.link
+        found = {
+            "gbps": link.bandwidth_bps * 1e-9,
+            "latency_us": link.latency_s * 1e6,
+            "time_ms": time_s * 1e3,
+        }
+        return {**policy.made, **found}
 
     def _time(self, policy: PolicyFile, problems: tuple[Problem, Problem]) -> float:
         """Return the seconds of an iteration with a policy; where all is plain, DDP's buckets do as well."""
         mixed, plain = problems
-        if all(split_option(option)[0] == FP32.name for _, option in policy.groups):
+        if _kind(policy) == FP32.name:
             return select(plain).time_s
         return mixed.time(policy.policy(mixed))
+
+
+def _kind(policy: PolicyFile) -> Any:
+    """Return what tells policies apart: groups and options; those that go by torch's AllReduce are one."""
+    plain = all(split_option(option)[0] == FP32.name for _, option in policy.groups)
+    return FP32.name if plain else policy.groups
 
 
 def problems_of(
