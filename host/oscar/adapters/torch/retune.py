@@ -25,15 +25,21 @@ LOG = logging.getLogger("oscar.ddp")
 
 
 class Stopwatch:
-    """Times iterations from the call of a model to the end of its reduction."""
+    """Times iterations from the call of a model to their last gradient, and to the end of its reduction."""
 
     def __init__(self) -> None:
         self._begin: float | None = None
+        self._computed: deque[float] = deque(maxlen=MOST_SEEN)
         self._took: deque[float] = deque(maxlen=MOST_SEEN)
 
     def begin(self, *_: Any) -> None:
         """Note the time: before a forward pass."""
         self._begin = time.perf_counter()
+
+    def computed(self) -> None:
+        """Note that the last gradient is there."""
+        if self._begin is not None:
+            self._computed.append(time.perf_counter() - self._begin)
 
     def end(self, *_: Any) -> None:
         """Note that all means are there."""
@@ -41,11 +47,14 @@ class Stopwatch:
             self._took.append(time.perf_counter() - self._begin)
             self._begin = None
 
-    def median(self) -> float | None:
-        """Return the median since the last time; None of fewer than FEWEST iterations."""
-        found = statistics.median(self._took) if len(self._took) >= FEWEST else None
+    def medians(self) -> tuple[float | None, float | None]:
+        """Return whole and computing time since the last call; None where FEWEST iterations were not seen."""
+        found = [
+            statistics.median(own) if len(own) >= FEWEST else None for own in (self._took, self._computed)
+        ]
         self._took.clear()
-        return found
+        self._computed.clear()
+        return found[0], found[1]
 
 
 class Retuning:
@@ -91,7 +100,7 @@ class Retuning:
 
     def run(self, grouped: GroupedBuckets, communicator: Communicator) -> None:
         """Let rank 0 choose; where it chose another policy, go on with that one. Collective."""
-        took, took_s = grouped.took(), self.watch.median()
+        took, watched = grouped.took(), self.watch.medians()
         chosen: list[tuple[int, str]] = []
         if communicator.rank == 0:
             seen = [
@@ -99,7 +108,7 @@ class Retuning:
                 for (_, option), group, each in zip(self.policy.groups, grouped.groups, took, strict=True)
                 if each is not None
             ]
-            found = self._retuner.retune(self.policy, seen, took_s)
+            found = self._retuner.retune(self.policy, seen, *watched)
             if found is not None:
                 _say(self.policy, found)
                 chosen = list(found.policy.groups)

@@ -149,6 +149,8 @@ class OscarState:
             self._groups_plain = self._grouped is not None and self._grouped.plain and not due
         if bucket.is_last():
             self.backwards += 1
+            if self._retuning is not None:
+                self._retuning.watch.computed()
         if first or self._groups_plain or self.bypass.skips(key):
             future = self._plain(buffer)
             if self._groups_plain and self._retuning is not None and bucket.is_last():

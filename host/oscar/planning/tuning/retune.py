@@ -117,11 +117,20 @@ class Retuner:
         """Measured at first use, by those that choose alone."""
         return [measured(method, self.nodes, self._config, native=False) for method in self._methods]
 
-    def retune(self, policy: PolicyFile, seen: Sequence[Seen], took_s: float | None = None) -> Retuned | None:
+    def retune(
+        self,
+        policy: PolicyFile,
+        seen: Sequence[Seen],
+        took_s: float | None = None,
+        compute_s: float | None = None,
+    ) -> Retuned | None:
         """Return a policy that was faster than this one, or one that is thought to be `gain` times as fast.
 
-        seen: what this policy's groups took. took_s: what its iterations took, where it is known.
+        seen: what this policy's groups took. took_s: what its iterations took, and compute_s: until their
+        last gradient was there, where they are known.
         """
+        if compute_s:
+            self._ready = self._ready * (compute_s / self._ready[-1])
         self.fit = fitted(seen, self._prices, self.nodes, self.fit)
         problems = problems_of(
             self._sizes, self._ready, [self.fit.priced(price) for price in self._prices], self.nodes,
