@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.asc.params import AscParams, ContextMode, TableMode
 from oscar.config.base import MOST, Section, one_of
+from oscar.numerics.bandit import ARMS, check_arms
 from oscar.numerics.plans import PLANS, cuts_of
 from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
 from oscar.transports.padding import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURITY
@@ -24,13 +25,19 @@ class WorkloadSection(Section):
 
 
 class QuantiserSection(Section):
-    """See oscar.numerics.quantiser.QuantiserParams."""
+    """See oscar.numerics.quantiser.QuantiserParams.
+
+    controller: "bandit" chooses one of `arms` for coarseness by what iterations take, and begins with the one
+    nearest to it; "fixed" leaves it.
+    """
 
     scale: Scale = "sigma"
     coarseness: float = 0.125
     bits: int | Literal["auto"] = "auto"
     rounding: Rounding = "nearest"
     error_feedback: bool = False
+    controller: Literal["fixed", "bandit"] = "fixed"
+    arms: tuple[float, ...] = Field(default=ARMS, strict=False)
 
     @field_validator("bits", mode="before")
     @classmethod
@@ -42,12 +49,16 @@ class QuantiserSection(Section):
     @model_validator(mode="after")
     def _valid(self) -> QuantiserSection:
         self.params(nodes=1, seed=0)
+        check_arms(self.arms)
+        if self.controller == "bandit" and self.scale != "sigma":
+            raise ValueError(f"controller: bandit chooses step / sigma; set scale to sigma, not {self.scale}")
         return self
 
     def params(self, *, nodes: int, seed: int) -> QuantiserParams:
         """Return the quantiser's parameters for sums over `nodes`."""
         bits = default_bits(nodes) if self.bits == "auto" else self.bits
-        return QuantiserParams(**{**self.model_dump(), "bits": bits}, seed=seed)
+        own = self.model_dump(exclude={"controller", "arms"})
+        return QuantiserParams(**{**own, "bits": bits}, seed=seed)
 
 
 GONE = {  # keys of the section asc that format 3 of the coder has no more

@@ -72,6 +72,7 @@ class StepTracker(Stateful):
     """The steps of all tensors, a pure function of exchanged summaries and aggregated sums.
 
     `exponents[t]` is log2 of tensor t's step, or None while it has none. Replicated on every node.
+    `coarseness` may be changed before `observe`, on all nodes alike: it is that of the next steps.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -88,7 +89,7 @@ class StepTracker(Stateful):
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
         self._spare: np.ndarray | None = None  # those before
-        self._square = Fraction(params.coarseness) ** 2
+        self.coarseness = params.coarseness  # of the next steps
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
     @property
@@ -113,7 +114,7 @@ class StepTracker(Stateful):
             )
             if total == 0:
                 continue
-            square = total / len(summaries) * Fraction(self.params.coarseness) ** 2
+            square = total / len(summaries) * Fraction(self.coarseness) ** 2
             exponent = self._clamp((floor_log2(square.numerator, square.denominator) + 1) // 2)
             self.exponents[t] = exponent
             self.previous_exponents[t] = None  # earlier sums may have another scale
@@ -204,7 +205,7 @@ class StepTracker(Stateful):
 
     def _move(self, t: int, exponent: int) -> None:
         """Follow the variance, with hysteresis: a step within 0.75 octaves of c * sigma stays."""
-        c = self._square
+        c = Fraction(self.coarseness) ** 2
         above, below = c.numerator * self.variances[t], c.denominator << 32  # (c * sigma / step)^2
         if above == 0:
             self.exponents[t] = None

@@ -42,6 +42,7 @@ class LocalCluster(Reducer):
     ) -> None:
         super().__init__(config, codec=codec, weights=weights)
         refuse_unfit(config.schedule.name, self.codec)
+        self.compute_s = 1e-3 * (config.train.compute_ms or 0.0)  # of an iteration, for the bandit
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> LocalWire:
         return LocalWire(nodes, channels, **network_of(self.config, nodes))
@@ -106,6 +107,7 @@ class LocalCluster(Reducer):
         self.caution.tell(state.scheme)
         totals, call = self._exchange(state, tensors)
         self._tell(state, call)
+        self._timed(KEY, self.compute_s + sum(moved.time_s for moved in call.traffic))
         mean = self._finish(state, totals)
         return AllReduceResult(mean, self._sums(state), self._stats(state, call, reset=reset))
 
@@ -149,7 +151,7 @@ class LocalCluster(Reducer):
         """Return a copy of all state, so that a run can be resumed bit for bit."""
         if self.state is None:
             return {"shapes": None}
-        return {"fingerprint": self.fingerprint, **self.state.state_dict()}
+        return {"fingerprint": self.fingerprint, **self.state.state_dict(), **self._chosen}
 
     def load_state_dict(self, state: Any) -> None:
         """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
@@ -161,7 +163,8 @@ class LocalCluster(Reducer):
         workers = len(saved["workers"].items())
         if not 1 <= workers <= MAX_NODES:
             raise saved["workers"].refuse(f"1 to {MAX_NODES} workers", str(workers))
-        with saved["shapes"].fitting():
-            fresh = self._make_state(workers, saved["shapes"].shapes())
-        fresh.load_state_dict(saved)
+        with self._resumed(saved):
+            with saved["shapes"].fitting():
+                fresh = self._make_state(workers, saved["shapes"].shapes())
+            fresh.load_state_dict(saved)
         self.states[KEY] = fresh

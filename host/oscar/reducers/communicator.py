@@ -98,6 +98,7 @@ class Communicator(Reducer):
         super().__init__(config, codec=codec, weights=weights)
         self.transport, self.party = transport, Party(transport, timeout_s)
         self.rank, self.nodes = transport.rank, transport.nodes
+        self._ended: float | None = None  # when the last call of the first key had its result
         refused: ConfigError | None = None
         try:
             digest = self._schedule(self.nodes, 0).digest
@@ -151,6 +152,7 @@ class Communicator(Reducer):
         flat = check_tensors(tensors, self.rank)
         state, reset = self._fit(key, [np.shape(tensor) for tensor in tensors])
         totals, call = self._exchange(state, [flat])
+        self._timed(key, time.perf_counter() - (self._ended or began), self._of_rank_0)
         mean = self._finish(state, totals)
         sent = sum(moved.sent_bytes for moved in call.traffic) + call.exchange_bytes
         stats = PeerStats(
@@ -167,7 +169,16 @@ class Communicator(Reducer):
             waited_s=self.party.waited_s - waited,
             frames=call.frames,
         )
+        if key == next(iter(self.states)):
+            self._ended = time.perf_counter()
         return PeerResult(mean, self._sums(state), stats), call
+
+    def _of_rank_0(self, value: float) -> float:
+        """Return what rank 0 gave; collective."""
+        mine = np.float64(value).tobytes()
+        return float(
+            np.frombuffer(self.party.gather(mine, len(mine), "times of iterations")[0], np.float64)[0]
+        )
 
     def _fit(self, key: Hashable, shapes: Shapes) -> tuple[State, bool]:
         """Return the state of `key`, made anew unless it is of `shapes`, and whether it replaces another."""
@@ -210,6 +221,7 @@ class Communicator(Reducer):
             "rank": self.rank,
             "nodes": self.nodes,
             "states": {key: state.state_dict() for key, state in self.states.items()},
+            **self._chosen,
         }
 
     def load_state_dict(self, state: Any) -> None:
@@ -219,8 +231,9 @@ class Communicator(Reducer):
         saved.fits("rank", self.rank)
         saved.fits("nodes", self.nodes)
         fresh, states = {}, saved["states"]
-        for key in states.keys(lambda _: True, "any"):
-            with states[key]["shapes"].fitting():
-                fresh[key] = self._make_state(self.nodes, states[key]["shapes"].shapes())
-            fresh[key].load_state_dict(states[key])
-        self.states = fresh
+        with self._resumed(saved):
+            for key in states.keys(lambda _: True, "any"):
+                with states[key]["shapes"].fitting():
+                    fresh[key] = self._make_state(self.nodes, states[key]["shapes"].shapes())
+                fresh[key].load_state_dict(states[key])
+        self.states, self._ended = fresh, None

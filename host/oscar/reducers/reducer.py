@@ -18,11 +18,14 @@ from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, OscarError, warn
+from oscar.numerics.bandit import Bandit, Share
 from oscar.numerics.saturation import Saturation, SaturationNotice
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
 from oscar.reducers.scheduling import schedule_of
 from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import Channel, Messages, Scheme
+from oscar.schemes.exact import Exact
+from oscar.schemes.methods import method_info
 from oscar.state import Saved
 
 Shapes = list[tuple[int, ...]]
@@ -123,6 +126,13 @@ class Call:
         return np.sum([moved.clipped for moved in self.traffic] or [np.zeros(2)], axis=0)
 
 
+def bandit_of(config: Config, codec: Codec) -> Bandit | None:
+    """Return what chooses the coarseness, where a configuration asks for it and its method quantises."""
+    own = config.quantiser
+    quantises = codec.domain == "int" and method_info(config.method).codec is not None
+    return Bandit(own.arms, own.coarseness) if own.controller == "bandit" and quantises else None
+
+
 class CautionNotice:
     """Warns once of what a scheme's user should know before training."""
 
@@ -158,6 +168,7 @@ class Reducer(ABC):
         self.weights = None if weights is None else checked_weights(weights)
         self.codec = make_codec_of(config) if codec is None else codec
         self.states: dict[Hashable, State] = {}
+        self.bandit = bandit_of(config, self.codec)
         self._read: dict[int, Schedule] = {}
         self.notice, self.caution = SaturationNotice(), CautionNotice()
 
@@ -178,6 +189,11 @@ class Reducer(ABC):
             self._read[nodes] = schedule_of(self.config, self.codec, nodes, values)
         return self._read[nodes]
 
+    def _timed(self, key: Hashable, seconds: float, share: Share = float) -> None:
+        """Tell the bandit what an iteration took; that of the first key counts for all."""
+        if self.bandit is not None and key == next(iter(self.states)):
+            self.bandit.add(seconds, share)
+
     def _make_state(self, nodes: int, shapes: Shapes) -> State:
         schedule = self._schedule(nodes, sum(sizes_of(shapes)))
         scheme, default = make_scheme_of(
@@ -185,6 +201,8 @@ class Reducer(ABC):
         )
         wire = self._make_wire(nodes, scheme.channels(default))
         workers = [scheme.make_worker(rank) for rank in wire.ranks]
+        if self.bandit is not None and isinstance(scheme, Exact):
+            scheme.steps.coarseness = self.bandit.coarseness
         return State(scheme, workers, wire, schedule.digest)
 
     @contextmanager
@@ -192,6 +210,7 @@ class Reducer(ABC):
         """Let a call happen as a whole or not at all: whatever it raises, the state of `key` is restored."""
         before = self.states.get(key)
         token = None if before is None else before.snapshot()
+        arm = None if self.bandit is None else self.bandit.snapshot()
         try:
             yield
         except BaseException:  # a fault, bad input, Ctrl-C
@@ -201,7 +220,28 @@ class Reducer(ABC):
                 before.scheme.forget()
                 before.restore(token)
                 self.states[key] = before
+            if self.bandit is not None:
+                self.bandit.restore(arm)
             raise
+
+    @contextmanager
+    def _resumed(self, saved: Saved) -> Iterator[None]:
+        """Load the bandit's state before those of schemes, and keep the old one where these are refused."""
+        if self.bandit is None:
+            yield
+            return
+        before = self.bandit.snapshot()
+        self.bandit.load_state_dict(saved["bandit"])
+        try:
+            yield
+        except BaseException:
+            self.bandit.restore(before)
+            raise
+
+    @property
+    def _chosen(self) -> dict[str, Any]:
+        """What a saved state has of the bandit: nothing without one."""
+        return {} if self.bandit is None else {"bandit": self.bandit.state_dict()}
 
     def _weighted(self, state: State, tensors: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """Return `tensors` times their ranks' weights; they themselves are never written to."""
@@ -260,6 +300,8 @@ class Reducer(ABC):
     def _finish(self, state: State, totals: list[Array]) -> list[Array]:
         """Return the mean [tensor], float32 in its shape; all state moves on."""
         scheme = state.scheme
+        if self.bandit is not None and isinstance(scheme, Exact):
+            scheme.steps.coarseness = self.bandit.coarseness
         mean = scheme.finish(totals)
         scheme.forget()
         for worker in state.workers:
