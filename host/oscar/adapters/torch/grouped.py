@@ -76,10 +76,6 @@ class Policed:
             return replace(self, groups=[], file=None, refused=error)
         return replace(self, groups=groups, file=read, refused=None)
 
-    def join(self, config: Config, transport: Transport) -> GroupedBuckets:
-        """Return what reduces these groups; collective."""
-        return GroupedBuckets(self, config, transport)
-
     @property
     def said(self) -> Any:
         """What must be equal on all ranks."""

@@ -21,8 +21,8 @@ class Job:
     """A bucket to reduce.
 
     mark: of its gradients, see Staging; last: of those of its backward that are compressed; measure: beside a
-    plain AllReduce; forget: drop all state before, because the buckets were made anew; retune: choose groups
-    behind it; new: its layout has not been compared between the ranks.
+    plain AllReduce; forget: drop all state before, because the buckets were made anew; new: its layout has
+    not been compared between the ranks.
     """
 
     future: Any
@@ -33,7 +33,6 @@ class Job:
     last: bool
     measure: bool
     forget: bool
-    retune: bool
     new: bool
 
 

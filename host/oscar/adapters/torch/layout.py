@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from oscar.state import crc
 
 CAP = 1 << 16  # bytes in which a rank describes a bucket
 Shapes = list[tuple[int, ...]]
+LOG = logging.getLogger("oscar.ddp")
 
 
 @dataclass(frozen=True)
@@ -69,3 +71,16 @@ def _difference(index: int, theirs: list[Any], ours: list[Any]) -> str:
         for layout, shapes in ((theirs, one), (ours, two))
     )
     return f"tensor {tensor} of bucket {index} is {came}, on rank 0 it is {expected}"
+
+
+def noted(layouts: dict[int, Layout], layout: Layout, index: int) -> bool:
+    """Note a bucket's tensors; return whether all state has to go because buckets were made anew."""
+    known = layouts.get(index)
+    changed = known is not None and not known.fits(layout)
+    if changed:
+        loaded = known is not None and known.parameters is None
+        level, when = (logging.WARNING, "the state that was loaded") if loaded else (logging.DEBUG, "before")
+        LOG.log(level, "bucket %d has other tensors than %s; compression starts anew", index, when)
+        layouts.clear()
+    layouts[index] = layout
+    return changed

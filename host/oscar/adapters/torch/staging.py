@@ -43,3 +43,25 @@ class Staging:
         if buffer.device.type != "cpu":
             host = host.pin_memory()
         buffer.copy_(host.reshape(buffer.shape))
+
+
+def check_buffer(buffer: Any, *, timed: bool) -> None:
+    """Raise TypeError for a bucket that cannot be reduced; timed: a second thread times its AllReduce."""
+    torch = load_torch()[0]
+    if buffer.layout not in (torch.strided, torch.sparse_coo) or (
+        buffer.is_sparse and buffer.device.type != "cpu"
+    ):
+        raise TypeError(
+            f"expected dense gradients, or sparse ones (COO) on the CPU, got {buffer.layout} on "
+            f"{buffer.device}; make the module with sparse=False, or take the hook off for this model"
+        )
+    if buffer.device.type not in Staging.DEVICES or not buffer.dtype.is_floating_point:
+        raise TypeError(
+            f"expected floating-point gradients on the CPU or a CUDA device, got {buffer.dtype} on "
+            f"{buffer.device}; take the hook off for this model"
+        )
+    if buffer.device.type != "cpu" and timed:
+        raise TypeError(
+            f'expected gradients on the CPU where bypass is "auto", got {buffer.device}: a second thread '
+            'cannot time the AllReduce of a GPU; say bypass="never", or take the hook off'
+        )

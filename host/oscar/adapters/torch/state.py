@@ -16,13 +16,14 @@ import numpy as np
 from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, read_decided, ring_bytes
 from oscar.adapters.torch.grouped import Policed
 from oscar.adapters.torch.jobs import Job, end, work
-from oscar.adapters.torch.layout import Layout
+from oscar.adapters.torch.layout import Layout, noted
 from oscar.adapters.torch.model import Model
+from oscar.adapters.torch.policies import Policies
 from oscar.adapters.torch.retune import Retuning
+from oscar.adapters.torch.saving import packed, unpacked
 from oscar.adapters.torch.sparse import Rows, sparse_of
-from oscar.adapters.torch.staging import Staging
+from oscar.adapters.torch.staging import Staging, check_buffer
 from oscar.array import split
-from oscar.checkpoint import flatten, rebuild
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.planning.tuning.policy_file import PolicyFile
@@ -85,9 +86,6 @@ class OscarState:
         ranks = self._dist.get_process_group_ranks(group)
         self.config = chosen.variant(nodes=len(ranks))
         policed, retuning = Retuning.of(Policed.of(policy, model, self.config), retune, self.config)
-        self._policed, self._retuning = policed, retuning
-        if retuning is not None:
-            model.register_forward_pre_hook(retuning.watch.begin)
         mode: Mode = bypass if policed is None else "never"
         timeout = timedelta(seconds=self.config.transport.timeout_s)
         self._group = self._dist.new_group(ranks, timeout=timeout, backend="gloo")
@@ -98,15 +96,13 @@ class OscarState:
                 self.config,
                 self._transport,
                 timeout_s=self.config.transport.timeout_s,
-                extra={
-                    "bypass": mode,
-                    "policy": None if policed is None else policed.said,
-                    "retune": retune,
-                },
+                extra={"bypass": mode, "policy": policed and policed.said, "retune": retune},
             )
             if policed is not None and policed.refused is not None:
                 raise policed.refused
-            self._grouped = None if policed is None else policed.join(self.config, self._transport)
+            self._policies: Policies | None = None
+            if policed is not None:
+                self._policies = Policies(policed, retuning, model, self.config, self._communicator)
         except BaseException:
             self._transport.close()
             leave_group(self._group)
@@ -116,7 +112,6 @@ class OscarState:
         self._model, self._staging = Model(), Staging()
         self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
         self._told_dense = False
-        self._groups_plain = False  # in this backward
         self.backwards = 0  # of this process
         self.values = 0  # that were reduced
         self._sent_bytes = 0
@@ -140,21 +135,20 @@ class OscarState:
         if first:
             layout.meet(self._communicator, key[0])  # or torch would add up what does not fit
         new = key[0] not in self._layouts
-        forget = not first and self._see(layout, key[0])
+        forget = not first and noted(self._layouts, layout, key[0])
         if forget:
             self.bypass.decided.clear()
         self.values += key[1]
-        due = self._retuning is not None and self._retuning.due(self.backwards)
-        if key[0] == 0:  # groups change behind a backward, so that this holds for all of its buckets
-            self._groups_plain = self._grouped is not None and self._grouped.plain and not due
+        if self._policies is not None:
+            self._policies.came(key[0], self.backwards, last=bucket.is_last())
         if bucket.is_last():
             self.backwards += 1
-            if self._retuning is not None:
-                self._retuning.watch.computed()
-        if first or self._groups_plain or self.bypass.skips(key):
+        if first or self.bypass.skips(key):
+            return self._plain(buffer)
+        if self._policies is not None and self._policies.plain:
             future = self._plain(buffer)
-            if self._groups_plain and self._retuning is not None and bucket.is_last():
-                future.add_done_callback(self._retuning.watch.end)
+            if bucket.is_last():
+                self._policies.time(future)
             return future
         job = Job(
             self._staging.future(buffer),
@@ -165,7 +159,6 @@ class OscarState:
             last=bucket.is_last() or self._rest_skipped(key[0]),
             measure=self.bypass.measures(key) and not (layout.sparse and self._rows),
             forget=forget,
-            retune=due and bucket.is_last(),
             new=new or forget,
         )
         self._start()
@@ -175,14 +168,12 @@ class OscarState:
     @property
     def policy(self) -> PolicyFile | None:
         """The policy in use, or None."""
-        if self._retuning is not None:
-            return self._retuning.policy
-        return None if self._policed is None else self._policed.file
+        return None if self._policies is None else self._policies.policy
 
     @property
     def expected_s(self) -> float | None:
         """What retuning thinks an iteration takes, up to its last mean; None before, and on other ranks."""
-        return None if self._retuning is None else self._retuning.expected_s
+        return None if self._policies is None else self._policies.expected_s
 
     def regroup(self, policy: PolicyFile | Path | str) -> None:
         """Go on with another policy for the same model, between two backwards; collective.
@@ -192,17 +183,9 @@ class OscarState:
         one is of another model, or the state was made without one.
         """
         self._check_whole()
-        if self._policed is None or self._grouped is None:
+        if self._policies is None:
             raise ConfigError("expected a state that was made with a policy and its model, got one without")
-        other = self._policed.other(policy, self.config)
-        advice = "give all ranks one policy"
-        self._communicator.party.compare({"policy": other.said}, "regrouping", advice=advice)
-        if other.refused is not None:
-            raise other.refused
-        self._grouped.regroup(other.groups)
-        self._policed = other
-        if self._retuning is not None and other.file is not None:
-            self._retuning.policy = other.file
+        self._policies.regroup(policy)
 
     def share(self, value: float) -> float:
         """Return what rank 0 gave; collective, between two backwards."""
@@ -216,38 +199,8 @@ class OscarState:
     def _check(self, bucket: Any) -> tuple[Any, Key]:
         self._check_whole()
         buffer = bucket.buffer()
-        if buffer.layout not in (self._torch.strided, self._torch.sparse_coo) or (
-            buffer.is_sparse and buffer.device.type != "cpu"
-        ):
-            raise TypeError(
-                f"expected dense gradients, or sparse ones (COO) on the CPU, got {buffer.layout} on "
-                f"{buffer.device}; make the module with sparse=False, or take the hook off for this model"
-            )
-        if buffer.device.type not in Staging.DEVICES or not buffer.dtype.is_floating_point:
-            raise TypeError(
-                f"expected floating-point gradients on the CPU or a CUDA device, got {buffer.dtype} on "
-                f"{buffer.device}; take the hook off for this model"
-            )
-        if buffer.device.type != "cpu" and self.bypass.mode == "auto":
-            raise TypeError(
-                f'expected gradients on the CPU where bypass is "auto", got {buffer.device}: a second thread '
-                'cannot time the AllReduce of a GPU; say bypass="never", or take the hook off'
-            )
+        check_buffer(buffer, timed=self.bypass.mode == "auto")
         return buffer, (bucket.index(), buffer.numel())
-
-    def _see(self, layout: Layout, index: int) -> bool:
-        """Note the bucket's tensors; return whether all state has to go because buckets were made anew."""
-        known = self._layouts.get(index)
-        changed = known is not None and not known.fits(layout)
-        if changed:
-            loaded = known is not None and known.parameters is None
-            level, when = (
-                (logging.WARNING, "the state that was loaded") if loaded else (logging.DEBUG, "before")
-            )
-            LOG.log(level, "bucket %d has other tensors than %s; compression starts anew", index, when)
-            self._layouts.clear()
-        self._layouts[index] = layout
-        return changed
 
     def _rest_skipped(self, index: int) -> bool:
         """Whether buckets come after this one, and all of them go uncompressed."""
@@ -293,17 +246,12 @@ class OscarState:
                 self._communicator.forget()
                 self.bypass.forget_times()
             done = self._reduced(job, gradient, counts)
-            if self._retuning is not None and self._grouped is not None:
-                if job.last and not self._grouped.plain:  # else it is only looked at
-                    self._retuning.watch.end()
-                if job.retune:
-                    self._retuning.run(self._grouped, self._communicator)
             if job.last:
                 self.bypass.settle()
         except Exception as error:
             if isinstance(error, OscarError):
                 error.advice = ""  # backward() can neither skip nor go on
-            if self._communicator.failed is None and not (self._grouped and self._grouped.failed):
+            if self._communicator.failed is None and not (self._policies and self._policies.failed):
                 self._communicator.give_up(error)  # or else the others wait for this rank
             self.error = error
             LOG.error(
@@ -315,7 +263,7 @@ class OscarState:
                 error,
                 ADVICE,
             )
-            late = [] if self._grouped is None else self._grouped.waiting
+            late = [] if self._policies is None else self._policies.waiting
             for each in (job, *(other for other in late if other is not job)):
                 each.future.set_exception(error)
         else:
@@ -324,12 +272,12 @@ class OscarState:
 
     def _reduced(self, job: Job, gradient: Any, counts: list[int]) -> list[tuple[Job, Any]]:
         """Return the buckets that have their means now; gradient: of one sparse tensor, or None."""
-        if self._grouped is None:
+        if self._policies is None:
             return [(job, self._dense(job) if gradient is None else self._sparse(job, gradient, counts))]
         if gradient is not None:
             raise TypeError("expected dense gradients under a policy, got a sparse one: leave the policy out")
         values = self._staging.fetch(job.buffer, job.mark).reshape(-1)
-        found, told = self._grouped.take(job, split(values, job.layout.shapes))
+        found, told = self._policies.take(job, split(values, job.layout.shapes))
         for stats in told:
             self._note(stats)
         for each, mean in found:
@@ -391,12 +339,9 @@ class OscarState:
             "layouts": layouts,
             "bypass": self.bypass.state_dict(),
             "reducer": self._communicator.state_dict(),
-            "policy": None if self._grouped is None else self._grouped.state_dict(),
-            "retuned": None if self._retuning is None else self._retuning.state_dict(self.backwards),
+            "policy": None if self._policies is None else self._policies.state_dict(self.backwards),
         }
-        text, arrays = flatten(tree)
-        tensors = {dtype: self._torch.from_numpy(array) for dtype, array in arrays.items()}
-        return {"format": FORMAT, "codec": self.config.method, "tree": text, "arrays": tensors}
+        return {"format": FORMAT, "codec": self.config.method, **packed(tree)}
 
     def load_state_dict(self, state: Any) -> None:
         """Take over what `state_dict` returned; on all ranks, each its own.
@@ -413,7 +358,7 @@ class OscarState:
                 f"expected a state of (format, codec) {(FORMAT, self.config.method)}, got {came}; "
                 "resume with the release and configuration of the run that saved it"
             )
-        tree = Saved(self._rebuilt(saved))
+        tree = Saved(unpacked(saved))
         layouts, decided = tree["layouts"], read_decided(tree["bypass"])
         fresh = {
             index: Layout(layouts[index].shapes(), None)
@@ -426,26 +371,15 @@ class OscarState:
     def _load_reducers(self, tree: Saved) -> None:
         """Take over all reducers' state, or none."""
         own, before = tree["policy"], self._communicator.state_dict()
-        if (self._grouped is None) != own.missing:
-            raise own.refuse("none" if self._grouped is None else "that of a policy", "the other")
+        if (self._policies is None) != own.missing:
+            raise own.refuse("none" if self._policies is None else "that of a policy", "the other")
         self._communicator.load_state_dict(tree["reducer"])
         try:
-            if self._grouped is not None and self._retuning is not None:
-                self._retuning.load(tree["retuned"], own, self._grouped, self.backwards)
-            elif self._grouped is not None:
-                self._grouped.load_state_dict(own)
+            if self._policies is not None:
+                self._policies.load_state_dict(own, self.backwards)
         except BaseException:
             self._communicator.load_state_dict(before)
             raise
-
-    def _rebuilt(self, saved: Saved) -> Any:
-        """Return the tree that was flattened; raises ConfigError where text and tensors do not fit."""
-        text, held = saved["tree"].text(), saved["arrays"]
-        keys = held.keys(lambda key: type(key) is str, "dtypes")
-        try:
-            return rebuild(text, {key: held[key].value.numpy() for key in keys})
-        except Exception as error:  # what JSON, NumPy and torch raise for foreign content is wide
-            raise saved["tree"].refuse("what state_dict wrote", f"what cannot be read ({error!r})") from error
 
     def close(self) -> None:
         """End the thread, destroy the private groups; before dist.destroy_process_group. May be repeated."""

@@ -1,0 +1,100 @@
+"""A policy in use under the hook: its groups, which may change, and which way a backward's buckets go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from oscar.adapters.torch.grouped import GroupedBuckets, Policed
+from oscar.adapters.torch.jobs import Job
+from oscar.adapters.torch.retune import Retuning
+from oscar.array import Array
+from oscar.config import Config
+from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.reducers.communicator import Communicator, PeerStats
+from oscar.state import Saved
+
+
+class Policies:
+    """The groups of a policy, for the buckets of one model. Making one is collective.
+
+    retuning: chooses other policies; None for never. plain: this backward's buckets go as DDP would send
+    them.
+    """
+
+    def __init__(
+        self, policed: Policed, retuning: Retuning | None, model: Any, config: Config, reducer: Communicator
+    ) -> None:
+        self._policed, self._retuning, self._config, self._reducer = policed, retuning, config, reducer
+        self._grouped = GroupedBuckets(policed, config, reducer.transport)
+        self.plain = self._due = False
+        if retuning is not None:
+            model.register_forward_pre_hook(retuning.watch.begin)
+
+    @property
+    def policy(self) -> PolicyFile | None:
+        """The policy in use."""
+        return self._policed.file if self._retuning is None else self._retuning.policy
+
+    @property
+    def expected_s(self) -> float | None:
+        """What retuning thinks an iteration takes, up to its last mean; None before, and on other ranks."""
+        return None if self._retuning is None else self._retuning.expected_s
+
+    @property
+    def failed(self) -> str | None:
+        """The error that ended a communicator, or None."""
+        return self._grouped.failed
+
+    @property
+    def waiting(self) -> list[Job]:
+        """Buckets whose means are not all there yet."""
+        return self._grouped.waiting
+
+    def came(self, index: int, backwards: int, *, last: bool) -> None:
+        """Note that a bucket came; groups change behind a backward, so the first one decides for all."""
+        if index == 0:
+            self._due = self._retuning is not None and self._retuning.due(backwards)
+            self.plain = self._grouped.plain and not self._due
+        if last and self._retuning is not None:
+            self._retuning.watch.computed()
+
+    def time(self, future: Any) -> None:
+        """Let an iteration end with this Future, of the last bucket that went plain."""
+        if self._retuning is not None:
+            future.add_done_callback(self._retuning.watch.end)
+
+    def take(self, job: Job, tensors: Sequence[Array]) -> tuple[list[tuple[Job, Array]], list[PeerStats]]:
+        """Take a bucket's gradients; return as GroupedBuckets.take, and behind the last choose, if due."""
+        found = self._grouped.take(job, tensors)
+        if job.last and self._retuning is not None:
+            if not self._grouped.plain:  # else groups are only looked at
+                self._retuning.watch.end()
+            if self._due:
+                self._retuning.run(self._grouped, self._reducer)
+        return found
+
+    def regroup(self, policy: PolicyFile | Path | str) -> None:
+        """Go on with another policy, as OscarState.regroup says."""
+        other = self._policed.other(policy, self._config)
+        advice = "give all ranks one policy"
+        self._reducer.party.compare({"policy": other.said}, "regrouping", advice=advice)
+        if other.refused is not None:
+            raise other.refused
+        self._grouped.regroup(other.groups)
+        self._policed = other
+        if self._retuning is not None and other.file is not None:
+            self._retuning.policy = other.file
+
+    def state_dict(self, backwards: int) -> dict[str, Any]:
+        """Return a copy of this rank's state."""
+        retuned = None if self._retuning is None else self._retuning.state_dict(backwards)
+        return {"groups": self._grouped.state_dict(), "retuned": retuned}
+
+    def load_state_dict(self, saved: Saved, backwards: int) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, with all as it was."""
+        if self._retuning is None:
+            self._grouped.load_state_dict(saved["groups"])
+        else:
+            self._retuning.load(saved["retuned"], saved["groups"], self._grouped, backwards)
