@@ -100,9 +100,8 @@ class OscarState:
             )
             if policed is not None and policed.refused is not None:
                 raise policed.refused
-            self._policies: Policies | None = None
-            if policed is not None:
-                self._policies = Policies(policed, retuning, model, self.config, self._communicator)
+            made = policed and Policies(policed, retuning, model, self.config, self._communicator)
+            self._policies: Policies | None = made
         except BaseException:
             self._transport.close()
             leave_group(self._group)
