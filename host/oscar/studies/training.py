@@ -88,11 +88,16 @@ def check_ring(config: Config) -> None:
     """Raise ConfigError where `train.ring_every` leaves out rings that are needed."""
     if config.train.ring_every == 1:
         return
-    if config.policy is not None:
-        raise ConfigError(
-            f"train.ring_every: expected 1 with a policy, got {config.train.ring_every}; "
-            "add --set train.ring_every=1"
-        )
+    needs = {
+        "a policy": config.policy is not None,
+        "quantiser.controller: bandit": config.quantiser.controller == "bandit",
+    }
+    for what, needed in needs.items():
+        if needed:
+            raise ConfigError(
+                f"train.ring_every: expected 1 with {what}, got {config.train.ring_every}; "
+                "add --set train.ring_every=1"
+            )
     if method_info(config.method).codec is None:
         raise ConfigError(
             f"train.ring_every: expected 1, as {config.method} is a scheme whose rings cannot be left out, "

@@ -100,8 +100,8 @@ class OscarState:
             )
             if policed is not None and policed.refused is not None:
                 raise policed.refused
-            made = policed and Policies(policed, retuning, model, self.config, self._communicator)
-            self._policies: Policies | None = made
+            own = self.config, self._communicator
+            self._policies = None if policed is None else Policies(policed, retuning, model, *own)
         except BaseException:
             self._transport.close()
             leave_group(self._group)
