@@ -29,7 +29,8 @@ from oscar.workloads import make_workload
 BAR = 1.05  # times the best fixed arm
 TABLE = Table(
     "model <13", "seed >5", "halves <12", "cost_s:bandit s >9.3f", "best_s:best fixed s >12.3f",
-    "best_arm:arm >6.3g", "ratio >6.3f", "switching_s:switching s >12.3f", "loss >7.3f", "best_loss:fixed >7.3f",
+    "best_arm:arm >6.3g", "ratio >6.3f", "switching_s:switching s >12.3f", "loss >7.3f",
+    "best_loss:fixed >7.3f",
 )  # fmt: skip
 
 

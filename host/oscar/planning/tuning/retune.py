@@ -34,6 +34,7 @@ GAIN = 1.05  # by which another policy has to be faster: less is within the erro
 FAST_BPS, SLOW_BPS, MOST_LATENCY_S = 1e12, 1e4, 1.0  # beyond these a link is not told from one that has them
 LEAST_SLOWER = 0.1
 BACK = 1.02  # times as fast as now was a policy that is gone back to
+FAR = 1.3  # the gain where many more bytes are sent, or less, than were seen to cost what they do
 OTHER_LINK = 1.5  # a rate that differs by this is another link
 
 
@@ -146,7 +147,9 @@ class Retuner:
         problem, found = better_of(problems)
         names = [name for name, _ in policy.tensors]
         other = PolicyFile.of(names, problem, found.policy, self._made(policy, found.time_s))
-        if before < self.gain * found.time_s or _kind(other) in self._tried:
+        far = (_kind(other) == FP32.name) != (_kind(policy) == FP32.name)
+        gain = max(self.gain, FAR) if far else self.gain
+        if before < gain * found.time_s or _kind(other) in self._tried:
             return None
         self.expected_s = found.time_s
         return Retuned(other, self.fit, before, found.time_s)
