@@ -146,7 +146,7 @@ def check_sleeps(times: ReadyTimes, before: float) -> None:
     for layer in range(3):
         own = [at[f"layers.{layer}.{part}"] for part in ("weight", "bias")]
         slept = before + (2 - layer) * SLEEP
-        assert all(slept <= seconds < slept + 0.9 * SLEEP for seconds in own), times
+        assert all(slept <= seconds for seconds in own), times  # a busy machine sleeps longer
     assert [name.split(".")[1] for name, _ in times.tensors] == list("221100")
 
 
@@ -170,7 +170,7 @@ def test_hooks_and_a_trace_find_when_gradients_are_ready(tmp_path: Path) -> None
     assert "3 iterations on cpu" in times.made
     times.check([(name, p.numel()) for name, p in model.named_parameters()])
     check_sleeps(times, SLEEP / 2)
-    assert SLEEP / 2 <= times.forward_s < SLEEP
+    assert SLEEP / 2 <= times.forward_s <= times.ready_s[0]
     path = tmp_path / "trace.json.gz"
     log.export_chrome_trace(str(path))
     tensors = [(name, p.numel()) for name, p in model.named_parameters()][::-1]
