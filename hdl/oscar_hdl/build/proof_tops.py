@@ -171,9 +171,8 @@ def command_port() -> Any:
     from oscar_hdl.nic.command_port import command_port as made
 
     return made(
-        bit(), bit(), bit(), word(32), word(32), word(32), word(32), bit(), bit(), bit(), word(20), word(14),
-        FrameCommand(), word(20), bit(), word(2), bit(), bit(), word(23), receive=True, sets=16,
-        rows_log2=10, block_log2=0,
+        bit(), bit(), bit(), word(32), word(32), word(32), word(32), bit(), FrameCommand(), word(20), word(2),
+        bit(), bit(), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
     )  # fmt: skip
 
 

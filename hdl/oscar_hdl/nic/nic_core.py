@@ -40,7 +40,8 @@ def nic_core(
     docs/protocol.md. Memory (docs/engine.md): phase u5; lists of engines + 1 elements, the last one for raw
     and constant blocks: positions, sums, sources (PositionPort, SumPort, SourcePort), decode_rows and
     encode_rows u20, the first row of a unit's block, still while it works; adopt: bits, local values are 0.
-    clear (pulse), clear_row u20, clear_rows u14: let rows read as zeros, then give `cleared` (pulse).
+    clear (pulse): let clear_rows u14 rows from clear_row u20 on read as zeros, then give `cleared` (pulse),
+    until which they hold.
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
@@ -79,12 +80,11 @@ def nic_core(
     receive_refused, send_refused = bit(), bit()
     receive_result, send_result = word(23), word(23)
     receive_running, send_running = word(2), word(2)
-    send_abort, send_clear, send_cleared, send_adopt = bit(), bit(), bit(), bit()
-    send_first, send_rows = word(ROW_BITS), word(14)
+    send_abort = bit()
 
     # Commands and jobs.
     receive, send = FrameCommand(), FrameCommand()
-    receive_row, send_row, receive_adopt = word(ROW_BITS), word(ROW_BITS), bit()
+    send_row = word(ROW_BITS)
     turn, first_adopts, second_adopts = bit(), bit(), bit()
     bad, reason, last_reason = bit(), word(4), word(4)
     decoder_port, encoder_port = TablesPort(), TablesPort()
@@ -111,20 +111,20 @@ def nic_core(
             events, irq,
         ),
         command_port(
-            clk, rst, receive_issue, wr_data, *receive_values, receive_abort, clear, cleared, clear_row,
-            clear_rows, receive, receive_row, receive_adopt, receive_running, receive_locked, receive_refused,
-            receive_result, receive=True, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
+            clk, rst, receive_issue, wr_data, *receive_values, receive_abort, receive, clear_row,
+            receive_running, receive_locked, receive_refused, receive_result, receive=True, sets=sets,
+            rows_log2=rows_log2, block_log2=block_log2,
         ),
         command_port(
-            clk, rst, send_issue, wr_data, *send_values, send_abort, send_clear, send_cleared, send_first,
-            send_rows, send, send_row, send_adopt, send_running, send_locked, send_refused, send_result,
-            receive=False, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
+            clk, rst, send_issue, wr_data, *send_values, send_abort, send, send_row, send_running,
+            send_locked, send_refused, send_result, receive=False, sets=sets, rows_log2=rows_log2,
+            block_log2=block_log2,
         ),
         event_counters(clk, rst, counter_events, rd_counter, counted),
         receiver(
-            clk, rst, s_axis_rx, receive, receive_row, bad, reason, decoder_port, sent, decoder_jobs,
-            decoder_bytes, decode_rows, raw, raw_bytes, bus_bits=bus_bits, store_log2=store_log2,
-            block_log2=block_log2,
+            clk, rst, s_axis_rx, receive, clear_row, bad, reason, decoder_port, sent, decoder_jobs,
+            decoder_bytes, decode_rows, raw, raw_bytes, clear, cleared, clear_rows, bus_bits=bus_bits,
+            store_log2=store_log2, block_log2=block_log2,
         ),
         sender(
             clk, rst, m_axis_tx, send, send_row, encoder_port, encoder_jobs, encoder_bytes, encode_rows,
@@ -143,7 +143,7 @@ def nic_core(
             clk, rst, raw_count, raw.bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1]
         ),
     ]  # fmt: skip
-    parts += [zero(clk, signal) for signal in (send_cleared, send_abort, none_sent.tvalid)]
+    parts += [zero(clk, signal) for signal in (send_abort, none_sent.tvalid)]
     phases = [phase, *(word(5) for _ in range(PAIRS - 1))]
     parts += [next_phase(clk, before, after) for before, after in pairwise(phases)]
     for p in range(PAIRS):
@@ -179,9 +179,9 @@ def nic_core(
         if receive.start:
             turn.next = not turn
             if turn:
-                second_adopts.next = receive_adopt
+                second_adopts.next = receive.adopt
             else:
-                first_adopts.next = receive_adopt
+                first_adopts.next = receive.adopt
         for i in range(UNITS):
             adopt[i].next = first_adopts
             if banks[i]:

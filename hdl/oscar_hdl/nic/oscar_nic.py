@@ -9,14 +9,13 @@ from myhdl import block
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.nic.bank_ports import RowCommand
 from oscar_hdl.nic.nic_core import nic_core
+from oscar_hdl.nic.ports import FRAME_ROW_BITS
 from oscar_hdl.nic.registers import ROW_BITS
 from oscar_hdl.nic.row_memory import row_memory
 from oscar_hdl.nic.row_port import row_port
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.zero import zero
-
-CLEAR_BITS = 14  # rows of a frame
 
 
 @block
@@ -38,8 +37,8 @@ def oscar_nic(
     """
     UNITS = engines + 1
     phase, clear, cleared, never, held = word(5), bit(), bit(), bit(), bit()
-    clear_row, clear_rows = word(ROW_BITS), word(CLEAR_BITS)
-    no_row, no_rows, unused_values, unused_read = word(ROW_BITS), word(CLEAR_BITS), bit(), bit()
+    clear_row, clear_rows = word(ROW_BITS), word(FRAME_ROW_BITS)
+    no_row, no_rows, unused_values, unused_read = word(ROW_BITS), word(FRAME_ROW_BITS), bit(), bit()
     positions = [PositionPort() for _ in range(UNITS)]
     sums = [SumPort() for _ in range(UNITS)]
     sources = [SourcePort() for _ in range(UNITS)]

@@ -106,9 +106,9 @@ multiple of 2^(STATUS.block_log2 - 5) (any where that is 0).
 
 A RECEIVE command does not start to decode before its frame has come whole and is the expected one. A bad
 frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT ends it. A command that ends
-with an error leaves tables as they were, and undefined values in its frame's rows; with error 1 or 2 nothing
-was decoded. All errors are counted (FRAMES_BAD). A RECEIVE that adopts clears its rows when it is taken: no
-command under way may have them.
+with error 3 leaves tables as they were, and undefined values in its frame's rows; with another error both
+are as they were. All errors are counted (FRAMES_BAD). RECEIVE commands change rows in their order, whether
+they add or adopt.
 
 Counters are cleared by a reset and by nothing else; they are 32 bits, wrap, and may lag 17 clocks.
 They read as 0 until memory is cleared, 19 clocks behind a reset.
