@@ -266,3 +266,43 @@ def test_a_row_inside_a_block_is_refused() -> None:
     status = bench.run(bench.read("STATUS"))
     assert not status["send_pending"]
     assert not status["receive_pending"]
+
+
+def test_wrong_packets_are_counted_and_the_next_one_is_taken() -> None:
+    """Packets too short, too long, of no values, and of rows that there are not; rows of others stay."""
+    bench = NicBench("packets")
+    rng, memory, own = bench.rng, 1 << ROWS_LOG2, 4 * BLOCK
+    rows, others = (frame_rows(*gradient(rng, 70, "normal")) for _ in range(2))
+    bench.run(bench.load(0, others))
+    bench.run(bench.load(memory - BLOCK, others))
+    wrong = 0
+
+    def counted() -> Script:
+        for _ in range(200):  # zeros to the end of a group, and what counters lag
+            yield
+        assert (yield from bench.read("PACKETS_BAD")) == {"value": wrong}
+
+    for row, count in ((memory - 2, 65), (memory, 1), (memory + own, 70), (own | 1 << 31, 70), (own, 0),
+                       (own, 70 | 1 << 19), (0, 1 << 18)):  # fmt: skip
+        start, words = row | count << COUNT_AT, [rng.getrandbits(64) for _ in range(rng.randrange(9))]
+        bench.packet("s_axis_values", [start, *words])
+        bench.packet("s_axis_side", [start, *words])
+        bench.packet("s_axis_read", [start])
+        wrong += 3
+        bench.run(counted())
+    start, words = own | 70 << COUNT_AT, [rng.getrandbits(64) for _ in range(40)]
+    for name, cuts in (
+        ("s_axis_values", (0, 1, 17, 19)), ("s_axis_side", (0, 8, 10, 40)), ("s_axis_read", (1,))
+    ):  # fmt: skip
+        for cut in cuts:
+            bench.packet(name, [start, *words[:cut]])
+            wrong += 1
+            bench.run(counted())
+    assert [len(taken) for taken in bench.read_out.values()] == [18, 3]  # of the long read
+    assert bench.run(bench.read("IRQ_STATUS"))["bad_packet"]
+    bench.run(bench.load(own, rows))
+    bench.run(counted())
+    for row, loaded in ((own, rows), (0, others), (memory - BLOCK, others)):
+        found, classes, _ = bench.run(bench.fetch(row, 70))
+        np.testing.assert_array_equal(found, loaded.values.reshape(-1)[:70])
+        np.testing.assert_array_equal(classes, loaded.classes)

@@ -235,7 +235,7 @@ def row_unloader() -> Any:
 def row_port() -> Any:
     from oscar_hdl.nic.row_port import row_port as made
 
-    return made(bit(), bit(), Stream(64), Stream(64), bit(), word(10), word(14), bit(), RowCommand(10))
+    return made(bit(), bit(), Stream(64), Stream(64), bit(), word(10), word(14), bit(), RowCommand(10), bit())
 
 
 @block

@@ -19,6 +19,7 @@ from oscar_hdl.nic.event_counters import event_counters
 from oscar_hdl.nic.ports import CountChain, FrameCommand, RawJob, TablesPort
 from oscar_hdl.nic.receiver import receiver
 from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
+from oscar_hdl.nic.row_counter import row_counter
 from oscar_hdl.nic.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.copy_bit import copy_bit
@@ -31,7 +32,7 @@ COUNTERS = len(COUNTER_EVENTS)
 def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
     sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
-    clear_row: Any, clear_rows: Any, *, engines: int, bus_bits: int = 64, sets: int = 16,
+    clear_row: Any, clear_rows: Any, bad_packets: Any, *, engines: int, bus_bits: int = 64, sets: int = 16,
     store_log2: int = 12, rows_log2: int = 14, block_log2: int = 0, pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
@@ -41,7 +42,7 @@ def nic_core(
     and constant blocks: positions, sums, sources (PositionPort, SumPort, SourcePort), decode_rows and
     encode_rows u20, the first row of a unit's block, still while it works; adopt: bits, local values are 0.
     clear (pulse): let clear_rows u14 rows from clear_row u20 on read as zeros, then give `cleared` (pulse),
-    until which they hold.
+    until which they hold. bad_packets u3 (strobes): to be counted.
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
@@ -74,7 +75,7 @@ def nic_core(
     wr_strobe, wr_index, wr_data = bit(), word(6), word(32)
     rd_index, rd_value, rd_counter, counted = word(6), word(32), word(4), word(32)
     locked, write_refused, events = word(STORED_COUNT), bit(), word(32)
-    counter_events = word(16)
+    counter_events, second_events, third_events = word(16), word(16), word(16)
     receive_issue, send_issue, receive_abort = bit(), bit(), bit()
     receive_locked, send_locked = bit(), bit()
     receive_refused, send_refused = bit(), bit()
@@ -120,7 +121,7 @@ def nic_core(
             send_locked, send_refused, send_result, receive=False, sets=sets, rows_log2=rows_log2,
             block_log2=block_log2,
         ),
-        event_counters(clk, rst, counter_events, rd_counter, counted),
+        event_counters(clk, rst, counter_events, second_events, third_events, rd_counter, counted),
         receiver(
             clk, rst, s_axis_rx, receive, clear_row, bad, reason, decoder_port, sent, decoder_jobs,
             decoder_bytes, decode_rows, raw, raw_bytes, clear, cleared, clear_rows, bus_bits=bus_bits,
@@ -159,6 +160,10 @@ def nic_core(
 
     decoder_idle, encoder_idle = [bit() for _ in range(engines)], [bit() for _ in range(engines)]
     decoded, encoded, encoded_header = ([bit() for _ in range(UNITS)] for _ in range(3))
+    decode_takes, encode_takes, rows_in, rows_out = word(UNITS), word(UNITS), word(3), word(3)
+    parts += [
+        row_counter(clk, phase, decode_takes, rows_in), row_counter(clk, phase, encode_takes, rows_out)
+    ]  # fmt: skip
     for own, others in (
         (decoder_idle, [job.idle for job in decoder_jobs]),
         (encoder_idle, [job.idle for job in encoder_jobs]),
@@ -167,10 +172,8 @@ def nic_core(
         (encoded_header, [port.header for port in sources]),
     ):
         parts += [copy_bit(other, copy) for other, copy in zip(others, own, strict=True)]
-    rows_in, rows_out = word(UNITS), word(UNITS)  # rows of a slot, then one counted each clock
-    left_in, left_out = word(UNITS), word(UNITS)
     decoding, encoding = bit(), bit()
-    receive_failed, send_failed, refused, twice = bit(), bit(), bit(), bit()
+    receive_failed, send_failed, refused = bit(), bit(), bit()
 
     # Frames take the banks in turn, from 0 on after a reset.
     @always(clk.posedge)
@@ -215,23 +218,12 @@ def nic_core(
                 decoding.next = True
             if not encoder_idle[i]:
                 encoding.next = True
-        for i in range(UNITS):
-            if decoded[i]:
-                rows_in.next[i] = True
-            elif phase == 0:
-                rows_in.next[i] = False
-            if encoded[i] and not encoded_header[i]:
-                rows_out.next[i] = True
-            elif phase == 0:
-                rows_out.next[i] = False
-        left_in.next = left_in >> 1
-        left_out.next = left_out >> 1
-        if phase == 0:
-            left_in.next = rows_in
-            left_out.next = rows_out
 
     @always_comb
     def ends():
+        for i in range(UNITS):
+            decode_takes.next[i] = decoded[i]
+            encode_takes.next[i] = encoded[i] and not encoded_header[i]
         receive_failed.next = receive.done and receive.error != 0
         send_failed.next = send.done and send.error != 0
         refused.next = receive_refused or send_refused or write_refused
@@ -243,6 +235,7 @@ def nic_core(
         events.next[2] = bad
         events.next[3] = send.done
         events.next[4] = send_failed
+        events.next[5] = bad_packets != 0
         events.next[6] = refused
         # In the order of COUNTER_EVENTS.
         counter_events.next[0] = True
@@ -250,18 +243,28 @@ def nic_core(
         counter_events.next[2] = send_running != 0
         counter_events.next[3] = receive_running != 0 and not decoding
         counter_events.next[4] = send_running != 0 and not encoding
-        counter_events.next[5] = left_in[0]
-        counter_events.next[6] = left_out[0]
+        counter_events.next[5] = rows_in[0]
+        counter_events.next[6] = rows_out[0]
         counter_events.next[7] = s_axis_rx.tvalid and s_axis_rx.tready
         counter_events.next[8] = m_axis_tx.tvalid and m_axis_tx.tready
         counter_events.next[9] = receive.done and not receive_failed
         counter_events.next[10] = send.done and not send_failed
-        counter_events.next[11] = bad or receive_failed or send_failed
+        counter_events.next[11] = bad
         counter_events.next[12] = s_axis_rx.tvalid and not s_axis_rx.tready
         counter_events.next[13] = m_axis_tx.tvalid and not m_axis_tx.tready
-        # A command may be found wrong in the clock in which a write is refused: it counts a clock later.
-        twice.next = write_refused and (receive_refused or send_refused)
-        counter_events.next[14] = refused or twice
+        counter_events.next[14] = write_refused
+        counter_events.next[15] = bad_packets[0]
+        # What happens more than once in a clock.
+        second_events.next[5] = rows_in[1]
+        third_events.next[5] = rows_in[2]
+        second_events.next[6] = rows_out[1]
+        third_events.next[6] = rows_out[2]
+        second_events.next[11] = receive_failed
+        third_events.next[11] = send_failed
+        second_events.next[14] = receive_refused
+        third_events.next[14] = send_refused
+        second_events.next[15] = bad_packets[1]
+        third_events.next[15] = bad_packets[2]
 
     @always(clk.posedge)
     def show():
