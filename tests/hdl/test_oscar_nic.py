@@ -159,9 +159,13 @@ def test_commands_of_the_same_rows_take_effect_in_their_order() -> None:
     bench = NicBench("order")
     rng, theirs = bench.rng, Encoder(ASC)
     kinds, adopts = ("normal", "normal", rng.choice(("sparse", "constant")), "sparse"), (0, 1, 1, 0)
-    values, positions = gradient(rng, rng.choice((1100, 2100)), "normal")
-    count, sums = values.size, values
-    bench.run(bench.load(0, frame_rows(values, positions)))
+    values, positions = gradient(rng, rng.choice((1000, 1100, 2100)), "normal")
+    count, sums, row = values.size, values, rng.randrange(1, 4) * BLOCK
+    behind = row - (-count // 1024) * BLOCK
+    bench.run(bench.load(row, frame_rows(values, positions)))
+    others, _ = gradient(rng, 1000, "normal")
+    for at in (row - BLOCK, behind):
+        bench.run(bench.load(at, frame_rows(others, positions[:1000])))
     frames = []
     for kind, adopt in zip(kinds, adopts, strict=True):
         values, _ = gradient(rng, count, kind)
@@ -173,14 +177,15 @@ def test_commands_of_the_same_rows_take_effect_in_their_order() -> None:
         for n, adopt in enumerate(adopts):
             while (yield from bench.read("STATUS"))["receive_pending"]:
                 yield
-            order = {"load": 1, "save": 1, "fresh": int(n == 0), "row": 0, "adopt" if adopt else "add": 1}
+            order = {"load": 1, "save": 1, "fresh": int(n == 0), "row": row, "adopt" if adopt else "add": 1}
             yield from bench.give("RECEIVE", **header_fields(frames[n]), **order)
         yield from bench.ended("RECEIVE", len(adopts))
 
     bench.run(commands())
-    found, classes, _ = bench.run(bench.fetch(0, count))
-    np.testing.assert_array_equal(found, sums)
-    np.testing.assert_array_equal(classes, frame_rows(sums, positions).classes)
+    for at, expected in ((row, sums), (row - BLOCK, others), (behind, others)):
+        found, classes, _ = bench.run(bench.fetch(at, expected.size))
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(classes, frame_rows(expected).classes)
 
 
 def test_rows_to_adopt_stay_until_their_frame_is_decoded() -> None:
