@@ -200,7 +200,7 @@ def value_loader() -> Any:
 def side_loader() -> Any:
     from oscar_hdl.nic.side_loader import side_loader as made
 
-    return made(bit(), bit(), word(5), RowCommand(8), Stream(64), SideWrite(2, 7), block_bits=5, skip_bits=1)
+    return made(bit(), bit(), word(5), RowCommand(6), Stream(64), SideWrite(2, 5), block_bits=2, skip_bits=1)
 
 
 @block

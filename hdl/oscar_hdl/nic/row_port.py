@@ -44,7 +44,7 @@ def row_port(
         m_axis.tdata.next = s_axis.tdata
         if over:
             m_axis.tdata.next = 0
-        m_axis.tlast.next = s_axis.tlast
+        m_axis.tlast.next = s_axis.tlast or over
         m_axis.tvalid.next = at == steps.DATA and not clearing and (s_axis.tvalid or over)
         s_axis.tready.next = not rst and (
             (at == steps.HEADER and command.idle and not asked)
