@@ -232,6 +232,40 @@ def row_unloader() -> Any:
     )  # fmt: skip
 
 
+def prefix_reader() -> Any:
+    from oscar_hdl.nic.prefix_reader import prefix_reader as made
+    from oscar_hdl.nic.unit_reader import UnitPort
+
+    return made(
+        bit(), bit(), bit(), UnitPort(), word(5), bit(), word(4), word(32), Stream(64), bit(), bit(),
+        block_log2=0,
+    )  # fmt: skip
+
+
+@block
+def _head_writer(clk, rst, clear, write, entry, entry_last, fields, length, crc, start, whole, m_axis):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.head_writer import head_writer as made
+
+    return made(clk, rst, clear, write, entry, entry_last, fields, length, crc, start, whole, m_axis)
+
+
+def head_writer() -> Any:
+    from oscar_hdl.nic.head_writer import HeadFields
+
+    return _head_writer(
+        bit(), bit(), bit(), bit(), word(16), bit(), HeadFields(), word(20), word(32), bit(), bit(),
+        Stream(16, keep=2),
+    )  # fmt: skip
+
+
+def raw_packer() -> Any:
+    from oscar_hdl.nic.raw_packer import raw_packer as made
+
+    job, source = RawJob(), ports.SourcePort()
+    del job.bank, job.thinning, source.mean  # nobody looks at them
+    return made(bit(), bit(), job, bit(), source, Stream(16, keep=2))
+
+
 def row_port() -> Any:
     from oscar_hdl.nic.row_port import row_port as made
 

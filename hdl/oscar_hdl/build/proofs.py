@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oscar_hdl.build.formal import Proof, Words
+from oscar_hdl.nic.head_writer import FIRST
 
 HERE = "oscar_hdl.build.proof_tops:"
 
@@ -383,6 +384,80 @@ ROW_UNLOADER = """
     if (rst) busy <= 0;
   end
 """
+PREFIX_READER = """
+  // Units come some clocks after they were asked for, and stay until others are.
+  reg busy = 0, waits = 0, built = 0; reg [1:0] came = 0; reg [15:0] prefix; reg [5:0] sent = 0; integer i;
+  reg [5:0] chosen;
+  wire there = waits && units_ready, gone = m_axis_sent_tvalid && m_axis_sent_tready;
+  wire fits = prefix[4:0] >= 10 && prefix[4:0] <= 17 && prefix[9:5] == 0 && !prefix[15];
+  always @* begin chosen = 0; for (i = 0; i < 32; i = i + 1) chosen = chosen + mask[i]; end
+  always @(posedge clk) begin
+    assume(!go || !busy);
+    if (waits && $past(units_get)) assume(!units_ready);
+    if (began && $past(units_ready && !units_get)) assume(units_ready && $stable(units_units));
+    if (!rst) begin
+      `RULE(!units_get || (busy && !waits));
+      if (m_axis_sent_tvalid) `RULE(built && m_axis_sent_tdata == units_units && units_ready && sent < chosen);
+      if (build) `RULE(busy && !built && fits && right && came == (prefix[10] ? 2 : 1) && last == prefix[14:11]);
+      if (done) `RULE(busy && came != 0 && right == fits && log2 == prefix[4:0] && (built || build) == fits);
+      if (done) `RULE(sent == (fits && prefix[10] ? chosen : 0));
+    end
+    if (there) begin came <= came == 2 ? 2 : came + 1; if (came == 0) prefix <= units_units[63:48]; end
+    waits <= units_get || (waits && !units_ready); sent <= sent + gone; built <= built || build;
+    if (go) begin came <= 0; sent <= 0; built <= 0; end
+    busy <= go || (busy && !done);
+    `SEEN(done && !fits); `SEEN(done && fits && sent == 1);
+    if (rst) begin busy <= 0; waits <= 0; end
+  end
+"""
+HEAD_WRITER = """
+  // Pairs of the header in their order, what is covered by the CRC behind two of 0; the directory is anything.
+  reg busy = 0, final_now; reg [4:0] given = 0; reg [15:0] pair;
+  wire gone = m_axis_tvalid && m_axis_tready; wire [4:0] at = final_now ? given : given - 5'd2;
+  always @* case (at)
+    0: pair = FIRST; 1: pair = fields_step; 2: pair = fields_chunk; 3: pair = {fields_width, fields_sub};
+    4: pair = fields_sequence; 5: pair = fields_checksum; 6: pair = fields_count; 7: pair = fields_count[18:16];
+    8: pair = length; 9: pair = length[19:16]; 10: pair = final_now ? ~crc[15:0]
+      : {fields_last, 6'd0, fields_block_log2};
+    11: pair = ~crc[31:16]; default: pair = 0; endcase
+  always @(posedge clk) begin
+    assume(!start || !busy);
+    if (busy) assume($stable({fields_step, fields_chunk, fields_sub, fields_width, fields_sequence}));
+    if (busy) assume($stable({fields_count, fields_checksum, fields_last, fields_block_log2, length, crc}));
+    if (m_axis_tvalid && !rst) begin
+      `RULE(busy && m_axis_tkeep == 3);
+      if (final_now || at < 11 || at > 29) `RULE(m_axis_tdata == pair);
+      if (final_now) `RULE(m_axis_tlast == (given == 11));
+      if (!final_now && (given < 12 || fields_count == 0)) `RULE(m_axis_tlast == (given == 11 && fields_count == 0));
+    end
+    if (gone) begin given <= given == 20 ? 20 : given + 1; busy <= !m_axis_tlast; end
+    if (start) begin busy <= 1; given <= 0; final_now <= whole; end
+    `SEEN(gone && m_axis_tlast && final_now); `SEEN(gone && m_axis_tlast && !final_now && fields_count != 0);
+    if (rst) busy <= 0;
+  end
+"""
+RAW_PACKER = """
+  // As many bytes as the values need, of one job; the last pair ends it.
+  reg busy = 0, over = 0; reg [6:0] bytes = 0; wire gone = m_axis_tvalid && m_axis_tready;
+  wire [6:0] wanted = (job_values[5:0] * job_width[4:0] + 7) >> 3;
+  always @(posedge clk) begin
+    assume(!job_start || (job_idle && !busy));
+    assume(job_values != 0 && job_values < 40 && job_width != 0 && job_width <= 16);
+    if (busy) assume($stable(job_values) && $stable(job_width) && $stable(job_constant));
+    if (!rst) begin
+      if (m_axis_tvalid) `RULE(busy && !over && !job_constant && (m_axis_tkeep == 3 || m_axis_tkeep == 1));
+      if (m_axis_tvalid) `RULE(m_axis_tlast == (bytes + 1 + m_axis_tkeep[1] == wanted) && bytes < wanted);
+      if (m_axis_tvalid && !m_axis_tlast) `RULE(m_axis_tkeep == 3);
+      if (job_done) `RULE(busy && (job_constant || over));
+      if (source_take) `RULE(busy && !over && $past(source_ok && allow, 2));
+    end
+    if (gone) begin bytes <= bytes + 1 + m_axis_tkeep[1]; over <= m_axis_tlast; end
+    busy <= job_start || (busy && !job_done);
+    if (job_start) begin bytes <= 0; over <= 0; end
+    `SEEN(job_done && bytes > 3); `SEEN(job_done && job_constant);
+    if (rst) busy <= 0;
+  end
+"""
 COLLECTOR = """
   // One job after another; one byte of the job is followed, which one is free. Lanes are four.
   reg busy_now = 0, over = 0, ending = 0; reg [5:0] bytes = 0; reg [2:0] shift; reg [5:0] base = 0;
@@ -448,5 +523,8 @@ PROOFS: dict[str, Proof] = {
     "row_port": Proof(HERE + "row_port", 26, rules=ROW_PORT, forget="command_done"),
     "side_loader": Proof(HERE + "side_loader", 26, rules=SIDE_LOADER, reach=50),
     "row_unloader": Proof(HERE + "row_unloader", 22, light=False, rules=ROW_UNLOADER, reach=60),
+    "prefix_reader": Proof(HERE + "prefix_reader", 30, rules=PREFIX_READER, reach=100),
+    "head_writer": Proof(HERE + "head_writer", 19, light=False, rules=HEAD_WRITER.replace("FIRST", f"{FIRST}"), free=512, reach=40),
+    "raw_packer": Proof(HERE + "raw_packer", 30, rules=RAW_PACKER, reach=60),
     "collector": Proof(HERE + "collector", 26, rules=COLLECTOR, reach=50),
 }  # fmt: skip
