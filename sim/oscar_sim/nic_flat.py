@@ -11,6 +11,7 @@ from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.registers import ROW_BITS as MEMORY_BITS
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
+from oscar_hdl.streams.zero import zero
 
 # Ports of units: name, bits, whether the NIC takes them, and where they are.
 WIDE = (
@@ -59,14 +60,15 @@ def _nic_flat(
         "source": [SourcePort() for _ in range(units)],
     }
     decode, encode = ([word(MEMORY_BITS) for _ in range(units)] for _ in range(2))
-    adopts, held = [bit() for _ in range(units)], bit()
+    adopts, held, bad_packets = [bit() for _ in range(units)], bit(), word(3)
     parts: list[Any] = [
         reset_hold(clk, rst, held),
         nic_core(
             clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, ports["position"], ports["sum"], decode,
-            adopts, ports["source"], encode, clear, cleared, clear_row, clear_rows, engines=engines,
-            bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
+            adopts, ports["source"], encode, clear, cleared, clear_row, clear_rows, bad_packets,
+            engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
         ),
+        zero(clk, bad_packets),
     ]  # fmt: skip
     for name, bits, comes in WIDE:
         kind, _, part = name.partition("_")

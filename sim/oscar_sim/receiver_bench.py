@@ -91,6 +91,7 @@ class Unit:
                 fields = {"constant": 1, "value": int(job.value)}
             assert int(job.bank) != bench.drained
             frame = bench.frame_of(int(job.bank))
+            assert frame in bench.wiped or not bench.adopts[frame]
             base = int(self.base) - bench.first_rows[frame]
             self.block = Block(self.number, int(job.values), base, b"", fields, frame)
             self.pairs: list[int] = []
@@ -164,13 +165,14 @@ class Bench:
         self.rx, self.sent, self.raw_stream = Stream(bus_bits, keep=bus_bits // 8), Stream(64), Stream(16)
         self.command, self.tables, self.raw = FrameCommand(), TablesPort(), RawJob()
         jobs, streams = [DecoderJob() for _ in range(units)], [Stream(16) for _ in range(units)]
-        self.row = word(17)
+        self.row, self.clear, self.cleared, self.clear_rows = word(17), bit(), bit(), word(14)
         bases = [word(17) for _ in range(units + 1)]
         top = elaborated(
             lambda: receiver(
                 self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables,
-                self.sent, jobs, streams, bases, self.raw, self.raw_stream, bus_bits=bus_bits,
-                store_log2=store_log2, buffer_log2=(depth - 1).bit_length(),
+                self.sent, jobs, streams, bases, self.raw, self.raw_stream, self.clear, self.cleared,
+                self.clear_rows, bus_bits=bus_bits, store_log2=store_log2,
+                buffer_log2=(depth - 1).bit_length(),
             )
         )  # fmt: skip
         self.doers = [Unit(self, n, jobs[n], streams[n], bases[n], depth) for n in range(units)]
@@ -197,8 +199,14 @@ class Bench:
         self.rows: list[int] | None = None
         self.timer = -1
         self.timer_learn = 0
+        self.adopts: list[int] = []  # of commands since a reset: how many rows, 0 where they are added to
+        self.wiped: list[int] = []  # commands whose rows are cleared
+        self.counts: list[int] = []  # values of commands since a reset
+        self.timer_clear = 0
+        self.beside = 0  # rows that were cleared while blocks were worked on
         ports = [self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables]
-        ports += [self.sent, *jobs, *streams, *bases, self.raw, self.raw_stream]
+        ports += [self.sent, *jobs, *streams, *bases, self.raw, self.raw_stream, self.clear, self.cleared]
+        ports += [self.clear_rows]
         self.sim = copies_of(top, self.clk, self.clock, [ports])
         self.reset()
 
@@ -217,6 +225,7 @@ class Bench:
             return
         self._send()
         self._tables()
+        self._clear()
         for unit in self.doers:
             unit.clock()
         if self.bad:
@@ -287,6 +296,27 @@ class Bench:
                 tables.learnt.next = True
                 self.drained = self.learning = -1
 
+    def _clear(self) -> None:
+        """Rows are cleared once, of the newest command, while no block of a frame with one is worked on."""
+        own = len(self.first_rows) - 1
+        if self.clear:
+            assert not self.timer_clear
+            assert own not in self.wiped
+            self.timer_clear = self.dice.randrange(2, 40)
+        self.cleared.next = self.timer_clear == 1
+        if self.timer_clear:
+            assert (self.clear_rows, self.row) == (self.adopts[own], self.first_rows[own])
+            others = {unit.block.frame for unit in self.doers if unit.block is not None}
+            assert not any(set(self.rows_of(own)) & set(self.rows_of(other)) for other in others)
+            self.beside += bool(others and self.clear)
+            self.timer_clear -= 1
+            if not self.timer_clear:
+                self.wiped.append(own)
+
+    def rows_of(self, frame: int) -> range:
+        """Return the rows of a command's frame."""
+        return range(self.first_rows[frame], self.first_rows[frame] - (-self.counts[frame] // 32))
+
     def start(self, frame: bytes, *, load: int = 1, save: int = 2, fresh: int = 0, **wrong: int) -> None:
         """Start the command for a frame; `wrong` fields are other than the frame's."""
         head, command = peek(frame), self.command
@@ -297,7 +327,13 @@ class Bench:
         }
         for name, value in {**fields, "load": load, "save": save, "fresh": fresh, **wrong}.items():
             getattr(command, name).next = value
-        self.first_rows.append(self.dice.getrandbits(15))
+        adopt, row = self.dice.random() < 0.4, self.dice.getrandbits(15)
+        if self.first_rows and self.dice.random() < 0.5:
+            row = max(0, self.first_rows[-1] + self.dice.choice((0, 1, -1)) * self.dice.randrange(100))
+        command.adopt.next = adopt
+        self.adopts.append(-(-head.count // 32) if adopt else 0)
+        self.counts.append(head.count)
+        self.first_rows.append(row)
         assert len(self.first_rows) - self.ended <= 2
         self.row.next = self.first_rows[-1]
         command.start.next = True
@@ -348,5 +384,6 @@ class Bench:
         self.spoil, self.ended, self.both = -1, 0, 0
         self.spoiled.clear()
         lists = (self.given, self.finished, self.shared, self.bads, self.built, self.learns)
-        for kept in (*lists, self.dones, self.first_rows):
+        for kept in (*lists, self.dones, self.first_rows, self.adopts, self.counts, self.wiped):
             kept.clear()
+        self.timer_clear = 0

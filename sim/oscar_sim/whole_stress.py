@@ -2,7 +2,8 @@
 
 Frames come damaged, cut, too long, again and in a wrong order, and forged with a right CRC; commands are
 aborted; registers are written while commands run. Each has to end in an error that is counted, and must
-change no memory but the rows of a command that ends with an error.
+change no memory but the rows of a command that ends with error 3. Frames that follow each other often have
+the same rows, which take them in the order of commands.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.coding.asc.params import LANES
-from oscar.coding.frame import pack_frame, unpack_frame
+from oscar.coding.frame import HEADER_BYTES, pack_frame, unpack_frame
 from oscar.errors import FrameError
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_sim.batches import SHARES
@@ -25,7 +26,7 @@ GROUP_ROWS = 32
 LINKS = 3  # of a direction, a table set each
 MOST_BYTES = 30_000  # of a frame: a store has to hold it
 TOO_LONG = 66_000  # bytes: no store holds it
-ABORTED, REFUSABLE = 16, (1, 2, 3)  # errors of RECEIVE
+ABORTED, BAD_BLOCK, REFUSABLE = 16, 3, (1, 2, 3)  # errors of RECEIVE
 Sum = tuple[int, FrameRows]
 
 
@@ -43,6 +44,8 @@ class Traffic:
         self.wanted: list[bytes] = []
         self.sums: list[Sum | None] = []  # None: an error is to come
         self.values = 0
+        # Of the last RECEIVE: positions, row, sums (None: it fails), log2 of its blocks.
+        self.last: tuple[np.ndarray, int, np.ndarray | None, int] | None = None
         log2 = int(self.rng.integers(10, 14))
         self.send_log2 = log2
         self.encoders = [Encoder(AscParams(sent_rows=False, block_log2=log2)) for _ in range(LINKS)]
@@ -97,22 +100,19 @@ class Traffic:
         return True
 
     def _receive(self) -> bool:
-        data = self._frame()
-        if data is None:
+        target = self._target()
+        if target is None:
             return False
-        values, positions = data
+        values, positions, at, local, log2 = target
         link, rng = int(self.rng.integers(LINKS)), self.rng
-        local = rng.integers(-900, 900, values.size) * (rng.random(values.size) < rng.random())
-        at = self._place(frame_rows(local.astype(np.int16), positions))
-        adopt = rng.random() < 0.3
-        fields = self._fields(0, link, values.size, at) | {"adopt" if adopt else "add": 1}
+        fields = self._fields(0, link, values.size, at)
         before = self.senders[link].state_dict()
         frame = self.senders[link].encode(
             values, step=link, context=positions, width=16, chunk=fields["chunk"], sub=7
         )
         if len(frame) > MOST_BYTES:
             return False
-        kind = rng.random()
+        kind, ends = rng.random(), False
         if kind < 0.15:  # damaged on its way: dropped, and sent again
             self._arrive(self._damaged(frame))
             self.bad += 1
@@ -124,26 +124,44 @@ class Traffic:
             frame = pack_frame(head, bytes(broken))
             try:
                 expected = self.decoders[link].decode(frame, step=link, context=positions)
-                return self._stop(frame, fields, (at, local, expected, positions, adopt))
+                ends = True  # it can be decoded: the link's ends part here
             except FrameError:
                 self.senders[link].load_state_dict(before)
                 self.counts[0][link] -= 1
                 expected = None
         else:
             self.decoders[link].decode(frame, step=link, context=positions)
-        self._arrive(frame)
-        if expected is not None:
             self.good.append(frame)
-        self.receives.append(Order(fields, self._after()))
-        self.sums.append(None if expected is None else self._sum(at, local, expected, positions, adopt))
-        return True
-
-    def _stop(self, frame: bytes, fields: dict[str, int], sums: tuple) -> bool:
-        """Take the last frame of a link whose ends part here: a forged frame that can be decoded."""
         self._arrive(frame)
-        self.receives.append(Order(fields, self._after()))
-        self.sums.append(self._sum(*sums))
-        return False
+        # Rows of frames that follow each other are added to by one decoder if their blocks are of one size.
+        own = frame[HEADER_BYTES] & 31
+        adopt = local is None or log2 not in (0, own) or rng.random() < 0.3
+        self.receives.append(Order(fields | {"adopt" if adopt else "add": 1}, self._after()))
+        total = None if expected is None else expected.astype(np.int64) + (0 if adopt else local)
+        if total is not None:
+            total = (total + 32768) % 65536 - 32768
+        self.sums.append(None if total is None else (at, frame_rows(total, positions)))
+        self.last = positions, at, total, own
+        return not ends
+
+    def _target(self) -> tuple[np.ndarray, np.ndarray, int, np.ndarray | None, int] | None:
+        """Return values, positions, their first row, what is there (None: anything), the log2 of its blocks.
+
+        The rows are new, or those of the frame before. None: there is no room.
+        """
+        rng = self.rng
+        if self.last and rng.random() < 0.4:
+            positions, at, local, log2 = self.last
+            rows = self.generate().rows
+            values = np.resize(rows.values.reshape(-1)[: rows.count], positions.size).astype(np.int16)
+            self.values += values.size
+            return values, positions, at, local, log2
+        data = self._frame()
+        if data is None:
+            return None
+        values, positions = data
+        local = rng.integers(-900, 900, values.size) * (rng.random(values.size) < rng.random())
+        return values, positions, self._place(frame_rows(local.astype(np.int16), positions)), local, 0
 
     def _arrive(self, frame: bytes) -> None:
         """A frame comes, behind the end of a command that is aborted."""
@@ -187,11 +205,6 @@ class Traffic:
                 self.arrivals.insert(at, (bytes(bytearray(again)), self.arrivals[at][1]))
                 self.bad += 1
 
-    @staticmethod
-    def _sum(at: int, local: np.ndarray, values: np.ndarray, positions: np.ndarray, adopt: bool) -> Sum:
-        total = values.astype(np.int64) + (0 if adopt else local)
-        return at, frame_rows((total + 32768) % 65536 - 32768, positions)
-
     def faults(self, told: Told) -> list[str]:
         """Return what was wrong."""
         found = [told.fault] if told.fault else []
@@ -202,7 +215,7 @@ class Traffic:
                 found.append(f"RECEIVE {n} ended with error {error}, not {self._errors(n)}")
         if told.fault or told.reset:
             return found
-        return found + self._counted(told) + self._memory_faults()
+        return found + self._counted(told) + self._memory_faults(told)
 
     def _errors(self, n: int) -> tuple[int, ...]:
         if self.receives[n].abort:
@@ -218,15 +231,15 @@ class Traffic:
         }  # fmt: skip
         return [f"{k} is {told.counters[k]}, not {v}" for k, v in expected.items() if told.counters[k] != v]
 
-    def _memory_faults(self) -> list[str]:
-        """Return which rows are wrong; those of frames that were refused may hold anything."""
+    def _memory_faults(self, told: Told) -> list[str]:
+        """Return which rows are wrong; those of frames with a bad block may hold anything."""
         values, headers, found = self.values_before, self.headers_before & 127, []
         here = self.memory.headers & 127
-        for order, sums in zip(self.receives, self.sums, strict=True):
+        for order, sums, error in zip(self.receives, self.sums, told.receives["error"], strict=True):
             part = slice(order.fields["row"], order.fields["row"] - (-order.fields["count"] // LANES))
             if sums is not None:
                 values[part], headers[part] = sums[1].values, sums[1].headers & 127
-            elif not order.abort:
+            elif error == BAD_BLOCK:
                 values[part], headers[part] = self.memory.values[part], here[part]
         wrong = np.flatnonzero((values != self.memory.values).any(axis=1))
         if wrong.size:

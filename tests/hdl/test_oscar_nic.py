@@ -11,6 +11,7 @@ import pytest
 from oscar.coding.asc import AscParams, Encoder
 from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
 from oscar_hdl.nic.oscar_nic import oscar_nic
+from oscar_hdl.nic.registers import BY_NAME, ERROR_ABORTED
 from oscar_hdl.nic.row_port import COUNT_AT
 from oscar_hdl.streams.bundles import Stream
 from oscar_sim.driver.nic_driver import Script
@@ -153,6 +154,73 @@ def test_frames_both_ways(pause: float) -> None:
         assert bench.frames[-1] == onward.encode(sums, step=2, **how)
 
 
+def test_commands_of_the_same_rows_take_effect_in_their_order() -> None:
+    """Added, adopted with most rows 0, added to that; given as soon as they are taken, frames come before."""
+    bench = NicBench("order")
+    rng, theirs = bench.rng, Encoder(ASC)
+    kinds, adopts = ("normal", "normal", rng.choice(("sparse", "constant")), "sparse"), (0, 1, 1, 0)
+    values, positions = gradient(rng, rng.choice((1000, 1100, 2100)), "normal")
+    count, sums, row = values.size, values, rng.randrange(1, 4) * BLOCK
+    behind = row - (-count // 1024) * BLOCK
+    bench.run(bench.load(row, frame_rows(values, positions)))
+    others, _ = gradient(rng, 1000, "normal")
+    for at in (row - BLOCK, behind):
+        bench.run(bench.load(at, frame_rows(others, positions[:1000])))
+    frames = []
+    for kind, adopt in zip(kinds, adopts, strict=True):
+        values, _ = gradient(rng, count, kind)
+        sums = ((values + (0 if adopt else sums)) + 32768) % 65536 - 32768
+        frames.append(theirs.encode(values, step=1, context=positions, width=16))
+        bench.put(frames[-1])
+
+    def commands() -> Script:
+        for n, adopt in enumerate(adopts):
+            while (yield from bench.read("STATUS"))["receive_pending"]:
+                yield
+            order = {"load": 1, "save": 1, "fresh": int(n == 0), "row": row, "adopt" if adopt else "add": 1}
+            yield from bench.give("RECEIVE", **header_fields(frames[n]), **order)
+        yield from bench.ended("RECEIVE", len(adopts))
+
+    bench.run(commands())
+    for at, expected in ((row, sums), (row - BLOCK, others), (behind, others)):
+        found, classes, _ = bench.run(bench.fetch(at, expected.size))
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(classes, frame_rows(expected).classes)
+
+
+def test_rows_to_adopt_stay_until_their_frame_is_decoded() -> None:
+    """A frame that is dropped, a wait that is aborted and a frame that is refused leave them as they were."""
+    bench = NicBench("adopt")
+    values, positions = gradient(bench.rng, 1100, "normal")
+    local, _ = gradient(bench.rng, 1100, "normal")
+    bench.run(bench.load(0, frame_rows(local, positions)))
+    frame = Encoder(ASC).encode(values, step=1, context=positions, width=16)
+    damaged = bytearray(frame)
+    damaged[bench.rng.randrange(24, len(frame))] ^= 1 << bench.rng.randrange(8)
+    other = Encoder(AscParams(sent_rows=False, block_log2=ASC.block_log2 + 1))
+    refused = other.encode(values, step=1, context=positions, width=16)
+    order = {"load": 1, "save": 1, "fresh": 1, "row": 0, "adopt": 1}
+
+    def kept(expected: np.ndarray) -> None:
+        found, classes, _ = bench.run(bench.fetch(0, 1100))
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(classes, frame_rows(expected, positions).classes)
+
+    bench.put(bytes(damaged))
+    bench.run(bench.give("RECEIVE", **header_fields(frame), **order))
+    while not bench.run(bench.read("IRQ_STATUS"))["bad_frame"]:
+        pass
+    kept(local)
+    bench.run(bench.bus.write(BY_NAME["ABORT"].offset, 1))
+    assert bench.run(bench.ended("RECEIVE", 1))["error"] == ERROR_ABORTED
+    kept(local)
+    for n, (sent, error) in enumerate(((refused, 1), (frame, 0))):
+        bench.put(sent)
+        bench.run(bench.give("RECEIVE", **header_fields(sent), **order))
+        assert bench.run(bench.ended("RECEIVE", n + 2))["error"] == error
+        kept(local if error else values)
+
+
 def test_blocks_of_another_size_are_refused_before_memory_changes() -> None:
     bench = NicBench("other blocks")
     values, positions = gradient(bench.rng, 1100, "normal")
@@ -203,3 +271,43 @@ def test_a_row_inside_a_block_is_refused() -> None:
     status = bench.run(bench.read("STATUS"))
     assert not status["send_pending"]
     assert not status["receive_pending"]
+
+
+def test_wrong_packets_are_counted_and_the_next_one_is_taken() -> None:
+    """Packets too short, too long, of no values, and of rows that there are not; rows of others stay."""
+    bench = NicBench("packets")
+    rng, memory, own = bench.rng, 1 << ROWS_LOG2, 4 * BLOCK
+    rows, others = (frame_rows(*gradient(rng, 70, "normal")) for _ in range(2))
+    bench.run(bench.load(0, others))
+    bench.run(bench.load(memory - BLOCK, others))
+    wrong = 0
+
+    def counted() -> Script:
+        for _ in range(200):  # zeros to the end of a group, and what counters lag
+            yield
+        assert (yield from bench.read("PACKETS_BAD")) == {"value": wrong}
+
+    for row, count in ((memory - 2, 65), (memory, 1), (memory + own, 70), (own | 1 << 31, 70), (own, 0),
+                       (own, 70 | 1 << 19), (0, 1 << 18)):  # fmt: skip
+        start, words = row | count << COUNT_AT, [rng.getrandbits(64) for _ in range(rng.randrange(9))]
+        bench.packet("s_axis_values", [start, *words])
+        bench.packet("s_axis_side", [start, *words])
+        bench.packet("s_axis_read", [start])
+        wrong += 3
+        bench.run(counted())
+    start, words = own | 70 << COUNT_AT, [rng.getrandbits(64) for _ in range(40)]
+    for name, cuts in (
+        ("s_axis_values", (0, 1, 17, 19)), ("s_axis_side", (0, 8, 10, 40)), ("s_axis_read", (1,))
+    ):  # fmt: skip
+        for cut in cuts:
+            bench.packet(name, [start, *words[:cut]])
+            wrong += 1
+            bench.run(counted())
+    assert [len(taken) for taken in bench.read_out.values()] == [18, 3]  # of the long read
+    assert bench.run(bench.read("IRQ_STATUS"))["bad_packet"]
+    bench.run(bench.load(own, rows))
+    bench.run(counted())
+    for row, loaded in ((own, rows), (0, others), (memory - BLOCK, others)):
+        found, classes, _ = bench.run(bench.fetch(row, 70))
+        np.testing.assert_array_equal(found, loaded.values.reshape(-1)[:70])
+        np.testing.assert_array_equal(classes, loaded.classes)

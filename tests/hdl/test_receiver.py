@@ -135,7 +135,9 @@ def test_a_frame_may_come_long_before_its_command_and_others_behind_it():
 def test_frames_overlap():
     """A command is given as soon as it is taken; good frames, refused ones and bad blocks in any order."""
     rng = dice("receiver overlap")
-    assert any(overlapping(rng).both for _ in range(5))  # chance may keep blocks of two frames apart
+    benches = [overlapping(rng) for _ in range(5)]  # chance may keep blocks of two frames apart
+    assert any(bench.both for bench in benches)
+    assert any(bench.beside for bench in benches)
 
 
 def overlapping(rng: random.Random) -> Bench:

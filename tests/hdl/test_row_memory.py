@@ -219,6 +219,29 @@ class Work:
             assert header or set(means) == {int(rows.means[row])}
 
 
+@pytest.mark.parametrize("banks", [2, 4])
+def test_only_the_rows_that_are_asked_for_are_cleared(banks: int):
+    rng = dice(f"memory clear {banks}")
+    bench = Bench(rng, banks, 64, 1.0)
+    bench.rst.next = True
+    bench.simulator.run(CLOCKS)
+    bench.rst.next = False
+    bench.simulator.run(1)
+    everything = 8 * 1024
+    rows = frame_rows(np.random.default_rng(rng.getrandbits(32)).integers(1, 9, everything))
+    bench.load(rows, 0)
+    bench.wait()
+    expected = rows.values.copy()
+    for blocks in (1, rng.randrange(2, 5), rng.randrange(2, 7)):
+        first = rng.randrange(8 - blocks + 1) * BLOCK_ROWS
+        count = blocks * 1024 - rng.choice((0, 0, rng.randrange(1024)))
+        bench.start("side", first, count, clear=True)
+        bench.wait()
+        expected[first : first - (-count // 32)] = 0
+        values, _ = bench.unload(0, everything)
+        assert values == expected.reshape(-1).tolist(), (first, count)
+
+
 @pytest.mark.parametrize(("banks", "bus", "come"), [(2, 256, 0.6)])
 def test_frames_are_loaded_added_and_read(banks: int, bus: int, come: float):
     rng = dice(f"memory {banks} {bus}")

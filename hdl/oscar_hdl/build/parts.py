@@ -12,7 +12,7 @@ from myhdl import ConcatSignal, SignalType, always_comb, block
 from myhdl._block import _Block
 
 from oscar_hdl.coder import ports
-from oscar_hdl.nic.ports import CountChain, FrameCommand, RawJob, TablesPort
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, CountChain, FrameCommand, RawJob, TablesPort
 from oscar_hdl.nic.registers import ROW_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
 
@@ -100,7 +100,8 @@ def receiver(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
         jobs, streams = [ports.DecoderJob() for _ in range(engines)], [Stream(16) for _ in range(engines)]
         bases = [word(ROW_BITS) for _ in range(engines + 1)]
         head = Stream(bus_bits, keep=bus_bits // 8), FrameCommand(), word(ROW_BITS), bit(), word(4)
-        return (*head, TablesPort(), Stream(64), jobs, streams, bases, RawJob(), Stream(16))
+        rest = RawJob(), Stream(16), bit(), bit(), word(FRAME_ROW_BITS)
+        return (*head, TablesPort(), Stream(64), jobs, streams, bases, *rest)
 
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
 

@@ -64,7 +64,7 @@ def nic_behind_pins(
     sources = [SourcePort() for _ in range(UNITS)]
     decode_rows, encode_rows = [word(ROW_BITS) for _ in range(UNITS)], [word(ROW_BITS) for _ in range(UNITS)]
     adopt, clear, cleared = [bit() for _ in range(UNITS)], bit(), bit()
-    clear_row, clear_rows, phase = word(ROW_BITS), word(14), word(5)
+    clear_row, clear_rows, bad_packets, phase = word(ROW_BITS), word(14), word(3), word(5)
 
     inputs = [
         (axil, name)
@@ -82,7 +82,7 @@ def nic_behind_pins(
         outputs += [total.total, total.described, total.described_row, total.row_class, total.row_size]
         outputs += [source.take, source.header, source.row, decode_rows[unit], encode_rows[unit], adopt[unit]]
 
-    chain = word(sum(len(getattr(bundle, name)) for bundle, name in inputs) + 1)
+    chain = word(sum(len(getattr(bundle, name)) for bundle, name in inputs) + 4)
     low = 0
     for bundle, name in inputs:
         bits = len(getattr(bundle, name))
@@ -96,13 +96,14 @@ def nic_behind_pins(
     ]
     core = nic_core(
         clk, rst, axil, irq, rx, tx, phase, positions, sums, decode_rows, adopt, sources, encode_rows, clear,
-        cleared, clear_row, clear_rows, engines=engines, bus_bits=bus_bits, **parameters,
+        cleared, clear_row, clear_rows, bad_packets, engines=engines, bus_bits=bus_bits, **parameters,
     )  # fmt: skip
 
     @always(clk.posedge)
     def shift():
         chain.next = (chain << 1) | si
         cleared.next = chain[low]
+        bad_packets.next = chain[low + 4 : low + 1]
         first.next = False
         so.next = last
 

@@ -171,9 +171,8 @@ def command_port() -> Any:
     from oscar_hdl.nic.command_port import command_port as made
 
     return made(
-        bit(), bit(), bit(), word(32), word(32), word(32), word(32), bit(), bit(), bit(), word(20), word(14),
-        FrameCommand(), word(20), bit(), word(2), bit(), bit(), word(23), receive=True, sets=16,
-        rows_log2=10, block_log2=0,
+        bit(), bit(), bit(), word(32), word(32), word(32), word(32), bit(), FrameCommand(), word(20), word(2),
+        bit(), bit(), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
     )  # fmt: skip
 
 
@@ -201,7 +200,7 @@ def value_loader() -> Any:
 def side_loader() -> Any:
     from oscar_hdl.nic.side_loader import side_loader as made
 
-    return made(bit(), bit(), word(5), RowCommand(8), Stream(64), SideWrite(2, 7), block_bits=5, skip_bits=1)
+    return made(bit(), bit(), word(5), RowCommand(6), Stream(64), SideWrite(2, 5), block_bits=2, skip_bits=1)
 
 
 @block
@@ -233,10 +232,44 @@ def row_unloader() -> Any:
     )  # fmt: skip
 
 
+def prefix_reader() -> Any:
+    from oscar_hdl.nic.prefix_reader import prefix_reader as made
+    from oscar_hdl.nic.unit_reader import UnitPort
+
+    return made(
+        bit(), bit(), bit(), UnitPort(), word(5), bit(), word(4), word(32), Stream(64), bit(), bit(),
+        block_log2=0,
+    )  # fmt: skip
+
+
+@block
+def _head_writer(clk, rst, clear, write, entry, entry_last, fields, length, crc, start, whole, m_axis):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.head_writer import head_writer as made
+
+    return made(clk, rst, clear, write, entry, entry_last, fields, length, crc, start, whole, m_axis)
+
+
+def head_writer() -> Any:
+    from oscar_hdl.nic.head_writer import HeadFields
+
+    return _head_writer(
+        bit(), bit(), bit(), bit(), word(16), bit(), HeadFields(), word(20), word(32), bit(), bit(),
+        Stream(16, keep=2),
+    )  # fmt: skip
+
+
+def raw_packer() -> Any:
+    from oscar_hdl.nic.raw_packer import raw_packer as made
+
+    job, source = RawJob(), ports.SourcePort()
+    del job.bank, job.thinning, source.mean  # nobody looks at them
+    return made(bit(), bit(), job, bit(), source, Stream(16, keep=2))
+
+
 def row_port() -> Any:
     from oscar_hdl.nic.row_port import row_port as made
 
-    return made(bit(), bit(), Stream(64), Stream(64), bit(), word(10), word(14), bit(), RowCommand(10))
+    return made(bit(), bit(), Stream(64), Stream(64), bit(), word(10), word(14), bit(), RowCommand(10), bit())
 
 
 @block

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from oscar_hdl.build.formal import Proof, Words
+from oscar_hdl.build.proof_frames import (
+    COLLECTOR,
+    DEFRAMER,
+    FEEDER,
+    HEAD_WRITER,
+    PREFIX_READER,
+    RAW_FEEDER,
+    RAW_PACKER,
+)
+from oscar_hdl.build.proof_rows import ROW_PORT, ROW_UNLOADER, SIDE_LOADER, VALUE_LOADER
 
 HERE = "oscar_hdl.build.proof_tops:"
 
@@ -124,22 +134,6 @@ COMMAND_PORT = """
     `SEEN(command_start); `SEEN(refused && !early);
   end
 """
-DEFRAMER = """
-  // The ring: frames between tail and head are never written to; tail follows head.
-  wire [4:0] kept = head - tail, used = wr_addr - tail, ahead = wr_addr - head;
-  reg [5:0] frames = 0, told = 0; reg open = 0;
-  wire came = s_axis_rx_tvalid && s_axis_rx_tready;
-  always @(posedge clk) begin
-    if (began && !$past(rst)) begin
-      assume(tail == $past(tail) || (tail - $past(tail)) <= (head - $past(tail)));
-      `RULE(head == $past(head) || head == $past(wr_addr));
-      `RULE(!wr_en || used >= kept);
-      `RULE(!(bad && head != $past(head)));
-    end
-    if (rst || (began && $past(rst))) assume(tail == 0);
-    `SEEN(came && s_axis_rx_tlast); `SEEN(bad);
-  end
-"""
 RAW_DECODER = """
   // Bytes are taken for a block only, and a block is started only when none is under way.
   reg busy = 0;
@@ -170,130 +164,6 @@ DECODER = """
     if (began && $past(rst)) `RULE(job_idle && !job_done && !position_take && !sums_take && !counts_valid);
   end
 """
-FEEDER = """
-  // Of each stream, one pair is followed: which one is free. Words land as fetch_ring gives them.
-  (* anyconst *) wire s; reg [1:0] l;
-  wire [1:0] takes_now = takes; reg [1:0] takes_before = 0; reg landed_before = 0;
-  wire gone = s ? m_axis_b_tvalid && m_axis_b_tready : m_axis_a_tvalid && m_axis_a_tready;
-  wire [15:0] data = s ? m_axis_b_tdata : m_axis_a_tdata; wire last = s ? m_axis_b_tlast : m_axis_a_tlast;
-  (* anyseq *) wire pick; (* anyseq *) wire [1:0] which;
-  reg picked = 0; reg [3:0] inside = 0, ahead; reg [15:0] expected; reg expected_last;
-  wire came = land[s]; wire [3:0] rest = inside - gone;
-  wire [15:0] chosen = pairs >> {which, 4'd0};
-  always @(posedge clk) begin
-    assume(land != 3 && (land & ~takes_before) == 0 && (!land || (!landed_before && top >= low)));
-    takes_before <= rst ? 0 : takes_now; landed_before <= land != 0 && !rst;
-    inside <= rest + (came ? top - low + 1 : 0);
-    if (gone && !rst) `RULE(inside != 0);
-    if (gone && !rst && picked && ahead == 0) `RULE(data == expected && last == expected_last);
-    if (came && pick && !picked && which <= top && which >= low) begin
-      picked <= 1; ahead <= rest + (top - which);
-      expected <= {chosen[7:0], chosen[15:8]}; expected_last <= closes && which == low;
-    end else if (gone && picked) begin ahead <= ahead - 1; picked <= ahead != 0; end
-    if (rst) begin inside <= 0; picked <= 0; end
-    `SEEN(gone && last && picked);
-  end
-"""
-RAW_FEEDER = """
-  // The bytes from `first` on, two in a word that leaves; one byte is followed: which one is free.
-  reg busy = 0; reg [4:0] given = 0, most = 0; reg [19:0] size_now; reg odd_now; reg [4:0] unit = 0;
-  (* anyconst *) wire [4:0] which; reg [7:0] expected; integer i;
-  wire gone = m_axis_tvalid && m_axis_tready; reg fresh = 0; reg [1:0] first_now; reg settled = 0;
-  wire [4:0] byte_at = (given << 1);
-  always @(posedge clk) begin
-    assume(!go || (idle && size != 0 && size < 20));
-    assume(!land || (avail && busy && !go));
-    if (began && $past(go)) assume($stable(odd) && $stable(size));
-    if (go) begin busy <= 1; given <= 0; unit <= 0; size_now <= size; odd_now <= odd; first_now <= first; end
-    if (land) begin
-      for (i = 0; i < 4; i = i + 1)
-        if (i >= first_now) begin
-          if (2 * (unit + i - first_now) == which + odd_now) expected <= data >> 16 * i;
-          if (2 * (unit + i - first_now) + 1 == which + odd_now) expected <= data >> 16 * i + 8;
-        end
-      unit <= unit + 4 - first_now; first_now <= 0;
-    end
-    if (m_axis_tvalid && !rst) begin
-      `RULE(busy && byte_at < size_now && m_axis_tlast == (byte_at + 2 >= size_now));
-      if (byte_at == which) `RULE(m_axis_tdata[7:0] == expected);
-      if (byte_at + 1 == which && which < size_now) `RULE(m_axis_tdata[15:8] == expected);
-    end
-    if (gone) begin given <= given + 1; if (m_axis_tlast) busy <= 0; end
-    `SEEN(gone && m_axis_tlast && given == 3);
-    if (rst) busy <= 0;
-  end
-"""
-VALUE_LOADER = """
-  // A word of the stream a write, zeros behind the last, and every row is written whole.
-  reg busy = 0; reg [18:0] left; reg [5:0] row_now; reg [2:0] part_now; reg [63:0] expected; reg held = 0;
-  reg [2:0] words = 0;
-  wire came = s_axis_values_tvalid && s_axis_values_tready;
-  wire put = write_enable != 0;
-  wire [18:0] after = left < 4 ? 0 : left - 4;
-  always @(posedge clk) begin
-    assume(!command_start || (command_idle && command_count != 0 && command_count < 80));
-    if (busy) assume($stable(command_first) && $stable(command_count));
-    assume(!began || phase == $past(phase) + 5'd1);
-    if (came) begin
-      `RULE(rst || (busy && left != 0));
-      expected <= left == 1 ? s_axis_values_tdata[15:0] : left == 2 ? s_axis_values_tdata[31:0]
-        : left == 3 ? s_axis_values_tdata[47:0] : s_axis_values_tdata; held <= 1;
-    end
-    if (put && !rst) begin
-      `RULE(busy && write_enable == (row_now[2] ? 2 : 1) && write_part == part_now);
-      `RULE(write_row == {row_now[5:3], row_now[1:0]});
-      `RULE(write_data == (held ? expected : 64'd0) && held == (left != 0));
-      held <= came; part_now <= part_now + 1; left <= after;
-      if (part_now == 7) row_now <= row_now + 1;
-    end
-    if (command_done && !rst) `RULE(busy && left <= 4);
-    if (busy && command_idle && !put) busy <= 0;
-    if (command_start) begin
-      busy <= 1; left <= command_count; row_now <= command_first; part_now <= 0;
-    end
-    `SEEN(command_done && left <= 4);
-    if (rst) begin busy <= 0; held <= 0; left <= 0; end
-  end
-"""
-COLLECTOR = """
-  // One job after another; one byte of the job is followed, which one is free. Lanes are four.
-  reg busy_now = 0, over = 0, ending = 0; reg [5:0] bytes = 0; reg [2:0] shift; reg [5:0] base = 0;
-  (* anyconst *) wire [5:0] which; reg [7:0] expected; reg seen = 0, found = 0; integer i;
-  reg absorb_1 = 0, absorb_2 = 0; reg kept = 0;
-  wire came = s_axis_tvalid && s_axis_tready;
-  wire [5:0] place = which + shift;
-  always @(posedge clk) begin
-    assume(!began || turn == $past(turn) + 2'd1);
-    assume(!start || (turn == 0 && !busy && !busy_now));
-    assume(!keep || busy_now); assume(!drop && !cancel);
-    absorb_1 <= ended && !rst; absorb_2 <= absorb_1 && !rst; assume(absorb == absorb_2);
-    if (start) begin
-      busy_now <= 1; over <= 0; bytes <= 0; shift <= {lane, odd}; base <= 0; seen <= 0; found <= 0; kept <= 0;
-    end
-    if (keep) kept <= 1;
-    if (came) begin
-      `RULE(rst || (busy_now && !over));
-      assume(s_axis_tkeep == 3 || (s_axis_tkeep == 1 && s_axis_tlast)); assume(bytes < 20);
-      if (bytes == which) begin expected <= s_axis_tdata[7:0]; seen <= 1; end
-      if (bytes + 1 == which && s_axis_tkeep[1]) begin expected <= s_axis_tdata[15:8]; seen <= 1; end
-      bytes <= bytes + 1 + s_axis_tkeep[1]; over <= s_axis_tlast;
-    end
-    if (valid && !rst && began && !$past(rst)) begin  // what is given behind a reset reaches nobody
-      `RULE(busy_now && first == (base == 0) && turn == 1);
-      for (i = 0; i < 8; i = i + 1) begin
-        if (base + i == place && enables[i]) begin
-          `RULE(seen && !found && words[8 * i +: 8] == expected); found <= 1; end
-        if (enables[i]) `RULE(base + i >= shift && base + i < shift + bytes);
-      end
-      base <= base + 8;
-    end
-    if (!valid && !rst && began && !$past(rst)) `RULE(words == 0 && enables == 0);
-    if (ended && !rst) `RULE(busy_now && over && kept && (found == seen));
-    if (busy_now && !busy && !start && !(began && $past(start))) busy_now <= 0;
-    `SEEN(ended && bytes > 12);
-    if (rst) begin busy_now <= 0; over <= 0; end
-  end
-"""
 
 PROOFS: dict[str, Proof] = {
     "pair_fifo": Proof(
@@ -317,5 +187,11 @@ PROOFS: dict[str, Proof] = {
     "feeder": Proof(HERE + "feeder", 16, rules=FEEDER),
     "raw_feeder": Proof(HERE + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),
     "value_loader": Proof(HERE + "value_loader", 14, rules=VALUE_LOADER, reach=30),
+    "row_port": Proof(HERE + "row_port", 26, rules=ROW_PORT, forget="command_done"),
+    "side_loader": Proof(HERE + "side_loader", 26, rules=SIDE_LOADER, reach=50),
+    "row_unloader": Proof(HERE + "row_unloader", 22, light=False, rules=ROW_UNLOADER, reach=60),
+    "prefix_reader": Proof(HERE + "prefix_reader", 30, rules=PREFIX_READER, reach=100),
+    "head_writer": Proof(HERE + "head_writer", 19, light=False, rules=HEAD_WRITER, free=512, reach=40),
+    "raw_packer": Proof(HERE + "raw_packer", 30, rules=RAW_PACKER, reach=60),
     "collector": Proof(HERE + "collector", 26, rules=COLLECTOR, reach=50),
 }  # fmt: skip

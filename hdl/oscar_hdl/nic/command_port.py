@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar_hdl.nic.ports import FrameCommand, block_sizes
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, FrameCommand, block_sizes
 from oscar_hdl.nic.registers import BY_NAME, ERROR_ABORTED, ROW_BITS
 from oscar_hdl.streams.bundles import bit, word
 
@@ -14,18 +14,15 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def command_port(
     clk: Any, rst: Any, issue: Any, order: Any, frame: Any, shape: Any, tables: Any, abort: Any,
-    clear: Any, cleared: Any, first_row: Any, rows: Any, command: FrameCommand, row: Any, adopt: Any,
-    running: Any, locked: Any, refused: Any, result: Any, *, receive: bool, sets: int, rows_log2: int,
-    block_log2: int,
+    command: FrameCommand, row: Any, running: Any, locked: Any, refused: Any, result: Any, *, receive: bool,
+    sets: int, rows_log2: int, block_log2: int,
 ) -> Any:  # fmt: skip
     """Turn writes to a command's registers into frames for the receiver or the sender.
 
     issue: pulse, with order u32: a write to COMMAND; frame, shape, tables u32: what the registers hold, still
-    while `locked`. abort: pulse. clear: pulse, ask memory to clear `rows` u14 rows from first_row u20 on, of
-    a frame to adopt, which starts after `cleared` (pulse). row u20 and adopt (level): of the last command
-    that was started. running u2: commands under way, two at most. refused: pulse. result u23: how many ended,
-    and three errors. block_log2: the only one of a SEND command that is taken, and rows are multiples of such
-    a block's; or 0: any.
+    while `locked`. abort: pulse. row u20: of the last command that was started. running u2: commands under
+    way, two at most. refused: pulse. result u23: how many ended, and three errors. block_log2: the only one
+    of a SEND command that is taken, and rows are multiples of such a block's; or 0: any.
     """
     NAME = "RECEIVE" if receive else "SEND"
     f_frame, f_shape, f_tables = (
@@ -53,9 +50,9 @@ def command_port(
     SETS, ROWS = sets, 1 << rows_log2
     LEAST_BLOCK, MOST_BLOCK = block_sizes(block_log2)
 
-    steps = enum("NOTHING", "LOOK", "MEASURE", "WEIGH", "DECIDE", "CLEARING", "WAITING")
+    steps = enum("NOTHING", "LOOK", "MEASURE", "WEIGH", "DECIDE", "WAITING")
     at = Signal(steps.NOTHING)
-    wanted = word(32)
+    wanted, rows = word(32), word(FRAME_ROW_BITS)
     bad_shape, bad_tables, bad_order, bad = bit(), bit(), bit(), bit()
     behind = word(ROW_BITS + 1)
     starting, aborting, ended, errors = bit(), bit(), word(8), word(15)
@@ -63,7 +60,6 @@ def command_port(
     @always_comb
     def outputs():
         starting.next = at == steps.WAITING and command.idle and not aborting and not running[1]
-        first_row.next = wanted[ROW_END:ROW]
         locked.next = at != steps.NOTHING
         result.next = concat(errors, ended)
 
@@ -95,7 +91,6 @@ def command_port(
     @always(clk.posedge)
     def proceed():
         refused.next = issue and at != steps.NOTHING
-        clear.next = False
         if at == steps.NOTHING:
             if issue:
                 wanted.next = order
@@ -107,23 +102,15 @@ def command_port(
         elif at == steps.WEIGH:
             at.next = steps.DECIDE
         elif at == steps.DECIDE:
+            at.next = steps.WAITING
             if bad:
                 refused.next = True
                 at.next = steps.NOTHING
-            elif RECEIVE and wanted[ADOPT]:
-                clear.next = True
-                at.next = steps.CLEARING
-            else:
-                at.next = steps.WAITING
-        elif at == steps.CLEARING:
-            if cleared:
-                at.next = steps.WAITING
         elif starting:
             at.next = steps.NOTHING
         if rst:
             at.next = steps.NOTHING
             refused.next = False
-            clear.next = False
 
     @always(clk.posedge)
     def start():
@@ -139,7 +126,7 @@ def command_port(
             command.save.next = tables[SAVE_END:SAVE]
             command.fresh.next = wanted[FRESH]
             row.next = wanted[ROW_END:ROW]
-            adopt.next = wanted[ADOPT]
+            command.adopt.next = wanted[ADOPT]
             command.last.next = wanted[LAST_END:LAST]
             command.block_log2.next = wanted[BLOCK_END:BLOCK]
 

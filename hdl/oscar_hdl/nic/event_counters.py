@@ -4,32 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, block
+from myhdl import always, block, modbv
 
 from oscar_hdl.streams.bundles import bit, word
 
 COUNTERS = 16
-AHEAD_BITS = 5  # a counter is visited every 16 clocks
+AHEAD_BITS = 6  # a counter is visited every 16 clocks
 
 
 @block
-def event_counters(clk: Any, rst: Any, events: Any, rd_index: Any, rd_count: Any) -> Any:
-    """Count the clocks in which each bit of `events` u16 is set.
+def event_counters(
+    clk: Any, rst: Any, events: Any, second: Any, third: Any, rd_index: Any, rd_count: Any
+) -> Any:
+    """Count in how many clocks each bit is set, of `events`, `second` and `third` u16 together.
 
-    rd_index u4 -> rd_count u32 one clock later; it lags up to 17 clocks. Memory is cleared in 19 clocks
+    rd_index u4 -> rd_count u32 one clock later; it lags up to 18 clocks. Memory is cleared in 19 clocks
     behind a reset; until then all read as 0.
     """
-    if len(events) != COUNTERS:
-        raise ValueError(f"events has {COUNTERS} bits, got {len(events)}")
+    if any(len(bits) != COUNTERS for bits in (events, second, third)):
+        raise ValueError(f"events have {COUNTERS} bits, got {len(events)}, {len(second)}, {len(third)}")
     memory = [word(32) for _ in range(COUNTERS)]
     ahead = [word(AHEAD_BITS) for _ in range(COUNTERS)]  # counted since the last visit
     turn, cleared, shown = word(4), bit(), bit()
-    last, add, before, counted = (
-        word(4),
-        bit(),
-        word(32),
-        word(AHEAD_BITS),
-    )  # of the counter of the last clock
+    last, add, before, counted = word(4), bit(), word(32), word(AHEAD_BITS)  # the last clock's counter
+    ones, twos = word(COUNTERS), word(COUNTERS)
     wr_en, wr_index, wr_count = bit(), word(4), word(32)
 
     @always(clk.posedge)
@@ -52,17 +50,24 @@ def event_counters(clk: Any, rst: Any, events: Any, rd_index: Any, rd_count: Any
             wr_count.next = before + counted
         if wr_en:
             memory[wr_index].next = wr_count
+        ones.next = events ^ second ^ third
+        twos.next = (events & second) | (events & third) | (second & third)
         for i in range(COUNTERS):
+            amount = modbv(0)[2:]
+            amount[0] = ones[i]
+            amount[1] = twos[i]
             if turn == i:
-                ahead[i].next = events[i]
-            elif events[i]:
-                ahead[i].next = ahead[i] + 1
+                ahead[i].next = amount
+            else:
+                ahead[i].next = ahead[i] + amount
         if rst:
             turn.next = 0
             cleared.next = False
             add.next = False
             shown.next = False
             wr_en.next = False
+            ones.next = 0
+            twos.next = 0
             for i in range(COUNTERS):
                 ahead[i].next = 0
 

@@ -102,7 +102,6 @@ def frame_match(
         places.begin.next = False
         places.add.next = False
         units.get.next = False
-        matched.next = False
         if state == states.IDLE:
             part.next = 0
             if seek and some:
@@ -143,24 +142,30 @@ def frame_match(
         elif state == states.END:
             state.next = states.JUDGE
         elif state == states.JUDGE:
-            refuse.next = reason != 0
-            matched.next = reason == 0
             state.next = states.HOLD
         elif state == states.HOLD and leave:
-            oldest.next = kept
             state.next = states.IDLE
-        leave.next = forget or heard
-        if heard:
-            refuse.next = False
-        if state == states.JUDGE:
-            kept.next = behind
         if rst:
             state.next = states.IDLE
             put.next = False
+            units.get.next = False
+
+    @always(clk.posedge)
+    def part_with():
+        """The frame is the next stage's, or dropped."""
+        leave.next = forget or heard
+        matched.next = state == states.JUDGE and reason == 0
+        if state == states.JUDGE:
+            refuse.next = reason != 0
+            kept.next = behind
+        elif state == states.HOLD and leave:
+            oldest.next = kept
+        if heard:
+            refuse.next = False
+        if rst:
             refuse.next = False
             leave.next = False
             matched.next = False
-            units.get.next = False
             oldest.next = 0
 
-    return give, compare, tell, note, run
+    return give, compare, tell, note, run, part_with

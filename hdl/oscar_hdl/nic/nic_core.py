@@ -19,6 +19,7 @@ from oscar_hdl.nic.event_counters import event_counters
 from oscar_hdl.nic.ports import CountChain, FrameCommand, RawJob, TablesPort
 from oscar_hdl.nic.receiver import receiver
 from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
+from oscar_hdl.nic.row_counter import row_counter
 from oscar_hdl.nic.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.copy_bit import copy_bit
@@ -31,7 +32,7 @@ COUNTERS = len(COUNTER_EVENTS)
 def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
     sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
-    clear_row: Any, clear_rows: Any, *, engines: int, bus_bits: int = 64, sets: int = 16,
+    clear_row: Any, clear_rows: Any, bad_packets: Any, *, engines: int, bus_bits: int = 64, sets: int = 16,
     store_log2: int = 12, rows_log2: int = 14, block_log2: int = 0, pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
@@ -40,7 +41,8 @@ def nic_core(
     docs/protocol.md. Memory (docs/engine.md): phase u5; lists of engines + 1 elements, the last one for raw
     and constant blocks: positions, sums, sources (PositionPort, SumPort, SourcePort), decode_rows and
     encode_rows u20, the first row of a unit's block, still while it works; adopt: bits, local values are 0.
-    clear (pulse), clear_row u20, clear_rows u14: let rows read as zeros, then give `cleared` (pulse).
+    clear (pulse): let clear_rows u14 rows from clear_row u20 on read as zeros, then give `cleared` (pulse),
+    until which they hold. bad_packets u3 (strobes): to be counted.
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
@@ -73,18 +75,17 @@ def nic_core(
     wr_strobe, wr_index, wr_data = bit(), word(6), word(32)
     rd_index, rd_value, rd_counter, counted = word(6), word(32), word(4), word(32)
     locked, write_refused, events = word(STORED_COUNT), bit(), word(32)
-    counter_events = word(16)
+    counter_events, second_events, third_events = word(16), word(16), word(16)
     receive_issue, send_issue, receive_abort = bit(), bit(), bit()
     receive_locked, send_locked = bit(), bit()
     receive_refused, send_refused = bit(), bit()
     receive_result, send_result = word(23), word(23)
     receive_running, send_running = word(2), word(2)
-    send_abort, send_clear, send_cleared, send_adopt = bit(), bit(), bit(), bit()
-    send_first, send_rows = word(ROW_BITS), word(14)
+    send_abort = bit()
 
     # Commands and jobs.
     receive, send = FrameCommand(), FrameCommand()
-    receive_row, send_row, receive_adopt = word(ROW_BITS), word(ROW_BITS), bit()
+    send_row = word(ROW_BITS)
     turn, first_adopts, second_adopts = bit(), bit(), bit()
     bad, reason, last_reason = bit(), word(4), word(4)
     decoder_port, encoder_port = TablesPort(), TablesPort()
@@ -111,20 +112,20 @@ def nic_core(
             events, irq,
         ),
         command_port(
-            clk, rst, receive_issue, wr_data, *receive_values, receive_abort, clear, cleared, clear_row,
-            clear_rows, receive, receive_row, receive_adopt, receive_running, receive_locked, receive_refused,
-            receive_result, receive=True, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
+            clk, rst, receive_issue, wr_data, *receive_values, receive_abort, receive, clear_row,
+            receive_running, receive_locked, receive_refused, receive_result, receive=True, sets=sets,
+            rows_log2=rows_log2, block_log2=block_log2,
         ),
         command_port(
-            clk, rst, send_issue, wr_data, *send_values, send_abort, send_clear, send_cleared, send_first,
-            send_rows, send, send_row, send_adopt, send_running, send_locked, send_refused, send_result,
-            receive=False, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
-        ),
-        event_counters(clk, rst, counter_events, rd_counter, counted),
-        receiver(
-            clk, rst, s_axis_rx, receive, receive_row, bad, reason, decoder_port, sent, decoder_jobs,
-            decoder_bytes, decode_rows, raw, raw_bytes, bus_bits=bus_bits, store_log2=store_log2,
+            clk, rst, send_issue, wr_data, *send_values, send_abort, send, send_row, send_running,
+            send_locked, send_refused, send_result, receive=False, sets=sets, rows_log2=rows_log2,
             block_log2=block_log2,
+        ),
+        event_counters(clk, rst, counter_events, second_events, third_events, rd_counter, counted),
+        receiver(
+            clk, rst, s_axis_rx, receive, clear_row, bad, reason, decoder_port, sent, decoder_jobs,
+            decoder_bytes, decode_rows, raw, raw_bytes, clear, cleared, clear_rows, bus_bits=bus_bits,
+            store_log2=store_log2, block_log2=block_log2,
         ),
         sender(
             clk, rst, m_axis_tx, send, send_row, encoder_port, encoder_jobs, encoder_bytes, encode_rows,
@@ -143,7 +144,7 @@ def nic_core(
             clk, rst, raw_count, raw.bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1]
         ),
     ]  # fmt: skip
-    parts += [zero(clk, signal) for signal in (send_cleared, send_abort, none_sent.tvalid)]
+    parts += [zero(clk, signal) for signal in (send_abort, none_sent.tvalid)]
     phases = [phase, *(word(5) for _ in range(PAIRS - 1))]
     parts += [next_phase(clk, before, after) for before, after in pairwise(phases)]
     for p in range(PAIRS):
@@ -159,6 +160,10 @@ def nic_core(
 
     decoder_idle, encoder_idle = [bit() for _ in range(engines)], [bit() for _ in range(engines)]
     decoded, encoded, encoded_header = ([bit() for _ in range(UNITS)] for _ in range(3))
+    decode_takes, encode_takes, rows_in, rows_out = word(UNITS), word(UNITS), word(3), word(3)
+    parts += [
+        row_counter(clk, phase, decode_takes, rows_in), row_counter(clk, phase, encode_takes, rows_out)
+    ]  # fmt: skip
     for own, others in (
         (decoder_idle, [job.idle for job in decoder_jobs]),
         (encoder_idle, [job.idle for job in encoder_jobs]),
@@ -167,10 +172,8 @@ def nic_core(
         (encoded_header, [port.header for port in sources]),
     ):
         parts += [copy_bit(other, copy) for other, copy in zip(others, own, strict=True)]
-    rows_in, rows_out = word(UNITS), word(UNITS)  # rows of a slot, then one counted each clock
-    left_in, left_out = word(UNITS), word(UNITS)
     decoding, encoding = bit(), bit()
-    receive_failed, send_failed, refused, twice = bit(), bit(), bit(), bit()
+    receive_failed, send_failed, refused = bit(), bit(), bit()
 
     # Frames take the banks in turn, from 0 on after a reset.
     @always(clk.posedge)
@@ -179,9 +182,9 @@ def nic_core(
         if receive.start:
             turn.next = not turn
             if turn:
-                second_adopts.next = receive_adopt
+                second_adopts.next = receive.adopt
             else:
-                first_adopts.next = receive_adopt
+                first_adopts.next = receive.adopt
         for i in range(UNITS):
             adopt[i].next = first_adopts
             if banks[i]:
@@ -215,23 +218,12 @@ def nic_core(
                 decoding.next = True
             if not encoder_idle[i]:
                 encoding.next = True
-        for i in range(UNITS):
-            if decoded[i]:
-                rows_in.next[i] = True
-            elif phase == 0:
-                rows_in.next[i] = False
-            if encoded[i] and not encoded_header[i]:
-                rows_out.next[i] = True
-            elif phase == 0:
-                rows_out.next[i] = False
-        left_in.next = left_in >> 1
-        left_out.next = left_out >> 1
-        if phase == 0:
-            left_in.next = rows_in
-            left_out.next = rows_out
 
     @always_comb
     def ends():
+        for i in range(UNITS):
+            decode_takes.next[i] = decoded[i]
+            encode_takes.next[i] = encoded[i] and not encoded_header[i]
         receive_failed.next = receive.done and receive.error != 0
         send_failed.next = send.done and send.error != 0
         refused.next = receive_refused or send_refused or write_refused
@@ -243,6 +235,7 @@ def nic_core(
         events.next[2] = bad
         events.next[3] = send.done
         events.next[4] = send_failed
+        events.next[5] = bad_packets != 0
         events.next[6] = refused
         # In the order of COUNTER_EVENTS.
         counter_events.next[0] = True
@@ -250,18 +243,28 @@ def nic_core(
         counter_events.next[2] = send_running != 0
         counter_events.next[3] = receive_running != 0 and not decoding
         counter_events.next[4] = send_running != 0 and not encoding
-        counter_events.next[5] = left_in[0]
-        counter_events.next[6] = left_out[0]
+        counter_events.next[5] = rows_in[0]
+        counter_events.next[6] = rows_out[0]
         counter_events.next[7] = s_axis_rx.tvalid and s_axis_rx.tready
         counter_events.next[8] = m_axis_tx.tvalid and m_axis_tx.tready
         counter_events.next[9] = receive.done and not receive_failed
         counter_events.next[10] = send.done and not send_failed
-        counter_events.next[11] = bad or receive_failed or send_failed
+        counter_events.next[11] = bad
         counter_events.next[12] = s_axis_rx.tvalid and not s_axis_rx.tready
         counter_events.next[13] = m_axis_tx.tvalid and not m_axis_tx.tready
-        # A command may be found wrong in the clock in which a write is refused: it counts a clock later.
-        twice.next = write_refused and (receive_refused or send_refused)
-        counter_events.next[14] = refused or twice
+        counter_events.next[14] = write_refused
+        counter_events.next[15] = bad_packets[0]
+        # What happens more than once in a clock.
+        second_events.next[5] = rows_in[1]
+        third_events.next[5] = rows_in[2]
+        second_events.next[6] = rows_out[1]
+        third_events.next[6] = rows_out[2]
+        second_events.next[11] = receive_failed
+        third_events.next[11] = send_failed
+        second_events.next[14] = receive_refused
+        third_events.next[14] = send_refused
+        second_events.next[15] = bad_packets[1]
+        third_events.next[15] = bad_packets[2]
 
     @always(clk.posedge)
     def show():

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import block
+from myhdl import always_comb, block, concat
 
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.nic.bank_ports import RowCommand
 from oscar_hdl.nic.nic_core import nic_core
+from oscar_hdl.nic.ports import FRAME_ROW_BITS
 from oscar_hdl.nic.registers import ROW_BITS
 from oscar_hdl.nic.row_memory import row_memory
 from oscar_hdl.nic.row_port import row_port
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.zero import zero
-
-CLEAR_BITS = 14  # rows of a frame
 
 
 @block
@@ -38,8 +37,9 @@ def oscar_nic(
     """
     UNITS = engines + 1
     phase, clear, cleared, never, held = word(5), bit(), bit(), bit(), bit()
-    clear_row, clear_rows = word(ROW_BITS), word(CLEAR_BITS)
-    no_row, no_rows, unused_values, unused_read = word(ROW_BITS), word(CLEAR_BITS), bit(), bit()
+    clear_row, clear_rows = word(ROW_BITS), word(FRAME_ROW_BITS)
+    bad_values, bad_side, bad_read, bad_packets = bit(), bit(), bit(), word(3)
+    no_row, no_rows, unused_values, unused_read = word(ROW_BITS), word(FRAME_ROW_BITS), bit(), bit()
     positions = [PositionPort() for _ in range(UNITS)]
     sums = [SumPort() for _ in range(UNITS)]
     sources = [SourcePort() for _ in range(UNITS)]
@@ -52,17 +52,26 @@ def oscar_nic(
     reset = reset_hold(clk, rst, held)
     core = nic_core(
         clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, positions, sums, decode_rows, adopt, sources,
-        encode_rows, clear, cleared, clear_row, clear_rows, engines=engines, bus_bits=bus_bits, sets=sets,
-        store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
+        encode_rows, clear, cleared, clear_row, clear_rows, bad_packets, engines=engines, bus_bits=bus_bits,
+        sets=sets, store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
     )  # fmt: skip
     memory = row_memory(
         clk, held, phase, positions, sums, decode_rows, adopt, sources, encode_rows, load_values, load_side,
         unload, values, side, m_axis_values, m_axis_descriptors, row_bits=rows_log2, block_log2=block_log2,
     )  # fmt: skip
     ports = [
-        row_port(clk, held, s_axis_values, values, never, no_row, no_rows, unused_values, load_values),
-        row_port(clk, held, s_axis_side, side, clear, clear_row, clear_rows, cleared, load_side),
-        row_port(clk, held, s_axis_read, nothing, never, no_row, no_rows, unused_read, unload),
-    ]
+        row_port(
+            clk, held, s_axis_values, values, never, no_row, no_rows, unused_values, load_values, bad_values
+        ),
+        row_port(clk, held, s_axis_side, side, clear, clear_row, clear_rows, cleared, load_side, bad_side),
+        row_port(
+            clk, held, s_axis_read, nothing, never, no_row, no_rows, unused_read, unload, bad_read
+        ),
+    ]  # fmt: skip
+
+    @always_comb
+    def join() -> None:
+        bad_packets.next = concat(bad_read, bad_side, bad_values)
+
     unused = [never, no_row, no_rows, nothing.tready]
-    return reset, core, memory, ports, [zero(clk, signal) for signal in unused]
+    return reset, core, memory, ports, join, [zero(clk, signal) for signal in unused]

@@ -25,7 +25,7 @@ class FrameCommand:
         self.step, self.chunk, self.sub, self.width = word(16), word(16), word(8), word(5)
         self.sequence, self.count = word(16), word(COUNT_BITS)
         self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
-        self.abort = bit()  # receive: give up waiting for the frame
+        self.abort, self.adopt = bit(), bit()  # receive: give up waiting; rows are replaced, not added to
         self.last, self.block_log2 = word(4), word(5)  # send only
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.nic.learn_turn import learn_turn
-from oscar_hdl.nic.ports import FrameCommand, TablesPort
+from oscar_hdl.nic.ports import COUNT_BITS, FrameCommand, TablesPort
 from oscar_hdl.nic.receive_front import BLOCK_WRONG, FrontFrame
 from oscar_hdl.streams.bundles import bit, word
 
@@ -16,7 +16,7 @@ from oscar_hdl.streams.bundles import bit, word
 def receive_blocks(
     clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, row: Any, frame: FrontFrame,
     deal_go: Any, deal_done: Any, stop: Any, quiet: Any, wrong: Any, held: Any, crowded: Any, forget: Any,
-    bank: Any, thinning: Any, count: Any, first_row: Any,
+    bank: Any, thinning: Any, count: Any, first_row: Any, clear: Any, cleared: Any, clear_rows: Any,
 ) -> Any:  # fmt: skip
     """Take frames from the first stage when the counts of their bank are drained, and end them in order.
 
@@ -24,12 +24,18 @@ def receive_blocks(
     first_row, unless stop (level). The frame before may have blocks under way: quiet u2 (level, of each bank)
     says that there are none, wrong u2 (strobes) that one was bad. held u2: frames of which banks are needed
     in the store. crowded (level): no frame may enter the first stage. forget: frame_match.
+
+    Rows of a frame to adopt are cleared when it is known to be right, and the frame before it is done or has
+    other rows: clear (strobe), clear_rows u14 from `row` on, which hold until cleared (strobe). Then it is
+    taken.
     """
     states = enum("IDLE", "TAKE", "DEAL", "NEXT")
     state = Signal(states.IDLE)
-    may, ask, owed, blocked = bit(), bit(), bit(), bit()
+    may, ask, owed, blocked, asked, clean = (bit() for _ in range(6))
     dealt, built, failed, error_0, error_1 = word(2), word(2), word(2), word(5), word(5)
     oldest, ready, ending, learn_bank, learn_failed = bit(), bit(), bit(), bit(), bit()
+    # Rows behind the frame that is in the first stage, and behind the one that was taken last.
+    row_end, last_end, apart = word(len(row) + 1), word(len(row) + 1), bit()
 
     turn = learn_turn(clk, rst, tables, ask, learn_bank, learn_failed, owed, frame.bank, blocked)
 
@@ -95,8 +101,29 @@ def receive_blocks(
             oldest.next = False
 
     @always(clk.posedge)
+    def prepare():
+        """While a frame is in the first stage, there is at most one that was taken."""
+        row_end.next = row + clear_rows
+        apart.next = row >= last_end or first_row >= row_end or held == 0
+        clear_rows.next = command.count[COUNT_BITS:5]
+        if command.count[5:] != 0:
+            clear_rows.next = command.count[COUNT_BITS:5] + 1
+        clear.next = False
+        if frame.right and command.adopt and apart and not asked:
+            clear.next = True
+        asked.next = frame.right and command.adopt and (apart or asked)
+        if cleared:
+            clean.next = True
+        if state == states.TAKE:
+            clean.next = False
+            last_end.next = row_end
+        if rst:
+            clear.next = False
+            clean.next = False
+
+    @always(clk.posedge)
     def run():
-        may.next = frame.ready and not blocked and not owed
+        may.next = frame.ready and not blocked and not owed and (clean or frame.failed or not command.adopt)
         deal_go.next = False
         if state == states.IDLE:
             if may:
@@ -116,4 +143,4 @@ def receive_blocks(
             deal_go.next = False
             may.next = False
 
-    return turn, look, note, end, run
+    return turn, look, note, end, prepare, run

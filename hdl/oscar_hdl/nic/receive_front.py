@@ -20,6 +20,7 @@ class FrontFrame:
         self.ready, self.taken = bit(), bit()
         self.error, self.failed, self.bank = word(5), bit(), bit()
         self.matched, self.built = bit(), bit()  # it lies in the store; its tables were asked for
+        self.right = bit()  # a level: prefix and directory are, its blocks will be dealt
         self.thinning = word(2)
 
 
@@ -51,6 +52,7 @@ def receive_front(
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
         seek.next = state == states.SEEK and not command.abort
+        frame.right.next = released and not frame.failed
 
     @always(clk.posedge)
     def measure():

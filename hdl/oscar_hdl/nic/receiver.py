@@ -43,8 +43,8 @@ def ring_stride(units: int) -> int:
 def receiver(
     clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, row: Any, bad: Any, reason: Any,
     tables: TablesPort, m_axis_sent: Stream, jobs: Sequence[DecoderJob], bytes: Sequence[Stream],
-    bases: Sequence[Any], raw: RawJob, m_axis_raw: Stream, *, bus_bits: int = 64, store_log2: int = 12,
-    buffer_log2: int = 9, block_log2: int = 0,
+    bases: Sequence[Any], raw: RawJob, m_axis_raw: Stream, clear: Any, cleared: Any, clear_rows: Any, *,
+    bus_bits: int = 64, store_log2: int = 12, buffer_log2: int = 9, block_log2: int = 0,
 ) -> Any:  # fmt: skip
     """Take the frames that commands name, and give their blocks to decoders; two commands at a time.
 
@@ -52,6 +52,7 @@ def receiver(
     was dropped. tables, m_axis_sent Stream(64): link_tables. jobs, bytes (Stream(16)): a decoder each. bases:
     for each decoder and one for raw_decoder, as wide as row: first row of its block; row (14 bits or more,
     holds as the command's fields do) is the frame's first. raw, m_axis_raw Stream(16): raw_decoder.
+    clear (strobe): clear_rows u14 from row on are to be adopted and have to become 0; cleared (strobe).
     bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
     stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so many clocks when
     it was not ready, so that others are served. block_log2: of frames that are not refused; 0: any.
@@ -153,7 +154,7 @@ def receiver(
     firsts = first_unit(clk, rst, prefix_done, row, log2, first_known, first, units=units)
     back = receive_blocks(
         clk, rst, command, tables, row, frame, deal_go, deal_done, stop, quiet, wrong, held, crowded, forget,
-        bank, thinning, deal_count, deal_row,
+        bank, thinning, deal_count, deal_row, clear, cleared, clear_rows,
     )  # fmt: skip
     deal = block_dealer(
         clk, rst, deal_go, stop, bank, first, thinning, job_entry, number, deal_blocks, deal_places, span,

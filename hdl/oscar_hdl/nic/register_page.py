@@ -52,7 +52,7 @@ WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
         "s_axis_values, s_axis_side, s_axis_read", "1",
         (
             Field("row", 0, 32, "first row in memory"),
-            Field("count", 32, 32, "values, 1 or more, all in memory (not checked); s_axis_read ends here"),
+            Field("count", 32, 32, "values, 1 or more, all in memory; s_axis_read ends here"),
         ),
     ),
     (
@@ -80,9 +80,12 @@ built from; do not edit.
 STREAM_TEXT = """
 `tkeep` is all ones but in the word with `tlast`, where it is one or more ones from bit 0 on; a frame with
 gaps is dropped. `tlast` ends a frame or a packet. Packets of values have ceil(count / 4) words behind the
-first, side packets three for each row; values behind the last are taken as 0. A packet that is too short
-goes on with zeros, what is too much is thrown away. What is read ends with `tlast` on both streams. Bits
-that no field names are 0, and ignored where the NIC reads.
+first, side packets three for each row; values behind the last are taken as 0. What is read ends with
+`tlast` on both streams. Bits that no field names are 0, and ignored where the NIC reads.
+
+A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. One
+that is too short goes on with zeros, of one that is too long the rest is thrown away: load its rows again.
+Each is counted (PACKETS_BAD, IRQ_STATUS.bad_packet), and the next packet is taken as it is.
 """
 REGISTER_TEXT = """
 AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian. All registers are 0 after reset but ID, CONFIG and
@@ -106,11 +109,11 @@ multiple of 2^(STATUS.block_log2 - 5) (any where that is 0).
 
 A RECEIVE command does not start to decode before its frame has come whole and is the expected one. A bad
 frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT ends it. A command that ends
-with an error leaves tables as they were, and undefined values in its frame's rows; with error 1 or 2 nothing
-was decoded. All errors are counted (FRAMES_BAD). A RECEIVE that adopts clears its rows when it is taken: no
-command under way may have them.
+with error 3 leaves tables as they were, and undefined values in its frame's rows; with another error both
+are as they were. All errors are counted (FRAMES_BAD). RECEIVE commands change rows in their order, whether
+they add or adopt.
 
-Counters are cleared by a reset and by nothing else; they are 32 bits, wrap, and may lag 17 clocks.
+Counters are cleared by a reset and by nothing else; they are 32 bits, wrap, and may lag 20 clocks, rows 100.
 They read as 0 until memory is cleared, 19 clocks behind a reset.
 """
 

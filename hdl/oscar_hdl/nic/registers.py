@@ -85,8 +85,8 @@ COUNTER_EVENTS = (
     ("CYCLES_OUT", "clock in which a SEND command is under way"),
     ("WAIT_IN", "such a clock of RECEIVE in which no decoder works"),
     ("WAIT_OUT", "such a clock of SEND in which no encoder works"),
-    ("ROWS_IN", "row of 32 values decoded, by 32 units at most"),
-    ("ROWS_OUT", "row of 32 values encoded, by 32 units at most"),
+    ("ROWS_IN", "row of 32 values decoded"),
+    ("ROWS_OUT", "row of 32 values encoded"),
     ("WORDS_IN", "word received, headers included"),
     ("WORDS_OUT", "word sent, headers included"),
     ("FRAMES_IN", "frame decoded without an error"),
@@ -95,6 +95,7 @@ COUNTER_EVENTS = (
     ("STALL_IN", "clock in which s_axis_rx waits for the NIC"),
     ("STALL_OUT", "clock in which the NIC waits for m_axis_tx"),
     ("REFUSED", "write that was not taken: see IRQ_STATUS.refused"),
+    ("PACKETS_BAD", "packet of rows that was not as its first word says: see IRQ_STATUS.bad_packet"),
 )
 
 _ERRORS = (
@@ -111,6 +112,7 @@ _IRQ = (
     Field("bad_frame", 2, 1, "a frame was dropped: see RECEIVE_RESULT.reason"),
     Field("sent", 3, 1, "a SEND command has ended, its frame may still be going out: see SEND_RESULT"),
     Field("send_error", 4, 1, "and not well"),
+    Field("bad_packet", 5, 1, "a packet of rows was too short or too long, or of rows that there are not"),
     Field(
         "refused", 6, 1, "a write was not taken: to registers of a command that waits, or no valid command"
     ),

@@ -6,35 +6,45 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar_hdl.streams.bundles import Stream, bit
+from oscar_hdl.nic.ports import FRAME_ROW_BITS
+from oscar_hdl.streams.bundles import Stream, bit, word
 
 ROW_AT, COUNT_AT = 0, 32  # of a packet's first word: row, number of values
+CHECKED = 3  # clocks until it is known whether all rows are in memory
 
 
 @block
 def row_port(
     clk: Any, rst: Any, s_axis: Stream, m_axis: Stream, clear: Any, first_row: Any, rows: Any, cleared: Any,
-    command: Any,
+    command: Any, wrong: Any,
 ) -> Any:  # fmt: skip
     """Start a command with the first word of each packet, and pass the rest on.
 
     s_axis: Stream(64); a packet's first word has the row in bits 0 to 31 and the number of values, 1 or more,
     from bit 32 on. A command without data has packets of one word. m_axis: Stream(64). clear: pulse, with
     first_row and rows u14, which hold: rows shall be cleared, between two packets; cleared: pulse.
-    command: RowCommand. While rst is high nothing is taken.
+    command: RowCommand; the memory has as many rows as `first` tells apart. While rst is high nothing is
+    taken.
+
+    wrong (pulse): a packet was not as its first word says. Of rows that are not all in memory, or of no
+    values, none is written or read. A packet that is too short goes on with zeros, of one that is too long
+    the rest is thrown away.
     """
-    steps = enum("HEADER", "DATA", "REST")
+    steps = enum("HEADER", "CHECK", "DATA", "REST")
     at = Signal(steps.HEADER)
-    asked, clearing, over = bit(), bit(), bit()  # over: the packet has ended
-    FIRST_END, COUNT_END = ROW_AT + len(command.first), COUNT_AT + len(command.count)
-    FIRST_BITS = len(command.first)
+    asked, clearing = bit(), bit()
+    over, lacking = bit(), bit()  # the packet has ended, and was too short
+    stray, outside, wait = bit(), bit(), word(2)
+    FIRST_BITS, COUNT_BITS = len(command.first), len(command.count)
+    FIRST_END, COUNT_END, ROWS = ROW_AT + FIRST_BITS, COUNT_AT + COUNT_BITS, 1 << FIRST_BITS
+    number, behind = word(FRAME_ROW_BITS + 1), word(max(FIRST_BITS, FRAME_ROW_BITS + 1) + 1)
 
     @always_comb
     def connect() -> None:
         m_axis.tdata.next = s_axis.tdata
         if over:
             m_axis.tdata.next = 0
-        m_axis.tlast.next = s_axis.tlast
+        m_axis.tlast.next = s_axis.tlast or over
         m_axis.tvalid.next = at == steps.DATA and not clearing and (s_axis.tvalid or over)
         s_axis.tready.next = not rst and (
             (at == steps.HEADER and command.idle and not asked)
@@ -43,14 +53,24 @@ def row_port(
         )
 
     @always(clk.posedge)
-    def proceed() -> None:
-        command.start.next = False
-        cleared.next = False
-        if clear:
-            asked.next = True
+    def measure() -> None:
+        if at == steps.HEADER:
+            stray.next = (
+                s_axis.tdata[COUNT_AT:FIRST_END] != 0
+                or s_axis.tdata[64:COUNT_END] != 0
+                or s_axis.tdata[COUNT_END:COUNT_AT] == 0
+            )
+        number.next = concat(False, command.count[COUNT_BITS:5])
+        if command.count[5:] != 0:
+            number.next = concat(False, command.count[COUNT_BITS:5]) + 1
+        behind.next = command.first + number
+        outside.next = stray or behind > ROWS
+
+    @always(clk.posedge)
+    def take() -> None:
+        """What a command is for."""
         if at == steps.HEADER:
             clearing.next = asked
-            over.next = s_axis.tlast
             command.clear.next = asked
             if asked:
                 command.first.next = first_row[FIRST_BITS:]
@@ -58,19 +78,42 @@ def row_port(
             else:
                 command.first.next = s_axis.tdata[FIRST_END:ROW_AT]
                 command.count.next = s_axis.tdata[COUNT_END:COUNT_AT]
+
+    @always(clk.posedge)
+    def proceed() -> None:
+        command.start.next = False
+        cleared.next = False
+        wrong.next = False
+        wait.next = 0
+        if clear:
+            asked.next = True
+        if at == steps.HEADER:
+            over.next = s_axis.tlast
+            lacking.next = False
             if command.idle and (asked or s_axis.tvalid):
-                command.start.next = True
-                at.next = steps.DATA
+                at.next = steps.CHECK
                 if asked:
                     asked.next = False
+        elif at == steps.CHECK:
+            wait.next = wait + 1
+            if wait == CHECKED:
+                command.start.next = clearing or not outside
+                at.next = steps.DATA
+                if outside and not clearing:
+                    wrong.next = True
+                    at.next = steps.REST
+                    if over:
+                        at.next = steps.HEADER
         elif at == steps.DATA:
-            # A packet that is too short goes on with zeros; what is too much is thrown away.
             if s_axis.tvalid and s_axis.tready and s_axis.tlast:
                 over.next = True
+            if m_axis.tvalid and m_axis.tready and over:
+                lacking.next = True
             if command.done:
                 cleared.next = clearing
+                wrong.next = not clearing and (lacking or not over)
                 at.next = steps.REST
-                if clearing or over or (s_axis.tvalid and s_axis.tready and s_axis.tlast):
+                if clearing or over:
                     at.next = steps.HEADER
         elif s_axis.tvalid and s_axis.tlast:
             at.next = steps.HEADER
@@ -79,5 +122,6 @@ def row_port(
             asked.next = False
             command.start.next = False
             cleared.next = False
+            wrong.next = False
 
-    return connect, proceed
+    return connect, measure, take, proceed

@@ -26,7 +26,7 @@ def side_bank(
     sums.take. instead: the next clock's data of the SourcePort are `header` u16, which is 0 for a row of
     class 0; otherwise source_distance u3 goes with its value.
     write: SideWrite, in clocks of even phase if positions are taken in odd ones (position_odd), and the other
-    way round. read: BankRead, whose descriptor is there 12 clocks after its row.
+    way round. read: BankRead, whose descriptor is there eight clocks after its row, and two behind it.
     """
     ROW_BITS = len(position_row)
     AT_BITS = ROW_BITS + PART_BITS

@@ -10,7 +10,7 @@ from oscar_hdl.nic.bank_ports import HEADER_BITS
 from oscar_hdl.nic.row_walk import row_walk
 from oscar_hdl.streams.bundles import bit, word
 
-States = enum("IDLE", "FIRST", "HEADER", "DISTANCES", "BEHIND")
+States = enum("IDLE", "FIRST", "HEADER", "DISTANCES", "BEHIND", "CLEAR")
 ROWS_BITS = 15
 
 
@@ -21,18 +21,28 @@ def side_loader(
 ) -> Any:  # fmt: skip
     """Write what belongs to a frame's rows, one item every second clock: 18 clocks a row.
 
-    command: RowCommand; with `clear`, only class and size of rows become 0, those of all banks at once.
+    command: RowCommand; with `clear`, only class and size of rows become 0, of blocks that lie side by side
+    in their banks at once; `first` is a block's then.
     s_axis_side: Stream(64), three words a row: its header (class, size << 4, mean << 7), then the 32
     distances in four bits each, the first in the lowest bits; tlast is not looked at. Headers behind the last
     row become 0 to the end of its group. write: SideWrite, in clocks of odd phases (even ones, if `odd`).
     """
     BANKS, ODD = len(write.header), int(odd)
-    ALL, SKIPPED = (1 << BANKS) - 1, min(((1 << skip_bits) - 1) << block_bits, (1 << ROWS_BITS) - 2)
+    BLOCKS_BITS = max(20 - (5 + block_bits), skip_bits) + 1
+    TURN_END = block_bits + skip_bits
+    VALUES_LOG2 = 5 + block_bits  # of a block
+    ALL_BUT_ONE = (1 << VALUES_LOG2) - 1
     state = Signal(States.IDLE)
     restart, forward, at_end = bit(), bit(), bit()
     bank, row, part = word(BANKS), word(len(write.row)), word(3)
-    left, ending, go = word(ROWS_BITS), bit(), bit()
+    left, before, ending, go = word(ROWS_BITS), word(ROWS_BITS), bit(), bit()
     rest = word(48)
+    # To clear: blocks from the round's first bank on, the frame's first bank in its first round, the banks
+    # in which it has this row; whether the round is its last, whether the row is the last of its last block.
+    ceiling, blocks, reach = word(20), word(BLOCKS_BITS), word(BLOCKS_BITS)
+    low, banks = word(skip_bits), word(BANKS)
+    final, last, cleared = bit(), bit(), bit()
+    last_row = word(block_bits)
 
     walk = row_walk(
         clk, restart, command.first, forward, command.clear, bank, row, at_end, block_bits=block_bits,
@@ -41,7 +51,8 @@ def side_loader(
 
     @always_comb
     def show() -> None:
-        ending.next = left <= 1 or (command.clear and at_end and left <= 1 + SKIPPED)
+        ending.next = left <= 1
+        before.next = left - 1
         go.next = phase[0] == ODD and (s_axis_side.tvalid or not s_axis_side.tready)
 
     @always(clk.posedge)
@@ -62,6 +73,29 @@ def side_loader(
             if s_axis_side.tready:
                 rest.next = s_axis_side.tdata[64:16]
 
+    @always_comb
+    def look() -> None:
+        ceiling.next = command.count + ALL_BUT_ONE
+        final.next = reach <= BANKS
+        last.next = final and row[block_bits:] == last_row
+        cleared.next = final and (at_end or (last and reach == low + 1))
+
+    @always(clk.posedge)
+    def clear_banks() -> None:
+        blocks.next = ceiling[20:VALUES_LOG2]
+        for i in range(BANKS):
+            banks.next[i] = i >= low and (not final or i < reach)
+        if state == States.FIRST:
+            low.next = command.first[TURN_END:block_bits]
+            reach.next = blocks + command.first[TURN_END:block_bits]
+            last_row.next = before[block_bits:]
+        elif go and state == States.CLEAR:
+            if at_end:
+                low.next = 0
+                reach.next = reach - BANKS
+            elif last:
+                reach.next = reach - 1
+
     @always(clk.posedge)
     def control() -> None:
         command.done.next = False
@@ -80,37 +114,39 @@ def side_loader(
             part.next = 0
             if phase[0] == ODD:
                 state.next = States.HEADER
+                if command.clear:
+                    state.next = States.CLEAR
         elif phase[0] != ODD:
-            s_axis_side.tready.next = (
-                state == States.HEADER or (state == States.DISTANCES and part[2:] == 0)
-            ) and not command.clear
+            s_axis_side.tready.next = state == States.HEADER or (state == States.DISTANCES and part[2:] == 0)
         elif not go:
             s_axis_side.tready.next = False  # a word comes in such a clock or two later
+        elif state == States.CLEAR:
+            write.clear.next = banks
+            forward.next = True
+            if cleared:
+                state.next = States.IDLE
+                command.done.next = True
+                command.idle.next = True
         else:
             s_axis_side.tready.next = False
             if state == States.DISTANCES:
                 write.distances.next = bank
                 part.next = part + 1
-            elif command.clear:
-                write.clear.next = ALL
             else:
                 write.header.next = bank
-            if state == States.HEADER and not command.clear:
+            if state == States.HEADER:
                 state.next = States.DISTANCES
-            elif state != States.DISTANCES or part == 7:
+            elif state == States.BEHIND or part == 7:
                 forward.next = True
-                left.next = left - 1
-                if command.clear and at_end:
-                    left.next = left - (1 + SKIPPED)
+                left.next = before
+                state.next = States.HEADER
                 if ending:
                     left.next = 0
                     state.next = States.BEHIND
-                elif state == States.DISTANCES:
-                    state.next = States.HEADER
-                if ending and (command.clear or row[5:] == 31):
-                    state.next = States.IDLE
-                    command.done.next = True
-                    command.idle.next = True
+                    if row[5:] == 31:
+                        state.next = States.IDLE
+                        command.done.next = True
+                        command.idle.next = True
         if rst:
             state.next = States.IDLE
             s_axis_side.tready.next = False
@@ -120,4 +156,4 @@ def side_loader(
             command.done.next = False
             command.idle.next = True
 
-    return walk, show, data, control
+    return walk, show, data, look, clear_banks, control

@@ -156,4 +156,5 @@ def memory_ports(units: int) -> dict[str, Any]:
         "cleared": bit(),
         "clear_row": word(ROW_BITS),
         "clear_rows": word(14),
+        "bad_packets": word(3),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
@@ -86,41 +87,53 @@ class NicRun:
         self.clocks += 1
 
     def until(self, name: str) -> None:
-        """Let clocks pass until an output is 1 at an edge."""
+        """Let clocks pass until an output is 1: it is taken at the next edge."""
+        self.wait(lambda: self.model[name], f"{name} stays 0")
+
+    def wait(self, there: Callable[[], object], wrong: str) -> None:
+        """Let clocks pass until something is there; raise RtlError with what is wrong where it never is."""
         for _ in range(LIMIT):
-            there = self.model[name]
-            self.step()
-            if there:
+            if there():
                 return
-        raise RtlError(f"{name} stays 0")
+            self.step()
+        raise RtlError(f"{wrong}: looked {LIMIT:,} times")
 
     def write(self, name: str, **fields: int) -> None:
-        """Write a register."""
+        """Write a register; raise RtlError where the NIC refuses it."""
         register, model = BY_NAME[name], self.model
         model["s_axil_awaddr"], model["s_axil_wdata"] = register.offset, register.pack(**fields)
         model["s_axil_wstrb"] = 15
         model["s_axil_awvalid"] = model["s_axil_wvalid"] = 1
         self.until("s_axil_wready")
+        self.step()
         model["s_axil_awvalid"] = model["s_axil_wvalid"] = 0
         model["s_axil_bready"] = 1
         self.until("s_axil_bvalid")
+        response = model["s_axil_bresp"]
+        self.step()
         model["s_axil_bready"] = 0
+        if response:
+            raise RtlError(f"a write to {name} is answered with {response}, not OKAY: is it locked?")
 
     def read(self, name: str) -> dict[str, int]:
-        """Return a register's fields."""
+        """Return a register's fields; raise RtlError where the NIC has none there."""
         model = self.model
         model["s_axil_araddr"], model["s_axil_arvalid"] = BY_NAME[name].offset, 1
         self.until("s_axil_arready")
+        self.step()
         model["s_axil_arvalid"], model["s_axil_rready"] = 0, 1
-        while not model["s_axil_rvalid"]:
-            self.step()
-        fields = BY_NAME[name].unpack(model["s_axil_rdata"])
+        self.until("s_axil_rvalid")
+        fields, response = BY_NAME[name].unpack(model["s_axil_rdata"]), model["s_axil_rresp"]
         self.step()
         model["s_axil_rready"] = 0
+        if response:
+            raise RtlError(f"a read of {name} is answered with {response}, not OKAY")
         return fields
 
     def command(self, name: str, **fields: int) -> None:
-        """Give a command."""
+        """Give a command, when none of its direction waits."""
+        pending = f"{name.lower()}_pending"
+        self.wait(lambda: not self.read("STATUS")[pending], f"{pending} stays 1")
         for part in ("FRAME", "SHAPE", "TABLES", "COMMAND"):
             known = {field.name for field in BY_NAME[f"{name}_{part}"].fields}
             self.write(f"{name}_{part}", **{key: value for key, value in fields.items() if key in known})
@@ -128,12 +141,12 @@ class NicRun:
 
     def ended(self, name: str) -> None:
         """Wait until all commands of a direction have ended well."""
-        for _ in range(LIMIT):
-            result = self.read(f"{name}_RESULT")
-            if result["ended"] == self.numbers[name] & 255:
-                break
-        if result["ended"] != self.numbers[name] & 255 or result["error"]:
-            raise RtlError(f"{name} {self.numbers[name]}: {result}")
+        number = self.numbers[name]
+        self.wait(
+            lambda: self.read(f"{name}_RESULT")["ended"] == number & 255, f"{name} {number} does not end"
+        )
+        if (result := self.read(f"{name}_RESULT"))["error"]:
+            raise RtlError(f"{name} {number}: {result}")
 
     def packet(self, name: str, words: list[int]) -> None:
         """Let a packet of rows come."""
@@ -150,8 +163,9 @@ class NicRun:
             side.append(header)
             side += [sum(d << 4 * i for i, d in enumerate(distances[at : at + 16])) for at in (0, 16)]
         self.packet("s_axis_side", side)
-        while self.coming["s_axis_values"] or self.coming["s_axis_side"]:
-            self.step()
+        self.wait(
+            lambda: not (self.coming["s_axis_values"] or self.coming["s_axis_side"]), "rows are not taken"
+        )
         self.step(80)  # zeros to the end of the group
 
     def check_rows(self, row: int, values: np.ndarray, positions: np.ndarray) -> None:
@@ -159,8 +173,9 @@ class NicRun:
         for name in OUT[1:]:
             self.taken[name].clear()
         self.packet("s_axis_read", [row | values.size << COUNT_AT])
-        while not all(self.taken[name] and self.taken[name][-1][2] for name in OUT[1:]):
-            self.step()
+        self.wait(
+            lambda: all(self.taken[name] and self.taken[name][-1][2] for name in OUT[1:]), "no end of rows"
+        )
         words = np.array([word for word, _, _ in self.taken["m_axis_values"]], np.uint64).view(np.int16)
         described = [word & 15 for word, _, _ in self.taken["m_axis_descriptors"]]
         if not np.array_equal(words[: values.size], values.astype(np.int16)):
@@ -197,10 +212,7 @@ class NicRun:
     def frame(self) -> bytes:
         """Wait for a frame to leave, and return it."""
         words = self.taken["m_axis_tx"]
-        for _ in range(LIMIT):
-            if words and words[-1][2]:
-                break
-            self.step()
+        self.wait(lambda: words and words[-1][2], "no frame leaves")
         data = b"".join(word.to_bytes(8, "little")[: keep.bit_length()] for word, keep, _ in words)
         words.clear()
         return data

@@ -154,6 +154,8 @@ class NicDriver:
                     command.ended = self.now()
                     self.done[name].append(command.key)
                     self.ended[name] = self.ended[name] + 1 & 255
+        if found["bad_packet"]:
+            raise RtlError(f"node {self.rank}: a packet of rows was wrong (docs/registers.md)")
         if found["refused"]:
             raise RtlError(f"node {self.rank}: the NIC refused a write (docs/registers.md)")
 

@@ -51,7 +51,7 @@ constexpr uint32_t ABORT = 0x14, RECEIVE = 0x20, SEND = 0x40, ORDER = 0x0C, RESU
 constexpr uint32_t IRQ_BAD = 1 << 2;
 constexpr uint32_t ABORT_AFTER = 3000;  // clocks: the command waits for its frame
 constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x18, 0x1C, 0x30, 0x34, 0x50, 0x54, 0x80, 0xB8, 0xBC, 0xFC};
-constexpr int COUNTERS_NUMBER = 15, MOST_GIVEN = 3, ERRORS_KEPT = 3;
+constexpr int COUNTERS_NUMBER = 16, MOST_GIVEN = 3, ERRORS_KEPT = 3;
 constexpr uint32_t QUIET = 200000;  // clocks without anything that happens
 
 inline uint32_t get(const void* port, uint32_t at, uint32_t bits) {

@@ -1,0 +1,170 @@
+"""Rules of the blocks that load and read rows of memory: SystemVerilog of their ports (proofs.py)."""
+
+from __future__ import annotations
+
+VALUE_LOADER = """
+  // A word of the stream a write, zeros behind the last, and every row is written whole.
+  reg busy = 0; reg [18:0] left; reg [5:0] row_now; reg [2:0] part_now; reg [63:0] expected; reg held = 0;
+  reg [2:0] words = 0;
+  wire came = s_axis_values_tvalid && s_axis_values_tready;
+  wire put = write_enable != 0;
+  wire [18:0] after = left < 4 ? 0 : left - 4;
+  always @(posedge clk) begin
+    assume(!command_start || (command_idle && command_count != 0 && command_count < 80));
+    if (busy) assume($stable(command_first) && $stable(command_count));
+    assume(!began || phase == $past(phase) + 5'd1);
+    if (came) begin
+      `RULE(rst || (busy && left != 0));
+      expected <= left == 1 ? s_axis_values_tdata[15:0] : left == 2 ? s_axis_values_tdata[31:0]
+        : left == 3 ? s_axis_values_tdata[47:0] : s_axis_values_tdata; held <= 1;
+    end
+    if (put && !rst) begin
+      `RULE(busy && write_enable == (row_now[2] ? 2 : 1) && write_part == part_now);
+      `RULE(write_row == {row_now[5:3], row_now[1:0]});
+      `RULE(write_data == (held ? expected : 64'd0) && held == (left != 0));
+      held <= came; part_now <= part_now + 1; left <= after;
+      if (part_now == 7) row_now <= row_now + 1;
+    end
+    if (command_done && !rst) `RULE(busy && left <= 4);
+    if (busy && command_idle && !put) busy <= 0;
+    if (command_start) begin
+      busy <= 1; left <= command_count; row_now <= command_first; part_now <= 0;
+    end
+    `SEEN(command_done && left <= 4);
+    if (rst) begin busy <= 0; held <= 0; left <= 0; end
+  end
+"""
+
+ROW_PORT = """
+  // A loader is idle between commands, and takes words inside one; one clear is asked for at a time.
+  reg busy = 0, waiting = 0, asked = 0, inside = 0, owed = 0, fits = 0, lacking = 0, due = 0;
+  reg [2:0] delay = 0;
+  reg [31:0] row_now, count_now;
+  wire came = s_axis_tvalid && s_axis_tready, gone = m_axis_tvalid && m_axis_tready, header = came && !inside;
+  wire [32:0] end_now = s_axis_tdata[31:0] + ((s_axis_tdata[63:32] + 33'd31) >> 5);
+  always @(posedge clk) begin
+    assume(command_idle == (!busy || command_done));
+    assume(!command_done || busy);
+    assume(!m_axis_tready || (busy && !command_done));
+    assume(!clear || !waiting);
+    if (waiting) assume($stable(first_row) && $stable(rows));
+    if (began && !rst && !$past(rst)) begin
+      // Each packet is started as it says, or is wrong; soon, and one at a time.
+      if (command_start && !command_clear)
+        `RULE(!busy && owed && fits && command_first == row_now && command_count == count_now);
+      if (command_start && command_clear)
+        `RULE(!busy && asked && command_first == first_row && command_count == {rows, 5'd0});
+      `RULE(!header || ((!owed || wrong) && !busy));
+      `RULE(wrong ? due || (owed && !fits) : !due);
+      `RULE(delay <= 5);
+      // Words go on as they come, zeros behind them; a clear takes none; a rest is thrown away at once.
+      if (gone) `RULE(!command_clear && m_axis_tdata == (came ? s_axis_tdata : 64'd0) && (came || !inside));
+      if (inside && !busy && !owed) `RULE(s_axis_tready);
+      `RULE(cleared == $past(command_done && command_clear));
+      `RULE(!cleared || waiting);
+    end
+    if (header) begin row_now <= s_axis_tdata; count_now <= s_axis_tdata >> 32; end
+    if (header) fits <= s_axis_tdata[63:32] != 0 && s_axis_tdata[63:51] == 0 && end_now <= 1024;
+    owed <= header || (owed && !command_start && !wrong);
+    delay <= owed && !command_start && !wrong ? delay + 1 : 0;
+    inside <= came ? !s_axis_tlast : inside;
+    busy <= command_start || (busy && !command_done);
+    lacking <= !command_start && (lacking || (gone && !came));
+    due <= command_done && !command_clear && (lacking || inside);
+    waiting <= clear || (waiting && !cleared); asked <= clear || (asked && !(command_start && command_clear));
+    `SEEN(command_start && !command_clear); `SEEN(wrong && !due); `SEEN(wrong && due); `SEEN(cleared);
+    if (rst) begin
+      busy <= 0; waiting <= 0; asked <= 0; inside <= 0; owed <= 0; lacking <= 0; due <= 0; delay <= 0; end
+  end
+"""
+
+SIDE_LOADER = """
+  // Three words a row: a header and eight writes of distances; headers of 0 to the end of the last group. Or
+  // each row is cleared once, and none but those from the first on.
+  reg busy = 0, held = 0, wiping; reg [7:0] left, row_now, rows_now; reg [3:0] item = 0; reg [63:0] word;
+  wire came = s_axis_side_tvalid && s_axis_side_tready, put = write_header != 0 || write_distances != 0;
+  wire [1:0] here = row_now[2] ? 2 : 1; wire [15:0] four = word >> {item[1:0] - 2'd1, 4'd0};
+  (* anyconst *) wire [5:0] one; reg wiped = 0; wire [6:0] offset = {1'b0, one} - command_first;
+  wire now = write_clear[one[2]] && write_row == {one[5:3], one[1:0]};
+  always @(posedge clk) begin
+    assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count < 1024));
+    assume(!command_start || !command_clear || command_first[1:0] == 0);
+    assume(!command_start || command_first + ((command_count + 31) >> 5) <= 64);
+    if (busy) assume($stable(command_first) && $stable(command_count) && $stable(command_clear));
+    assume(!began || phase == $past(phase) + 5'd1);
+    if (!rst) begin
+      if (came) `RULE(busy && !wiping && left != 0 && (item == 0 || item == 1 || item == 5));
+      if (put) begin
+        `RULE(busy && !wiping && write_clear == 0 && write_row == {row_now[5:3], row_now[1:0]});
+        `RULE(write_header == (item == 0 ? here : 0) && write_distances == (item == 0 ? 0 : here));
+        if (item == 0) `RULE(write_header_data == (left ? word[10:0] : 11'd0) && held == (left != 0));
+        if (item != 0) `RULE(left && write_part == item - 1 && held == (item == 1 || item == 5));
+        if (item != 0) `RULE(write_data == {four[14:12], four[10:8], four[6:4], four[2:0]});
+      end
+      if (write_clear != 0) `RULE(busy && wiping && !put);
+      if (now) `RULE(!wiped && one >= command_first && offset < rows_now);
+      if (command_done) `RULE(busy);
+      if (busy && $past(command_done) && !wiping) `RULE(left == 0);
+      if (busy && $past(command_done) && wiping) `RULE(wiped || one < command_first || offset >= rows_now);
+    end
+    if (came) begin word <= s_axis_side_tdata; end
+    if (put) begin
+      item <= left && item != 8 ? item + 1 : 0;
+      if (!left || item == 8) begin row_now <= row_now + 1; left <= left ? left - 1 : 0; end
+    end
+    held <= came || (held && !put);
+    wiped <= busy && (wiped || now);
+    if (busy && $past(command_done)) busy <= 0;
+    if (command_start) begin
+      busy <= 1; wiping <= command_clear; row_now <= command_first; item <= 0; wiped <= 0;
+      left <= (command_count + 31) >> 5; rows_now <= (command_count + 31) >> 5;
+    end
+    `SEEN(came && item == 5); `SEEN(command_done && wiping && wiped && left > 5);
+    `SEEN(command_done && !wiping);
+    if (rst) begin busy <= 0; held <= 0; item <= 0; end
+  end
+"""
+
+ROW_UNLOADER = """
+  // Banks give, in clocks of even phase, the address of three clocks before; every third row has class 0. A
+  // descriptor is there eight clocks after its row, and for two behind it.
+  reg busy = 0; reg [4:0] words = 0, words_now; reg [2:0] rows = 0, rows_now; reg [3:0] same = 0;
+  reg [4:0] row_1, row_2; reg good_1 = 0, good_2 = 0;
+  reg [7:0] past_1 = 0, past_2 = 0, past_3 = 0;
+  wire gone = m_axis_values_tvalid && m_axis_values_tready;
+  wire told = m_axis_descriptors_tvalid && m_axis_descriptors_tready;
+  wire [5:0] at = command_first + words[4:3], told_at = command_first + rows;
+  function [6:0] kind(input [5:0] of); kind = of % 3 == 0 ? 7'd0 : {of, 1'b1}; endfunction
+  always @(posedge clk) begin
+    assume(!began || phase == $past(phase) + 5'd1);
+    assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count <= 96));
+    if (busy) assume($stable(command_first) && $stable(command_count));
+    past_1 <= {row, part}; past_2 <= past_1; past_3 <= past_2;
+    same <= row == row_1 ? (same == 12 ? same : same + 1) : 0;
+    if (!phase[0]) assume(data_a == {1'b0, past_3} + 1 && data_b == {1'b1, past_3} + 1);
+    row_1 <= row; row_2 <= row_1; good_1 <= same >= 4 && row == row_1; good_2 <= good_1;
+    if (good_2) begin
+      assume(kind_a == kind({row_2[4:2], 1'b0, row_2[1:0]}));
+      assume(kind_b == kind({row_2[4:2], 1'b1, row_2[1:0]})); end
+    if (!rst) begin
+      if (m_axis_values_tvalid) begin
+        `RULE(busy && words < words_now && m_axis_values_tlast == (words + 5'd1 == words_now));
+        `RULE(m_axis_values_tdata == (at % 3 ? {at[2], at[5:3], at[1:0], words[2:0]} + 1 : 0));
+      end
+      if (m_axis_descriptors_tvalid) begin
+        `RULE(busy && rows < rows_now && m_axis_descriptors_tlast == (rows + 3'd1 == rows_now));
+        `RULE(m_axis_descriptors_tdata == kind(told_at));
+      end
+      if (command_done) `RULE(busy && words == words_now && rows == rows_now);
+    end
+    if (gone) words <= words + 1;
+    if (told) rows <= rows + 1;
+    if (command_done) busy <= 0;
+    if (command_start) begin
+      busy <= 1; words <= 0; rows <= 0; words_now <= (command_count + 3) >> 2;
+      rows_now <= (command_count + 31) >> 5;
+    end
+    `SEEN(command_done);
+    if (rst) busy <= 0;
+  end
+"""
