@@ -43,8 +43,8 @@ def unstep(state: int, bits: int) -> int:
 
 @block
 def frame_crc(
-    clk: Any, rst: Any, valid: Any, data: Any, last: Any, missing: Any, done: Any, result: Any, *, lead: int
-    = 0,
+    clk: Any, rst: Any, valid: Any, data: Any, last: Any, missing: Any, done: Any, result: Any, *,
+    lead: int = 0,
 ) -> Any:  # fmt: skip
     """Give the CRC-32 of a message, as zlib.crc32 does.
 
