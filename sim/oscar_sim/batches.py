@@ -62,7 +62,30 @@ def _frames(batch: Batch, frames: Sequence[CodedFrame], writes) -> None:  # type
         batch.frames[i] = (batch.hold(array), array.size, i & 1)
 
 
-class DecoderBatch:
+class _Blocks:
+    """Blocks in order, each of which runs to its end."""
+
+    places: Places
+    batch: Batch
+
+    def faults(self, done: int) -> list[str]:
+        """Return what is wrong with the blocks that ended, and with the one that did not."""
+        found = []
+        for n, frame, b in self.places:
+            block = self.batch.blocks[n]
+            if n > done or (n == done and not block["faults"]):
+                break
+            problems = faults(int(block["faults"])) or self._problems(n, frame, b)
+            if problems:
+                found.append(f"block {n} of {int(block['count'])} values: {problems}")
+        return found
+
+    def _problems(self, n: int, frame: CodedFrame, b: int) -> str:
+        """Return what block n gave that it should not have; nothing if all is well."""
+        raise NotImplementedError
+
+
+class DecoderBatch(_Blocks):
     """Coded blocks of frames for a decoder; a share of them damaged."""
 
     def __init__(
@@ -129,18 +152,6 @@ class DecoderBatch:
         block["frame"], block["bank"] = i, i & 1
         block["thinning"] = frame.thinning
 
-    def faults(self, done: int) -> list[str]:
-        """Return what is wrong with the blocks that ended, and with the one that did not."""
-        found = []
-        for n, frame, b in self.places:
-            block = self.batch.blocks[n]
-            if n > done or (n == done and not block["faults"]):
-                break
-            problems = faults(int(block["faults"])) or self._problems(n, frame, b)
-            if problems:
-                found.append(f"block {n} of {int(block['count'])} values: {problems}")
-        return found
-
     def _problems(self, n: int, frame: CodedFrame, b: int) -> str:
         block, expected, span = self.batch.blocks[n], self.expected[n], frame.span(b)
         i = self.places.at[n][0]
@@ -200,7 +211,7 @@ def _damaged(
         return np.frombuffer(bytes(bad), np.uint8), changed, decoded
 
 
-class EncoderBatch:
+class EncoderBatch(_Blocks):
     """All blocks of frames for an encoder."""
 
     def __init__(
@@ -232,18 +243,6 @@ class EncoderBatch:
             _stress(blocks, rng, resets, LANES * (blocks["rows"].astype(np.int64) + 12))
         else:
             blocks["reset_at"] = -1
-
-    def faults(self, done: int) -> list[str]:
-        """Return what is wrong with the blocks that ended, and with the one that did not."""
-        found = []
-        for n, frame, b in self.places:
-            block = self.batch.blocks[n]
-            if n > done or (n == done and not block["faults"]):
-                break
-            problems = faults(int(block["faults"])) or self._problems(n, frame, b)
-            if problems:
-                found.append(f"block {n} of {int(block['count'])} values: {problems}")
-        return found
 
     def _problems(self, n: int, frame: CodedFrame, b: int) -> str:
         block, entry, problems = self.batch.blocks[n], frame.entries[b], []

@@ -21,7 +21,6 @@ from oscar.coding.asc.params import (
     NARROW_CLASS,
     PREFIX_BYTES,
     QUARTER_COUNTED,
-    RAW_STEP,
     SENT_ROW_BYTES,
     TABLE_ROWS,
     VALUE_ROWS,
@@ -36,7 +35,6 @@ from oscar_hdl.coder.reciprocal import reciprocal
 from oscar_hdl.coder.rows import LEAST_DISTANCE, MOST_DISTANCE, FrameRows, frame_rows
 
 COUNTS = TABLE_ROWS * 16
-WIDE_STEPS = np.array([0] * (NARROW_CLASS + 1) + [-(-k // RAW_STEP) for k in WIDE_SHIFT])  # by class
 ENTRY = np.dtype([
     ("kind", "u4"), ("seeds", "u4"), ("first", "u4"), ("last", "u4"), ("size", "u4"), ("at", "u4"),
     ("bits", "u4"), ("value", "i4"), ("count", "u4"),

@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from myhdl import SignalType, intbv
-from myhdl._always import _Always
-from myhdl._always_comb import _AlwaysComb
 from myhdl._Signal import _siglist
 
-from oscar_sim.cycles import instances
+from oscar_sim.cycles import processes
 from oscar_sim.translate import Store, Translated, translate
 
 Process = Callable[[], None]
@@ -32,12 +30,7 @@ class Model:
         self.store = Store()
         self.clocked: list[Translated] = []
         self.comb: list[Translated] = []
-        for instance in instances(top):
-            if not isinstance(instance, _Always):
-                raise TypeError(f"{instance.name} is no always process: simulate it with MyHDL")
-            comb = isinstance(instance, _AlwaysComb)
-            if not comb and instance.senslist != (clk.posedge,):
-                raise TypeError(f"{instance.name} waits for something else than the clock")
+        for instance, comb in processes(top, clk):
             (self.comb if comb else self.clocked).append(translate(instance.func, self.store))
         del _siglist[:]
 

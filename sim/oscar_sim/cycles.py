@@ -7,7 +7,7 @@ left out. What is simulated, block by block, is the same; tests hold the two to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,6 +37,17 @@ def instances(item: Any) -> list[Any]:
     if isinstance(item, (list, tuple, set)):
         return [inner for part in item for inner in instances(part)]
     return [item]
+
+
+def processes(top: Any, clk: Any) -> Iterator[tuple[Any, bool]]:
+    """Yield the processes of a block, and whether each is combinational; TypeError on other kinds."""
+    for instance in instances(top):
+        if not isinstance(instance, _Always):
+            raise TypeError(f"{instance.name} is no always process: simulate it with MyHDL")
+        comb = isinstance(instance, _AlwaysComb)
+        if not comb and instance.senslist != (clk.posedge,):
+            raise TypeError(f"{instance.name} waits for something else than the clock")
+        yield instance, comb
 
 
 def _signals(value: Any) -> list[Any]:
@@ -86,12 +97,7 @@ class CycleSimulator:
         self._clocked_readers: dict[int, list[_Process]] = {}
         self._comb_readers: dict[int, list[_Process]] = {}
         shadows: set[int] = set()
-        for instance in instances(top):
-            if not isinstance(instance, _Always):
-                raise TypeError(f"{instance.name} is no always process: simulate it with MyHDL")
-            comb = isinstance(instance, _AlwaysComb)
-            if not comb and instance.senslist != (clk.posedge,):
-                raise TypeError(f"{instance.name} waits for something else than the clock")
+        for instance, comb in processes(top, clk):
             process = _Process(instance.func)
             (self._comb if comb else self._clocked).append(process)
             readers = self._comb_readers if comb else self._clocked_readers

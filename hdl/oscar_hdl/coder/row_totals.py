@@ -11,15 +11,8 @@ from oscar_hdl.streams.bundles import word
 
 @block
 def row_totals(
-    clk: Any,
-    first: Any,
-    phase: Any,
-    entry: Any,
-    possible: Any,
-    total: Any,
-    lost: Any,
-    peak: Any,
-) -> Any:
+    clk: Any, first: Any, phase: Any, entry: Any, possible: Any, total: Any, lost: Any, peak: Any,
+) -> Any:  # fmt: skip
     """Add up 16 entries, one a clock; results are there in the clock with the next row's `first`.
 
     first (phase 3): the row's first entry u16, which belongs to phase 3 + symbol. possible: of its symbol;

@@ -10,7 +10,6 @@ from oscar.coding.asc.params import BASE, LANES, LIMIT, NARROW_CLASS, WIDE_SHIFT
 
 LEAST_DISTANCE, MOST_DISTANCE = -3, 4
 SIZE_BITS = (3, 4, 5, 8)  # of sizes 1 to 4, two's complement; size 0 is all zeros, 5 more
-WIDE_SIZE = len(SIZE_BITS) + 1
 SIZE_AT, MEAN_AT = 4, 7  # in a header word, above the class
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, block
+from myhdl import Signal, always, block, enum
 
 from oscar_hdl.nic.registers import REGISTERS, SPACE, WORD_BYTES, Register, check
 from oscar_hdl.streams.bundles import bit, word
@@ -47,11 +47,13 @@ def axi_lite_registers(
         raise ValueError("expected RW registers without unused bits, but for those of IRQ_ENABLE")
 
     status = word(32)
-    # A write: 0 nothing, 1 taken, 2 looked up, 3 done. A read: 1 taken, 2 looked up, 3 and 4 for rd_value, 5
-    # for what is kept, which is chosen by then.
-    writing, wr_strb, lock = word(2), word(4), bit()
+    # What is kept is chosen while a read waits for rd_value.
+    writes = enum("IDLE", "TAKEN", "FOUND", "ANSWER")
+    reads = enum("IDLE", "TAKEN", "FOUND", "ASK", "WAIT", "ANSWER")
+    writing, reading = Signal(writes.IDLE), Signal(reads.IDLE)
+    wr_strb, lock = word(4), bit()
     wr_kind, wr_slot, whole, store = word(3), word(5), bit(), bit()
-    reading, rd_kind, rd_slot, rd_kept = word(3), word(3), word(5), word(32)
+    rd_kind, rd_slot, rd_kept = word(3), word(5), word(32)
 
     @always(clk.posedge)
     def write():
@@ -67,18 +69,20 @@ def axi_lite_registers(
         wr_slot.next = SLOT[int(wr_index)]
         whole.next = wr_strb == 0xF
 
-        if writing == 0:
+        if writing == writes.IDLE:
             if s_axil.awvalid and s_axil.wvalid and not s_axil.bvalid:
                 s_axil.awready.next = True
                 s_axil.wready.next = True
                 wr_index.next = s_axil.awaddr[8:2]
                 wr_data.next = s_axil.wdata
                 wr_strb.next = s_axil.wstrb
-                writing.next = 1
-        elif writing != 3:
-            writing.next = writing + 1
+                writing.next = writes.TAKEN
+        elif writing == writes.TAKEN:
+            writing.next = writes.FOUND
+        elif writing == writes.FOUND:
+            writing.next = writes.ANSWER
         else:
-            writing.next = 0
+            writing.next = writes.IDLE
             s_axil.bvalid.next = True
             s_axil.bresp.next = 0
             if not whole:
@@ -98,7 +102,7 @@ def axi_lite_registers(
             s_axil.bvalid.next = False
 
         if rst:
-            writing.next = 0
+            writing.next = writes.IDLE
             s_axil.awready.next = False
             s_axil.wready.next = False
             s_axil.bvalid.next = False
@@ -129,15 +133,21 @@ def axi_lite_registers(
             if rd_kind == STORED and rd_slot == i:
                 rd_kept.next = values[i]
 
-        if reading == 0:
+        if reading == reads.IDLE:
             if s_axil.arvalid and not s_axil.rvalid:
                 s_axil.arready.next = True
                 rd_index.next = s_axil.araddr[8:2]
-                reading.next = 1
-        elif reading != 5:
-            reading.next = reading + 1
+                reading.next = reads.TAKEN
+        elif reading == reads.TAKEN:
+            reading.next = reads.FOUND
+        elif reading == reads.FOUND:
+            reading.next = reads.ASK
+        elif reading == reads.ASK:
+            reading.next = reads.WAIT
+        elif reading == reads.WAIT:
+            reading.next = reads.ANSWER
         else:
-            reading.next = 0
+            reading.next = reads.IDLE
             s_axil.rvalid.next = True
             s_axil.rresp.next = 0
             s_axil.rdata.next = 0
@@ -151,7 +161,7 @@ def axi_lite_registers(
             s_axil.rvalid.next = False
 
         if rst:
-            reading.next = 0
+            reading.next = reads.IDLE
             s_axil.arready.next = False
             s_axil.rvalid.next = False
 

@@ -43,17 +43,9 @@ def unstep(state: int, bits: int) -> int:
 
 @block
 def frame_crc(
-    clk: Any,
-    rst: Any,
-    valid: Any,
-    data: Any,
-    last: Any,
-    missing: Any,
-    done: Any,
-    result: Any,
-    *,
+    clk: Any, rst: Any, valid: Any, data: Any, last: Any, missing: Any, done: Any, result: Any, *,
     lead: int = 0,
-) -> Any:
+) -> Any:  # fmt: skip
     """Give the CRC-32 of a message, as zlib.crc32 does.
 
     valid (strobe), data (8 bits for each of 8 to 64 bytes, 4 at a time), last: words of the message, at any

@@ -7,6 +7,7 @@ from typing import Any
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import word
+from oscar_hdl.streams.zero import zero
 
 
 @block
@@ -29,6 +30,10 @@ def lane_reader(
     rest, first, second = word(3 * WIDTH), word(WIDTH), word(WIDTH)
     behind, behind_rest = word(3 * WIDTH), word(3 * WIDTH)
     ODD = int(odd)
+    none: Any = ()
+    if other is None:
+        other = word(WIDTH)
+        none = zero(clk, other)
 
     @always_comb
     def place() -> None:
@@ -74,27 +79,14 @@ def lane_reader(
             second.next = rest[WIDTH:]
             behind_rest.next = concat(modbv(0)[WIDTH:], rest[3 * WIDTH : WIDTH])
 
-    if other is None:
+    @always(clk.posedge)
+    def shift() -> None:
+        data.next = second
+        rest.next = behind_rest
+        if count[2:] == 3:
+            data.next = first
+            rest.next = behind
+        if instead:
+            data.next = other
 
-        @always(clk.posedge)
-        def shift() -> None:
-            data.next = second
-            rest.next = behind_rest
-            if count[2:] == 3:
-                data.next = first
-                rest.next = behind
-            if instead:
-                data.next = 0
-    else:
-
-        @always(clk.posedge)
-        def shift() -> None:
-            data.next = second
-            rest.next = behind_rest
-            if count[2:] == 3:
-                data.next = first
-                rest.next = behind
-            if instead:
-                data.next = other
-
-    return place, part, follow, order, shift
+    return none, place, part, follow, order, shift

@@ -83,7 +83,7 @@ def splitter(
         fetched.next = memory[rd]
 
     @always(clk.posedge)
-    def measure():
+    def take():
         valid.next[0] = s_axis.tvalid and taking
         valid.next[5:1] = valid[4:]
         last.next[0] = s_axis.tlast
@@ -98,7 +98,13 @@ def splitter(
         if value[15]:
             flipped.next = value ^ 0xFFFF
         magnitude.next = flipped + negative
-        # Bit length: 4 * high + 1 to 4, from the highest nibble that is not 0.
+        if rst:
+            valid.next = 0
+            first_taken.next = True
+
+    # Bit length: 4 * high + 1 to 4, from the highest nibble that is not 0.
+    @always(clk.posedge)
+    def measure():
         some.next = magnitude != 0
         if magnitude[16:12] != 0:
             high.next = 3
@@ -121,6 +127,9 @@ def splitter(
             length.next = concat(high, modbv(2)[2:])
         else:
             length.next = concat(high, modbv(0)[1:], some)
+
+    @always(clk.posedge)
+    def gather():
         if valid[3]:
             first_placed.next = last[3]
             if first_placed:
@@ -140,15 +149,12 @@ def splitter(
         piece_2.next = piece_1
         piece_3.next = piece_2
         if rst:
-            valid.next = 0
             ended.next = 0
-            first_taken.next = True
             first_placed.next = True
             first_added.next = True
 
     @always(clk.posedge)
-    def control():
-        done.next = False
+    def admit():
         guard.next = 0
         if s_axis.tvalid and taking and s_axis.tlast:
             taking.next = False
@@ -156,39 +162,49 @@ def splitter(
             guard.next = guard + 1
             if guard == 7:
                 taking.next = True
+        if finish or clear_smoothing or rst:
+            taking.next = False
+
+    # Smoothing takes five clocks a block.
+    @always(clk.posedge)
+    def walk():
         following.next = index + 1
         at_last.next = following == blocks
         step.next = 0
-        if draining or clearing or smoothing:
+        if draining or clearing or smoothing or (cutting and reading):
             step.next = step + 1
         if draining:
             index.next = 0
             total.next = 0
-            if step == 15:
-                draining.next = False
-                sweeping.next = True
-                smoothing.next = True
         if clearing and step[0]:
             index.next = following
-            if index == last_cleared:
-                clearing.next = False
-                sweeping.next = False
-                busy.next = False
-        # Five clocks a block.
-        entering.next = False
         if smoothing and step == 4:
             step.next = 0
             total.next = total + cost
             index.next = following
             if at_last:
                 index.next = 0
-                smoothing.next = False
-                cutting.next = True
-                entering.next = True
-        if cutting and reading:
-            step.next = step + 1
         if decide and not crossed:
             index.next = following
+        if clear_smoothing or rst:
+            index.next = 0
+
+    @always(clk.posedge)
+    def control():
+        done.next = False
+        if draining and step == 15:
+            draining.next = False
+            sweeping.next = True
+            smoothing.next = True
+        if clearing and step[0] and index == last_cleared:
+            clearing.next = False
+            sweeping.next = False
+            busy.next = False
+        entering.next = False
+        if smoothing and step == 4 and at_last:
+            smoothing.next = False
+            cutting.next = True
+            entering.next = True
         if ending and not m_valid:
             ending.next = False
             done.next = True
@@ -205,16 +221,12 @@ def splitter(
         if finish:
             busy.next = True
             draining.next = True
-            taking.next = False
         if clear_smoothing:
             busy.next = True
             clearing.next = True
             sweeping.next = True
             first.next = True
-            taking.next = False
-            index.next = 0
         if rst:
-            taking.next = False
             busy.next = False
             sweeping.next = False
             clearing.next = False
@@ -223,7 +235,6 @@ def splitter(
             cutting.next = False
             ending.next = False
             entering.next = False
-            index.next = 0
 
     # `distance` is twice the way from a block edge to the goal, less 1: its sign tells "not beyond". Each
     # block: read and multiply; move to its middle, where the sign says which edge is nearer; look whether the
@@ -343,4 +354,5 @@ def splitter(
         m_axis.tvalid.next = m_valid
         m_axis.tlast.next = m_last
 
-    return storage, measure, control, cut, cost_of_block, smooth, conditions, move, add, outputs
+    costs = storage, take, measure, gather, cost_of_block, smooth
+    return costs, admit, walk, control, cut, conditions, move, add, outputs
