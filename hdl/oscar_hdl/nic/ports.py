@@ -6,6 +6,7 @@ from oscar.coding.asc.params import MAX_BLOCK_LOG2, MIN_BLOCK_LOG2
 from oscar_hdl.streams.bundles import bit, word
 
 COUNT_BITS = 19  # a frame has at most 2^18 values
+FRAME_ROW_BITS = 14  # rows of a frame
 SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
 
 
