@@ -157,6 +157,7 @@ class Unit:
     speed: float  # pairs a clock, and share of clocks with a pair in the stream
     limit: int = 512
     part: Part | None = None
+    bank: int = 0
     bad: bool = False
     sent: int = 0
     wait: int = 0
@@ -170,18 +171,20 @@ class Unit:
         if job.start:
             assert job.idle
             assert self.part is None
-            index, self.part = bench.block_at(int(self.base), int(job.values))
-            frame = bench.frame
+            frame = bench.frame_of(int(job.bank))
+            index, self.part = bench.block_at(frame, int(self.base), int(job.values))
+            self.bank = int(job.bank)
+            bench.ahead += frame is not bench.frame
             first = frame.row >> (frame.block_log2 - 5)
             assert self is bench.units[(first + index) % len(bench.units)]
             self.bad = index == frame.bad
-            assert int(job.bank) == bench.ended % 2 != bench.drained
+            assert int(job.bank) != bench.drained
             assert int(job.thinning) == (frame.header.count > 1 << 15)
             job.idle.next = False
             self.sent, self.wait, self.finishing = 0, self.rng.choice((0, 3, 100)), -1
-            self.hold = (int(self.base), int(job.values))
+            self.hold = self.held()
         elif self.part is not None:
-            assert self.hold == (int(self.base), int(job.values))
+            assert self.hold == self.held()
             self._work()
         if stream.tvalid and stream.tready:
             self.pairs.popleft()
@@ -190,6 +193,10 @@ class Unit:
             data, keep, last = self.pairs[0]
             stream.tdata.next, stream.tkeep.next, stream.tlast.next = data, keep, last
             stream.tvalid.next = True
+
+    def held(self) -> tuple[int, ...]:
+        """What stays as it is while a block is coded."""
+        return int(self.base), int(self.job.values), int(self.job.bank), int(self.job.thinning)
 
     def _work(self) -> None:
         part, job = self.part, self.job
@@ -251,6 +258,7 @@ class Bench:
         self.saves: dict[int, int] = {}  # of a bank that was built, before it is learnt
         self.drained = self.learning = -1  # the bank that is, and its set
         self.early = 0  # builds while blocks are coded
+        self.ahead = 0  # blocks that are dealt while the frame before is collected
         self.table_clocks = 60
         self.taken = bytearray()
         self.frames: list[bytes] = []
@@ -276,16 +284,20 @@ class Bench:
 
     @property
     def frame(self) -> Frame:
-        """The frame whose blocks are coded."""
+        """The frame whose blocks are collected."""
         return self.under_way[0]
 
-    def block_at(self, base: int, values: int) -> tuple[int, Part]:
+    def frame_of(self, bank: int) -> Frame:
+        """The frame under way that has a bank."""
+        return self.under_way[(bank - self.ended) % 2]
+
+    def block_at(self, frame: Frame, base: int, values: int) -> tuple[int, Part]:
         """The block of a job."""
-        log2 = self.frame.block_log2
-        rows = (base - self.frame.row) % (1 << ROW_BITS)
+        log2 = frame.block_log2
+        rows = (base - frame.row) % (1 << ROW_BITS)
         index = rows >> (log2 - 5)
         assert rows == index << (log2 - 5)
-        part = self.frame.parts[index]
+        part = frame.parts[index]
         assert values == len(part.values)
         return index, part
 
@@ -306,7 +318,8 @@ class Bench:
         self._tables()
         self._sink()
         if self.command.done:
-            assert all(unit.part is None and not unit.pairs for unit in self.units)
+            own = [unit for unit in self.units if unit.bank == self.ended % 2]
+            assert all(unit.part is None and not unit.pairs for unit in own)
             self.errors.append(int(self.command.error))
             self.under_way.popleft()
             self.ended += 1
@@ -316,7 +329,9 @@ class Bench:
         if source.take:
             assert not source.header
             assert len(self.read) <= 3, "rows are 32 clocks apart"
-            _, part = self.block_at(int(self.bases[-1]), len(self.block_of(int(self.bases[-1])).values))
+            _, part = self.block_at(
+                self.frame, int(self.bases[-1]), len(self.block_of(int(self.bases[-1])).values)
+            )
             row = part.values[32 * int(source.row) : 32 * int(source.row) + 32]
             assert row
             noise = self.rng.randrange(8)
@@ -450,6 +465,7 @@ def test_frames_overlap():
             frame.bad, frame.error = rng.randrange(len(frame.parts)), 5
     bench.check(frames, pauses=0)
     assert bench.early
+    assert bench.ahead
 
 
 def coded_frame(values: np.ndarray, link: Encoder, log2: int, step: int, row: int, bench_load: int) -> Frame:

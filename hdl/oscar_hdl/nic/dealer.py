@@ -13,37 +13,68 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def dealer(
-    clk: Any, rst: Any, start: Any, row: Any, first: Any, run: Any, stop: Any, last_block: Any, size: Any,
-    last_size: Any, judged: Any, starts: Sequence[Any], values: Sequence[Any], rows: Sequence[Any],
-    idles: Sequence[Any], dealt: Any, open_blocks: Any,
+    clk: Any, rst: Any, start: Any, row: Any, frame: Any, busy: Any, judged: Any, settled: Any,
+    starts: Sequence[Any], values: Sequence[Any], rows: Sequence[Any], banks: Sequence[Any],
+    thinnings: Sequence[Any], idles: Sequence[Any], open_blocks: Any,
 ) -> Any:  # fmt: skip
-    """Start a job for each block of a frame on the next of the encoders, from number `first` on.
+    """Start a job for each block of a frame on the next of the encoders, from number `frame.first` on.
 
-    start (strobe): a frame, whose first row is `row` of the memory. run (level): deal; stop (level): no more.
-    last_block, size, last_size: of frame_plan. judged (strobe): the oldest block is done with, so its encoder
-    may have the next. starts, values, rows (the block's first), idles: of the encoders' jobs.
-    dealt: all blocks were dealt. open_blocks: blocks that were dealt and not judged.
+    start (strobe, while not busy): frame is a PlannedFrame with values, `row` its first row in the memory.
+    busy (level): not all its blocks are dealt. Blocks of the frame before may be under way: an encoder has
+    its next block when what it coded is judged. judged (strobe), settled (strobes, a bit for each encoder):
+    of judge. starts, values, rows (the block's first), banks, thinnings, idles: of the encoders' jobs.
+    open_blocks: blocks that were dealt and are not judged.
     """
     units = len(starts)
     LAST_UNIT = units - 1
 
-    states = enum("PICK", "LOOK", "DEAL", "STEP")
-    state = Signal(states.PICK)
+    states = enum("IDLE", "PICK", "LOOK", "DEAL", "STEP")
+    state = Signal(states.IDLE)
     index, hot, base = word(8), word(units, 1), word(len(row))
-    unit_idle, final, may, go = bit(), bit(), bit(), bit()
-    next_values, next_idle = word(len(size)), word(1)
-    gives = [bit() for _ in range(units)]
+    last_block, size, last_size = word(8), word(len(frame.size)), word(len(frame.size))
+    bank, thinning = bit(), word(2)
+    final, unit_free, go, next_values, next_free = bit(), bit(), bit(), word(len(size)), word(1)
+    held, gives = word(units), [bit() for _ in range(units)]
+    frees = [word(1) for _ in range(units)]
 
-    choose = hot_tree(None, idles, hot, next_idle)
+    choose = hot_tree(None, frees, hot, next_free)
 
     @always_comb
     def look():
-        go.next = state == states.DEAL and unit_idle and may and not stop
+        go.next = state == states.DEAL and unit_free
+        busy.next = state != states.IDLE
+
+    @always(clk.posedge)
+    def keep():
+        if start:
+            last_block.next = frame.last_block
+            size.next = frame.size
+            last_size.next = frame.last_size
+            bank.next = frame.bank
+            thinning.next = frame.thinning
+
+    @always(clk.posedge)
+    def follow():
+        """Say which encoders are free: idle, and what they coded last is settled."""
+        unit_free.next = next_free[0]
+        for i in range(units):
+            frees[i].next = 0
+            if idles[i] == 1 and not held[i]:
+                frees[i].next = 1
+            if settled[i]:
+                held.next[i] = False
+            if go and hot[i]:
+                held.next[i] = True
+        if go and not judged:
+            open_blocks.next = open_blocks + 1
+        elif judged and not go:
+            open_blocks.next = open_blocks - 1
+        if rst:
+            held.next = 0
+            open_blocks.next = 0
 
     @always(clk.posedge)
     def deal():
-        unit_idle.next = next_idle[0]
-        may.next = run and not dealt and open_blocks != units
         final.next = index == last_block
         next_values.next = size
         if final:
@@ -55,26 +86,23 @@ def dealer(
         elif state == states.DEAL:
             if go:
                 state.next = states.STEP
-                dealt.next = final
-        else:
+        elif state == states.STEP:
             state.next = states.PICK
+            if final:
+                state.next = states.IDLE
             index.next = index + 1
             base.next = base + size[len(size) : 5]
             hot.next = hot << 1
             if hot[LAST_UNIT]:
                 hot.next = 1
-        if go and not judged:
-            open_blocks.next = open_blocks + 1
-        elif judged and not go:
-            open_blocks.next = open_blocks - 1
-        if start or rst:
+        if start:
             state.next = states.PICK
             index.next = 0
             for n in range(units):
-                hot.next[n] = first == n
+                hot.next[n] = frame.first == n
             base.next = row
-            dealt.next = False
-            open_blocks.next = 0
+        if rst:
+            state.next = states.IDLE
 
     @always(clk.posedge)
     def hand():
@@ -84,5 +112,7 @@ def dealer(
             if gives[i]:
                 values[i].next = next_values
                 rows[i].next = base
+                banks[i].next = bank
+                thinnings[i].next = thinning
 
-    return choose, look, deal, hand
+    return choose, look, keep, follow, deal, hand

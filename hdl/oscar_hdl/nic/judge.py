@@ -18,18 +18,19 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def judge(
     clk: Any, rst: Any, begin: Any, row: Any, unit: Any, empty: Any, run: Any, failed: Any, overflow: Any,
-    open_blocks: Any, last_block: Any, size: Any, last_size: Any, judged: Any, idle: Any, results:
-    Sequence[Any], raw: Any, raw_row: Any, head: Any, head_kept: Any, place: Any, full: Any, launch: Any,
-    target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any, busy: Any, first_busy: Any,
-    write: Any, entry: Any, entry_last: Any, *, collectors: int,
+    open_blocks: Any, last_block: Any, size: Any, last_size: Any, judged: Any, settled: Any, over: Any,
+    idle: Any, results: Sequence[Any], raw: Any, raw_row: Any, head: Any, head_kept: Any, place: Any,
+    full: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, launched: Any,
+    busy: Any, first_busy: Any, write: Any, entry: Any, entry_last: Any, *, collectors: int,
 ) -> Any:  # fmt: skip
     """Start a collector on the oldest open block, wait for the results of its job, and settle what it is.
 
     begin (strobe): a frame, whose first row is `row` and its unit `unit`; empty: without values. place: where
     the next block begins, in bytes. full: of place; overflow (strobe): the frame is too long. run (level):
-    there may be blocks; open_blocks, last_block, size, last_size: of dealer and frame_plan. judged (strobe):
-    a block is settled. failed (level): all blocks are forgotten. idle: nothing is under way. head (strobe,
-    while idle): collect the frame's head, kept for the CRC or not (head_kept).
+    there may be blocks; open_blocks: of dealer; last_block, size, last_size: of frame_plan. judged (strobe):
+    the oldest block is settled; settled (strobes, a bit for each unit): whose. over (level): all are. failed
+    (level): blocks are settled and forgotten. idle: nothing is under way. head (strobe, while idle): collect
+    the frame's head, kept for the CRC or not (head_kept).
     results: of the encoders' jobs (job_port.py). raw: RawJob and raw_row: of raw_packer.
     launch .. busy: of launcher; first_busy: collector 0 is. Unit u has collector u modulo their number;
     raw_packer and the head have collector 0, behind its units.
@@ -146,7 +147,11 @@ def judge(
     def step():
         """Follow the oldest block's place among units and in the frame."""
         judged.next = state == states.SETTLED and not rst
+        settled.next = 0
+        if state == states.SETTLED and not rst:
+            settled.next = hot
         if state == states.SETTLED:
+            over.next = final
             if not constant:
                 place.next = place + length
             base.next = base + size[len(size) : 5]
@@ -167,6 +172,7 @@ def judge(
         if begin or rst:
             base.next = row
             index.next = 0
+            over.next = False
             for n in range(UNITS):
                 hot.next[n] = unit == n
             own_target.next = unit[LANE_BITS:]
@@ -228,7 +234,7 @@ def judge(
         if state == states.IDLE:
             if head:
                 state.next = states.LAUNCH
-            elif run and open_blocks != 0 and not judged:
+            elif run and open_blocks != 0 and not judged and not over:
                 state.next = states.START
         elif state == states.START:
             if failed or not full:

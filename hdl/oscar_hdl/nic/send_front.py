@@ -1,4 +1,4 @@
-"""The first stage of a command to send: blocks are planned, tables are built."""
+"""The first stage of a command to send: blocks are planned, tables are built, and dealing begins."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ class PlannedFrame:
 
 @block
 def send_front(
-    clk: Any, rst: Any, command: FrameCommand, row: Any, tables: TablesPort, frame: PlannedFrame, *,
-    units: int,
+    clk: Any, rst: Any, command: FrameCommand, row: Any, tables: TablesPort, blocked: Any, dealing: Any,
+    begun: Any, frame: PlannedFrame, *, units: int,
 ) -> Any:  # fmt: skip
-    """Take a command; frame and the command's fields hold until it is taken. Banks are used in turn."""
-    states = enum("IDLE", "START", "PLAN", "BUILD", "HAND")
+    """Take a command; frame and the command's fields hold until it is taken. Banks are used in turn.
+
+    begun (strobe): its blocks may be dealt, if it has any: counts of its bank are drained (not blocked), and
+    no other frame is dealt (dealing). From then on it may be taken.
+    """
+    states = enum("IDLE", "START", "PLAN", "BUILD", "WAIT", "BEGIN", "HAND")
     state = Signal(states.IDLE)
-    planning, planned, first_known, known = bit(), bit(), bit(), bit()
+    planning, planned, first_known, known, may = bit(), bit(), bit(), bit(), bit()
 
     plan = frame_plan(
         clk, rst, planning, command.count, command.block_log2, planned, frame.last_block, frame.size,
@@ -50,11 +54,13 @@ def send_front(
         tables.bank.next = frame.bank
         command.idle.next = state == states.IDLE
         known.next = planned and first_known and tables.steady
+        begun.next = state == states.BEGIN
 
     @always(clk.posedge)
     def strobe():
         planning.next = state == states.IDLE and command.start
         tables.build.next = state == states.PLAN and known and not frame.empty
+        may.next = not blocked and not dealing
         frame.ready.next = state == states.HAND and not frame.taken
         if state == states.PLAN:
             frame.empty.next = command.count == 0
@@ -78,10 +84,15 @@ def send_front(
             if known:
                 state.next = states.BUILD
                 if frame.empty:
-                    state.next = states.HAND
+                    state.next = states.WAIT
         elif state == states.BUILD:
             if tables.built:
-                state.next = states.HAND
+                state.next = states.WAIT
+        elif state == states.WAIT:
+            if may:
+                state.next = states.BEGIN
+        elif state == states.BEGIN:
+            state.next = states.HAND
         elif frame.taken:
             state.next = states.IDLE
         if rst:

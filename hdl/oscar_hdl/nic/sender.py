@@ -28,7 +28,7 @@ def sender(
     clk: Any, rst: Any, m_axis_tx: Any, command: Any, row: Any, tables: Any, jobs: Sequence[Any],
     bytes_in: Sequence[Any], bases: Sequence[Any], source: Any, *, bus_bits: int = 64, store_log2: int = 12,
 ) -> Any:  # fmt: skip
-    """Run two FrameCommands at a time: one is planned, its tables are built, while the other is coded.
+    """Run two FrameCommands at a time: one is planned and dealt while the other is coded and collected.
 
     m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), a frame without a pause. row: the first row of the frame
     in the memory, and bases: that of each unit's block; as wide as row.
@@ -56,8 +56,8 @@ def sender(
     PLACE_BITS = max(FRAME_BITS, 19) + 1
     FULL = (1 << (store_log2 - 2)) - 1
     choices = len(range(0, units, collectors)) + 2
-    starts, bads = ([bit() for _ in range(units)] for _ in range(2))
-    idles = [word(1) for _ in range(units)]
+    starts, banks = ([bit() for _ in range(units)] for _ in range(2))
+    idles, bads, thinnings = ([word(n) for _ in range(units)] for n in (1, 2, 2))
     values, rows = [word(18) for _ in range(units)], [word(len(row)) for _ in range(units)]
     results = [word(RESULT_BITS) for _ in range(units)]
 
@@ -77,13 +77,14 @@ def sender(
         "DONE",
     )
     state = Signal(states.IDLE)
-    bank, empty, failed, error, bad = bit(), bit(), bit(), word(5), bit()
+    bank, empty, failed, error, bad, wrong = bit(), bit(), bit(), word(5), word(2), word(2)
+    excess, exceeded = bit(), bit()
     frame, fields, first_row, length = PlannedFrame(units), HeadFields(), word(len(row)), word(PLACE_BITS)
     first = unit_word(units)
-    last_block, block_size, last_size, thinning = word(8), word(18), word(18), word(2)
-    ask, owed, blocked = bit(), bit(), bit()
-    begin, run, dealt, open_blocks, judged = bit(), bit(), bit(), word(units.bit_length()), bit()
-    judging, overflow, full = bit(), bit(), bit()
+    last_block, block_size, last_size = word(8), word(18), word(18)
+    ask, owed, blocked, begun, deal, dealing = bit(), bit(), bit(), bit(), bit(), bit()
+    begin, run, judged, settled, open_blocks = bit(), bit(), bit(), word(units), word(units.bit_length())
+    over, judging, overflow, full = bit(), bit(), bit(), bit()
     head, final, place, write, entry, entry_last = bit(), bit(), word(PLACE_BITS), bit(), word(16), bit()
     launch, target, choice = (
         bit(),
@@ -96,20 +97,20 @@ def sender(
     raw, raw_stream, head_stream = RawJob(), Stream(16, keep=2), Stream(16, keep=2)
 
     ports = [
-        job_port(job, base, bank, thinning, *five)
-        for job, base, *five in zip(
-            jobs, bases[:units], starts, values, rows, idles, bads, results, strict=True
+        job_port(job, base, *fields)
+        for job, base, *fields in zip(
+            jobs, bases[:units], starts, values, rows, banks, thinnings, idles, bads, results, strict=True
         )
     ]
-    front = send_front(clk, rst, command, row, tables, frame, units=units)
+    front = send_front(clk, rst, command, row, tables, blocked, dealing, begun, frame, units=units)
     learn = learn_turn(clk, rst, tables, ask, bank, failed, owed, frame.bank, blocked)
-    deal = dealer(
-        clk, rst, begin, first_row, first, run, failed, last_block, block_size, last_size, judged, starts,
-        values, rows, idles, dealt, open_blocks,
+    hand_out = dealer(
+        clk, rst, deal, row, frame, dealing, judged, settled, starts, values, rows, banks, thinnings, idles,
+        open_blocks,
     )  # fmt: skip
     settle = judge(
         clk, rst, begin, first_row, first, empty, run, failed, overflow, open_blocks, last_block, block_size,
-        last_size, judged, judging, results, raw, bases[units], head, heading, place, full, launch, target,
+        last_size, judged, settled, over, judging, results, raw, bases[units], head, heading, place, full, launch, target,
         choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
         collectors=collectors,
     )  # fmt: skip
@@ -136,17 +137,18 @@ def sender(
     def tell():
         frame.taken.next = state == states.TAKE
         ask.next = state == states.CLOSE and not empty
+        deal.next = begun and not frame.empty
+        excess.next = overflow or (state == states.REST and full)
 
     @always(clk.posedge)
     def take():
-        """Keep what the first stage knows, which goes on with the next frame."""
+        """Keep what the first stage knows of the frame, to go on with the next."""
         if state == states.TAKE:
             bank.next = frame.bank
             empty.next = frame.empty
             last_block.next = frame.last_block
             block_size.next = frame.size
             last_size.next = frame.last_size
-            thinning.next = frame.thinning
             first_row.next = row
             first.next = frame.first
             fields.step.next = command.step
@@ -163,20 +165,25 @@ def sender(
     def watch():
         """Keep errors, and how long the frame is."""
         full.next = place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or place[PLACE_BITS:FRAME_BITS] != 0
-        any_bad = modbv(0)[1:]
+        any_bad = modbv(0)[2:]
         for i in range(units):
-            if bads[i]:
-                any_bad[:] = 1
-        bad.next = any_bad == 1
-        if bad and run:
-            failed.next = True
-            error.next = DESCRIPTOR
-        elif overflow or (state == states.REST and full):
-            failed.next = True
-            error.next = TOO_LONG
+            any_bad[:] = any_bad | bads[i]
+        bad.next = any_bad
+        for b in range(2):
+            if bad[b]:
+                wrong.next[b] = True
+            if begun and frame.bank == b:
+                wrong.next[b] = False
+        if excess:
+            exceeded.next = True
         if state == states.TAKE:
-            failed.next = False
-            error.next = 0
+            exceeded.next = False
+        failed.next = excess or exceeded or (wrong[1] and bank) or (wrong[0] and not bank)
+        error.next = 0
+        if (wrong[1] and bank) or (wrong[0] and not bank):
+            error.next = DESCRIPTOR
+        elif exceeded:
+            error.next = TOO_LONG
         heading.next = state == states.CLOSE or state == states.HEAD
         if state == states.CLOSE:
             length.next = place - HEADER_BYTES
@@ -185,8 +192,6 @@ def sender(
                 words.next = place[FRAME_BITS:BYTES_LOG2] + 1
             tail.next = place[BYTES_LOG2:]
             pad.next = ~place[BYTES_LOG2:] + 1
-        if rst:
-            failed.next = False
 
     @always(clk.posedge)
     def strobe():
@@ -202,7 +207,7 @@ def sender(
     @always(clk.posedge)
     def sequence():
         if state == states.IDLE:
-            if frame.ready and not blocked and not owed:
+            if frame.ready and not owed:
                 state.next = states.TAKE
         elif state == states.TAKE:
             state.next = states.TAKEN
@@ -213,7 +218,7 @@ def sender(
         elif state == states.BEGUN:
             state.next = states.BLOCKS
         elif state == states.BLOCKS:
-            if empty or ((dealt or failed) and open_blocks == 0 and judging):
+            if empty or (over and judging):
                 state.next = states.REST
         elif state == states.REST:
             if judging and resting and raw.idle:
@@ -239,4 +244,19 @@ def sender(
         if rst:
             state.next = states.IDLE
 
-    return ports, front, learn, deal, settle, pack, top, builder, look, tell, take, watch, strobe, sequence
+    return (
+        ports,
+        front,
+        learn,
+        hand_out,
+        settle,
+        pack,
+        top,
+        builder,
+        look,
+        tell,
+        take,
+        watch,
+        strobe,
+        sequence,
+    )
