@@ -110,8 +110,8 @@ def sender(
     )  # fmt: skip
     settle = judge(
         clk, rst, begin, first_row, first, empty, run, failed, overflow, open_blocks, last_block, block_size,
-        last_size, judged, settled, over, judging, results, raw, bases[units], head, heading, place, full, launch, target,
-        choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
+        last_size, judged, settled, over, judging, results, raw, bases[units], head, heading, place, full,
+        launch, target, choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
         collectors=collectors,
     )  # fmt: skip
     pack = raw_packer(
@@ -244,19 +244,5 @@ def sender(
         if rst:
             state.next = states.IDLE
 
-    return (
-        ports,
-        front,
-        learn,
-        hand_out,
-        settle,
-        pack,
-        top,
-        builder,
-        look,
-        tell,
-        take,
-        watch,
-        strobe,
-        sequence,
-    )
+    parts = ports, front, learn, hand_out, settle, pack, top, builder
+    return parts, look, tell, take, watch, strobe, sequence
