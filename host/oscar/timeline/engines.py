@@ -60,23 +60,24 @@ def _turn(units: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def encoding(slots: Any, sizes: Any, raw: Any, free: Any, first: int, begin: float, word: int) -> Any:
-    """Return clocks at which all blocks are coded, at which their bytes are collected and added up.
+def encoding(
+    slots: Any, sizes: Any, raw: Any, free: Any, first: int, deal: float, begin: float, word: int
+) -> Any:
+    """Return clocks at which the last block is dealt, all are coded, their bytes are collected and added up.
 
     slots, sizes, raw [blocks]: slots, bytes, rows if a block goes raw. free [engines]: when each can take a
-    job; kept up to date. first: the unit of the first block. word: bytes of a word of the store.
+    job; kept up to date. first: the unit of the first block. deal, begin: when blocks may be dealt, when
+    they may be collected. word: bytes of a word of the store.
     """
     blocks, units = sizes.size, free.size
     lanes = min(units, word // 2)
     taken, place, busy = np.full(lanes, np.inf), np.zeros(lanes), np.full(lanes, begin)  # of collectors
-    settled, crc = np.zeros(blocks), np.array([begin, 0.0])
-    dealt, judged, plain, coded, at = begin, begin, begin, begin, 0.0
+    crc = np.array([begin, 0.0])
+    dealt, judged, plain, coded, at = deal, begin, begin, begin, 0.0
     for b in range(blocks):
         u = (first + b) % units
         lane = u % lanes
         dealt = max(dealt, free[u]) + DEAL
-        if b >= units:
-            dealt = max(dealt, settled[b - units] + AGAIN + DEAL)
         start = np.ceil((dealt + 3) / SLOT) * SLOT
         add_up(taken, place, busy, crc, lane)
         launched = max(judged, busy[lane]) + LAUNCH
@@ -86,7 +87,6 @@ def encoding(slots: Any, sizes: Any, raw: Any, free: Any, first: int, begin: flo
         if share < 1:
             end = np.ceil(max(end, launched) / SLOT) * SLOT + took * (1 - share)
         end += LAST
-        free[u] = end + 2
         coded = max(coded, end)
         judged = max(end + SETTLE, launched + QUICK)
         gathered = max(end, launched + length / 2)
@@ -95,13 +95,13 @@ def encoding(slots: Any, sizes: Any, raw: Any, free: Any, first: int, begin: flo
             add_up(taken, place, busy, crc, 0)
             judged = max(max(judged, gathered), max(plain, busy[0])) + LAUNCH
             gathered = plain = judged + RAW_SENT + raw[b] * min(48.0, 37 + sizes[b] / raw[b] / 3)
-        settled[b] = judged
+        free[u] = max(end + 2, judged + AGAIN)
         at += sizes[b] / word
         if sizes[b] > 0:
             taken[lane], place[lane] = gathered + GATHER, at
     for lane in range(lanes):
         add_up(taken, place, busy, crc, lane)
-    return coded, max(crc[0], judged)
+    return dealt, coded, max(crc[0], judged)
 
 
 @njit(cache=True, nogil=True)
@@ -155,17 +155,17 @@ def decoding(
 
 def encode_clocks(
     cells: Any, count: int, size: int, engines: int, block: int, sizes: Any = None, *,
-    units: Units | None = None, first: int = 0, begin: float = 0.0,
+    units: Units | None = None, first: int = 0, deal: float = 0.0, begin: float = 0.0,
 ) -> tuple[float, float]:  # fmt: skip
     """Return clocks at which the blocks of a frame are coded, and at which its first word goes out.
 
     cells: of `asc.slots.cells_of`; block: values of a block. sizes: bytes of blocks; None: as their rows
-    share the frame's `size`. units: as other frames left them. first: unit of the first block. begin: when
-    blocks may be dealt.
+    share the frame's `size`. units: as other frames left them. first: unit of the first block. deal, begin:
+    when blocks may be dealt, and collected.
     """
     units = units or Units(engines)
     work = _blocks(cells, 0, count, size, engines, block, sizes)
-    coded, kept = encoding(*work, units.free, first, begin, _word(engines))
+    units.dealt, coded, kept = encoding(*work, units.free, first, deal, max(deal, begin), _word(engines))
     return coded, kept + HEAD[0] + HEAD[1] * len(work[0])
 
 
@@ -173,7 +173,7 @@ def decode_clocks(
     cells: Any, count: int, engines: int, block: int, size: int = 0, sizes: Any = None, *,
     units: Units | None = None, first: int = 0, begin: float = 0.0,
 ) -> float:  # fmt: skip
-    """Return clocks at which a frame's last sum is there; arguments as of `encode_clocks`."""
+    """Return clocks at which a frame's last sum is there; begin: when its blocks may be dealt."""
     units = units or Units(engines)
     work = _blocks(cells, 1, count, size, engines, block, sizes)
     end, units.dealt, units.raw = decoding(*work, units.free, first, begin, units.raw, _word(engines))
@@ -198,15 +198,18 @@ class Coded:
 def sent(frames: Sequence[Coded], engines: int, block: int, begin: float) -> list[float]:
     """Return when the first word of each goes out, of frames one right after the other.
 
-    begin: when blocks of the first may be dealt; of another: when the one before goes out.
+    begin: when blocks of the first may be dealt. Those of another are when the one before is dealt and its
+    front is done, which begins when the one before is collected; and the one before that is learnt.
     """
-    units, ends = Units(engines), list[float]()
+    units, ends, learnt, deal = Units(engines), list[float](), [-1e9, -1e9], begin
     for n, frame in enumerate(frames):
         if n:
-            begin = max(ends[-1] + NEXT[0], begin + FRONT[0])
+            deal = max(units.dealt + NEXT[0], begin + FRONT[0], learnt[n])
+            begin = ends[-1] + NEXT[0]
         first = frame.first(engines, block)
         args = frame.cells, frame.count, frame.size, engines, block, frame.sizes
-        ends.append(encode_clocks(*args, units=units, first=first, begin=begin)[1])
+        ends.append(encode_clocks(*args, units=units, first=first, deal=deal, begin=begin)[1])
+        learnt.append(max(ends[-1], learnt[-1]) + LEARN)
     return ends
 
 
