@@ -22,25 +22,28 @@ def frame_plan(
     u8: the number of the last block; size u18: values of all blocks but that one; last_size u18: of that
     one. thinning u2: what tables learn from (docs/engine.md, "Counting").
     """
-    steps, blocks, rest, some = word(5), word(len(count)), word(VALUES_BITS), bit()
+    steps, blocks, rest, some, move = word(5), word(len(count)), word(VALUES_BITS), bit(), bit()
 
-    # The low bits of the count move from `blocks` into `rest`, 18 steps in all.
+    # The low bits of the count move from `blocks` into `rest`, 18 steps in all. That they do in the next
+    # step is found a step before.
     @always(clk.posedge)
     def run():
         if not ready:
             steps.next = steps + 1
             rest.next = rest >> 1
-            if steps < block_log2:
+            move.next = steps < block_log2
+            if move:
                 blocks.next = blocks >> 1
                 size.next = size << 1
                 rest.next = concat(blocks[0], rest[VALUES_BITS:1])
                 if blocks[0]:
                     some.next = True
-            if steps == VALUES_BITS:
+            if steps == VALUES_BITS + 1:
                 ready.next = True
                 rest.next = rest
         if start:
-            steps.next = 0
+            steps.next = 1
+            move.next = True
             blocks.next = count
             size.next = 1
             some.next = False
