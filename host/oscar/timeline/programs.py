@@ -15,7 +15,7 @@ from oscar.collective.actions import SENDS, Action, Op
 from oscar.collective.frames import Frames, Key
 from oscar.collective.schedule import Schedule
 from oscar.timeline.link import Codec
-from oscar.timeline.sizes import engine_work
+from oscar.timeline.sizes import Engaged, engine_work
 
 Note = Callable[[str, float, float, "Work"], None]  # of a bar: stage, start, duration, work
 Done = Callable[["Work", float], None]  # of what was decoded, and when
@@ -28,12 +28,18 @@ class Waiter(Protocol):
 
 
 class Work:
-    """One action on one rank; count: the values that engines work on; done: when its result is there."""
+    """One action on one rank; done: when its result is there.
 
-    __slots__ = ("action", "count", "done", "input", "rank", "size", "waiters")
+    count: the values that engines work on for it; hold: until the next.
+    """
 
-    def __init__(self, action: Action, rank: int, count: int, size: int, needs: Work | None) -> None:
-        self.action, self.rank, self.count, self.size, self.input = action, rank, count, size, needs
+    __slots__ = ("action", "count", "done", "hold", "input", "rank", "size", "waiters")
+
+    def __init__(
+        self, action: Action, rank: int, engaged: tuple[int, int], size: int, needs: Work | None
+    ) -> None:
+        self.action, self.rank, self.size, self.input = action, rank, size, needs
+        self.count, self.hold = engaged
         self.done: float | None = None
         self.waiters: list[Waiter] = []
 
@@ -75,9 +81,10 @@ class Unit:
             done = self._last[1] + work.count * codec.hop_each + codec.hop_once
         if codec.busy:
             start, cost = min(start, done), max(0.0, done - start)
-        self.free = done if codec.busy else start + max(cost + codec.encode_between, codec.encode_least)
+        held = cost if codec.busy else work.hold * codec.encode_each
+        self.free = done if codec.busy else start + max(held + codec.encode_between, codec.encode_least)
         self._last = None
-        self.note("encode", start, cost, work)
+        self.note("encode", start, min(cost, held), work)
         return done
 
     def _decode(self, work: Work, ready: float) -> float:
@@ -88,9 +95,10 @@ class Unit:
             self.note("wait", self.free, ready - self.free, work)
         if codec.busy:
             cost = done - start
-        self.free = done if codec.busy else start + max(cost + codec.decode_between, codec.decode_least)
+        held = cost if codec.busy else work.hold * codec.decode_each
+        self.free = done if codec.busy else start + max(held + codec.decode_between, codec.decode_least)
         self._last = _sum(work), start
-        self.note("decode-add", start, cost, work)
+        self.note("decode-add", start, min(cost, held), work)
         self.done(work, done)
         return done
 
@@ -151,7 +159,7 @@ def _load_rank(
     rank: int,
     values: dict[tuple[int, int], int],
     sizes: dict[tuple[int, int, int, int], tuple[int, int]],
-    works: tuple[dict[Key, int], dict[Key, int]],
+    works: tuple[dict[Key, Engaged], dict[Key, Engaged]],
     encoders: list[Unit],
     decoders: list[Unit],
 ) -> None:
@@ -167,11 +175,11 @@ def _load_rank(
         if op is Op.POST_RECV:
             posts += 1
             continue
-        frame = (phase, source, chunk, sub)
+        frame, plain = (phase, source, chunk, sub), Engaged(count, count)
         if op is Op.WAIT:
-            held[frame] = out.waits[rank, peer, phase, chunk, sub] = Work(action, rank, count, 0, None)
+            held[frame] = out.waits[rank, peer, phase, chunk, sub] = Work(action, rank, plain, 0, None)
         elif op is Op.ENCODE:
-            work = held[frame] = Work(action, rank, works[0].get(frame, count), 0, summed.get((chunk, sub)))
+            work = held[frame] = Work(action, rank, works[0].get(frame, plain), 0, summed.get((chunk, sub)))
             encoders[sub % len(encoders)].queue.append(work)
         elif op in SENDS:
             _, size = sizes.get((phase, rank, chunk, sub), (0, 0))
@@ -180,9 +188,9 @@ def _load_rank(
                     f"expected a frame of chunk {chunk}, sub-frame {sub} from rank {rank} to {peer}, as "
                     f"{schedule.describe()} sends it, got none; give the schedule that ran"
                 )
-            sends.append(Work(action, rank, count, size, held[frame]))
+            sends.append(Work(action, rank, plain, size, held[frame]))
         else:
-            work = summed[chunk, sub] = Work(action, rank, works[1].get(frame, count), 0, held[frame])
+            work = summed[chunk, sub] = Work(action, rank, works[1].get(frame, plain), 0, held[frame])
             decoders[sub % len(decoders)].queue.append(work)
     out.sends.append(sends)
     out.received.append(posts)

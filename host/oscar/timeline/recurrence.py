@@ -19,15 +19,17 @@ from oscar.collective.frames import Frames
 from oscar.collective.gather import RAW, Gather
 from oscar.collective.ring import Ring
 from oscar.timeline.link import FP32_BITS, LinkModel
-from oscar.timeline.sizes import Sizes, cut_tables, divide, ring_tables, work_table
+from oscar.timeline.sizes import Sizes, cut_tables, divide, ring_tables, work_tables
 
 
 @njit(cache=True, nogil=True)
 def _hop_and_sum(
-    sizes: Any, counts: Any, first: int, costs: Any, clocks: Any, ready: Any, arrive: Any, following: Any
-) -> None:
+    sizes: Any, counts: Any, holds: Any, first: int, costs: Any, clocks: Any, ready: Any, arrive: Any,
+    following: Any,
+) -> None:  # fmt: skip
     """Run the phases of [phases, steps, ranks, K] tables in which every hop decodes, adds, encodes, sends.
 
+    counts, holds: as of `programs.Work`.
     Two phases (`first` 0: both, duplex) take turns by sub-frame on the same engines and port. `costs`:
     s/byte, latency, s/message, and the fields of `link.Codec`. `clocks`: when encoder and decoder [ranks,
     engines] (a busy engine is both, and uses the first) and link [ranks] are free, and the last result
@@ -54,7 +56,8 @@ def _hop_and_sum(
                         if busy:
                             encoder[rank, engine] = values
                         else:
-                            decoder[rank, engine] = start + max(count * decode + between_in, least_in)
+                            held = holds[phase, step - 1, peer, sub]
+                            decoder[rank, engine] = start + max(held * decode + between_in, least_in)
                         last[rank] = max(last[rank], values)
                     if step == steps:
                         ready[rank, sub] = values
@@ -64,9 +67,8 @@ def _hop_and_sum(
                         frame = begin + count * encode + encoded
                         if busy and start >= 0:  # decoded, added and coded again in one go
                             frame = start + count * hop + hopped
-                        encoder[rank, engine] = (
-                            frame if busy else begin + max(count * encode + between, least)
-                        )
+                        held = holds[phase, step, rank, sub]
+                        encoder[rank, engine] = frame if busy else begin + max(held * encode + between, least)
                         cost = sizes[phase, step, rank, sub] * per_byte
                         link[rank] = max(frame, link[rank]) + cost
                         following[phase, rank, sub] = link[rank] + latency
@@ -75,8 +77,9 @@ def _hop_and_sum(
 
 @njit(cache=True, nogil=True)
 def _hop_and_forward(
-    sizes: Any, counts: Any, adopt: bool, costs: Any, clocks: Any, ready: Any, arrive: Any, following: Any
-) -> None:
+    sizes: Any, counts: Any, holds: Any, adopt: bool, costs: Any, clocks: Any, ready: Any, arrive: Any,
+    following: Any,
+) -> None:  # fmt: skip
     """Run the phase in which owners encode once and every hop forwards the frame, then decodes it."""
     per_byte, latency, _, busy, engines, encode, encoded, _, _, decode, decoded = costs[:11]
     front, between, least, front_in, between_in, least_in = costs[11:]
@@ -90,12 +93,13 @@ def _hop_and_forward(
             for sub in range(subs):
                 engine = sub % engines if engines > 1 else 0  # a division costs as much as all the rest
                 count = counts[0, rank, sub] if step == 0 else counts[step - 1, peer, sub]
+                held = holds[0, rank, sub] if step == 0 else holds[step - 1, peer, sub]
                 if count == 0:
                     continue
                 if step == 0:
                     begin = max(ready[rank, sub] + front, encoder[rank, engine])
                     frame = begin + count * encode + encoded
-                    encoder[rank, engine] = frame if busy else begin + max(count * encode + between, least)
+                    encoder[rank, engine] = frame if busy else begin + max(held * encode + between, least)
                 else:
                     frame = arrive[peer, sub]
                 if step < steps:
@@ -105,14 +109,16 @@ def _hop_and_forward(
                     begin = max(frame + front_in, decoder[rank, engine])
                     done = begin + count * decode + decoded
                     decoder[rank, engine] = (
-                        done if busy else begin + max(count * decode + between_in, least_in)
+                        done if busy else begin + max(held * decode + between_in, least_in)
                     )
                     last[rank] = max(last[rank], done)
         arrive, following = following, arrive
 
 
 @njit(cache=True, nogil=True)
-def _finish(sizes: Any, counts: Any, boomerang: bool, duplex: bool, adopt: bool, costs: Any) -> Any:
+def _finish(
+    sizes: Any, counts: Any, holds: Any, boomerang: bool, duplex: bool, adopt: bool, costs: Any
+) -> Any:
     """Return when every rank finishes; one rank models a symmetric ring, it is its own neighbour."""
     _, steps, ranks, subs = counts.shape
     message, engines = costs[2], costs[4]
@@ -127,22 +133,30 @@ def _finish(sizes: Any, counts: Any, boomerang: bool, duplex: bool, adopt: bool,
     ready = np.zeros((ranks, subs))
     arrive, following = np.zeros((2, ranks, subs)), np.zeros((2, ranks, subs))
     if steps > 0 and duplex:
-        _hop_and_sum(sizes, counts, 0, costs, clocks, ready, arrive, following)
+        _hop_and_sum(sizes, counts, holds, 0, costs, clocks, ready, arrive, following)
     elif steps > 0:
-        _hop_and_sum(sizes[:1], counts[:1], 0, costs, clocks, ready, arrive, following)
+        _hop_and_sum(sizes[:1], counts[:1], holds[:1], 0, costs, clocks, ready, arrive, following)
         if boomerang:
-            _hop_and_sum(sizes[1:], counts[1:], 1, costs, clocks, ready, arrive, following)
+            _hop_and_sum(sizes[1:], counts[1:], holds[1:], 1, costs, clocks, ready, arrive, following)
         else:
-            _hop_and_forward(sizes[1], counts[1], adopt, costs, clocks, ready, arrive[0], following[0])
+            _hop_and_forward(
+                sizes[1], counts[1], holds[1], adopt, costs, clocks, ready, arrive[0], following[0]
+            )
     return np.maximum(clocks[2], clocks[3])
 
 
-def tables_finish(sizes: Sizes, counts: Sizes, link: LinkModel, gather: Gather) -> NDArray[np.float64]:
-    """Return `ring_finish` of a ring's tables, contiguous int64 [2, N-1, N, K] (`ring_tables`)."""
+def tables_finish(
+    sizes: Sizes, counts: Sizes, link: LinkModel, gather: Gather, holds: Sizes | None = None
+) -> NDArray[np.float64]:
+    """Return `ring_finish` of a ring's tables, contiguous int64 [2, N-1, N, K] (`ring_tables`).
+
+    holds: of engines that share frames, as counts; None: the same.
+    """
     codec = link.codec(gather.coded)
     sizes, counts = cut_tables(sizes, counts, codec.engines)
     costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec[:-2])
-    return np.asarray(_finish(sizes, counts, gather.boomerang, gather.duplex, gather.adopt, costs))
+    holds = counts if holds is None else holds
+    return np.asarray(_finish(sizes, counts, holds, gather.boomerang, gather.duplex, gather.adopt, costs))
 
 
 def ring_finish(
@@ -150,10 +164,10 @@ def ring_finish(
 ) -> NDArray[np.float64]:
     """Return when every rank finishes, float64 [N] in seconds; arguments and errors as for `replay`."""
     sizes, counts = ring_tables(schedule, frames)
-    codec = link.codec(coded)
+    codec, holds = link.codec(coded), None
     if codec.sharing:
-        counts = work_table(counts, frames, codec.sharing, codec.block)
-    return tables_finish(sizes, counts, link, replace(schedule.form, coded=coded))
+        counts, holds = work_tables(counts, frames, codec.sharing, codec.block)
+    return tables_finish(sizes, counts, link, replace(schedule.form, coded=coded), holds)
 
 
 def ring_time(schedule: Ring, frames: Frames, link: LinkModel, *, coded: bool = True) -> float:

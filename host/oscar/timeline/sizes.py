@@ -6,17 +6,18 @@ A table is int64 [phase 2, step N-1, rank (the sender) N, sub-frame K].
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oscar.coding.asc.params import GROUP_ROWS, LANES
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.frames import KEY, ROW, Frames, Key
 from oscar.collective.ring import Ring, ring_chunks
 from oscar.collective.schedule import Schedule
-from oscar.timeline.engines import SLOT, decode_clocks, encode_clocks
+from oscar.timeline.engines import NEXT, SLOT, Coded, received, sent
 
 Sizes = NDArray[np.int64]
 NIC_BLOCK = 1 << 12  # values of the dense blocks by which work is told
@@ -100,18 +101,28 @@ def idle_share(counts: Sizes, engines: int, block: int) -> NDArray[np.float64]:
     return np.asarray(engines * -(-blocks // engines) / blocks)
 
 
-def engine_work(frames: Frames, engines: int, block: int) -> tuple[dict[Key, int], dict[Key, int]]:
-    """Return what encoding and decoding every frame takes, by its key, in values of dense frames.
+class Engaged(NamedTuple):
+    """How long a frame takes the engines, in values of dense frames, if all engines code them all the time.
 
-    So many values take `engines` as long, if all work all the time, as this frame takes them. block: values
-    of a block. Frames whose cells are not known count as dense.
+    work: until its result is there; hold: until that of a frame like it is, right behind it. Blocks of the
+    next frame are coded beside its last ones, so hold may be less.
+    """
+
+    work: int
+    hold: int
+
+
+def engine_work(frames: Frames, engines: int, block: int) -> tuple[dict[Key, Engaged], dict[Key, Engaged]]:
+    """Return what encoding and decoding every frame takes, by its key.
+
+    block: values of a block. Frames whose cells are not known count as dense, and as one after another.
     """
     sizes, cells = frames.sizes(), frames.work()
     counts = np.array([count for count, _ in sizes.values()], np.int64)
     dense = np.round(counts * idle_share(counts, engines, block)).astype(np.int64).tolist()
-    encode: dict[Key, int] = dict(zip(sizes, dense, strict=True))
+    encode = {key: Engaged(work, work) for key, work in zip(sizes, dense, strict=True)}
     decode = dict(encode)
-    known: dict[int, tuple[int, int]] = {}  # a frame that goes to several has the same cells
+    known: dict[int, tuple[Engaged, Engaged]] = {}  # a frame that goes to several has the same cells
     for key, found in cells.items():
         if id(found) not in known:
             known[id(found)] = frame_work(found, *sizes[key], engines, block)
@@ -119,25 +130,31 @@ def engine_work(frames: Frames, engines: int, block: int) -> tuple[dict[Key, int
     return encode, decode
 
 
-def frame_work(cells: Sizes, count: int, size: int, engines: int, block: int) -> tuple[int, int]:
+def frame_work(cells: Sizes, count: int, size: int, engines: int, block: int) -> tuple[Engaged, Engaged]:
     """Return what encoding and decoding a frame takes; arguments as of `engine_work`."""
-    _, encode = encode_clocks(cells, count, size, engines, block)
-    decode = decode_clocks(cells, count, engines, block, size)
+    behind = -(-count // (LANES * GROUP_ROWS)) * GROUP_ROWS  # the first row of the next frame in memory
+    two = [Coded(cells, count, size, None, row) for row in (0, behind)]
+
+    def engaged(ends: list[float], slots: int, gap: float) -> Engaged:
+        first, second = (round(end * engines * NIC_BLOCK / (SLOT * slots)) for end in ends)
+        return Engaged(first, max(0, second - first - round(gap * engines * NIC_BLOCK / (SLOT * slots))))
+
     return (
-        round(encode * engines * NIC_BLOCK / (SLOT * ENCODE_SLOTS)),
-        round(decode * engines * NIC_BLOCK / (SLOT * DECODE_SLOTS)),
+        engaged(sent(two, engines, block, 0.0), ENCODE_SLOTS, NEXT[0]),
+        engaged(received(two, engines, block, 0.0), DECODE_SLOTS, NEXT[1]),
     )
 
 
-def work_table(counts: Sizes, frames: Frames, engines: int, block: int) -> Sizes:
-    """Return the work of a ring's frames in the places of their counts (`ring_tables`): of both, the more."""
-    table, rows = counts.copy(), frames.rows
-    encode, decode = engine_work(frames, engines, block)
-    keys = zip(*(rows[name].tolist() for name in KEY), strict=True)
-    table[rows["phase"], rows["step"], rows["sender"], rows["sub"]] = [
-        max(encode[key], decode[key]) for key in keys
-    ]
-    return table
+def work_tables(counts: Sizes, frames: Frames, engines: int, block: int) -> tuple[Sizes, Sizes]:
+    """Return works and holds of a ring's frames in the places of their counts; of both ways, the more."""
+    rows, tables = frames.rows, (counts.copy(), counts.copy())
+    both = engine_work(frames, engines, block)
+    keys = list(zip(*(rows[name].tolist() for name in KEY), strict=True))
+    for field, table in enumerate(tables):
+        table[rows["phase"], rows["step"], rows["sender"], rows["sub"]] = [
+            max(way[key][field] for way in both) for key in keys
+        ]
+    return tables
 
 
 def _unequal(counts: Sizes, chunks: Sizes) -> bool:
