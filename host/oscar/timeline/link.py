@@ -39,8 +39,8 @@ class Stage(NamedTuple):
     """What a NIC's encoders or decoders take for a frame, in seconds.
 
     `front_s` after it is there its blocks begin (its tables are built), if the frame before lets them:
-    these keep the engines for `each_s` a value of work (`sizes.engine_work`) and `between_s`, and for
-    `least_s` at least. The result is there `latency_s` behind the work.
+    these keep the engines for `each_s` a value (`sizes.Engaged.hold`) and `between_s`, and for `least_s` at
+    least. The result is there after `each_s` a value (`sizes.Engaged.work`) and `latency_s`.
     """
 
     each_s: float
