@@ -134,11 +134,6 @@ class GroupedBuckets:
         return found
 
     @property
-    def waiting(self) -> list[Job]:
-        """Buckets whose means are not all there yet."""
-        return [bucket.job for bucket in self._waiting]
-
-    @property
     def plain(self) -> bool:
         """Whether groups have nothing to do: all go as they are, and nothing waits to be sent."""
         return not self._late and all(group.config.method == FP32.name for group in self.groups)

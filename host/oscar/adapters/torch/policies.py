@@ -8,9 +8,10 @@ from typing import Any
 
 from oscar.adapters.torch.grouped import GroupedBuckets, Policed
 from oscar.adapters.torch.jobs import Job
-from oscar.adapters.torch.retune import Retuning
+from oscar.adapters.torch.retune import Retuning, agreed
 from oscar.array import Array
 from oscar.config import Config
+from oscar.errors import ConfigError
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.reducers.communicator import Communicator, PeerStats
 from oscar.state import Saved
@@ -47,11 +48,6 @@ class Policies:
         """The error that ended a communicator, or None."""
         return self._grouped.failed
 
-    @property
-    def waiting(self) -> list[Job]:
-        """Buckets whose means are not all there yet."""
-        return self._grouped.waiting
-
     def came(self, index: int, backwards: int, *, last: bool) -> None:
         """Note that a bucket came; groups change behind a backward, so the first one decides for all."""
         if index == 0:
@@ -78,6 +74,8 @@ class Policies:
     def regroup(self, policy: PolicyFile | Path | str) -> None:
         """Go on with another policy, as OscarState.regroup says."""
         other = self._policed.other(policy, self._config)
+        if self._retuning is not None:
+            other = self._retuning.checked(other)
         advice = "give all ranks one policy"
         self._reducer.party.compare({"policy": other.said}, "regrouping", advice=advice)
         if other.refused is not None:
@@ -85,16 +83,26 @@ class Policies:
         self._grouped.regroup(other.groups)
         self._policed = other
         if self._retuning is not None and other.file is not None:
-            self._retuning.policy = other.file
+            self._retuning.take(other.file)
 
     def state_dict(self, backwards: int) -> dict[str, Any]:
         """Return a copy of this rank's state."""
         retuned = None if self._retuning is None else self._retuning.state_dict(backwards)
         return {"groups": self._grouped.state_dict(), "retuned": retuned}
 
-    def load_state_dict(self, saved: Saved, backwards: int) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, with all as it was."""
-        if self._retuning is None:
-            self._grouped.load_state_dict(saved["groups"])
+    def load_state_dict(self, saved: Saved, backwards: int, refused: ConfigError | None = None) -> None:
+        """Take over what `state_dict` returned, unless it is refused already.
+
+        Raises ConfigError, with all as it was, and where groups change on all ranks.
+        """
+        if self._retuning is not None:
+            self._retuning.load(saved, refused, self._grouped, self._reducer, backwards)
+        elif refused is not None:
+            raise refused
         else:
-            self._retuning.load(saved["retuned"], saved["groups"], self._grouped, backwards)
+            self._grouped.load_state_dict(saved["groups"])
+
+    def refuse(self, error: ConfigError) -> None:
+        """Let the other ranks, which may load their state, hear that this one cannot."""
+        if self._retuning is not None:
+            agreed(self._reducer, error)

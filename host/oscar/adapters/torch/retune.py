@@ -7,8 +7,11 @@ import logging
 import statistics
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from oscar.adapters.torch.grouped import MOST_SEEN, GroupedBuckets, Policed
 from oscar.config import Config
@@ -21,6 +24,7 @@ from oscar.state import Saved
 
 MOST_BYTES = 1 << 20  # of a policy's groups as text
 FEWEST = 3  # iterations that make a median
+LEAST = FEWEST + 1  # backwards between two choices: the one behind which is chosen goes by groups
 LOG = logging.getLogger("oscar.ddp")
 
 
@@ -61,12 +65,12 @@ class Retuning:
     """Chooses anew every so many backwards.
 
     policy: the one that is in use. watch: times its iterations. Raises ConfigError as Retuner does, and for a
-    number below 1.
+    number below LEAST, which iterations' times could not be told of.
     """
 
     def __init__(self, every: int, policed: Policed, config: Config) -> None:
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise ConfigError(f"retune: expected a number of backwards from 1, got {every!r}")
+        if isinstance(every, bool) or not isinstance(every, int) or every < LEAST:
+            raise ConfigError(f"retune: expected a number of backwards from {LEAST}, got {every!r}")
         assert policed.file is not None
         self.every, self._tensors, self._config = every, policed.tensors, config
         self.policy, self.watch = policed.file, Stopwatch()
@@ -81,7 +85,8 @@ class Retuning:
         if every is None:
             return policed, None
         if policed is None:
-            raise ConfigError("retune: expected a policy and its model to begin with, got none")
+            error = ConfigError("retune: expected a policy and its model to begin with, got none")
+            return Policed([], {}, [], refused=error), None
         if policed.refused is not None:
             return policed, None
         try:
@@ -99,58 +104,120 @@ class Retuning:
         return self._retuner.expected_s
 
     def run(self, grouped: GroupedBuckets, communicator: Communicator) -> None:
-        """Let rank 0 choose; where it chose another policy, go on with that one. Collective."""
+        """Let rank 0 choose; where it chose another policy, go on with that one. Collective.
+
+        Of waiting the least of all ranks counts: the others wait for the last one, and not for the link.
+        """
         took, watched = grouped.took(), self.watch.medians()
-        chosen: list[tuple[int, str]] = []
+        waits = np.array([np.inf if each is None else each.waited_s for each in took])
+        every = communicator.gather(waits.tobytes(), waits.nbytes)
+        chosen = b""
         if communicator.rank == 0:
+            least = np.min([np.frombuffer(own) for own in every], axis=0)
+            groups = zip(self.policy.groups, grouped.groups, took, least.tolist(), strict=True)
             seen = [
-                Seen(option, sum(self._tensors[tensor][1] for tensor in group.tensors), *each)
-                for (_, option), group, each in zip(self.policy.groups, grouped.groups, took, strict=True)
+                Seen(option, sum(self._tensors[at][1] for at in group.tensors), waited_s, each.coding_s)
+                for (_, option), group, each, waited_s in groups
                 if each is not None
             ]
             found = self._retuner.retune(self.policy, seen, *watched)
             if found is not None:
                 _say(self.policy, found)
-                chosen = list(found.policy.groups)
-        text = json.dumps(chosen).encode() if chosen else b""
-        if told := communicator.gather(text, MOST_BYTES)[0]:
-            self._go_on(json.loads(told), grouped)
+                chosen = json.dumps([found.policy.groups, dict(found.policy.made)]).encode()
+        if told := communicator.gather(chosen, MOST_BYTES)[0]:
+            groups, made = json.loads(told)
+            self._go_on(groups, grouped, made)
 
     def state_dict(self, backwards: int) -> dict[str, Any]:
         """Return the groups in use, and where a run that goes on is between two choices."""
         return {"groups": [*self.policy.groups], "since": (backwards - self._began) % self.every}
 
-    def load(self, saved: Saved, state: Saved, grouped: GroupedBuckets, backwards: int) -> None:
+    def load(
+        self, saved: Saved, refused: ConfigError | None, grouped: GroupedBuckets, reducer: Communicator,
+        backwards: int,
+    ) -> None:  # fmt: skip
         """Go on with the groups that were in use, and with their state; collective.
 
-        Raises ConfigError, with all as it was.
+        refused: why this rank's state is none. Raises ConfigError on all ranks, with all as it was.
         """
-        pairs = (one.items(2) for one in saved["groups"].items())
-        groups = [(stop.integer(1), option.text()) for stop, option in pairs]
-        since = saved["since"].integer(0, self.every - 1)
-        stops = [stop for stop, _ in groups]
-        if not stops or stops != sorted(set(stops)) or stops[-1] != len(self._tensors):
-            raise saved.refuse(f"groups that cover {len(self._tensors)} tensors in order", f"{stops}")
+        groups: list[tuple[int, str]] = []
+        since = 0
+        if refused is None:
+            try:
+                groups, since = self._read(saved["retuned"])
+            except ConfigError as error:
+                refused = error
+        agreed(reducer, refused, groups)
         before, own = list(self.policy.groups), grouped.state_dict()
         self._go_on(groups, grouped)
         try:
-            grouped.load_state_dict(state)
-        except BaseException:
+            grouped.load_state_dict(saved["groups"])
+        except ConfigError as error:
+            refused = error
+        try:
+            agreed(reducer, refused)
+        except ConfigError:
             self._go_on(before, grouped)
             grouped.load_state_dict(Saved.of(own))
             raise
-        self._began = backwards - since
+        self._began = max(backwards, 1) - since  # the first backward of a process is thrown away
 
-    def _go_on(self, groups: list[tuple[int, str]], grouped: GroupedBuckets) -> None:
-        policy = replace(self.policy, groups=tuple((stop, option) for stop, option in groups))
-        grouped.regroup(groups_of(policy, self._tensors, self._config))
+    def _read(self, saved: Saved) -> tuple[list[tuple[int, str]], int]:
+        """Return the groups that were in use, and the backwards since a choice."""
+        pairs = (one.items(2) for one in saved["groups"].items())
+        groups = [(stop.integer(1), option.text()) for stop, option in pairs]
+        stops = [stop for stop, _ in groups]
+        if not stops or stops != sorted(set(stops)) or stops[-1] != len(self._tensors):
+            raise saved.refuse(f"groups that cover {len(self._tensors)} tensors in order", f"{stops}")
+        self._policy(groups)
+        return groups, saved["since"].integer(0, self.every - 1)
+
+    def checked(self, other: Policed) -> Policed:
+        """Return another policy, refused where it could not be retuned."""
+        if other.refused is not None or other.file is None:
+            return other
+        try:
+            self._retuner.check(other.file)
+        except ConfigError as error:
+            return replace(other, refused=error)
+        return other
+
+    def take(self, policy: PolicyFile) -> None:
+        """Go on with a policy that was checked, and was not chosen here."""
+        self._retuner.know(policy)
         self.policy = policy
+        self.watch.medians()  # of another policy
+
+    def _policy(self, groups: list[tuple[int, str]], made: Mapping[str, Any] | None = None) -> PolicyFile:
+        made = self.policy.made if made is None else made
+        policy = replace(self.policy, groups=tuple((stop, option) for stop, option in groups), made=made)
+        groups_of(policy, self._tensors, self._config)
+        return policy
+
+    def _go_on(
+        self, groups: list[tuple[int, str]], grouped: GroupedBuckets, made: Mapping[str, Any] | None = None
+    ) -> None:
+        policy = self._policy(groups, made)
+        grouped.regroup(groups_of(policy, self._tensors, self._config))
+        self._retuner.know(policy)
+        self.policy = policy
+
+
+def agreed(reducer: Communicator, refused: ConfigError | None, what: Any = None) -> None:
+    """Raise ConfigError on all ranks where one refuses its state or `what` is unequal; collective."""
+    said = what if refused is None else f"refused: {refused}"
+    try:
+        reducer.party.compare({"state": said}, "loading of states", advice="load every rank's own state")
+    except ConfigError as error:
+        raise (refused or error) from None
+    if refused is not None:
+        raise refused
 
 
 def _say(before: PolicyFile, found: Retuned) -> None:
     LOG.warning(
         "retuned: the link looks like %.4g Mb/s and %.3g ms a hop, coding takes %.2g of what was foreseen; "
-        "%d groups instead of %d, an iteration is thought to take %.1f ms instead of %.1f",
+        "%d groups instead of %d, an iteration takes %.1f ms instead of %.1f",
         found.fit.link.bandwidth_bps * 1e-6, found.fit.link.latency_s * 1e3, found.fit.slower,
         len(found.policy.groups), len(before.groups), found.time_s * 1e3, found.before_s * 1e3,
     )  # fmt: skip

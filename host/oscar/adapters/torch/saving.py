@@ -1,23 +1,48 @@
-"""A tree of state as text, numbers and tensors, which torch.load reads with weights_only."""
+"""The hook's state as text, numbers and tensors, which torch.load reads with weights_only."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from oscar.adapters.torch.bypass import read_decided
+from oscar.adapters.torch.layout import Layout
 from oscar.checkpoint import flatten, rebuild
+from oscar.errors import ConfigError
 from oscar.state import Saved
 from oscar.transports.gloo import load_torch
 
+FORMAT = 1  # of state_dict
 
-def packed(tree: Any) -> dict[str, Any]:
-    """Return a tree as its text and one tensor for each dtype."""
+
+def packed(tree: Any, method: str) -> dict[str, Any]:
+    """Return a state with this tree: its text, and one tensor for each dtype."""
     text, arrays = flatten(tree)
     torch = load_torch()[0]
-    return {"tree": text, "arrays": {dtype: torch.from_numpy(array) for dtype, array in arrays.items()}}
+    held = {dtype: torch.from_numpy(array) for dtype, array in arrays.items()}
+    return {"format": FORMAT, "codec": method, "tree": text, "arrays": held}
 
 
-def unpacked(saved: Saved) -> Any:
-    """Return the tree that was packed; raises ConfigError where text and tensors do not fit."""
+def read_state(state: Any, method: str, *, policed: bool) -> tuple[Saved, Any, dict[int, Layout]]:
+    """Return the tree of a state, what its bypass has decided, and the layouts of buckets.
+
+    policed: it is to be of a policy. Raises ConfigError where it is of another method, or none.
+    """
+    saved = Saved.of(state)
+    came = (saved["format"].value, saved["codec"].value)
+    if came != (FORMAT, method):
+        raise ConfigError(
+            f"expected a state of (format, codec) {(FORMAT, method)}, got {came}; "
+            "resume with the release and configuration of the run that saved it"
+        )
+    tree = Saved(_unpacked(saved))
+    layouts, decided = tree["layouts"], read_decided(tree["bypass"])
+    known = layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
+    if policed == tree["policy"].missing:
+        raise tree["policy"].refuse("that of a policy" if policed else "none", "the other")
+    return tree, decided, {index: Layout(layouts[index].shapes(), None) for index in known}
+
+
+def _unpacked(saved: Saved) -> Any:
     text, held = saved["tree"].text(), saved["arrays"]
     keys = held.keys(lambda key: type(key) is str, "dtypes")
     try:

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, read_decided, ring_bytes
+from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, ring_bytes
 from oscar.adapters.torch.grouped import Policed
 from oscar.adapters.torch.jobs import Job, end, work
 from oscar.adapters.torch.layout import Layout, noted
 from oscar.adapters.torch.model import Model
 from oscar.adapters.torch.policies import Policies
 from oscar.adapters.torch.retune import Retuning
-from oscar.adapters.torch.saving import packed, unpacked
+from oscar.adapters.torch.saving import packed, read_state
 from oscar.adapters.torch.sparse import Rows, sparse_of
 from oscar.adapters.torch.staging import Staging, check_buffer
 from oscar.array import split
@@ -31,7 +31,6 @@ from oscar.reducers.communicator import Communicator, PeerStats
 from oscar.state import Saved
 from oscar.transports.gloo import GlooTransport, leave_group, load_torch
 
-FORMAT = 1  # of state_dict
 ADVICE = "end the process and start again from a checkpoint"
 LOG = logging.getLogger("oscar.ddp")
 
@@ -118,6 +117,7 @@ class OscarState:
         self.clipped_energy = 0.0  # the largest share of a bucket's energy that this took so far, 0 .. 1
         self._layouts: dict[int, Layout] = {}
         self._jobs: queue.Queue[Job | None] = queue.Queue()
+        self._open: list[Job] = []  # whose Futures wait; of the state's own thread
         self._thread: threading.Thread | None = None
         self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._group, [])
 
@@ -236,6 +236,7 @@ class OscarState:
         if self.error is not None:
             job.future.set_exception(self.error)
             return
+        self._open.append(job)
         try:
             gradient = job.buffer.detach().coalesce() if job.layout.sparse else None
             entries = 0 if gradient is None else gradient._nnz()
@@ -262,11 +263,11 @@ class OscarState:
                 error,
                 ADVICE,
             )
-            late = [] if self._policies is None else self._policies.waiting
-            for each in (job, *(other for other in late if other is not job)):
+            for each in self._open:
                 each.future.set_exception(error)
         else:
             for each, result in done:
+                self._open.remove(each)
                 each.future.set_result(result)
 
     def _reduced(self, job: Job, gradient: Any, counts: list[int]) -> list[tuple[Job, Any]]:
@@ -340,7 +341,7 @@ class OscarState:
             "reducer": self._communicator.state_dict(),
             "policy": None if self._policies is None else self._policies.state_dict(self.backwards),
         }
-        return {"format": FORMAT, "codec": self.config.method, **packed(tree)}
+        return packed(tree, self.config.method)
 
     def load_state_dict(self, state: Any) -> None:
         """Take over what `state_dict` returned; on all ranks, each its own.
@@ -348,34 +349,30 @@ class OscarState:
         A run goes on bit for bit where the process begins with a backward whose gradients are thrown away,
         before or after this call: DDP then has the buckets of the run that was saved. Raises ConfigError
         where the state is of another configuration, rank or number of ranks, or is none; nothing has changed
-        then.
+        then. With `retune` it is collective, and all ranks raise where one does.
         """
-        saved = Saved.of(state)
-        came = (saved["format"].value, saved["codec"].value)
-        if came != (FORMAT, self.config.method):
-            raise ConfigError(
-                f"expected a state of (format, codec) {(FORMAT, self.config.method)}, got {came}; "
-                "resume with the release and configuration of the run that saved it"
-            )
-        tree = Saved(unpacked(saved))
-        layouts, decided = tree["layouts"], read_decided(tree["bypass"])
-        fresh = {
-            index: Layout(layouts[index].shapes(), None)
-            for index in layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
-        }
+        try:
+            tree, decided, fresh = read_state(state, self.config.method, policed=self._policies is not None)
+        except ConfigError as error:
+            if self._policies is not None:
+                self._policies.refuse(error)
+            raise
         self._load_reducers(tree)  # the last that can be refused
         self.bypass.resume(decided)
         self._layouts = fresh
 
     def _load_reducers(self, tree: Saved) -> None:
         """Take over all reducers' state, or none."""
-        own, before = tree["policy"], self._communicator.state_dict()
-        if (self._policies is None) != own.missing:
-            raise own.refuse("none" if self._policies is None else "that of a policy", "the other")
-        self._communicator.load_state_dict(tree["reducer"])
+        before, refused = self._communicator.state_dict(), None
+        try:
+            self._communicator.load_state_dict(tree["reducer"])
+        except ConfigError as error:
+            refused = error
         try:
             if self._policies is not None:
-                self._policies.load_state_dict(own, self.backwards)
+                self._policies.load_state_dict(tree["policy"], self.backwards, refused)
+            elif refused is not None:
+                raise refused
         except BaseException:
             self._communicator.load_state_dict(before)
             raise

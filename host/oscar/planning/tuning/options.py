@@ -175,13 +175,13 @@ def _priced(
         yield Option(f"{price.name} {schedule.name}", *_sealed(steps, curves, seal))
         return
     before, after = _work(price, schedule, link, port)
+    if price.name == FP32.name:  # it has no choice of names
+        processors = [next(one for one in (THREAD, SAME, OTHER) if one in processors)]
     for processor in processors:
         lane = LANES[processor]
         name = f"{price.name} {processor} {schedule.name}"
         if price.name == FP32.name:
             name = f"{price.name} {schedule.name}"
-            if processor == OTHER and SAME in processors:
-                continue  # it has no choice of names
         if processor == THREAD:
             yield Option(name, *_sealed([Step(PORT, BEFORE, 0)], [before + port + after], seal))
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,27 +95,46 @@ class Retuner:
         if not gain >= 1:
             raise ConfigError(f"expected a gain of 1 or more for another policy, got {gain:g}")
         self.nodes, self.gain = config.nodes, gain
-        named = [split_option(option) for _, option in policy.groups]
-        methods = dict.fromkeys([*default_choices(config.method), *(method for method, _ in named)])
-        if bad := [method for method in methods if method in SPARSE]:
-            raise ConfigError(
-                f"expected methods whose bytes do not depend on what is zero, got {bad[0]}: "
-                "leave it out of --methods, or leave retuning out"
-            )
-        self._methods, self._config = list(methods), config
-        self._schedules = list(dict.fromkeys([*SCHEDULES, *(schedule for _, schedule in named)]))
-        self._processors = check_processors(policy.made.get("processors") or (SAME, OTHER))
+        self._config = config
+        self._methods, self._schedules = default_choices(config.method), list(SCHEDULES)
+        self._processors = list(check_processors(policy.made.get("processors") or (SAME, OTHER)))
+        self.check(policy)
+        self.know(policy)
         self._ready = ready_of(policy, policy.number("compute_ms") * 1e-3)
+        self._priced: dict[str, MethodPrice] = {}
         self._tried: dict[Any, tuple[PolicyFile, float]] = {}  # what iterations took, on a link such as this
         self._tried_bps = 0.0
         self.expected_s: float | None = None  # of an iteration, on the link as it was seen last
         self._sizes = tuple(size for _, size in policy.tensors)
         self.fit = Fit(LinkModel.of(gbps=policy.number("gbps"), latency_us=policy.number("latency_us")))
 
-    @cached_property
+    def check(self, policy: PolicyFile) -> None:
+        """Raise ConfigError for a policy that cannot be retuned."""
+        methods = [*self._methods, *(split_option(option)[0] for _, option in policy.groups)]
+        if bad := [method for method in methods if method in SPARSE]:
+            raise ConfigError(
+                f"expected methods whose bytes do not depend on what is zero, got {bad[0]}: "
+                "leave it out of --methods, or leave retuning out"
+            )
+
+    def know(self, policy: PolicyFile) -> None:
+        """Choose from what a policy names, too: its methods, schedules and processors."""
+        for _, option in policy.groups:
+            method, schedule = split_option(option)
+            own = [(self._methods, method), (self._schedules, schedule)]
+            if method != FP32.name:
+                own.append((self._processors, option.split(" ")[1]))
+            for known, name in own:
+                if name not in known:
+                    known.append(name)
+
+    @property
     def _prices(self) -> list[MethodPrice]:
         """Measured at first use, by those that choose alone."""
-        return [measured(method, self.nodes, self._config, native=False) for method in self._methods]
+        for method in self._methods:
+            if method not in self._priced:
+                self._priced[method] = measured(method, self.nodes, self._config, native=False)
+        return [self._priced[method] for method in self._methods]
 
     def retune(
         self,
