@@ -56,6 +56,19 @@ def steps_of(cluster: LocalCluster) -> Any:
     return cluster.scheme.steps  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("sigma", [1.0, 1.2, 1.7])
+def test_a_neighbour_arm_has_steps_of_its_own(seed: int, sigma: float) -> None:
+    random, cluster, found = np.random.default_rng(seed), LocalCluster(CONFIG), []
+    bandit = cluster.bandit
+    assert bandit is not None
+    for arm in (1, 2, 1, 2):
+        bandit._next = lambda arm=arm: arm  # type: ignore[method-assign]
+        for _ in range(EPOCH):
+            cluster.allreduce([[sigma * x for x in own] for own in gradients(random)])
+        found.append(steps_of(cluster).exponents[0])
+    assert found == [found[0], found[0] + 1] * 2
+
+
 def test_a_slow_link_makes_steps_coarser_and_a_run_resumes_bit_for_bit(seed: int) -> None:
     random, cluster = np.random.default_rng(seed), LocalCluster(CONFIG)
     for _ in range(8 * EPOCH):

@@ -20,6 +20,7 @@ from oscar.adapters.torch.merging import merge_groups, one_method, timed
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.files import write_json
+from oscar.state import crc
 from oscar.workloads.digits import load_digits
 
 STAGES = 16, 32, 64  # channels; each stage halves the image
@@ -63,8 +64,8 @@ class Training:
 
     def __init__(self, method: str, batch: int) -> None:
         rank, nodes = distributed.get_rank(), distributed.get_world_size()
-        base = Config(nodes=nodes, method=method)
-        lossy = base.variant(quantiser={"error_feedback": True})
+        tree = {"nodes": nodes, "method": method, "quantiser": {"error_feedback": True}}
+        lossy = Config.model_validate(tree)
         self.inner = network()
         self.layers = one_method(self.inner, lossy)
         self.state = OscarState(lossy, policy=self.layers, model=self.inner)
@@ -80,6 +81,13 @@ class Training:
         cross_entropy(self.model(images[:, None]), labels).backward()
         self.optimiser.step()
         self.optimiser.zero_grad()
+
+    def check(self) -> None:
+        """Raise OscarError unless all ranks have the same weights."""
+        sums: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(sums, crc([each.detach().numpy() for each in self.inner.parameters()]))
+        if len(set(sums)) > 1:
+            raise OscarError(f"expected equal weights on all ranks, got {sums} as their CRC-32")
 
     def seconds(self, policy: Any, warmups: int, iterations: int) -> list[float]:
         """Return what steps in these groups take."""
@@ -102,6 +110,7 @@ def measure(method: str, args: argparse.Namespace) -> dict[str, Any]:
         for _ in range(args.turns):
             for name, policy in (("layers", training.layers), ("merged", merged)):
                 times[name] += training.seconds(policy, args.warmups, args.iterations)
+        training.check()
         medians = {f"{name}_ms": 1e3 * state.share(statistics.median(took)) for name, took in times.items()}
         return {
             "method": method,
@@ -129,7 +138,7 @@ def main() -> None:
     for method in args.methods:
         try:
             rows.append(measure(method, args))
-        except OscarError as error:
+        except (OscarError, RuntimeError) as error:  # what backward() raises is torch's
             failed[method] = str(error)
     if distributed.get_rank() == 0:
         write_json(args.json, {"runs": rows, "failed": failed})

@@ -54,4 +54,4 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     median = statistics.median(gains) if gains else float("nan")
     low, high = min(gains, default=0.0), max(gains, default=0.0)
     print(f"median gain {median:.2f}x (bar: {BAR:g}x), {low:.2f} to {high:.2f}")
-    return result | {"median": median, "ok": bool(gains)}
+    return result | {"median": median, "ok": median >= BAR}

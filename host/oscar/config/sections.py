@@ -54,6 +54,12 @@ class QuantiserSection(Section):
             raise ValueError(f"controller: bandit chooses step / sigma; set scale to sigma, not {self.scale}")
         return self
 
+    @property
+    def said(self) -> str:
+        """What differs between two sections that do not do the same; arms, where one of them is chosen."""
+        none = {"controller", "arms"} if self.controller == "fixed" else set[str]()
+        return " ".join(f"{key}={value!r}" for key, value in self if key not in none)
+
     def params(self, *, nodes: int, seed: int) -> QuantiserParams:
         """Return the quantiser's parameters for sums over `nodes`."""
         bits = default_bits(nodes) if self.bits == "auto" else self.bits

@@ -94,13 +94,18 @@ class Bandit(Stateful):
         """Of the arm in use."""
         return self.arms[self.arm]
 
+    @property
+    def begins(self) -> bool:
+        """Whether no time of this epoch is known yet, so that the arm may be new."""
+        return not self.times
+
     def add(self, seconds: float, share: Share = float) -> None:
         """Take what an iteration with the arm in use took; at the end of an epoch choose the next.
 
         share: returns what rank 0 gave it, on every rank; called once an epoch. Raises ConfigError on all
         ranks for a time that is none.
         """
-        self.times.append(min(max(seconds, 0.0), MOST_S) if math.isfinite(seconds) else 0.0)
+        self.times.append(min(max(seconds, 0.0), MOST_S) if math.isfinite(seconds) else MOST_S)
         if len(self.times) == EPOCH:
             took = share(statistics.median(self.times[SETTLE:]))
             if not 0 <= took <= MOST_S:

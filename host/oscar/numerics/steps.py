@@ -72,7 +72,8 @@ class StepTracker(Stateful):
     """The steps of all tensors, a pure function of exchanged summaries and aggregated sums.
 
     `exponents[t]` is log2 of tensor t's step, or None while it has none. Replicated on every node.
-    `coarseness` may be changed before `observe`, on all nodes alike: it is that of the next steps.
+    `coarseness` may be changed before `observe`, on all nodes alike: it is that of the next steps, at once
+    where `sharp`, else when they are far enough from it.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -89,7 +90,7 @@ class StepTracker(Stateful):
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
         self._spare: np.ndarray | None = None  # those before
-        self.coarseness = params.coarseness  # of the next steps
+        self.coarseness, self.sharp = params.coarseness, False  # of the next steps
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
     @property
@@ -204,13 +205,13 @@ class StepTracker(Stateful):
         return sum_of_squares(difference) >> (2 * (exponent - low))
 
     def _move(self, t: int, exponent: int) -> None:
-        """Follow the variance, with hysteresis: a step within 0.75 octaves of c * sigma stays."""
+        """Follow the variance; unless sharp a step within 0.75 octaves of c * sigma stays."""
         c = Fraction(self.coarseness) ** 2
         above, below = c.numerator * self.variances[t], c.denominator << 32  # (c * sigma / step)^2
         if above == 0:
             self.exponents[t] = None
             return
-        if below**2 <= 8 * above**2 < 64 * below**2:
+        if not self.sharp and below**2 <= 8 * above**2 < 64 * below**2:
             return
         new = self._clamp(exponent + (floor_log2(above, below) + 1) // 2)
         rise = new - exponent

@@ -70,4 +70,4 @@ def method_fingerprint(config: Config, codec: Codec) -> str:
     c = config
     if method_info(c.method).codec is None:
         return f"{c.method} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"
-    return f"{c.quantiser}, seed={c.seed}, {codec.name}, {c.asc}, {c.plan}"
+    return f"{c.quantiser.said}, seed={c.seed}, {codec.name}, {c.asc}, {c.plan}"

@@ -300,8 +300,8 @@ class Reducer(ABC):
     def _finish(self, state: State, totals: list[Array]) -> list[Array]:
         """Return the mean [tensor], float32 in its shape; all state moves on."""
         scheme = state.scheme
-        if self.bandit is not None and isinstance(scheme, Exact):
-            scheme.steps.coarseness = self.bandit.coarseness
+        if self.bandit is not None and isinstance(scheme, Exact):  # neighbours are less apart than hysteresis
+            scheme.steps.coarseness, scheme.steps.sharp = self.bandit.coarseness, self.bandit.begins
         mean = scheme.finish(totals)
         scheme.forget()
         for worker in state.workers:

@@ -31,6 +31,9 @@ class Policies:
         self._grouped = GroupedBuckets(policed, config, reducer.transport)
         self.plain = self._due = False
         if retuning is not None:
+            on = {each.device.type for each in model.parameters()} - {"cpu"}
+            if on:  # the host's clock sees when work is asked for there, not when it is done
+                raise ConfigError(f"retune: expected a model on the CPU, got one on {on.pop()}; leave it out")
             model.register_forward_pre_hook(retuning.watch.begin)
 
     @property

@@ -91,12 +91,9 @@ class OscarState:
         self.rank, self.nodes = self._dist.get_rank(group), len(ranks)
         self._transport = GlooTransport(group)
         try:
-            self._communicator = Communicator(
-                self.config,
-                self._transport,
-                timeout_s=self.config.transport.timeout_s,
-                extra={"bypass": mode, "policy": policed and policed.said, "retune": retune},
-            )
+            extra = {"bypass": mode, "policy": policed and policed.said, "retune": retune}
+            timeout_s = self.config.transport.timeout_s
+            self._communicator = Communicator(self.config, self._transport, timeout_s=timeout_s, extra=extra)
             if policed is not None and policed.refused is not None:
                 raise policed.refused
             own = self.config, self._communicator

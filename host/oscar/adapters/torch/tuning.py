@@ -33,7 +33,8 @@ def tune(
 ) -> PolicyFile:
     """Return the policy for `model` on the link of `config`; collective over the default process group.
 
-    model: not in DDP yet. backward: a forward and a backward pass of it, without a step of the optimiser.
+    model: not in DDP yet. backward: a forward and a backward pass of it, without a step of the optimiser; it
+    runs some times, so statistics of batch normalisation and random states move on.
     methods: to choose from, as `oscar tune --methods`. processors: as its --processors; the hook's is
     `thread`, which does group after group. All ranks profile, so that they disturb each other
     as they will in the training; rank 0 chooses. Raises ConfigError on all ranks.
@@ -50,8 +51,8 @@ def tune(
     if distributed.get_rank() == 0:
         try:
             found = [(_chosen(profile, config, methods, processors), "")]
-        except ConfigError as error:
-            found = [(None, str(error))]
+        except Exception as error:  # whatever it is, the other ranks wait for it
+            found = [(None, str(error) if isinstance(error, ConfigError) else repr(error))]
     distributed.broadcast_object_list(found, src=0)
     policy, refused = found[0]
     if policy is None:
