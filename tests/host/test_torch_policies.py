@@ -180,7 +180,7 @@ def troubled(rank: int, folder: Path) -> dict[str, Any]:
                 training.state.load_state_dict({**good, damage: "none"} if rank == 0 else good)
             except ConfigError as error:
                 told.append(str(error))
-        for option in ("zen same direct", "topk thread ring"):
+        for option in ("zen same direct", "asc same network", "topk thread direct"):
             try:
                 training.state.regroup(policy_of(training.model.module, [(6, option)]))
             except ConfigError as error:
@@ -314,10 +314,11 @@ def test_all_ranks_go_on_with_what_rank_0_chose(tmp_path: Path) -> None:
 def test_what_fails_on_one_rank_ends_on_all(tmp_path: Path) -> None:
     first, second = ran("troubled", tmp_path)
     for result, own in ((first, True), (second, False)):
-        codec, tree, sparse, failed = result["told"]
+        codec, tree, sparse, schedule, failed = result["told"]
         assert ("expected a state of (format, codec)" if own else "loading of states") in codec
         assert ("cannot be read" if own else "loading of states") in tree
         assert "got zen" in sparse
+        assert "got network" in schedule
         assert failed
         assert result["failed"]
     for one, two in zip(first["means"], second["means"], strict=True):

@@ -22,7 +22,7 @@ from oscar.errors import ConfigError, GradientError, OscarError
 from oscar.planning.tuning.apply import groups_of
 from oscar.planning.tuning.policy_file import load_policy
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.grouped import GroupedCluster, GroupedResult
+from oscar.reducers.grouped import Group, GroupedCluster, GroupedResult
 from oscar.reducers.sampled import SampledCluster
 from oscar.schemes.methods import method_info
 from oscar.state import Saved
@@ -128,7 +128,7 @@ class Trainer:
         self.cluster: LocalCluster | GroupedCluster
         if config.policy is not None:
             tensors = list(zip(self.workload.tensor_names, sizes, strict=True))
-            self.cluster = GroupedCluster(groups_of(load_policy(Path(config.policy)), tensors, config))
+            self.cluster = GroupedCluster(_policy_groups(config.policy, tensors, config))
             self.shares = self.cluster.shares(sizes)
         else:
             self.cluster = LocalCluster(config) if every == 1 else SampledCluster(config, every=every)
@@ -281,6 +281,14 @@ class Trainer:
         self.losses, self.compute = losses, compute
         self.clipped, self.clipped_energy = clipped, energy
         self.evaluations = [item.value for item in evaluations]
+
+
+def _policy_groups(path: str, tensors: list[tuple[str, int]], config: Config) -> list[Group]:
+    policy = load_policy(Path(path))
+    try:
+        return groups_of(policy, tensors, config)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _no_tick() -> None: ...

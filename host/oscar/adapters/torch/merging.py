@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oscar.adapters.torch.state import OscarState
-from oscar.config import Config
+from oscar.config import BY_NETWORK, BY_TIME, Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.merge import ITERATIONS, WARMUPS, Merged, Stops, averaged, merge
 from oscar.planning.tuning.options import FP32
@@ -18,6 +18,8 @@ from oscar.planning.tuning.policy_file import PolicyFile
 def one_method(model: Any, config: Config, stops: Sequence[int] | None = None) -> PolicyFile:
     """Return the policy that reduces a model by the method and schedule of `config`, in these groups.
 
+    A schedule that is left to the network is direct.
+
     stops: the tensor behind the last of each group, in the order of the backward pass; None makes a group of
     every tensor, which is layer-wise compression.
     """
@@ -25,7 +27,8 @@ def one_method(model: Any, config: Config, stops: Sequence[int] | None = None) -
     tensors = tuple((name.removeprefix("module."), size) for name, size in named)[::-1]
     stops = range(1, len(tensors) + 1) if stops is None else stops
     processor = () if config.method == FP32.name else (THREAD,)
-    option = " ".join((config.method, *processor, config.schedule.name))
+    told = config.schedule.name not in (BY_NETWORK, BY_TIME)
+    option = " ".join((config.method, *processor, config.schedule.name if told else "direct"))
     return PolicyFile(tensors, tuple((stop, option) for stop in stops), {})
 
 

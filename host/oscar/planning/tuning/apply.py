@@ -37,7 +37,10 @@ def groups_of(policy: PolicyFile, tensors: Sequence[tuple[str, int]], config: Co
 
 def _config(option: str, config: Config) -> Config:
     choice, schedule = split_option(option)
-    return config.variant(schedule={"name": schedule}, policy=None, **changes_of(choice, config))
+    try:
+        return config.variant(schedule={"name": schedule}, policy=None, **changes_of(choice, config))
+    except ConfigError as error:
+        raise ConfigError(f"option {option!r} of the policy: {error}") from None
 
 
 def split_option(option: str) -> tuple[str, str]:

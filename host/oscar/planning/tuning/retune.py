@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oscar.coding.costs import FrameCost
+from oscar.collective.ring import Ring
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import ready_of, split_option
@@ -96,7 +97,7 @@ class Retuner:
             raise ConfigError(f"expected a gain of 1 or more for another policy, got {gain:g}")
         self.nodes, self.gain = config.nodes, gain
         self._config = config
-        self._methods, self._schedules = default_choices(config.method), list(SCHEDULES)
+        self._methods = default_choices(config.method)
         self._processors = list(check_processors(policy.made.get("processors") or (SAME, OTHER)))
         self.check(policy)
         self.know(policy)
@@ -116,17 +117,18 @@ class Retuner:
                 f"expected methods whose bytes do not depend on what is zero, got {bad[0]}: "
                 "leave it out of --methods, or leave retuning out"
             )
+        schedules = [split_option(option)[1] for _, option in policy.groups]
+        if bad := [schedule for schedule in schedules if schedule not in SCHEDULES]:
+            raise ConfigError(f"expected schedules of {', '.join(SCHEDULES)} to choose from, got {bad[0]}")
 
     def know(self, policy: PolicyFile) -> None:
-        """Choose from what a policy names, too: its methods, schedules and processors."""
+        """Choose from what a policy names, too: its methods and processors."""
         for _, option in policy.groups:
-            method, schedule = split_option(option)
-            own = [(self._methods, method), (self._schedules, schedule)]
-            if method != FP32.name:
-                own.append((self._processors, option.split(" ")[1]))
-            for known, name in own:
-                if name not in known:
-                    known.append(name)
+            method, _ = split_option(option)
+            if method not in self._methods:
+                self._methods.append(method)
+            if method != FP32.name and option.split(" ")[1] not in self._processors:
+                self._processors.append(option.split(" ")[1])
 
     @property
     def _prices(self) -> list[MethodPrice]:
@@ -150,10 +152,11 @@ class Retuner:
         """
         if compute_s:
             self._ready = self._ready * (compute_s / self._ready[-1])
+        seen = [one._replace(option=self._as_priced(one.option)) for one in seen]
         self.fit = fitted(seen, self._prices, self.nodes, self.fit)
         problems = problems_of(
             self._sizes, self._ready, [self.fit.priced(price) for price in self._prices], self.nodes,
-            self.fit.link, self._schedules, self._processors,
+            self.fit.link, SCHEDULES, self._processors,
         )  # fmt: skip
         self.expected_s = before = self._time(policy, problems)
         self._remember(policy, took_s)
@@ -194,7 +197,14 @@ class Retuner:
         mixed, plain = problems
         if _kind(policy) == FP32.name:
             return select(plain).time_s
-        return mixed.time(policy.policy(mixed))
+        groups = tuple((stop, self._as_priced(option)) for stop, option in policy.groups)
+        return mixed.time(replace(policy, groups=groups).policy(mixed))
+
+    def _as_priced(self, option: str) -> str:
+        """Return the option that has its price: methods that send no frames are priced by bytes alone."""
+        method, _ = split_option(option)
+        by_bytes = any(price.name == method and price.around_ring for price in self._prices)
+        return " ".join([*option.split(" ")[:-1], Ring.name]) if by_bytes else option
 
 
 def _kind(policy: PolicyFile) -> Any:
