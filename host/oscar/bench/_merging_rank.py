@@ -1,4 +1,4 @@
-"""A rank of `oscar bench merging`: a residual network with each method, in groups and by layers."""
+"""A rank of `oscar bench merging`: a residual network with a method, in groups and by layers."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ class Training:
         return [timed(self.step) for _ in range(warmups + iterations)][warmups:]
 
 
-def measure(method: str, args: argparse.Namespace) -> dict[str, Any]:
+def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Search groups, then time them against single tensors, in turns; collective."""
-    training = Training(method, args.batch)
+    training = Training(args.method, args.batch)
     with training.state as state:
         for _ in range(3):  # the first backward goes uncompressed, the second compiles
             training.step()
@@ -113,7 +113,7 @@ def measure(method: str, args: argparse.Namespace) -> dict[str, Any]:
         training.check()
         medians = {f"{name}_ms": 1e3 * state.share(statistics.median(took)) for name, took in times.items()}
         return {
-            "method": method,
+            "method": args.method,
             "tensors": len(training.layers.tensors),
             "values": sum(size for _, size in training.layers.tensors),
             "stops": list(found.stops),
@@ -125,7 +125,7 @@ def measure(method: str, args: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--methods", nargs="+", required=True)
+    parser.add_argument("--method", required=True)
     for name in ("batch", "most", "warmups", "iterations", "turns"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--json", type=Path, required=True)
@@ -134,14 +134,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
-    rows, failed = [], {}
-    for method in args.methods:
-        try:
-            rows.append(measure(method, args))
-        except (OscarError, RuntimeError) as error:  # what backward() raises is torch's
-            failed[method] = str(error)
+    row = measure(args)
     if distributed.get_rank() == 0:
-        write_json(args.json, {"runs": rows, "failed": failed})
+        write_json(args.json, row)
     distributed.barrier()
     distributed.destroy_process_group()
 

@@ -12,6 +12,7 @@ import statistics
 from typing import Any
 
 from oscar.bench.ddp import run_ranks
+from oscar.errors import OscarError
 from oscar.schemes.methods import METHODS
 from oscar.tables import Table
 
@@ -35,23 +36,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warmups", type=int, default=2, help="steps of each grouping that do not count")
     parser.add_argument("--iterations", type=int, default=6, help="steps of each grouping that count")
     parser.add_argument("--turns", type=int, default=3, help="of the comparison behind the search")
-    parser.add_argument("--limit-s", type=float, default=1800.0, help="after which ranks are killed")
+    parser.add_argument(
+        "--limit-s", type=float, default=300.0, help="of a method, after which its ranks are killed"
+    )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Run all ranks, print the table and the median gain, return them."""
-    words = ["--methods", *args.methods]
-    for name in ("batch", "most", "warmups", "iterations", "turns"):
-        words += [f"--{name}", str(getattr(args, name))]
+    """Run the ranks of each method, print a row as it comes and the median gain, return them."""
+    words = [
+        f"--{name}={getattr(args, name)}" for name in ("batch", "most", "warmups", "iterations", "turns")
+    ]
     print(f"# {args.ranks} ranks on this machine's loopback, {args.batch} images a rank")
-    result = run_ranks(args, ["-m", "oscar.bench._merging_rank", *words])
-    print(TABLE.heading)
-    for row in result["runs"]:
-        print(TABLE.line(row, groups=len(row["stops"])))
-    for method, told in result["failed"].items():
-        print(f"# left out: {method}: {told}")
-    gains = [row["times"] for row in result["runs"]]
+    print(TABLE.heading, flush=True)
+    rows, failed = [], {}
+    for method in args.methods:
+        try:
+            row = run_ranks(args, ["-m", "oscar.bench._merging_rank", f"--method={method}", *words])
+        except OscarError as error:
+            failed[method] = str(error)
+            print(f"# left out: {method}: {str(error).splitlines()[-1]}", flush=True)
+            continue
+        rows.append(row)
+        print(TABLE.line(row, groups=len(row["stops"])), flush=True)
+    gains = [row["times"] for row in rows]
     median = statistics.median(gains) if gains else float("nan")
     low, high = min(gains, default=0.0), max(gains, default=0.0)
     print(f"median gain {median:.2f}x (bar: {BAR:g}x), {low:.2f} to {high:.2f}")
-    return result | {"median": median, "ok": median >= BAR}
+    return {"runs": rows, "failed": failed, "median": median, "ok": median >= BAR}
