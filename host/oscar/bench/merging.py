@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
     parser.add_argument("--ranks", type=int, default=2, help="processes on this machine")
     parser.add_argument(
-        "--methods", nargs="+", default=[name for name in METHODS if name not in SLOW],
+        "--methods", nargs="+", choices=list(METHODS), metavar="METHOD", default=[name for name in METHODS if name not in SLOW],
         help="codecs and schemes; all but the serial references unless given",
     )  # fmt: skip
     parser.add_argument("--batch", type=int, default=8, help="images of one rank")
@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warmups", type=int, default=2, help="steps of each grouping that do not count")
     parser.add_argument("--iterations", type=int, default=6, help="steps of each grouping that count")
     parser.add_argument("--turns", type=int, default=3, help="of the comparison behind the search")
-    parser.add_argument(
-        "--limit-s", type=float, default=300.0, help="of a method, after which its ranks are killed"
-    )
+    parser.add_argument("--limit-s", type=float, default=300.0, help="of a method, before ranks are killed")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -54,7 +52,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             row = run_ranks(args, ["-m", "oscar.bench._merging_rank", f"--method={method}", *words])
         except OscarError as error:
             failed[method] = str(error)
-            print(f"# left out: {method}: {str(error).splitlines()[-1]}", flush=True)
+            why = [line for line in str(error).splitlines() if "Error" in line] or [str(error)]
+            print(f"# left out: {method}: {why[-1]}", flush=True)
             continue
         rows.append(row)
         print(TABLE.line(row, groups=len(row["stops"])), flush=True)
