@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from oscar.config.base import LEAST_RATE, MOST, Section
-from oscar.timeline.link import LinkModel
+from oscar.timeline.link import LinkModel, Pipeline
 from oscar.timeline.nic import NicFile, host_nic, load_nic
 
 
@@ -88,13 +89,16 @@ class LinkSection(Section):
         """Return the same link with the clock of the RTL."""
         return LinkSection(gbps=self.gbps, latency_us=self.latency_us, codec="rtl", nic_file=self.nic_file)
 
-    def model(self) -> LinkModel:
-        """Return the link for the time model."""
+    def model(self, *, block_log2: int = 0) -> LinkModel:
+        """Return the link for the time model; block_log2: of frames that a NIC codes, 0: as its file says."""
+        engines = None if self.codec == "ideal" else self.nic().model()
+        if block_log2 and isinstance(engines, Pipeline):
+            engines = replace(engines, block=1 << block_log2)
         return LinkModel.of(
             gbps=self.gbps,
             latency_us=self.latency_us,
             codec_gvalues=self.codec_gvalues,
             codec_latency_us=self.codec_latency_us,
             encode_latency_us=self.encode_latency_us,
-            engines=None if self.codec == "ideal" else self.nic().model(),
+            engines=engines,
         )

@@ -148,4 +148,5 @@ def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
 
 def network_of(config: Config, nodes: int) -> dict[str, Any]:
     """Return the link, and the topology of coded messages, of the time model: arguments of LocalWire."""
-    return {"link": config.link.model(), "topology": topology_of(config, nodes)}
+    link = config.link.model(block_log2=config.asc.block_log2)
+    return {"link": link, "topology": topology_of(config, nodes)}

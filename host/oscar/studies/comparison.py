@@ -128,7 +128,7 @@ def _row(
         "lossless": codec.lossless,
         "coded": codec.coded,
         **{name: float(np.mean([getattr(s, name) for s in counted])) for name in MEANS},
-        "rtl_time_s": _rtl_time(schedule, codec, method.method, counted, config),
+        "rtl_time_s": _rtl_time(schedule, codec, method, counted, config),
         "exact": codec.lossless and wrong == 0,
         "identical": identical,
         "wrong": wrong,
@@ -139,14 +139,14 @@ def _row(
 
 
 def _rtl_time(
-    schedule: Schedule, codec: Codec, name: str, stats: Sequence[Stats], config: Config
+    schedule: Schedule, codec: Codec, method: Method, stats: Sequence[Stats], config: Config
 ) -> float | None:
     """Return the mean time with the clock of the RTL; None for a codec that no RTL codes."""
     if not codec.coded or config.nodes == 1:
         return float(np.mean([s.time_s for s in stats]))
-    if name not in ASC:
+    if method.method not in ASC:
         return None
-    link = config.link.rtl().model()
+    link = config.link.rtl().model(block_log2=method.asc.get("block_log2", config.asc.block_log2))
     return float(np.mean([time_of(schedule, s.frames, link) for s in stats]))
 
 
