@@ -13,7 +13,9 @@ import pytest
 
 from oscar.coding.costs import Cost
 from oscar.collective.schedules import SCHEDULES, make_schedule
+from oscar.config import Config
 from oscar.errors import ConfigError
+from oscar.reducers.cluster import LocalCluster
 from oscar.timeline.by_frame import Production, allreduce, sums_s
 from oscar.timeline.engine import Graph, Need, Timeline
 from oscar.timeline.equal import assumed_frames
@@ -36,7 +38,9 @@ from oscar.timeline.lanes import GRID, make_case, policy_time, seconds_at
 from oscar.timeline.link import Engines, LinkModel, Pipeline, Stage
 from oscar.timeline.overlap import bucket_shares, iteration_time
 from oscar.timeline.perfetto import write_timelines
+from oscar.timeline.recurrence import ring_time
 from oscar.timeline.replay import replay
+from oscar.timeline.sizes import engine_work
 from support.frames import unequal
 
 CLOSE = 1e-12
@@ -96,6 +100,26 @@ def test_every_schedule_takes_what_its_replay_takes(draw: random.Random) -> None
             assert timeline.total_s == pytest.approx(wanted, rel=CLOSE, abs=0), schedule
             if cases % 10 == 0:
                 check(timeline)
+
+
+@pytest.mark.parametrize("name", ["ring", "direct"])
+def test_frames_whose_work_is_known_take_what_their_replay_takes(draw: random.Random, name: str) -> None:
+    """Engines that share frames are free for the next one before the result is there."""
+    noise = np.random.default_rng(draw.randrange(2**32))
+    cluster = LocalCluster(Config.model_validate({"nodes": 4, "schedule": {"name": name, "subframes": 5}}))
+    for _ in range(2):
+        gradients = [[noise.laplace(size=150_000).astype(np.float32)] for _ in range(4)]
+        moved = cluster.allreduce(gradients).stats.moved[0]
+    clock = Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7)
+    link = LinkModel(engines=Pipeline(clock, clock, 4, 2048))
+    work, _ = engine_work(moved.frames, 4, 2048)
+    assert any(each.hold < each.work for each in work.values())
+    wanted = replay(moved.schedule, moved.frames, link).total_s
+    timeline = allreduce(moved.schedule, moved.frames, link).run()
+    assert timeline.total_s == pytest.approx(wanted, rel=CLOSE, abs=0)
+    check(timeline)
+    if name == "ring":  # whose tables have the larger of both works
+        assert wanted * (1 - CLOSE) <= ring_time(moved.schedule, moved.frames, link) < 1.2 * wanted
 
 
 def test_nothing_is_sent_before_it_is_made_and_overlap_is_within_its_bounds(draw: random.Random) -> None:

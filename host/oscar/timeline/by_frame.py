@@ -133,7 +133,7 @@ class _Frames:
                         if encodes
                         else (codec.decode_each, codec.decode_between, codec.decode_least)
                     )
-                    took = max(work.count * each + between, least)
+                    took = max(work.hold * each + between, least)
                 self._add("encode" if encodes else "decode", work, engine, took, 0)
                 before = None if encodes else work
 

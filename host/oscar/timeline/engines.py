@@ -205,7 +205,7 @@ def sent(frames: Sequence[Coded], engines: int, block: int, begin: float) -> lis
     for n, frame in enumerate(frames):
         if n:
             deal = max(units.dealt + NEXT[0], begin + FRONT[0], learnt[n])
-            begin = ends[-1] + NEXT[0]
+            begin = max(deal, ends[-1] + NEXT[0])
         first = frame.first(engines, block)
         args = frame.cells, frame.count, frame.size, engines, block, frame.sizes
         ends.append(encode_clocks(*args, units=units, first=first, deal=deal, begin=begin)[1])

@@ -22,6 +22,7 @@ from oscar.timeline.engines import NEXT, SLOT, Coded, received, sent
 Sizes = NDArray[np.int64]
 NIC_BLOCK = 1 << 12  # values of the dense blocks by which work is told
 ENCODE_SLOTS, DECODE_SLOTS = 134, 136  # of such a block
+FRAMES = 8  # that are modelled: two are under way at a time, so gaps between results go to and fro
 _Schedule = TypeVar("_Schedule", bound=Schedule)
 
 
@@ -104,8 +105,8 @@ def idle_share(counts: Sizes, engines: int, block: int) -> NDArray[np.float64]:
 class Engaged(NamedTuple):
     """How long a frame takes the engines, in values of dense frames, if all engines code them all the time.
 
-    work: until its result is there; hold: until that of a frame like it is, right behind it. Blocks of the
-    next frame are coded beside its last ones, so hold may be less.
+    work: until its result is there; hold: from one result to the next of many such frames, one behind the
+    other. Blocks of a frame are coded beside the last ones of the frame before, so hold may be less.
     """
 
     work: int
@@ -133,15 +134,16 @@ def engine_work(frames: Frames, engines: int, block: int) -> tuple[dict[Key, Eng
 def frame_work(cells: Sizes, count: int, size: int, engines: int, block: int) -> tuple[Engaged, Engaged]:
     """Return what encoding and decoding a frame takes; arguments as of `engine_work`."""
     behind = -(-count // (LANES * GROUP_ROWS)) * GROUP_ROWS  # the first row of the next frame in memory
-    two = [Coded(cells, count, size, None, row) for row in (0, behind)]
+    many = [Coded(cells, count, size, None, row * behind) for row in range(FRAMES)]
 
     def engaged(ends: list[float], slots: int, gap: float) -> Engaged:
-        first, second = (round(end * engines * NIC_BLOCK / (SLOT * slots)) for end in ends)
-        return Engaged(first, max(0, second - first - round(gap * engines * NIC_BLOCK / (SLOT * slots))))
+        values = engines * NIC_BLOCK / (SLOT * slots)  # of dense frames, in a clock
+        each = (ends[-1] - ends[1]) / (FRAMES - 2) - gap
+        return Engaged(round(ends[0] * values), max(0, round(each * values)))
 
     return (
-        engaged(sent(two, engines, block, 0.0), ENCODE_SLOTS, NEXT[0]),
-        engaged(received(two, engines, block, 0.0), DECODE_SLOTS, NEXT[1]),
+        engaged(sent(many, engines, block, 0.0), ENCODE_SLOTS, NEXT[0]),
+        engaged(received(many, engines, block, 0.0), DECODE_SLOTS, NEXT[1]),
     )
 
 
