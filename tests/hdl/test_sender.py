@@ -452,16 +452,20 @@ def test_frames_of_any_blocks(units: int):
 
 def test_frames_overlap():
     rng = dice(34)
-    bench = Bench(rng, 3, store_log2=10, speed=rng.choice((0.5, 1.0)))
-    bench.table_clocks = 600
+    bench = Bench(rng, 3, store_log2=9, speed=rng.choice((0.5, 1.0)))
+    bench.table_clocks = 1500
     frames = [
-        random_frame(rng, blocks=rng.choice((0, 1, 2, 3, 4)), most=400, kinds="cccck") for _ in range(10)
+        random_frame(rng, blocks=rng.choice((0, 1, 2, 3, 4)), most=400, kinds="ccccckr") for _ in range(9)
     ]
     frames += [random_frame(rng, blocks=2, most=400, kinds="c") for _ in range(2)]
-    for frame in frames:  # few sets: some load what is saved just before
+    frames.insert(5, random_frame(rng, blocks=34, most=24, kinds="ck"))  # so many values are counted in part
+    frames.insert(7, sized_frame(rng, 5000))
+    for n, frame in enumerate(frames):  # few sets: some load what is saved just before
         frame.load, frame.save = rng.randrange(3), rng.randrange(3)
         frame.header = replace(frame.header, checksum=checksum(frame.load, frame.fresh))
-        if frame.parts and rng.random() < 0.2:
+        if len(frame.bytes()) >= 8 * ((1 << 9) - 4):
+            frame.error = 4
+        if frame.parts and (n in (6, 8) or rng.random() < 0.2):
             frame.bad, frame.error = rng.randrange(len(frame.parts)), 5
     bench.check(frames, pauses=0)
     assert bench.early

@@ -18,7 +18,7 @@ def block_sizes(block_log2: int) -> tuple[int, int]:
 
 
 class FrameCommand:
-    """A frame to receive or to send, and its tables; fields hold from start to done."""
+    """A frame to receive or to send, and its tables; fields hold from start until `idle` rises again."""
 
     def __init__(self) -> None:
         self.start, self.idle, self.done, self.error = bit(), bit(), bit(), word(5)
