@@ -70,8 +70,12 @@ def main() -> int:
         nic.receive(came, same, at, adopt=False)
         nic.ended("RECEIVE")
         print(f"read  FRAMES_BAD       {BY_NAME['FRAMES_BAD'].offset:#04x}  {nic.read('FRAMES_BAD')}")
+        print("# read the sums; cut the gradient, which is this chunk alone, in two")
+        nic.write("PLAN_SEGMENT", first=0, count=1)
         nic.check_rows(at, own + came, same)
         print("m_axis_values: the sums that the host has")
+        edges = nic.check_plan(own + came, 2)
+        print(f"PLAN_EDGE_1: {edges[0]}, in blocks of 256 values, as the host cuts")
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from oscar.coding.asc import AscParams, Encoder
+from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
 from oscar_hdl.nic.oscar_nic import oscar_nic
 from oscar_hdl.nic.registers import BY_NAME, ERROR_ABORTED
@@ -112,6 +114,35 @@ def test_rows_come_back(pause: float) -> None:
         np.testing.assert_array_equal(values, rows.values.reshape(-1)[:count])
         np.testing.assert_array_equal(classes, rows.classes)
         np.testing.assert_array_equal(sizes, rows.sizes)
+
+
+def test_what_is_read_makes_the_next_plan() -> None:
+    """Chunks in any order, one read twice of which only one counts; the plan is the host's."""
+    bench = NicBench("plan", pause=0.2)
+    rng, nodes, costs = bench.rng, 3, np.zeros(0, np.int64)
+    count = rng.randrange(2100, 3000)
+    bounds = [0, rng.randrange(1, 1000), rng.randrange(1000, 1024), count]
+    for iteration in range(2):
+        values, positions = gradient(rng, count, "normal")
+        values[: 700 * iteration] = 0
+        order = [(n, low, high) for n, (low, high) in enumerate(pairwise(bounds))]
+        rng.shuffle(order)
+        for n, low, high in order:
+            bench.run(bench.load(BLOCK * n, frame_rows(values[low:high], positions[low:high])))
+        for n, low, high in order:
+            for counts in (0, 1):
+                bench.run(bench.write("PLAN_SEGMENT", first=low, count=counts))
+                read, _, _ = bench.run(bench.fetch(BLOCK * n, high - low))
+                np.testing.assert_array_equal(read, values[low:high])
+        fresh = block_costs(values, 256) << 8
+        costs = costs + ((fresh - costs) >> 1) if iteration else fresh
+        bench.run(bench.write("PLAN_COMMAND", nodes=nodes, blocks=costs.size, cut=1))
+        while bench.run(bench.read("PLAN_RESULT"))["running"]:
+            pass
+        assert bench.run(bench.read("PLAN_RESULT")) == {"cuts": iteration + 1, "equal": 0, "running": 0}
+        cut = [bench.run(bench.read(f"PLAN_EDGE_{n}"))["block"] for n in range(1, nodes)]
+        wanted = make_plan("splitter", count, nodes, granule=256, costs=costs).bounds[1:-1]
+        assert tuple(256 * edge for edge in cut) == wanted
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.3])

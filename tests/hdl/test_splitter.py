@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-import random
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from myhdl import block, instance
 
-from oscar.numerics.plans import block_costs, make_plan
+from oscar.numerics.plans import block_costs
 from oscar_hdl.nic.splitter import splitter
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
 from oscar_sim.seeds import dice, numbers
+from support.plans import GRANULE, GRANULE_LOG2, edges, gradients, pieces
 
-GRANULE_LOG2 = 3
-GRANULE = 1 << GRANULE_LOG2
 BLOCK_BITS = 6
-
-
-def edges(values: int, nodes: int, costs: np.ndarray) -> list[int] | None:
-    """Boundaries of the host's plan as numbers of blocks; None if chunks are equal."""
-    if int(costs.sum()) == 0:
-        return None
-    bounds = make_plan("splitter", values, nodes, granule=GRANULE, costs=costs).bounds[1:-1]
-    return [-(-b // GRANULE) for b in bounds]
-
-
-def pieces(rng: random.Random, values: int) -> list[tuple[int, int]]:
-    """Cut a gradient into segments (first, end), in any order, not always at the edges of blocks."""
-    cuts = sorted({0, values, *(rng.randrange(values) for _ in range(rng.randrange(6)))})
-    if rng.random() < 0.5:
-        cuts = sorted({0, values, *(c // GRANULE * GRANULE for c in cuts)})
-    out = list(pairwise(cuts))
-    if rng.random() < 0.7:
-        rng.shuffle(out)
-    return out
 
 
 def run(iterations: list[tuple[bool, int, np.ndarray]], seed: int, pause: Pause = never, reset: bool = False):
@@ -109,19 +86,6 @@ def expected(iterations: list[tuple[bool, int, np.ndarray]]) -> list[list[int] |
         costs = fresh if clear else costs + ((fresh - costs) >> 1)
         said.append(edges(values.size, nodes, costs))
     return said
-
-
-def gradients(rng: np.random.Generator, values: int, kind: str) -> np.ndarray:
-    """Sums of all sizes; layers of different scale; most blocks zero; equal blocks."""
-    if kind == "any":
-        return (rng.integers(-(1 << 15), 1 << 15, values) >> rng.integers(0, 16, values)).astype(np.int64)
-    if kind == "layers":
-        scale = np.repeat(np.exp(rng.normal(3, 2, values // 50 + 1)), 50)[:values]
-        return np.clip(np.rint(rng.laplace(0, scale)), -32768, 32767).astype(np.int64)
-    if kind == "zeros":
-        used = np.repeat(rng.random(values // GRANULE + 1) < 0.2, GRANULE)[:values]
-        return rng.integers(-3, 4, values) * used
-    return np.repeat(rng.choice([0, 5, 5, 5], values // GRANULE + 1), GRANULE)[:values]
 
 
 @pytest.mark.parametrize("kind", ["any", "layers", "zeros", "ties"])

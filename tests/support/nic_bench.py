@@ -113,10 +113,13 @@ class Bench:
     def give(self, name: str, **fields: int) -> Script:
         """Write a command."""
         for part in ("FRAME", "SHAPE", "TABLES", "COMMAND"):
-            register = BY_NAME[f"{name}_{part}"]
-            known = {field.name for field in register.fields}
+            known = {field.name for field in BY_NAME[f"{name}_{part}"].fields}
             values = {key: value for key, value in fields.items() if key in known}
-            yield from self.bus.write(register.offset, register.pack(**values))
+            yield from self.write(f"{name}_{part}", **values)
+
+    def write(self, name: str, **fields: int) -> Script:
+        """Write a register."""
+        yield from self.bus.write(BY_NAME[name].offset, BY_NAME[name].pack(**fields))
 
     def read(self, name: str) -> Script:
         """Return a register's fields."""

@@ -56,7 +56,8 @@ class Proof:
     depth: clocks from the start, 0: any number. passes: what goes on, from stream or Words to stream or
     Words. rules: what else is assumed and asserted. forget: what takes back an offer, as a reset does.
     drains: clocks without a word in and with tready out, behind which all words have left; 0: not said.
-    most: words that can be inside. reach: clocks in which each stream moves a word, but those of `still`.
+    most: words that can be inside. reach: clocks in which each stream moves a word, but those of `still`, 0:
+    any number.
     free: memories of more bits give anything when they are read, which is more than they can.
     light: part of the list for each change.
     """
@@ -196,7 +197,9 @@ def prove(proof: Proof, verilog: Path, out: Path) -> float:
         raise FormalError(f"{name}: neither proven nor broken in {HARDEST} s; see {out / name}.abc.log")
     seen = _model(name, out, proof.free, "-D SEE")
     if seen:
-        said = _abc(name, out, f"bmc3 -a -g -F {proof.reach}")
+        # ABC's bmc3 has crashed where all is seen in the first clocks.
+        search = f"bmc3 -a -g -F {proof.reach}" if proof.reach else f"pdr -a -T {HARDEST}"
+        said = _abc(name, out, search)
         can = {int(n) for n in re.findall(r"Output +(\d+) was asserted", said)}
         if lacking := [place for n, place in enumerate(seen) if n not in can]:
             raise FormalError(f"{name}: cannot happen in {proof.reach} clocks: {', '.join(lacking)}")

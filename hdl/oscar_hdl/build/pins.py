@@ -53,12 +53,9 @@ def nic_behind_pins(
 ) -> Any:
     """nic_core of so many engines; `parameters` are its own. si, so: bits without meaning."""
     UNITS = engines + 1
-    axil, rx, tx, irq = (
-        AxiLite(8),
-        Stream(bus_bits, keep=bus_bits // 8),
-        Stream(bus_bits, keep=bus_bits // 8),
-        bit(),
-    )
+    axil, irq, totals = AxiLite(8), bit(), Stream(64, keep=8)
+    rx, tx = Stream(bus_bits, keep=bus_bits // 8), Stream(bus_bits, keep=bus_bits // 8)
+    kept = word(bus_bits)  # tdata comes out of block RAM: its parity shall not be the slowest path
     positions = [PositionPort() for _ in range(UNITS)]
     sums = [SumPort() for _ in range(UNITS)]
     sources = [SourcePort() for _ in range(UNITS)]
@@ -70,9 +67,10 @@ def nic_behind_pins(
         (axil, name)
         for name in ["awaddr", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arvalid", "rready"]
     ]
-    inputs += [(rx, name) for name in ("tdata", "tvalid", "tlast", "tkeep")] + [(tx, "tready")]
+    inputs += [(each, name) for each in (rx, totals) for name in ("tdata", "tvalid", "tlast", "tkeep")]
+    inputs += [(tx, "tready")]
     outputs = [axil.awready, axil.wready, axil.bresp, axil.bvalid, axil.arready, axil.rdata, axil.rresp]
-    outputs += [axil.rvalid, rx.tready, tx.tdata, tx.tvalid, tx.tlast, tx.tkeep, irq]
+    outputs += [axil.rvalid, rx.tready, totals.tready, kept, tx.tvalid, tx.tlast, tx.tkeep, irq]
     outputs += [clear, clear_row, clear_rows]
     for unit in range(UNITS):
         position, total, source = positions[unit], sums[unit], sources[unit]
@@ -96,12 +94,13 @@ def nic_behind_pins(
     ]
     core = nic_core(
         clk, rst, axil, irq, rx, tx, phase, positions, sums, decode_rows, adopt, sources, encode_rows, clear,
-        cleared, clear_row, clear_rows, bad_packets, engines=engines, bus_bits=bus_bits, **parameters,
+        cleared, clear_row, clear_rows, bad_packets, totals, engines=engines, bus_bits=bus_bits, **parameters,
     )  # fmt: skip
 
     @always(clk.posedge)
     def shift():
         chain.next = (chain << 1) | si
+        kept.next = tx.tdata
         cleared.next = chain[low]
         bad_packets.next = chain[low + 4 : low + 1]
         first.next = False

@@ -139,6 +139,18 @@ def _frame_reader(clk, rst, start, words, tail, idle, left, m_axis):  # type: ig
     return reader, store
 
 
+def stream_copy() -> Any:
+    from oscar_hdl.nic.stream_copy import stream_copy as made
+
+    return made(bit(), bit(), word(19), Stream(64), Stream(64), Stream(64, keep=8))
+
+
+def sum_feed() -> Any:
+    from oscar_hdl.nic.sum_feed import sum_feed as made
+
+    return made(bit(), bit(), bit(), word(5), bit(), Stream(64, keep=8), Stream(16), word(5), bit())
+
+
 def frame_reader() -> Any:
     """With a store that holds at each address the address."""
     return _frame_reader(bit(), bit(), bit(), word(5), word(3), bit(), word(6), Stream(5, keep=8))

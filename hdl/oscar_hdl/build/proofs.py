@@ -57,6 +57,50 @@ STREAM_SPLIT = """
     if (began && !rst) `RULE((more != 0) == m_axis_tvalid);
   end
 """
+# Each has each word once, the same, and may be one ahead of the other.
+STREAM_COPY = """
+  reg mine = 0, yours = 0;
+  wire came = s_axis_tvalid && s_axis_tready, left = m_axis_tvalid && m_axis_tready;
+  wire left_too = m_axis_too_tvalid && m_axis_too_tready;
+  wire [2:0] values = s_axis_tlast && count[1:0] != 0 ? count[1:0] : 4;
+  always @(posedge clk) begin
+    if (began && $past(s_axis_tvalid && !s_axis_tready)) assume($stable(count));
+    if (!rst) begin
+      if (left) `RULE(!mine && m_axis_tdata == s_axis_tdata && m_axis_tlast == s_axis_tlast);
+      if (left_too) `RULE(!yours && m_axis_too_tdata == s_axis_tdata && m_axis_too_tlast == s_axis_tlast);
+      if (left_too) `RULE(m_axis_too_tkeep == (9'd1 << 2 * values) - 1);
+      `RULE(came == (s_axis_tvalid && (mine || left) && (yours || left_too)));
+      if (s_axis_tvalid) `RULE((mine || m_axis_tvalid) && (yours || m_axis_too_tvalid));
+    end
+    mine <= !rst && !came && (mine || left); yours <= !rst && !came && (yours || left_too);
+    `SEEN(mine && !yours); `SEEN(yours && !mine);
+  end
+"""
+SUM_FEED = """
+  reg [63:0] rest; reg [2:0] more = 0; reg [4:0] here = 0, then, at_first;
+  reg inside = 0, asked = 0, counts_then, counting = 0, ending;
+  wire came = s_axis_tvalid && s_axis_tready, left = m_axis_tvalid && m_axis_tready;
+  wire now = asked && !inside ? counts_then : counting;
+  wire [2:0] values = s_axis_tkeep == 8'h03 ? 1 : s_axis_tkeep == 8'h0f ? 2 : s_axis_tkeep == 8'h3f ? 3 : 4;
+  always @(posedge clk) begin
+    assume(s_axis_tkeep == 8'hff || (s_axis_tlast && s_axis_tkeep == (9'd1 << 2 * values) - 1));
+    if (began && !rst) begin
+      `RULE(m_axis_tvalid == (more != 0) && idle == (more == 0 && !inside));
+      if (m_axis_tvalid) `RULE(m_axis_tdata == rest[15:0] && m_axis_tlast == (ending && more == 1));
+      if (m_axis_tvalid) `RULE(place == at_first);
+      `RULE(s_axis_tready == (more == 0));
+    end
+    if (left) begin rest <= rest >> 16; more <= more - 1; here <= here + 1; end
+    if (came) begin
+      rest <= s_axis_tdata; ending <= s_axis_tlast; more <= now ? values : 0; counting <= now;
+      inside <= !s_axis_tlast;
+      if (!inside) begin asked <= 0; here <= asked ? then : here; at_first <= asked ? then : here; end
+    end
+    if (segment) begin asked <= 1; then <= first; counts_then <= counts; end
+    if (rst) begin more <= 0; inside <= 0; asked <= 0; counting <= 0; end
+    `SEEN(left && m_axis_tlast); `SEEN(came && inside && !now);
+  end
+"""
 # Who manages AXI4-Lite holds what it offers, and offers nothing behind a reset.
 AXI_LITE = """
   reg [1:0] writes = 0, reads = 0; reg [2:0] waits = 0, delays = 0;
@@ -174,6 +218,8 @@ PROOFS: dict[str, Proof] = {
     ),
     "stream_join": Proof(HERE + "stream_join", rules=STREAM_JOIN),
     "stream_split": Proof(HERE + "stream_split", rules=STREAM_SPLIT, forget="forget"),
+    "stream_copy": Proof(HERE + "stream_copy", rules=STREAM_COPY, reach=0),
+    "sum_feed": Proof(HERE + "sum_feed", rules=SUM_FEED),
     "frame_reader": Proof(HERE + "frame_reader", rules=FRAME_READER),
     "axi_lite_registers": Proof(HERE + "axi_lite_registers", rules=AXI_LITE),
     "command_port": Proof(HERE + "command_port", rules=COMMAND_PORT),

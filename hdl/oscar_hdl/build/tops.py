@@ -44,7 +44,7 @@ def _splitter(granule_log2: int = 8) -> Any:
 
 def _oscar_nic(
     engines: int = 2, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
-    block_log2: int = 12,
+    block_log2: int = 12, granule_log2: int = 8,
 ) -> Any:  # fmt: skip
     from oscar_hdl.nic.oscar_nic import oscar_nic
 
@@ -54,7 +54,7 @@ def _oscar_nic(
     return oscar_nic(
         bit(), bit(), AxiLite(8), bit(), rx, tx, Stream(64), Stream(64), Stream(64), Stream(64), Stream(8),
         engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
-        block_log2=block_log2,
+        block_log2=block_log2, granule_log2=granule_log2,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from oscar_hdl.coder.symbol_counts import symbol_counts
 from oscar_hdl.nic.axi_lite_registers import axi_lite_registers
 from oscar_hdl.nic.command_port import command_port
 from oscar_hdl.nic.event_counters import event_counters
+from oscar_hdl.nic.planner import planner
 from oscar_hdl.nic.ports import CountChain, FrameCommand, RawJob, TablesPort
 from oscar_hdl.nic.receiver import receiver
 from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
@@ -32,8 +33,9 @@ COUNTERS = len(COUNTER_EVENTS)
 def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
     sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
-    clear_row: Any, clear_rows: Any, bad_packets: Any, *, engines: int, bus_bits: int = 64, sets: int = 16,
-    store_log2: int = 12, rows_log2: int = 14, block_log2: int = 0, pair: Any = engine_pair,
+    clear_row: Any, clear_rows: Any, bad_packets: Any, s_axis_sums: Any, *, engines: int, bus_bits: int = 64,
+    sets: int = 16, store_log2: int = 12, rows_log2: int = 14, block_log2: int = 0, granule_log2: int = 8,
+    pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
@@ -42,11 +44,13 @@ def nic_core(
     and constant blocks: positions, sums, sources (PositionPort, SumPort, SourcePort), decode_rows and
     encode_rows u20, the first row of a unit's block, still while it works; adopt: bits, local values are 0.
     clear (pulse): let clear_rows u14 rows from clear_row u20 on read as zeros, then give `cleared` (pulse),
-    until which they hold. bad_packets u3 (strobes): to be counted.
+    until which they hold. bad_packets u3 (strobes): to be counted. s_axis_sums: Stream(64, keep=8), packets
+    of final sums, for the next plan (planner).
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
     block_log2: of the blocks that memory is made for, others are refused; 0: any, 10 to 17;
+    granule_log2: of the values of a plan's block, 3 to 12;
     pair: what two engines are, with engine_pair's arguments.
     """
     if engines % 2 or not 2 <= engines <= 64:
@@ -61,11 +65,14 @@ def nic_core(
         sets_log2=sets.bit_length() - 1,
         version=VERSION,
     )
-    ROWS_LOG2, BLOCK_LOG2 = rows_log2, block_log2
+    ROWS_LOG2, BLOCK_LOG2, GRANULE_LOG2 = rows_log2, block_log2, granule_log2
+    PLAN_LOG2 = min(max(rows_log2 + 5 - granule_log2, 3), 15)
     INDEX = {name: register.index for name, register in BY_NAME.items()}
     ID, CONFIG, STATUS, ABORT = (INDEX[name] for name in ("ID", "CONFIG", "STATUS", "ABORT"))
     RECEIVE_COMMAND, SEND_COMMAND = INDEX["RECEIVE_COMMAND"], INDEX["SEND_COMMAND"]
     RECEIVE_RESULT, SEND_RESULT = INDEX["RECEIVE_RESULT"], INDEX["SEND_RESULT"]
+    PLAN_SEGMENT, PLAN_COMMAND = INDEX["PLAN_SEGMENT"], INDEX["PLAN_COMMAND"]
+    PLAN_RESULT, FIRST_EDGE = INDEX["PLAN_RESULT"], INDEX["PLAN_EDGE_1"]
     STORED_COUNT = len(STORED)
 
     # Registers.
@@ -82,6 +89,8 @@ def nic_core(
     receive_result, send_result = word(23), word(23)
     receive_running, send_running = word(2), word(2)
     send_abort = bit()
+    plan_segment, plan_issue, plan_edge, plan_result = bit(), bit(), word(16), word(10)
+    planned, plan_refused = bit(), bit()
 
     # Commands and jobs.
     receive, send = FrameCommand(), FrameCommand()
@@ -120,6 +129,10 @@ def nic_core(
             clk, rst, send_issue, wr_data, *send_values, send_abort, send, send_row, send_running,
             send_locked, send_refused, send_result, receive=False, sets=sets, rows_log2=rows_log2,
             block_log2=block_log2,
+        ),
+        planner(
+            clk, rst, s_axis_sums, plan_segment, plan_issue, wr_data, rd_counter, plan_edge, plan_result,
+            planned, plan_refused, granule_log2=granule_log2, blocks_log2=PLAN_LOG2,
         ),
         event_counters(clk, rst, counter_events, second_events, third_events, rd_counter, counted),
         receiver(
@@ -197,6 +210,8 @@ def nic_core(
         receive_issue.next = wr_strobe and wr_index == RECEIVE_COMMAND
         send_issue.next = wr_strobe and wr_index == SEND_COMMAND
         receive_abort.next = wr_strobe and wr_index == ABORT and wr_data[0]
+        plan_segment.next = wr_strobe and wr_index == PLAN_SEGMENT
+        plan_issue.next = wr_strobe and wr_index == PLAN_COMMAND
         if bad:
             last_reason.next = reason
         if rst:
@@ -226,7 +241,7 @@ def nic_core(
             encode_takes.next[i] = encoded[i] and not encoded_header[i]
         receive_failed.next = receive.done and receive.error != 0
         send_failed.next = send.done and send.error != 0
-        refused.next = receive_refused or send_refused or write_refused
+        refused.next = receive_refused or send_refused or write_refused or plan_refused
 
     @always(clk.posedge)
     def notice():
@@ -237,6 +252,7 @@ def nic_core(
         events.next[4] = send_failed
         events.next[5] = bad_packets != 0
         events.next[6] = refused
+        events.next[7] = planned
         # In the order of COUNTER_EVENTS.
         counter_events.next[0] = True
         counter_events.next[1] = receive_running != 0
@@ -252,7 +268,7 @@ def nic_core(
         counter_events.next[11] = bad
         counter_events.next[12] = s_axis_rx.tvalid and not s_axis_rx.tready
         counter_events.next[13] = m_axis_tx.tvalid and not m_axis_tx.tready
-        counter_events.next[14] = write_refused
+        counter_events.next[14] = write_refused or plan_refused
         counter_events.next[15] = bad_packets[0]
         # What happens more than once in a clock.
         second_events.next[5] = rows_in[1]
@@ -276,12 +292,16 @@ def nic_core(
             rd_value.next = CONFIG_VALUE
         elif rd_index == STATUS:
             rd_value.next = concat(
-                modbv(BLOCK_LOG2)[5:], modbv(ROWS_LOG2)[5:], modbv(0)[2:], send_running, send_locked,
-                receive_running, receive_locked,
+                modbv(PLAN_LOG2)[4:], modbv(GRANULE_LOG2)[4:], modbv(BLOCK_LOG2)[5:], modbv(ROWS_LOG2)[5:],
+                modbv(0)[2:], send_running, send_locked, receive_running, receive_locked,
             )  # fmt: skip
         elif rd_index == RECEIVE_RESULT:
             rd_value.next = concat(last_reason, receive_result)
         elif rd_index == SEND_RESULT:
             rd_value.next = send_result
+        elif rd_index == PLAN_RESULT:
+            rd_value.next = plan_result
+        elif rd_index >= FIRST_EDGE:
+            rd_value.next = plan_edge
 
     return parts, modes, commands, locks, work, ends, notice, show

@@ -13,6 +13,7 @@ from oscar_hdl.nic.ports import FRAME_ROW_BITS
 from oscar_hdl.nic.registers import ROW_BITS
 from oscar_hdl.nic.row_memory import row_memory
 from oscar_hdl.nic.row_port import row_port
+from oscar_hdl.nic.stream_copy import stream_copy
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.zero import zero
@@ -23,17 +24,19 @@ def oscar_nic(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, s_axis_values: Any,
     s_axis_side: Any, s_axis_read: Any, m_axis_values: Any, m_axis_descriptors: Any, *, engines: int = 2,
     bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10, block_log2: int = 12,
+    granule_log2: int = 8,
 ) -> Any:  # fmt: skip
     """Decode frames into memory and encode memory into frames, as a driver asks (docs/registers.md).
 
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), frames of
     docs/protocol.md. Rows come and go in packets of Stream(64) (row_port): s_axis_values, four values a word;
     s_axis_side, three words a row (side_loader); s_axis_read, packets of one word, which ask for
-    m_axis_values, four values a word, and m_axis_descriptors, Stream(8), one a row (row_unloader).
+    m_axis_values, four values a word, and m_axis_descriptors, Stream(8), one a row (row_unloader). What is
+    read goes to the planner, too.
 
     engines: 2, 4, 8 .. 64; sets: table sets of a direction; store_log2: a frame store has 2^store_log2 words
     of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all frames; others are
-    refused.
+    refused; granule_log2: of the values of a plan's block.
     """
     UNITS = engines + 1
     phase, clear, cleared, never, held = word(5), bit(), bit(), bit(), bit()
@@ -47,18 +50,20 @@ def oscar_nic(
     encode_rows = [word(ROW_BITS) for _ in range(UNITS)]
     adopt = [bit() for _ in range(UNITS)]
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)
-    values, side, nothing = Stream(64), Stream(64), Stream(64)
+    values, side, nothing, read, totals = (Stream(64, keep=keep) for keep in (0, 0, 0, 0, 8))
 
     reset = reset_hold(clk, rst, held)
     core = nic_core(
         clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, positions, sums, decode_rows, adopt, sources,
-        encode_rows, clear, cleared, clear_row, clear_rows, bad_packets, engines=engines, bus_bits=bus_bits,
-        sets=sets, store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
+        encode_rows, clear, cleared, clear_row, clear_rows, bad_packets, totals, engines=engines,
+        bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
+        granule_log2=granule_log2,
     )  # fmt: skip
     memory = row_memory(
         clk, held, phase, positions, sums, decode_rows, adopt, sources, encode_rows, load_values, load_side,
-        unload, values, side, m_axis_values, m_axis_descriptors, row_bits=rows_log2, block_log2=block_log2,
+        unload, values, side, read, m_axis_descriptors, row_bits=rows_log2, block_log2=block_log2,
     )  # fmt: skip
+    copy = stream_copy(clk, held, unload.count, read, m_axis_values, totals)
     ports = [
         row_port(
             clk, held, s_axis_values, values, never, no_row, no_rows, unused_values, load_values, bad_values
@@ -74,4 +79,4 @@ def oscar_nic(
         bad_packets.next = concat(bad_read, bad_side, bad_values)
 
     unused = [never, no_row, no_rows, nothing.tready]
-    return reset, core, memory, ports, join, [zero(clk, signal) for signal in unused]
+    return reset, core, memory, copy, ports, join, [zero(clk, signal) for signal in unused]

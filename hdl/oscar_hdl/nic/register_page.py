@@ -86,12 +86,15 @@ first, side packets three for each row; values behind the last are taken as 0. W
 A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. One
 that is too short goes on with zeros, of one that is too long the rest is thrown away: load its rows again.
 Each is counted (PACKETS_BAD, IRQ_STATUS.bad_packet), and the next packet is taken as it is.
+
+What is read counts for the next chunk plan where PLAN_SEGMENT says so.
 """
 REGISTER_TEXT = """
 AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian. All registers are 0 after reset but ID, CONFIG and
-the constant fields of STATUS. A write of less than 32 bits, to an address without a register, to one
-that is read only, and a read of an address without one, are answered with SLVERR and do nothing else. So is
-a write to a locked register, which is counted, too (REFUSED, IRQ_STATUS.refused). A write to COMMAND is
+the constant fields of STATUS; PLAN_EDGE_n mean nothing before a plan is made. A write of less than 32
+bits, to an address without a register, to one that is read only, and a read of an address without one, are
+answered with SLVERR and do nothing else. So is a write to a locked register, which is counted, too
+(REFUSED, IRQ_STATUS.refused). A write to COMMAND is
 answered with OKAY; that it is refused shows in the same places some clocks later.
 
 RW: read and write. RO: read only. W1C: written ones clear. WO: a write does something; reads as 0.
@@ -112,6 +115,16 @@ frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT e
 with error 3 leaves tables as they were, and undefined values in its frame's rows; with another error both
 are as they were. All errors are counted (FRAMES_BAD). RECEIVE commands change rows in their order, whether
 they add or adopt.
+
+A plan: before rows are read (`oscar_nic`), or sums sent (`nic_core`), PLAN_SEGMENT says which values of the
+gradient they are; what is read next goes on where that ended, so one write does for values in order. When
+all have been read, PLAN_COMMAND.cut makes the plan, IRQ_STATUS.planned tells that it is there: PLAN_EDGE_1
+to PLAN_EDGE_(nodes - 1). While values count, they are read at .8 a clock. A cut takes 18 clocks a block,
+behind the packet that is under way; sums that are read meanwhile wait. Write PLAN_SEGMENT with count 0 to
+read rows that shall not count. The plan of an iteration keeps half of what values cost before; `clear`
+forgets it, and so does a reset. PLAN_COMMAND is refused, and counted, while one runs, if not just one of
+cut and clear is set, or for a cut nodes is not 1..16 or blocks not 1..2^STATUS.plan_log2. So is
+PLAN_SEGMENT if a plan cannot have so many values.
 
 Counters are cleared by a reset and by nothing else; they are 32 bits, wrap, and may lag 20 clocks, rows 100.
 They read as 0 until memory is cleared, 19 clocks behind a reset.
@@ -158,7 +171,7 @@ def markdown() -> str:
     shown = [(f"0x{r.offset:02x}", r.name, r.access, r.text) for r in REGISTERS]
     lines += _table(shown, "offset", "register", "access", "")
     for register in REGISTERS:
-        if register.offset < COUNTERS:
+        if register.offset < COUNTERS or register.name == "PLAN_EDGE_1":
             lines += ["", f"## {register.name}", *_table(_fields(register.fields), "bits", "field", "")]
     return "\n".join(lines) + "\n"
 

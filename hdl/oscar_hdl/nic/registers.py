@@ -8,9 +8,10 @@ from typing import Literal
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
 SPACE = 256  # bytes of addresses
-VERSION = 3
+VERSION = 4
 ID_VALUE = int.from_bytes(b"OSCA", "big")
-COUNTERS = 0x80
+COUNTERS, EDGES = 0x80, 0xC0
+PLAN_EDGES = 15  # boundaries of a plan, at most
 ROW_BITS = 20  # of a row's number on registers, whatever memory there is
 MOST_VALUES = (1 << 18) - 1  # of a frame
 KEPT_ERRORS = 3  # commands whose errors a result shows: two under way, one that waits
@@ -116,6 +117,7 @@ _IRQ = (
     Field(
         "refused", 6, 1, "a write was not taken: to registers of a command that waits, or no valid command"
     ),
+    Field("planned", 7, 1, "a plan is cut: see PLAN_RESULT"),
 )
 
 
@@ -186,6 +188,8 @@ REGISTERS: tuple[Register, ...] = (
             Field("send_running", 4, 2, "SEND commands under way"),
             Field("rows_log2", 8, 5, "log2 of the rows of the NIC's memory: constant"),
             Field("block_log2", 13, 5, "log2 of the values of a block, others are refused; 0: any. Constant"),
+            Field("granule_log2", 18, 4, "log2 of the values of a plan's block: constant"),
+            Field("plan_log2", 22, 4, "log2 of the blocks that a plan can have: constant"),
         ),
     ),
     Register("IRQ_STATUS", 0x0C, "W1C", "why irq is raised; write 1 to clear", _IRQ),
@@ -210,9 +214,40 @@ REGISTERS: tuple[Register, ...] = (
         ),
         (),
     ),
+    Register(
+        "PLAN_SEGMENT", 0x54, "WO", "a write says what the next packet of sums is",
+        (
+            Field("first", 0, 27, "its first value's number in the gradient"),
+            Field("count", 31, 1, "it and those behind it count for the plan"),
+        ),
+    ),
+    Register(
+        "PLAN_COMMAND", 0x58, "WO", "a write is the command to make a plan, or to forget what there was",
+        (
+            Field("nodes", 0, 5, f"chunks, 1..{PLAN_EDGES + 1}"),
+            Field("blocks", 8, 16, "of the gradient, each of 2^STATUS.granule_log2 values, or fewer"),
+            Field("cut", 30, 1, "make a plan of all sums that counted"),
+            Field("clear", 31, 1, "forget them, and those of iterations before; one of the two is set"),
+        ),
+    ),
+    Register(
+        "PLAN_RESULT", 0x5C, "RO", "the plan",
+        (
+            Field("cuts", 0, 8, "plans that were made, modulo 256"),
+            Field("equal", 8, 1, "all sums were 0: chunks are equal, and PLAN_EDGE_n mean nothing"),
+            Field("running", 9, 1, "a PLAN_COMMAND is under way, or memory is cleared behind a reset"),
+        ),
+    ),
     *(
         Register(name, COUNTERS + WORD_BYTES * n, "RO", text, _whole("modulo 2^32"))
         for n, (name, text) in enumerate(COUNTER_EVENTS)
+    ),
+    *(
+        Register(
+            f"PLAN_EDGE_{n + 1}", EDGES + WORD_BYTES * n, "RO", f"where chunk {n + 1} of the plan begins",
+            (Field("block", 0, 16, "number of a block"),),
+        )
+        for n in range(PLAN_EDGES)
     ),
 )  # fmt: skip
 

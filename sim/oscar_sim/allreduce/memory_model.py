@@ -142,7 +142,7 @@ def memory_ports(units: int) -> dict[str, Any]:
     """Return fresh signals for nic_core's ports of memory, by name."""
     from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
     from oscar_hdl.nic.registers import ROW_BITS
-    from oscar_hdl.streams.bundles import bit, word
+    from oscar_hdl.streams.bundles import Stream, bit, word
 
     return {
         "phase": word(5),
@@ -157,4 +157,5 @@ def memory_ports(units: int) -> dict[str, Any]:
         "clear_row": word(ROW_BITS),
         "clear_rows": word(14),
         "bad_packets": word(3),
+        "s_axis_sums": Stream(64, keep=8),
     }

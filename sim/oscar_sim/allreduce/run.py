@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,14 +14,14 @@ from oscar.coding.asc import AscParams
 from oscar.coding.frame import Header
 from oscar.collective.actions import Phase
 from oscar.collective.schedules import make_schedule
+from oscar.numerics.plans import ChunkPlan
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.splitter import splitter
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_sim.allreduce.expected import Iteration, host_run
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, Port
-from oscar_sim.allreduce.plan import Splitter
+from oscar_sim.allreduce.plan import Planning
 from oscar_sim.allreduce.timeline import picture, rows
 from oscar_sim.compiled import CompiledSimulator, copies_of
 from oscar_sim.driver.nic_driver import NicDriver, Place, Script
@@ -74,6 +74,7 @@ class SimulatedNode:
             block_log2=options.block_log2, now=lambda: run.clocks,
         )  # fmt: skip
         self.programme = programme(rank, run.schedule)
+        self.planning = Planning(self.signals["s_axis_sums"], options.values, options.nodes, options.granule)
 
     def _key(self, source: int, header: Header) -> Key:
         """Return which frame this is; final ones sum all workers."""
@@ -107,10 +108,15 @@ class SimulatedNode:
         """Return the sums in plan order."""
         return np.concatenate([self.memory.values(p.row, p.count) for p in self.run.places])
 
+    def split(self, plan: ChunkPlan) -> Script:
+        """Give the planner the sums of an AllReduce with that plan."""
+        yield from self.planning.split(self.driver, plan, self.result())
+
     def tick(self) -> None:
         """One rising edge."""
         self.memory.tick()
         self.port.tick()
+        self.planning.tick()
 
 
 class Run:
@@ -133,9 +139,6 @@ class Run:
         self.nodes = [SimulatedNode(self, rank) for rank in range(options.nodes)]
         for node in self.nodes:
             node.port.peers = [peer.port for peer in self.nodes]
-        self.splitters = [
-            Splitter(options.values, options.nodes, options.granule) for _ in range(options.nodes)
-        ]
         self.clocks = 0
         self.rows: list[dict[str, Any]] = []
         self.faults: list[str] = []
@@ -147,25 +150,20 @@ class Run:
         top = nic_core(
             clk, rst, **self.nodes[0].signals, engines=options.engines, bus_bits=BUS_BITS,
             sets=table_sets(options.nodes), store_log2=11, rows_log2=self.rows_log2,
+            granule_log2=options.granule.bit_length() - 1,
         )  # fmt: skip
         return copies_of(top, clk, self._step, [[rst, node.signals] for node in self.nodes])
-
-    def cutters(self) -> CompiledSimulator:
-        """Return the splitters: they work between AllReduces, while the NICs' clock stands."""
-        plans, granule = self.splitters, self.options.granule.bit_length() - 1
-        top = splitter(self.clk, self.rst, **plans[0].signals, granule_log2=granule)
-        return copies_of(top, self.clk, self._step, [[self.rst, plan.signals] for plan in plans])
 
     def _step(self) -> None:
         """One rising edge of everything that is not hardware."""
         self.clocks += 1
-        for part in self.moving:
-            part.tick()
+        for node in self.nodes:
+            node.tick()
         self.ended = next(self.script, self) is self
 
-    def _perform(self, simulator: CompiledSimulator, parts: Sequence[Any], script: Script) -> None:
-        """Clock a simulator and the parts around it until a script ends."""
-        self.moving, self.script, self.ended = parts, script, False
+    def _perform(self, simulator: CompiledSimulator, script: Script) -> None:
+        """Clock the NICs and what is around them until a script ends."""
+        self.script, self.ended = script, False
         while not self.ended:
             simulator.run(1)
 
@@ -181,22 +179,19 @@ class Run:
 
     def run(self) -> None:
         """Simulate; results are in rows, counters and faults."""
-        nics, cutters = self.nics(), self.cutters()
-        self._perform(nics, self.nodes, self._reset(600, (node.driver.attach() for node in self.nodes)))
-        self._perform(cutters, self.splitters, self._reset(1, (plan.clear() for plan in self.splitters)))
+        nics = self.nics()
+        self._perform(nics, self._reset(600, (node.driver.attach() for node in self.nodes)))
         for index, expected in enumerate(self.expected):
             self._place(expected)
             start = self.clocks
-            self._perform(nics, self.nodes, self._iteration(index, expected))
+            self._perform(nics, self._iteration(index, expected))
             if self.faults:
                 return
             self._check(index, expected, start)
             if index + 1 < len(self.expected):
-                plans = zip(self.splitters, self.nodes, strict=True)
-                split = together(plan.split(expected.plan, node.result()) for plan, node in plans)
-                self._perform(cutters, self.splitters, split)
+                self._perform(nics, together(node.split(expected.plan) for node in self.nodes))
                 self._check_plans(index)
-        self._perform(nics, self.nodes, together(self._count(node) for node in self.nodes))
+        self._perform(nics, together(self._count(node) for node in self.nodes))
 
     def _iteration(self, index: int, expected: Iteration) -> Script:
         """One AllReduce."""
@@ -218,11 +213,11 @@ class Run:
     def _check_plans(self, index: int) -> None:
         """Compare the plans that the hardware made with the host's next one."""
         wanted = self.expected[index + 1].plan.bounds
-        for rank, plan in enumerate(self.splitters):
-            if plan.plan.bounds != wanted:
-                cut = plan.plan.bounds
-                self.faults.append(f"node {rank} cuts at {cut} after iteration {index}, not {wanted}")
-        if all(plan.plan.bounds == wanted for plan in self.splitters):
+        for node in self.nodes:
+            cut = node.planning.plan.bounds
+            if cut != wanted:
+                self.faults.append(f"node {node.rank} cuts at {cut} after iteration {index}, not {wanted}")
+        if all(node.planning.plan.bounds == wanted for node in self.nodes):
             self.rows[-1]["plan"] = wanted
 
     def _place(self, expected: Iteration) -> None:
@@ -292,7 +287,7 @@ def report(run: Run, seconds: float) -> list[str]:
             f"{'yes' if row['equal'] else 'NO'}"
         )
         if "plan" in row:
-            lines.append(f"# the splitters cut the next iteration at {row['plan']}, as the host does")
+            lines.append(f"# the NICs cut the next iteration at {row['plan']}, as the host does")
         lines += ["# node 0's commands in it", *picture(row["steps"][0])]
     total = {name: sum(c.get(name, 0) for c in run.counters) for name in run.counters[0]}
     lines.append("# all nodes: " + ", ".join(f"{name} {value}" for name, value in total.items()))

@@ -9,6 +9,7 @@ import numpy as np
 
 from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.frame import peek
+from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
 from oscar_hdl.nic.registers import BY_NAME
 from oscar_hdl.nic.row_port import COUNT_AT
@@ -183,6 +184,20 @@ class NicRun:
         if described != frame_rows(values, positions).classes.tolist():
             raise RtlError(f"classes of rows from {row} on differ")
 
+    def check_plan(self, values: np.ndarray, nodes: int) -> list[int]:
+        """Cut the plan of a gradient that was just read; return the boundaries, which are the host's."""
+        granule = 1 << self.read("STATUS")["granule_log2"]
+        self.write("PLAN_COMMAND", nodes=nodes, blocks=-(-values.size // granule), cut=1)
+        self.wait(lambda: not self.read("PLAN_RESULT")["running"], "no plan is made")
+        edges = [self.read(f"PLAN_EDGE_{n}")["block"] for n in range(1, nodes)]
+        cut = tuple(min(granule * edge, values.size) for edge in edges)
+        costs = block_costs(values, granule)
+        wanted = make_plan("splitter", values.size, nodes, granule=granule, costs=costs).bounds[1:-1]
+        if self.read("PLAN_RESULT")["equal"] or cut != wanted:
+            raise RtlError(f"chunks are cut at {cut}, not at {wanted}")
+        self.write("PLAN_COMMAND", clear=1)
+        return edges
+
     def send(self, values: np.ndarray, positions: np.ndarray, row: int) -> bytes:
         """Give the command to send what is in memory; return the frame that has to leave."""
         n = self.numbers["SEND"]
@@ -238,7 +253,9 @@ def exchange(nic: NicRun, count: int, *, adopt: bool) -> None:
     nic.ended("RECEIVE")
     nic.ended("SEND")
     sums = ((came + (0 if adopt else local)) + 32768) % 65536 - 32768
+    nic.write("PLAN_SEGMENT", first=0, count=1)
     nic.check_rows(rows, sums, positions)
+    nic.check_plan(sums, 3)
     expected = nic.send(sums, positions, rows)
     if nic.frame() != expected:
         raise RtlError("the frame of sums differs from the host's")

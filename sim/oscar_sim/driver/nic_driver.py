@@ -187,6 +187,29 @@ class NicDriver:
             register = BY_NAME[f"{name}_{part}"]
             yield from self.bus.write(register.offset, register.pack(**values))
 
+    def count_sums(self, first: int) -> Script:
+        """Let the next packet of sums count for the plan: it begins with value `first` of the gradient."""
+        register = BY_NAME["PLAN_SEGMENT"]
+        yield from self.bus.write(register.offset, register.pack(first=first, count=1))
+
+    def cut_plan(self, nodes: int, blocks: int) -> Script:
+        """Return where the next chunks begin, but the first, in blocks; None if they shall be equal."""
+        order, result = BY_NAME["PLAN_COMMAND"], BY_NAME["PLAN_RESULT"]
+        yield from self.bus.write(order.offset, order.pack(nodes=nodes, blocks=blocks, cut=1))
+        while not self.irq:
+            yield
+        status = BY_NAME["IRQ_STATUS"]
+        bits = yield from self.bus.read(status.offset)
+        yield from self.bus.write(status.offset, bits)
+        if not status.unpack(bits)["planned"]:
+            raise RtlError(f"node {self.rank}: no plan but {status.unpack(bits)} (docs/registers.md)")
+        if result.unpack((yield from self.bus.read(result.offset)))["equal"]:
+            return None
+        edges = []
+        for n in range(1, nodes):
+            edges.append((yield from self.bus.read(BY_NAME[f"PLAN_EDGE_{n}"].offset)))
+        return edges
+
     def counters(self) -> Script:
         """Return all counters by name."""
         found = {}
