@@ -165,8 +165,10 @@ def division() -> Any:
     return divide(bit(), word(5), word(11), word(24), word(16), word(10), word(24))
 
 
-@pytest.mark.parametrize("least", [1, LEAST_SHARED])
-def test_a_packed_division_does_the_same(least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("least", [(1, 1), LEAST_SHARED])
+def test_a_packed_division_does_the_same(
+    least: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All outputs, in thousands of clocks; alone, and as in an array."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # conversion imports this file
     source = convert_top(f"{__name__}:division", "verilog", tmp_path / "hdl")

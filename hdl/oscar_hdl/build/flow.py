@@ -18,12 +18,13 @@ DEVICES = {
     "u": ["--85k", "--package", "CABGA756", "--speed", "8"],
 }
 TARGET_MHZ = 400
-# What synth_ecp5 lets flip-flops be, and how many of an array's have to share a clock enable or a reset.
+# What synth_ecp5 lets flip-flops be, and how many of an array's have to share a clock enable, and a reset.
+# Resets have been the slowest paths: a set of flip-flops on one reset is spread over the part.
 FLIP_FLOPS = (
     "-cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r -cell $_DFFE_??_ 01 -cell $_DFFE_?P??_ r "
     "-cell $_SDFFE_?P??_ r -cell $_DLATCH_?_ x"
 )
-LEAST_SHARED = 3
+LEAST_SHARED = 3, 24
 CELLS = {"COMB": "TRELLIS_COMB", "FF": "TRELLIS_FF", "MULT18": "MULT18X18D", "DP16KD": "DP16KD"}
 
 
@@ -61,23 +62,23 @@ def synthesise(
     out: Path,
     *,
     packing: bool = True,
-    least: int = 1,
+    least: tuple[int, int] = (1, 1),
     boxes: Sequence[str] = (),
 ) -> Packed:
     """Make `out`/<top>.json (as yosys wrote it) and `out`/<top>.packed.json (for the placer).
 
     boxes: modules that are left as cells.
 
-    least: a clock enable or a reset of fewer flip-flops becomes logic. Two flip-flops of a slice share both,
-    so each set of few leaves half a slice empty, which matters when a part is full.
+    least: a clock enable, and a reset, of fewer flip-flops becomes logic. Two flip-flops of a slice
+    share both, so each set of few leaves half a slice empty, which matters when a part is full.
     """
     plain, packed = out / f"{top}.json", out / f"{top}.packed.json"
     packed.unlink(missing_ok=True)
     synth = f"synth_ecp5 -no-rw-check -top {top}"
     script = read_verilog(verilog, out) + "".join(f"blackbox {box}; " for box in boxes)
-    if least > 1:
+    if max(least) > 1:
         script += f"{synth} -run begin:map_ffs; opt_clean; "
-        script += f"dfflegalize {FLIP_FLOPS} -mince {least} -minsrst {least}; {synth} -run map_ffs: "
+        script += f"dfflegalize {FLIP_FLOPS} -mince {least[0]} -minsrst {least[1]}; {synth} -run map_ffs: "
     else:
         script += f"{synth} "
     script += f"-json {plain.name}"
