@@ -155,6 +155,40 @@ def test_plans_of_the_host(pause: float) -> None:
     assert not bench.refused
 
 
+def test_sums_that_come_while_a_plan_is_made_count_for_the_next() -> None:
+    """Their packet begins a clock behind the command, with the last value of a block."""
+    bench, low, high = Bench(dice("next"), 0.0), GRANULE - 1, 42
+    sums, costs = np.zeros(MOST, np.int64), np.zeros(MOST // GRANULE, np.int64)
+    sums[-1] = 3
+
+    def cut_and_go_on() -> Script:
+        yield from bench.write("PLAN_SEGMENT", first=low, count=1)
+        for _ in range(20):  # the splitter takes values again
+            yield
+        order = bench.write("PLAN_COMMAND", nodes=6, blocks=costs.size, cut=1)
+        next(order)
+        bench.packet(sums[low:high])
+        yield
+        yield from order
+        yield from bench.ready()
+
+    bench.run(bench.reset())
+    bench.run(bench.write("PLAN_SEGMENT", first=low, count=1))
+    bench.packet(sums[low:high])
+    for i in range(6):
+        bench.packet(sums[high:])
+        bench.run(bench.taken())
+        bench.run(bench.write("PLAN_SEGMENT", first=0, count=1))
+        bench.packet(sums[:low])
+        bench.run(bench.taken())
+        fresh = block_costs(sums, GRANULE) << 8
+        costs = costs + ((fresh - costs) >> 1) if i else fresh
+        sums[low] = (i % 2 == 0) << 15
+        bench.run(cut_and_go_on())
+        bench.run(bench.edges(6))
+        assert bench.read == edges(MOST, 6, costs)
+
+
 def test_what_is_no_command_is_refused() -> None:
     rng = dice("refused")
     bench = Bench(rng, 0.0)

@@ -69,7 +69,7 @@ def test_frames_are_cut_into_words(size: int) -> None:
 
 
 def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A ring, twice: tables have learnt, and the splitter has cut the second time's chunks."""
+    """A ring, twice: tables have learnt, and the NICs have cut the second time's chunks."""
     file = tmp_path / "allreduce.json"
     words = ["--nodes", "2", "--values", "1000", "--rate", "0.7", "--schedule", "ring", "--json", str(file)]
     assert main(words) == 0
@@ -82,7 +82,7 @@ def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.Capture
     ]  # fmt: skip
     assert all(s["given"] < s["ended"] <= result["rows"][1]["clocks"] and s["values"] for s in steps)
     said = capsys.readouterr()
-    assert "the splitters cut the next iteration at" in said.out
+    assert "the NICs cut the next iteration at" in said.out
     assert "FRAMES_IN 8, FRAMES_OUT 8, FRAMES_BAD 0," in said.out
     assert "# ring: 8 of 8 frames" in said.err
 

@@ -148,7 +148,7 @@ def stream_copy() -> Any:
 def sum_feed() -> Any:
     from oscar_hdl.nic.sum_feed import sum_feed as made
 
-    return made(bit(), bit(), bit(), word(5), bit(), Stream(64, keep=8), Stream(16), word(5), bit())
+    return made(bit(), bit(), bit(), word(5), bit(), bit(), Stream(64, keep=8), Stream(16), word(5), bit())
 
 
 def frame_reader() -> Any:

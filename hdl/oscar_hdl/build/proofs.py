@@ -88,7 +88,7 @@ SUM_FEED = """
       `RULE(m_axis_tvalid == (more != 0) && idle == (more == 0 && !inside));
       if (m_axis_tvalid) `RULE(m_axis_tdata == rest[15:0] && m_axis_tlast == (ending && more == 1));
       if (m_axis_tvalid) `RULE(place == at_first);
-      `RULE(s_axis_tready == (more == 0));
+      `RULE(s_axis_tready == (more == 0 && (inside || !hold || !now)));
     end
     if (left) begin rest <= rest >> 16; more <= more - 1; here <= here + 1; end
     if (came) begin

@@ -39,11 +39,11 @@ def planner(
     state = Signal(states.FORGET)
     fed, edges, place, idle = Stream(16), Stream(16), word(PLACE_BITS), bit()
     first, counts, nodes, blocks, wanted = word(PLACE_BITS), bit(), word(5), word(BLOCK_BITS), word(32)
-    begin = bit()
+    begin, quiet = bit(), bit()
     clear, finish, equal, done, bad = (bit() for _ in range(5))
     kept, edge_at, cuts, running = [word(16) for _ in range(16)], word(4), word(8), bit()
 
-    feed = sum_feed(clk, rst, begin, first, counts, s_axis_sums, fed, place, idle)
+    feed = sum_feed(clk, rst, begin, first, counts, running, s_axis_sums, fed, place, idle)
     split = splitter(
         clk, rst, clear, nodes, blocks, place, fed, finish, edges, equal, done, granule_log2=granule_log2
     )
@@ -66,6 +66,7 @@ def planner(
     def judge() -> None:
         if state == states.READY:
             wanted.next = order
+        quiet.next = idle
         nodes.next = wanted[NODES_END:NODES]
         blocks.next = wanted[BLOCKS_KEPT:BLOCKS]
         bad.next = (wanted & UNUSED) != 0 or wanted[CUT] == wanted[CLEAR]
@@ -92,7 +93,7 @@ def planner(
             if bad:
                 refused.next = True
                 state.next = states.READY
-            elif idle:
+            elif quiet:
                 state.next = states.CUT
                 if wanted[CLEAR]:
                     state.next = states.CLEAR

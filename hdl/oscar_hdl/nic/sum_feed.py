@@ -13,31 +13,30 @@ VALUE_BITS, LANES = 16, 4
 
 @block
 def sum_feed(
-    clk: Any, rst: Any, segment: Any, first: Any, counts: Any, s_axis: Stream, m_axis: Stream, place: Any,
-    idle: Any,
+    clk: Any, rst: Any, segment: Any, first: Any, counts: Any, hold: Any, s_axis: Stream, m_axis: Stream,
+    place: Any, idle: Any,
 ) -> Any:  # fmt: skip
     """Give the values of packets, and say which of the gradient they are.
 
     segment (strobe): from the next packet on values are passed on, if `counts`, and thrown away if not; its
-    first value is number `first` of the gradient. Any other packet begins where the one before ended.
+    first value is number `first` of the gradient. Any other packet begins where the one before ended. hold
+    (level): no packet that counts shall begin.
     s_axis: Stream(64, keep=8): whole values, from the lowest lane on. m_axis: Stream(16), tlast at the end of
     a packet; place: number of the packet's first value, holds while it is passed on. idle (level): between
     two packets, and nothing is left of the first. Five clocks for four values.
     """
     left, ends, inside = word(3), bit(), bit()
     rest, here, lanes = word(LANES * VALUE_BITS), word(len(place)), word(3)
-    asked, wanted, wanted_counts, counting, now_counts = bit(), word(len(place)), bit(), bit(), bit()
+    asked, wanted, wanted_counts = bit(), word(len(place)), bit()
+    counting, now_counts, ready = bit(), bit(), bit()
 
     @always_comb
     def show() -> None:
-        s_axis.tready.next = left == 0 and not rst
+        s_axis.tready.next = ready and not rst
         m_axis.tdata.next = rest[VALUE_BITS:]
         m_axis.tvalid.next = left != 0
         m_axis.tlast.next = ends and left == 1
         idle.next = left == 0 and not inside
-        now_counts.next = counting
-        if asked and not inside:
-            now_counts.next = wanted_counts
         lanes.next = 1
         if s_axis.tkeep[6]:
             lanes.next = 4
@@ -46,12 +45,22 @@ def sum_feed(
         elif s_axis.tkeep[2]:
             lanes.next = 2
 
+    @always_comb
+    def look() -> None:
+        now_counts.next = counting
+        if asked and not inside:
+            now_counts.next = wanted_counts
+
+    @always_comb
+    def admit() -> None:
+        ready.next = left == 0 and (inside or not hold or not now_counts)
+
     @always(clk.posedge)
     def take() -> None:
         if left == 0:
             rest.next = s_axis.tdata
             ends.next = s_axis.tlast
-            if s_axis.tvalid:
+            if s_axis.tvalid and ready:
                 inside.next = not s_axis.tlast
                 counting.next = now_counts
                 if now_counts:
@@ -76,4 +85,4 @@ def sum_feed(
             asked.next = False
             counting.next = False
 
-    return show, take
+    return show, look, admit, take
