@@ -24,7 +24,7 @@ FLIP_FLOPS = (
     "-cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r -cell $_DFFE_??_ 01 -cell $_DFFE_?P??_ r "
     "-cell $_SDFFE_?P??_ r -cell $_DLATCH_?_ x"
 )
-LEAST_SHARED = 3, 12
+LEAST_SHARED = 3, 24
 CELLS = {"COMB": "TRELLIS_COMB", "FF": "TRELLIS_FF", "MULT18": "MULT18X18D", "DP16KD": "DP16KD"}
 
 
