@@ -76,10 +76,10 @@ class Bench:
         while self.ports["result"][9]:
             yield
 
-    def write(self, register: str, **fields: int) -> Script:
-        """Write PLAN_SEGMENT or PLAN_COMMAND."""
+    def write(self, register: str, *, other: int = 0, **fields: int) -> Script:
+        """Write PLAN_SEGMENT or PLAN_COMMAND. other: bits without a field."""
         name = {"PLAN_SEGMENT": "segment", "PLAN_COMMAND": "issue"}[register]
-        self.ports["order"].next = BY_NAME[register].pack(**fields)
+        self.ports["order"].next = BY_NAME[register].pack(**fields) | other
         self.ports[name].next = True
         yield
         self.ports[name].next = False
@@ -196,7 +196,7 @@ def test_what_is_no_command_is_refused() -> None:
     good = {"nodes": 4, "blocks": 9, "cut": 1}
     wrong: list[dict[str, int]] = [
         {"nodes": 0}, {"nodes": PLAN_EDGES + 2}, {"blocks": 0}, {"blocks": (1 << BLOCKS_LOG2) + 1},
-        {"clear": 1}, {"cut": 0},
+        {"clear": 1}, {"cut": 0}, {"other": 1 << 29}, {"other": 1 << 5},
     ]  # fmt: skip
     for n, fields in enumerate(wrong):
         bench.run(bench.write("PLAN_COMMAND", **(good | fields)))
@@ -206,10 +206,12 @@ def test_what_is_no_command_is_refused() -> None:
     bench.run(bench.ready())
     assert bench.refused == len(wrong) + 1
     assert not bench.cuts
-    bench.run(bench.write("PLAN_COMMAND", **good))
-    bench.run(bench.write("PLAN_COMMAND", clear=1))  # one is under way
-    bench.run(bench.ready())
-    assert bench.refused == len(wrong) + 2
+    for n, (first, second) in enumerate(((good, {"clear": 1}), ({"clear": 1}, good))):  # one is under way
+        bench.run(bench.write("PLAN_COMMAND", **first))
+        bench.simulator.run(12)
+        bench.run(bench.write("PLAN_COMMAND", **second))
+        bench.run(bench.ready())
+        assert bench.refused == len(wrong) + 2 + n
     assert bench.cuts == 1
 
 
