@@ -189,6 +189,21 @@ def test_sums_that_come_while_a_plan_is_made_count_for_the_next() -> None:
         assert bench.read == edges(MOST, 6, costs)
 
 
+def test_values_beyond_the_last_do_not_count() -> None:
+    bench = Bench(dice("beyond"), 0.0)
+    sums = np.zeros(MOST, np.int64)
+    sums[-3:] = 9
+    bench.run(bench.reset())
+    bench.run(bench.write("PLAN_SEGMENT", first=MOST - 3, count=1))
+    bench.packet(np.full(9, 9))
+    bench.packet(np.full(9, 9))
+    bench.run(bench.taken())
+    bench.run(bench.write("PLAN_COMMAND", nodes=3, blocks=MOST // GRANULE, cut=1))
+    bench.run(bench.ready())
+    bench.run(bench.edges(3))
+    assert bench.read == edges(MOST, 3, block_costs(sums, GRANULE))
+
+
 def test_what_is_no_command_is_refused() -> None:
     rng = dice("refused")
     bench = Bench(rng, 0.0)
@@ -224,6 +239,8 @@ def test_a_reset_at_any_clock() -> None:
         bench.script = bench.plan(sums, 7)
         bench.simulator.run(rng.randrange(2500))
         bench.run(bench.reset())
+        bench.packet(sums)  # counts only behind a PLAN_SEGMENT
         bench.run(bench.plan(sums, 5))
         bench.run(bench.edges(5))
+        assert int(bench.ports["result"]) & 255 == 1
         assert bench.read == edges(sums.size, 5, block_costs(sums, GRANULE) << 8)

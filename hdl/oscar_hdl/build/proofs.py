@@ -57,23 +57,24 @@ STREAM_SPLIT = """
     if (began && !rst) `RULE((more != 0) == m_axis_tvalid);
   end
 """
-# Each has each word once, the same, and may be one ahead of the other.
+# Each has each word once, the same; the second is never behind the first.
 STREAM_COPY = """
-  reg mine = 0, yours = 0;
+  reg ahead = 0;
   wire came = s_axis_tvalid && s_axis_tready, left = m_axis_tvalid && m_axis_tready;
   wire left_too = m_axis_too_tvalid && m_axis_too_tready;
   wire [2:0] values = s_axis_tlast && count[1:0] != 0 ? count[1:0] : 4;
   always @(posedge clk) begin
     if (began && $past(s_axis_tvalid && !s_axis_tready)) assume($stable(count));
     if (!rst) begin
-      if (left) `RULE(!mine && m_axis_tdata == s_axis_tdata && m_axis_tlast == s_axis_tlast);
-      if (left_too) `RULE(!yours && m_axis_too_tdata == s_axis_tdata && m_axis_too_tlast == s_axis_tlast);
+      if (m_axis_tvalid) `RULE(ahead || left_too);
+      if (left) `RULE(m_axis_tdata == s_axis_tdata && m_axis_tlast == s_axis_tlast);
+      if (left_too) `RULE(!ahead && m_axis_too_tdata == s_axis_tdata && m_axis_too_tlast == s_axis_tlast);
       if (left_too) `RULE(m_axis_too_tkeep == (9'd1 << 2 * values) - 1);
-      `RULE(came == (s_axis_tvalid && (mine || left) && (yours || left_too)));
-      if (s_axis_tvalid) `RULE((mine || m_axis_tvalid) && (yours || m_axis_too_tvalid));
+      `RULE(came == left);
+      if (s_axis_tvalid) `RULE(ahead ? m_axis_tvalid : m_axis_too_tvalid);
     end
-    mine <= !rst && !came && (mine || left); yours <= !rst && !came && (yours || left_too);
-    `SEEN(mine && !yours); `SEEN(yours && !mine);
+    ahead <= !rst && !left && (ahead || left_too);
+    `SEEN(ahead);
   end
 """
 SUM_FEED = """
@@ -86,11 +87,14 @@ SUM_FEED = """
     assume(s_axis_tkeep == 8'hff || (s_axis_tlast && s_axis_tkeep == (9'd1 << 2 * values) - 1));
     if (began && !rst) begin
       `RULE(m_axis_tvalid == (more != 0) && idle == (more == 0 && !inside));
-      if (m_axis_tvalid) `RULE(m_axis_tdata == rest[15:0] && m_axis_tlast == (ending && more == 1));
-      if (m_axis_tvalid) `RULE(place == at_first);
+      if (m_axis_tvalid) `RULE(m_axis_tdata == rest[15:0] && place == at_first);
+      if (m_axis_tvalid) `RULE(m_axis_tlast == (&here || (ending && more == 1)));
       `RULE(s_axis_tready == (more == 0 && (inside || !hold || !now)));
     end
-    if (left) begin rest <= rest >> 16; more <= more - 1; here <= here + 1; end
+    if (left) begin
+      rest <= rest >> 16; more <= &here ? 0 : more - 1; here <= here + 1;
+      if (&here) counting <= 0;
+    end
     if (came) begin
       rest <= s_axis_tdata; ending <= s_axis_tlast; more <= now ? values : 0; counting <= now;
       inside <= !s_axis_tlast;
@@ -98,7 +102,7 @@ SUM_FEED = """
     end
     if (segment) begin asked <= 1; then <= first; counts_then <= counts; end
     if (rst) begin more <= 0; inside <= 0; asked <= 0; counting <= 0; end
-    `SEEN(left && m_axis_tlast); `SEEN(came && inside && !now);
+    `SEEN(left && m_axis_tlast); `SEEN(came && inside && !now); `SEEN(left && &here && !ending);
   end
 """
 # Who manages AXI4-Lite holds what it offers, and offers nothing behind a reset.

@@ -24,21 +24,23 @@ def planner(
     blocks. result u10: running, equal, how many plans were cut (u8). cut, refused: strobes: a plan is made;
     a command is not taken. Blocks have 2^granule_log2 values; a gradient has up to 2^blocks_log2 of them.
     """
-    f_segment = {field.name: field for field in BY_NAME["PLAN_SEGMENT"].fields}
-    f_order = {field.name: field for field in BY_NAME["PLAN_COMMAND"].fields}
-    FIRST, COUNTS = f_segment["first"].low, f_segment["count"].low
-    NODES, BLOCKS = f_order["nodes"].low, f_order["blocks"].low
-    CUT, CLEAR = f_order["cut"].low, f_order["clear"].low
+    segment_bits, order_bits = (
+        {field.name: (field.low, field.low + field.bits) for field in BY_NAME[f"PLAN_{name}"].fields}
+        for name in ("SEGMENT", "COMMAND")
+    )
     PLACE_BITS, BLOCK_BITS = granule_log2 + blocks_log2, blocks_log2 + 1
-    NODES_END, BLOCKS_END = NODES + f_order["nodes"].bits, BLOCKS + f_order["blocks"].bits
-    FIRST_END, BLOCKS_KEPT = FIRST + PLACE_BITS, BLOCKS + BLOCK_BITS
+    FIRST, COUNTS = segment_bits["first"][0], segment_bits["count"][0]
+    FIRST_END = FIRST + PLACE_BITS
+    NODES, NODES_END = order_bits["nodes"]
+    BLOCKS, BLOCKS_END = order_bits["blocks"]
+    CUT, CLEAR = order_bits["cut"][0], order_bits["clear"][0]
     MOST_NODES, MOST_BLOCKS = PLAN_EDGES + 1, 1 << blocks_log2
     UNUSED = ~BY_NAME["PLAN_COMMAND"].mask & 0xFFFFFFFF
 
     states = enum("FORGET", "READY", "JUDGE", "WAIT", "CLEAR", "CLEARING", "CUT", "CUTTING")
     state = Signal(states.FORGET)
     fed, edges, place, idle = Stream(16), Stream(16), word(PLACE_BITS), bit()
-    first, counts, nodes, blocks, wanted = word(PLACE_BITS), bit(), word(5), word(BLOCK_BITS), word(32)
+    first, counts, nodes, blocks, given = word(PLACE_BITS), bit(), word(5), word(BLOCK_BITS), word(32)
     begin, quiet = bit(), bit()
     clear, finish, equal, done, bad = (bit() for _ in range(5))
     kept, edge_at, cuts, running = [word(16) for _ in range(16)], word(4), word(8), bit()
@@ -65,16 +67,16 @@ def planner(
     @always(clk.posedge)
     def judge() -> None:
         if state == states.READY:
-            wanted.next = order
+            given.next = order
         quiet.next = idle
-        nodes.next = wanted[NODES_END:NODES]
-        blocks.next = wanted[BLOCKS_KEPT:BLOCKS]
-        bad.next = (wanted & UNUSED) != 0 or wanted[CUT] == wanted[CLEAR]
-        if wanted[CUT] and (
-            wanted[NODES_END:NODES] == 0
-            or wanted[NODES_END:NODES] > MOST_NODES
-            or wanted[BLOCKS_END:BLOCKS] == 0
-            or wanted[BLOCKS_END:BLOCKS] > MOST_BLOCKS
+        nodes.next = given[NODES_END:NODES]
+        blocks.next = given[BLOCKS + BLOCK_BITS : BLOCKS]
+        bad.next = (given & UNUSED) != 0 or given[CUT] == given[CLEAR]
+        if given[CUT] and (
+            given[NODES_END:NODES] == 0
+            or given[NODES_END:NODES] > MOST_NODES
+            or given[BLOCKS_END:BLOCKS] == 0
+            or given[BLOCKS_END:BLOCKS] > MOST_BLOCKS
         ):
             bad.next = True
 
@@ -95,7 +97,7 @@ def planner(
                 state.next = states.READY
             elif quiet:
                 state.next = states.CUT
-                if wanted[CLEAR]:
+                if given[CLEAR]:
                     state.next = states.CLEAR
         elif state == states.CLEAR:
             state.next = states.CLEARING

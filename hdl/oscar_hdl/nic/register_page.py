@@ -116,15 +116,22 @@ with error 3 leaves tables as they were, and undefined values in its frame's row
 are as they were. All errors are counted (FRAMES_BAD). RECEIVE commands change rows in their order, whether
 they add or adopt.
 
-A plan: before rows are read (`oscar_nic`), or sums sent (`nic_core`), PLAN_SEGMENT says which values of the
-gradient they are; what is read next goes on where that ended, so one write does for values in order. When
-all have been read, PLAN_COMMAND.cut makes the plan, IRQ_STATUS.planned tells that it is there: PLAN_EDGE_1
-to PLAN_EDGE_(nodes - 1). While values count, they are read at .8 a clock. A cut takes 18 clocks a block,
-behind the packet that is under way; sums that are read meanwhile wait. Write PLAN_SEGMENT with count 0 to
-read rows that shall not count. The plan of an iteration keeps half of what values cost before; `clear`
-forgets it, and so does a reset. PLAN_COMMAND is refused, and counted, while one runs, if not just one of
-cut and clear is set, or for a cut nodes is not 1..16 or blocks not 1..2^STATUS.plan_log2. So is
-PLAN_SEGMENT if a plan cannot have so many values.
+A plan: PLAN_SEGMENT says which values of the gradient the next packet of sums has: rows that are read
+(`oscar_nic`), or sums on s_axis_sums (`nic_core`). Write it when the packet before has ended; ask for rows
+when the write is answered, or send sums three clocks behind that. Packets behind it go on where it ended, so
+one write does for values that come in order. With count 0 packets do not count, until it is written again.
+Values behind the last that a plan can have do not count.
+
+When all have been read, PLAN_COMMAND.cut makes the plan, and IRQ_STATUS.planned tells that it is there:
+PLAN_EDGE_1 to PLAN_EDGE_(nodes - 1). They, and `equal`, mean nothing while PLAN_RESULT.running. What values
+cost is smoothed: half of what they cost in iterations before is kept, also by blocks that a cut left out.
+So PLAN_COMMAND.clear, which raises no interrupt, when another gradient comes, as a reset does; it
+takes 2^(1 + STATUS.plan_log2) clocks. A cut takes 18 for each block, behind the packet that is under way.
+Packets that count wait meanwhile; they are read at .8 values a clock, and 9 clocks more each.
+
+PLAN_COMMAND is refused, and counted, while one runs, if not just one of cut and clear is set, or for a cut
+nodes is not 1..16 or blocks not 1..2^STATUS.plan_log2. So is PLAN_SEGMENT if `first` is behind the last value
+that a plan can have.
 
 Counters are cleared by a reset and by nothing else; they are 32 bits, wrap, and may lag 20 clocks, rows 100.
 They read as 0 until memory is cleared, 19 clocks behind a reset.

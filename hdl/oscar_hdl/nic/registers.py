@@ -114,9 +114,7 @@ _IRQ = (
     Field("sent", 3, 1, "a SEND command has ended, its frame may still be going out: see SEND_RESULT"),
     Field("send_error", 4, 1, "and not well"),
     Field("bad_packet", 5, 1, "a packet of rows was too short or too long, or of rows that there are not"),
-    Field(
-        "refused", 6, 1, "a write was not taken: to registers of a command that waits, or no valid command"
-    ),
+    Field("refused", 6, 1, "a write was not taken: its register is locked, or it is no valid command"),
     Field("planned", 7, 1, "a plan is cut: see PLAN_RESULT"),
 )
 
@@ -226,15 +224,15 @@ REGISTERS: tuple[Register, ...] = (
         (
             Field("nodes", 0, 5, f"chunks, 1..{PLAN_EDGES + 1}"),
             Field("blocks", 8, 16, "of the gradient, each of 2^STATUS.granule_log2 values, or fewer"),
-            Field("cut", 30, 1, "make a plan of all sums that counted"),
-            Field("clear", 31, 1, "forget them, and those of iterations before; one of the two is set"),
+            Field("cut", 30, 1, "make a plan of all sums that counted, and of those before"),
+            Field("clear", 31, 1, "forget them all; one of the two is set"),
         ),
     ),
     Register(
         "PLAN_RESULT", 0x5C, "RO", "the plan",
         (
             Field("cuts", 0, 8, "plans that were made, modulo 256"),
-            Field("equal", 8, 1, "all sums were 0: chunks are equal, and PLAN_EDGE_n mean nothing"),
+            Field("equal", 8, 1, "nothing costs anything: chunks are equal, and PLAN_EDGE_n mean nothing"),
             Field("running", 9, 1, "a PLAN_COMMAND is under way, or memory is cleared behind a reset"),
         ),
     ),

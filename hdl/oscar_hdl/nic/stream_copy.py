@@ -11,22 +11,22 @@ from oscar_hdl.streams.bundles import Stream, bit
 
 @block
 def stream_copy(clk: Any, rst: Any, count: Any, s_axis: Stream, m_axis: Stream, m_axis_too: Stream) -> Any:
-    """Give each word to both; the next one comes when both have it.
+    """Give each word to both; m_axis shows it in the clock in which m_axis_too takes it, or later.
 
     s_axis, m_axis: Stream(64); m_axis_too: Stream(64, keep=8), which says of the word with tlast which of its
     values of 16 bits there are. count: values of the packet, its low bits hold until tlast.
     """
-    gone, gone_too = bit(), bit()
+    gone = bit()  # m_axis_too has the word
 
     @always_comb
     def show() -> None:
         m_axis.tdata.next = s_axis.tdata
         m_axis.tlast.next = s_axis.tlast
-        m_axis.tvalid.next = s_axis.tvalid and not gone
+        m_axis.tvalid.next = s_axis.tvalid and (gone or m_axis_too.tready)
         m_axis_too.tdata.next = s_axis.tdata
         m_axis_too.tlast.next = s_axis.tlast
-        m_axis_too.tvalid.next = s_axis.tvalid and not gone_too
-        s_axis.tready.next = (gone or m_axis.tready) and (gone_too or m_axis_too.tready)
+        m_axis_too.tvalid.next = s_axis.tvalid and not gone
+        s_axis.tready.next = m_axis.tready and (gone or m_axis_too.tready)
         m_axis_too.tkeep.next = 0xFF
         if s_axis.tlast and count[2:] == 1:
             m_axis_too.tkeep.next = 0x03
@@ -38,10 +38,8 @@ def stream_copy(clk: Any, rst: Any, count: Any, s_axis: Stream, m_axis: Stream, 
     @always(clk.posedge)
     def follow() -> None:
         if s_axis.tvalid:
-            gone.next = (gone or m_axis.tready) and not (gone_too or m_axis_too.tready)
-            gone_too.next = (gone_too or m_axis_too.tready) and not (gone or m_axis.tready)
+            gone.next = (gone or m_axis_too.tready) and not m_axis.tready
         if rst:
             gone.next = False
-            gone_too.next = False
 
     return show, follow

@@ -19,8 +19,9 @@ def sum_feed(
     """Give the values of packets, and say which of the gradient they are.
 
     segment (strobe): from the next packet on values are passed on, if `counts`, and thrown away if not; its
-    first value is number `first` of the gradient. Any other packet begins where the one before ended. hold
-    (level): no packet that counts shall begin.
+    first value is number `first` of the gradient. Any other packet begins where the one before ended.
+    Behind the last value that `place` can tell nothing is passed on. hold (level): no packet that is passed
+    on shall begin.
     s_axis: Stream(64, keep=8): whole values, from the lowest lane on. m_axis: Stream(16), tlast at the end of
     a packet; place: number of the packet's first value, holds while it is passed on. idle (level): between
     two packets, and nothing is left of the first. Five clocks for four values.
@@ -28,6 +29,7 @@ def sum_feed(
     left, ends, inside = word(3), bit(), bit()
     rest, here, lanes = word(LANES * VALUE_BITS), word(len(place)), word(3)
     asked, wanted, wanted_counts = bit(), word(len(place)), bit()
+    LAST = (1 << len(place)) - 1
     counting, now_counts, ready = bit(), bit(), bit()
 
     @always_comb
@@ -35,7 +37,7 @@ def sum_feed(
         s_axis.tready.next = ready and not rst
         m_axis.tdata.next = rest[VALUE_BITS:]
         m_axis.tvalid.next = left != 0
-        m_axis.tlast.next = ends and left == 1
+        m_axis.tlast.next = here == LAST or (ends and left == 1)
         idle.next = left == 0 and not inside
         lanes.next = 1
         if s_axis.tkeep[6]:
@@ -75,6 +77,9 @@ def sum_feed(
             rest.next = rest >> VALUE_BITS
             left.next = left - 1
             here.next = here + 1
+            if here == LAST:
+                left.next = 0
+                counting.next = False
         if segment:
             asked.next = True
             wanted.next = first

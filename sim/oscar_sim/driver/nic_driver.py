@@ -196,13 +196,14 @@ class NicDriver:
         """Return where the next chunks begin, but the first, in blocks; None if they shall be equal."""
         order, result = BY_NAME["PLAN_COMMAND"], BY_NAME["PLAN_RESULT"]
         yield from self.bus.write(order.offset, order.pack(nodes=nodes, blocks=blocks, cut=1))
-        while not self.irq:
-            yield
         status = BY_NAME["IRQ_STATUS"]
-        bits = yield from self.bus.read(status.offset)
-        yield from self.bus.write(status.offset, bits)
-        if not status.unpack(bits)["planned"]:
-            raise RtlError(f"node {self.rank}: no plan but {status.unpack(bits)} (docs/registers.md)")
+        told = dict.fromkeys(("planned", "refused"), 0)
+        while not any(told.values()):
+            bits = status.unpack((yield from self.bus.read(status.offset)))
+            told = {name: bits[name] for name in told}
+        yield from self.bus.write(status.offset, status.pack(**told))
+        if told["refused"]:
+            raise RtlError(f"node {self.rank}: the NIC refused to cut a plan (docs/registers.md)")
         if result.unpack((yield from self.bus.read(result.offset)))["equal"]:
             return None
         edges = []
