@@ -36,7 +36,7 @@ def axi_lite_registers(
             f"expected one W1C register, IRQ_STATUS, and {len(stored)} values, got {len(values)}"
         )
     ENABLE = [register.name for register in stored].index("IRQ_ENABLE")
-    STORED_COUNT = len(stored)
+    STORED_COUNT, HALF = len(stored), (len(stored) + 1) // 2
     by_index = {register.index: register for register in registers}
     KIND = tuple(KINDS[by_index[i].access] if i in by_index else NONE for i in range(SPACE // WORD_BYTES))
     SLOT = tuple(
@@ -53,7 +53,7 @@ def axi_lite_registers(
     writing, reading = Signal(writes.IDLE), Signal(reads.IDLE)
     wr_strb, lock = word(4), bit()
     wr_kind, wr_slot, whole, store = word(3), word(5), bit(), bit()
-    rd_kind, rd_slot, rd_kept = word(3), word(5), word(32)
+    rd_kind, rd_slot, rd_low, rd_high, rd_kept = word(3), word(5), word(32), word(32), word(32)
 
     @always(clk.posedge)
     def write():
@@ -128,10 +128,16 @@ def axi_lite_registers(
         s_axil.arready.next = False
         rd_kind.next = KIND[int(rd_index)]
         rd_slot.next = SLOT[int(rd_index)]
-        rd_kept.next = status
+        rd_low.next = status
+        rd_high.next = 0
         for i in range(STORED_COUNT):
-            if rd_kind == STORED and rd_slot == i:
-                rd_kept.next = values[i]
+            if rd_slot == i and rd_kind == STORED:
+                if i < HALF:
+                    rd_low.next = values[i]
+                else:
+                    rd_low.next = 0
+                    rd_high.next = values[i]
+        rd_kept.next = rd_low | rd_high
 
         if reading == reads.IDLE:
             if s_axil.arvalid and not s_axil.rvalid:
