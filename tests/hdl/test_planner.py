@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -155,38 +156,37 @@ def test_plans_of_the_host(pause: float) -> None:
     assert not bench.refused
 
 
-def test_sums_that_come_while_a_plan_is_made_count_for_the_next() -> None:
-    """Their packet begins a clock behind the command, with the last value of a block."""
-    bench, low, high = Bench(dice("next"), 0.0), GRANULE - 1, 42
-    sums, costs = np.zeros(MOST, np.int64), np.zeros(MOST // GRANULE, np.int64)
-    sums[-1] = 3
+@pytest.mark.parametrize("delay", [0, 1, 2, 3, 4, 9])
+def test_a_packet_that_begins_as_a_plan_is_made_counts_whole(delay: int) -> None:
+    """For this plan or the next: it begins some clocks behind the command, with the last value of a block."""
+    bench, low, high = Bench(dice("next"), 0.0), GRANULE - 1, 6 * GRANULE + 3
+    packet, rest = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
+    packet[low], packet[high - 1], rest[-1] = 1 << 14, 1 << 10, 1 << 9
+    order = {"nodes": 6, "blocks": MOST // GRANULE, "cut": 1}
 
-    def cut_and_go_on() -> Script:
+    def cut(values: np.ndarray) -> Script:
+        yield from bench.write("PLAN_SEGMENT", first=MOST - 9, count=1)
+        bench.packet(rest[-9:])
+        yield from bench.taken()
         yield from bench.write("PLAN_SEGMENT", first=low, count=1)
         for _ in range(20):  # the splitter takes values again
             yield
-        order = bench.write("PLAN_COMMAND", nodes=6, blocks=costs.size, cut=1)
-        next(order)
-        bench.packet(sums[low:high])
-        yield
-        yield from order
+        for clock, _ in enumerate(chain(bench.write("PLAN_COMMAND", **order), range(10))):
+            if clock == delay:
+                bench.packet(values)
+            yield
         yield from bench.ready()
+        yield from bench.edges(6)
 
     bench.run(bench.reset())
-    bench.run(bench.write("PLAN_SEGMENT", first=low, count=1))
-    bench.packet(sums[low:high])
-    for i in range(6):
-        bench.packet(sums[high:])
-        bench.run(bench.taken())
-        bench.run(bench.write("PLAN_SEGMENT", first=0, count=1))
-        bench.packet(sums[:low])
-        bench.run(bench.taken())
-        fresh = block_costs(sums, GRANULE) << 8
-        costs = costs + ((fresh - costs) >> 1) if i else fresh
-        sums[low] = (i % 2 == 0) << 15
-        bench.run(cut_and_go_on())
-        bench.run(bench.edges(6))
-        assert bench.read == edges(MOST, 6, costs)
+    bench.run(cut(packet[low:high]))
+    with_it, without = (block_costs(sums, GRANULE) << 8 for sums in (rest + packet, rest))
+    now = bench.read == edges(MOST, 6, with_it)
+    assert now or bench.read == edges(MOST, 6, without)
+    bench.run(bench.taken())
+    bench.run(cut(packet[:0]))
+    first, then = (with_it, without) if now else (without, with_it)
+    assert bench.read == edges(MOST, 6, first + ((then - first) >> 1))
 
 
 def test_values_beyond_the_last_do_not_count() -> None:

@@ -78,18 +78,19 @@ STREAM_COPY = """
   end
 """
 SUM_FEED = """
-  reg [63:0] rest; reg [2:0] more = 0; reg [4:0] here = 0, then, at_first;
-  reg inside = 0, asked = 0, counts_then, counting = 0, ending;
+  reg [63:0] rest; reg [2:0] more = 0; reg [4:0] here = 0, then, at_first; reg [1:0] since = 0, waits = 0;
+  reg inside = 0, asked = 0, counts_then, counting = 0, ending, quiet = 0;
   wire came = s_axis_tvalid && s_axis_tready, left = m_axis_tvalid && m_axis_tready;
   wire now = asked && !inside ? counts_then : counting;
   wire [2:0] values = s_axis_tkeep == 8'h03 ? 1 : s_axis_tkeep == 8'h0f ? 2 : s_axis_tkeep == 8'h3f ? 3 : 4;
   always @(posedge clk) begin
     assume(s_axis_tkeep == 8'hff || (s_axis_tlast && s_axis_tkeep == (9'd1 << 2 * values) - 1));
+    if (!inside && since != 0) assume(!s_axis_tvalid);
     if (began && !rst) begin
-      `RULE(m_axis_tvalid == (more != 0) && idle == (more == 0 && !inside));
+      `RULE(m_axis_tvalid == (more != 0) && (!s_axis_tready || more == 0) && waits < 3);
       if (m_axis_tvalid) `RULE(m_axis_tdata == rest[15:0] && place == at_first);
       if (m_axis_tvalid) `RULE(m_axis_tlast == (&here || (ending && more == 1)));
-      `RULE(s_axis_tready == (more == 0 && (inside || !hold || !now)));
+      if (quiet || ($past(hold && !rst) && idle)) `RULE(more == 0 && !(came && now));
     end
     if (left) begin
       rest <= rest >> 16; more <= &here ? 0 : more - 1; here <= here + 1;
@@ -101,8 +102,12 @@ SUM_FEED = """
       if (!inside) begin asked <= 0; here <= asked ? then : here; at_first <= asked ? then : here; end
     end
     if (segment) begin asked <= 1; then <= first; counts_then <= counts; end
+    since <= segment ? 3 : since - (since != 0);
+    waits <= !rst && s_axis_tvalid && !came && more == 0 && (inside || !hold) ? waits + 1 : 0;
+    quiet <= hold && !rst && (quiet || ($past(hold) && idle));
     if (rst) begin more <= 0; inside <= 0; asked <= 0; counting <= 0; end
     `SEEN(left && m_axis_tlast); `SEEN(came && inside && !now); `SEEN(left && &here && !ending);
+    `SEEN(quiet && asked);
   end
 """
 # Who manages AXI4-Lite holds what it offers, and offers nothing behind a reset.
@@ -223,7 +228,7 @@ PROOFS: dict[str, Proof] = {
     "stream_join": Proof(HERE + "stream_join", rules=STREAM_JOIN),
     "stream_split": Proof(HERE + "stream_split", rules=STREAM_SPLIT, forget="forget"),
     "stream_copy": Proof(HERE + "stream_copy", rules=STREAM_COPY, reach=0),
-    "sum_feed": Proof(HERE + "sum_feed", rules=SUM_FEED),
+    "sum_feed": Proof(HERE + "sum_feed", rules=SUM_FEED, reach=0),
     "frame_reader": Proof(HERE + "frame_reader", rules=FRAME_READER),
     "axi_lite_registers": Proof(HERE + "axi_lite_registers", rules=AXI_LITE),
     "command_port": Proof(HERE + "command_port", rules=COMMAND_PORT),

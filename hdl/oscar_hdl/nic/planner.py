@@ -41,7 +41,7 @@ def planner(
     state = Signal(states.FORGET)
     fed, edges, place, idle = Stream(16), Stream(16), word(PLACE_BITS), bit()
     first, counts, nodes, blocks, given = word(PLACE_BITS), bit(), word(5), word(BLOCK_BITS), word(32)
-    begin, quiet = bit(), bit()
+    begin = bit()
     clear, finish, equal, done, bad = (bit() for _ in range(5))
     kept, edge_at, cuts, running = [word(16) for _ in range(16)], word(4), word(8), bit()
 
@@ -68,7 +68,6 @@ def planner(
     def judge() -> None:
         if state == states.READY:
             given.next = order
-        quiet.next = idle
         nodes.next = given[NODES_END:NODES]
         blocks.next = given[BLOCKS + BLOCK_BITS : BLOCKS]
         bad.next = (given & UNUSED) != 0 or given[CUT] == given[CLEAR]
@@ -95,7 +94,7 @@ def planner(
             if bad:
                 refused.next = True
                 state.next = states.READY
-            elif quiet:
+            elif idle:
                 state.next = states.CUT
                 if given[CLEAR]:
                     state.next = states.CLEAR

@@ -19,26 +19,25 @@ def sum_feed(
     """Give the values of packets, and say which of the gradient they are.
 
     segment (strobe): from the next packet on values are passed on, if `counts`, and thrown away if not; its
-    first value is number `first` of the gradient. Any other packet begins where the one before ended.
-    Behind the last value that `place` can tell nothing is passed on. hold (level): no packet that is passed
-    on shall begin.
+    first value is number `first` of the gradient. It holds for packets that begin three clocks later. Any
+    other packet begins where the one before ended. Behind the last value that `place` can tell nothing is
+    passed on. hold (level): no packet that is passed on shall begin; idle (level): none is under way, and
+    with hold for two clocks none will be.
     s_axis: Stream(64, keep=8): whole values, from the lowest lane on. m_axis: Stream(16), tlast at the end of
-    a packet; place: number of the packet's first value, holds while it is passed on. idle (level): between
-    two packets, and nothing is left of the first. Five clocks for four values.
+    a packet; place: number of the packet's first value, holds while it is passed on. Five clocks for four
+    values; all is behind registers.
     """
-    left, ends, inside = word(3), bit(), bit()
+    open_, left, ends, inside = bit(), word(3), bit(), bit()
     rest, here, lanes = word(LANES * VALUE_BITS), word(len(place)), word(3)
-    asked, wanted, wanted_counts = bit(), word(len(place)), bit()
+    asked, wanted, wanted_counts, counting = bit(), word(len(place)), bit(), bit()
     LAST = (1 << len(place)) - 1
-    counting, now_counts, ready = bit(), bit(), bit()
 
     @always_comb
     def show() -> None:
-        s_axis.tready.next = ready and not rst
+        s_axis.tready.next = open_
         m_axis.tdata.next = rest[VALUE_BITS:]
         m_axis.tvalid.next = left != 0
         m_axis.tlast.next = here == LAST or (ends and left == 1)
-        idle.next = left == 0 and not inside
         lanes.next = 1
         if s_axis.tkeep[6]:
             lanes.next = 4
@@ -47,47 +46,52 @@ def sum_feed(
         elif s_axis.tkeep[2]:
             lanes.next = 2
 
-    @always_comb
-    def look() -> None:
-        now_counts.next = counting
-        if asked and not inside:
-            now_counts.next = wanted_counts
-
-    @always_comb
-    def admit() -> None:
-        ready.next = left == 0 and (inside or not hold or not now_counts)
-
     @always(clk.posedge)
-    def take() -> None:
-        if left == 0:
+    def pass_on() -> None:
+        if open_:
             rest.next = s_axis.tdata
             ends.next = s_axis.tlast
-            if s_axis.tvalid and ready:
+            if s_axis.tvalid:
                 inside.next = not s_axis.tlast
-                counting.next = now_counts
-                if now_counts:
+                if counting:
                     left.next = lanes
                 if not inside:
-                    asked.next = False
                     place.next = here
-                    if asked:
-                        place.next = wanted
-                        here.next = wanted
-        elif m_axis.tready:
+        elif left != 0 and m_axis.tready:
             rest.next = rest >> VALUE_BITS
             left.next = left - 1
             here.next = here + 1
             if here == LAST:
                 left.next = 0
                 counting.next = False
+        elif left == 0 and asked and not inside:
+            here.next = wanted
+            counting.next = wanted_counts
+        if rst:
+            left.next = 0
+            inside.next = False
+            counting.next = False
+
+    @always(clk.posedge)
+    def admit() -> None:
+        idle.next = left == 0 and not (counting and (inside or open_))
+        if open_:
+            if s_axis.tvalid:
+                open_.next = not counting and not s_axis.tlast
+            elif not inside:
+                open_.next = not (asked or (hold and counting))
+        elif inside:
+            open_.next = left == 0 or (left == 1 and m_axis.tready)
+        elif left == 0:
+            open_.next = not (asked or (hold and counting))
+            asked.next = False
         if segment:
             asked.next = True
             wanted.next = first
             wanted_counts.next = counts
         if rst:
-            left.next = 0
-            inside.next = False
+            idle.next = False
+            open_.next = False
             asked.next = False
-            counting.next = False
 
-    return show, look, admit, take
+    return show, pass_on, admit
