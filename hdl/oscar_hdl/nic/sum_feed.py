@@ -27,14 +27,14 @@ def sum_feed(
     a packet; place: number of the packet's first value, holds while it is passed on. Five clocks for four
     values; all is behind registers.
     """
-    open_, left, ends, inside = bit(), word(3), bit(), bit()
+    ready, left, ends, inside = bit(), word(3), bit(), bit()
     rest, here, lanes = word(LANES * VALUE_BITS), word(len(place)), word(3)
     asked, wanted, wanted_counts, counting = bit(), word(len(place)), bit(), bit()
     LAST = (1 << len(place)) - 1
 
     @always_comb
     def show() -> None:
-        s_axis.tready.next = open_
+        s_axis.tready.next = ready
         m_axis.tdata.next = rest[VALUE_BITS:]
         m_axis.tvalid.next = left != 0
         m_axis.tlast.next = here == LAST or (ends and left == 1)
@@ -48,7 +48,7 @@ def sum_feed(
 
     @always(clk.posedge)
     def pass_on() -> None:
-        if open_:
+        if ready:
             rest.next = s_axis.tdata
             ends.next = s_axis.tlast
             if s_axis.tvalid:
@@ -74,16 +74,16 @@ def sum_feed(
 
     @always(clk.posedge)
     def admit() -> None:
-        idle.next = left == 0 and not (counting and (inside or open_))
-        if open_:
+        idle.next = left == 0 and not (counting and (inside or ready))
+        if ready:
             if s_axis.tvalid:
-                open_.next = not counting and not s_axis.tlast
+                ready.next = not counting and not s_axis.tlast
             elif not inside:
-                open_.next = not (asked or (hold and counting))
+                ready.next = not (asked or (hold and counting))
         elif inside:
-            open_.next = left == 0 or (left == 1 and m_axis.tready)
+            ready.next = left == 0 or (left == 1 and m_axis.tready)
         elif left == 0:
-            open_.next = not (asked or (hold and counting))
+            ready.next = not (asked or (hold and counting))
             asked.next = False
         if segment:
             asked.next = True
@@ -91,7 +91,7 @@ def sum_feed(
             wanted_counts.next = counts
         if rst:
             idle.next = False
-            open_.next = False
+            ready.next = False
             asked.next = False
 
     return show, pass_on, admit
