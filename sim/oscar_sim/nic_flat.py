@@ -69,7 +69,7 @@ def _nic_flat(
             engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
         ),
         zero(clk, bad_packets),
-        *(zero(clk, signal) for signal in (totals.tdata, totals.tvalid, totals.tlast, totals.tkeep)),
+        *[zero(clk, signal) for signal in (totals.tdata, totals.tvalid, totals.tlast, totals.tkeep)],
     ]  # fmt: skip
     for name, bits, comes in WIDE:
         kind, _, part = name.partition("_")
