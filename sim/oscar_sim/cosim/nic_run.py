@@ -190,11 +190,12 @@ class NicRun:
         self.write("PLAN_COMMAND", nodes=nodes, blocks=-(-values.size // granule), cut=1)
         self.wait(lambda: not self.read("PLAN_RESULT")["running"], "no plan is made")
         edges = [self.read(f"PLAN_EDGE_{n}")["block"] for n in range(1, nodes)]
-        cut = tuple(min(granule * edge, values.size) for edge in edges)
-        costs = block_costs(values, granule)
+        cut, costs = tuple(min(granule * edge, values.size) for edge in edges), block_costs(values, granule)
         wanted = make_plan("splitter", values.size, nodes, granule=granule, costs=costs).bounds[1:-1]
-        if self.read("PLAN_RESULT")["equal"] or cut != wanted:
-            raise RtlError(f"chunks are cut at {cut}, not at {wanted}")
+        if equal := self.read("PLAN_RESULT")["equal"]:
+            cut = wanted
+        if equal != (costs.sum() == 0) or cut != wanted:
+            raise RtlError(f"chunks are cut at {cut} (equal: {equal}), not at {wanted}")
         self.write("PLAN_COMMAND", clear=1)
         return edges
 
