@@ -12,8 +12,8 @@ import pytest
 
 from needs import NO_GPU, needs
 from oscar.errors import OscarError
-from oscar.lab.hold import PREFIX
-from oscar.lab.network import Network
+from oscar_lab.lab.hold import PREFIX
+from oscar_lab.lab.network import Network
 from oscar_sim.seeds import VARIABLE, told
 
 COMPLETE = os.environ.get("OSCAR_TESTS_COMPLETE", "") not in ("", "0")

@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from oscar.bench._integers import integers
 from oscar.coding.asc.state import TableState
+from oscar.studies.integers import integers
 from oscar.workloads import make_workload
 from oscar_sim.blocks import CodedFrame, Coder
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from oscar.bench.engines import pushed
 from oscar.errors import OscarError
 from oscar.files import write_json
+from oscar.studies.coded_frames import pushed
 from oscar.tables import Row, Table
 from oscar.timeline.engines import FRONT, received, sent
 from oscar_hdl.coder.rows import frame_rows

@@ -23,7 +23,7 @@ from oscar.coding.asc.link import Implementation
 from oscar.coding.asc.state import TableState
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import FrameError
-from oscar.trials._mutations import MUTATIONS, reseal
+from oscar_lab.trials._mutations import MUTATIONS, reseal
 
 BOTH: tuple[Implementation, ...] = ("reference", "compiled")
 SMALL = AscParams(block_log2=10)

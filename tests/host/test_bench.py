@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from needs import needs
-from oscar.bench import rate, speed, synthesis
-from oscar.bench._integers import integers
 from oscar.cli import main
 from oscar.coding.asc import AscParams
 from oscar.coding.asc.lanes import raw_steps
@@ -21,9 +19,11 @@ from oscar.coding.asc.model import frequencies, low_bits
 from oscar.coding.asc.reference import ReferenceCoder, _class_step, _value_step
 from oscar.coding.asc.state import TableState
 from oscar.errors import MissingExtraError, OscarError
-from oscar.trials import mutate
-from oscar.trials._hunt import Chunk
+from oscar.studies.integers import integers
 from oscar.workloads import make_workload
+from oscar_lab.bench import rate, speed, synthesis
+from oscar_lab.trials import mutate
+from oscar_lab.trials._hunt import Chunk
 
 
 def run(module: Any, *words: str) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import argparse
 
 import pytest
 
-from oscar.bench import call
 from oscar.cli import main
+from oscar_lab.bench import call
 
 
 def test_the_stages_of_a_call_add_up(capsys: pytest.CaptureFixture[str]) -> None:

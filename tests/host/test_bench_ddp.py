@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from needs import needs
-from oscar.bench import ddp
 from oscar.cli import main
 from oscar.errors import OscarError
+from oscar_lab.bench import ddp
 
 REPORT = """
 import json, os, sys

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from needs import needs
-from oscar.bench import select, sparsifiers
+from oscar_lab.bench import select, sparsifiers
 
 pytestmark = pytest.mark.filterwarnings("ignore:scheme .*:oscar.errors.CautionWarning")
 

@@ -9,7 +9,7 @@ import pytest
 
 from needs import needs
 from oscar.errors import ConfigError
-from oscar.trials import convergence
+from oscar_lab.trials import convergence
 
 needs("torch")
 

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import oscar
+from oscar import cli
+from oscar.cli import laboratory
 from oscar.config import load_config
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +85,15 @@ def test_wheel_knows_its_configurations_in_any_folder(released: tuple[Path, Path
     assert done.returncode == 0, done.stderr
     assert str(installed) in done.stdout
     assert load_config(elsewhere / "oscar.yaml") == load_config("default")
+
+
+def test_without_the_laboratory_its_commands_say_that_they_need_a_clone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(laboratory, "PACKAGE", "no_such_package")
+    for words in (["bench"], ["bench", "ratios", "--nodes", "4"], ["trial", "--help"], ["lab"]):
+        assert cli.main(words) == 2
+        assert "is not in the wheel; clone OSCAR's repository" in capsys.readouterr().err
 
 
 def test_every_place_says_the_same_version() -> None:

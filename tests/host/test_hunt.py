@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from oscar.trials._hunt import hunt
+from oscar_lab.trials._hunt import hunt
 from support.judges import broken, make
 
 

@@ -16,7 +16,7 @@ from oscar.array import Array
 from oscar.coding.index import INDEX_CODECS, Popular, Popularity, make_index, reference
 from oscar.coding.index.base import SEAL_BYTES, seal
 from oscar.errors import ConfigError, FrameError
-from oscar.trials import index_mutations
+from oscar_lab.trials import index_mutations
 
 OURS = "coo", "bitmap", "gaps", "popular"
 Draw = np.random.Generator

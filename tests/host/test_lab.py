@@ -17,17 +17,17 @@ import pytest
 from needs import needs
 from oscar.cli import main
 from oscar.config import Config, load_config
-from oscar.config.lab import parse_settings
 from oscar.errors import ConfigError, OscarError
-from oscar.lab import hold
-from oscar.lab import measure as measuring
-from oscar.lab import network as networks
-from oscar.lab.calibrate import calibrate, check_delay, check_loss, check_wire, pour
-from oscar.lab.hold import PREFIX
-from oscar.lab.hosts import Hosts
-from oscar.lab.network import Network, Wire, cut
-from oscar.lab.report import text_report
 from oscar.results import write_results
+from oscar_lab.lab import hold
+from oscar_lab.lab import measure as measuring
+from oscar_lab.lab import network as networks
+from oscar_lab.lab.calibrate import calibrate, check_delay, check_loss, check_wire, pour
+from oscar_lab.lab.hold import PREFIX
+from oscar_lab.lab.hosts import Hosts
+from oscar_lab.lab.network import Network, Wire, cut
+from oscar_lab.lab.report import text_report
+from oscar_lab.lab.settings import parse_settings
 
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
@@ -101,6 +101,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a case has 3 hosts": {"cases": [{"hosts": 3, "mbps": [1.0]}]},
     "method 'asc': unknown key 'schedule.subframe'": {
         "methods": [{"name": "asc", "change": {"schedule": {"subframe": 1}}}]
+    },
+    "method 'asc': configuration: the key codec is called method now": {
+        "methods": [{"name": "asc", "change": {"codec": "zstd"}}]
     },
     "`of` must name a method of kind oscar": {"methods": [{"name": "NIC", "kind": "replay", "of": "fp32"}]},
     "a name of its own": {"methods": [{"name": "a"}, {"name": "a"}]},
@@ -211,7 +214,7 @@ def test_links_have_their_rate_and_are_cut(alone: None) -> None:
         cut(1)
         before = time.monotonic()
         networks_timeout = pytest.MonkeyPatch()
-        networks_timeout.setattr("oscar.lab.calibrate.TIMEOUT_S", 1.0)
+        networks_timeout.setattr("oscar_lab.lab.calibrate.TIMEOUT_S", 1.0)
         with networks_timeout.context(), pytest.raises(OSError, match="timed out"):
             pour(network, 0, 50e6)
         networks_timeout.undo()
@@ -251,7 +254,7 @@ def test_nothing_is_left_after_an_error_or_a_kill(alone: None) -> None:
         raise RuntimeError("mine")
     assert namespaces() == []
     script = (
-        "import time; from oscar.lab.network import Network; import subprocess\n"
+        "import time; from oscar_lab.lab.network import Network; import subprocess\n"
         "with Network(2) as n:\n"
         "    subprocess.Popen(n.command(1, ['sh', '-c', 'echo up; exec sleep 1000'])); time.sleep(1000)"
     )
@@ -359,7 +362,7 @@ def test_methods_are_measured_and_their_sums_are_right(
 def test_loss_and_delay_are_measured_as_cases(
     lossy: None, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oscar.lab.calibrate.LATE", (2.0, 0.0))  # tests share the machine
+    monkeypatch.setattr("oscar_lab.lab.calibrate.LATE", (2.0, 0.0))  # tests share the machine
     cases = [
         {"hosts": 2, "mbps": [200.0], **how, "methods": ["fp32"]}
         for how in ({"loss": 0.01}, {"delay_ms": 20.0})
@@ -464,7 +467,7 @@ def test_a_rank_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -
         def command(self, host: int, words: list[str]) -> list[str]:
             return ["sh", "-c", "echo {}; exec sleep 100" if host == 0 else "exec sleep 100"]
 
-    monkeypatch.setattr("oscar.lab.hosts.START_S", 0.5)
+    monkeypatch.setattr("oscar_lab.lab.hosts.START_S", 0.5)
     with pytest.raises(OscarError, match=r"rank 1 of the lab did not answer 'start' within 0\.5 s"):
         Hosts(Two(), [{}, {}]).__enter__()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from needs import needs
-from oscar.bench import ladder
+from oscar_lab.bench import ladder
 
 needs("torch")  # brings the digits
 

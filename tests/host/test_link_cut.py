@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from needs import TRANSPORTS, needs
-from oscar.lab.launch import Ended, launch
-from oscar.lab.network import Network
-from oscar.trials import transport_faults
+from oscar_lab.lab.launch import Ended, launch
+from oscar_lab.lab.network import Network
+from oscar_lab.trials import transport_faults
 
 
 def arguments(*words: str) -> argparse.Namespace:

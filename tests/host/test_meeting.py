@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from needs import TRANSPORTS, needs
-from oscar.lab.launch import launch
 from oscar.transports import base
 from oscar.transports.base import CONTROL_TAG, Bytes, Notice, Transport, TransportError
 from oscar.transports.keyed import KeyedTransport
 from oscar.transports.threads import ThreadTransport, local_transports
+from oscar_lab.lab.launch import launch
 from support import direct
 from support.ranks import on_ranks
 

@@ -12,8 +12,8 @@ import numpy as np
 from oscar.coding.asc import Encoder
 from oscar.coding.frame import unpack_frame
 from oscar.errors import FrameError
-from oscar.trials import mutate
-from oscar.trials._mutations import reseal
+from oscar_lab.trials import mutate
+from oscar_lab.trials._mutations import reseal
 
 
 def test_mutated_frames_are_refused_or_decode(seed: int) -> None:

@@ -17,7 +17,7 @@ from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser, default_b
 from oscar.numerics.saturation import WARN_SHARE, Saturation, SaturationNotice
 from oscar.numerics.steps import StepTracker, summarise
 from oscar.numerics.tensors import check_tensors
-from oscar.trials.quantiser import BAR, HOSTILE, STRUCK, errors, hostile
+from oscar_lab.trials.quantiser import BAR, HOSTILE, STRUCK, errors, hostile
 
 floats = np.float32
 

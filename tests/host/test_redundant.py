@@ -9,7 +9,6 @@ from collections import deque
 import numpy as np
 import pytest
 
-from oscar.bench import redundancy
 from oscar.coding.registry import make_codec
 from oscar.collective.redundant import RedundantNode
 from oscar.collective.tasks import Kind, Redundancy
@@ -17,6 +16,7 @@ from oscar.errors import ConfigError, PeerError
 from oscar.numerics.quantiser import sum_width
 from oscar.timeline.link import LinkModel
 from oscar.timeline.redundant import Race
+from oscar_lab.bench import redundancy
 
 CUT = "cut"
 

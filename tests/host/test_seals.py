@@ -13,7 +13,7 @@ from oscar.errors import PeerError
 from oscar.reducers.communicator import Communicator
 from oscar.transports.base import GATHER_TAGS, STATE_TAG, TransportError
 from oscar.transports.threads import ThreadTransport, local_transports
-from oscar.trials import flips
+from oscar_lab.trials import flips
 from support.gradients import laplace
 from support.ranks import on_ranks
 
@@ -118,7 +118,7 @@ def test_a_message_that_is_damaged_or_cut_short_is_refused(size: int) -> None:
 
 def test_a_judge_finds_what_nobody_noticed() -> None:
     """The benchmark's verdict: silence is wrong, even where another rank raises."""
-    from oscar.trials._flips import judge
+    from oscar_lab.trials._flips import judge
 
     calm = [("done", "a"), ("done", "a")]
     told, other = ("told", "rank 1 sent a bad frame"), ("done", "b")

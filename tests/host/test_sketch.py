@@ -172,7 +172,7 @@ def test_the_error_is_that_of_the_theory():
 
 def test_the_benchmark_runs_and_torch_agrees(capsys):
     needs("torch")
-    from oscar.bench import sketch as bench
+    from oscar_lab.bench import sketch as bench
 
     parser = argparse.ArgumentParser()
     bench.add_arguments(parser)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from needs import needs
-from oscar.lab.launch import Ended
 from oscar.reducers.cluster import LocalCluster
-from oscar.trials import soak
-from oscar.trials._soak_rank import TOUCHED, differs, draw_config, draw_gradient, draw_shapes, verdict_of
+from oscar_lab.lab.launch import Ended
+from oscar_lab.trials import soak
+from oscar_lab.trials._soak_rank import TOUCHED, differs, draw_config, draw_gradient, draw_shapes, verdict_of
 
 TINY = ["--ranks", "2", "--iterations", "12", "--segment", "4", "--values", "500", "--memory-mib", "64"]
 

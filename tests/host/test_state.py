@@ -17,7 +17,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.studies.training import Trainer
-from oscar.trials import mutate_states
+from oscar_lab.trials import mutate_states
 from support.gradients import laplace
 
 FEEDBACK = {"error_feedback": True}

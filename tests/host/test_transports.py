@@ -16,12 +16,12 @@ import pytest
 
 from needs import TRANSPORTS, needs
 from oscar.errors import MissingExtraError
-from oscar.lab import launch as launching
-from oscar.lab.launch import Ended, launch
 from oscar.signals import stops_raise
 from oscar.transports.base import CONTROL_TAG, Notice, TransportError
 from oscar.transports.threads import local_transports
-from oscar.trials import transport_faults
+from oscar_lab.lab import launch as launching
+from oscar_lab.lab.launch import Ended, launch
+from oscar_lab.trials import transport_faults
 
 TRAINING = """
 iterations: 6
@@ -410,11 +410,11 @@ def test_sigterm_takes_a_benchmark_down_with_its_ranks() -> None:
     stop = time.monotonic() + LIMIT_S
     while len(ranks) < 2 and time.monotonic() < stop:
         time.sleep(0.1)
-        ranks = {pid for pid in launching._named("oscar.trials._struck_rank") if parent(pid) == bench.pid}
+        ranks = {pid for pid in launching._named("oscar_lab.trials._struck_rank") if parent(pid) == bench.pid}
     bench.send_signal(signal.SIGTERM)
     assert bench.wait(30) == 128 + signal.SIGTERM
     assert len(ranks) == 2
-    assert not ranks & launching._named("oscar.trials._struck_rank")
+    assert not ranks & launching._named("oscar_lab.trials._struck_rank")
 
 
 def parent(pid: int) -> int:

@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oscar.bench import tuner
-from oscar.bench._tuner_figure import draw as draw_figure
 from oscar.cli import main
 from oscar.coding.costs import Cost, FrameCost
 from oscar.collective.schedules import make_schedule
@@ -31,6 +29,8 @@ from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, St
 from oscar.timeline.lanes import seconds_at
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core
+from oscar_lab.bench import tuner
+from oscar_lab.bench._tuner_figure import draw as draw_figure
 
 ASC = MethodPrice("asc", 5.5, FrameCost(Cost(1.2e-9, 5e-5), Cost(1.1e-9, 5e-5)), Cost(1.8e-9, 1e-4), 66)
 BF16 = MethodPrice("bf16", 16, FrameCost(Cost(1.2e-8, 0), Cost(2e-9, 0)), coded=False)

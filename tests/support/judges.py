@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 from oscar.studies.parallel import Tick
-from oscar.trials._hunt import Chunk, Judge
+from oscar_lab.trials._hunt import Chunk, Judge
 
 
 def judge(name: str, count: int, tick: Tick) -> Chunk:

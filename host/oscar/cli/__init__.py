@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+from oscar.cli import laboratory
 from oscar.cli.completion import PrintCompletion
 
 COMMANDS = (
@@ -27,11 +28,8 @@ COMMANDS = (
     "tune",
     "schedule",
     "worker",
-    "lab",
     "trace",
     "report",
-    "bench",
-    "trial",
 )
 
 COMPILE_NOTHING = "init", "report", "schedule"
@@ -74,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command_name", metavar="COMMAND", title="commands")
     for name in COMMANDS:
         importlib.import_module(f"oscar.cli.{name}").add_command(commands)
+    laboratory.add_commands(commands)
     return parser
 
 

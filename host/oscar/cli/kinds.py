@@ -1,4 +1,4 @@
-"""The five kinds of results that commands write, and how each is printed and drawn."""
+"""The kinds of results that commands write, and how each is printed and drawn."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _commands() -> str:
 
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds; imported late, since the commands are not all needed at once."""
-    from oscar.lab import report as lab
+    from oscar.cli import laboratory
     from oscar.studies import (
         comparison_figure,
         comparison_table,
@@ -46,6 +46,7 @@ def kinds() -> tuple[Kind, ...]:
         training_results,
     )
 
+    lab = (laboratory.module("cli.lab").kind(),) if laboratory.present() else ()
     return (
         Kind(
             "allreduce", frozenset({"methods", "loss"}), "allreduce.png",
@@ -63,5 +64,5 @@ def kinds() -> tuple[Kind, ...]:
             "scale", frozenset({"points", "measured_nodes"}), "scale.png",
             scaling.scale_table, scaling.draw_scale,
         ),
-        Kind("lab", frozenset({"cases", "source"}), "lab.png", lab.text_report, lab.draw),
+        *lab,
     )  # fmt: skip

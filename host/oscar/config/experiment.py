@@ -52,7 +52,7 @@ class Config(Choice):
     policy: str | None = None
     methods: tuple[Method, ...] = Field(default=(), strict=False)
     compare: CompareSection = CompareSection()
-    lab: dict[str, Any] = Field(default_factory=dict)  # see oscar.config.lab
+    lab: dict[str, Any] = Field(default_factory=dict)  # read by the laboratory alone (oscar_lab)
     output: str = "build/allreduce"
 
     @field_validator("nic")

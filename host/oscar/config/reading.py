@@ -9,7 +9,6 @@ from typing import Any
 from oscar import yaml_core
 from oscar.config.experiment import Config
 from oscar.config.explain import validated
-from oscar.config.lab import read_settings
 from oscar.errors import ConfigError, one_line
 from oscar.shipped import find
 
@@ -41,8 +40,6 @@ def _read(source: Path, overrides: Sequence[str]) -> Config:
     config = validated(Config, data)
     list(config.compared())
     list(config.contenders())
-    if config.lab:
-        read_settings(config)
     return config
 
 

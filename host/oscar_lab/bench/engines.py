@@ -1,0 +1,112 @@
+"""AllReduce, direct, with NICs of so many engines, clock rates and block sizes (docs/measuring.md).
+
+Real gradients, coded with blocks of that size; every frame's rows are counted, and its blocks are dealt to
+engines as the RTL does (`oscar.timeline.engines`). `--values`: rows repeat up to so many values, and chunks
+are cut into frames that a NIC takes. fp32's best is the faster of ring and direct, without a codec.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.asc import AscParams
+from oscar.coding.asc.params import LANES
+from oscar.coding.asc.slots import cells_of
+from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.frames import KEY, Frames, Key
+from oscar.collective.schedules import make_schedule
+from oscar.studies.coded_frames import Coded, measured
+from oscar.tables import Row, Table
+from oscar.timeline.equal import assumed_frames, equal_time
+from oscar.timeline.link import LinkModel, Pipeline
+from oscar.timeline.nic import NicFile, load_nic
+from oscar.timeline.replay import time_of
+from oscar.workloads import WORKLOADS
+
+MOST = (1 << 18) - 1  # values of a NIC's frame
+TABLE = Table(
+    "model <12", "values >10,d", "block >5", "bits:bits/val >8.3f", "engines >7", "mhz:MHz >5g",
+    "time_us:time us >9.1f", "over_fp32:x fp32 >7.2f",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    parser.add_argument("--models", nargs="+", default=["numpy-lm"], choices=list(WORKLOADS))
+    parser.add_argument("--nodes", type=int, default=8)
+    parser.add_argument("--values", type=int, help="of a model (default: as many as it has)")
+    parser.add_argument("--block-log2", nargs="+", type=int, default=[10, 11, 12])
+    parser.add_argument("--engines", nargs="+", type=int, default=[8, 16, 26, 32, 48, 64])
+    parser.add_argument("--mhz", nargs="+", type=float, default=[200.0, 223.0, 250.0, 300.0])
+    parser.add_argument("--iterations", type=int, default=6, help="the last one is measured")
+    parser.add_argument("--gbps", type=float, default=100.0)
+    parser.add_argument("--latency-us", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Print the table; return its rows."""
+    print(f"# direct, {args.nodes} nodes at {args.gbps:g} Gb/s, {args.latency_us:g} us a hop, quantiser 12s")
+    print(TABLE.heading)
+    rows: list[Row] = []
+    for model in args.models:
+        for log2 in args.block_log2:
+            for row in _rows(model, log2, args):
+                rows.append(row)
+                print(TABLE.line(row), flush=True)
+    return {"rows": rows}
+
+
+def _rows(model: str, log2: int, args: argparse.Namespace) -> Iterator[Row]:
+    total, coded = measured(
+        model, args.nodes, AscParams(sent_rows=False, block_log2=log2),
+        iterations=args.iterations, seed=args.seed,
+    )  # fmt: skip
+    values = args.values or total
+    subframes = -(-values // (args.nodes * MOST))
+    schedule = make_schedule("direct", args.nodes, subframes=subframes)
+    frames = stretched(assumed_frames(schedule, values), coded, args.nodes)
+    link = LinkModel.of(gbps=args.gbps, latency_us=args.latency_us)
+    best = min(
+        equal_time(make_schedule(name, args.nodes), values, link, coded=False) for name in ("ring", "direct")
+    )
+    bits = 8 * frames.bytes / frames.values
+    for engines in args.engines:
+        for mhz in args.mhz:
+            model_of = pipeline(load_nic(), engines, mhz, 1 << log2)
+            time_s = time_of(schedule, frames, replace(link, engines=model_of))
+            yield {
+                "model": model, "values": values, "block": 1 << log2, "bits": bits, "engines": engines,
+                "mhz": mhz, "time_us": time_s * 1e6, "over_fp32": best / time_s,
+            }  # fmt: skip
+
+
+def stretched(frames: Frames, coded: tuple[list[Coded], list[Coded]], nodes: int) -> Frames:
+    """Return frames with the rows and bytes a value of those that were coded, in turn."""
+    rows, cells = frames.rows.copy(), dict[Key, Array]()
+    for row in rows:
+        phase, sender, chunk, sub = (int(row[name]) for name in KEY)
+        key = phase, sender, chunk, sub
+        of = coded[phase]
+        one = of[(sender * nodes + chunk + sub) % len(of)]
+        count = int(row["count"])
+        row["bytes"] = HEADER_BYTES + round((one.size - HEADER_BYTES) * count / one.count)
+        if key not in cells:
+            rows_of = -(-count // LANES)
+            cells[key] = cells_of(np.resize(one.classes, rows_of), count, np.resize(one.raw, rows_of))
+    return Frames.of(rows, cells)
+
+
+def pipeline(nic: NicFile, engines: int, mhz: float, block: int) -> Pipeline:
+    """Return the NIC with other engines and another clock."""
+    clocks = {name: (each * nic.engines / engines, *once) for name, (each, *once) in nic.clocks.items()}
+    changed = {"engines": engines, "mhz": mhz, "block": block, "clocks": clocks}
+    found = nic.model_copy(update=changed).model()
+    assert isinstance(found, Pipeline)
+    return found
