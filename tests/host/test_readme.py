@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oscar.cli.bench import modules
 
 from oscar.cli import COMMANDS as OSCAR_COMMANDS
 from oscar.cli import build_parser, main
+from oscar_lab.cli.bench import modules
 
 ROOT = Path(__file__).parents[2]
 PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md")}

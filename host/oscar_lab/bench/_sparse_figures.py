@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from oscar.schemes.sparse.stopwatch import STAGES
 from oscar.studies.plotting import INK, PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.tables import Row
+from oscar_lab.bench._stages import STAGES
 
 BAND = 0.1  # of the density: what a mean may be off
 

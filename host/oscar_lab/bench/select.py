@@ -29,11 +29,11 @@ from oscar.array import Array
 from oscar.blas import one_blas_thread
 from oscar.schemes.selection import largest
 from oscar.schemes.sparse.sparsifier import Sparsifier
-from oscar.schemes.sparse.stopwatch import STAGES
 from oscar.studies.integers import peer
 from oscar.tables import Row, Table
 from oscar_lab.bench._sparse import RULES, Training, sparsifier_of
 from oscar_lab.bench._sparse_figures import draw_stages
+from oscar_lab.bench._stages import STAGES, Stages
 
 WORKLOADS = "embedding", "cnn"
 BARS = {"micro released": 20.0, "micro": 6.0}  # times the speed of the fastest known way to Top-k
@@ -117,9 +117,9 @@ def _profile(rule: str, workload: str, args: argparse.Namespace) -> Row:
     select = _chosen(sparsifier_of(training.cluster), state.workers, every, args.turns)
     token, best = state.snapshot(), np.full((args.nodes, len(STAGES)), np.inf)
     for _ in range(args.turns):
-        training.cluster.allreduce(gradients)
-        seconds = [[worker.clock.seconds[stage] for stage in STAGES] for worker in state.workers]
-        best = np.minimum(best, seconds)
+        with Stages(sparsifier_of(training.cluster), state.workers) as stages:
+            training.cluster.allreduce(gradients)
+        best = np.minimum(best, stages.seconds)
         state.restore(token)
     best[:, STAGES.index("select")] = select
     busiest = best[best.sum(axis=1).argmax()]
@@ -138,20 +138,19 @@ def _chosen(scheme: Sparsifier, workers: Sequence[Any], every: Sequence[Array], 
     """Return the seconds that each worker needs to choose, at its best; only what it asks for is sent."""
     best = np.full(len(workers), np.inf)
     for _ in range(turns):
-        for worker in workers:
-            worker.clock.start()
-        running = [scheme.choose(worker, acc) for worker, acc in zip(workers, every, strict=True)]
-        answer: Any = None
-        while True:
-            messages = []
-            for one in running:
-                with suppress(StopIteration):
-                    messages.append(one.send(answer))
-            if not messages:
-                break
-            answer = [message.data for message in messages]
+        with Stages(scheme, workers) as stages:
+            running = [scheme.choose(worker, acc) for worker, acc in zip(workers, every, strict=True)]
+            answer: Any = None
+            while True:
+                messages = []
+                for one in running:
+                    with suppress(StopIteration):
+                        messages.append(one.send(answer))
+                if not messages:
+                    break
+                answer = [message.data for message in messages]
         scheme.forget()
-        best = np.minimum(best, [worker.clock.seconds["select"] for worker in workers])
+        best = np.minimum(best, stages.seconds[:, STAGES.index("select")])
     return best
 
 

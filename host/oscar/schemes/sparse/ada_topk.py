@@ -78,9 +78,8 @@ class AdaTopK(OwnSets):
 
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """See Sparsifier.choose."""
-        with worker.clock.on("select"):
-            each = shared_out(self.count * self.nodes, self.rates, self.values)
-            return top(acc, int(each[worker.rank]))
+        each = shared_out(self.count * self.nodes, self.rates, self.values)
+        return top(acc, int(each[worker.rank]))
         yield  # a generator without messages
 
     def deliver(self, worker: SparseWorker, own: Set) -> Generator[Message, Any, Set]:

@@ -84,14 +84,12 @@ class Deft(Sparsifier):
         """See Sparsifier.choose."""
         leader, data = self.iteration % self.nodes, np.zeros(0, np.uint8)
         if worker.rank == leader:
-            with worker.clock.on("select"):
-                data = self.deal(acc).view(np.uint8)
+            data = self.deal(acc).view(np.uint8)
         streams = yield Message("pieces", data, "gather", bits=8)
         places = self.once("pieces", lambda: self._read(streams, leader))
-        with worker.clock.on("select"):
-            mine = np.flatnonzero(places["bin"] == (self.iteration + worker.rank) % self.nodes)
-            found = [top(acc, int(places["count"][i]), *self.pieces[i].tolist()) for i in mine]
-            return np.concatenate([np.zeros(0, np.int64), *found])
+        mine = np.flatnonzero(places["bin"] == (self.iteration + worker.rank) % self.nodes)
+        found = [top(acc, int(places["count"][i]), *self.pieces[i].tolist()) for i in mine]
+        return np.concatenate([np.zeros(0, np.int64), *found])
 
     def _read(self, streams: Sequence[Array], leader: int) -> Array:
         """Return what the leader sent; raises GradientError where that cannot be."""

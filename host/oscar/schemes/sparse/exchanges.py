@@ -89,12 +89,10 @@ class AllGather(Exchange):
 
     def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
         """See Exchange.run."""
-        clock = worker.clock
-        with clock.on("index"):
-            packed = self.pack(self.index, own[0], self.grains.size, own[1])
+        packed = self.pack(self.index, own[0], self.grains.size, own[1])
         every = yield Message("sets", packed, "gather", bits=8)
-        sets = clock.shared(scheme.once, "index", "sets", lambda: self._unpack_all(every))
-        return clock.shared(scheme.once, "reduce", "sum of sets", lambda: self.add(sets))
+        sets = scheme.once("sets", lambda: self._unpack_all(every))
+        return scheme.once("sum of sets", lambda: self.add(sets))
 
     def _unpack_all(self, every: Sequence[Array]) -> list[Set]:
         return [self.unpack(self.index, data, None, rank) for rank, data in enumerate(every)]
@@ -133,19 +131,16 @@ class Doubling(Exchange):
 
     def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
         """See Exchange.run."""
-        held, clock, size = own, worker.clock, self.grains.size
+        held, size = own, self.grains.size
         for name, to, source in self._pairs(worker.rank):
-            with clock.on("index"):
-                nothing = np.zeros(0, np.uint8)
-                packed = nothing if to is None else self.pack(self.index, held[0], size, held[1])
+            nothing = np.zeros(0, np.uint8)
+            packed = nothing if to is None else self.pack(self.index, held[0], size, held[1])
             parts = tuple(packed.size if rank == to else 0 for rank in range(self.nodes))
             came = yield Message(name, packed, "exchange", bits=8, parts=parts)
             if source is None:
                 continue
-            with clock.on("index"):
-                theirs = self.unpack(self.index, came[source], None, source)
-            with clock.on("reduce"):
-                held = theirs if name == "unfold" else self.add([held, theirs])
+            theirs = self.unpack(self.index, came[source], None, source)
+            held = theirs if name == "unfold" else self.add([held, theirs])
         return held
 
     def busiest(self, every: Sequence[Array]) -> int:
@@ -187,25 +182,21 @@ class PointToPoint(Exchange):
 
     def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
         """See Exchange.run."""
-        clock, members = worker.clock, clock_members(worker, self.partition, scheme)
-        with clock.on("index"):
-            try:
-                packed = self._push(own)
-            except GradientError as error:
-                raise GradientError(f"rank {worker.rank}: {error}") from None
+        members = scheme.once("members", lambda: self.partition.members)
+        try:
+            packed = self._push(own)
+        except GradientError as error:
+            raise GradientError(f"rank {worker.rank}: {error}") from None
         sizes = tuple(len(one) for one in packed)
         came = yield Message("push", np.concatenate(packed), "exchange", bits=8, parts=sizes)
-        with clock.on("index"):
-            mine = members[worker.rank]
-            sets = [self.unpack(self.index, data, mine, rank) for rank, data in enumerate(came)]
-        with clock.on("reduce"):
-            positions, sums = self.add(sets)
-        with clock.on("index"):
-            local = self.partition.local[positions]
-            answer = self.pack(self.back, local, mine.size, sums)
+        mine = members[worker.rank]
+        sets = [self.unpack(self.index, data, mine, rank) for rank, data in enumerate(came)]
+        positions, sums = self.add(sets)
+        local = self.partition.local[positions]
+        answer = self.pack(self.back, local, mine.size, sums)
         parts = (answer.size,) * self.nodes
         came = yield Message("pull", np.tile(answer, self.nodes), "exchange", bits=8, parts=parts)
-        return clock.shared(scheme.once, "index", "pulled", lambda: self._pulled(came, members))
+        return scheme.once("pulled", lambda: self._pulled(came, members))
 
     def _push(self, own: Set) -> list[Array]:
         positions, items = own
@@ -241,11 +232,6 @@ class PointToPoint(Exchange):
         ]
         pull = max(max(sums) * (self.nodes - 1), sum(sums) - min(sums))
         return int(max(push.sum(axis=0).max(), push.sum(axis=1).max()) + pull)
-
-
-def clock_members(worker: SparseWorker, partition: Partition, scheme: Any) -> list[Array]:
-    """Return the partition's members, made once, and charged to every worker that time."""
-    return worker.clock.shared(scheme.once, "index", "members", lambda: partition.members)
 
 
 def _slices(items: Array, starts: Array, widths: Array) -> Array:

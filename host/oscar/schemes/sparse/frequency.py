@@ -133,8 +133,7 @@ class FedFt(Sparsifier):
 
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """See Sparsifier.choose."""
-        with worker.clock.on("select"):
-            return self.cosines.largest(acc, self.count / max(1, self.values))
+        return self.cosines.largest(acc, self.count / max(1, self.values))
         yield  # a generator without messages
 
     def finish(self, totals: Sequence[Any]) -> Array:

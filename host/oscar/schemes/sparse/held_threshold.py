@@ -35,8 +35,7 @@ class HardThreshold(SharedThreshold):
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """See Sparsifier.choose."""
         threshold = yield from self._current(worker, acc)
-        with worker.clock.on("select"):
-            return above(acc, threshold)
+        return above(acc, threshold)
 
     def _current(self, worker: Any, acc: Array) -> Any:
         if self.options.controller == "released":
@@ -102,7 +101,6 @@ class DctThreshold(HardThreshold):
             return self.current
         held = worker.threshold
         if not held or self.iteration % self.options.every == 0:
-            with worker.clock.on("select"):
-                held = reached_by(acc, self._held)
+            held = reached_by(acc, self._held)
         worker.next_threshold = held
         return held

@@ -48,14 +48,13 @@ class Micro(SharedThreshold):
         """See Sparsifier.choose."""
         own = (self.iteration + worker.rank) % self.nodes
         cut = lambda: self.ranges.bounds(self.iteration).tolist()  # noqa: E731
-        low, high = worker.clock.shared(self.once, "select", "bounds", cut)[own : own + 2]
+        low, high = self.once("bounds", cut)[own : own + 2]
         corrected = self.options.controller == "corrected"
         if corrected:
             yield from self.agree(worker, acc, self.count, low, high)
-        with worker.clock.on("select"):
-            positions = above(acc, self.current, low, high)
-            if not (corrected or positions.size) and high > low:  # the published rule sends something
-                positions = np.array([low + self.iteration % (high - low)], np.int64)
+        positions = above(acc, self.current, low, high)
+        if not (corrected or positions.size) and high > low:  # the published rule sends something
+            positions = np.array([low + self.iteration % (high - low)], np.int64)
         return positions
 
     def observe(self, counts: Array, united: Array) -> None:

@@ -112,40 +112,33 @@ class OkTopk(OwnSets):
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """See Sparsifier.choose."""
         assert isinstance(worker, OkTopkWorker)
-        with worker.clock.on("select"):
-            cut = cut_of(np.abs(acc), self.count) if worker.cut is None else worker.cut
-            chosen = reached(acc, cut)
-            worker.next_cut = self._kept(cut, chosen.size)
-            return chosen
+        cut = cut_of(np.abs(acc), self.count) if worker.cut is None else worker.cut
+        chosen = reached(acc, cut)
+        worker.next_cut = self._kept(cut, chosen.size)
+        return chosen
         yield  # a generator without messages
 
     def deliver(self, worker: SparseWorker, own: Set) -> Generator[Message, Any, Set]:
         """See OwnSets.deliver."""
-        clock = worker.clock
         bounds = yield from self._regions(worker, own[0])
         mine = np.arange(bounds[worker.rank], bounds[worker.rank + 1])
-        with clock.on("index"):
-            parts = [self._part(own, first, last) for first, last in pairwise(bounds)]
+        parts = [self._part(own, first, last) for first, last in pairwise(bounds)]
         came = yield _exchange("push", parts)
-        with clock.on("index"):
-            sets = [self.sets.unpack(self.sets.index, data, mine, rank) for rank, data in enumerate(came)]
-        with clock.on("reduce"):
-            positions, sums = self.sets.add(sets)
+        sets = [self.sets.unpack(self.sets.index, data, mine, rank) for rank, data in enumerate(came)]
+        positions, sums = self.sets.add(sets)
         cut = self.cut
         if cut is None:
             magnitudes = np.abs(sums).astype("<f4").view(np.uint8)
             every = yield Message("magnitudes", magnitudes, "gather", bits=8)
             cut = self.once("cut", lambda: cut_of(np.concatenate(every).view("<f4"), self.count))
-        with clock.on("select"):
-            kept = reached(sums, cut)
+        kept = reached(sums, cut)
         every = yield Message("sizes", np.array([kept.size], "<i8").view(np.uint8), "agree", bits=8)
         sizes = np.concatenate(every).view("<i8")
         self.once("next cut", lambda: self._kept(cut, int(sizes.sum())))
         held = yield from self._dealt(worker, (positions[kept], sums[kept]), sizes)
-        with clock.on("index"):
-            packed = self.sets.pack(self.sets.index, held[0], self.values, held[1])
+        packed = self.sets.pack(self.sets.index, held[0], self.values, held[1])
         every = yield Message("sums", packed, "gather", bits=8)
-        return clock.shared(self.once, "index", "gathered", lambda: self._joined(every))
+        return self.once("gathered", lambda: self._joined(every))
 
     def _regions(self, worker: SparseWorker, chosen: Array) -> Generator[Message, Any, Array]:
         """Return the bounds of the regions: where they are due, the mean of those that suit each rank."""
@@ -175,14 +168,12 @@ class OkTopk(OwnSets):
             return held
         begin = int(sizes[: worker.rank].sum())
         ends = [np.clip(total * rank // nodes - begin, 0, len(held[0])) for rank in range(nodes + 1)]
-        with worker.clock.on("index"):
-            parts = [
-                self.sets.pack(self.sets.index, held[0][low:high], self.values, held[1][low:high])
-                for low, high in pairwise(ends)
-            ]
+        parts = [
+            self.sets.pack(self.sets.index, held[0][low:high], self.values, held[1][low:high])
+            for low, high in pairwise(ends)
+        ]
         came = yield _exchange("deal", parts)
-        with worker.clock.on("index"):
-            return self._joined(came)
+        return self._joined(came)
 
     def _joined(self, every: Sequence[Array]) -> Set:
         """Return sets that lie one behind the other as one."""

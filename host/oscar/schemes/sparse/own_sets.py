@@ -48,14 +48,11 @@ class OwnSets(Sparsifier):
         """Yield messages; return the sorted positions that are applied, and the sums there: alike for all."""
 
     def messages(self, worker: SparseWorker, values: Array) -> Messages:
-        clock = worker.clock
-        clock.start()
         acc = worker.accumulate(values, self.options.momentum)
         worker.chosen = yield from self.choose(worker, acc)
         applied = yield from self.deliver(worker, (worker.chosen, acc[worker.chosen]))
-        with clock.on("apply"):
-            own = np.intersect1d(worker.chosen, applied[0], assume_unique=True)
-            worker.keep(acc, own, acc[own])
+        own = np.intersect1d(worker.chosen, applied[0], assume_unique=True)
+        worker.keep(acc, own, acc[own])
         self.once("applied", lambda: applied)
 
     def finish(self, totals: Sequence[Any]) -> Array:

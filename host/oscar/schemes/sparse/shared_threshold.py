@@ -73,12 +73,11 @@ class SharedThreshold(Sparsifier):
         """
         if not count:
             return
-        with worker.clock.on("select"):
-            ranks = rungs(count, self.nodes)
-            data = reached_by_each(acc, ranks, low, high).astype("<f4", copy=False).view(np.uint8)
+        ranks = rungs(count, self.nodes)
+        data = reached_by_each(acc, ranks, low, high).astype("<f4", copy=False).view(np.uint8)
         streams = yield Message("thresholds", data, "agree", bits=8)
         find = lambda: level(ladders_of(streams, ranks.size), ranks, count)  # noqa: E731
-        self.threshold = worker.clock.shared(self.once, "select", "threshold", find)
+        self.threshold = self.once("threshold", find)
 
     @property
     def current(self) -> float:

@@ -92,10 +92,9 @@ class Sidco(Sparsifier):
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """See Sparsifier.choose."""
         o = self.options
-        with worker.clock.on("select"):
-            trusting = o.controller == "released"
-            threshold = threshold_of(acc, self.count, self.stages, o.fit, trusting=trusting)
-            return above(acc, threshold)
+        trusting = o.controller == "released"
+        threshold = threshold_of(acc, self.count, self.stages, o.fit, trusting=trusting)
+        return above(acc, threshold)
         yield  # a generator without messages
 
     def observe(self, counts: Array, united: Array) -> None:

@@ -18,7 +18,6 @@ from oscar.array import Array
 from oscar.coding.index import INDEX_CODECS
 from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.sparse.gathered import GatheredIndex
-from oscar.schemes.sparse.stopwatch import Stopwatch
 from oscar.schemes.sparse.values import BITS, CHANNEL, FORMS, Summed, ValueSum
 from oscar.state import PART, Reader, Saved, optional
 
@@ -72,14 +71,13 @@ def _read_velocity(worker: Any, saved: Saved) -> Array:
 class SparseWorker(Worker):
     """What one rank keeps beside its residual: the velocity of momentum correction.
 
-    clock: seconds of the last iteration. chosen: its own positions, of the last iteration.
+    chosen: its own positions of the last iteration.
     """
 
     STATE: ClassVar[dict[str, Reader]] = Worker.STATE | {"velocity": optional(_read_velocity)}
 
     def __init__(self, rank: int, values: int) -> None:
         super().__init__(rank, values)
-        self.clock = Stopwatch()
         self.chosen = np.zeros(0, np.int64)
         self.own: Array | None = None  # what it had in the last iteration, of floats that are summed exactly
         self.velocity: Array | None = None
@@ -165,19 +163,15 @@ class Sparsifier(Scheme):
         return (yield Message("index", stream, "gather", bits=8))
 
     def messages(self, worker: SparseWorker, values: Array) -> Messages:
-        clock = worker.clock
-        clock.start()
         acc = worker.accumulate(values, self.options.momentum)
         worker.chosen = yield from self.choose(worker, acc)
-        with clock.on("index"):
-            stream = self.index.encode(worker.rank, worker.chosen)
+        stream = self.index.encode(worker.rank, worker.chosen)
         streams = yield from self.tell(worker, stream)
-        _, union = clock.shared(self.once, "index", "union", lambda: self._unite(streams))
+        _, union = self.once("union", lambda: self._unite(streams))
         context = lambda: self.once("context", lambda: self.sum.classes(union))  # noqa: E731
-        summed: Summed = yield from timed(clock, self.sum.messages(acc, union, context))
+        summed: Summed = yield from self.sum.messages(acc, union, context)
         worker.saturation = summed.lost
-        with clock.on("apply"):
-            worker.keep(acc, union, summed.sent)
+        worker.keep(acc, union, summed.sent)
         self.once("summed", lambda: summed)
 
     def _unite(self, streams: Sequence[Array]) -> tuple[Array, Array]:
@@ -186,7 +180,7 @@ class Sparsifier(Scheme):
         return np.array([len(one) for one in every], np.int64), unite(every, self.values)
 
     def finish(self, totals: Sequence[Any]) -> Array:
-        counts, union = self._memory["union"][0]
+        counts, union = self._memory["union"]
         summed: Summed = self._memory["summed"]
         mean = np.zeros(self.values, np.float32)
         mean[union] = summed.mean
@@ -199,18 +193,6 @@ class Sparsifier(Scheme):
 
     def coded_channels(self) -> dict[str, int]:
         return {CHANNEL: BITS} if self.options.values == "asc" else {}
-
-
-def timed(clock: Stopwatch, running: Generator[Message, Any, Any]) -> Generator[Message, Any, Any]:
-    """Run `running`; its work, without the time between a message and its answer, counts as "reduce"."""
-    answer: Any = None
-    while True:
-        with clock.on("reduce"):
-            try:
-                message = running.send(answer)
-            except StopIteration as end:
-                return end.value
-        answer = yield message
 
 
 def unite(every: Sequence[Array], size: int) -> Array:

@@ -24,7 +24,7 @@ from oscar.schemes.sparse.gathered import GatheredIndex
 from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.hashing import Memory
 from oscar.schemes.sparse.partitions import NAMES, PartitionName, make_partition
-from oscar.schemes.sparse.sparsifier import SparseWorker, check_one, timed, unite
+from oscar.schemes.sparse.sparsifier import SparseWorker, check_one, unite
 from oscar.schemes.sparse.values import CHANNEL, Summed, ValueSum
 from oscar.state import PART, Reader, Saved, optional, optional_integers
 
@@ -231,12 +231,9 @@ class Zen(Scheme):
         return PointToPoint(grains, nodes, self.push, partition, back, memory, self.seed)
 
     def messages(self, worker: SparseWorker, values: Array) -> Messages:
-        clock = worker.clock
-        clock.start()
         own = worker.accumulate(values, 0.0) if self.options.error_feedback else values
         if self.widths is None:
-            with clock.on("select"):
-                traits = self._measure(own)
+            traits = self._measure(own)
             every = yield Message("traits", traits, "agree", bits=8)
             self.once("layout", lambda: self._lay_out(every))
         if self.options.values == "asc":
@@ -245,24 +242,20 @@ class Zen(Scheme):
             yield from self._floats(worker, own)
 
     def _floats(self, worker: SparseWorker, own: Array) -> Messages:
-        clock, grains = worker.clock, self.grains
+        grains = self.grains
         worker.own = own
         mean = self.once("mean", lambda: np.zeros(self.values, np.float32))
-        with clock.on("select"):
-            worker.chosen = grains.hit(own)
+        worker.chosen = grains.hit(own)
         if grains.size:
             name = self.taken or "all-gather"
-            exchange = clock.shared(self.once, "index", "exchange", lambda: self._exchange(name))
-            with clock.on("select"):
-                items = own[grains.values_of(worker.chosen)]
+            exchange = self.once("exchange", lambda: self._exchange(name))
+            items = own[grains.values_of(worker.chosen)]
             union, sums = yield from exchange.run(worker, (worker.chosen, items), self)
-            with clock.on("apply"):
-                mean[grains.values_of(union)] = sums / np.float32(self.nodes)
+            mean[grains.values_of(union)] = sums / np.float32(self.nodes)
             self.once("union", lambda: union)
         if self.dense.size:
             total = yield Message("dense", own[self.dense])
-            with clock.on("apply"):
-                mean[self.dense] = total / np.float32(self.nodes)
+            mean[self.dense] = total / np.float32(self.nodes)
 
     def is_exact(self, workers: Sequence[Any]) -> bool:
         """Whether the sums of sparse tensors are, bit for bit, those added in the order of ranks.
@@ -278,24 +271,21 @@ class Zen(Scheme):
         return bool(np.array_equal(self._mean[at], total / np.float32(self.nodes)))
 
     def _coded(self, worker: SparseWorker, own: Array) -> Messages:
-        clock, grains = worker.clock, self.grains
-        grid = yield from timed(clock, self.sum.steps.agree(own))
-        with clock.on("select"):
-            integers, worker.saturation = grid.quantise(own, self.sum.limit)
-            worker.chosen = grains.hit(integers)  # what is smaller than half a step adds nothing
+        grains = self.grains
+        grid = yield from self.sum.steps.agree(own)
+        integers, worker.saturation = grid.quantise(own, self.sum.limit)
+        worker.chosen = grains.hit(integers)  # what is smaller than half a step adds nothing
         if grains.size:
-            with clock.on("index"):
-                stream = self.index.encode(worker.rank, worker.chosen)
+            stream = self.index.encode(worker.rank, worker.chosen)
             streams = yield Message("index", stream, "gather", bits=8)
-            sets = clock.shared(self.once, "index", "sets", lambda: self.index.decode(streams))
-            clock.shared(self.once, "index", "union", lambda: unite(sets, grains.size))
-        at = clock.shared(self.once, "index", "places", self._places)
+            sets = self.once("sets", lambda: self.index.decode(streams))
+            self.once("union", lambda: unite(sets, grains.size))
+        at = self.once("places", self._places)
         context = lambda: self.once("context", lambda: self.sum.classes(at))  # noqa: E731
         parts = integers[at], grid.ride(own), worker.saturation
-        summed: Summed = yield from timed(clock, self.sum.integers(grid, *parts, at, context))
+        summed: Summed = yield from self.sum.integers(grid, *parts, at, context)
         if self.options.error_feedback:
-            with clock.on("apply"):
-                worker.keep(own, at, summed.sent)
+            worker.keep(own, at, summed.sent)
         self.once("summed", lambda: summed)
 
     def _places(self) -> Array:
@@ -304,17 +294,17 @@ class Zen(Scheme):
             return self.dense
         chosen = np.zeros(self.values, np.bool_)
         chosen[self.dense] = True
-        chosen[self.grains.values_of(self._memory["union"][0])] = True
+        chosen[self.grains.values_of(self._memory["union"])] = True
         return np.flatnonzero(chosen)
 
     def finish(self, totals: Sequence[Any]) -> Array:
         if self.options.values == "asc":
-            at, summed = self._memory["places"][0], self._memory["summed"]
+            at, summed = self._memory["places"], self._memory["summed"]
             mean = np.zeros(self.values, np.float32)
             mean[at] = summed.mean
             self.sum.observe(summed, at)
             if self.grains.size:
-                self.index.observe(self._memory["union"][0])
+                self.index.observe(self._memory["union"])
         else:
             mean = self._mean = self._memory["mean"]
             if self.grains.size:
@@ -330,7 +320,7 @@ class Zen(Scheme):
             self.hits = hit if self.hits is None else self.hits + ((hit - self.hits) >> 1)
             self._exchanges.clear()
         if self.taken is None and self.iteration + 1 >= self.options.profile:
-            every = [positions for positions, _ in self._memory["sets"][0]]
+            every = [positions for positions, _ in self._memory["sets"]]
             costs = {name: self._exchange(name).busiest(every) for name in ("balanced", "doubling")}
             costs["dense"] = 2 * (self.nodes - 1) * FLOAT * int(self.grains.widths.sum()) // self.nodes
             self.taken = min(costs, key=lambda name: (costs[name], name))
