@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,11 +14,20 @@ from oscar.collective.schedule import Schedule
 
 @dataclass(frozen=True)
 class Moved:
-    """What one message moved: its frames, the schedule that sent them, and whether a coder works on them."""
+    """What one message moved: its frames, the schedule that sent them, and whether a coder works on them.
+
+    clock: returns the seconds that the time model gives this message; None where nobody models it.
+    """
 
     schedule: Schedule
     coded: bool
     frames: Frames = field(repr=False)
+    clock: Callable[[Moved], float] | None = field(default=None, repr=False)
+
+    @cached_property
+    def time_s(self) -> float:
+        """Seconds by the time model, which runs when this is first asked for; 0 without a clock."""
+        return 0.0 if self.clock is None else self.clock(self)
 
 
 @dataclass(frozen=True)
@@ -29,8 +39,8 @@ class Stats:
     the quantiser or the codec; clipped_energy: the share of the gradient's energy (its sum of squares, mean
     over the workers) that saturation cut off, 0 .. 1, with error feedback for this call only; of a codec that
     saturates, of what it sent; reset: state was started anew because nodes or shapes changed;
-    exchange_bytes: sent to agree on steps, by all nodes together; time_s: by the link model; clocks: of a
-    simulated NIC, rows of collective.frames.CLOCKS, or None.
+    exchange_bytes: sent to agree on steps, by all nodes together; clocks: of a simulated NIC, rows of
+    collective.frames.CLOCKS, or None.
     """
 
     nodes: int
@@ -43,7 +53,6 @@ class Stats:
     clipped_energy: float
     reset: bool
     exchange_bytes: int
-    time_s: float
     moved: tuple[Moved, ...] = field(repr=False)
     clocks: np.ndarray | None = field(default=None, repr=False)
 
@@ -51,6 +60,11 @@ class Stats:
     def frames(self) -> Frames:
         """The frames of all messages together."""
         return Frames.joined(one.frames for one in self.moved)
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of all messages by the time model, one after the other."""
+        return sum(one.time_s for one in self.moved)
 
     @property
     def wire_bytes(self) -> int:

@@ -107,7 +107,8 @@ class LocalCluster(Reducer):
         self.caution.tell(state.scheme)
         totals, call = self._exchange(state, tensors)
         self._tell(state, call)
-        self._timed(KEY, self.compute_s + sum(moved.time_s for moved in call.traffic))
+        if self.bandit is not None:
+            self._timed(KEY, self.compute_s + sum(moved.time_s for moved in call.moved))
         mean = self._finish(state, totals)
         return AllReduceResult(mean, self._sums(state), self._stats(state, call, reset=reset))
 
@@ -142,7 +143,6 @@ class LocalCluster(Reducer):
             **call.clipped(),
             reset=reset,
             exchange_bytes=call.exchange_bytes,
-            time_s=sum(moved.time_s for moved in call.traffic),
             moved=call.moved,
             clocks=call.clocks,
         )

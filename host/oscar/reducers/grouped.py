@@ -188,6 +188,5 @@ def _together(parts: Sequence[Stats]) -> Stats:
         clipped_energy=sum(part.clipped_energy * part.values for part in parts) / values,
         reset=any(part.reset for part in parts),
         exchange_bytes=sum(part.exchange_bytes for part in parts),
-        time_s=sum(part.time_s for part in parts),
         moved=tuple(moved for part in parts for moved in part.moved),
     )

@@ -24,7 +24,7 @@ from oscar.reducers.wire import Traffic, Wire, check_parts
 from oscar.schemes.base import RIDE_BITS, Channel, Message
 from oscar.schemes.fields import WORD_BITS, field_limit, fields_per_word, pack_fields, unpack_fields
 from oscar.timeline.link import LinkModel
-from oscar.timeline.replay import time_of
+from oscar.timeline.replay import Clock
 from oscar.timeline.topology import Topology
 
 BITMAP_BITS = 8  # of the bytes in which an index travels
@@ -49,7 +49,7 @@ class LocalWire(Wire):
         topology: Topology | None = None,
     ) -> None:
         super().__init__(nodes, range(nodes), channels)
-        self.link, self.topology = link, topology
+        self.clock = Clock(link, topology)
         self.faults: Sequence[Fault] = ()
         self._proved: set[tuple[str, int]] = set()
 
@@ -109,11 +109,10 @@ class LocalWire(Wire):
         """Return the frames of a ring AllReduce of `items` in equal chunks."""
         lengths = np.diff(self._bounds(items))
         frames = ring_frames(lengths * per_item, lengths * item_bytes + HEADER_BYTES)
-        return self._traffic(Moved(Ring(self.nodes), False, frames), "equal")
+        return self._traffic(Moved(Ring(self.nodes), False, frames, self.clock), "equal")
 
     def _traffic(self, moved: Moved, plan: str, **more: Any) -> Traffic:
-        time_s = time_of(moved.schedule, moved.frames, self.link, self.topology, coded=moved.coded)
-        return Traffic(moved=moved, sent_bytes=moved.frames.bytes, time_s=time_s, plan=plan, **more)
+        return Traffic(moved=moved, sent_bytes=moved.frames.bytes, plan=plan, **more)
 
     def _gather(self, messages: Sequence[Message]) -> tuple[list[Array], Traffic]:
         """Return all buffers by rank; each is passed on N - 1 times."""
@@ -122,13 +121,13 @@ class LocalWire(Wire):
         if messages[0].op == "agree":
             return every, Traffic(exchange_bytes=int(lengths.sum()) * (self.nodes - 1))
         frames = passed_on(lengths, lengths + HEADER_BYTES)
-        return every, self._traffic(Moved(Ring(self.nodes), False, frames), "equal")
+        return every, self._traffic(Moved(Ring(self.nodes), False, frames, self.clock), "equal")
 
     def _exchange(self, messages: Sequence[Message]) -> tuple[list[list[Array]], Traffic]:
         """Return what came for each rank, by source; every buffer is sent straight to its rank."""
         came = [[message.part(rank) for message in messages] for rank in self.ranks]
         frames = handed_over(np.array([message.parts for message in messages]), HEADER_BYTES)
-        return came, self._traffic(Moved(HandOver(self.nodes), False, frames), "equal")
+        return came, self._traffic(Moved(HandOver(self.nodes), False, frames, self.clock), "equal")
 
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         """Run a schedule of coded frames, with the tables that the channel's last message left."""
@@ -141,7 +140,7 @@ class LocalWire(Wire):
         identical = all(same_bits(first, node.result()) for node in nodes[1:])
         total = plan.scatter(first)
         traffic = self._traffic(
-            Moved(channel.schedule, channel.codec.coded, run.log.frames()),
+            Moved(channel.schedule, channel.codec.coded, run.log.frames(), self.clock),
             plan.name,
             identical=identical,
             exact=self._is_sum(plan, channel, nodes, first),

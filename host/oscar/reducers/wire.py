@@ -34,7 +34,6 @@ class Traffic:
     moved: Moved | None = None
     sent_bytes: int = 0
     exchange_bytes: int = 0
-    time_s: float = 0.0
     plan: str = ""
     identical: bool = True
     exact: bool = True

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from oscar.collective.frames import Frames
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
+from oscar.collective.stats import Moved
 from oscar.errors import OscarError
 from oscar.timeline.link import LinkModel
 from oscar.timeline.ports import ROUNDING, Network
@@ -132,6 +133,17 @@ def time_of(
     if isinstance(schedule, Ring) and topology is None:
         return ring_time(schedule, frames, link, coded=coded)
     return replay(schedule, frames, link, topology, coded=coded).total_s
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time model over one network: called with a message that was moved, it returns its seconds."""
+
+    link: LinkModel
+    topology: Topology | None = None
+
+    def __call__(self, moved: Moved) -> float:
+        return time_of(moved.schedule, moved.frames, self.link, self.topology, coded=moved.coded)
 
 
 def plain(link: LinkModel, topology: Topology | None) -> tuple[LinkModel, Topology | None]:

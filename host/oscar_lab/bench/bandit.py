@@ -23,7 +23,7 @@ from oscar.studies.integers import default_model
 from oscar.tables import Row, Table
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core
-from oscar.timeline.replay import time_of
+from oscar.timeline.replay import Clock, time_of
 from oscar.workloads import make_workload
 
 BAR = 1.05  # times the best fixed arm
@@ -130,7 +130,7 @@ def _train(
         arm = config.quantiser.coarseness if cluster.bandit is None else cluster.bandit.coarseness
         now = links if rates is None else {rate: links[rate] for rate in [rates[2 * at >= args.iterations]]}
         if cluster.state is not None and isinstance(cluster.state.wire, LocalWire):
-            cluster.state.wire.link, cluster.state.wire.topology = next(iter(now.values())), None
+            cluster.state.wire.clock = Clock(next(iter(now.values())))
         result = cluster.allreduce(workload.gradients())
         workload.apply(result.mean)
         found.arms.append(arm)
