@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from oscar.coding.asc.compiled import CompiledCoder
+from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.coding.asc.params import (
     ALL_COUNTED,
     BASE,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscar.coding.asc import AscParams, Encoder
-from oscar.coding.asc.compiled import CompiledCoder
+from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.coding.asc.params import CONSTANT, DIRECTORY_BYTES, LANES, PREFIX_BYTES
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError

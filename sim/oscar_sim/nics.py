@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
-from oscar.coding.asc import table_kernels as tables
-from oscar.coding.asc.compiled import CompiledCoder
-from oscar.coding.asc.directory_kernels import REASONS, TRUNCATED, read_directory
+from oscar.coding.asc.compiled import table_kernels as tables
+from oscar.coding.asc.compiled.coder import CompiledCoder
+from oscar.coding.asc.compiled.directory_kernels import REASONS, TRUNCATED, read_directory
+from oscar.coding.asc.compiled.row_kernels import BLOCK_BYTES
 from oscar.coding.asc.params import (
     CODED,
     CONSTANT,
@@ -30,7 +31,6 @@ from oscar.coding.asc.params import (
     SYMBOLS,
     TABLE_ROWS,
 )
-from oscar.coding.asc.row_kernels import BLOCK_BYTES
 from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import Codec, check_range

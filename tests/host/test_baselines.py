@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oscar.coding.asc import Encoder
-from oscar.coding.asc.compiled import CompiledCoder
+from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.coding.asc.reference import ReferenceCoder
 from oscar.coding.baselines.atalanta import MAX_GROUPS, Atalanta, AtalantaDp
 from oscar.coding.baselines.atalanta_kernels import optimal_search, released_search

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from oscar.array import Array
-from oscar.coding.index import INDEX_CODECS, Popular, Popularity, make_index, reference
+from oscar.coding.index import INDEX_CODECS, Popular, Popularity, make_index
 from oscar.coding.index.base import SEAL_BYTES, seal
 from oscar.errors import ConfigError, FrameError
 from oscar_lab.trials import index_mutations
+from support import index_reference as reference
 
 OURS = "coo", "bitmap", "gaps", "popular"
 Draw = np.random.Generator

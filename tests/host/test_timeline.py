@@ -16,7 +16,6 @@ from oscar.collective.schedules import SCHEDULES, make_schedule
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
-from oscar.timeline.by_frame import Production, allreduce, sums_s
 from oscar.timeline.engine import Graph, Need, Timeline
 from oscar.timeline.equal import assumed_frames
 from oscar.timeline.graph import (
@@ -41,6 +40,7 @@ from oscar.timeline.perfetto import write_timelines
 from oscar.timeline.recurrence import ring_time
 from oscar.timeline.replay import replay
 from oscar.timeline.sizes import engine_work
+from oscar_lab.rivals.by_frame import Production, allreduce, sums_s
 from support.frames import unequal
 
 CLOSE = 1e-12

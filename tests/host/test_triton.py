@@ -38,7 +38,7 @@ def interpreted() -> Iterator[None]:
 
 
 def coder(params: AscParams) -> Any:
-    from oscar.coding.asc.triton_coder import TritonCoder
+    from oscar.coding.asc.gpu.coder import TritonCoder
 
     return TritonCoder(params)
 
@@ -228,7 +228,7 @@ def test_the_quantiser_has_the_bits_of_the_host(exponent: int, feedback: bool) -
 
 
 def test_without_a_device_the_coder_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from oscar.coding.asc.triton_coder import find_device
+    from oscar.coding.asc.gpu.coder import find_device
 
     monkeypatch.setenv(INTERPRET, "0")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -267,7 +267,7 @@ def compiled() -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from oscar.coding.asc import triton_decode, triton_encode, triton_survey
+    from oscar.coding.asc.gpu import decode, encode, survey
     from oscar.numerics import triton_quantiser
 
     pointers = {
@@ -284,9 +284,9 @@ def compiled() -> None:
     }  # fmt: skip
     cuobjdump = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     for module, names in (
-        (triton_survey, ("find_magnitude", "classify", "count", "tables")),
-        (triton_encode, ("encode", "pack", "gather")),
-        (triton_decode, ("expand", "average", "decode", "fill")),
+        (survey, ("find_magnitude", "classify", "count", "tables")),
+        (encode, ("encode", "pack", "gather")),
+        (decode, ("expand", "average", "decode", "fill")),
         (triton_quantiser, ("_quantise",)),
     ):
         for name in names:

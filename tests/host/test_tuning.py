@@ -18,12 +18,8 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.options import FP32, MethodPrice, default_choices, measured, measured_on, options
-from oscar.planning.tuning.oracles import brute
 from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, Problem, line, pruned
 from oscar.planning.tuning.policy_file import PolicyFile, load_policy
-from oscar.planning.tuning.preset import Preset, tree
-from oscar.planning.tuning.select import SELECTORS, select
-from oscar.planning.tuning.tree import COMPRESS, DECOMPRESS, FIRST, FLAT, INSIDE, SECOND, ways
 from oscar.timeline.equal import equal_time
 from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
 from oscar.timeline.lanes import seconds_at
@@ -31,6 +27,9 @@ from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core
 from oscar_lab.bench import tuner
 from oscar_lab.bench._tuner_figure import draw as draw_figure
+from oscar_lab.rivals.oracles import EVERY, brute, select
+from oscar_lab.rivals.preset import Preset, tree
+from oscar_lab.rivals.tree import COMPRESS, DECOMPRESS, FIRST, FLAT, INSIDE, SECOND, ways
 
 ASC = MethodPrice("asc", 5.5, FrameCost(Cost(1.2e-9, 5e-5), Cost(1.1e-9, 5e-5)), Cost(1.8e-9, 1e-4), 66)
 BF16 = MethodPrice("bf16", 16, FrameCost(Cost(1.2e-8, 0), Cost(2e-9, 0)), coded=False)
@@ -255,7 +254,7 @@ def test_published_keeps_what_is_before_the_last_bubble() -> None:
     assert problem.bubble(Policy.uniform(4, own.index(next(o for o in own if not o.compresses)))) == 2
     found = select(problem, "espresso").policy
     assert [problem.options[o].compresses for o in found.options] == [False, False, True, True]
-    assert set(SELECTORS) == {"joint", "espresso", "espresso-released", "brute", "milp"}
+    assert set(EVERY) == {"joint", "espresso", "espresso-released", "brute", "milp"}
 
 
 def test_a_policy_comes_back_from_its_file_and_fits_one_model_only(

@@ -10,7 +10,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
-from oscar.coding.asc.compiled import CompiledCoder
+from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.coding.asc.params import LANES
 from oscar.coding.asc.slots import raw_rows
 from oscar.coding.codec import Codec

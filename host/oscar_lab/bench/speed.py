@@ -24,7 +24,7 @@ import numpy as np
 import zstandard
 
 from oscar.coding.asc import AscParams, Decoder, Encoder
-from oscar.coding.asc.compiled import CompiledCoder, cores
+from oscar.coding.asc.compiled.coder import CompiledCoder, cores
 from oscar.errors import OscarError
 from oscar.studies.integers import add_source, default_model, integers, open_source, peer
 from oscar.tables import Row, Table

@@ -23,18 +23,18 @@ from oscar.collective.schedules import make_schedule
 from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.merge import merge
 from oscar.planning.tuning.options import measured, options
-from oscar.planning.tuning.oracles import brute
 from oscar.planning.tuning.policy import SAME, Option, Policy, Problem
-from oscar.planning.tuning.preset import Preset
 from oscar.planning.tuning.reasons import verdict
-from oscar.planning.tuning.select import fixed, select
+from oscar.planning.tuning.select import fixed
 from oscar.tables import Row, Table
-from oscar.timeline.by_frame import Production, allreduce, sums_s
 from oscar.timeline.equal import assumed_frames
 from oscar.timeline.lanes import seconds_at
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import load_nic
 from oscar.timeline.perfetto import write_timelines
+from oscar_lab.rivals.by_frame import Production, allreduce, sums_s
+from oscar_lab.rivals.oracles import brute, select
+from oscar_lab.rivals.preset import Preset
 
 RATES = 0.1, 0.5, 1.0, 10.0, 25.0  # Gb/s
 CASES = 0.1, 0.3, 1.0, 5.0  # of random cases

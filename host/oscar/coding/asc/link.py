@@ -57,7 +57,7 @@ def make_coder(params: AscParams, implementation: Implementation = "compiled") -
     if implementation == "compiled":
         if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
             raise OscarError("the compiled coder cannot run while NUMBA_DISABLE_JIT is set; unset it")
-        from oscar.coding.asc.compiled import CompiledCoder
+        from oscar.coding.asc.compiled.coder import CompiledCoder
 
         return CompiledCoder(params)
     raise ValueError(f'implementation must be "compiled" or "reference", got {implementation!r}')

@@ -1,8 +1,8 @@
-"""Choosing a policy: as published, as released, groups and options together, and oracles."""
+"""Choosing a policy: as published, as released, or groups and options together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from oscar.coding.costs import clock
 from oscar.planning.tuning.descent import descend
 from oscar.planning.tuning.espresso import published, released
-from oscar.planning.tuning.oracles import brute, milp
 from oscar.planning.tuning.policy import Policy, Problem
 
 CUTS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48  # groups of first guesses
@@ -30,13 +29,17 @@ class Selection:
 Finder = Callable[[Problem], tuple[Policy, int]]
 
 
-def select(problem: Problem, name: str = "joint") -> Selection:
-    """Return what a selector of SELECTORS finds; raises ValueError for another name."""
-    if name not in SELECTORS:
-        raise ValueError(f"expected a selector of {', '.join(SELECTORS)}, got {name!r}")
+def select(problem: Problem, name: str = "joint", *, among: Mapping[str, Finder] | None = None) -> Selection:
+    """Return what the selector `name` finds; raises ValueError for another name.
+
+    among: the selectors there are; None for SELECTORS.
+    """
+    known = SELECTORS if among is None else among
+    if name not in known:
+        raise ValueError(f"expected a selector of {', '.join(known)}, got {name!r}")
     problem.case  # noqa: B018 - made once for all selectors
     began = clock()
-    policy, tried = SELECTORS[name](problem)
+    policy, tried = known[name](problem)
     took = clock() - began
     return Selection(policy, problem.time(policy), tried, took)
 
@@ -132,6 +135,4 @@ SELECTORS: dict[str, Finder] = {
     "joint": joint,
     "espresso": published,
     "espresso-released": released,
-    "brute": brute,
-    "milp": milp,
 }

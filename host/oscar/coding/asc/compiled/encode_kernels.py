@@ -7,24 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from oscar.coding.asc.look_ups import permute, permute_two
-from oscar.coding.asc.params import (
-    CODED,
-    CONSTANT,
-    DIRECTORY_BYTES,
-    FLUSH_BYTES,
-    GROUP,
-    GROUP_ROWS,
-    LANES,
-    MOST_SEED_ROWS,
-    NARROW_CLASS,
-    RAW,
-    RAW_STEP,
-    STATE_LOW,
-    SYMBOLS,
-    TOTAL,
-)  # fmt: skip
-from oscar.coding.asc.row_kernels import (
+from oscar.coding.asc.compiled.look_ups import permute, permute_two
+from oscar.coding.asc.compiled.row_kernels import (
     BITS_AT,
     BITS_MASK,
     CLASS_TABLE,
@@ -57,8 +41,8 @@ from oscar.coding.asc.row_kernels import (
     u64,
     values_at,
 )  # fmt: skip
-from oscar.coding.asc.survey_kernels import Found, copy_bytes, get_value
-from oscar.coding.asc.vectors import (
+from oscar.coding.asc.compiled.survey_kernels import Found, copy_bytes, get_value
+from oscar.coding.asc.compiled.vectors import (
     bit_length,
     copy_entries,
     gather,
@@ -80,6 +64,22 @@ from oscar.coding.asc.vectors import (
     to16,
     where,
     widen_unsigned,
+)  # fmt: skip
+from oscar.coding.asc.params import (
+    CODED,
+    CONSTANT,
+    DIRECTORY_BYTES,
+    FLUSH_BYTES,
+    GROUP,
+    GROUP_ROWS,
+    LANES,
+    MOST_SEED_ROWS,
+    NARROW_CLASS,
+    RAW,
+    RAW_STEP,
+    STATE_LOW,
+    SYMBOLS,
+    TOTAL,
 )  # fmt: skip
 
 DENSE = 24  # rows of a class other than 0 from which on the others are coded, too: that changes nothing

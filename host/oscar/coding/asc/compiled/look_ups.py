@@ -12,8 +12,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from oscar.coding.asc.compiled.vectors import I32, V16, V32, N, call, constant, place
 from oscar.coding.asc.params import PROB_BITS
-from oscar.coding.asc.vectors import I32, V16, V32, N, call, constant, place
 
 HALF = ir.VectorType(I32, N // 2)
 EVEN = [2 * i for i in range(N)]

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from oscar.coding.asc.params import GROUP, GROUP_ROWS, LANES, LIMIT, NARROW_CLASS
-from oscar.coding.asc.row_kernels import (
+from oscar.coding.asc.compiled.row_kernels import (
     INLINE,
     KERNEL,
     PART,
@@ -27,7 +26,7 @@ from oscar.coding.asc.row_kernels import (
     values_at,
     wide_class,
 )  # fmt: skip
-from oscar.coding.asc.vectors import (
+from oscar.coding.asc.compiled.vectors import (
     bit_length,
     bits_of,
     get_byte,
@@ -43,6 +42,7 @@ from oscar.coding.asc.vectors import (
     to8,
     total,
 )  # fmt: skip
+from oscar.coding.asc.params import GROUP, GROUP_ROWS, LANES, LIMIT, NARROW_CLASS
 
 SURVEY_BYTES = (5 + 4 * (GROUP_ROWS + 1)) * LANES  # a short row, and where the symbols of a group are counted
 

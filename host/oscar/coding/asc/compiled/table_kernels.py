@@ -7,6 +7,24 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from oscar.coding.asc.compiled.row_kernels import (
+    BITS_AT,
+    CLASS_TABLE,
+    COUNTS,
+    CUMULATIVE_AT,
+    KERNEL,
+    KINDS_AT,
+    NEAREST,
+    PART,
+    SEARCH_AT,
+    SEARCH_BYTES,
+    STEP_BYTES,
+    STEPS_AT,
+    STRIDE_LOG2,
+    SYMBOL_AT,
+    SYMBOLS_AT,
+)  # fmt: skip
+from oscar.coding.asc.compiled.vectors import bit_length
 from oscar.coding.asc.params import (
     AUTO_BLOCK_LOG2,
     BASE,
@@ -27,24 +45,6 @@ from oscar.coding.asc.params import (
     VALUE_ROWS,
     context_of,
 )  # fmt: skip
-from oscar.coding.asc.row_kernels import (
-    BITS_AT,
-    CLASS_TABLE,
-    COUNTS,
-    CUMULATIVE_AT,
-    KERNEL,
-    KINDS_AT,
-    NEAREST,
-    PART,
-    SEARCH_AT,
-    SEARCH_BYTES,
-    STEP_BYTES,
-    STEPS_AT,
-    STRIDE_LOG2,
-    SYMBOL_AT,
-    SYMBOLS_AT,
-)  # fmt: skip
-from oscar.coding.asc.vectors import bit_length
 
 i64 = np.int64
 COSTS = np.array(COST, np.int64)

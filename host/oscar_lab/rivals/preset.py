@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscar.planning.tuning.policy import OTHER, SAME, Option
-from oscar.planning.tuning.tree import BETWEEN, COMPRESS, DECOMPRESS, FLAT, INSIDE, Way, ways
 from oscar.timeline import graph
 from oscar.timeline.engine import Floats
 from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, PORT, Step
 from oscar.timeline.lanes import GRID
+from oscar_lab.rivals.tree import BETWEEN, COMPRESS, DECOMPRESS, FLAT, INSIDE, Way, ways
 
 US_PER_KB = 1e-6 / 1e3  # seconds for a byte
 

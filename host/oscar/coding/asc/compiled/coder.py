@@ -11,11 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from oscar.coding.asc import decode_kernels as dk
-from oscar.coding.asc import encode_kernels as ek
-from oscar.coding.asc import survey_kernels as sk
-from oscar.coding.asc import table_kernels as tk
-from oscar.coding.asc.directory_kernels import REASONS, read_directory
+from oscar.coding.asc.compiled import decode_kernels as dk
+from oscar.coding.asc.compiled import encode_kernels as ek
+from oscar.coding.asc.compiled import survey_kernels as sk
+from oscar.coding.asc.compiled import table_kernels as tk
+from oscar.coding.asc.compiled.directory_kernels import REASONS, read_directory
+from oscar.coding.asc.compiled.pop_kernels import SIDES
+from oscar.coding.asc.compiled.row_kernels import (
+    BANKS,
+    BLOCK_BYTES,
+    COUNTS,
+    DECODER_ENTRIES,
+    ENCODER_ENTRIES,
+    SEARCHED,
+    Frame,
+)
 from oscar.coding.asc.params import (
     BASE,
     DIRECTORY_BYTES,
@@ -31,16 +41,6 @@ from oscar.coding.asc.params import (
     TABLE_ROWS,
     AscParams,
 )  # fmt: skip
-from oscar.coding.asc.pop_kernels import SIDES
-from oscar.coding.asc.row_kernels import (
-    BANKS,
-    BLOCK_BYTES,
-    COUNTS,
-    DECODER_ENTRIES,
-    ENCODER_ENTRIES,
-    SEARCHED,
-    Frame,
-)
 from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range

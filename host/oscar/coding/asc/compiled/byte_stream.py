@@ -14,7 +14,7 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from oscar.coding.asc.vectors import I8, I16, I32, I64, MASK, V16, V32, N, call, constant, place
+from oscar.coding.asc.compiled.vectors import I8, I16, I32, I64, MASK, V16, V32, N, call, constant, place
 
 BYTES = ir.VectorType(I8, 2 * N)  # two of each lane
 BITS = ir.VectorType(ir.IntType(1), 2 * N)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from oscar.coding.asc.triton_values import (
+from oscar.coding.asc.gpu.values import (
     BINS,
     class_context,
     context_of,
@@ -24,7 +24,7 @@ from oscar.coding.asc.triton_values import (
     value_of,
 )
 
-FIELDS = tl.constexpr(6)  # of a block, see triton_payload
+FIELDS = tl.constexpr(6)  # of a block, see payload
 COPIES = tl.constexpr(256)  # of the counters: blocks that run at the same time rarely meet at one
 
 

@@ -10,6 +10,8 @@ from numba import njit
 from oscar.errors import ConfigError
 from oscar.planning.synthesis.model import Model
 from oscar.planning.tuning.policy import Policy, Problem
+from oscar.planning.tuning.select import SELECTORS, Finder, Selection
+from oscar.planning.tuning.select import select as select_among
 from oscar.timeline.graph import BEFORE, COMPUTE, Step
 from oscar.timeline.lanes import policy_time
 
@@ -132,3 +134,11 @@ def _arc(
             used.add(step.lane)
     for lane in set(lanes) - used:
         after(lane, begin, lane, 0.0)
+
+
+EVERY: dict[str, Finder] = {**SELECTORS, "brute": brute, "milp": milp}
+
+
+def select(problem: Problem, name: str = "joint") -> Selection:
+    """Return what a selector or an oracle finds; see oscar.planning.tuning.select."""
+    return select_among(problem, name, among=EVERY)

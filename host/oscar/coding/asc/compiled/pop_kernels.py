@@ -6,16 +6,8 @@ from typing import Any
 
 from numba import njit
 
-from oscar.coding.asc.look_ups import narrow, permute, weigh
-from oscar.coding.asc.params import (
-    GROUP_ROWS,
-    LANES,
-    NARROW_CLASS,
-    PROB_BITS,
-    RAW_STEP,
-    TOTAL,
-)  # fmt: skip
-from oscar.coding.asc.row_kernels import (
+from oscar.coding.asc.compiled.look_ups import narrow, permute, weigh
+from oscar.coding.asc.compiled.row_kernels import (
     BITS_AT,
     BITS_MASK,
     CUMULATIVE_AT,
@@ -45,8 +37,8 @@ from oscar.coding.asc.row_kernels import (
     u64,
     values_at,
 )  # fmt: skip
-from oscar.coding.asc.survey_kernels import copy_bytes
-from oscar.coding.asc.vectors import (
+from oscar.coding.asc.compiled.survey_kernels import copy_bytes
+from oscar.coding.asc.compiled.vectors import (
     bit_length,
     gather,
     get16,
@@ -67,6 +59,14 @@ from oscar.coding.asc.vectors import (
     where,
     widen,
     widen_unsigned,
+)  # fmt: skip
+from oscar.coding.asc.params import (
+    GROUP_ROWS,
+    LANES,
+    NARROW_CLASS,
+    PROB_BITS,
+    RAW_STEP,
+    TOTAL,
 )  # fmt: skip
 
 SIDES = 4 if SEARCHED else 2  # blocks that are decoded at once: with gathers, two keep a machine busy

@@ -10,26 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from oscar.coding.asc.byte_stream import MACHINE, pull_bytes, push_bytes
-from oscar.coding.asc.params import (
-    ALL_COUNTED,
-    BASE,
-    GROUP_ROWS,
-    LANES,
-    LEAST_WIDE,
-    LIMIT,
-    NARROW_CLASS,
-    NEAR_ROWS,
-    PROB_BITS,
-    QUARTER_COUNTED,
-    STATE_LOW,
-    SYMBOLS,
-    TABLE_ROWS,
-    TOTAL,
-    VALUE_ROWS,
-    WIDE_SHIFT,
-)  # fmt: skip
-from oscar.coding.asc.vectors import (
+from oscar.coding.asc.compiled.byte_stream import MACHINE, pull_bytes, push_bytes
+from oscar.coding.asc.compiled.vectors import (
     extend,
     float_bits,
     get32,
@@ -50,6 +32,24 @@ from oscar.coding.asc.vectors import (
     where,
     widen,
     widen_unsigned,
+)  # fmt: skip
+from oscar.coding.asc.params import (
+    ALL_COUNTED,
+    BASE,
+    GROUP_ROWS,
+    LANES,
+    LEAST_WIDE,
+    LIMIT,
+    NARROW_CLASS,
+    NEAR_ROWS,
+    PROB_BITS,
+    QUARTER_COUNTED,
+    STATE_LOW,
+    SYMBOLS,
+    TABLE_ROWS,
+    TOTAL,
+    VALUE_ROWS,
+    WIDE_SHIFT,
 )  # fmt: skip
 
 u64, i64 = np.uint64, np.int64

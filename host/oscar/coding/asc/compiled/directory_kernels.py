@@ -6,6 +6,8 @@ from typing import Any
 
 from numba import njit
 
+from oscar.coding.asc.compiled.row_kernels import KERNEL, Block, block_at, i64, put_block, u64
+from oscar.coding.asc.compiled.vectors import get_byte
 from oscar.coding.asc.params import (
     CODED,
     CONSTANT,
@@ -15,8 +17,6 @@ from oscar.coding.asc.params import (
     MOST_SEED_ROWS,
     RAW,
 )  # fmt: skip
-from oscar.coding.asc.row_kernels import KERNEL, Block, block_at, i64, put_block, u64
-from oscar.coding.asc.vectors import get_byte
 
 BAD_ENTRY, BAD_SIZE, TRUNCATED, BAD_CONSTANT, BAD_RAW = range(1, 6)
 BAD_STATE, SHORT, LEFT_OVER, BAD_END, TRAILING = range(6, 11)

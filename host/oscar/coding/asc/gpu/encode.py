@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from oscar.coding.asc import params
-from oscar.coding.asc.triton_values import (
+from oscar.coding.asc.gpu.values import (
     GROUP_FIELDS,
     LAST,
     LOG2,

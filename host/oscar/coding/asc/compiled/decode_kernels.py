@@ -6,20 +6,8 @@ from typing import Any
 
 from numba import njit
 
-from oscar.coding.asc.directory_kernels import BAD_END, BAD_STATE, LEFT_OVER, SHORT
-from oscar.coding.asc.params import (
-    CODED,
-    CONSTANT,
-    FLUSH_BYTES,
-    GROUP,
-    GROUP_ROWS,
-    LANES,
-    NARROW_CLASS,
-    RAW,
-    STATE_LOW,
-    VALUE_ROWS,
-)  # fmt: skip
-from oscar.coding.asc.pop_kernels import (
+from oscar.coding.asc.compiled.directory_kernels import BAD_END, BAD_STATE, LEFT_OVER, SHORT
+from oscar.coding.asc.compiled.pop_kernels import (
     AT,
     BEGIN,
     CELLS,
@@ -40,7 +28,7 @@ from oscar.coding.asc.pop_kernels import (
     pop_slowly,
     put_row,
 )  # fmt: skip
-from oscar.coding.asc.row_kernels import (
+from oscar.coding.asc.compiled.row_kernels import (
     INLINE,
     KERNEL,
     PART,
@@ -62,8 +50,8 @@ from oscar.coding.asc.row_kernels import (
     u64,
     values_at,
 )  # fmt: skip
-from oscar.coding.asc.survey_kernels import SURVEY_BYTES, Found, copy_bytes, mean_position, survey
-from oscar.coding.asc.vectors import (
+from oscar.coding.asc.compiled.survey_kernels import SURVEY_BYTES, Found, copy_bytes, mean_position, survey
+from oscar.coding.asc.compiled.vectors import (
     bit_length,
     bits_of,
     clear,
@@ -86,6 +74,18 @@ from oscar.coding.asc.vectors import (
     where,
     widen,
     widen_unsigned,
+)  # fmt: skip
+from oscar.coding.asc.params import (
+    CODED,
+    CONSTANT,
+    FLUSH_BYTES,
+    GROUP,
+    GROUP_ROWS,
+    LANES,
+    NARROW_CLASS,
+    RAW,
+    STATE_LOW,
+    VALUE_ROWS,
 )  # fmt: skip
 
 BEFORE, BEHIND = 8192, 64  # bytes around a block that reading it may touch: 32 rows' most, 192 each, is 6144

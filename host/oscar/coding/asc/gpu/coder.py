@@ -16,12 +16,14 @@ import numpy as np
 import torch
 import triton
 
-from oscar.coding.asc import triton_decode, triton_encode, triton_survey
+from oscar.coding.asc.gpu import decode as decode_kernels
+from oscar.coding.asc.gpu import encode as encode_kernels
+from oscar.coding.asc.gpu import survey as survey_kernels
+from oscar.coding.asc.gpu.payload import Blocks, learned, parse
+from oscar.coding.asc.gpu.survey import GROUPS
+from oscar.coding.asc.gpu.values import META, OPTIONS
 from oscar.coding.asc.params import AUTO_BLOCK_LOG2, COST, POSSIBLE, SYMBOLS, TABLE_ROWS, TOTAL, AscParams
 from oscar.coding.asc.state import TableState
-from oscar.coding.asc.triton_payload import Blocks, learned, parse
-from oscar.coding.asc.triton_survey import GROUPS
-from oscar.coding.asc.triton_values import META, OPTIONS
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError, OscarError
 
@@ -142,25 +144,25 @@ class TritonCoder:
         some = (triton.cdiv(groups, GROUPS),)
         meta, info, held = self._meta.clone(), self._room(groups * 32), self._room(groups * 3)
         if values.dtype == torch.int32:
-            triton_survey.find_magnitude[triton.cdiv(n, 4096),](values, n, meta, SIZE=4096, **OPTIONS)
+            survey_kernels.find_magnitude[triton.cdiv(n, 4096),](values, n, meta, SIZE=4096, **OPTIONS)
         kinds = {"POSITIONS": has, "GROUPS": GROUPS, **OPTIONS}
         least = self.params.least_class
-        triton_survey.classify[some](values, p, n, meta, info, held, LEAST=least, **kinds)
+        survey_kernels.classify[some](values, p, n, meta, info, held, LEAST=least, **kinds)
         counts = torch.zeros(BINS, dtype=torch.int32, device=self.device)
-        triton_survey.count[some](values, p, n, meta, info, counts, **kinds)
+        survey_kernels.count[some](values, p, n, meta, info, counts, **kinds)
         levels, coding = self._tables(n, counts, meta, state)
         # Where the device chooses the block size, programs are started for the smallest one.
         blocks = (triton.cdiv(n, 1 << (self.params.block_log2 or AUTO_BLOCK_LOG2)),)
         entries, sizes = self._room(*blocks, torch.int64), self._room(*blocks, torch.int64)
         scratch = self._room((n * width + 7) // 8, torch.uint8)
-        triton_encode.encode[blocks](
+        encode_kernels.encode[blocks](
             values, p, n, width, meta, info, held, coding, scratch, entries, sizes,
             POSITIONS=has, num_warps=1, **OPTIONS,
         )  # fmt: skip
-        triton_encode.pack[some](values, n, width, meta, entries, scratch, GROUPS=GROUPS, **OPTIONS)
+        encode_kernels.pack[some](values, n, width, meta, entries, scratch, GROUPS=GROUPS, **OPTIONS)
         payload = self._room(self.params.max_payload(n, width), torch.uint8)
         ends, size = torch.cumsum(sizes, 0), self._room(1, torch.int64)
-        triton_encode.gather[blocks](
+        encode_kernels.gather[blocks](
             n, width, meta, levels, entries, ends, scratch, payload, size, SIZE=1024, **OPTIONS
         )
         return payload, torch.cat((meta.long(), size, counts.long()))
@@ -171,7 +173,7 @@ class TritonCoder:
         """Return levels of sent rows and the coding table, made on the device: the host need not wait."""
         levels, coding = self._room(BINS), self._room(2 * BINS)
         hist = self._put(state.hist.astype(np.int32))
-        triton_survey.tables[1,](
+        survey_kernels.tables[1,](
             n, hist, counts, self._possible, self._costs, meta, levels, coding,
             BLOCK_LOG2=self.params.block_log2, SENDS=self.params.sent_rows, **OPTIONS,
         )  # fmt: skip
@@ -192,13 +194,13 @@ class TritonCoder:
         """
         positions = self._positions(classes, out.numel())
         kinds = {"NARROW": width <= 16, "ADD": add, **OPTIONS}
-        counts = torch.zeros(triton_decode.COPIES.value, BINS, dtype=torch.int32, device=self.device)
+        counts = torch.zeros(decode_kernels.COPIES.value, BINS, dtype=torch.int32, device=self.device)
         status = torch.zeros(1 + len(blocks.coded), dtype=torch.int32, device=self.device)
         with self._there():
             if len(blocks.plain):
                 fields, at = self._put(blocks.plain), self._put(blocks.plain_at)
                 parts = (len(fields), 1 << (blocks.log2 - 10))
-                triton_decode.fill[parts](
+                decode_kernels.fill[parts](
                     out, out if positions is None else positions, out.numel(), blocks.log2, blocks.shift,
                     fields, at, data, counts,
                     LEAST=self.params.least_class, POSITIONS=positions is not None, **kinds,
@@ -220,12 +222,12 @@ class TritonCoder:
         n, p, means = out.numel(), out, out
         table = self._room(TABLE_ROWS * TOTAL)
         hist = self._put(blocks.hist)
-        triton_decode.expand[TABLE_ROWS,](hist, self._possible, blocks.last, table, **OPTIONS)
+        decode_kernels.expand[TABLE_ROWS,](hist, self._possible, blocks.last, table, **OPTIONS)
         if positions is not None:
             p, means = positions, self._room(triton.cdiv(n, 1024) * 32)
-            triton_decode.average[triton.cdiv(n, 1024),](p, n, means, **OPTIONS)
+            decode_kernels.average[triton.cdiv(n, 1024),](p, n, means, **OPTIONS)
         fields, at = self._put(blocks.coded), self._put(blocks.coded_at)
-        triton_decode.decode[len(fields),](
+        decode_kernels.decode[len(fields),](
             out, p, means, n, blocks.log2, blocks.shift, fields, at, data, table, counts, status,
             POSITIONS=positions is not None, num_warps=1, **kinds,
         )  # fmt: skip
