@@ -34,7 +34,9 @@ def add_commands(commands: Any) -> None:
         module("cli").add_commands(commands)
         return
     for name in COMMANDS:
-        parser = commands.add_parser(name, help="needs a clone of OSCAR's repository", add_help=False)
+        parser = commands.add_parser(
+            name, help="needs a clone of OSCAR's repository", add_help=False, prefix_chars="\0"
+        )
         parser.add_argument("rest", nargs=argparse.REMAINDER)
         parser.set_defaults(command=_refuse)
 
