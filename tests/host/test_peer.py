@@ -156,11 +156,30 @@ def test_another_release_and_another_model_are_found_by_all_ranks() -> None:
     for error in on_ranks(local_transports(3), model):
         assert isinstance(error, ConfigError)
         assert "shapes: rank 1 has tensor 0 = [4], rank 0 has [3]; run one model" in str(error)
-    nested = handshake.MAGIC + zlib.compress(b"[" * 5000)
-    assert first_difference([{"a": 1}, handshake._unpack(nested)]) == (
-        "rank 1 sent a greeting of another format"
-    )
+    for other in (b"[" * 5000, b'{"a": 1}', b'{"group": [0, 1], "process": 1, "pairs": []}'):
+        nested = handshake.MAGIC + zlib.compress(other)
+        assert first_difference([{"a": 1}, handshake._unpack(nested)]) == (
+            "rank 1 sent a greeting of another format"
+        )
     assert first_difference([{"a": 1}, {"a": 1, "b": 2}]) == "rank 1 has b = 2, rank 0 has nothing"
+
+
+def test_ranks_of_two_groups_that_got_connected_are_told_so() -> None:
+    pairs = [local_transports(2), local_transports(2)]
+    for transports, groups in zip(pairs, [((0, 2), (1, 3)), ((0, 2), (0, 5))], strict=True):
+        for transport, group in zip(transports, groups, strict=True):
+            transport.members = group
+        zero, one = on_ranks(transports, lambda transport: Communicator(config(), transport, timeout_s=20))
+        assert isinstance(zero, ConfigError)
+        assert isinstance(one, ConfigError)
+        expected = (
+            f"expected process 2 of the group [0, 2] as rank 1, got process {groups[1][1]} of the group"
+        )
+        assert (
+            f"handshake: {expected} {list(groups[1])}; make the transports of a group on all of its"
+            in str(zero)
+        )
+        assert "got process 0 of the group [0, 2]" in str(one)
 
 
 class _Striking(ThreadTransport):
@@ -302,7 +321,7 @@ def test_no_rank_leaves_a_comparison_before_all_have_what_they_compare() -> None
     class Line(Transport):
         """Two greetings differ; then the other rank has gone."""
 
-        calls = 0
+        calls, rank, members = 0, 0, (0, 1)
         _make_room = _send = _arrived = _unsent = _pause = close = None  # type: ignore[assignment]
 
         def __init__(self) -> None:
@@ -312,7 +331,7 @@ def test_no_rank_leaves_a_comparison_before_all_have_what_they_compare() -> None
             self.calls += 1
             if self.calls == 2:
                 raise TransportError("rank 1 died", peer=1, kind="dead")
-            return [mine, handshake._pack({"seed": 1})]
+            return [mine, handshake._pack({"seed": 1}, self.members, 1)]
 
     line = Line()
     with pytest.raises(ConfigError, match="rank 1 has seed = 1, rank 0 has 0"):

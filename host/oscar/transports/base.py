@@ -39,19 +39,21 @@ class Transport(ABC):
     """One rank's end of all links; a subclass moves bytes, this class seals them and waits for them.
 
     A subclass sets up its library, calls `__init__` here last, and puts peers that it knows to be gone
-    into `dead`. `rank` and `nodes` are the ring's. `neighbours`: who hears this rank's control messages and
-    is heard: the two of the ring, and whom it met. `keyed`: whether all that it sends is encrypted and
-    authenticated; `pad`: by how many per cent at most that is lengthened, to hide sizes. `can_survive`:
-    whether `survivors` may work here, as far as can be told beforehand. Every message but frames, which have
-    a checksum of their own, has a CRC-32 in front of it on the wire.
+    into `dead`. `rank` and `nodes` are the ring's. `members`: by rank, the number of its process in the whole
+    job, where the library knows that. `neighbours`: who hears this rank's control messages and is heard: the
+    two of the ring, and whom it met. `keyed`: whether all that it sends is encrypted and authenticated;
+    `pad`: by how many per cent at most that is lengthened, to hide sizes. `can_survive`: whether `survivors`
+    may work here, as far as can be told beforehand. Every message but frames, which have a checksum of their
+    own, has a CRC-32 in front of it on the wire.
     """
 
     keyed = False
     pad = 0.0
     can_survive = False
 
-    def __init__(self, rank: int, nodes: int) -> None:
+    def __init__(self, rank: int, nodes: int, *, members: Sequence[int] | None = None) -> None:
         self.rank, self.nodes = rank, nodes
+        self.members = tuple(range(nodes) if members is None else members)
         self.dead: dict[int, str] = {}  # peer -> why it is taken for dead
         self._signs: dict[int, tuple[float, str]] = {}  # peer -> when it said that it waits, and for what
         self.was_told = False  # by a neighbour, that the ring has ended

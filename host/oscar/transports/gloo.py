@@ -5,11 +5,13 @@ threads block instead: for each neighbour and direction one in frames, and one i
 key one more). The rank's own thread waits for them with its own deadlines. A message larger than its receive
 ends the process (SIGABRT), so caps matter for safety here. A receive does not say how many bytes came: the
 first 8 bytes of a message do.
+
+Private groups are not made by torch's `new_group`. All processes of a job would have to call that, in one
+order: two sub-groups made at once got each other's connections.
 """
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import struct
 import threading
@@ -22,6 +24,7 @@ from oscar.transports.base import CONTROL_TAGS, Bytes, Transport
 
 FOREVER = timedelta(days=1)  # deadlines are kept here, not by Gloo
 AT_ONCE = timedelta(milliseconds=1)
+MAKING = timedelta(minutes=5)  # how late another rank may be to the making of a group
 NAP_S = 0.01  # how long the rank's thread sleeps at most before it looks at the clock
 JOIN_S = 2.0
 STOP_TAG = 32765  # of a receive that nobody answers: its timeout ends all others
@@ -30,10 +33,12 @@ LENGTH = struct.Struct("<Q")
 
 
 class GlooTransport(Transport):
-    """One rank of a torch.distributed group (default: all ranks): makes a private Gloo group, collective.
+    """One rank of a torch.distributed group (default: all ranks), over a private group between its ranks.
 
-    Starts torch.distributed from torchrun's environment where that has not been done. Raises
-    MissingExtraError without torch, OscarError outside torchrun.
+    Making one is collective between the ranks of `group`, in one order on all of these; other ranks have no
+    part in it. Starts torch.distributed from torchrun's environment where that has not been done. Raises
+    MissingExtraError without torch, OscarError outside torchrun, in a process that is not in `group`, and
+    where a rank of it has not come after five minutes.
     """
 
     def __init__(self, group: Any = None) -> None:
@@ -42,9 +47,7 @@ class GlooTransport(Transport):
         self._owns_default = not dist.is_initialized()
         if self._owns_default:
             _start(dist)
-        ranks = dist.get_process_group_ranks(group if group is not None else dist.group.WORLD)
-        self._group = dist.new_group(ranks, timeout=FOREVER, backend="gloo")
-        self._global = ranks
+        self._group, ranks = private_group(group, MAKING)
         self._changed = threading.Condition()
         self._version, self._seen = 0, -1
         self._messages: dict[tuple[int, int], deque[memoryview]] = defaultdict(deque)
@@ -54,14 +57,14 @@ class GlooTransport(Transport):
         self._under_way: dict[int, tuple[int, int]] = {}  # serial number -> (peer, tag)
         self._serial = 0
         self._threads: list[threading.Thread] = []
-        super().__init__(dist.get_rank(self._group), len(ranks))
+        super().__init__(self._group.rank(), len(ranks), members=ranks)
 
     def _make_room(self, peer: int, tag: int, cap: int) -> None:
         size = LENGTH.size + cap
         buffer = self._buffers.get((peer, tag))
         if buffer is None or buffer.numel() < size:
             buffer = self._buffers[peer, tag] = self._torch.empty(size, dtype=self._torch.uint8)
-        work = self._try(peer, self._dist.irecv, buffer, tag)
+        work = self._try(peer, self._group.recv, buffer, tag)
         if work is None:
             return
         line = (peer, tag if tag in CONTROL_TAGS else FRAMES)
@@ -76,7 +79,7 @@ class GlooTransport(Transport):
 
     def _put(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
         tensor = self._torch.frombuffer(bytearray().join(parts), dtype=self._torch.uint8)
-        work = self._try(peer, self._dist.isend, tensor, tag)
+        work = self._try(peer, self._group.send, tensor, tag)
         if work is None:
             return
         line = (-1 - peer, tag if tag in CONTROL_TAGS else FRAMES)
@@ -92,7 +95,7 @@ class GlooTransport(Transport):
         if peer in self.dead:
             return None
         try:
-            return call(tensor, self._global[peer], group=self._group, tag=tag)
+            return call([tensor], peer, tag)
         except RuntimeError as error:
             self.dead[peer] = _first_line(error)
             return None
@@ -165,24 +168,50 @@ class GlooTransport(Transport):
         if any(thread.is_alive() for thread in self._threads):
             try:
                 room = self._torch.empty(1, dtype=self._torch.uint8)
-                # The group itself: after destroy_process_group, torch.distributed knows it no more.
                 self._group.recv([room], next(iter(self.neighbours)), STOP_TAG).wait(AT_ONCE)
             except RuntimeError:
                 pass  # the timeout is intended
         for thread in self._threads:
             thread.join(JOIN_S)
         self._threads.clear()
-        leave_group(self._group)
         if self._owns_default and self._dist.is_initialized():
             self._dist.destroy_process_group()
 
 
-def leave_group(group: Any) -> None:
-    """Destroy a private group; one that is gone already, alone or with all others, is no error."""
+def ranks_of(group: Any) -> list[int]:
+    """Return the numbers in the job of the ranks of `group` (None: all); OscarError where this is none."""
     _, dist = load_torch()
-    if dist.is_initialized():
-        with contextlib.suppress(ValueError):
-            dist.destroy_process_group(group)
+    rank, given = dist.get_rank(), dist.group.WORLD if group is None else group
+    outside = given is dist.GroupMember.NON_GROUP_MEMBER
+    ranks: list[int] = [] if outside else dist.get_process_group_ranks(given)
+    if rank not in ranks:
+        raise OscarError(
+            f"rank {rank} is not in the group that it was given; leave this to the group's ranks"
+        )
+    return ranks
+
+
+def private_group(group: Any, timeout: timedelta) -> tuple[Any, list[int]]:
+    """Return a new Gloo group between the ranks of `group` (None: all), and their numbers in the job.
+
+    Collective between these ranks alone. They meet under a name that holds them and the number of groups that
+    they have made so: each rank counts its own in the job's store. timeout: for the others to come, and later
+    for a collective of the group. Raises OscarError in a process that is not in `group`, and after `timeout`.
+    """
+    _, dist = load_torch()
+    ranks = ranks_of(group)
+    rank = ranks.index(dist.get_rank())
+    name = f"oscar/{','.join(map(str, ranks))}"
+    store = dist.group.WORLD.get_group_store()
+    number = store.add(f"{name}/of {rank}", 1)
+    try:
+        meeting = dist.PrefixStore(f"{name}/{number}/", store)
+        return dist.ProcessGroupGloo(meeting, rank, len(ranks), timeout), ranks
+    except RuntimeError as error:
+        raise OscarError(
+            f"rank {ranks[rank]} made group {number} of the ranks {ranks}, and not all of these came within "
+            f"{timeout.total_seconds():g} s ({_first_line(error)}); make as many, in one order, on all of them"
+        ) from None
 
 
 def _start(dist: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from oscar.errors import ConfigError
 from oscar.transports.base import STATE_TAG, Transport
 
-MAGIC = b"OSCAR greeting 1\n"  # begins this module's messages in every release
+MAGIC = b"OSCAR greeting 2\n"  # begins this module's messages in every release
 CAP = 1 << 16  # bytes of a greeting
 MAX_TEXT = 1 << 22  # characters that a greeting may unpack to
 
@@ -37,16 +37,31 @@ def compare(
     """Gather every rank's `pairs` and raise ConfigError on all ranks with the first difference to rank 0.
 
     pairs: JSON values by key, in an order that is equal on all ranks. A greeting that is too long is compared
-    by its fingerprint. Raises TransportError like `Transport.gather`.
+    by its fingerprint. Greetings of processes that are not this transport's members are found first. Raises
+    TransportError like `Transport.gather`.
     """
-    mine = _pack(pairs)
+    members = list(transport.members)
+    mine = _pack(pairs, members, transport.rank)
     if len(mine) > CAP:
-        mine = _pack({"greeting": fingerprint(pairs)})
-    texts = transport.gather(mine, CAP, deadline, what)
-    difference = first_difference([_unpack(text) for text in texts])
+        mine = _pack({"greeting": fingerprint(pairs)}, members, transport.rank)
+    came = [_unpack(text) for text in transport.gather(mine, CAP, deadline, what)]
+    difference = misplaced(came, members)
+    if difference is not None:
+        advice = "make the transports of a group on all of its ranks, on no other, in one order"
+    else:
+        difference = first_difference([None if one is None else one["pairs"] for one in came])
     if difference is not None:
         transport.part(deadline)
         raise ConfigError(f"{what}: {difference}; {advice}")
+
+
+def misplaced(greetings: Sequence[Mapping[str, Any] | None], members: Sequence[int]) -> str | None:
+    """Return which greeting comes from a process that is not in its place among `members`, or None."""
+    for rank, came in enumerate(greetings):
+        if came is not None and (came["group"] != members or came["process"] != members[rank]):
+            expected = f"expected process {members[rank]} of the group {members} as rank {rank}"
+            return f"{expected}, got process {came['process']} of the group {came['group']}"
+    return None
 
 
 class StateCheck:
@@ -95,8 +110,9 @@ def first_difference(greetings: Sequence[Mapping[str, Any] | None]) -> str | Non
     return None
 
 
-def _pack(pairs: Mapping[str, Any]) -> bytes:
-    return MAGIC + zlib.compress(json.dumps(dict(pairs)).encode())
+def _pack(pairs: Mapping[str, Any], members: Sequence[int], rank: int) -> bytes:
+    content = {"group": list(members), "process": members[rank], "pairs": dict(pairs)}
+    return MAGIC + zlib.compress(json.dumps(content).encode())
 
 
 def _unpack(message: bytes) -> dict[str, Any] | None:
@@ -106,4 +122,5 @@ def _unpack(message: bytes) -> dict[str, Any] | None:
         content = json.loads(zlib.decompressobj().decompress(message[len(MAGIC) :], MAX_TEXT))
     except (ValueError, zlib.error, RecursionError):  # RecursionError: lists nested 5,000 deep
         return None
-    return content if isinstance(content, dict) else None
+    whole = isinstance(content, dict) and content.keys() == {"group", "process", "pairs"}
+    return content if whole and isinstance(content["pairs"], dict) else None

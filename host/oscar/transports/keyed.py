@@ -61,7 +61,7 @@ class KeyedTransport(Transport):
         self._aead, self._invalid = _session(inner, key, pad, timeout_s)
         self._sent: Counter[tuple[int, int]] = Counter()  # messages by (peer, tag)
         self._opened: Counter[tuple[int, int]] = Counter()
-        super().__init__(inner.rank, inner.nodes)
+        super().__init__(inner.rank, inner.nodes, members=inner.members)
 
     def _wire_bytes(self, tag: int, size: int) -> int:
         return self.padding.padded_bytes(size) + TAG_BYTES

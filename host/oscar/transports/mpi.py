@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from oscar.errors import MissingExtraError, install
+from oscar.errors import MissingExtraError, OscarError, install
 from oscar.transports.base import PEER_FAILED, Bytes, Transport, TransportError
 
 EAGER = 10  # looks in vain before the first nap
@@ -27,11 +27,17 @@ INSTALL = install("mpi", target="mpi-2")
 
 
 class MpiTransport(Transport):
-    """One rank of an MPI communicator (default: COMM_WORLD), which is duplicated: collective."""
+    """One rank of an MPI communicator (default: COMM_WORLD), which is duplicated: collective on it.
+
+    Sub-groups are communicators of their own, such as Create_group or Split return. Raises OscarError in a
+    process that has no part in `comm`.
+    """
 
     def __init__(self, comm: Any = None) -> None:
         self._mpi = load_mpi()
         self.can_survive = os.environ.get(WITH_FT) == "1"
+        if comm == self._mpi.COMM_NULL:
+            raise OscarError("expected an MPI communicator that this process is in, got COMM_NULL")
         self._comm = self._mpi.COMM_WORLD.Dup() if comm is None else comm.Dup()
         self._comm.Set_errhandler(self._mpi.ERRORS_RETURN)
         self._receives: dict[tuple[int, int], Any] = {}
@@ -39,7 +45,15 @@ class MpiTransport(Transport):
         self._sends: list[
             tuple[Any, int, int, Any]
         ] = []  # request, peer, tag, what must live until it is done
-        super().__init__(self._comm.Get_rank(), self._comm.Get_size())
+        super().__init__(self._comm.Get_rank(), self._comm.Get_size(), members=self._of_world())
+
+    def _of_world(self) -> list[int] | None:
+        """Return the ranks in COMM_WORLD of this communicator's, or None where some were started later."""
+        own, world = self._comm.Get_group(), self._mpi.COMM_WORLD.Get_group()
+        ranks: list[int] = list(own.Translate_ranks(None, world))
+        own.Free()
+        world.Free()
+        return None if self._mpi.UNDEFINED in ranks else ranks
 
     def _make_room(self, peer: int, tag: int, cap: int) -> None:
         buffer = self._buffers.get((peer, tag))

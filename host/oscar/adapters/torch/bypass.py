@@ -29,14 +29,15 @@ class Bypass:
     """Which buckets go uncompressed.
 
     mode: "auto" measures each bucket's first calls (the first of all, which compiles and settles steps, does
-    not count), "never" and "always" do not. group: of torch.distributed, for the measured AllReduces, whose
-    results nobody uses. communicator: what ranks decide by goes over it, under its checksums. `estimate`
-    returns the seconds that coding so many values takes at the least; None where nobody knows.
+    not count), "never" and "always" do not. group: a private one (oscar.transports.gloo), for the measured
+    AllReduces, whose results nobody uses. communicator: what ranks decide by goes over it, under its
+    checksums. `estimate` returns the seconds that coding so many values takes at the least; None where nobody
+    knows.
     """
 
     def __init__(self, mode: Mode, group: Any, communicator: Communicator) -> None:
         check_mode(mode)
-        self._torch, self._dist = load_torch()
+        self._torch, _ = load_torch()
         self.mode, self.group, self.communicator = mode, group, communicator
         self.estimate = _estimate(communicator)
         self.decided: dict[Key, bool] = {}  # whether the bucket goes uncompressed
@@ -57,9 +58,9 @@ class Bypass:
         if self._calls[key] == 1:
             return compressed()
         scratch = buffer.clone()
-        self._dist.all_reduce(self._torch.zeros(1), group=self.group)  # ranks that come late are not our cost
+        self.group.allreduce([self._torch.zeros(1)]).wait()  # ranks that come late are not our cost
         begin = time.perf_counter()
-        self._dist.all_reduce(scratch, group=self.group)
+        self.group.allreduce([scratch]).wait()
         middle = time.perf_counter()
         result = compressed()
         self._times[key].append((middle - begin, time.perf_counter() - middle))

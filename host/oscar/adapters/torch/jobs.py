@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from oscar.adapters.torch.bypass import Key
 from oscar.adapters.torch.layout import Layout
 from oscar.transports.base import Transport
-from oscar.transports.gloo import leave_group
 
 JOIN_S = 5.0
 
@@ -53,12 +52,10 @@ def work(state: weakref.ref[Performs], jobs: queue.Queue[Job | None]) -> None:
         del here, job
 
 
-def end(
-    jobs: queue.Queue[Job | None], transport: Transport, group: Any, threads: list[threading.Thread]
-) -> None:
+def end(jobs: queue.Queue[Job | None], transport: Transport, threads: list[threading.Thread]) -> None:
+    """End the hook's thread, and the transport."""
     jobs.put(None)
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join(JOIN_S)
     transport.close()
-    leave_group(group)

@@ -29,7 +29,7 @@ from oscar.errors import ConfigError, OscarError
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.reducers.communicator import Communicator, PeerStats
 from oscar.state import Saved
-from oscar.transports.gloo import GlooTransport, leave_group, load_torch
+from oscar.transports.gloo import GlooTransport, load_torch, private_group, ranks_of
 
 ADVICE = "end the process and start again from a checkpoint"
 LOG = logging.getLogger("oscar.ddp")
@@ -41,7 +41,7 @@ class OscarState:
     config: codec or scheme and its options; None takes ASC with error feedback. `nodes`, workload and link
     have no meaning here; `transport.timeout_s` bounds how far ranks may run apart.
     process_group: DDP's; None is the default group. Two private Gloo groups are made of its ranks, so that
-    making a state is collective, like dist.new_group over all ranks of the default group.
+    making a state is collective between these ranks, in one order on all of them; others have no part in it.
     bypass: "auto" measures the first iterations against the plain AllReduce and sends buckets uncompressed
     where compression does not pay; "never" and "always" mean what they say and measure nothing.
 
@@ -81,16 +81,14 @@ class OscarState:
                 "(the first backward, the bypass) and has no key: set it to none, "
                 "and use a network that encrypts"
             )
-        group = self._dist.group.WORLD if process_group is None else process_group
-        ranks = self._dist.get_process_group_ranks(group)
-        self.config = chosen.variant(nodes=len(ranks))
+        self.config = chosen.variant(nodes=len(ranks_of(process_group)))
         policed, retuning = Retuning.of(Policed.of(policy, model, self.config), retune, self.config)
         mode: Mode = bypass if policed is None else "never"
-        timeout = timedelta(seconds=self.config.transport.timeout_s)
-        self._group = self._dist.new_group(ranks, timeout=timeout, backend="gloo")
-        self.rank, self.nodes = self._dist.get_rank(group), len(ranks)
-        self._transport = GlooTransport(group)
+        self._transport = GlooTransport(process_group)
+        self.rank, self.nodes = self._transport.rank, self._transport.nodes
         try:
+            timeout = timedelta(seconds=self.config.transport.timeout_s)
+            plain, _ = private_group(process_group, timeout)  # for AllReduces that are only measured
             extra = {"bypass": mode, "policy": policed and policed.said, "retune": retune}
             timeout_s = self.config.transport.timeout_s
             self._communicator = Communicator(self.config, self._transport, timeout_s=timeout_s, extra=extra)
@@ -100,9 +98,8 @@ class OscarState:
             self._policies = None if policed is None else Policies(policed, retuning, model, *own)
         except BaseException:
             self._transport.close()
-            leave_group(self._group)
             raise
-        self.bypass = Bypass(mode, self._group, self._communicator)
+        self.bypass = Bypass(mode, plain, self._communicator)
         self.error: Exception | None = None
         self._model, self._staging = Model(), Staging()
         self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
@@ -116,7 +113,7 @@ class OscarState:
         self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._open: list[Job] = []  # whose Futures wait; of the state's own thread
         self._thread: threading.Thread | None = None
-        self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._group, [])
+        self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, [])
 
     @property
     def sent_bytes(self) -> int:
@@ -226,7 +223,7 @@ class OscarState:
             self._thread.start()
             self._finaliser.detach()
             threads = [self._thread]
-            self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._group, threads)
+            self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, threads)
 
     def perform(self, job: Job) -> None:
         """Reduce one bucket and set its Future; for the state's own thread."""
@@ -375,7 +372,7 @@ class OscarState:
             raise
 
     def close(self) -> None:
-        """End the thread, destroy the private groups; before dist.destroy_process_group. May be repeated."""
+        """End the thread and the private groups; may be repeated."""
         self._finaliser()
 
     def __enter__(self) -> OscarState:
