@@ -39,6 +39,21 @@ class GradientError(OscarError, ValueError):
     """A gradient cannot be reduced: NaN or Inf, or shapes that differ between nodes."""
 
 
+class GradientOverflowError(GradientError):
+    """The mean of finite gradients is beyond float32. All ranks raise it, and may go on with the next call.
+
+    Attributes: ``tensor``, -1 where it is not one tensor's; ``what``, the text behind the tensor's name.
+    """
+
+    def __init__(self, what: str, *, tensor: int = -1, advice: str = "") -> None:
+        super().__init__(what if tensor < 0 else f"tensor {tensor}: {what}", advice=advice)
+        self.what, self.tensor = what, tensor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive pickling, keyword arguments included."""
+        return partial(GradientOverflowError, tensor=self.tensor, advice=self.advice), (self.what,)
+
+
 class ConfigError(OscarError, ValueError):
     """A configuration or trace file is not valid; names the key and the nearest valid one."""
 

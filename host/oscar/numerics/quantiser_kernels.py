@@ -147,6 +147,19 @@ def all_finite(values: Any) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def hold_within(values: Any, most: Any) -> None:
+    """Cut flat float32 to magnitudes of `most`, in place; NaN becomes 0. Most calls only read."""
+    good = True
+    for i in range(values.size):
+        good &= np.abs(values[i]) <= most
+    if good:
+        return
+    for i in range(values.size):
+        x = values[i]
+        values[i] = x if np.abs(x) <= most else most if x > most else -most if x < -most else np.float32(0)
+
+
+@njit(cache=True, nogil=True)
 def add_bounded(tensor: Any, residual: Any, out: Any) -> None:
     """Write tensor + residual (float32), at most the largest float32 in magnitude, to `out`."""
     for i in range(tensor.size):

@@ -88,9 +88,10 @@ class LocalCluster(Reducer):
         """Return the mean of gradients[node][tensor] over the nodes, as every node computed it.
 
         gradients: float32 arrays of equal shapes on all nodes, 1 to 256 nodes; never written to.
-        Raises GradientError (NaN, Inf, unequal shapes), TypeError (not floating point), PeerError (a fault
-        injected through `faults`, or a frame that does not decode) and ConfigError (an option that does not
-        go with so many nodes; faults for a scheme, which has none).
+        Raises GradientError (NaN, Inf, unequal shapes), GradientOverflowError (a mean beyond float32),
+        TypeError (not floating point), PeerError (a fault injected through `faults`, or a frame that does not
+        decode) and ConfigError (an option that does not go with so many nodes; faults for a scheme, which has
+        none).
         """
         with self._kept(KEY):
             return self._attempt(gradients, faults)
@@ -109,7 +110,7 @@ class LocalCluster(Reducer):
         self._tell(state, call)
         if self.bandit is not None:
             self._timed(KEY, self.compute_s + sum(moved.time_s for moved in call.moved))
-        mean = self._finish(state, totals)
+        mean = self._finish(state, totals, tensors)
         return AllReduceResult(mean, self._sums(state), self._stats(state, call, reset=reset))
 
     def _fit(self, nodes: int, shapes: Shapes) -> tuple[State, bool]:

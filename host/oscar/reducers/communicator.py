@@ -13,7 +13,7 @@ from oscar.array import sizes_of
 from oscar.coding.codec import Codec
 from oscar.collective.frames import Frames
 from oscar.config import Config
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, GradientOverflowError
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
@@ -131,13 +131,17 @@ class Communicator(Reducer):
         the same order. Collective. `tensors` are never written to. Raises PeerError when a peer fails,
         ConfigError for unequal shapes where they are new on all ranks, GradientError (NaN, Inf) and TypeError
         for this rank's own. All ranks raise something within the timeout, their state is as before, and the
-        communicator serves no more. A SaturationWarning comes after all that: where warnings are errors, the
-        call has succeeded all the same.
+        communicator serves no more; but after a GradientOverflowError, which all ranks raise alike, it does.
+        A SaturationWarning comes after all that: where warnings are errors, the call has succeeded all the
+        same.
         """
         self.party.check_alive()
         try:
             with self._kept(key):
                 result, call = self._attempt(tensors, key)
+        except GradientOverflowError as error:
+            self.party.shared(error)
+            raise
         except BaseException as error:
             self.give_up(error)
             raise
@@ -153,7 +157,7 @@ class Communicator(Reducer):
         state, reset = self._fit(key, [np.shape(tensor) for tensor in tensors])
         totals, call = self._exchange(state, [flat])
         self._timed(key, time.perf_counter() - (self._ended or began), self._of_rank_0)
-        mean = self._finish(state, totals)
+        mean = self._finish(state, totals, [flat])
         sent = sum(moved.sent_bytes for moved in call.traffic) + call.exchange_bytes
         stats = PeerStats(
             rank=self.rank,

@@ -12,7 +12,8 @@ import numpy as np
 from oscar.array import Array, split
 from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import Config
-from oscar.errors import ConfigError, GradientError
+from oscar.errors import ConfigError, GradientError, GradientOverflowError
+from oscar.numerics.quantiser_kernels import add_bounded
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.gradients import check_gradients
@@ -73,10 +74,11 @@ class GroupedCluster:
             check_tensors(node, rank)  # an error names the tensor by its place in the model
         own = self._with_waiting(gradients)
         with self._whole():
-            results = [
-                cluster.allreduce([[node[tensor] for tensor in group.tensors] for node in own])
-                for group, cluster in zip(self.groups, self.clusters, strict=True)
-            ]
+            results = []
+            for group, cluster in zip(self.groups, self.clusters, strict=True):
+                with placed(group.tensors):
+                    parts_of = [[node[tensor] for tensor in group.tensors] for node in own]
+                    results.append(cluster.allreduce(parts_of))
         self.waiting = {}
         mean: list[Array] = [np.zeros(0, np.float32)] * count
         for group, result in zip(self.groups, results, strict=True):
@@ -135,6 +137,18 @@ class GroupedCluster:
         ]
 
 
+@contextmanager
+def placed(tensors: Sequence[int]) -> Iterator[None]:
+    """Let a GradientOverflowError of a group name its tensor by the place in the model."""
+    try:
+        yield
+    except GradientOverflowError as error:
+        if error.tensor < 0:
+            raise
+        tensor = tensors[error.tensor]
+        raise GradientOverflowError(error.what, tensor=tensor, advice=error.advice) from None
+
+
 def late_of(tensors: Sequence[int], state: State) -> Waiting:
     """Return what the workers of a group's state have not sent yet, by tensor; nothing where all was sent."""
     found: Waiting = {}
@@ -160,7 +174,10 @@ def with_late(tensor: int, values: Array, late: Mapping[int, Array]) -> Array:
             f"tensor {tensor}: a residual of shape {late[tensor].shape} waits for the next gradient, "
             f"got one of {np.shape(values)}; load the state of this model"
         )
-    return np.asarray(values, np.float32) + late[tensor]
+    own = np.ascontiguousarray(values, np.float32)
+    whole = np.empty_like(own)
+    add_bounded(own.reshape(-1), late[tensor].reshape(-1), whole.reshape(-1))
+    return whole
 
 
 def read_waiting(saved: Saved, nodes: int | None = None) -> Waiting:

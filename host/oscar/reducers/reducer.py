@@ -21,6 +21,7 @@ from oscar.errors import CautionWarning, ConfigError, OscarError, warn
 from oscar.numerics.bandit import Bandit, Share
 from oscar.numerics.saturation import Saturation, SaturationNotice
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
+from oscar.reducers.overflow import check_mean
 from oscar.reducers.scheduling import schedule_of
 from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import Channel, Messages, Scheme
@@ -207,12 +208,16 @@ class Reducer(ABC):
 
     @contextmanager
     def _kept(self, key: Hashable) -> Iterator[None]:
-        """Let a call happen as a whole or not at all: whatever it raises, the state of `key` is restored."""
+        """Let a call happen as a whole or not at all: whatever it raises, the state of `key` is restored.
+
+        NumPy does not warn of overflow inside: `check_mean` raises where it matters.
+        """
         before = self.states.get(key)
         token = None if before is None else before.snapshot()
         arm = None if self.bandit is None else self.bandit.snapshot()
         try:
-            yield
+            with np.errstate(over="ignore", invalid="ignore"):
+                yield
         except BaseException:  # a fault, bad input, Ctrl-C
             if before is None or token is None:
                 self.states.pop(key, None)
@@ -297,12 +302,18 @@ class Reducer(ABC):
         call.unreturned = {worker.rank: worker.unreturned for worker in state.workers}
         return totals, call
 
-    def _finish(self, state: State, totals: list[Array]) -> list[Array]:
-        """Return the mean [tensor], float32 in its shape; all state moves on."""
+    def _finish(
+        self, state: State, totals: list[Array], tensors: Sequence[Sequence[Array]]
+    ) -> list[Array]:
+        """Return the mean [tensor], float32 in its shape; all state moves on.
+
+        tensors: what `_exchange` got. Raises GradientOverflowError, on all ranks alike.
+        """
         scheme = state.scheme
         if self.bandit is not None and isinstance(scheme, Exact):  # neighbours are less apart than hysteresis
             scheme.steps.coarseness, scheme.steps.sharp = self.bandit.coarseness, self.bandit.begins
         mean = scheme.finish(totals)
+        check_mean(scheme, state.wire, mean, tensors)
         scheme.forget()
         for worker in state.workers:
             worker.commit()

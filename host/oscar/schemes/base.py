@@ -22,6 +22,7 @@ from oscar.collective.schedule import Schedule
 from oscar.numerics.member import Member
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
+from oscar.numerics.quantiser_kernels import hold_within
 from oscar.state import Reader, Stateful, crc, natural
 
 Op = Literal["sum", "or", "max", "gather", "agree", "exchange"]
@@ -29,6 +30,9 @@ Answer = Array | list[Array]
 T = TypeVar("T")
 
 RIDE_BITS = 16
+# Of what waits in a residual, in magnitude. 2^32 of them add up within float32, over ranks, rows and factors:
+# what a call with huge values left over cannot make the mean of ordinary ones overflow.
+MOST_WAITING = np.float32(2.0**96)
 ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error feedback (docs/schemes.md)"
 
 
@@ -89,6 +93,12 @@ class Worker(Member):
     """
 
     integers: Array | None = None
+
+    def commit(self) -> None:
+        """Keep what the iteration left over, within MOST_WAITING."""
+        if self.pending is not None:
+            hold_within(self.pending, MOST_WAITING)
+        super().commit()
 
     def corrected(self, values: Array) -> Array:
         """Return `values` plus the residual, where there is one; never writes to `values`."""

@@ -18,7 +18,7 @@ from oscar import checkpoint
 from oscar.array import sizes_of
 from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import BURST, Config
-from oscar.errors import ConfigError, GradientError, OscarError
+from oscar.errors import ConfigError, GradientError, GradientOverflowError, OscarError
 from oscar.planning.tuning.apply import groups_of
 from oscar.planning.tuning.policy_file import load_policy
 from oscar.reducers.cluster import LocalCluster
@@ -149,8 +149,10 @@ class Trainer:
         self.compute.append((time.perf_counter() - began) / self.workload.nodes)
         try:
             result = self.cluster.allreduce(gradients)
-        except GradientError:
-            self.diverged = not all(np.isfinite(tensor).all() for node in gradients for tensor in node)
+        except GradientError as error:
+            self.diverged = isinstance(error, GradientOverflowError) or not all(
+                np.isfinite(tensor).all() for node in gradients for tensor in node
+            )
             if not self.diverged:
                 raise
             return

@@ -19,7 +19,7 @@ from oscar.planning.tuning.apply import groups_of
 from oscar.planning.tuning.options import FP32
 from oscar.planning.tuning.policy_file import PolicyFile, load_policy
 from oscar.reducers.communicator import Communicator, PeerStats
-from oscar.reducers.grouped import Group, late_of, read_waiting, with_late
+from oscar.reducers.grouped import Group, late_of, placed, read_waiting, with_late
 from oscar.state import Saved, crc
 from oscar.transports.base import Transport
 
@@ -171,7 +171,8 @@ class GroupedBuckets:
     def _reduce(self, at: int) -> PeerStats:
         group = self.groups[at]
         own = [with_late(tensor, self._came[tensor], self._late) for tensor in group.tensors]
-        result = self._communicators[_method(group)].allreduce(own, key=_key(group))
+        with placed(group.tensors):
+            result = self._communicators[_method(group)].allreduce(own, key=_key(group))
         waited_s = result.stats.waited_s
         self._took[at].append(Took(waited_s, result.stats.seconds - waited_s))
         for tensor in group.tensors:

@@ -16,7 +16,8 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.index import INDEX_CODECS
-from oscar.schemes.base import Message, Messages, Scheme, Worker
+from oscar.numerics.quantiser_kernels import hold_within
+from oscar.schemes.base import MOST_WAITING, Message, Messages, Scheme, Worker
 from oscar.schemes.sparse.gathered import GatheredIndex
 from oscar.schemes.sparse.values import BITS, CHANNEL, FORMS, Summed, ValueSum
 from oscar.state import PART, Reader, Saved, optional
@@ -100,6 +101,8 @@ class SparseWorker(Worker):
 
     def commit(self) -> None:
         super().commit()
+        if self._next_velocity is not None:
+            hold_within(self._next_velocity, MOST_WAITING)
         self.velocity, self._next_velocity = self._next_velocity, None
 
     def _follow(self) -> None:

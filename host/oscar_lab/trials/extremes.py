@@ -1,0 +1,203 @@
+"""Values at the ends of float32, by every method: told or right, and no harm to the calls after."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.config import Config
+from oscar.errors import GradientError, GradientOverflowError, OscarWarning
+from oscar.reducers.cluster import LocalCluster
+from oscar.schemes.methods import METHODS
+from oscar.state import crc
+from oscar.tables import Row, Table
+from oscar_lab.trials._ranks import laplace
+from oscar_lab.trials.quantiser import errors
+
+SHAPES = ((16, 24), (40,), ())
+WARM = 2  # calls before the first one with extreme values
+SHOWN = 10  # wrong outcomes that are printed; the JSON holds all
+Random = np.random.Generator
+TABLE = Table(
+    "method <18", "values <15", "refused >8", "mean >5", "own_error:own error >10.3g", "next_error:next >9.3g",
+    "calm_error:undisturbed >12.3g", "wrong >6",
+)  # fmt: skip
+
+
+def _signs(random: Random, shape: tuple[int, ...]) -> Array:
+    return random.choice([-1.0, 1.0], size=shape)
+
+
+def _sized(size: float) -> Any:
+    return lambda random, shape, node: random.normal(size=shape) * size
+
+
+def _struck(value: float) -> Any:
+    """Ordinary values, and one in each of node 0's tensors that is not."""
+
+    def make(random: Random, shape: tuple[int, ...], node: int) -> Array:
+        values = np.asarray(random.laplace(0, 0.02, shape))
+        if node == 0:
+            values.flat[random.integers(values.size)] = value
+        return values
+
+    return make
+
+
+VALUES: dict[str, Callable[[Random, tuple[int, ...], int], Array]] = {
+    "2e38": lambda random, shape, node: np.full(shape, 2e38),
+    "+-2e38": lambda random, shape, node: 2e38 * _signs(random, shape),
+    "3e38 opposed": lambda random, shape, node: 3e38 * (-1.0) ** node * np.ones(shape),
+    "1e38": lambda random, shape, node: 1e38 * _signs(random, shape),
+    "1e30": _sized(1e30),
+    "one 3e38": _struck(3e38),
+    "one Inf": _struck(np.inf),
+    "one NaN": _struck(np.nan),
+    "zeros": _sized(0.0),
+    "denormals": _sized(1e-42),
+    "mixed": lambda random, shape, node: _signs(random, shape) * 10.0 ** random.uniform(-44, 38, shape),
+}
+
+
+def extreme(name: str, seed: int, call: int, nodes: int) -> list[list[Array]]:
+    """Return gradients [node][tensor], float32, of one of VALUES."""
+    which = list(VALUES).index(name)
+    draws = [np.random.default_rng([seed, which, call, node]) for node in range(nodes)]
+    return [
+        [np.asarray(VALUES[name](random, shape, node), np.float32) for shape in SHAPES]
+        for node, random in enumerate(draws)
+    ]
+
+
+def ordinary(seed: int, call: int, nodes: int) -> list[list[Array]]:
+    """Return gradients [node][tensor], float32, as trainings have them."""
+    return [laplace([seed, call, node], SHAPES) for node in range(nodes)]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME")
+    parser.add_argument("--values", nargs="+", choices=list(VALUES), default=list(VALUES), metavar="NAME")
+    parser.add_argument("--calls", type=int, default=10, help="with extreme values; default: %(default)s")
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--feedback", action="store_true", help="error feedback of codecs, too")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Print what every method made of every kind of values; "ok" tells whether nothing was wrong."""
+    print(f"# {args.nodes} nodes, {args.calls} calls with extreme values, an ordinary call after each")
+    print("# refused: calls that raised GradientError, with all state as before; mean: that gave a finite mean")
+    print("# own error, next: of such a mean, and of the ordinary call after, the worst, in the sigma of what")
+    print("# came; undisturbed: of the same ordinary calls without the others. wrong: a mean that is not")
+    print("# finite, another error, state that moved in a call that was refused, that does not load, or that")
+    print("# goes on with other bits")
+    print(TABLE.heading)
+    rows: list[Row] = []
+    for method in args.methods:
+        for name in args.values:
+            rows.append(
+                measure(
+                    method, name, calls=args.calls, nodes=args.nodes, seed=args.seed, feedback=args.feedback
+                )
+            )
+            print(TABLE.line(rows[-1], wrong=len(rows[-1]["wrong"])), flush=True)
+    wrong = [f"{row['method']}, {row['values']}: {why}" for row in rows for why in row["wrong"]]
+    print(f"# {len(rows)} of method and values, {len(wrong)} wrong")
+    for line in wrong[:SHOWN]:
+        print(f"# wrong: {line}")
+    return {"ok": not wrong, "rows": rows, "wrong": wrong}
+
+
+def measure(
+    method: str, name: str, *, calls: int = 10, nodes: int = 2, seed: int = 0, feedback: bool = False
+) -> Row:
+    """Return what `method` made of `calls` gradients of VALUES[name], with an ordinary one after each."""
+    config = Config.model_validate({"method": method, "quantiser": {"error_feedback": feedback}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OscarWarning)
+        return _Bench(config, name, nodes, seed).measure(calls)
+
+
+class _Bench:
+    """A cluster that gets extreme values, and one that is spared them."""
+
+    def __init__(self, config: Config, name: str, nodes: int, seed: int) -> None:
+        self.config, self.name, self.nodes, self.seed = config, name, nodes, seed
+        self.struck, self.calm = LocalCluster(config), LocalCluster(config)
+        self.apart = False  # a call with extreme values succeeded: states differ from then on
+        self.wrong: list[str] = []
+        self.own_errors: list[float] = []
+        self.next_errors: list[float] = []
+        self.calm_errors: list[float] = []
+
+    def measure(self, calls: int) -> Row:
+        for call in range(WARM):
+            self._ordinary(call)
+        self.next_errors, self.calm_errors = [], []
+        refused = sum(self._extreme(call) for call in range(calls))
+        return {
+            "method": self.config.method,
+            "values": self.name,
+            "refused": refused,
+            "mean": len(self.own_errors),
+            "own_error": max(self.own_errors, default=None),
+            "next_error": max(self.next_errors, default=None),
+            "calm_error": max(self.calm_errors, default=None),
+            "wrong": self.wrong,
+        }
+
+    def _extreme(self, call: int) -> bool:
+        """Make a call with extreme values, and an ordinary one; return whether the former was refused."""
+        given, before, refused = extreme(self.name, self.seed, call, self.nodes), self._state(), False
+        try:
+            mean = self.struck.allreduce(given).mean
+            self.apart = True
+            self._check(call, given, mean, self.own_errors)
+        except GradientError as error:
+            refused = True
+            finite = all(np.isfinite(tensor).all() for node in given for tensor in node)
+            if isinstance(error, GradientOverflowError) != finite:
+                self.wrong.append(f"call {call}: raised {error!r}")
+            if self._state() != before:
+                self.wrong.append(f"call {call}: the state moved in a call that was refused")
+        except Exception as error:
+            self.wrong.append(f"call {call}: raised {error!r}")
+        self._ordinary(WARM + call)
+        return refused
+
+    def _ordinary(self, call: int) -> None:
+        given = ordinary(self.seed, call, self.nodes)
+        calm = self.calm.allreduce(given).mean
+        self.calm_errors.append(max(errors(given, calm)))
+        loaded = LocalCluster(self.config)
+        try:
+            loaded.load_state_dict(self.struck.state_dict())
+            again = loaded.allreduce(given).mean
+            mean = self.struck.allreduce(given).mean
+        except Exception as error:
+            self.wrong.append(f"ordinary call {call}: raised {error!r}")
+            return
+        if not _same(again, mean):
+            self.wrong.append(f"ordinary call {call}: a state that was loaded goes on with other bits")
+        if not (self.apart or _same(calm, mean)):
+            self.wrong.append(f"ordinary call {call}: other bits than without what was refused")
+        self._check(call, given, mean, self.next_errors)
+
+    def _check(self, call: int, given: list[list[Array]], mean: list[Array], found: list[float]) -> None:
+        if not all(np.isfinite(tensor).all() for tensor in mean):
+            self.wrong.append(f"call {call}: a mean that is not finite")
+            return
+        found.append(max(errors(given, mean)))
+
+    def _state(self) -> int:
+        return crc(self.struck.state_dict())
+
+
+def _same(one: list[Array], other: list[Array]) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True))
