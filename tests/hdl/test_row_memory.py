@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oscar.timeline.nic import load_nic
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.nic.bank_ports import RowCommand
@@ -240,6 +241,26 @@ def test_only_the_rows_that_are_asked_for_are_cleared(banks: int):
         expected[first : first - (-count // 32)] = 0
         values, _ = bench.unload(0, everything)
         assert values == expected.reshape(-1).tolist(), (first, count)
+
+
+def test_rows_take_the_clocks_of_the_time_model():
+    """Of what a frame takes more than one of half its rows, each row has a part: nics/nic.json names it."""
+    bench, took = Bench(dice("memory clocks"), 2, 128, 1.0), []
+    bench.rst.next = True
+    bench.simulator.run(CLOCKS)
+    bench.rst.next = False
+    bench.simulator.run(1)
+    for count in (1024, 2048):
+        began = bench.simulator.clocks
+        bench.load(frame_rows(np.ones(count, np.int64)), 0)
+        bench.wait()
+        loaded = bench.simulator.clocks
+        bench.unload(0, count)
+        took.append((loaded - began, bench.simulator.clocks - loaded))
+    driver = load_nic().driver
+    assert driver is not None
+    clocks = [(long - short) / (1024 / 32) for short, long in zip(*took, strict=True)]
+    assert clocks == [driver.load_clocks, driver.read_clocks]
 
 
 @pytest.mark.parametrize(("banks", "bus", "come"), [(2, 256, 0.6)])

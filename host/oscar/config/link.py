@@ -17,7 +17,8 @@ class LinkSection(Section):
 
     codec: whose clock the model uses. ideal: the codec keeps up with the line and is `codec_latency_us` deep.
     rtl: the NIC's RTL (nic_file; null: the one that comes with the package). host: the
-    compiled coder on a core of this machine. codec_gvalues, codec_latency_us, encode_latency_us: replace the
+    compiled coder on a core of this machine. driver: with codec rtl, what a board's driver does counts, as
+    the NIC's file has it. codec_gvalues, codec_latency_us, encode_latency_us: replace the
     figures of the ideal codec.
     """
 
@@ -25,6 +26,7 @@ class LinkSection(Section):
     latency_us: float = Field(default=2.0, ge=0, le=MOST)
     codec: Literal["ideal", "rtl", "host"] = "ideal"
     nic_file: str | None = None
+    driver: bool = True
     codec_gvalues: float | None = Field(default=None, ge=LEAST_RATE, le=MOST)
     codec_latency_us: float = Field(default=0.5, ge=0, le=MOST)
     encode_latency_us: float | None = Field(default=None, ge=0, le=MOST)
@@ -65,7 +67,7 @@ class LinkSection(Section):
     def clock_text(self) -> str:
         """Return the clock as every table, figure and report of modelled times names it."""
         if self.codec != "ideal":
-            return f"codec: {self.codec} ({self.nic().text()})"
+            return f"codec: {self.codec} ({self.nic().text(driven=self.driver)})"
         rate = "line rate" if self.codec_gvalues is None else f"{self.codec_gvalues:g} G values/s"
         deep = f"{self.codec_latency_us:g} us deep"
         if self.encode_latency_us is not None:
@@ -87,7 +89,8 @@ class LinkSection(Section):
 
     def rtl(self) -> LinkSection:
         """Return the same link with the clock of the RTL."""
-        return LinkSection(gbps=self.gbps, latency_us=self.latency_us, codec="rtl", nic_file=self.nic_file)
+        kept = self.model_dump(include={"gbps", "latency_us", "nic_file", "driver"})
+        return LinkSection(codec="rtl", **kept)
 
     def model(self, *, block_log2: int = 0) -> LinkModel:
         """Return the link for the time model; block_log2: of frames that a NIC codes, 0: as its file says."""
@@ -101,4 +104,5 @@ class LinkSection(Section):
             codec_latency_us=self.codec_latency_us,
             encode_latency_us=self.encode_latency_us,
             engines=engines,
+            driver=self.nic().driver_model() if self.driver and isinstance(engines, Pipeline) else None,
         )

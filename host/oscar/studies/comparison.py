@@ -141,10 +141,10 @@ def _row(
 def _rtl_time(
     schedule: Schedule, codec: Codec, method: Method, stats: Sequence[Stats], config: Config
 ) -> float | None:
-    """Return the mean time with the clock of the RTL; None for a codec that no RTL codes."""
+    """Return the mean time with the clock of the RTL; None for what no RTL does: codecs, sums kept apart."""
     if not codec.coded or config.nodes == 1:
         return float(np.mean([s.time_s for s in stats]))
-    if method.method not in ASC:
+    if method.method not in ASC or schedule.apart:
         return None
     link = config.link.rtl().model(block_log2=method.asc.get("block_log2", config.asc.block_log2))
     return float(np.mean([time_of(schedule, s.frames, link) for s in stats]))

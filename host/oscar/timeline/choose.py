@@ -78,8 +78,11 @@ def choose(
     """Return the name of the candidate that takes least by `times`; of equals the first.
 
     Between more than REPLAYED ranks with equal ports at a switch only rings and direct are compared, if there
-    are any: a replay of so many takes seconds. Raises ValueError where none has all its links.
+    are any: a replay of so many takes seconds. Of a NIC with its driver those are left out that keep sums
+    apart, since its memory holds one. Raises ValueError where none has all its links.
     """
+    if coded and link.driver is not None:
+        candidates = [each for each in candidates if not each.apart] or candidates
     quick = [schedule for schedule in candidates if has_short_cut(schedule)]
     if plain(link, topology)[1] is None and quick and candidates[0].nodes > REPLAYED:
         candidates = quick

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from oscar.coding.costs import Cost, check_seconds, is_number
+from oscar.timeline.driver import Driver
 
 FP32_BITS = 32
 LEAST_RATE, MOST_RATE = 1e3, 1e18  # of bits or values a second; beyond these, times mean nothing or overflow
@@ -87,7 +88,7 @@ class LinkModel:
     encoder and one decoder, each of which serves in order; a sub-frame occupies it for count /
     `codec_values_per_s` (None:
     no time at all). It is ready `codec_latency_s` later, or from the encoder `encode_latency_s` later (None:
-    the same).
+    the same). `driver` gives a NIC its commands; None: they cost nothing.
 
     Raises ValueError unless rates and times lie within the bounds above.
     """
@@ -99,8 +100,11 @@ class LinkModel:
     encode_latency_s: float | None = None
     message_s: float = 0.0
     engines: Engines | Pipeline | None = None
+    driver: Driver | None = None
 
     def __post_init__(self) -> None:
+        if self.driver is not None and not isinstance(self.engines, Pipeline):
+            raise ValueError(f"driver: expected the engines of a NIC beside it, got {self.engines!r}")
         for name in ("bandwidth_bps", "codec_values_per_s"):
             rate = getattr(self, name)
             if rate is None and name == "codec_values_per_s":
@@ -125,11 +129,13 @@ class LinkModel:
         codec_latency_us: float = 0.5,
         encode_latency_us: float | None = None,
         engines: Engines | Pipeline | None = None,
+        driver: Driver | None = None,
     ) -> LinkModel:
         """Build one from Gb/s, microseconds and G values/s; raises ValueError like the class."""
         rate = None if codec_gvalues is None else codec_gvalues * 1e9
         encode = None if encode_latency_us is None else encode_latency_us * 1e-6
-        return cls(gbps * 1e9, latency_us * 1e-6, rate, codec_latency_us * 1e-6, encode, engines=engines)
+        times = latency_us * 1e-6, rate, codec_latency_us * 1e-6, encode
+        return cls(gbps * 1e9, *times, engines=engines, driver=driver)
 
     @property
     def seconds_per_byte(self) -> float:
@@ -138,14 +144,16 @@ class LinkModel:
 
     def without_codec_rate(self) -> LinkModel:
         """Return the same link with a codec that takes no time for a value."""
-        return replace(
-            self, codec_values_per_s=None, engines=self.engines and self.engines.without("per_value_s")
-        )
+        return replace(self._without("per_value_s"), codec_values_per_s=None)
 
     def without_latency(self) -> LinkModel:
         """Return the same link without any cost per frame, except its header."""
         none = dict.fromkeys(("latency_s", "codec_latency_s", "encode_latency_s", "message_s"), 0.0)
-        return replace(self, **none, engines=self.engines and self.engines.without("once_s"))
+        return replace(self._without("once_s"), **none)  # type: ignore[arg-type]
+
+    def _without(self, part: str) -> LinkModel:
+        engines = self.engines and self.engines.without(part)
+        return replace(self, engines=engines, driver=self.driver and self.driver.without(part))
 
     def codec(self, coded: bool) -> Codec:
         """Return the codec as the model counts it; raw floats (`coded` false) take it no time."""
@@ -156,7 +164,7 @@ class LinkModel:
             each, latency = to.each_s + back.each_s, to.latency_s + back.latency_s
             return Codec(
                 False, 1, to.each_s, to.latency_s, each, latency, back.each_s, back.latency_s, *to[1:4],
-                *back[1:4], self.engines.engines, self.engines.block,
+                *back[1:4], self.engines.engines, self.engines.block, self.driver,
             )  # fmt: skip
         if self.engines is not None:
             e = self.engines
@@ -175,7 +183,7 @@ class Codec(NamedTuple):
 
     `busy`: it has engines, each occupied until its result is out. Otherwise a frame occupies encoder or
     decoder for its values, and as `Stage` says. sharing: so many engines share a frame, cut into blocks of
-    `block` values; what counts is its work.
+    `block` values; what counts is its work. driver: what gives the commands, if that takes time.
     """
 
     busy: bool
@@ -194,6 +202,7 @@ class Codec(NamedTuple):
     decode_least: float = 0.0
     sharing: int = 0
     block: int = 0
+    driver: Driver | None = None
 
     @property
     def values_per_s(self) -> float | None:

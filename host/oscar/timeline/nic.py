@@ -13,10 +13,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from oscar.coding.asc.params import LANES
 from oscar.coding.costs import SIZES, Cost, FrameCost, machine
 from oscar.coding.registry import make_codec
 from oscar.errors import ConfigError
 from oscar.files import write_json
+from oscar.timeline.driver import Driver
 from oscar.timeline.link import Engines, Pipeline, Stage
 
 SHIPPED = "nic.json"
@@ -24,11 +26,42 @@ NIC, CORE = ("encode", "decode"), ("encode", "hop", "decode")  # commands that c
 NANOSECOND = "a clock here is a nanosecond"
 
 
+class DriverFile(BaseModel):
+    """What a board's driver takes: `timeline.driver`, as a NIC's file has it.
+
+    writes, reads: of registers, for a command; write_us, read_us: each. notice_us: until the driver sees an
+    end or a frame that comes. load_clocks, read_clocks: of the NIC, to load or read a row of 32 values.
+    come_from: where the figures do.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    writes: int = Field(ge=0, le=1000)
+    reads: int = Field(ge=0, le=1000)
+    write_us: float = Field(ge=0, allow_inf_nan=False)
+    read_us: float = Field(ge=0, allow_inf_nan=False)
+    notice_us: float = Field(ge=0, allow_inf_nan=False)
+    load_clocks: float = Field(ge=0, allow_inf_nan=False)
+    read_clocks: float = Field(ge=0, allow_inf_nan=False)
+    come_from: str
+
+    @property
+    def command_us(self) -> float:
+        """What the registers of a command take."""
+        return self.writes * self.write_us + self.reads * self.read_us
+
+    def model(self, mhz: float) -> Driver:
+        """Return the driver of a NIC of this clock rate, for the time model."""
+        load_s, read_s = (clocks / LANES / mhz * 1e-6 for clocks in (self.load_clocks, self.read_clocks))
+        return Driver(self.command_us * 1e-6, self.notice_us * 1e-6, load_s, read_s)
+
+
 class NicFile(BaseModel):
     """A NIC with its engines, or a core of a host: its clock rate, and what a frame costs.
 
     clocks: of a NIC `encode` and `decode`, each as `link.Stage` has them: for a value of work, of all its
-    engines together; front, between, least and latency of a frame. Of a core `encode`, `hop` (decode, add,
+    engines together; front, between, least and latency of a frame. driver: of a board with this NIC; None: it
+    takes no time. Of a core `encode`, `hop` (decode, add,
     encode again) and `decode`, each (for a value, once). block: values that an engine codes at a time.
     revision, measured_by, mhz_from: where the figures come from. `derived`: figures for readers, computed
     from the others and not read back.
@@ -44,6 +77,7 @@ class NicFile(BaseModel):
     mhz_from: str
     clocks: dict[str, tuple[float, ...]]
     block: int = Field(default=1 << 12, ge=1 << 10, le=1 << 17)
+    driver: DriverFile | None = None
     derived: dict[str, float] = Field(default_factory=dict)
 
     def seconds(self, command: str) -> tuple[float, ...]:
@@ -64,14 +98,24 @@ class NicFile(BaseModel):
         costs = {name: Cost(*self.seconds(name)) for name in CORE}
         return Engines(**costs, count=self.engines)
 
-    def text(self) -> str:
-        """Return the line that names the clock beside modelled times."""
+    def driver_model(self) -> Driver | None:
+        """Return what gives it commands, for the time model."""
+        return None if self.driver is None else self.driver.model(self.mhz)
+
+    def text(self, *, driven: bool = False) -> str:
+        """Return the line that names the clock beside modelled times; driven: with the NIC's driver."""
         rate = "" if self.mhz_from == NANOSECOND else f" at {self.mhz:g} MHz"
         behind = sum(self.once_s(name) for name in self.clocks if name != "hop") * 1e6
-        return (
+        text = (
             f"{self.engines} x {self.name}{rate}: {self.gvalues:.3g} G values/s, and a hop "
             f"costs {behind:.3g} us beside its values"
         )
+        if driven and (driver := self.driver) is not None:
+            return (
+                f"{text}; its driver takes {driver.command_us:.3g} us a command, and for a row of "
+                f"{LANES} values {driver.load_clocks:g} clocks to load it, {driver.read_clocks:g} to read it"
+            )
+        return f"{text}; without a driver" if "hop" not in self.clocks else text
 
     @property
     def gvalues(self) -> float:

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from oscar.collective.actions import SENDS, Action, Op
 from oscar.collective.frames import Frames, Key
 from oscar.collective.schedule import Schedule
+from oscar.timeline.driver import DESK, Driver, fetch, give
 from oscar.timeline.link import Codec
 from oscar.timeline.sizes import Engaged, engine_work
 
@@ -30,15 +33,32 @@ class Waiter(Protocol):
 class Work:
     """One action on one rank; done: when its result is there.
 
-    count: the values that engines work on for it; hold: until the next.
+    count: the values that engines work on for it; hold: until the next. values: of the frame. loads: it is
+    the first for which the rank's own values have to be in its NIC. last: nothing is done with its result.
     """
 
-    __slots__ = ("action", "count", "done", "hold", "input", "rank", "size", "waiters")
+    __slots__ = (
+        "action",
+        "count",
+        "done",
+        "hold",
+        "input",
+        "last",
+        "loads",
+        "rank",
+        "size",
+        "values",
+        "waiters",
+    )
 
     def __init__(
-        self, action: Action, rank: int, engaged: tuple[int, int], size: int, needs: Work | None
-    ) -> None:
+        self, action: Action, rank: int, engaged: tuple[int, int], size: int, needs: Work | None, values: int,
+        *, loads: bool = False,
+    ) -> None:  # fmt: skip
         self.action, self.rank, self.size, self.input = action, rank, size, needs
+        self.values, self.loads, self.last = values, loads, True
+        if needs is not None:
+            needs.last = False
         self.count, self.hold = engaged
         self.done: float | None = None
         self.waiters: list[Waiter] = []
@@ -70,8 +90,12 @@ class Unit:
                 return
             self.at += 1
             ready = 0.0 if needs is None or needs.done is None else needs.done
-            do = self._encode if work.action.op is Op.ENCODE else self._decode
-            work.complete(do(work, ready))
+            work.complete(self.do(work, ready))
+
+    def do(self, work: Work, ready: float) -> float:
+        """Do the work whose input is there at `ready`; return when its result is."""
+        do = self._encode if work.action.op is Op.ENCODE else self._decode
+        return do(work, ready)
 
     def _encode(self, work: Work, ready: float) -> float:
         codec = self.codec
@@ -101,6 +125,24 @@ class Unit:
         self.note("decode-add", start, min(cost, held), work)
         self.done(work, done)
         return done
+
+
+class Desk(Unit):
+    """A NIC's encoder and decoder behind its driver, which gives commands in the order of the program."""
+
+    def __init__(self, driver: Driver, codec: Codec, note: Note, done: Done) -> None:
+        super().__init__(codec, note, done)
+        self.costs, self.desk = driver.costs, np.zeros(DESK)
+        self.units = {encodes: Unit(codec, note, self._done) for encodes in (True, False)}
+
+    def do(self, work: Work, ready: float) -> float:
+        """See Unit.do; sums that are not sent on count once the host has read them."""
+        encodes, noticed = work.action.op is Op.ENCODE, work.input is not None
+        given = give(self.desk, ready, work.values, noticed, work.loads, encodes and noticed, self.costs)
+        return self.units[encodes].do(work, given)
+
+    def _done(self, work: Work, when: float) -> None:
+        self.done(work, fetch(self.desk, when, work.values, self.costs) if work.last else when)
 
 
 def _sum(work: Work) -> tuple[int, int, int]:
@@ -142,6 +184,8 @@ def load(schedule: Schedule, frames: Frames, codec: Codec, note: Note, done: Don
     work = engine_work(frames, codec.sharing, codec.block) if codec.sharing else ({}, {})
     for rank in range(schedule.nodes):
         units = [Unit(codec, note, done) for _ in range((1 if codec.busy else 2) * codec.engines)]
+        if codec.driver is not None:
+            units = [Desk(codec.driver, codec, note, done)]
         out.units += units
         _load_rank(out, schedule, rank, values, sizes, work, units[: codec.engines], units[-codec.engines :])
     sent, rows = sum(map(len, out.sends)), int((frames["count"] > 0).sum())
@@ -177,9 +221,10 @@ def _load_rank(
             continue
         frame, plain = (phase, source, chunk, sub), Engaged(count, count)
         if op is Op.WAIT:
-            held[frame] = out.waits[rank, peer, phase, chunk, sub] = Work(action, rank, plain, 0, None)
+            held[frame] = out.waits[rank, peer, phase, chunk, sub] = Work(action, rank, plain, 0, None, count)
         elif op is Op.ENCODE:
-            work = held[frame] = Work(action, rank, works[0].get(frame, plain), 0, summed.get((chunk, sub)))
+            needs, engaged = summed.get((chunk, sub)), works[0].get(frame, plain)
+            work = held[frame] = Work(action, rank, engaged, 0, needs, count, loads=needs is None)
             encoders[sub % len(encoders)].queue.append(work)
         elif op in SENDS:
             _, size = sizes.get((phase, rank, chunk, sub), (0, 0))
@@ -188,9 +233,13 @@ def _load_rank(
                     f"expected a frame of chunk {chunk}, sub-frame {sub} from rank {rank} to {peer}, as "
                     f"{schedule.describe()} sends it, got none; give the schedule that ran"
                 )
-            sends.append(Work(action, rank, plain, size, held[frame]))
+            sends.append(Work(action, rank, plain, size, held[frame], count))
         else:
-            work = summed[chunk, sub] = Work(action, rank, works[1].get(frame, plain), 0, held[frame])
+            loads = op is Op.DECODE_ADD and (chunk, sub) not in summed
+            engaged = works[1].get(frame, plain)
+            if (chunk, sub) in summed:
+                summed[chunk, sub].last = False
+            work = summed[chunk, sub] = Work(action, rank, engaged, 0, held[frame], count, loads=loads)
             decoders[sub % len(decoders)].queue.append(work)
     out.sends.append(sends)
     out.received.append(posts)

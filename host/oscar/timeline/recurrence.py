@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 from oscar.collective.frames import Frames
 from oscar.collective.gather import RAW, Gather
 from oscar.collective.ring import Ring
+from oscar.timeline.driver import DESK, fetch, give
 from oscar.timeline.link import FP32_BITS, LinkModel
-from oscar.timeline.sizes import Sizes, cut_tables, divide, ring_tables, work_tables
+from oscar.timeline.sizes import Sizes, cut_tables, divide, idle_share, ring_tables, work_tables
 
 
 @njit(cache=True, nogil=True)
 def _hop_and_sum(
     sizes: Any, counts: Any, holds: Any, first: int, costs: Any, clocks: Any, ready: Any, arrive: Any,
-    following: Any,
+    following: Any, desks: Any, values: Any, driver: Any,
 ) -> None:  # fmt: skip
     """Run the phases of [phases, steps, ranks, K] tables in which every hop decodes, adds, encodes, sends.
 
@@ -34,7 +35,8 @@ def _hop_and_sum(
     s/byte, latency, s/message, and the fields of `link.Codec`. `clocks`: when encoder and decoder [ranks,
     engines] (a busy engine is both, and uses the first) and link [ranks] are free, and the last result
     [ranks]. `ready` [ranks, K]: when the values to send first are ready; on return, the time the last sums of
-    the last phase are ready. `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
+    the last phase are ready. `desks` [ranks, DESK], `values` as counts, `driver` (costs or None): of
+    `driver.give`. `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
     """
     per_byte, latency, _, busy, engines, encode, encoded, hop, hopped, decode, decoded = costs[:11]
     front, between, least, front_in, between_in, least_in = costs[11:]
@@ -47,23 +49,30 @@ def _hop_and_sum(
                 engine = sub % engines if engines > 1 else 0  # a division costs as much as all the rest
                 for phase in range(phases):
                     peer = left if first + phase == 0 else right
-                    values, start = ready[rank, sub] if step == 0 else 0.0, -1.0
+                    summed, start = ready[rank, sub] if step == 0 else 0.0, -1.0
                     if step > 0 and counts[phase, step - 1, peer, sub] > 0:
                         count = counts[phase, step - 1, peer, sub]
                         free = encoder[rank, engine] if busy else decoder[rank, engine]
-                        start = max(arrive[phase, peer, sub] + front_in, free)
-                        values = start + count * decode + decoded
+                        there = arrive[phase, peer, sub]
+                        if driver is not None:
+                            own = values[phase, step - 1, peer, sub]
+                            there = give(desks[rank], there, own, True, True, False, driver)
+                        start = max(there + front_in, free)
+                        summed = start + count * decode + decoded
                         if busy:
-                            encoder[rank, engine] = values
+                            encoder[rank, engine] = summed
                         else:
                             held = holds[phase, step - 1, peer, sub]
                             decoder[rank, engine] = start + max(held * decode + between_in, least_in)
-                        last[rank] = max(last[rank], values)
+                        last[rank] = max(last[rank], summed)
                     if step == steps:
-                        ready[rank, sub] = values
+                        ready[rank, sub] = summed
                     elif counts[phase, step, rank, sub] > 0:
                         count = counts[phase, step, rank, sub]
-                        begin = max(values + front, encoder[rank, engine])
+                        if driver is not None:
+                            own, sums = values[phase, step, rank, sub], step > 0
+                            summed = give(desks[rank], summed, own, sums, not sums, sums, driver)
+                        begin = max(summed + front, encoder[rank, engine])
                         frame = begin + count * encode + encoded
                         if busy and start >= 0:  # decoded, added and coded again in one go
                             frame = start + count * hop + hopped
@@ -78,7 +87,7 @@ def _hop_and_sum(
 @njit(cache=True, nogil=True)
 def _hop_and_forward(
     sizes: Any, counts: Any, holds: Any, adopt: bool, costs: Any, clocks: Any, ready: Any, arrive: Any,
-    following: Any,
+    following: Any, desks: Any, values: Any, driver: Any,
 ) -> None:  # fmt: skip
     """Run the phase in which owners encode once and every hop forwards the frame, then decodes it."""
     per_byte, latency, _, busy, engines, encode, encoded, _, _, decode, decoded = costs[:11]
@@ -97,7 +106,10 @@ def _hop_and_forward(
                 if count == 0:
                     continue
                 if step == 0:
-                    begin = max(ready[rank, sub] + front, encoder[rank, engine])
+                    summed = ready[rank, sub]
+                    if driver is not None:
+                        summed = give(desks[rank], summed, values[0, rank, sub], True, False, True, driver)
+                    begin = max(summed + front, encoder[rank, engine])
                     frame = begin + count * encode + encoded
                     encoder[rank, engine] = frame if busy else begin + max(held * encode + between, least)
                 else:
@@ -106,19 +118,25 @@ def _hop_and_forward(
                     link[rank] = max(frame, link[rank]) + sizes[step, rank, sub] * per_byte
                     following[rank, sub] = link[rank] + latency
                 if step > 0 or adopt:
+                    own = values[0, rank, sub] if step == 0 else values[step - 1, peer, sub]
+                    if driver is not None:
+                        frame = give(desks[rank], frame, own, True, False, False, driver)
                     begin = max(frame + front_in, decoder[rank, engine])
                     done = begin + count * decode + decoded
                     decoder[rank, engine] = (
                         done if busy else begin + max(held * decode + between_in, least_in)
                     )
                     last[rank] = max(last[rank], done)
+                    if driver is not None and step > 0:
+                        last[rank] = max(last[rank], fetch(desks[rank], done, own, driver))
         arrive, following = following, arrive
 
 
 @njit(cache=True, nogil=True)
 def _finish(
-    sizes: Any, counts: Any, holds: Any, boomerang: bool, duplex: bool, adopt: bool, costs: Any
-) -> Any:
+    sizes: Any, counts: Any, holds: Any, boomerang: bool, duplex: bool, adopt: bool, costs: Any, values: Any,
+    driver: Any,
+) -> Any:  # fmt: skip
     """Return when every rank finishes; one rank models a symmetric ring, it is its own neighbour."""
     _, steps, ranks, subs = counts.shape
     message, engines = costs[2], costs[4]
@@ -130,33 +148,55 @@ def _finish(
                 receiver = (rank - 1 if back else rank + 1) % ranks
                 for _ in range(np.count_nonzero(counts[phase, step, rank])):
                     clocks[2][receiver] += message
-    ready = np.zeros((ranks, subs))
+    ready, desks = np.zeros((ranks, subs)), np.zeros((ranks, DESK))
     arrive, following = np.zeros((2, ranks, subs)), np.zeros((2, ranks, subs))
     if steps > 0 and duplex:
-        _hop_and_sum(sizes, counts, holds, 0, costs, clocks, ready, arrive, following)
+        _hop_and_sum(sizes, counts, holds, 0, costs, clocks, ready, arrive, following, desks, values, driver)
     elif steps > 0:
-        _hop_and_sum(sizes[:1], counts[:1], holds[:1], 0, costs, clocks, ready, arrive, following)
+        _hop_and_sum(
+            sizes[:1],
+            counts[:1],
+            holds[:1],
+            0,
+            costs,
+            clocks,
+            ready,
+            arrive,
+            following,
+            desks,
+            values,
+            driver,
+        )
         if boomerang:
-            _hop_and_sum(sizes[1:], counts[1:], holds[1:], 1, costs, clocks, ready, arrive, following)
+            _hop_and_sum(
+                sizes[1:], counts[1:], holds[1:], 1, costs, clocks, ready, arrive, following, desks, values,
+                driver,
+            )  # fmt: skip
         else:
             _hop_and_forward(
-                sizes[1], counts[1], holds[1], adopt, costs, clocks, ready, arrive[0], following[0]
-            )
+                sizes[1], counts[1], holds[1], adopt, costs, clocks, ready, arrive[0], following[0], desks,
+                values[1], driver,
+            )  # fmt: skip
     return np.maximum(clocks[2], clocks[3])
 
 
 def tables_finish(
-    sizes: Sizes, counts: Sizes, link: LinkModel, gather: Gather, holds: Sizes | None = None
-) -> NDArray[np.float64]:
+    sizes: Sizes, counts: Sizes, link: LinkModel, gather: Gather, holds: Sizes | None = None,
+    values: Sizes | None = None,
+) -> NDArray[np.float64]:  # fmt: skip
     """Return `ring_finish` of a ring's tables, contiguous int64 [2, N-1, N, K] (`ring_tables`).
 
-    holds: of engines that share frames, as counts; None: the same.
+    holds: of engines that share frames, as counts; None: the same. values: of frames, where counts are work.
     """
     codec = link.codec(gather.coded)
+    if codec.driver is not None and gather.boomerang:
+        raise ValueError(f"expected sums that a NIC passes on, got those of a {gather.name}: take replay")
     sizes, counts = cut_tables(sizes, counts, codec.engines)
-    costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec[:-2])
-    holds = counts if holds is None else holds
-    return np.asarray(_finish(sizes, counts, holds, gather.boomerang, gather.duplex, gather.adopt, costs))
+    costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec[:-3])
+    holds, values = (counts if other is None else other for other in (holds, values))
+    ways = gather.boomerang, gather.duplex, gather.adopt
+    driver = codec.driver and codec.driver.costs
+    return np.asarray(_finish(sizes, counts, holds, *ways, costs, values, driver))
 
 
 def ring_finish(
@@ -164,10 +204,10 @@ def ring_finish(
 ) -> NDArray[np.float64]:
     """Return when every rank finishes, float64 [N] in seconds; arguments and errors as for `replay`."""
     sizes, counts = ring_tables(schedule, frames)
-    codec, holds = link.codec(coded), None
+    codec, holds, values = link.codec(coded), None, counts
     if codec.sharing:
         counts, holds = work_tables(counts, frames, codec.sharing, codec.block)
-    return tables_finish(sizes, counts, link, replace(schedule.form, coded=coded), holds)
+    return tables_finish(sizes, counts, link, replace(schedule.form, coded=coded), holds, values)
 
 
 def ring_time(schedule: Ring, frames: Frames, link: LinkModel, *, coded: bool = True) -> float:
@@ -205,4 +245,7 @@ def equal_ring_time(
         terms[1] = nodes - 1
     sizes = header_bytes + np.ceil(count * (bits[terms][..., None, None] / 8)).astype(np.int64)
     counts = np.broadcast_to(count, sizes.shape).copy()
-    return float(tables_finish(sizes, counts, link, gather)[0])
+    codec, work = link.codec(gather.coded), counts
+    if codec.sharing:
+        work = np.round(counts * idle_share(counts, codec.sharing, codec.block)).astype(np.int64)
+    return float(tables_finish(sizes, work, link, gather, values=counts)[0])

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from oscar.collective.actions import SENDS, Op
 from oscar.collective.schedule import Schedule
+from oscar.timeline.driver import DESK, fetch, give
 from oscar.timeline.link import LinkModel
 from oscar.timeline.sizes import cut_tables, idle_share
 
@@ -30,7 +31,8 @@ class Lowered(NamedTuple):
     """Rank 0's actions as arrays [action], those that make room left out.
 
     kind: encode, decode, send, wait. needs: the action whose result it uses, or -1. wakes: of a send, the
-    WAIT that the frame of the same distance ends. sums: a number for phase, chunk and sub-frame.
+    WAIT that the frame of the same distance ends. sums: a number for phase, chunk and sub-frame. loads: of
+    one that is the first to need the rank's own values; last: of one whose result nothing needs.
     """
 
     kind: Ints
@@ -40,6 +42,8 @@ class Lowered(NamedTuple):
     phase: Ints
     sub: Ints
     terms: Ints
+    loads: Ints
+    last: Ints
 
 
 @lru_cache(maxsize=32)
@@ -50,31 +54,36 @@ def lowered(schedule: Schedule) -> Lowered:
     summed: dict[tuple[int, int], int] = {}
     waits: dict[tuple[int, int, int, int], int] = {}
     numbers: dict[tuple[int, int, int], int] = {}
-    rows: list[tuple[int, int, int, int, int, int]] = []
+    rows: list[tuple[int, ...]] = []
+    added: list[int] = []
     sends: list[tuple[int, tuple[int, int, int, int]]] = []
     for op, phase, _, chunk, sub, peer, source, _, terms, _ in schedule.actions(0):
         if op is Op.POST_RECV:
             continue
         at, frame = len(rows), (phase, source, chunk, sub)
-        kind, needs = _DECODE, held.get(frame, -1)
+        kind, needs, loads = _DECODE, held.get(frame, -1), False
         if op is Op.WAIT:  # at distance -peer from its sender, whose chunk it is turned by peer
             waits[phase, -peer % n, (chunk - peer) % n, sub] = held[frame] = at
             kind, needs = _WAIT, -1
         elif op is Op.ENCODE:
             kind, needs = _ENCODE, summed.get((chunk, sub), -1)
-            held[frame] = at
+            held[frame], loads = at, needs < 0
         elif op in SENDS:
             kind = _SEND
             sends.append((at, (phase, peer, chunk, sub)))
         else:
+            loads = op is Op.DECODE_ADD and (chunk, sub) not in summed
+            added.append(summed.get((chunk, sub), -1))
             summed[chunk, sub] = at
         number = numbers.setdefault((phase, chunk, sub), len(numbers))
-        rows.append((kind, needs, number, phase, sub, terms.bit_count()))
+        rows.append((kind, needs, number, phase, sub, terms.bit_count(), loads))
     wakes = np.full(len(rows), -1, np.int64)
     for at, key in sends:
         wakes[at] = waits[key]
-    kinds, needed, sums, phases, subs, every = np.array(rows, np.int64).reshape(-1, 6).T.copy()
-    return Lowered(kinds, needed, wakes, sums, phases, subs, every)
+    kinds, needed, sums, phases, subs, every, loading = np.array(rows, np.int64).reshape(-1, 7).T.copy()
+    last = np.ones(len(rows) + 1, np.int64)
+    last[needed] = last[added] = 0
+    return Lowered(kinds, needed, wakes, sums, phases, subs, every, loading, last[:-1])
 
 
 def symmetric_time(
@@ -90,6 +99,7 @@ def symmetric_time(
     table = np.stack([sizes[number] for number in terms])[None, None]
     counts = np.broadcast_to(count, table.shape)
     table, counts = (whole[0, 0] for whole in cut_tables(table, counts, codec.engines))
+    plain = counts
     if codec.sharing:
         counts = np.round(counts * idle_share(counts, codec.sharing, codec.block)).astype(np.int64)
     do = lowered(replace(schedule, subframes=counts.shape[1]))
@@ -98,15 +108,18 @@ def symmetric_time(
     engine = do.sub % codec.engines
     unit = engine if codec.busy else engine + codec.engines * (do.kind == _DECODE)
     codes = np.flatnonzero(do.kind <= _DECODE)
-    order = codes[np.argsort(unit[codes], kind="stable")]
-    units = codec.engines * (1 if codec.busy else 2)
-    starts = np.searchsorted(unit[order], np.arange(units + 1))
+    queue, queues = unit, codec.engines * (1 if codec.busy else 2)
+    if codec.driver is not None:
+        queue, queues = np.zeros_like(unit), 1
+    order = codes[np.argsort(queue[codes], kind="stable")]
+    starts = np.searchsorted(queue[order], np.arange(queues + 1))
     room_s = 0.0
     for _ in range(int(((do.kind == _WAIT) & (counts[0, do.sub] > 0)).sum()) if link.message_s else 0):
         room_s += link.message_s
     values, bytes_ = counts[0, do.sub], table[row[do.terms], do.sub]
-    costs = (link.seconds_per_byte, link.latency_s, room_s, *codec[:-2])
-    return float(_play(*do[:5], values, bytes_, order, starts, costs))
+    costs = (link.seconds_per_byte, link.latency_s, room_s, *codec[:-3])
+    driven, driver = (plain[0, do.sub], do.loads, do.last), codec.driver and codec.driver.costs
+    return float(_play(*do[:5], values, bytes_, unit, order, starts, costs, driven, driver))
 
 
 @njit(cache=True, nogil=True)
@@ -141,14 +154,22 @@ def _play(
     phase: Any,
     counts: Any,
     sizes: Any,
+    units: Any,
     order: Any,
     starts: Any,
     costs: Any,
+    driven: Any,
+    driver: Any,
 ) -> float:
-    """Return when the rank finishes; what is ready leaves the port as in `ports`, pulls first."""
+    """Return when the rank finishes; what is ready leaves the port as in `ports`, pulls first.
+
+    starts: where each queue begins in `order`. driven: values, loads, last of each action; driver: the
+    costs of what gives commands, or None.
+    """
     per_byte, latency, room_s = costs[0], costs[1], costs[2]
     done = np.full(kind.size, -1.0)
-    free, last = np.zeros(starts.size - 1), np.full((starts.size - 1, 2), -1.0)
+    number = units.max() + 1 if units.size else 1
+    free, last, desk = np.zeros(number), np.full((number, 2), -1.0), np.zeros(DESK)
     head = starts[:-1].copy()
     first, following = np.full(kind.size, -1), np.full(kind.size, -1)  # sends by what they need
     for at in range(kind.size):
@@ -162,21 +183,29 @@ def _play(
         moved = True
         while moved:
             moved = False
-            for unit in range(head.size):
-                while head[unit] < starts[unit + 1]:
-                    at = order[head[unit]]
+            for queue in range(head.size):
+                while head[queue] < starts[queue + 1]:
+                    at = order[head[queue]]
                     ready = done[needs[at]] if needs[at] >= 0 else 0.0
                     if counts[at] > 0:
                         if ready < 0:
                             break
-                        done[at] = _code(at, ready, unit, kind, sums, counts, free, last, costs)
+                        if driver is not None:
+                            noticed = needs[at] >= 0
+                            reads = noticed and kind[at] == _ENCODE
+                            ready = give(
+                                desk, ready, driven[0][at], noticed, driven[1][at] > 0, reads, driver
+                            )
+                        done[at] = _code(at, ready, units[at], kind, sums, counts, free, last, costs)
                         if kind[at] == _DECODE:
                             finish = max(finish, done[at])
+                        if driver is not None and kind[at] == _DECODE and driven[2][at]:
+                            finish = max(finish, fetch(desk, done[at], driven[0][at], driver))
                         send = first[at]
                         while send >= 0:
                             heappush(later, (max(done[at], room_s), -phase[send], send))
                             send = following[send]
-                    head[unit] += 1
+                    head[queue] += 1
                     moved = True
         while len(later) and later[0][0] <= clock:
             _, turn, at = heappop(later)

@@ -1,0 +1,89 @@
+"""A board's driver in the time model: by hand, and the same in the replay and in both short cuts."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from oscar.collective.ring import Duplex, Ring
+from oscar.collective.schedule import Schedule
+from oscar.collective.trees import Direct
+from oscar.timeline.by_frame import allreduce
+from oscar.timeline.choose import choose
+from oscar.timeline.driver import Driver
+from oscar.timeline.equal import assumed_frames, equal_time
+from oscar.timeline.link import LinkModel, Pipeline, Stage
+from oscar.timeline.recurrence import ring_finish
+from oscar.timeline.replay import replay, time_of
+from support.frames import unequal
+
+NOTHING = Stage(1e-30, 0.0, 0.0, 0.0, 0.0)  # a NIC that takes no time
+DRIVER = Driver(command_s=3e-6, notice_s=1e-6, load_s=2e-9, read_s=5e-9)
+FREE = LinkModel(1e18, 0.0, engines=Pipeline(NOTHING, NOTHING), driver=DRIVER)
+BUSY = LinkModel.of(
+    gbps=10,
+    latency_us=3,
+    engines=Pipeline(Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7), Stage(3e-9, 2e-7, 1e-7, 0, 1e-7), 4, 512),
+    driver=DRIVER,
+)
+
+
+@pytest.mark.parametrize("schedule", [Direct(2), Ring(2)])
+def test_two_ranks_by_hand(schedule: Schedule) -> None:
+    """Two chunks of 1,000 values: what each command waits for, in us, where all but the driver is free.
+
+    Push: 2 to load it, 3 to give the command: 5. Add: the frame is noticed at 6; own values are there at 4;
+    given at 9. Sum: noticed at 10, read in 5, given at 18. Adopt: noticed at 19, given at 22. The host
+    notices that at 23 and reads it until 28.
+    """
+    assert equal_time(schedule, 2000, FREE) * 1e6 == pytest.approx(28, abs=0.01)
+
+
+def test_what_a_driver_takes_adds_up_where_one_thing_is_slow() -> None:
+    """Of 4 ranks, direct: 3 pushes, 3 sums, 1 frame for all, 3 to adopt, 10 commands; 4 chunks to load."""
+
+    def only(**slow: float) -> float:
+        costs = dict.fromkeys(("command_s", "notice_s", "load_s", "read_s"), 0.0) | slow
+        return equal_time(Direct(4), 4000, LinkModel(1e18, 0.0, engines=FREE.engines, driver=Driver(**costs)))
+
+    assert only() * 1e6 == pytest.approx(0, abs=0.01)
+    assert only(command_s=1e-6) * 1e6 == pytest.approx(10, abs=0.01)
+    assert only(load_s=1e-9) * 1e6 == pytest.approx(4, abs=0.01)
+    assert only(read_s=1e-9) * 1e6 == pytest.approx(
+        4, abs=0.01
+    )  # a chunk to send it, three that were adopted
+    assert only(notice_s=1e-6) * 1e6 == pytest.approx(4, abs=0.01)  # push came, was added; sum came, adopted
+
+
+def test_one_rank_models_all_of_direct_and_ring_with_their_driver() -> None:
+    seed = random.Random(number := random.SystemRandom().randrange(2**32))
+    for _ in range(12):
+        for kind in (Direct, Ring):
+            schedule = kind(seed.randrange(2, 9), seed.randrange(1, 5))
+            values = schedule.nodes * schedule.subframes * seed.randrange(1, 9000)
+            frames = assumed_frames(schedule, values, lambda terms: 1.2 + 0.3 * terms)
+            whole = replay(schedule, frames, BUSY)
+            how = {"bits": lambda terms: 1.2 + 0.3 * terms, "header_bytes": 24}
+            assert equal_time(schedule, values, BUSY, **how) == whole.total_s, (number, schedule)
+
+
+def test_the_recurrence_of_a_ring_takes_what_its_replay_takes() -> None:
+    seed = random.Random(number := random.SystemRandom().randrange(2**32))
+    for _ in range(12):
+        schedule = Ring(seed.randrange(2, 7), seed.randrange(1, 5))
+        frames = unequal(schedule, seed)
+        wanted = replay(schedule, frames, BUSY).finish_s
+        assert ring_finish(schedule, frames, BUSY) == pytest.approx(wanted, rel=1e-12), (number, schedule)
+
+
+def test_what_has_no_driver_is_told() -> None:
+    assert choose([Duplex(8), Ring(8)], 10**6, BUSY) == "ring"  # a NIC's memory holds one sum
+    frames = assumed_frames(Duplex(3), 999)
+    assert time_of(Duplex(3), frames, BUSY) == equal_time(Duplex(3), 999, BUSY, header_bytes=24)
+    with pytest.raises(ValueError, match="those of a duplex: take replay"):
+        ring_finish(Duplex(3), frames, BUSY)
+    with pytest.raises(ValueError, match="expected a link without a driver"):
+        allreduce(Direct(3), assumed_frames(Direct(3), 999), BUSY)
+    with pytest.raises(ValueError, match="expected the engines of a NIC"):
+        LinkModel(driver=DRIVER)
