@@ -9,7 +9,7 @@ import pytest
 from oscar.collective.ring import Duplex, Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
-from oscar.timeline.by_frame import allreduce
+from oscar_lab.rivals.by_frame import allreduce
 from oscar.timeline.choose import choose
 from oscar.timeline.driver import Driver
 from oscar.timeline.equal import assumed_frames, equal_time
