@@ -466,7 +466,20 @@ def test_codec_refuses_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixtu
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", b"\x93NUMPY\x01\x00v\x00{", b"PK\x03\x04" + bytes(40)])
+HEAD = b"\x93NUMPY\x01\x00"  # and the length of what follows: text of Python
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"hello",
+        HEAD + b"v\x00{",
+        b"PK\x03\x04" + bytes(40),
+        HEAD + b"\x07\x00{'a': \n",
+        HEAD + b"\x03\x00{{}",
+    ],
+)
 def test_codec_refuses_files(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.npy"
     path.write_bytes(data)
@@ -631,6 +644,24 @@ def test_results_of_another_schema_are_refused(tiny: Path, capsys: pytest.Captur
     (tiny / "old.json").write_text(json.dumps(results | {"schema": 0}))
     assert run(["report", tiny / "old.json"]) == 2
     assert "written as schema 0" in capsys.readouterr().err
+
+
+def test_damaged_results_are_refused_by_their_name(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What lies deeper than the outermost keys is missed where it is shown."""
+    results, path = json.loads((tiny / "out" / "results.json").read_text()), tiny / "damaged.json"
+
+    def refused(*arguments: Any, **changed: Any) -> str:
+        path.write_text(json.dumps(results | changed))
+        assert run(arguments) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        return error.partition(f"{path}: ")[2]
+
+    rows = [{key: value for key, value in row.items() if key != "best"} for row in results["methods"]]
+    assert "'best' is missing; run it again" in refused("report", path, methods=rows)
+    assert "'best' is missing" in refused("scale", "--results", path, methods=rows)
+    assert "expected results as `oscar allreduce`" in refused("report", path, methods=[1])
+    assert "nic.clock of the results" in refused("report", path, "--markdown", nic={"clock": 1})
 
 
 def test_results_with_nan_are_refused(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
