@@ -24,6 +24,7 @@ from oscar.cli import COMMANDS, build_parser, main
 from oscar.cli.common import read_config
 from oscar.cli.progress import COMPILING, compiling_said
 from oscar.config import Config, load_config
+from oscar.errors import PACKAGES
 from oscar.planning.costs import method_cost
 from oscar.studies.plotting import spread_labels
 
@@ -618,6 +619,46 @@ def test_what_the_machine_lacks_is_one_line(
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+WITHOUT = """
+import importlib.machinery, sys
+gone, arguments, find = set(sys.argv[1].split()), sys.argv[2:], importlib.machinery.PathFinder.find_spec
+def found(name, *more): return None if name.split(".")[0] in gone else find(name, *more)
+importlib.machinery.PathFinder.find_spec = found
+if arguments:
+    from oscar.cli import main
+    sys.exit(main(arguments))
+import oscar
+try: oscar.LocalCluster
+except ImportError as error: sys.exit(f"oscar: {error}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("gone", "arguments", "said"),
+    [
+        (" ".join(PACKAGES), ["init"], f"installed: {' '.join(PACKAGES.values())}; `make setup`"),
+        ("yaml", ["codec", "g.npy"], "installed: pyyaml; `make setup`, or pip install -e . in the checkout"),
+        ("numba", [], "installed: numba; `make setup`"),
+        ("constriction", ["bench", "speed"], "constriction"),
+    ],
+)  # fmt: skip
+def test_a_package_that_is_missing_is_one_line(
+    gone: str, arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, gone, *arguments], cwd=tmp_path, capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == (2 if arguments else 1)
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_every_package_that_the_host_needs_is_looked_for() -> None:
+    project = (ROOT / "pyproject.toml").read_text().partition("dependencies = [")[2].partition("]")[0]
+    assert sorted(re.findall(r'"(\w+)', project)) == sorted([*PACKAGES.values(), "myhdl"])
 
 
 def test_nowhere_to_keep_kernels_is_one_line(
