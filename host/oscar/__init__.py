@@ -25,4 +25,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'oscar' has no attribute {name!r}")
     from importlib import import_module
 
+    from oscar.errors import check_packages
+
+    check_packages()
     return getattr(import_module(_HOME[name]), name)

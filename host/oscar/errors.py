@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 import sys
 import warnings
@@ -90,6 +91,28 @@ class CautionWarning(OscarWarning):
 
 class MissingExtraError(OscarError, ImportError):
     """An optional package is needed; the text names the extra to install."""
+
+
+PACKAGES = {  # what every installation has: the module that is imported, and the package that brings it
+    **{name: name for name in ("matplotlib", "numba", "numpy", "pydantic", "rich", "shtab", "zstandard")},
+    "yaml": "pyyaml",
+}
+
+
+def lacking(*modules: str) -> str:
+    """Return the line for modules of other packages that are not installed: which, and what to do."""
+    names = " ".join(PACKAGES.get(module, module).replace("sklearn", "scikit-learn") for module in modules)
+    remedy = (
+        "`make setup`, or pip install -e . in the checkout" if modules[0] in PACKAGES else "pip install it"
+    )
+    return f"expected Python packages that are not installed: {names}; {remedy}"
+
+
+def check_packages() -> None:
+    """Raise MissingExtraError where one of PACKAGES is not installed; imports none of them."""
+    gone = [module for module in PACKAGES if importlib.util.find_spec(module) is None]
+    if gone:
+        raise MissingExtraError(lacking(*gone))
 
 
 def install(extra: str, *, target: str | None = None) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, MissingExtraError
 from oscar.files import write_text
 
 Results = Mapping[str, Any]
@@ -65,6 +66,25 @@ def read_json(path: Path, source: str, *, writer: str) -> Any:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name}, which is no number in JSON")
+
+
+@contextmanager
+def shown(path: Path, name: str) -> Iterator[None]:
+    """Turn what goes wrong while results of `oscar NAME` are shown into a ConfigError that names their file.
+
+    `read_results` looks at the outermost keys alone: what lies deeper is foreign where it is first missed.
+    """
+    try:
+        yield
+    except MissingExtraError:
+        raise
+    except ConfigError as error:
+        raise error if str(path) in str(error) else ConfigError(f"{path}: {error}") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else f"others ({error})"
+        raise ConfigError(
+            f"{path}: expected results as `oscar {name}` of this version writes them, {what}; run it again"
+        ) from error
 
 
 def read_results(path: Path, name: str) -> dict[str, Any]:

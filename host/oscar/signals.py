@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP as exceptions, like SIGINT: a command ends what it started on its way out."""
+"""SIGTERM, SIGHUP and SIGALRM as exceptions, like SIGINT: a command ends what it started on its way out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
-
+SAID = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "hung up",
+    signal.SIGALRM: "ended by an alarm",
+}
 
 AGAIN_S = 0.3  # after this time a stop whose exception was lost is raised again
 
@@ -21,7 +25,7 @@ class Stopped(SystemExit):
 
 @contextmanager
 def stops_raise() -> Iterator[list[int]]:
-    """Let SIGTERM and SIGHUP raise Stopped meanwhile and SIGINT KeyboardInterrupt; yields those that came.
+    """Let SIGTERM, SIGHUP and SIGALRM raise Stopped meanwhile and SIGINT KeyboardInterrupt; yields those that came.
 
     An exception can get lost, as in a compiler's callbacks: it is raised again until the block ends. It can
     turn into another one: then the list shows the signal. A signal that this process was started to ignore
@@ -39,16 +43,16 @@ def stops_raise() -> Iterator[list[int]]:
         raise KeyboardInterrupt if number == signal.SIGINT else Stopped(128 + number)
 
     def again(number: int, frame: object) -> None:
-        if not _on_its_way():
-            stop(came[0], frame)
+        ignored = not came and before[number] is signal.SIG_IGN  # an alarm of somebody else
+        if not ignored and not _on_its_way():
+            stop(came[0] if came else number, frame)
 
     def report(lost: Any) -> None:
         if not came:  # afterwards it is the stop, or what callbacks make of objects it left half-made
             hook(lost)
 
     hook, sys.unraisablehook = sys.unraisablehook, report
-    numbers = [*SAID, signal.SIGALRM]
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.getsignal(number) for number in SAID}
     for number in SAID:
         if before[number] is not signal.SIG_IGN:
             signal.signal(number, stop)

@@ -24,6 +24,7 @@ from oscar.cli import COMMANDS, build_parser, main
 from oscar.cli.common import read_config
 from oscar.cli.progress import COMPILING, compiling_said
 from oscar.config import Config, load_config
+from oscar.errors import PACKAGES
 from oscar.planning.costs import method_cost
 from oscar.studies.plotting import spread_labels
 
@@ -466,7 +467,20 @@ def test_codec_refuses_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixtu
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", b"\x93NUMPY\x01\x00v\x00{", b"PK\x03\x04" + bytes(40)])
+HEAD = b"\x93NUMPY\x01\x00"  # and the length of what follows: text of Python
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"hello",
+        HEAD + b"v\x00{",
+        b"PK\x03\x04" + bytes(40),
+        HEAD + b"\x07\x00{'a': \n",
+        HEAD + b"\x03\x00{{}",
+    ],
+)
 def test_codec_refuses_files(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.npy"
     path.write_bytes(data)
@@ -607,6 +621,46 @@ def test_what_the_machine_lacks_is_one_line(
     assert done.stderr.count("\n") == 1
 
 
+WITHOUT = """
+import importlib.machinery, sys
+gone, arguments, find = set(sys.argv[1].split()), sys.argv[2:], importlib.machinery.PathFinder.find_spec
+def found(name, *more): return None if name.split(".")[0] in gone else find(name, *more)
+importlib.machinery.PathFinder.find_spec = found
+if arguments:
+    from oscar.cli import main
+    sys.exit(main(arguments))
+import oscar
+try: oscar.LocalCluster
+except ImportError as error: sys.exit(f"oscar: {error}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("gone", "arguments", "said"),
+    [
+        (" ".join(PACKAGES), ["init"], f"installed: {' '.join(PACKAGES.values())}; `make setup`"),
+        ("yaml", ["codec", "g.npy"], "installed: pyyaml; `make setup`, or pip install -e . in the checkout"),
+        ("numba", [], "installed: numba; `make setup`"),
+        ("constriction", ["bench", "speed"], "constriction"),
+    ],
+)  # fmt: skip
+def test_a_package_that_is_missing_is_one_line(
+    gone: str, arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, gone, *arguments], cwd=tmp_path, capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == (2 if arguments else 1)
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_every_package_that_the_host_needs_is_looked_for() -> None:
+    project = (ROOT / "pyproject.toml").read_text().partition("dependencies = [")[2].partition("]")[0]
+    assert sorted(re.findall(r'"(\w+)', project)) == sorted([*PACKAGES.values(), "myhdl"])
+
+
 def test_nowhere_to_keep_kernels_is_one_line(
     monkeypatch: pytest.MonkeyPatch, tiny: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -631,6 +685,24 @@ def test_results_of_another_schema_are_refused(tiny: Path, capsys: pytest.Captur
     (tiny / "old.json").write_text(json.dumps(results | {"schema": 0}))
     assert run(["report", tiny / "old.json"]) == 2
     assert "written as schema 0" in capsys.readouterr().err
+
+
+def test_damaged_results_are_refused_by_their_name(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What lies deeper than the outermost keys is missed where it is shown."""
+    results, path = json.loads((tiny / "out" / "results.json").read_text()), tiny / "damaged.json"
+
+    def refused(*arguments: Any, **changed: Any) -> str:
+        path.write_text(json.dumps(results | changed))
+        assert run(arguments) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        return error.partition(f"{path}: ")[2]
+
+    rows = [{key: value for key, value in row.items() if key != "best"} for row in results["methods"]]
+    assert "'best' is missing; run it again" in refused("report", path, methods=rows)
+    assert "'best' is missing" in refused("scale", "--results", path, methods=rows)
+    assert "expected results as `oscar allreduce`" in refused("report", path, methods=[1])
+    assert "nic.clock of the results" in refused("report", path, "--markdown", nic={"clock": 1})
 
 
 def test_results_with_nan_are_refused(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:

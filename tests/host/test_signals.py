@@ -188,6 +188,19 @@ def test_a_stop_that_a_callback_loses_is_raised_again() -> None:
     assert sys.unraisablehook is before
 
 
+def test_an_alarm_of_somebody_else_is_a_stop_unless_it_is_ignored() -> None:
+    with pytest.raises(Stopped) as caught, stops_raise() as came:
+        signal.raise_signal(signal.SIGALRM)
+    assert (caught.value.code, came) == (142, [signal.SIGALRM])
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        with stops_raise() as came:
+            signal.raise_signal(signal.SIGALRM)
+        assert came == []
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_cleaning_up_is_not_interrupted_by_the_same_signal() -> None:
     done = []
 

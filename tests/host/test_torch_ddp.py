@@ -154,7 +154,7 @@ def resumed(config: Config, rank: int, folder: Path) -> dict[str, Any]:
         for step in range(3, 6):
             two.step(step)
         refused = []
-        for change in ({"codec": "fp32"}, {"format": 0}):
+        for change in ({"codec": "fp32"}, {"format": 0}, {"format": torch.ones(2)}, {"codec": torch.ones(2)}):
             with pytest.raises(ValueError, match="expected a state of") as caught:
                 state.load_state_dict({**saved["oscar"], **change})
             refused.append(str(caught.value))

@@ -298,6 +298,14 @@ def test_the_command_writes_and_shows_one_run_beside_another(
     assert main([*words, "--workers", "0"]) == 2
     assert main(["train", str(file), "--beside", str(file)]) == 2
     assert "expected results of `oscar train`" in capsys.readouterr().err
+    damaged, results = tmp_path / "damaged.json", json.loads((first / "train.json").read_text())
+    results["runs"][0]["evaluations"] = [{"loss": 1.0}]
+    damaged.write_text(json.dumps(results))
+    for arguments in (["report", str(damaged)], ["train", str(file), "--beside", str(damaged)]):
+        capsys.readouterr()
+        assert main(arguments) == 2
+        assert f"{damaged}: expected results as `oscar train`" in (error := capsys.readouterr().err)
+        assert "'iteration' is missing" in error
     (tmp_path / "nested.json").write_text("[" * 100_000)
     with pytest.raises(ConfigError, match="expected results of `oscar train`, got"):
         read_results(tmp_path / "nested.json", "train")

@@ -82,6 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 a check failed, 2 error, 3 `predict` finds that compression does not pay, 4 a training diverged,
     141 the reader of standard output has gone; 128 and a signal's number where one ended the command.
     """
+    from oscar.errors import check_packages
     from oscar.signals import SAID, stops_raise
 
     parser = build_parser()
@@ -96,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stops: AbstractContextManager[list[int]] = nullcontext([]) if own else stops_raise()
     with stops as came:
         try:
+            check_packages()  # all of them: a figure is drawn at the end of a long run
             _check_machine()
             with _compiling_said(args.command_name):
                 return int(args.command(args))
@@ -133,8 +135,11 @@ def _one_line(default: Any, message: Any, category: Any, *place: Any, **more: An
 
 def _said(error: BaseException) -> str | None:
     """Return the line for an error that the user or the machine caused; None for any other error."""
-    from oscar.errors import OscarError, one_line
+    from oscar.errors import OscarError, lacking, one_line
 
+    if isinstance(error, ModuleNotFoundError) and error.name and not isinstance(error, OscarError):
+        root = error.name.partition(".")[0]
+        return None if root == "oscar" else lacking(root)
     if isinstance(error, MemoryError):
         return one_line(f"not enough memory ({error or 'an allocation failed'}); {SMALLER}")
     if isinstance(error, RuntimeError) and "no locator available" in str(error):  # numba's

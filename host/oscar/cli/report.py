@@ -8,7 +8,7 @@ from typing import Any
 
 from oscar.cli.common import declare
 from oscar.files import check_outputs, write_text
-from oscar.results import read_results
+from oscar.results import read_results, shown
 
 EXAMPLE = """\
   oscar report build/allreduce/results.json
@@ -57,12 +57,14 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(
                 f"--markdown takes results of oscar allreduce, {path} is of oscar {kind.command}"
             )
-        print(markdown_table(results) if args.markdown else kind.text(results))
         wrote = [args.figure or path.with_name(kind.figure)]
         check_outputs(wrote)
-        kind.draw(results, wrote[0])
-        if args.html is not None:
-            write_text(args.html, page(kind, results, path))
+        with shown(path, kind.command):
+            print(markdown_table(results) if args.markdown else kind.text(results))
+            made = None if args.html is None else page(kind, results, path)
+            kind.draw(results, wrote[0])
+        if made is not None:
+            write_text(args.html, made)
             wrote.append(args.html)
         if not args.markdown:
             print(f"# wrote {', '.join(map(str, wrote))}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from oscar.cli.common import add_config, amount, declare, read_config
 from oscar.files import check_outputs, output_folder
-from oscar.results import read_results, write_results
+from oscar.results import read_results, shown, write_results
 
 EXAMPLE = """\
   oscar scale --results build/allreduce/results.json
@@ -49,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
     if (args.config is None) == (args.results is None):
         raise ValueError("give a CONFIG to run, or --results of an earlier comparison")
     check_nodes(args.nodes)
+    if args.values is not None and args.values < 1:
+        raise ValueError(f"--values: expected a model of at least 1 value, got {args.values}")
     if args.results is not None:
         source: Path = args.results
         return _scale(args, source.parent, source, lambda: read_results(source, "allreduce"))
@@ -71,10 +73,9 @@ def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callab
 
     out, figure = args.json or folder / "scale.json", args.figure or folder / "scale.png"
     check_outputs([out, figure], [source])
-    results = measure()
-    scaled = scale_results(
-        results, sorted(set(args.nodes)), values=args.values, seed=results["config"]["seed"]
-    )
+    results, nodes = measure(), sorted(set(args.nodes))
+    with shown(source, "allreduce"):
+        scaled = scale_results(results, nodes, values=args.values, seed=results["config"]["seed"])
     scaled["provenance"] = provenance()
     print(scale_table(scaled))
     write_results(out, scaled)

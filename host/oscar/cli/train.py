@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,15 +48,24 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, print, write; return the exit status."""
     one_blas_thread()
-    from oscar.results import read_results
-
     config = read_config(args)
     check_workers(args)
     if args.seeds is not None and min(args.seeds) < 0:
         raise ValueError(f"--seeds: expected numbers of 0 and more, got {min(args.seeds)}")
-    others = [read_results(path, "train") for path in args.beside]
+    others = [_drawable(path) for path in args.beside]
     with output_folder(config.output) as folder:
         return _train(config, args, folder, others)
+
+
+def _drawable(path: Path) -> dict[str, Any]:
+    """Return the results of another training, drawn once: damaged ones are refused before a training."""
+    from oscar.results import read_results, shown
+    from oscar.studies.training_figure import draw
+
+    results = read_results(path, "train")
+    with shown(path, "train"), tempfile.TemporaryDirectory() as folder:
+        draw([results], Path(folder) / "train.png")
+    return results
 
 
 def _train(config: Config, args: argparse.Namespace, folder: Path, others: list[dict[str, Any]]) -> int:

@@ -34,8 +34,8 @@ def load_array(path: Path) -> np.ndarray:
             array = np.lib.format.read_array(file, allow_pickle=False)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; np.save('{path}', array) writes one") from None
-    except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
-        raise ConfigError(f"{path}: expected an array written by np.save, got {error}") from None
+    except Exception as error:  # what NumPy raises for a foreign header is wide and undocumented
+        raise ConfigError(f"{path}: expected an array written by np.save, got {error}") from error
     if array.dtype.kind not in "iuf":
         raise ConfigError(f"{path}: expected integers or floats, got {array.dtype}; convert it first")
     return array

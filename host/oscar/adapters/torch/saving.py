@@ -29,9 +29,10 @@ def read_state(state: Any, method: str, *, policed: bool) -> tuple[Saved, Any, d
     """
     saved = Saved.of(state)
     came = (saved["format"].value, saved["codec"].value)
-    if came != (FORMAT, method):
+    if list(map(type, came)) != [int, str] or came != (FORMAT, method):  # a tensor compares as a tensor
         raise ConfigError(
-            f"expected a state of (format, codec) {(FORMAT, method)}, got {came}; "
+            f"expected a state of (format, codec) {(FORMAT, method)}, "
+            f"got ({saved['format'].shown}, {saved['codec'].shown}); "
             "resume with the release and configuration of the run that saved it"
         )
     tree = Saved(_unpacked(saved))
