@@ -93,26 +93,26 @@ verilator: ## install Verilator and a C++ compiler with apt (as root; otherwise 
 	@$(call apt,verilator g++,verilator g++)
 
 vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## convert all blocks to VHDL and Verilog in build/hdl; GHDL checks them
-	@$(BIN)/python -m oscar_hdl.build.convert --out build/hdl $(ARGS)
+	@$(BIN)/python -m oscar_hdl.flow.convert --out build/hdl $(ARGS)
 
 cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the host's coder (cocotb)
 	@$(libpython)
 	@$(BIN)/python -m oscar_sim.cosim --out build/cosim $(ARGS)
 
 fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
-	@$(BIN)/python -m oscar_hdl.build.place --out build/fpga $(ARGS)
+	@$(BIN)/python -m oscar_hdl.flow.placement.place --out build/fpga $(ARGS)
 
 ultrascale: $(VENV)/.fpga ## the blocks' cells on UltraScale+ and engines of a card by sums, in build/ultrascale
-	@$(BIN)/python -m oscar_hdl.build.ultrascale --out build/ultrascale $(ARGS)
+	@$(BIN)/python -m oscar_hdl.flow.placement.ultrascale --out build/ultrascale $(ARGS)
 
 board: BOARD = build/board
 board: $(VENV)/.board ## the bitstream of the board's example: ECP5, 1000BASE-X, NIC of 2 engines, in build/board
-	@$(BIN)/python -m oscar_hdl.build.convert --no-check --top oscar_nic --out $(BOARD)/hdl
-	@$(BIN)/python -m oscar_hdl.shell.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic.v --out $(BOARD) $(ARGS)
+	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --top oscar_nic --out $(BOARD)/hdl
+	@$(BIN)/python -m oscar_hdl.flow.board.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic.v --out $(BOARD) $(ARGS)
 
 formal: $(VENV)/.fpga ## prove the rules of blocks' streams with yosys and ABC, in build/formal (ARGS=--light)
 	@$(call apt,berkeley-abc,berkeley-abc)
-	@$(BIN)/python -m oscar_hdl.build.formal --out build/formal $(ARGS)
+	@$(BIN)/python -m oscar_hdl.flow.proofs.formal --out build/formal $(ARGS)
 
 # Times, owners, order and modes in the files come from the last commit, or from here: equal trees, equal bytes.
 dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
@@ -124,7 +124,7 @@ dist: $(VENV)/.dist ## wheel, sdist and an archive of the VHDL, Verilog and .cor
 	@rm -rf dist build/dist && mkdir -p build
 	@echo "building sdist, and the wheel from it"
 	@$(BIN)/python -m build --outdir dist . >build/dist.log 2>&1 || { cat build/dist.log >&2; exit 1; }
-	@$(BIN)/python -m oscar_hdl.build.convert --no-check --out build/dist/$(HDL)
+	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --out build/dist/$(HDL)
 	@cp LICENSE build/dist/$(HDL)
 	@tar --sort=name --mtime=@$$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
 	  -C build/dist -c $(HDL) | gzip -9n >dist/$(HDL).tar.gz

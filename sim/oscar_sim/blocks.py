@@ -31,8 +31,8 @@ from oscar.coding.asc.params import (
 )  # fmt: skip
 from oscar.coding.asc.state import TableState
 from oscar.errors import FrameError
-from oscar_hdl.coder.reciprocal import reciprocal
 from oscar_hdl.coder.rows import LEAST_DISTANCE, MOST_DISTANCE, FrameRows, frame_rows
+from oscar_hdl.coder.tables.reciprocal import reciprocal
 
 COUNTS = TABLE_ROWS * 16
 ENTRY = np.dtype([

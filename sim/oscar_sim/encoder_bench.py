@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from oscar.coding.asc.model import Row, class_of, count_group, frequencies, live, low_bits, symbol_of
 from oscar.coding.asc.params import CODED, CONSTANT, GROUP_ROWS, LANES, LIMIT, RAW, SYMBOLS, TABLE_ROWS
 from oscar.coding.asc.reference import _encode_block, _most_seeds, _nothing, _push_groups
-from oscar_hdl.coder.encoder import encoder
+from oscar_hdl.coder.encode.encoder import encoder
 from oscar_hdl.coder.ports import READ_CLOCKS, CountPort, EncoderJob, EncoderTables, SourcePort
-from oscar_hdl.coder.reciprocal import reciprocal
+from oscar_hdl.coder.tables.reciprocal import reciprocal
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.cycles import CycleSimulator

@@ -14,7 +14,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError
 from oscar.timeline.engines import Coded
 from oscar_hdl.coder.rows import frame_rows
-from oscar_hdl.nic.registers import BY_NAME, ROW_BITS
+from oscar_hdl.nic.control.registers import BY_NAME, ROW_BITS
 from oscar_sim.whole import NicMemory, Order, WholeNic
 
 GROUP_ROWS = 32

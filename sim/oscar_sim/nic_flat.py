@@ -7,8 +7,8 @@ from typing import Any
 from myhdl import ConcatSignal, always_comb, block
 
 from oscar_hdl.coder.ports import ROW_BITS, PositionPort, SourcePort, SumPort
+from oscar_hdl.nic.control.registers import ROW_BITS as MEMORY_BITS
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.registers import ROW_BITS as MEMORY_BITS
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.zero import zero

@@ -9,9 +9,9 @@ from typing import Any
 
 from oscar.coding.frame import HEADER_BYTES, peek
 from oscar_hdl.coder.ports import DecoderJob
-from oscar_hdl.nic.deframer import REASONS
 from oscar_hdl.nic.ports import FrameCommand, RawJob, TablesPort
-from oscar_hdl.nic.receiver import receiver
+from oscar_hdl.nic.receive.deframer import REASONS
+from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated

@@ -81,7 +81,7 @@ def faults(bits: int) -> str:
 class Unit:
     """A decoder or an encoder.
 
-    kind: which; top: a name of oscar_hdl.build.tops, or module:function. The C++ takes the names of
+    kind: which; top: a name of oscar_hdl.flow.tops, or module:function. The C++ takes the names of
     ports that the registered tops have.
     """
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from oscar.coding.asc.params import LANES
 from oscar_hdl.coder.rows import FrameRows
-from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS
+from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS
 from oscar_sim.units import HERE, Stress, faults
 from oscar_sim.verilator import Model
 

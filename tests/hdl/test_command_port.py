@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from oscar_hdl.nic.command_port import command_port
+from oscar_hdl.nic.control.command_port import command_port
+from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, ROW_BITS
 from oscar_hdl.nic.ports import FrameCommand
-from oscar_hdl.nic.registers import BY_NAME, ERROR_ABORTED, ROW_BITS
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice

@@ -12,8 +12,8 @@ import pytest
 from myhdl import always_comb, always_seq, block
 
 from needs import needs
-from oscar_hdl.build import convert
-from oscar_hdl.build.tops import TOPS, find
+from oscar_hdl.flow import convert
+from oscar_hdl.flow.tops import TOPS, find
 from oscar_hdl.streams.bundles import bit, word
 
 SMALL: dict[str, int] = {}

@@ -21,7 +21,7 @@ from oscar.coding.asc.reference import (
     _signed,
 )
 from oscar.errors import FrameError
-from oscar_hdl.coder.decoder import decoder
+from oscar_hdl.coder.decode.decoder import decoder
 from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, PositionPort, SumPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
@@ -415,7 +415,7 @@ def test_slots_follow_one_another() -> None:
 
 CONVERT = """
 import sys, warnings
-from oscar_hdl.coder.decoder import decoder
+from oscar_hdl.coder.decode.decoder import decoder
 from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, PositionPort, SumPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 top = decoder(bit(), bit(), word(5), DecoderJob(), DecoderTables(), Stream(16), PositionPort(), SumPort(),

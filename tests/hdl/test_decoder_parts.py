@@ -6,12 +6,12 @@ import pytest
 
 from oscar.coding.asc.model import class_context, class_of, symbol_of
 from oscar.coding.asc.params import LIMIT, WIDE_SHIFT, context_of
-from oscar_hdl.coder.lane_delay import lane_delay
-from oscar_hdl.coder.row_class import CLOCKS as CLASS_CLOCKS
-from oscar_hdl.coder.row_class import row_class
-from oscar_hdl.coder.seed_symbol import seed_symbol
+from oscar_hdl.coder.decode.row_class import CLOCKS as CLASS_CLOCKS
+from oscar_hdl.coder.decode.row_class import row_class
+from oscar_hdl.coder.decode.seed_symbol import seed_symbol
 from oscar_hdl.coder.value_context import CLOCKS, value_context
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.lane_delay import lane_delay
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 

@@ -161,7 +161,7 @@ def test_wrong_descriptors_are_bad_and_end() -> None:
 
 CONVERT = """
 import sys, warnings
-from oscar_hdl.coder.encoder import encoder
+from oscar_hdl.coder.encode.encoder import encoder
 from oscar_hdl.coder.ports import CountPort, EncoderJob, EncoderTables, SourcePort
 from oscar_hdl.streams.bundles import Stream, bit, word
 warnings.simplefilter("error")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from oscar_hdl.coder.reciprocal import RECIPROCAL_BITS, alignment, reciprocal, reciprocal_18, upper_bits
+from oscar_hdl.coder.tables.reciprocal import (
+    RECIPROCAL_BITS,
+    alignment,
+    reciprocal,
+    reciprocal_18,
+    upper_bits,
+)
 
 
 def test_estimates_are_the_quotient_or_one_less() -> None:

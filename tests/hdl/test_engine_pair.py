@@ -22,8 +22,8 @@ from oscar_hdl.coder.ports import (
     SourcePort,
     SumPort,
 )
-from oscar_hdl.coder.reciprocal import reciprocal
 from oscar_hdl.coder.rows import FrameRows, frame_rows
+from oscar_hdl.coder.tables.reciprocal import reciprocal
 from oscar_hdl.nic.ports import CountChain
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.cycles import CycleSimulator

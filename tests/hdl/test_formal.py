@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.needs import needs
 
-from oscar_hdl.build.convert import convert_top
-from oscar_hdl.build.formal import FormalError, Proof, prove
-from oscar_hdl.build.proofs import PROOFS
+from oscar_hdl.flow.convert import convert_top
+from oscar_hdl.flow.proofs.formal import FormalError, Proof, prove
+from oscar_hdl.flow.proofs.proofs import PROOFS
 
 # A register between two streams; `%s` is what a fault replaces.
 SLICE = """

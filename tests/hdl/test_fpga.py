@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from oscar_hdl.build import place as fpga
-from oscar_hdl.build import report, tools
-from oscar_hdl.build.flow import Placed, path_lines
-from oscar_hdl.build.packing import Packed
+from oscar_hdl.flow import tools
+from oscar_hdl.flow.placement import place as fpga
+from oscar_hdl.flow.placement import report
+from oscar_hdl.flow.placement.ecp5 import Placed, path_lines
+from oscar_hdl.flow.placement.packing import Packed
 
 
 def placed(name: str = "oscar_nic", lanes: int = 1) -> Placed:
@@ -97,6 +98,6 @@ def test_there_is_something_to_place(nothing: list[str], capsys: pytest.CaptureF
 
 def test_a_top_that_cannot_be_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """module:function of no module, and of one without it."""
-    for top in ("nosuch:f", "oscar_hdl.build.tops:nosuch"):
+    for top in ("nosuch:f", "oscar_hdl.flow.tops:nosuch"):
         assert fpga.main(["--out", str(tmp_path), "--top", top]) == 1
         assert f"no top {top!r}" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from oscar_hdl.nic.frame_crc import frame_crc
+from oscar_hdl.nic.crc.frame_crc import frame_crc
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oscar_hdl.nic.frame_plan import frame_plan
+from oscar_hdl.nic.send.frame_plan import frame_plan
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice

@@ -10,7 +10,7 @@ import pytest
 
 from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar_hdl.coder.rows import frame_rows
-from oscar_hdl.nic.registers import BY_NAME, ERROR_ABORTED, ID_VALUE, VERSION
+from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, ID_VALUE, VERSION
 from oscar_sim.driver.nic_driver import Script
 from support.nic_bench import (
     ASC,

@@ -12,9 +12,9 @@ import pytest
 from oscar.coding.asc import AscParams, Encoder
 from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
+from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
+from oscar_hdl.nic.memory.row_port import COUNT_AT
 from oscar_hdl.nic.oscar_nic import oscar_nic
-from oscar_hdl.nic.registers import BY_NAME, ERROR_ABORTED
-from oscar_hdl.nic.row_port import COUNT_AT
 from oscar_hdl.streams.bundles import Stream
 from oscar_sim.driver.nic_driver import Script
 from support.nic_bench import (

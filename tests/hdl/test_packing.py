@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from needs import needs
-from oscar_hdl.build import tools
-from oscar_hdl.build.array import ports_of
-from oscar_hdl.build.convert import convert_top
-from oscar_hdl.build.flow import LEAST_SHARED, synthesise, synthesise_array
-from oscar_hdl.build.packing import pack
-from oscar_hdl.build.replay import compare
-from oscar_hdl.coder.divide import divide
+from oscar_hdl.coder.encode.divide import divide
+from oscar_hdl.flow import tools
+from oscar_hdl.flow.convert import convert_top
+from oscar_hdl.flow.placement.array import ports_of
+from oscar_hdl.flow.placement.ecp5 import LEAST_SHARED, synthesise, synthesise_array
+from oscar_hdl.flow.placement.packing import pack
+from oscar_hdl.flow.placement.replay import compare
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.seeds import dice
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from oscar.numerics.plans import block_costs
-from oscar_hdl.nic.planner import planner
-from oscar_hdl.nic.registers import BY_NAME, PLAN_EDGES
+from oscar_hdl.nic.control.registers import BY_NAME, PLAN_EDGES
+from oscar_hdl.nic.memory.planner import planner
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copies_of
 from oscar_sim.driver.nic_driver import Script

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from oscar.coding.asc.model import Row, class_of, count_group
+from oscar_hdl.coder.decode.raw_decoder import raw_decoder
 from oscar_hdl.coder.ports import CountPort, PositionPort, SumPort
-from oscar_hdl.coder.raw_decoder import raw_decoder
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.nic.ports import RawJob
 from oscar_hdl.streams.bundles import Stream, bit, word

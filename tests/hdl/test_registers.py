@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from myhdl import SignalType, always, block, instance
 
-from oscar_hdl.build.tops import find
-from oscar_hdl.nic.axi_lite_registers import SLVERR, axi_lite_registers
+from oscar_hdl.flow.tops import find
+from oscar_hdl.nic.control.axi_lite_registers import SLVERR, axi_lite_registers
+from oscar_hdl.nic.control.register_page import markdown, ports
+from oscar_hdl.nic.control.registers import BY_NAME, REGISTERS, STORED, Field, Register, check
 from oscar_hdl.nic.oscar_nic import oscar_nic
-from oscar_hdl.nic.register_page import markdown, ports
-from oscar_hdl.nic.registers import BY_NAME, REGISTERS, STORED, Field, Register, check
 from oscar_hdl.streams.bundles import AxiLite, bit, word
 from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import dice
@@ -217,7 +217,7 @@ def test_interrupts():
 
 def test_the_page_is_made_from_the_table():
     page = Path(__file__).parents[2] / "docs" / "registers.md"
-    assert page.read_text() == markdown(), "run python -m oscar_hdl.nic.register_page > docs/registers.md"
+    assert page.read_text() == markdown(), "make it anew: the page says how"
 
 
 def test_the_page_has_all_ports_of_the_nic(monkeypatch: pytest.MonkeyPatch):

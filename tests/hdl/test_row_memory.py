@@ -12,8 +12,8 @@ import pytest
 from oscar.timeline.nic import load_nic
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.coder.rows import FrameRows, frame_rows
-from oscar_hdl.nic.bank_ports import RowCommand
-from oscar_hdl.nic.row_memory import row_memory
+from oscar_hdl.nic.memory.bank_ports import RowCommand
+from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.cycles import CycleSimulator

@@ -17,7 +17,7 @@ from oscar.coding.asc.params import AscParams
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, peek
 from oscar_hdl.coder.ports import EncoderJob, SourcePort
 from oscar_hdl.nic.ports import FrameCommand, TablesPort
-from oscar_hdl.nic.sender import sender
+from oscar_hdl.nic.send.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated

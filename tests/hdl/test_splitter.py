@@ -7,7 +7,7 @@ import pytest
 from myhdl import block, instance
 
 from oscar.numerics.plans import block_costs
-from oscar_hdl.nic.splitter import splitter
+from oscar_hdl.nic.memory.splitter import splitter
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
 from oscar_sim.seeds import dice, numbers

@@ -10,7 +10,7 @@ import pytest
 from myhdl import block
 
 from oscar_hdl.coder.ports import CountPort
-from oscar_hdl.coder.symbol_counts import symbol_counts
+from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.nic.ports import CountChain
 from oscar_hdl.streams.bundles import bit
 from oscar_sim.cycles import CycleSimulator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from myhdl import always, block
 
-from oscar_hdl.build import parts
-from oscar_hdl.build.ultrascale import PAIR, SHARED, card_lines
+from oscar_hdl.flow.placement import parts
+from oscar_hdl.flow.placement.ultrascale import PAIR, SHARED, card_lines
 from oscar_hdl.streams.bundles import Stream, word
 
 

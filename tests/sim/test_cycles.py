@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from myhdl import always, always_comb, block, instance
 
-from oscar_hdl.nic.pair_fifo import pair_fifo
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.pair_fifo import pair_fifo
 from oscar_sim.bench import clock, simulate
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice

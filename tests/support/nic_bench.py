@@ -11,8 +11,8 @@ import numpy as np
 from oscar.coding.asc import AscParams
 from oscar.coding.frame import peek
 from oscar_hdl.coder.rows import frame_rows, last_symbol
+from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.registers import BY_NAME
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports

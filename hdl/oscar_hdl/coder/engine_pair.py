@@ -8,9 +8,8 @@ from typing import Any
 
 from myhdl import always, block
 
-from oscar_hdl.coder.decoder import decoder
-from oscar_hdl.coder.encoder import encoder
-from oscar_hdl.coder.next_phase import next_phase
+from oscar_hdl.coder.decode.decoder import decoder
+from oscar_hdl.coder.encode.encoder import encoder
 from oscar_hdl.coder.ports import (
     CountPort,
     DecoderJob,
@@ -21,9 +20,10 @@ from oscar_hdl.coder.ports import (
     SourcePort,
     SumPort,
 )
-from oscar_hdl.coder.symbol_counts import symbol_counts
+from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.nic.ports import CountChain
 from oscar_hdl.streams.bundles import Stream, word
+from oscar_hdl.streams.next_phase import next_phase
 
 
 @block

@@ -7,15 +7,15 @@ from typing import Any
 from myhdl import always_comb, block, concat
 
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
-from oscar_hdl.nic.bank_ports import RowCommand
+from oscar_hdl.nic.control.registers import ROW_BITS
+from oscar_hdl.nic.memory.bank_ports import RowCommand
+from oscar_hdl.nic.memory.row_memory import row_memory
+from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.ports import FRAME_ROW_BITS
-from oscar_hdl.nic.registers import ROW_BITS
-from oscar_hdl.nic.row_memory import row_memory
-from oscar_hdl.nic.row_port import row_port
-from oscar_hdl.nic.stream_copy import stream_copy
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
+from oscar_hdl.streams.stream_copy import stream_copy
 from oscar_hdl.streams.zero import zero
 
 

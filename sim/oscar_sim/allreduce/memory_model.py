@@ -141,7 +141,7 @@ class MemoryModel:
 def memory_ports(units: int) -> dict[str, Any]:
     """Return fresh signals for nic_core's ports of memory, by name."""
     from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
-    from oscar_hdl.nic.registers import ROW_BITS
+    from oscar_hdl.nic.control.registers import ROW_BITS
     from oscar_hdl.streams.bundles import Stream, bit, word
 
     return {

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from oscar.errors import OscarError
-from oscar_hdl.build.convert import LANGUAGES, PACKAGE, ConvertError, block_name, convert_all
+from oscar_hdl.flow.convert import LANGUAGES, PACKAGE, ConvertError, block_name, convert_all
 from oscar_sim.cosim.scenarios import LIGHT, SCENARIOS, Recording
 from oscar_sim.seeds import VARIABLE, told
 

@@ -11,8 +11,8 @@ from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.frame import peek
 from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
-from oscar_hdl.nic.registers import BY_NAME
-from oscar_hdl.nic.row_port import COUNT_AT
+from oscar_hdl.nic.control.registers import BY_NAME
+from oscar_hdl.nic.memory.row_port import COUNT_AT
 from oscar_sim.errors import RtlError
 from oscar_sim.verilator import Model
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from oscar.collective.actions import Action
 from oscar_hdl.coder.rows import last_symbol
-from oscar_hdl.nic.registers import BY_NAME, COUNTER_EVENTS, VERSION
+from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, VERSION
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
 from oscar_sim.driver.table_sets import Link, TableSets
 from oscar_sim.errors import RtlError

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oscar.errors import OscarError
-from oscar_hdl.build.convert import ConvertError, block_name, convert_top
-from oscar_hdl.build.formal import ports_of
-from oscar_hdl.build.tops import Value
+from oscar_hdl.flow.convert import ConvertError, block_name, convert_top
+from oscar_hdl.flow.proofs.formal import ports_of
+from oscar_hdl.flow.tops import Value
 
 HERE = Path(__file__).parent
 DEFAULT_CACHE = Path("build/verilator")

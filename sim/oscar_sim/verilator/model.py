@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oscar_hdl.build.tops import Value
+from oscar_hdl.flow.tops import Value
 from oscar_sim.verilator.build import DEFAULT_CACHE, Built, build
 
 WORD = 32  # bits of a wide port's words
@@ -60,7 +60,7 @@ def _load(file: Path) -> ctypes.CDLL:
 class Model:
     """One instance of a top, compiled unless that was done before; not to be shared between threads.
 
-    top: a name of oscar_hdl.build.tops.TOPS or module:function; parameters: of that function; harness: C++
+    top: a name of oscar_hdl.flow.tops.TOPS or module:function; parameters: of that function; harness: C++
     that is compiled in (see the package). Raises ToolError when a tool is missing, or the
     block does not convert.
     """

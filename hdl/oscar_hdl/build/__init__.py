@@ -1,1 +1,0 @@
-"""From MyHDL to files for tools: conversion, formal proofs, placement."""

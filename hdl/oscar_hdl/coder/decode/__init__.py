@@ -1,0 +1,1 @@
+"""Units that decode and add."""

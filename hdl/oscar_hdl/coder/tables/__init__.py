@@ -1,0 +1,1 @@
+"""Tables: built, learnt, counted for, kept in sets."""

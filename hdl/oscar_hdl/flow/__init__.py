@@ -1,0 +1,1 @@
+"""From MyHDL to chips: conversion, placement, proofs, the example board."""

@@ -1,0 +1,1 @@
+"""Area and clock rate of blocks on FPGAs."""

@@ -1,0 +1,160 @@
+"""Blocks of the NIC with lists of ports as tops of their own: for their area, not for use.
+
+All ports but clk and rst are in two wide ones, `inputs` and `outputs`, in the order of the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from myhdl import ConcatSignal, SignalType, always_comb, block
+from myhdl._block import _Block
+
+from oscar_hdl.coder import ports
+from oscar_hdl.nic.control.registers import ROW_BITS
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, CountChain, FrameCommand, RawJob, TablesPort
+from oscar_hdl.streams.bundles import Stream, bit, word
+
+Arguments = Callable[[], tuple[Any, ...]]
+
+
+def _signals(item: Any) -> Iterator[Any]:
+    """Yield the signals of bundles and lists of them."""
+    if isinstance(item, SignalType):
+        yield item
+    else:
+        for part in item if isinstance(item, list) else vars(item).values():
+            yield from _signals(part)
+
+
+def _driven(item: Any) -> set[int]:
+    """Return which signals the processes of a block drive."""
+    if isinstance(item, _Block):
+        return set().union(*map(_driven, item.subs))
+    found = [item.symdict[name] for name in item.outputs | item.inouts]
+    return {id(s) for one in found for s in (one if isinstance(one, list) else [one])}
+
+
+@block
+def joint(given: Any, to: Any) -> Any:
+    @always_comb
+    def give() -> None:
+        to.next = given
+
+    return give
+
+
+@block
+def wide_ports(
+    clk: Any, rst: Any, inputs: Any, outputs: Any, function: Any, arguments: Any, parameters: Any,
+    takes: Any, gives: Any,
+) -> Any:  # fmt: skip
+    parts = [function(clk, rst, *arguments, **parameters), joint(ConcatSignal(*reversed(gives)), outputs)]
+    low = 0
+    for signal in takes:
+        high = low + len(signal)
+        parts.append(joint(inputs(low) if high == low + 1 else inputs(high, low), signal))
+        low = high
+    return parts
+
+
+def wide(function: Any, make: Arguments, **parameters: Any) -> Any:
+    """Return a top of a block; make: its arguments behind clk and rst."""
+    probe = make()
+    driven = _driven(function(bit(), bit(), *probe, **parameters))
+    ways = [id(signal) in driven for argument in probe for signal in _signals(argument)]
+    arguments = make()
+    signals = [signal for argument in arguments for signal in _signals(argument)]
+    takes, gives = (
+        tuple(signal for signal, drive in zip(signals, ways, strict=True) if drive == wanted)
+        for wanted in (False, True)
+    )
+    return wide_ports(
+        bit(), bit(), word(sum(map(len, takes))), word(sum(map(len, gives))), function, arguments, parameters,
+        takes, gives,
+    )  # fmt: skip
+
+
+def engine_pair() -> Any:
+    """Two engines and the counts of their units."""
+    from oscar_hdl.coder.engine_pair import engine_pair as function
+
+    def make() -> tuple[Any, ...]:
+        jobs = [ports.DecoderJob(), ports.DecoderJob()], [ports.EncoderJob(), ports.EncoderJob()]
+        decoders = jobs[0], [Stream(16), Stream(16)], [ports.PositionPort(), ports.PositionPort()]
+        encoders = jobs[1], [Stream(16, keep=2), Stream(16, keep=2)], [ports.SourcePort(), ports.SourcePort()]
+        sums = [ports.SumPort(), ports.SumPort()]
+        tables = ports.DecoderTables(), ports.EncoderTables()
+        chains = [CountChain() for _ in range(4)]
+        return (word(5), *tables, *decoders, sums, *chains[:2], *encoders, *chains[2:])
+
+    return wide(function, make)
+
+
+def receiver(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
+    """The receiver of so many decoders."""
+    from oscar_hdl.nic.receive.receiver import receiver as function
+
+    def make() -> tuple[Any, ...]:
+        jobs, streams = [ports.DecoderJob() for _ in range(engines)], [Stream(16) for _ in range(engines)]
+        bases = [word(ROW_BITS) for _ in range(engines + 1)]
+        head = Stream(bus_bits, keep=bus_bits // 8), FrameCommand(), word(ROW_BITS), bit(), word(4)
+        rest = RawJob(), Stream(16), bit(), bit(), word(FRAME_ROW_BITS)
+        return (*head, TablesPort(), Stream(64), jobs, streams, bases, *rest)
+
+    return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
+
+
+def sender(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
+    """The sender of so many encoders."""
+    from oscar_hdl.nic.send.sender import sender as function
+
+    def make() -> tuple[Any, ...]:
+        jobs = [ports.EncoderJob() for _ in range(engines)]
+        streams = [Stream(16, keep=2) for _ in range(engines)]
+        bases = [word(ROW_BITS) for _ in range(engines + 1)]
+        head = Stream(bus_bits, keep=bus_bits // 8), FrameCommand(), word(ROW_BITS), TablesPort()
+        return (*head, jobs, streams, bases, ports.SourcePort())
+
+    return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
+
+
+def _tables(encoding: bool, sets: int) -> Any:
+    from oscar_hdl.coder.tables.link_tables import link_tables
+
+    def make() -> tuple[Any, ...]:
+        tables = ports.EncoderTables() if encoding else ports.DecoderTables()
+        return TablesPort(), Stream(64), tables, CountChain(), CountChain()
+
+    return wide(link_tables, make, encoding=encoding, sets=sets)
+
+
+def decoder_tables(sets: int = 16) -> Any:
+    """The tables of a receiver."""
+    return _tables(False, sets)
+
+
+def encoder_tables(sets: int = 16) -> Any:
+    """The tables of a sender."""
+    return _tables(True, sets)
+
+
+def symbol_counts() -> Any:
+    """The counts of a unit."""
+    from oscar_hdl.coder.tables.symbol_counts import symbol_counts as function
+
+    def make() -> tuple[Any, ...]:
+        return ports.CountPort(), bit(), CountChain(), CountChain()
+
+    return wide(function, make)
+
+
+def raw_decoder() -> Any:
+    """What decodes raw blocks and constant ones."""
+    from oscar_hdl.coder.decode.raw_decoder import raw_decoder as function
+
+    def make() -> tuple[Any, ...]:
+        return word(5), RawJob(), Stream(16), ports.PositionPort(), ports.SumPort(), ports.CountPort()
+
+    return wide(function, make)

@@ -1,0 +1,119 @@
+"""The NIC's core behind four pins, so that a part can be filled with it and nothing else is measured.
+
+Inputs come from one shift register that passes all units; outputs are registered and folded into one bit over
+several clocks. So every signal is alive, and no wire is longer than from unit to unit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, block, modbv
+
+from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
+from oscar_hdl.flow.placement.pair_cell import instantiate, pair_cell
+from oscar_hdl.nic.control.registers import ROW_BITS
+from oscar_hdl.nic.nic_core import nic_core
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
+
+
+@block
+def fold_word(clk: Any, value: Any, before: Any, after: Any) -> Any:
+    """Give the parity of a word and `before`, two clocks later."""
+    BITS = len(value)
+    odd = bit()
+
+    @always(clk.posedge)
+    def fold():
+        parity = modbv(0)[1:]
+        for i in range(BITS):
+            parity[0] = parity[0] ^ value[i]
+        odd.next = parity[0]
+        after.next = odd ^ before
+
+    return fold
+
+
+@block
+def fold_bit(clk: Any, value: Any, before: Any, after: Any) -> Any:
+    """Give `value` xor `before`, two clocks later."""
+    kept = bit()
+
+    @always(clk.posedge)
+    def fold():
+        kept.next = value
+        after.next = kept ^ before
+
+    return fold
+
+
+@block
+def nic_behind_pins(
+    clk: Any, rst: Any, si: Any, so: Any, *, engines: int, bus_bits: int = 64, **parameters: Any
+) -> Any:
+    """nic_core of so many engines; `parameters` are its own. si, so: bits without meaning."""
+    UNITS = engines + 1
+    axil, irq, totals = AxiLite(8), bit(), Stream(64, keep=8)
+    rx, tx = Stream(bus_bits, keep=bus_bits // 8), Stream(bus_bits, keep=bus_bits // 8)
+    kept = word(bus_bits)  # tdata comes out of block RAM: its parity shall not be the slowest path
+    positions = [PositionPort() for _ in range(UNITS)]
+    sums = [SumPort() for _ in range(UNITS)]
+    sources = [SourcePort() for _ in range(UNITS)]
+    decode_rows, encode_rows = [word(ROW_BITS) for _ in range(UNITS)], [word(ROW_BITS) for _ in range(UNITS)]
+    adopt, clear, cleared = [bit() for _ in range(UNITS)], bit(), bit()
+    clear_row, clear_rows, bad_packets, phase = word(ROW_BITS), word(14), word(3), word(5)
+
+    inputs = [
+        (axil, name)
+        for name in ["awaddr", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arvalid", "rready"]
+    ]
+    inputs += [(each, name) for each in (rx, totals) for name in ("tdata", "tvalid", "tlast", "tkeep")]
+    inputs += [(tx, "tready")]
+    outputs = [axil.awready, axil.wready, axil.bresp, axil.bvalid, axil.arready, axil.rdata, axil.rresp]
+    outputs += [axil.rvalid, rx.tready, totals.tready, kept, tx.tvalid, tx.tlast, tx.tkeep, irq]
+    outputs += [clear, clear_row, clear_rows]
+    for unit in range(UNITS):
+        position, total, source = positions[unit], sums[unit], sources[unit]
+        inputs += [(position, "ok"), (position, "data"), (position, "mean"), (total, "local")]
+        inputs += [(source, "ok"), (source, "data"), (source, "mean")]
+        outputs += [position.take, position.header, position.row, total.take, total.row, total.valid]
+        outputs += [total.total, total.described, total.described_row, total.row_class, total.row_size]
+        outputs += [source.take, source.header, source.row, decode_rows[unit], encode_rows[unit], adopt[unit]]
+
+    chain = word(sum(len(getattr(bundle, name)) for bundle, name in inputs) + 4)
+    low = 0
+    for bundle, name in inputs:
+        bits = len(getattr(bundle, name))
+        setattr(bundle, name, chain(low) if bits == 1 else chain(low + bits, low))
+        low += bits
+    folds = [bit() for _ in range(len(outputs) + 1)]
+    first, last = folds[0], folds[-1]
+    parts = [
+        (fold_bit if len(signal) == 1 else fold_word)(clk, signal, folds[i], folds[i + 1])
+        for i, signal in enumerate(outputs)
+    ]
+    core = nic_core(
+        clk, rst, axil, irq, rx, tx, phase, positions, sums, decode_rows, adopt, sources, encode_rows, clear,
+        cleared, clear_row, clear_rows, bad_packets, totals, engines=engines, bus_bits=bus_bits, **parameters,
+    )  # fmt: skip
+
+    @always(clk.posedge)
+    def shift():
+        chain.next = (chain << 1) | si
+        kept.next = tx.tdata
+        cleared.next = chain[low]
+        bad_packets.next = chain[low + 4 : low + 1]
+        first.next = False
+        so.next = last
+
+    return core, parts, shift
+
+
+def nic_array(engines: int = 8, bus_bits: int = 64, sets: int = 16, store_log2: int = 10) -> Any:
+    """Return a nic_behind_pins whose pairs of engines are instances of pair_module."""
+    return instantiate(
+        nic_behind_pins(
+            bit(), bit(), bit(), bit(), engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2,
+            pair=pair_cell,
+        )
+    )  # fmt: skip

@@ -1,0 +1,162 @@
+"""Convert, synthesise, pack, place and report blocks; fail when one is slower than its floor."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from oscar.files import write_text
+from oscar_hdl.flow.convert import ConvertError, block_name, check_vhdl, convert_all, convert_top
+from oscar_hdl.flow.placement import report
+from oscar_hdl.flow.placement.ecp5 import DEVICES, place, synthesise, synthesise_array, synthesise_cells
+from oscar_hdl.flow.placement.ultrascale import cells_of
+from oscar_hdl.flow.tools import FlowError, find, version
+from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, parameter
+from oscar_hdl.flow.tops import find as find_top
+
+CHART = "throughput_per_lut.png"
+PAIR, ARRAY = "oscar_hdl.flow.placement.pair_cell:pair_module", "oscar_hdl.flow.placement.pins:nic_array"
+
+
+def floor(text: str) -> tuple[str, float]:
+    """Parse NAME=MHZ."""
+    name, equals, mhz = text.partition("=")
+    try:
+        if equals and float(mhz) > 0:
+            return name, float(mhz)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected NAME=MHZ, a top and a number above 0, got {text!r}")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    p = argparse.ArgumentParser(prog="python -m oscar_hdl.flow.placement.place", description=__doc__)
+    p.add_argument("--out", type=Path, default=Path("build/fpga"), help="folder for results (%(default)s)")
+    p.add_argument("--top", nargs="+", metavar="NAME", help=TOP_HELP)
+    p.add_argument("--seeds", type=int, default=4, help="seeds of the placer, from 1 (%(default)s)")
+    p.add_argument("--lanes", type=int, default=1, help="place N copies of each top together (%(default)s)")
+    p.add_argument(
+        "--array", type=int, nargs="+", default=[], metavar="P",
+        help="place whole NICs of P engines with all they share, memory and pins aside; no tops unless --top",
+    )  # fmt: skip
+    p.add_argument("--device", choices=tuple(DEVICES), default="um5g", help="LFE5UM5G-85F or LFE5U-85F")
+    p.add_argument("--source", choices=("verilog", "vhdl"), default="verilog", help="vhdl: by way of GHDL")
+    p.add_argument(
+        "--floor", type=floor, nargs="+", default=[], metavar="NAME=MHZ", help="fail if the worst is lower"
+    )
+    p.add_argument("--no-packing", action="store_true", help="leave flip-flops where yosys put them")
+    p.add_argument("--no-ultrascale", action="store_true", help="do not count cells on UltraScale+")
+    p.add_argument("--path", action="store_true", help="print the slowest path of the worst seed")
+    p.add_argument(
+        "--with", type=parameter, nargs="+", default=[], metavar="NAME=VALUE", dest="parameters",
+        help=WITH_HELP,
+    )  # fmt: skip
+    return p
+
+
+def measure(name: str, args: argparse.Namespace) -> report.Result:
+    """Take one top through the flow."""
+    block = block_name(name)
+    print(f"{block}: synthesis", flush=True)
+    folder = args.out / block
+    folder.mkdir(exist_ok=True)
+    hdl = args.out / "hdl" / ("synth" if args.source == "vhdl" else "verilog") / f"{block}.v"
+    top, shown = block, block
+    if args.lanes > 1:
+        top, shown = f"{block}_x{args.lanes}", f"{block} x {args.lanes}"
+        packed = synthesise_array(hdl, block, top, args.lanes, folder, packing=not args.no_packing)
+    else:
+        packed = synthesise([hdl], block, folder, packing=not args.no_packing)
+    print(
+        f"{block}: packed {packed.factors} pairs of factors, {packed.products} products and {packed.reads} "
+        f"reads, {packed.flip_flops} flip-flops fewer",
+        flush=True,
+    )
+    placed = place(
+        shown,
+        block,
+        top,
+        folder,
+        range(1, args.seeds + 1),
+        packed,
+        device=args.device,
+        note=lambda line: print(f"{shown}: {line}", flush=True),
+    )
+    if args.path:
+        print("\n".join(placed.slowest))
+    counted = None if args.no_ultrascale or args.lanes > 1 else cells_of([hdl], block, folder)
+    return report.Result(placed, counted, args.lanes)
+
+
+def measure_array(engines: int, args: argparse.Namespace) -> report.Result:
+    """Place a NIC's core with so many engines behind four pins."""
+    shown, began = f"NIC of {engines}", time.monotonic()
+
+    def note(line: str) -> None:
+        print(f"{shown}: {line} ({time.monotonic() - began:.0f} s)", flush=True)
+
+    folder = args.out / f"array_{engines}"
+    shutil.rmtree(folder, ignore_errors=True)
+    cell = convert_top(PAIR, "verilog", folder)
+    whole = convert_top(ARRAY, "verilog", folder, {**dict(args.parameters), "engines": engines})
+    note("converted")
+    packed = synthesise_cells(
+        whole, block_name(ARRAY), cell, block_name(PAIR), folder, packing=not args.no_packing, note=note
+    )
+    top, seeds = block_name(ARRAY), range(1, args.seeds + 1)
+    placed = place(shown, top, top, folder, seeds, packed, device=args.device, note=note)
+    if args.path:
+        print("\n".join(placed.slowest))
+    return report.Result(placed, None, engines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status: 1 for an error, 2 for a block below its floor."""
+    args = parser().parse_args(argv)
+    if args.seeds < 1 or args.lanes < 1:
+        parser().error(f"expected at least one seed and one lane, got {args.seeds} and {args.lanes}")
+    names = args.top or ([] if args.array else list(TOPS))
+    floors = dict(args.floor)
+    try:
+        for name in names:
+            find_top(name)
+        unknown = set(floors) - {block_name(name) for name in names}
+        if unknown:
+            raise ValueError(f"a floor for {', '.join(sorted(unknown))}, which is not placed")
+        tools = {tool: version(find(tool)) for tool in ("yosys", "nextpnr-ecp5")}
+        for old in ("hdl", *map(block_name, names)):
+            shutil.rmtree(args.out / old, ignore_errors=True)
+        for old in ("report.txt", "report.json", CHART):
+            (args.out / old).unlink(missing_ok=True)
+        args.out.mkdir(parents=True, exist_ok=True)
+        if names:
+            convert_all(names, args.out / "hdl", dict(args.parameters))
+        if args.source == "vhdl":
+            check_vhdl(names, args.out / "hdl")
+        results = [measure(name, args) for name in names]
+        results += [measure_array(engines, args) for engines in args.array]
+    except (ConvertError, FlowError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    text = report.table(results)
+    print(f"\n{text}")
+    write_text(args.out / "report.txt", text + "\n")
+    report.write_json(
+        results, {**tools, "device": args.device, "source": args.source}, args.out / "report.json"
+    )
+    drawn = report.chart(results, args.out / CHART)
+    print(f"\nreport.txt, report.json{f' and {CHART}' if drawn else ''} in {args.out}")
+    slow = [r.placed for r in results if r.placed.worst < floors.get(r.placed.top, 0)]
+    for placed in slow:
+        wanted = f"its floor is {floors[placed.top]:.0f}"
+        print(f"error: {placed.name} reaches {placed.worst:.0f} MHz, {wanted}", file=sys.stderr)
+    return 2 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Table, JSON and chart of placed blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from oscar import files
+from oscar.studies.plotting import figure
+from oscar_hdl.flow.placement.ecp5 import CELLS, LEAST_SHARED, Placed
+
+HEADER = (
+    "# COMB: LUT4 sites, carries and distributed RAM included. Out of context: pins cost nothing.",
+    "# MHz is what nextpnr's timing model says: worst, median, best of the seeds. Above 300 MHz take it for",
+    "# the model's output, not for a promise. In the 5G model a block RAM without output register answers in",
+    "# 1.4 ns, a third of the plain part's 4.3 ns, more than its higher voltage explains: --device u asks",
+    "# the plain part's model. Paths inside a multiplier between its own registers are not in either model.",
+    f"# In an array (x N) and a NIC clock enables of fewer than {LEAST_SHARED[0]} flip-flops, and resets of",
+    f"# fewer than {LEAST_SHARED[1]}, are made logic.",
+)
+# Published FPGA coders: Mb/s of uncompressed 8-bit data for each LUT (6 inputs), and bits a value of what
+# they make of our sums (the last line of `oscar bench speed --model transformer`; None: not measured).
+# The fair peer of a lane, which decodes, adds and encodes, is a pair of decoder and encoder.
+ANCHORS = (
+    ("Vitis LZ4 decode, 8-bit", 2.9, 6.28),
+    ("Vitis LZ4 decode, 64-bit", 2.0, 6.28),
+    ("Vitis Snappy decode, 64-bit", 1.8, 6.66),
+    ("Vitis LZ4 encode, streaming", 0.73, 6.28),
+    ("Vitis gzip decode", 0.68, 4.17),
+    ("LOCO-ANS4-LS encode, 2 lanes", 0.64, None),
+    ("Vitis LZ4 decode + encode", 0.58, 6.28),
+    ("Vitis zstd decode", 0.35, 3.93),
+    ("Vitis gzip encode, 8 engines", 0.19, 4.17),
+)
+OURS = 3.58  # bits a value of the same sums by ASC
+CHARTED = ("oscar_nic", "nic_array")  # engines with all they share: nothing is left out
+VALUES_PER_CLOCK = 0.94  # of an engine, in each direction
+VALUE_BITS = 8  # of a gradient value as it is stored; partial sums have more, so this understates
+
+
+@dataclass(frozen=True)
+class Result:
+    """A placed design, its cells on UltraScale+ if asked for, and how many lanes it holds."""
+
+    placed: Placed
+    ultrascale: dict[str, float] | None = None
+    lanes: int = 1
+
+    @property
+    def gb_s(self) -> float:
+        """Gb/s of dense values of 8 bits at the worst clock: so many in, and beside them as many out."""
+        return self.placed.worst * VALUE_BITS * VALUES_PER_CLOCK * self.lanes / 1000
+
+    @property
+    def mb_per_lut(self) -> float:
+        """Mb/s of values for each COMB."""
+        return 1000 * self.gb_s / max(1, self.placed.cells["COMB"])
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return one line for each design."""
+    lines = [
+        *HEADER,
+        f"{'block':<18} {' '.join(f'{name:>7}' for name in CELLS)}   MHz worst median best    Gb/s Mb/s/LUT",
+    ]
+    for result in results:
+        placed = result.placed
+        cells = " ".join(f"{placed.cells[name]:>7,}" for name in CELLS)
+        rates = f"{placed.worst:>9.0f} {placed.median:>6.0f} {placed.best:>4.0f}"
+        whole = f"{result.gb_s:>9.1f}{result.mb_per_lut:>9.2f}" if placed.top in CHARTED else ""
+        lines.append(f"{placed.name:<18} {cells} {rates} {whole}".rstrip())
+    if any(result.ultrascale for result in results):
+        lines += ["", "# UltraScale+ (synthesised, not placed)"]
+        lines.append(f"{'block':<18} {'LUT':>7} {'FF':>7} {'DSP':>7} {'RAMB36':>7}")
+        for result in results:
+            if result.ultrascale:
+                cells = " ".join(f"{n:>7,g}" for n in result.ultrascale.values())
+                lines.append(f"{result.placed.name:<18} {cells}")
+    return "\n".join(lines)
+
+
+def write_json(results: Sequence[Result], tools: dict[str, str], path: Path) -> None:
+    """Write everything that was measured."""
+    rows = [
+        {
+            **asdict(r.placed),
+            "ultrascale": r.ultrascale,
+            "lanes": r.lanes,
+            "least_shared": LEAST_SHARED if r.lanes > 1 else (1, 1),
+            "gb_s": round(r.gb_s, 2),
+            "mb_per_lut": round(r.mb_per_lut, 3),
+        }
+        for r in results
+    ]
+    files.write_json(path, {"notes": HEADER, "tools": tools, "results": rows})
+
+
+def chart(results: Sequence[Result], path: Path) -> bool:
+    """Draw throughput per LUT, ours (LUT4 of an ECP5, worst seed) and published designs (LUT6).
+
+    Returns False, and draws nothing, when no lane was placed.
+    """
+    lanes = [r for r in results if r.placed.top in CHARTED]
+    if not lanes:
+        return False
+    ours = [(f"OSCAR {r.placed.name}: decode, add, encode", r.mb_per_lut, OURS, "#1f9e89") for r in lanes]
+    bars = sorted([*ours, *((*anchor, "#b8bec4") for anchor in ANCHORS)], key=lambda bar: bar[1])
+    names, rates, bits, colours = zip(*bars, strict=True)
+    title = "Uncompressed Mb/s for each LUT (8 bits a value),\nand what each makes of our sums of 4 workers"
+    with figure(path, size=(9, 1.1 + 0.33 * len(bars)), title=title) as whole:
+        axes = whole.subplots()
+        drawn = axes.barh(names, rates, color=colours)
+        notes = [
+            f"{rate:.2f}" + (f"   {b:.2f} bits/value" if b else "")
+            for rate, b in zip(rates, bits, strict=True)
+        ]
+        axes.bar_label(drawn, labels=notes, padding=4)
+        axes.margins(x=0.2)
+    return True

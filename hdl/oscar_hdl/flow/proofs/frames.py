@@ -1,0 +1,198 @@
+"""Rules of the blocks that take frames apart and make them: SystemVerilog of their ports (proofs.py)."""
+
+from __future__ import annotations
+
+from oscar_hdl.nic.send.head_writer import FIRST
+
+DEFRAMER = """
+  // The ring: frames between tail and head are never written to; tail follows head.
+  wire [4:0] kept = head - tail, used = wr_addr - tail, ahead = wr_addr - head;
+  reg [5:0] frames = 0, told = 0; reg open = 0;
+  wire came = s_axis_rx_tvalid && s_axis_rx_tready;
+  always @(posedge clk) begin
+    if (began && !$past(rst)) begin
+      assume(tail == $past(tail) || (tail - $past(tail)) <= (head - $past(tail)));
+      `RULE(head == $past(head) || head == $past(wr_addr));
+      `RULE(!wr_en || used >= kept);
+      `RULE(!(bad && head != $past(head)));
+    end
+    if (rst || (began && $past(rst))) assume(tail == 0);
+    `SEEN(came && s_axis_rx_tlast); `SEEN(bad);
+  end
+"""
+
+FEEDER = """
+  // Of each stream, one pair is followed: which one is free. Words land as fetch_ring gives them.
+  (* anyconst *) wire s; reg [1:0] l;
+  wire [1:0] takes_now = takes; reg [1:0] takes_before = 0; reg landed_before = 0;
+  wire gone = s ? m_axis_b_tvalid && m_axis_b_tready : m_axis_a_tvalid && m_axis_a_tready;
+  wire [15:0] data = s ? m_axis_b_tdata : m_axis_a_tdata; wire last = s ? m_axis_b_tlast : m_axis_a_tlast;
+  (* anyseq *) wire pick; (* anyseq *) wire [1:0] which;
+  reg picked = 0; reg [3:0] inside = 0, ahead; reg [15:0] expected; reg expected_last;
+  wire came = land[s]; wire [3:0] rest = inside - gone;
+  wire [15:0] chosen = pairs >> {which, 4'd0};
+  always @(posedge clk) begin
+    assume(land != 3 && (land & ~takes_before) == 0 && (!land || (!landed_before && top >= low)));
+    takes_before <= rst ? 0 : takes_now; landed_before <= land != 0 && !rst;
+    inside <= rest + (came ? top - low + 1 : 0);
+    if (gone && !rst) `RULE(inside != 0);
+    if (gone && !rst && picked && ahead == 0) `RULE(data == expected && last == expected_last);
+    if (came && pick && !picked && which <= top && which >= low) begin
+      picked <= 1; ahead <= rest + (top - which);
+      expected <= {chosen[7:0], chosen[15:8]}; expected_last <= closes && which == low;
+    end else if (gone && picked) begin ahead <= ahead - 1; picked <= ahead != 0; end
+    if (rst) begin inside <= 0; picked <= 0; end
+    `SEEN(gone && last && picked);
+  end
+"""
+
+RAW_FEEDER = """
+  // The bytes from `first` on, two in a word that leaves; one byte is followed: which one is free.
+  reg busy = 0; reg [4:0] given = 0, most = 0; reg [19:0] size_now; reg odd_now; reg [4:0] unit = 0;
+  (* anyconst *) wire [4:0] which; reg [7:0] expected; integer i;
+  wire gone = m_axis_tvalid && m_axis_tready; reg fresh = 0; reg [1:0] first_now; reg settled = 0;
+  wire [4:0] byte_at = (given << 1);
+  always @(posedge clk) begin
+    assume(!go || (idle && size != 0 && size < 20));
+    assume(!land || (avail && busy && !go));
+    if (began && $past(go)) assume($stable(odd) && $stable(size));
+    if (go) begin busy <= 1; given <= 0; unit <= 0; size_now <= size; odd_now <= odd; first_now <= first; end
+    if (land) begin
+      for (i = 0; i < 4; i = i + 1)
+        if (i >= first_now) begin
+          if (2 * (unit + i - first_now) == which + odd_now) expected <= data >> 16 * i;
+          if (2 * (unit + i - first_now) + 1 == which + odd_now) expected <= data >> 16 * i + 8;
+        end
+      unit <= unit + 4 - first_now; first_now <= 0;
+    end
+    if (m_axis_tvalid && !rst) begin
+      `RULE(busy && byte_at < size_now && m_axis_tlast == (byte_at + 2 >= size_now));
+      if (byte_at == which) `RULE(m_axis_tdata[7:0] == expected);
+      if (byte_at + 1 == which && which < size_now) `RULE(m_axis_tdata[15:8] == expected);
+    end
+    if (gone) begin given <= given + 1; if (m_axis_tlast) busy <= 0; end
+    `SEEN(gone && m_axis_tlast && given == 3);
+    if (rst) busy <= 0;
+  end
+"""
+
+COLLECTOR = """
+  // One job after another; one byte of the job is followed, which one is free. Lanes are four.
+  reg busy_now = 0, over = 0, ending = 0; reg [5:0] bytes = 0; reg [2:0] shift; reg [5:0] base = 0;
+  (* anyconst *) wire [5:0] which; reg [7:0] expected; reg seen = 0, found = 0; integer i;
+  reg absorb_1 = 0, absorb_2 = 0; reg kept = 0;
+  wire came = s_axis_tvalid && s_axis_tready;
+  wire [5:0] place = which + shift;
+  always @(posedge clk) begin
+    assume(!began || turn == $past(turn) + 2'd1);
+    assume(!start || (turn == 0 && !busy && !busy_now));
+    assume(!keep || busy_now); assume(!drop && !cancel);
+    absorb_1 <= ended && !rst; absorb_2 <= absorb_1 && !rst; assume(absorb == absorb_2);
+    if (start) begin
+      busy_now <= 1; over <= 0; bytes <= 0; shift <= {lane, odd}; base <= 0; seen <= 0; found <= 0; kept <= 0;
+    end
+    if (keep) kept <= 1;
+    if (came) begin
+      `RULE(rst || (busy_now && !over));
+      assume(s_axis_tkeep == 3 || (s_axis_tkeep == 1 && s_axis_tlast)); assume(bytes < 20);
+      if (bytes == which) begin expected <= s_axis_tdata[7:0]; seen <= 1; end
+      if (bytes + 1 == which && s_axis_tkeep[1]) begin expected <= s_axis_tdata[15:8]; seen <= 1; end
+      bytes <= bytes + 1 + s_axis_tkeep[1]; over <= s_axis_tlast;
+    end
+    if (valid && !rst && began && !$past(rst)) begin  // what is given behind a reset reaches nobody
+      `RULE(busy_now && first == (base == 0) && turn == 1);
+      for (i = 0; i < 8; i = i + 1) begin
+        if (base + i == place && enables[i]) begin
+          `RULE(seen && !found && words[8 * i +: 8] == expected); found <= 1; end
+        if (enables[i]) `RULE(base + i >= shift && base + i < shift + bytes);
+      end
+      base <= base + 8;
+    end
+    if (!valid && !rst && began && !$past(rst)) `RULE(words == 0 && enables == 0);
+    if (ended && !rst) `RULE(busy_now && over && kept && (found == seen));
+    if (busy_now && !busy && !start && !(began && $past(start))) busy_now <= 0;
+    `SEEN(ended && bytes > 12);
+    if (rst) begin busy_now <= 0; over <= 0; end
+  end
+"""
+
+PREFIX_READER = """
+  // Units come some clocks after they were asked for, and stay until others are.
+  reg busy = 0, waits = 0, built = 0; reg [1:0] came = 0; reg [15:0] prefix; reg [5:0] sent = 0; integer i;
+  reg [5:0] chosen;
+  wire there = waits && units_ready, gone = m_axis_sent_tvalid && m_axis_sent_tready;
+  wire fits = prefix[4:0] >= 10 && prefix[4:0] <= 17 && prefix[9:5] == 0 && !prefix[15];
+  always @* begin chosen = 0; for (i = 0; i < 32; i = i + 1) chosen = chosen + mask[i]; end
+  always @(posedge clk) begin
+    assume(!go || !busy);
+    if (waits && $past(units_get)) assume(!units_ready);
+    if (began && $past(units_ready && !units_get)) assume(units_ready && $stable(units_units));
+    if (!rst) begin
+      `RULE(!units_get || (busy && !waits));
+      if (m_axis_sent_tvalid) `RULE(built && m_axis_sent_tdata == units_units && units_ready);
+      if (m_axis_sent_tvalid) `RULE(sent < chosen);
+      if (build) `RULE(busy && !built && fits && right && came == (prefix[10] ? 2 : 1));
+      if (build) `RULE(last == prefix[14:11]);
+      if (done) `RULE(busy && came != 0 && right == fits && log2 == prefix[4:0] && (built || build) == fits);
+      if (done) `RULE(sent == (fits && prefix[10] ? chosen : 0));
+    end
+    if (there) begin came <= came == 2 ? 2 : came + 1; if (came == 0) prefix <= units_units[63:48]; end
+    waits <= units_get || (waits && !units_ready); sent <= sent + gone; built <= built || build;
+    if (go) begin came <= 0; sent <= 0; built <= 0; end
+    busy <= go || (busy && !done);
+    `SEEN(done && !fits); `SEEN(done && fits && sent == 1);
+    if (rst) begin busy <= 0; waits <= 0; end
+  end
+"""
+
+HEAD_WRITER = """
+  // Pairs of the header in order, those that the CRC covers behind two of 0; the directory is anything.
+  reg busy = 0, final_now; reg [4:0] given = 0; reg [15:0] pair;
+  wire gone = m_axis_tvalid && m_axis_tready; wire [4:0] at = final_now ? given : given - 5'd2;
+  always @* case (at)
+    0: pair = FIRST; 1: pair = fields_step; 2: pair = fields_chunk; 3: pair = {fields_width, fields_sub};
+    4: pair = fields_sequence; 5: pair = fields_checksum; 6: pair = fields_count;
+    7: pair = fields_count[18:16];
+    8: pair = length; 9: pair = length[19:16]; 10: pair = final_now ? ~crc[15:0]
+      : {fields_last, 6'd0, fields_block_log2};
+    11: pair = ~crc[31:16]; default: pair = 0; endcase
+  always @(posedge clk) begin
+    assume(!start || !busy);
+    if (busy) assume($stable({fields_step, fields_chunk, fields_sub, fields_width, fields_sequence}));
+    if (busy) assume($stable({fields_count, fields_checksum, fields_last, fields_block_log2, length, crc}));
+    if (m_axis_tvalid && !rst) begin
+      `RULE(busy && m_axis_tkeep == 3);
+      if (final_now || at < 11 || at > 29) `RULE(m_axis_tdata == pair);
+      if (final_now) `RULE(m_axis_tlast == (given == 11));
+      if (!final_now && (given < 12 || fields_count == 0))
+        `RULE(m_axis_tlast == (given == 11 && fields_count == 0));
+    end
+    if (gone) begin given <= given == 20 ? 20 : given + 1; busy <= !m_axis_tlast; end
+    if (start) begin busy <= 1; given <= 0; final_now <= whole; end
+    `SEEN(gone && m_axis_tlast && final_now); `SEEN(gone && m_axis_tlast && !final_now && fields_count != 0);
+    if (rst) busy <= 0;
+  end
+""".replace("FIRST", f"{FIRST}")
+
+RAW_PACKER = """
+  // As many bytes as the values need, of one job; the last pair ends it.
+  reg busy = 0, over = 0; reg [6:0] bytes = 0; wire gone = m_axis_tvalid && m_axis_tready;
+  wire [6:0] wanted = (job_values[5:0] * job_width[4:0] + 7) >> 3;
+  always @(posedge clk) begin
+    assume(!job_start || (job_idle && !busy));
+    assume(job_values != 0 && job_values < 40 && job_width != 0 && job_width <= 16);
+    if (busy) assume($stable(job_values) && $stable(job_width) && $stable(job_constant));
+    if (!rst) begin
+      if (m_axis_tvalid) `RULE(busy && !over && !job_constant && (m_axis_tkeep == 3 || m_axis_tkeep == 1));
+      if (m_axis_tvalid) `RULE(m_axis_tlast == (bytes + 1 + m_axis_tkeep[1] == wanted) && bytes < wanted);
+      if (m_axis_tvalid && !m_axis_tlast) `RULE(m_axis_tkeep == 3);
+      if (job_done) `RULE(busy && (job_constant || over));
+      if (source_take) `RULE(busy && !over && $past(source_ok && allow, 2));
+    end
+    if (gone) begin bytes <= bytes + 1 + m_axis_tkeep[1]; over <= m_axis_tlast; end
+    busy <= job_start || (busy && !job_done);
+    if (job_start) begin bytes <= 0; over <= 0; end
+    `SEEN(job_done && bytes > 3); `SEEN(job_done && job_constant);
+    if (rst) busy <= 0;
+  end
+"""

@@ -1,0 +1,252 @@
+"""Which blocks' streams are proven, for how many clocks, and what they pass on."""
+
+from __future__ import annotations
+
+from oscar_hdl.flow.proofs.formal import Proof, Words
+from oscar_hdl.flow.proofs.frames import (
+    COLLECTOR,
+    DEFRAMER,
+    FEEDER,
+    HEAD_WRITER,
+    PREFIX_READER,
+    RAW_FEEDER,
+    RAW_PACKER,
+)
+from oscar_hdl.flow.proofs.rows import ROW_PORT, ROW_UNLOADER, SIDE_LOADER, VALUE_LOADER
+
+HERE = "oscar_hdl.flow.proofs.tops:"
+
+PAIR_FIFO = """
+  // Who pushes leaves room: four pairs at most.
+  reg [2:0] level = 0;
+  always @(posedge clk) level <= rst ? 0 : level + push - (m_axis_tvalid && m_axis_tready);
+  always @* assume(!push || level < 4);
+  always @(posedge clk) begin
+    if (!rst && empty && began && !$past(rst)) `RULE(level == 0);
+    if (!rst && began && $past(level == 0 && !push && !rst)) `RULE(level != 0 || empty);
+  end
+"""
+
+STREAM_JOIN = """
+  reg [255:0] words; reg [2:0] filled = 0; reg ended = 0; reg [2:0] quiet = 0; integer i;
+  wire came = s_axis_tvalid && s_axis_tready, left = m_axis_tvalid && m_axis_tready;
+  always @(posedge clk) begin
+    if (came) begin words[64 * filled +: 64] <= s_axis_tdata; filled <= filled + 1; ended <= s_axis_tlast; end
+    if (left) begin
+      `RULE(rst || ((filled == 4 || ended) && m_axis_tlast == ended));
+      for (i = 0; i < 4; i = i + 1)
+        if (i < filled) `RULE(rst || m_axis_tdata[64 * i +: 64] == words[64 * i +: 64]);
+      filled <= 0; ended <= 0;
+    end
+    if (came && !rst) `RULE(!left && !ended && filled < 4);
+    quiet <= rst || left || !(filled == 4 || ended) ? 0 : quiet + m_axis_tready;
+    `RULE(quiet < 5);
+    if (rst) begin filled <= 0; ended <= 0; end
+  end
+"""
+STREAM_SPLIT = """
+  reg [255:0] rest; reg [2:0] more = 0;
+  wire came = s_axis_tvalid && s_axis_tready, left = m_axis_tvalid && m_axis_tready;
+  always @(posedge clk) begin
+    if (left) begin
+      `RULE(rst || (more != 0 && m_axis_tdata == rest[63:0]));
+      rest <= rest >> 64; more <= more - 1;
+    end
+    if (came) begin `RULE(rst || more == 0); rest <= s_axis_tdata; more <= 4; end
+    if (rst || forget) more <= 0;
+    if (began && !rst) `RULE((more != 0) == m_axis_tvalid);
+  end
+"""
+# Each has each word once, the same; the second is never behind the first.
+STREAM_COPY = """
+  reg ahead = 0;
+  wire came = s_axis_tvalid && s_axis_tready, left = m_axis_tvalid && m_axis_tready;
+  wire left_too = m_axis_too_tvalid && m_axis_too_tready;
+  wire [2:0] values = s_axis_tlast && count[1:0] != 0 ? count[1:0] : 4;
+  always @(posedge clk) begin
+    if (began && $past(s_axis_tvalid && !s_axis_tready)) assume($stable(count));
+    if (!rst) begin
+      if (m_axis_tvalid) `RULE(ahead || left_too);
+      if (left) `RULE(m_axis_tdata == s_axis_tdata && m_axis_tlast == s_axis_tlast);
+      if (left_too) `RULE(!ahead && m_axis_too_tdata == s_axis_tdata && m_axis_too_tlast == s_axis_tlast);
+      if (left_too) `RULE(m_axis_too_tkeep == (9'd1 << 2 * values) - 1);
+      `RULE(came == left);
+      if (s_axis_tvalid) `RULE(ahead ? m_axis_tvalid : m_axis_too_tvalid);
+    end
+    ahead <= !rst && !left && (ahead || left_too);
+    `SEEN(ahead);
+  end
+"""
+SUM_FEED = """
+  reg [63:0] rest; reg [2:0] more = 0; reg [4:0] here = 0, then, at_first; reg [1:0] since = 0, waits = 0;
+  reg inside = 0, asked = 0, counts_then, counting = 0, ending, quiet = 0;
+  wire came = s_axis_tvalid && s_axis_tready, left = m_axis_tvalid && m_axis_tready;
+  wire now = asked && !inside ? counts_then : counting;
+  wire [2:0] values = s_axis_tkeep == 8'h03 ? 1 : s_axis_tkeep == 8'h0f ? 2 : s_axis_tkeep == 8'h3f ? 3 : 4;
+  always @(posedge clk) begin
+    assume(s_axis_tkeep == 8'hff || (s_axis_tlast && s_axis_tkeep == (9'd1 << 2 * values) - 1));
+    if (!inside && since != 0) assume(!s_axis_tvalid);
+    if (began && !rst) begin
+      `RULE(m_axis_tvalid == (more != 0) && (!s_axis_tready || more == 0) && waits < 3);
+      if (m_axis_tvalid) `RULE(m_axis_tdata == rest[15:0] && place == at_first);
+      if (m_axis_tvalid) `RULE(m_axis_tlast == (&here || (ending && more == 1)));
+      if (quiet || ($past(hold && !rst) && idle)) `RULE(more == 0 && !(came && now));
+    end
+    if (left) begin
+      rest <= rest >> 16; more <= &here ? 0 : more - 1; here <= here + 1;
+      if (&here) counting <= 0;
+    end
+    if (came) begin
+      rest <= s_axis_tdata; ending <= s_axis_tlast; more <= now ? values : 0; counting <= now;
+      inside <= !s_axis_tlast;
+      if (!inside) begin asked <= 0; here <= asked ? then : here; at_first <= asked ? then : here; end
+    end
+    if (segment) begin asked <= 1; then <= first; counts_then <= counts; end
+    since <= segment ? 3 : since - (since != 0);
+    waits <= !rst && s_axis_tvalid && !came && more == 0 && (inside || !hold) ? waits + 1 : 0;
+    quiet <= hold && !rst && (quiet || ($past(hold) && idle));
+    if (rst) begin more <= 0; inside <= 0; asked <= 0; counting <= 0; end
+    `SEEN(left && m_axis_tlast); `SEEN(came && inside && !now); `SEEN(left && &here && !ending);
+    `SEEN(quiet && asked);
+  end
+"""
+# Who manages AXI4-Lite holds what it offers, and offers nothing behind a reset.
+AXI_LITE = """
+  reg [1:0] writes = 0, reads = 0; reg [2:0] waits = 0, delays = 0;
+  wire aw = s_axil_awvalid && s_axil_awready, w = s_axil_wvalid && s_axil_wready;
+  wire b = s_axil_bvalid && s_axil_bready, ar = s_axil_arvalid && s_axil_arready;
+  wire r = s_axil_rvalid && s_axil_rready;
+  always @(posedge clk) begin
+    if (began && !$past(rst)) begin
+      if ($past(s_axil_awvalid && !s_axil_awready)) assume(s_axil_awvalid && $stable(s_axil_awaddr));
+      if ($past(s_axil_wvalid && !s_axil_wready))
+        assume(s_axil_wvalid && $stable(s_axil_wdata) && $stable(s_axil_wstrb));
+      if ($past(s_axil_arvalid && !s_axil_arready)) assume(s_axil_arvalid && $stable(s_axil_araddr));
+      // Responses stay until they are taken.
+      if ($past(s_axil_bvalid && !s_axil_bready)) `RULE(s_axil_bvalid && $stable(s_axil_bresp));
+      if ($past(s_axil_rvalid && !s_axil_rready))
+        `RULE(s_axil_rvalid && $stable(s_axil_rdata) && $stable(s_axil_rresp));
+    end
+    if (began && $past(rst)) begin
+      assume(!s_axil_awvalid && !s_axil_wvalid && !s_axil_arvalid);
+      `RULE(!s_axil_bvalid && !s_axil_rvalid && !s_axil_awready && !s_axil_wready && !s_axil_arready);
+    end
+    // One response for each request, none without, within so many clocks; an address goes with its data.
+    if (!rst) begin
+      `RULE(aw == w);
+      if (aw) `RULE(writes == 0);
+      if (ar) `RULE(reads == 0);
+      if (s_axil_bvalid) `RULE(writes == 1 && (s_axil_bresp == 0 || s_axil_bresp == 2));
+      if (s_axil_rvalid) `RULE(reads == 1 && (s_axil_rresp == 0 || s_axil_rresp == 2));
+      `RULE(waits <= 3 && delays <= 5);
+    end
+    writes <= writes + aw - b; reads <= reads + ar - r;
+    waits <= writes && !s_axil_bvalid ? waits + 1 : 0;
+    delays <= reads && !s_axil_rvalid ? delays + 1 : 0;
+    // A register for orders is written by whole words only, once a write; a refused write answers SLVERR.
+    if (!rst && (wr_strobe || refused)) `RULE(s_axil_bvalid && !(wr_strobe && refused));
+    if (!rst && refused) `RULE(s_axil_bresp == 2);
+    if (!rst && wr_strobe) `RULE(s_axil_bresp == 0);
+    `SEEN(b && s_axil_bresp == 0); `SEEN(b && s_axil_bresp == 2); `SEEN(r && s_axil_rresp == 0);
+    `SEEN(wr_strobe); `SEEN(refused);
+    if (rst) begin writes <= 0; reads <= 0; waits <= 0; delays <= 0; end
+  end
+"""
+FRAME_READER = """
+  // A frame of 1 to 31 words; the words of its store are 0, 1, 2 .., all frames behind each other.
+  reg busy = 0; reg [4:0] words_now, given = 0, at = 0; reg [2:0] tail_now;
+  wire gone = m_axis_tvalid && m_axis_tready;
+  always @(posedge clk) begin
+    assume(!start || (words != 0 && !busy && idle));
+    if (start) begin busy <= 1; words_now <= words; tail_now <= tail; given <= 0; end
+    if (m_axis_tvalid && !rst) begin
+      `RULE(busy && m_axis_tlast == (given + 5'd1 == words_now) && m_axis_tdata == at);
+      `RULE(m_axis_tkeep == (m_axis_tlast && tail_now ? (8'd1 << tail_now) - 8'd1 : 8'd255));
+    end
+    if (gone) begin given <= given + 1; at <= at + 1; busy <= !m_axis_tlast; end
+    if (idle && !rst) `RULE(!m_axis_tvalid);
+    `SEEN(gone && m_axis_tlast && given == 2 && !rst);
+    if (rst) begin busy <= 0; at <= 0; end
+  end
+"""
+COMMAND_PORT = """
+  // Every order is refused or started, once, and one at a time; two commands are under way at most.
+  reg [1:0] orders = 0, under_way = 0; reg early = 0; reg [3:0] settling = 0;
+  always @(posedge clk) begin
+    assume(!command_done || under_way != 0);
+    if (began && !rst && !$past(rst)) begin
+      if ($past(locked)) assume($stable(frame) && $stable(shape) && $stable(tables));
+      `RULE(!refused || early || orders != 0);
+      `RULE(!command_start || (orders != 0 && under_way < 2 && $past(command_idle)));
+      `RULE(running <= 2 && (!locked || orders != 0));
+      `RULE(!$past(locked && !issue && !command_start) || locked || refused || command_start);
+    end
+    early <= issue && locked && !rst;
+    orders <= rst ? 0 : (issue && !locked) || (orders != 0 && !command_start && !(refused && !early));
+    under_way <= rst ? 0 : under_way + command_start - command_done;
+    `SEEN(command_start); `SEEN(refused && !early);
+  end
+"""
+RAW_DECODER = """
+  // Bytes are taken for a block only, and a block is started only when none is under way.
+  reg busy = 0;
+  always @(posedge clk) begin
+    assume(!job_start || job_idle);
+    busy <= !rst && (job_start || (busy && !job_done));
+    if (!rst) `RULE(!s_axis_raw_tready || busy);
+    if (!rst) `RULE(!job_done || busy);
+    `SEEN(s_axis_raw_tready);
+  end
+"""
+BYTE_SOURCE = """
+  // Bytes of two blocks at most: of the one that is read, and of the next; a block is over when it is whole.
+  reg [1:0] blocks = 0; reg open = 0;
+  wire came = s_axis_tvalid && s_axis_tready;
+  always @(posedge clk) begin
+    assume(!turn || whole);
+    if (!rst) `RULE(blocks <= 2 && (!came || blocks < 2));
+    if (!rst && whole) `RULE(blocks != 0);
+    if (!rst && turn) `RULE(blocks != 0);
+    blocks <= rst ? 0 : blocks + (came && s_axis_tlast) - turn;
+    `SEEN(blocks == 2);
+  end
+"""
+DECODER = """
+  always @(posedge clk) begin
+    assume(!job_start || job_idle);
+    if (began && $past(rst)) `RULE(job_idle && !job_done && !position_take && !sums_take && !counts_valid);
+  end
+"""
+
+PROOFS: dict[str, Proof] = {
+    "pair_fifo": Proof(
+        HERE + "pair_fifo",
+        passes=((Words("push", "{last, two, pair}", 18), Words("m_axis_tvalid && m_axis_tready",
+          "{m_axis_tlast, m_axis_tkeep == 2'd3, m_axis_tdata}", 18, "m_axis_tready")),),
+        rules=PAIR_FIFO, drains=6,
+    ),
+    "stream_join": Proof(HERE + "stream_join", rules=STREAM_JOIN),
+    "stream_split": Proof(HERE + "stream_split", rules=STREAM_SPLIT, forget="forget"),
+    "stream_copy": Proof(HERE + "stream_copy", rules=STREAM_COPY, reach=0),
+    "sum_feed": Proof(HERE + "sum_feed", rules=SUM_FEED, reach=0),
+    "frame_reader": Proof(HERE + "frame_reader", rules=FRAME_READER),
+    "axi_lite_registers": Proof(HERE + "axi_lite_registers", rules=AXI_LITE),
+    "command_port": Proof(HERE + "command_port", rules=COMMAND_PORT),
+    "deframer": Proof(HERE + "deframer", light=False, rules=DEFRAMER, reach=24),
+    "byte_sink": Proof(HERE + "byte_sink", free=512),
+    "byte_source": Proof(HERE + "byte_source", rules=BYTE_SOURCE, free=512, reach=40),
+    "raw_decoder": Proof(HERE + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=80),
+    "splitter": Proof("splitter", light=False, free=512, still=("m_axis",)),
+    "encoder": Proof("encoder", free=512, still=("m_axis_bytes",)),
+    "decoder": Proof("decoder", 12, light=False, rules=DECODER, free=512),
+    "feeder": Proof(HERE + "feeder", 16, rules=FEEDER),
+    "raw_feeder": Proof(HERE + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),
+    "value_loader": Proof(HERE + "value_loader", 14, rules=VALUE_LOADER, reach=30),
+    "row_port": Proof(HERE + "row_port", 26, rules=ROW_PORT, forget="command_done"),
+    "side_loader": Proof(HERE + "side_loader", 26, rules=SIDE_LOADER, reach=50),
+    "row_unloader": Proof(HERE + "row_unloader", 22, light=False, rules=ROW_UNLOADER, reach=60),
+    "prefix_reader": Proof(HERE + "prefix_reader", 30, rules=PREFIX_READER, reach=100),
+    "head_writer": Proof(HERE + "head_writer", 19, light=False, rules=HEAD_WRITER, free=512, reach=40),
+    "raw_packer": Proof(HERE + "raw_packer", 30, rules=RAW_PACKER, reach=60),
+    "collector": Proof(HERE + "collector", 26, rules=COLLECTOR, reach=50),
+}  # fmt: skip

@@ -1,0 +1,336 @@
+"""Blocks as they are converted for proofs: each alone, small, with flat ports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder import ports
+from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite, ValueWrite
+from oscar_hdl.nic.ports import FrameCommand, RawJob
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
+from oscar_hdl.streams.zero import zero
+
+
+class _Command(RowCommand):
+    """For who does not look at `clear`."""
+
+    def __init__(self, first_bits: int) -> None:
+        super().__init__(first_bits)
+        del self.clear
+
+
+@block
+def _link(source, sink):  # type: ignore[no-untyped-def]
+    """Let `sink` be `source`, a stream without tkeep: ports may not be in lists, and are all driven."""
+
+    @always_comb
+    def connect():
+        sink.tdata.next = source.tdata
+        sink.tvalid.next = source.tvalid
+        sink.tlast.next = source.tlast
+        source.tready.next = sink.tready
+
+    return connect
+
+
+def pair_fifo(depth_log2: int = 2) -> Any:
+    from oscar_hdl.streams.pair_fifo import pair_fifo as made
+
+    return made(bit(), bit(), bit(), word(16), bit(), bit(), Stream(16, keep=2), bit(), depth_log2=depth_log2)
+
+
+def stream_join(bits: int = 256) -> Any:
+    from oscar_hdl.streams.stream_join import stream_join as made
+
+    return made(bit(), bit(), Stream(64), Stream(bits))
+
+
+@block
+def _stream_split(clk, rst, forget, s_axis, m_axis):  # type: ignore[no-untyped-def]
+    from oscar_hdl.streams.stream_split import stream_split as made
+
+    narrow = Stream(64)
+    return made(clk, rst, forget, s_axis, narrow), _link(narrow, m_axis), zero(clk, narrow.tlast)
+
+
+def stream_split(bits: int = 256) -> Any:
+    return _stream_split(bit(), bit(), bit(), Stream(bits), Stream(64))
+
+
+@block
+def _byte_sink(clk, rst, phase, put, put_two, data, at_end, clear, counting, size, room, m_axis):  # type: ignore[no-untyped-def]
+    from oscar_hdl.coder.encode.byte_sink import byte_sink as made
+
+    return made(clk, rst, phase, put, put_two, data, at_end, clear, counting, size, room, m_axis)
+
+
+def byte_sink() -> Any:
+    return _byte_sink(
+        bit(), bit(), word(5), bit(), bit(), word(16), bit(), bit(), bit(), word(19), bit(),
+        Stream(16, keep=2),
+    )  # fmt: skip
+
+
+def byte_source() -> Any:
+    from oscar_hdl.coder.decode.byte_source import byte_source as made
+
+    return made(
+        bit(), bit(), Stream(16), bit(), bit(), bit(), bit(), bit(), bit(), bit(), word(16), word(8), bit(),
+        bit(), bit(),
+    )  # fmt: skip
+
+
+@block
+def _feeder(clk, rst, land, pairs, top, low, closes, tick, takes, m_axis_a, m_axis_b):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.receive.feeder import feeder as made
+
+    flags, streams = [bit(), bit()], [Stream(16), Stream(16)]
+    feeders = made(clk, rst, land, pairs, top, low, closes, tick, flags, streams, first=0, stride=1)
+    links = [_link(streams[0], m_axis_a), _link(streams[1], m_axis_b)]
+
+    @always_comb
+    def join():
+        takes.next = concat(flags[1], flags[0])
+
+    return feeders, links, join
+
+
+def feeder() -> Any:
+    """Two decoders share it."""
+    return _feeder(
+        bit(), bit(), word(2), word(64), word(2), word(2), bit(), bit(), word(2), Stream(16), Stream(16)
+    )
+
+
+@block
+def _raw_feeder(clk, rst, go, odd, size, first, land, data, avail, m_axis, idle):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.receive.raw_feeder import raw_feeder as made
+    from oscar_hdl.nic.receive.unit_reader import UnitPort, unit_reader
+
+    units = UnitPort()
+    return (
+        unit_reader(clk, rst, go, first, land, data, avail, units),
+        made(clk, rst, go, odd, size, units, m_axis, idle),
+    )
+
+
+def raw_feeder() -> Any:
+    """With the reader of units that it asks."""
+    return _raw_feeder(
+        bit(), bit(), bit(), bit(), word(20), word(2), bit(), word(64), bit(), Stream(16), bit()
+    )
+
+
+@block
+def _frame_reader(clk, rst, start, words, tail, idle, left, m_axis):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.send.frame_reader import frame_reader as made
+
+    address, advance, before = word(len(words)), bit(), word(len(words))
+    reader = made(clk, rst, start, words, tail, idle, left, address, advance, m_axis)
+
+    @always(clk.posedge)
+    def store():
+        if advance:
+            before.next = address
+            m_axis.tdata.next = before
+
+    return reader, store
+
+
+def stream_copy() -> Any:
+    from oscar_hdl.streams.stream_copy import stream_copy as made
+
+    return made(bit(), bit(), word(19), Stream(64), Stream(64), Stream(64, keep=8))
+
+
+def sum_feed() -> Any:
+    from oscar_hdl.nic.memory.sum_feed import sum_feed as made
+
+    return made(bit(), bit(), bit(), word(5), bit(), bit(), Stream(64, keep=8), Stream(16), word(5), bit())
+
+
+def frame_reader() -> Any:
+    """With a store that holds at each address the address."""
+    return _frame_reader(bit(), bit(), bit(), word(5), word(3), bit(), word(6), Stream(5, keep=8))
+
+
+@block
+def _axi_lite_registers(
+    clk, rst, s_axil, locked, refused, wr_strobe, wr_index, wr_data, rd_index, rd_value, events, irq
+):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers as made
+    from oscar_hdl.nic.control.registers import REGISTERS
+
+    values = [word(32) for register in REGISTERS if register.access == "RW"]
+    return made(
+        clk, rst, s_axil, values, locked, refused, wr_strobe, wr_index, wr_data, rd_index, rd_value, events,
+        irq,
+    )  # fmt: skip
+
+
+def axi_lite_registers() -> Any:
+    from oscar_hdl.nic.control.registers import REGISTERS
+
+    locked = word(sum(register.access == "RW" for register in REGISTERS))
+    return _axi_lite_registers(
+        bit(), bit(), AxiLite(8), locked, bit(), bit(), word(6), word(32), word(6), word(32), word(32), bit()
+    )
+
+
+def command_port() -> Any:
+    from oscar_hdl.nic.control.command_port import command_port as made
+
+    return made(
+        bit(), bit(), bit(), word(32), word(32), word(32), word(32), bit(), FrameCommand(), word(20), word(2),
+        bit(), bit(), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
+    )  # fmt: skip
+
+
+def deframer(at_bits: int = 5) -> Any:
+    from oscar_hdl.nic.receive.deframer import deframer as made
+
+    at = [word(at_bits) for _ in range(3)]
+    return made(bit(), bit(), Stream(64, keep=8), bit(), at[0], word(64), at[1], at[2], bit(), word(4))
+
+
+def raw_decoder() -> Any:
+    from oscar_hdl.coder.decode.raw_decoder import raw_decoder as made
+
+    return made(
+        bit(), bit(), word(5), RawJob(), Stream(16), ports.PositionPort(), ports.SumPort(), ports.CountPort()
+    )
+
+
+def value_loader() -> Any:
+    from oscar_hdl.nic.memory.value_loader import value_loader as made
+
+    return made(bit(), bit(), word(5), _Command(6), Stream(64), ValueWrite(2, 5), block_bits=2, skip_bits=1)
+
+
+def side_loader() -> Any:
+    from oscar_hdl.nic.memory.side_loader import side_loader as made
+
+    return made(bit(), bit(), word(5), RowCommand(6), Stream(64), SideWrite(2, 5), block_bits=2, skip_bits=1)
+
+
+@block
+def _row_unloader(
+    clk, rst, phase, command, row, part, data_a, data_b, kind_a, kind_b, m_axis_values, m_axis_descriptors
+):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.memory.row_unloader import row_unloader as made
+
+    words, kinds = [word(64), word(64)], [word(7), word(7)]
+    reader = made(
+        clk, rst, phase, command, row, part, words, kinds, m_axis_values, m_axis_descriptors, block_bits=2,
+        skip_bits=1,
+    )  # fmt: skip
+
+    @always_comb
+    def copy():
+        words[0].next = data_a
+        words[1].next = data_b
+        kinds[0].next = kind_a
+        kinds[1].next = kind_b
+
+    return reader, copy
+
+
+def row_unloader() -> Any:
+    return _row_unloader(
+        bit(), bit(), word(5), _Command(6), word(5), word(3), word(64), word(64), word(7), word(7),
+        Stream(64), Stream(8),
+    )  # fmt: skip
+
+
+def prefix_reader() -> Any:
+    from oscar_hdl.nic.receive.prefix_reader import prefix_reader as made
+    from oscar_hdl.nic.receive.unit_reader import UnitPort
+
+    return made(
+        bit(), bit(), bit(), UnitPort(), word(5), bit(), word(4), word(32), Stream(64), bit(), bit(),
+        block_log2=0,
+    )  # fmt: skip
+
+
+@block
+def _head_writer(clk, rst, clear, write, entry, entry_last, fields, length, crc, start, whole, m_axis):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.send.head_writer import head_writer as made
+
+    return made(clk, rst, clear, write, entry, entry_last, fields, length, crc, start, whole, m_axis)
+
+
+def head_writer() -> Any:
+    from oscar_hdl.nic.send.head_writer import HeadFields
+
+    return _head_writer(
+        bit(), bit(), bit(), bit(), word(16), bit(), HeadFields(), word(20), word(32), bit(), bit(),
+        Stream(16, keep=2),
+    )  # fmt: skip
+
+
+def raw_packer() -> Any:
+    from oscar_hdl.nic.send.raw_packer import raw_packer as made
+
+    job, source = RawJob(), ports.SourcePort()
+    del job.bank, job.thinning, source.mean  # nobody looks at them
+    return made(bit(), bit(), job, bit(), source, Stream(16, keep=2))
+
+
+def row_port() -> Any:
+    from oscar_hdl.nic.memory.row_port import row_port as made
+
+    return made(bit(), bit(), Stream(64), Stream(64), bit(), word(10), word(14), bit(), RowCommand(10), bit())
+
+
+@block
+def _collector(
+    clk,
+    rst,
+    turn,
+    start,
+    odd,
+    lane,
+    keep,
+    drop,
+    cancel,
+    absorb,
+    room,
+    s_axis,
+    busy,
+    words,
+    enables,
+    valid,
+    first,
+    ended,
+):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.send.collector import collector as made
+    from oscar_hdl.streams.pair_port import pair_port
+
+    ready, mark, pair, next_pair = bit(), word(2), word(17), word(17)
+    lanes, marks = [word(16) for _ in range(4)], [word(2) for _ in range(4)]
+    port = pair_port(s_axis, pair, mark, ready)
+    collect = made(
+        clk, rst, turn, start, odd, lane, keep, drop, cancel, absorb, room, ready, mark, next_pair, busy,
+        lanes, marks, valid, first, ended, index=0,
+    )  # fmt: skip
+
+    @always(clk.posedge)
+    def hand():
+        next_pair.next = pair
+
+    @always_comb
+    def join():
+        words.next = concat(lanes[3], lanes[2], lanes[1], lanes[0])
+        enables.next = concat(marks[3], marks[2], marks[1], marks[0])
+
+    return port, collect, hand, join
+
+
+def collector() -> Any:
+    """Of four lanes, with one stream to take from."""
+    return _collector(
+        bit(), bit(), word(2), bit(), bit(), word(2), bit(), bit(), bit(), bit(), bit(), Stream(16, keep=2),
+        bit(), word(64), word(8), bit(), bit(), bit(),
+    )  # fmt: skip

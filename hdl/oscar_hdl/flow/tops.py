@@ -1,0 +1,116 @@
+"""Blocks that are converted on their own, with the ports and parameters they are converted for."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oscar_hdl.coder import ports
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
+
+Value = int | str | bool
+Top = Callable[..., Any]  # of parameters, given by name
+
+
+def _decoder() -> Any:
+    from oscar_hdl.coder.decode.decoder import decoder
+
+    return decoder(
+        bit(), bit(), word(5), ports.DecoderJob(), ports.DecoderTables(), Stream(16), ports.PositionPort(),
+        ports.SumPort(), ports.CountPort(),
+    )  # fmt: skip
+
+
+def _encoder() -> Any:
+    from oscar_hdl.coder.encode.encoder import encoder
+
+    return encoder(
+        bit(), bit(), word(5), ports.EncoderJob(), ports.EncoderTables(), ports.SourcePort(),
+        ports.CountPort(), Stream(16, keep=2),
+    )  # fmt: skip
+
+
+def _splitter(granule_log2: int = 8) -> Any:
+    from oscar_hdl.nic.memory.splitter import splitter
+
+    return splitter(
+        bit(), bit(), bit(), word(5), word(10), word(17), Stream(16), bit(), Stream(16), bit(), bit(),
+        granule_log2=granule_log2,
+    )  # fmt: skip
+
+
+def _oscar_nic(
+    engines: int = 2, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
+    block_log2: int = 12, granule_log2: int = 8,
+) -> Any:  # fmt: skip
+    from oscar_hdl.nic.oscar_nic import oscar_nic
+
+    if engines not in (2, 4, 8, 16, 32, 64):
+        raise ValueError(f"oscar_nic has 2, 4, 8, 16, 32 or 64 engines, got {engines}")
+    rx, tx = Stream(bus_bits, keep=bus_bits // 8), Stream(bus_bits, keep=bus_bits // 8)
+    return oscar_nic(
+        bit(), bit(), AxiLite(8), bit(), rx, tx, Stream(64), Stream(64), Stream(64), Stream(64), Stream(8),
+        engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
+        block_log2=block_log2, granule_log2=granule_log2,
+    )  # fmt: skip
+
+
+# From small to large: the last one is what a project takes.
+TOPS: dict[str, Top] = {
+    "decoder": _decoder,
+    "encoder": _encoder,
+    "splitter": _splitter,
+    "oscar_nic": _oscar_nic,
+}
+
+WITH_HELP = "parameters of the tops, instead of their own: engines=4 bus_bits=128"
+TOP_HELP = f"of {', '.join(TOPS)}; or module:function, which returns a block (all)"
+
+
+def parameter(text: str) -> tuple[str, int | bool | str]:
+    """Return name and value of "NAME=VALUE": a number, true, false or a word; for argparse."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier() or not value:
+        raise ArgumentTypeError(f"expected NAME=VALUE, such as engines=4, got {text!r}")
+    if value in ("true", "false"):
+        return name, value == "true"
+    return name, int(value) if value.lstrip("-").isdigit() else value
+
+
+def check_parameters(name: str, parameters: Mapping[str, Any]) -> None:
+    """Raise ValueError where a top has no parameter of one of these names, with those that it has."""
+    known = list(inspect.signature(find(name)).parameters)
+    if unknown := [each for each in parameters if each not in known]:
+        raise ValueError(f"{name} has no parameter {unknown[0]}; it has {', '.join(known) or 'none'}")
+
+
+def shape(name: str, parameters: Mapping[str, Any]) -> str:
+    """Return the parameters that a top is made with, its own defaults included: "engines=4, bus_bits=64".
+
+    Of a "module:function" those that are given: this process may not be able to import it.
+    """
+    own = (
+        {}
+        if ":" in name
+        else {each: about.default for each, about in inspect.signature(find(name)).parameters.items()}
+    )
+    return ", ".join(f"{each}={value}" for each, value in (own | dict(parameters)).items())
+
+
+def find(name: str) -> Top:
+    """Return a registered top, or the function of "module:function". Raises ValueError when there is none."""
+    if name in TOPS:
+        return TOPS[name]
+    module, colon, function = name.partition(":")
+    if not colon:
+        raise ValueError(f"no top called {name!r}; there are {', '.join(TOPS)} (or module:function)")
+    try:
+        found: Top = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"no top {name!r}: expected module:function of a module that can be imported ({error})"
+        ) from None
+    return found

@@ -1,0 +1,1 @@
+"""Registers, commands and events."""

@@ -1,0 +1,1 @@
+"""The sum that ends a frame."""

@@ -1,0 +1,123 @@
+"""CRC-32 (IEEE) of a message, a word of 8 to 64 bytes a clock, and the same arithmetic in plain integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.nic.crc.crc_rest import crc_rest
+from oscar_hdl.nic.crc.linear_map import linear_map
+from oscar_hdl.streams.bundles import bit, word
+
+POLY = 0xEDB88320  # bit 31 is x^0: the reflected form, in which the low bit of a byte goes first
+ONES = 0xFFFFFFFF
+
+
+def _byte(state: int) -> int:
+    for _ in range(8):
+        state = (state >> 1) ^ (POLY if state & 1 else 0)
+    return state
+
+
+BYTES = [_byte(n) for n in range(256)]
+
+
+def step(state: int, data: int, bits: int) -> int:
+    """Return `state` moved on by `bits` of data, lowest first; neither is inverted."""
+    whole = bits & ~7
+    for i in range(0, whole, 8):
+        state = (state >> 8) ^ BYTES[(state ^ data >> i) & 255]
+    for i in range(whole, bits):
+        state ^= data >> i & 1
+        state = (state >> 1) ^ (POLY if state & 1 else 0)
+    return state
+
+
+def unstep(state: int, bits: int) -> int:
+    """Return the state from which so many zeros lead to `state`."""
+    for _ in range(bits):
+        state = ((state ^ POLY) << 1 | 1) if state >> 31 else state << 1
+    return state
+
+
+@block
+def frame_crc(
+    clk: Any, rst: Any, valid: Any, data: Any, last: Any, missing: Any, done: Any, result: Any, *,
+    lead: int = 0,
+) -> Any:  # fmt: skip
+    """Give the CRC-32 of a message, as zlib.crc32 does.
+
+    valid (strobe), data (8 bits for each of 8 to 64 bytes, 4 at a time), last: words of the message, at any
+    distance. missing (with last; wide enough for the bytes less 1): so many bytes at the end of the last word
+    are not of the message; they must be 0. lead: so many bytes at the begin of the first word are not of it;
+    they must be 0.
+    done (strobe): 6 + 2 missing clocks after last; result u32 holds from then to the next done. The next
+    message begins after done.
+    """
+    size = len(data) // 8
+    if len(data) % 32 or not 8 <= size <= 64:
+        raise ValueError(f"expected data of 8, 12, .. 64 bytes, got {len(data)} bits")
+    if not 0 <= lead < size:
+        raise ValueError(f"expected a lead of 0 to {size - 1} bytes, got {lead}")
+    # The state holds the low 32 bits of its word. So what follows from the other bits has two clocks, and
+    # one map is all that is in the loop.
+    START = unstep(ONES, 8 * (lead + size))  # what leads to ONES and so many zeros
+    MOVE = [step(1 << i, 0, 8 * size) for i in range(32)]
+    REST = [step(0, 1 << i, 8 * size) for i in range(32, 8 * size)]
+    BACK = [unstep(1 << i, 4) for i in range(28, 32)]
+
+    state, moved, low = word(32, START), word(32), word(32)
+    rest, rest_next = word(32), word(32)
+    valid_1, last_1, last_2, last_3 = bit(), bit(), bit(), bit()
+    final, back, nibbles, settling = word(32), word(32), word(len(missing) + 1), bit()
+
+    rests = crc_rest(clk, valid, data, rest_next, REST, at=32)
+    move = linear_map(state, moved, MOVE)
+    step_back = linear_map(final, back, BACK, at=28)
+
+    @always_comb
+    def give():
+        result.next = ~final
+
+    @always(clk.posedge)
+    def run():
+        valid_1.next = valid
+        last_1.next = valid and last
+        last_2.next = last_1
+        last_3.next = last_2
+        if valid:
+            low.next = data[32:]
+        if valid_1 or last_2:
+            state.next = moved ^ rest ^ low
+            rest.next = rest_next
+        if last_1:  # one step more, of nothing: then `rest` is in
+            low.next = 0
+        if last_3 or rst:
+            state.next = START
+            rest.next = 0
+        if rst:
+            valid_1.next = False
+            last_1.next = False
+            last_2.next = False
+            last_3.next = False
+
+    @always(clk.posedge)
+    def finish():
+        """Take the zeros at the end back, four bits a clock."""
+        done.next = settling and nibbles == 0
+        if valid and last:
+            nibbles.next = concat(missing, False)
+        if last_3:
+            final.next = state
+            settling.next = True
+        elif settling:
+            settling.next = nibbles != 0
+            if nibbles != 0:
+                nibbles.next = nibbles - 1
+                final.next = concat(final[28:], modbv(0)[4:]) ^ back
+        if rst:
+            settling.next = False
+            done.next = False
+
+    return rests, move, step_back, give, run, finish

@@ -1,0 +1,126 @@
+"""The next iteration's chunk plan, for registers: the splitter, what feeds it, and the boundaries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, concat, enum
+
+from oscar_hdl.nic.control.registers import BY_NAME, PLAN_EDGES
+from oscar_hdl.nic.memory.splitter import splitter
+from oscar_hdl.nic.memory.sum_feed import sum_feed
+from oscar_hdl.streams.bundles import Stream, bit, word
+
+
+@block
+def planner(
+    clk: Any, rst: Any, s_axis_sums: Stream, segment: Any, issue: Any, order: Any, edge_index: Any, edge: Any,
+    result: Any, cut: Any, refused: Any, *, granule_log2: int, blocks_log2: int,
+) -> Any:  # fmt: skip
+    """Cut chunks of equal cost from the sums that pass, as PLAN_COMMAND asks (docs/registers.md).
+
+    s_axis_sums: Stream(64, keep=8), see sum_feed. segment, issue: strobes, with order u32: writes to
+    PLAN_SEGMENT and PLAN_COMMAND. edge_index u4 -> edge u16 one clock later: a boundary as a number of
+    blocks. result u10: running, equal, how many plans were cut (u8). cut, refused: strobes: a plan is made;
+    a command is not taken. Blocks have 2^granule_log2 values; a gradient has up to 2^blocks_log2 of them.
+    """
+    segment_bits, order_bits = (
+        {field.name: (field.low, field.low + field.bits) for field in BY_NAME[f"PLAN_{name}"].fields}
+        for name in ("SEGMENT", "COMMAND")
+    )
+    PLACE_BITS, BLOCK_BITS = granule_log2 + blocks_log2, blocks_log2 + 1
+    FIRST, COUNTS = segment_bits["first"][0], segment_bits["count"][0]
+    FIRST_END = FIRST + PLACE_BITS
+    NODES, NODES_END = order_bits["nodes"]
+    BLOCKS, BLOCKS_END = order_bits["blocks"]
+    CUT, CLEAR = order_bits["cut"][0], order_bits["clear"][0]
+    MOST_NODES, MOST_BLOCKS = PLAN_EDGES + 1, 1 << blocks_log2
+    UNUSED = ~BY_NAME["PLAN_COMMAND"].mask & 0xFFFFFFFF
+
+    states = enum("FORGET", "READY", "JUDGE", "WAIT", "CLEAR", "CLEARING", "CUT", "CUTTING")
+    state = Signal(states.FORGET)
+    fed, edges, place, idle = Stream(16), Stream(16), word(PLACE_BITS), bit()
+    first, counts, nodes, blocks, given = word(PLACE_BITS), bit(), word(5), word(BLOCK_BITS), word(32)
+    begin = bit()
+    clear, finish, equal, done, bad = (bit() for _ in range(5))
+    kept, edge_at, cuts, running = [word(16) for _ in range(16)], word(4), word(8), bit()
+
+    feed = sum_feed(clk, rst, begin, first, counts, running, s_axis_sums, fed, place, idle)
+    split = splitter(
+        clk, rst, clear, nodes, blocks, place, fed, finish, edges, equal, done, granule_log2=granule_log2
+    )
+
+    @always_comb
+    def show() -> None:
+        begin.next = segment and order[COUNTS:FIRST_END] == 0
+        first.next = order[FIRST_END:FIRST]
+        counts.next = order[COUNTS]
+        clear.next = state == states.CLEAR
+        finish.next = state == states.CUT
+        running.next = state != states.READY
+        edges.tready.next = True
+
+    @always_comb
+    def tell() -> None:
+        result.next = concat(running, equal, cuts)
+
+    @always(clk.posedge)
+    def judge() -> None:
+        if state == states.READY:
+            given.next = order
+        nodes.next = given[NODES_END:NODES]
+        blocks.next = given[BLOCKS + BLOCK_BITS : BLOCKS]
+        bad.next = (given & UNUSED) != 0 or given[CUT] == given[CLEAR]
+        if given[CUT] and (
+            given[NODES_END:NODES] == 0
+            or given[NODES_END:NODES] > MOST_NODES
+            or given[BLOCKS_END:BLOCKS] == 0
+            or given[BLOCKS_END:BLOCKS] > MOST_BLOCKS
+        ):
+            bad.next = True
+
+    @always(clk.posedge)
+    def sequence() -> None:
+        refused.next = (issue and state != states.READY) or (segment and not begin)
+        cut.next = False
+        if state == states.FORGET:
+            state.next = states.CLEAR
+        elif state == states.READY:
+            if issue:
+                state.next = states.JUDGE
+        elif state == states.JUDGE:
+            state.next = states.WAIT
+        elif state == states.WAIT:
+            if bad:
+                refused.next = True
+                state.next = states.READY
+            elif idle:
+                state.next = states.CUT
+                if given[CLEAR]:
+                    state.next = states.CLEAR
+        elif state == states.CLEAR:
+            state.next = states.CLEARING
+        elif state == states.CLEARING:
+            if fed.tready:
+                state.next = states.READY
+        elif state == states.CUT:
+            state.next = states.CUTTING
+        elif done:
+            state.next = states.READY
+            cuts.next = cuts + 1
+            cut.next = True
+        if rst:
+            state.next = states.FORGET
+            cuts.next = 0
+            refused.next = False
+
+    @always(clk.posedge)
+    def keep() -> None:
+        if finish:
+            edge_at.next = 0
+        if edges.tvalid:
+            kept[edge_at].next = edges.tdata
+            edge_at.next = edge_at + 1
+        edge.next = kept[edge_index]
+
+    return feed, split, show, tell, judge, sequence, keep

@@ -1,0 +1,1 @@
+"""From a frame to blocks of decoders."""

@@ -1,0 +1,174 @@
+"""Takes frames into the store's ring, and keeps those that are whole (docs/protocol.md, "Frame")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, concat, enum
+
+from oscar.coding.asc.link import ASC_CODE
+from oscar.coding.frame import HEADER_BYTES, MAGIC
+from oscar_hdl.nic.crc.frame_crc import frame_crc
+from oscar_hdl.nic.receive.crc_feed import crc_feed
+from oscar_hdl.streams.bundles import Stream, bit, word
+
+# Why a frame was dropped.
+LENGTH, VERSION, CODEC, DAMAGED, TOO_LONG, STEP, CHUNK, SUB_WIDTH, SEQUENCE, CHECKSUM, COUNT = range(1, 12)
+REASONS = {
+    LENGTH: "length",
+    VERSION: "magic or version",
+    CODEC: "codec",
+    DAMAGED: "CRC",
+    TOO_LONG: "too long for the store",
+    STEP: "step",
+    CHUNK: "chunk",
+    SUB_WIDTH: "sub-frame or width",
+    SEQUENCE: "sequence",
+    CHECKSUM: "checksum",
+    COUNT: "count",
+}
+SPARE = 8  # words of the ring that stay empty
+
+
+@block
+def deframer(
+    clk: Any, rst: Any, s_axis_rx: Stream, wr_en: Any, wr_addr: Any, wr_data: Any, head: Any, tail: Any,
+    bad: Any, reason: Any,
+) -> Any:  # fmt: skip
+    """Write frames to the store, each from a word on; `head` moves behind a frame that is whole.
+
+    s_axis_rx: Stream(8 size, keep=size), a frame up to tlast. wr_en, wr_addr, wr_data: the store. Frames lie
+    between tail (an input) and head. bad (strobe) with reason u4: a frame was dropped.
+    """
+    size, at_bits = len(s_axis_rx.tkeep), len(head)
+    rest_bits = (size - 1).bit_length()
+    if size not in (8, 16, 32, 64):
+        raise ValueError(f"expected words of 8, 16, 32 or 64 bytes, got {size}")
+    FULL_KEEP, MAGIC_BYTE, CODEC_BYTE = (1 << size) - 1, MAGIC, ASC_CODE
+    WORDS, REST = HEADER_BYTES // size, HEADER_BYTES % size  # of the header
+    HEAD_BITS = WORDS + (REST > 0)
+    PLACE = 16 // size  # the word of length and CRC, and where they are in it
+    AT, LENGTH_BITS = 8 * (16 % size), at_bits + rest_bits
+    NONE = -WORDS % (1 << at_bits)
+    NEARLY = (1 << (at_bits - 3)) - 1
+
+    states = enum("RECEIVE", "SETTLE", "COMPARE", "JUDGE", "TELL", "REST")
+    state = Signal(states.RECEIVE)
+    accept, taken, data, keep, final = bit(), bit(), word(8 * size), word(size), bit()
+    header = word(HEAD_BITS, 1)  # the word of the header that comes, 0 behind it
+    used, room, dropping = word(at_bits), bit(), bit()
+    length, announced, measured, expected = word(32), word(32), word(LENGTH_BITS), word(LENGTH_BITS)
+    full, short, alone, fault = (
+        word(at_bits, NONE),
+        word(rest_bits),
+        bit(),
+        word(4),
+    )  # words that are full, less those of the header
+    foreign, unknown, odd, gap, wrong, length_right, sum_right = (bit() for _ in range(7))
+    crc_done, crc = bit(), word(32)
+    fed, fed_data, fed_last, fed_missing = bit(), word(8 * size), bit(), word(rest_bits)
+
+    feed = crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last, fed_missing)
+    check = frame_crc(clk, rst, fed, fed_data, fed_last, fed_missing, crc_done, crc, lead=4)
+
+    @always_comb
+    def give():
+        s_axis_rx.tready.next = accept
+        wr_en.next = taken and not dropping
+        wr_data.next = data
+        used.next = wr_addr - tail
+        short.next = -fed_missing
+
+    @always(clk.posedge)
+    def take():
+        taken.next = accept and s_axis_rx.tvalid
+        data.next = s_axis_rx.tdata
+        keep.next = s_axis_rx.tkeep
+        final.next = s_axis_rx.tlast
+        room.next = used[at_bits:3] != NEARLY
+        accept.next = state == states.RECEIVE and (room or dropping)
+        if (accept and s_axis_rx.tvalid and s_axis_rx.tlast) or (taken and final):
+            accept.next = False
+        if rst:
+            accept.next = False
+            taken.next = False
+
+    @always_comb
+    def look():
+        gap.next = keep != FULL_KEEP and not final
+        for n in range(1, size):
+            if keep[n] and not keep[n - 1]:
+                gap.next = True
+        fault.next = 0
+        if dropping:
+            fault.next = TOO_LONG
+        elif odd or header != 0 or not length_right:
+            fault.next = LENGTH
+        elif foreign:
+            fault.next = VERSION
+        elif not sum_right:
+            fault.next = DAMAGED
+        elif unknown:
+            fault.next = CODEC
+
+    @always(clk.posedge)
+    def measure():
+        if taken:
+            header.next = header << 1
+            if keep == FULL_KEEP:
+                full.next = full + 1
+            if gap or not keep[0]:
+                odd.next = True
+            if header[0]:
+                foreign.next = data[8:] != MAGIC_BYTE
+                unknown.next = data[16:8] != CODEC_BYTE
+            if header[PLACE]:
+                length.next = data[AT + 32 : AT]
+                announced.next = data[AT + 64 : AT + 32]
+        measured.next = concat(full, short)
+        expected.next = length[LENGTH_BITS:] + REST
+        length_right.next = measured == expected and length[32:LENGTH_BITS] == 0
+        sum_right.next = announced == crc
+        if state == states.TELL or rst:
+            header.next = 1
+            full.next = NONE
+            odd.next = False
+
+    @always(clk.posedge)
+    def run():
+        bad.next = False
+        alone.next = head == tail
+        if state == states.RECEIVE:
+            if taken and not dropping:
+                wr_addr.next = wr_addr + 1
+            if alone and not room:
+                dropping.next = True
+            if taken and final:
+                state.next = states.SETTLE
+        elif state == states.SETTLE:
+            if crc_done:
+                state.next = states.COMPARE
+        elif state == states.COMPARE:
+            state.next = states.JUDGE
+        elif state == states.JUDGE:
+            reason.next = fault
+            wrong.next = fault != 0
+            state.next = states.TELL
+        elif state == states.TELL:
+            bad.next = wrong
+            dropping.next = False
+            if wrong:
+                wr_addr.next = head
+            else:
+                head.next = wr_addr
+            state.next = states.REST
+        elif state == states.REST:  # until there is room again
+            state.next = states.RECEIVE
+        if rst:
+            state.next = states.RECEIVE
+            head.next = 0
+            wr_addr.next = 0
+            bad.next = False
+            dropping.next = False
+
+    return feed, check, give, take, look, measure, run

@@ -1,0 +1,70 @@
+"""The bytes of a raw block in their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, enum
+
+from oscar_hdl.nic.receive.unit_reader import UnitPort
+from oscar_hdl.streams.bundles import Stream, bit, word
+
+
+@block
+def raw_feeder(
+    clk: Any, rst: Any, go: Any, odd: Any, size: Any, units: UnitPort, m_axis: Stream, idle: Any
+) -> Any:
+    """Give `size` u20 bytes (1 or more) as pairs, the first in bits 0..7, tlast with the last pair.
+
+    go (strobe): the next unit holds the first byte, in its upper half if `odd`; odd and size hold for two
+    clocks. If the number is odd, the last pair's upper half is anything.
+    """
+    states = enum("IDLE", "PRIME", "FETCH", "SEND")
+    state = Signal(states.IDLE)
+    left, shifted, even, final, got = word(19), bit(), bit(), bit(), bit()
+
+    @always_comb
+    def give():
+        got.next = units.ready and not units.get
+        idle.next = state == states.IDLE
+        final.next = left[19:1] == 0 and left[0] == even
+        units.amount.next = 1
+        m_axis.tdata.next = units.units[64:48]
+        if shifted:
+            m_axis.tdata.next = units.units[56:40]
+
+    @always(clk.posedge)
+    def run():
+        units.get.next = False
+        if state == states.IDLE:
+            shifted.next = odd
+            left.next = size[20:1]
+            even.next = not size[0]
+            if go:
+                units.get.next = True
+                state.next = states.FETCH
+                if odd:
+                    state.next = states.PRIME
+        elif state == states.PRIME:
+            if got:
+                units.get.next = True
+                state.next = states.FETCH
+        elif state == states.FETCH:
+            if got:
+                m_axis.tvalid.next = True
+                m_axis.tlast.next = final
+                state.next = states.SEND
+        elif state == states.SEND and m_axis.tready:
+            m_axis.tvalid.next = False
+            left.next = left - 1
+            units.get.next = True
+            state.next = states.FETCH
+            if final:
+                units.get.next = False
+                state.next = states.IDLE
+        if rst:
+            state.next = states.IDLE
+            units.get.next = False
+            m_axis.tvalid.next = False
+
+    return give, run

@@ -1,0 +1,1 @@
+"""From blocks of encoders to a frame."""

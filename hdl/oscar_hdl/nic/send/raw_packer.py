@@ -1,0 +1,170 @@
+"""Packs the values of a block that is no shorter coded: each in as many bits as the largest needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, concat, enum, modbv
+
+from oscar_hdl.coder.ports import READ_CLOCKS
+from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.pair_fifo import pair_fifo
+
+
+@block
+def raw_packer(
+    clk: Any, rst: Any, job: Any, allow: Any, source: Any, m_axis: Any, *, depth_log2: int = 4
+) -> Any:
+    """Read the rows of a block and give its values, `width` bits each, the lowest bit first.
+
+    job: RawJob; values and width (1..16) hold from start to done. constant: only the first row is read, value
+    is its first value from done to the next start, and no bytes are given. done: all bytes were taken.
+    allow (level): a row may be read, because the bytes of one (up to 64) will be taken without a pause but
+    those between pairs that come one by one. source: SourcePort. m_axis: Stream(16, keep=2), tlast with the
+    last pair.
+
+    depth_log2: of the FIFO of pairs, which is to bridge such a pause: lanes of the store and six pairs more.
+    """
+    states = enum("IDLE", "MASK", "ROW", "READ", "LAST", "DRAIN")
+    state = Signal(states.IDLE)
+    row, clocks, widening = word(13), word(3), word(5)
+    # The lane behind the one that comes in the next clock, and the one behind the row's last.
+    lane, stop, at_end, last_row = word(5), word(5), bit(), bit()
+    ready, reading, finish, empty = bit(), bit(), bit(), bit()
+    mask, value, have, step, fill = word(16), word(16), bit(), bit(), word(4)
+    # A value on its way to its place in a pair: moved up by fill % 4, then by the rest of fill. It starts
+    # when the next one comes, so that it is known whether it is the last. `ends`: fill behind it, up to 31.
+    near, near_up, near_valid, near_last, near_ends = word(19), word(2), bit(), bit(), word(5)
+    far, far_valid, far_last, far_ends = word(31), bit(), bit(), word(5)
+    rest, tail, tail_two = word(16), bit(), bit()
+    push, pair, two, last = bit(), word(16), bit(), bit()
+
+    fifo = pair_fifo(clk, rst, push, pair, two, last, m_axis, empty, depth_log2=depth_log2)
+
+    @always_comb
+    def look():
+        source.row.next = row[12:]
+        source.header.next = False
+        step.next = have and (reading or finish)
+        job.value.next = value
+
+    @always(clk.posedge)
+    def watch():
+        source.take.next = state == states.ROW and clocks == 2 and ready and not (last_row and stop == 0)
+        job.done.next = state == states.DRAIN and clocks == 7 and empty
+        if rst:
+            source.take.next = False
+            job.done.next = False
+        ready.next = source.ok and allow and empty
+        last_row.next = row == job.values[18:5]
+        at_end.next = lane == stop or job.constant
+        stop.next = 0
+        if row == job.values[18:5]:
+            stop.next = job.values[5:]
+
+    @always(clk.posedge)
+    def read():
+        finish.next = False
+        reading.next = False
+        if state == states.IDLE:
+            row.next = 0
+            clocks.next = 0
+            widening.next = 0
+            mask.next = 0
+            job.idle.next = True
+            if job.start:
+                job.idle.next = False
+                state.next = states.MASK
+        elif state == states.MASK:
+            widening.next = widening + 1
+            mask.next = concat(mask[15:], modbv(1)[1:])
+            if widening == job.width:
+                mask.next = mask
+                state.next = states.ROW
+        elif state == states.ROW:
+            lane.next = 1
+            clocks.next = clocks + 1
+            if clocks == 2:  # last_row and stop are those of this row
+                clocks.next = 2
+                if last_row and stop == 0:
+                    finish.next = True
+                    state.next = states.LAST
+                elif ready:
+                    clocks.next = 0
+                    state.next = states.READ
+        elif state == states.READ:
+            if clocks != READ_CLOCKS - 1:
+                clocks.next = clocks + 1
+            else:
+                reading.next = True
+                lane.next = lane + 1
+            if reading and at_end:
+                reading.next = False
+                clocks.next = 0
+                row.next = row + 1
+                state.next = states.ROW
+                if last_row or job.constant:
+                    finish.next = True
+                    state.next = states.LAST
+        elif state == states.LAST:
+            clocks.next = 0
+            state.next = states.DRAIN
+        else:  # a few clocks until what comes last is in the FIFO
+            if clocks != 7:
+                clocks.next = clocks + 1
+            elif empty:
+                state.next = states.IDLE
+        if rst:
+            state.next = states.IDLE
+            job.idle.next = True
+            finish.next = False
+            reading.next = False
+
+    @always(clk.posedge)
+    def shift():
+        if reading:
+            value.next = source.data[16:] & mask
+            have.next = not job.constant
+        elif finish:
+            have.next = False
+        if step:
+            fill.next = fill + job.width[4:]
+        near_valid.next = step
+        near_last.next = finish
+        near_up.next = fill[4:2]
+        near_ends.next = fill + job.width
+        near.next = value << fill[2:]
+        far_valid.next = near_valid
+        far_last.next = near_last
+        far_ends.next = near_ends
+        far.next = near << concat(near_up, modbv(0)[2:])
+        if rst or job.start:
+            have.next = False
+            fill.next = 0
+        if rst:
+            near_valid.next = False
+            far_valid.next = False
+
+    @always(clk.posedge)
+    def pack():
+        push.next = tail or (far_valid and (far_last or far_ends[4]))
+        pair.next = rest | far[16:]
+        two.next = far_ends[4] or far_ends[4:] > 8
+        last.next = far_last and (not far_ends[4] or far_ends[4:] == 0)
+        if tail:
+            pair.next = rest
+            two.next = tail_two
+            last.next = True
+        tail.next = far_valid and far_last and far_ends[4] and far_ends[4:] != 0
+        tail_two.next = far_ends[4:] > 8
+        if far_valid:
+            rest.next = rest | far[16:]
+            if far_ends[4]:
+                rest.next = far[31:16]
+        if rst or job.start:
+            rest.next = 0
+        if rst:
+            push.next = False
+            tail.next = False
+
+    return fifo, look, watch, read, shift, pack

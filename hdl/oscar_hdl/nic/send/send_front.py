@@ -1,0 +1,101 @@
+"""The first stage of a command to send: blocks are planned, tables are built, and dealing begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, enum
+
+from oscar_hdl.nic.first_unit import first_unit, unit_word
+from oscar_hdl.nic.ports import FrameCommand, TablesPort
+from oscar_hdl.nic.send.frame_plan import frame_plan
+from oscar_hdl.streams.bundles import bit, word
+
+
+class PlannedFrame:
+    """A frame that leaves the first stage: `ready` (level) until `taken` (strobe)."""
+
+    def __init__(self, units: int) -> None:
+        self.ready, self.taken, self.bank, self.empty = bit(), bit(), bit(), bit()
+        self.first = unit_word(units)  # of its first block
+        self.last_block, self.size, self.last_size, self.thinning = word(8), word(18), word(18), word(2)
+        self.checksum = word(16)
+
+
+@block
+def send_front(
+    clk: Any, rst: Any, command: FrameCommand, row: Any, tables: TablesPort, blocked: Any, dealing: Any,
+    begun: Any, frame: PlannedFrame, *, units: int,
+) -> Any:  # fmt: skip
+    """Take a command; frame and the command's fields hold until it is taken. Banks are used in turn.
+
+    begun (strobe): its blocks may be dealt, if it has any: counts of its bank are drained (not blocked), and
+    no other frame is dealt (dealing). From then on it may be taken.
+    """
+    states = enum("IDLE", "START", "PLAN", "BUILD", "WAIT", "BEGIN", "HAND")
+    state = Signal(states.IDLE)
+    planning, planned, first_known, known, may = bit(), bit(), bit(), bit(), bit()
+
+    plan = frame_plan(
+        clk, rst, planning, command.count, command.block_log2, planned, frame.last_block, frame.size,
+        frame.last_size, frame.thinning,
+    )  # fmt: skip
+    firsts = first_unit(clk, rst, planning, row, command.block_log2, first_known, frame.first, units=units)
+
+    @always_comb
+    def tell():
+        tables.load.next = command.load
+        tables.save.next = command.save
+        tables.fresh.next = command.fresh
+        tables.query.next = command.load
+        tables.query_fresh.next = command.fresh
+        tables.last.next = command.last
+        tables.mask.next = 0
+        tables.bank.next = frame.bank
+        command.idle.next = state == states.IDLE
+        known.next = planned and first_known and tables.steady
+        begun.next = state == states.BEGIN
+
+    @always(clk.posedge)
+    def strobe():
+        planning.next = state == states.IDLE and command.start
+        tables.build.next = state == states.PLAN and known and not frame.empty
+        may.next = not blocked and not dealing
+        frame.ready.next = state == states.HAND and not frame.taken
+        if state == states.PLAN:
+            frame.empty.next = command.count == 0
+            frame.checksum.next = tables.checksum
+        if frame.taken:
+            frame.bank.next = not frame.bank
+        if rst:
+            planning.next = False
+            tables.build.next = False
+            frame.ready.next = False
+            frame.bank.next = False
+
+    @always(clk.posedge)
+    def sequence():
+        if state == states.IDLE:
+            if command.start:
+                state.next = states.START
+        elif state == states.START:
+            state.next = states.PLAN
+        elif state == states.PLAN:
+            if known:
+                state.next = states.BUILD
+                if frame.empty:
+                    state.next = states.WAIT
+        elif state == states.BUILD:
+            if tables.built:
+                state.next = states.WAIT
+        elif state == states.WAIT:
+            if may:
+                state.next = states.BEGIN
+        elif state == states.BEGIN:
+            state.next = states.HAND
+        elif frame.taken:
+            state.next = states.IDLE
+        if rst:
+            state.next = states.IDLE
+
+    return plan, firsts, tell, strobe, sequence

@@ -1,1 +1,0 @@
-"""Boards around the NIC; each needs the extra `board`."""
