@@ -1,6 +1,6 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup torch everything allreduce test lint clean bench tools vhdl cosim fpga formal sim stress rtl verilator \
+.PHONY: help setup torch everything allreduce test seeds lint clean bench tools vhdl cosim fpga formal sim stress rtl verilator \
   dist docs board ultrascale
 SHELL := /bin/bash
 
@@ -12,6 +12,7 @@ CONFIG ?= configs/default.yaml
 MPI_CONFIG ?= configs/mpi.yaml
 BENCH ?=
 ARGS ?=
+SEEDS ?= 50
 EXTRAS := torch gpu mpi secure peers cosim fpga board dist docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -59,6 +60,9 @@ allreduce: setup ## compare all methods on real gradients (CONFIG=configs/defaul
 
 test: setup ## run all tests
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+seeds: setup ## run each test that takes a seed with 50 new ones (SEEDS=50); hours for all, so name files (ARGS=tests/host)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --seeds $(SEEDS) $(ARGS)
 
 lint: setup ## ruff and mypy
 	@$(BIN)/ruff check .

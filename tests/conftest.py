@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -14,22 +15,64 @@ from needs import NO_GPU, needs
 from oscar.errors import OscarError
 from oscar_lab.lab.hold import PREFIX
 from oscar_lab.lab.network import Network
-from oscar_sim.seeds import VARIABLE, told
+from oscar_sim.seeds import VARIABLE, dice, told
 
 COMPLETE = os.environ.get("OSCAR_TESTS_COMPLETE", "") not in ("", "0")
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--seeds", type=int, default=0, metavar="N", help="run what takes a seed, N times, and nothing else"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "seeded: takes the run's seed (set where the fixture `seed` is used)")
     told()  # one seed for all processes of a run
     # Triton asks when it is imported, which torch does in any test: kernels of this process are interpreted.
     os.environ["TRITON_INTERPRET"] = "1"
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With --seeds, give all seeds to tests that take one: all processes find the same ones."""
+    count, many = metafunc.config.getoption("seeds"), dice("seeds")
+    if count and "seed" in metafunc.fixturenames:
+        numbers = [many.randrange(10**10) for _ in range(count)]
+        metafunc.parametrize("seed", numbers, indirect=True, scope="module")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seeded = [item for item in items if "seed" in getattr(item, "fixturenames", ())]
+    for item in seeded:
+        item.add_marker("seeded")
+    if config.getoption("seeds"):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(seeded)])
+        items[:] = seeded
+
+
+@pytest.fixture(scope="module")
+def seed(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The run's seed, new in each run; with --seeds, one after another.
+
+    What is drawn by oscar_sim.seeds, here and in child processes, follows it. A test that calls that asks for
+    this fixture, by name or by usefixtures, so that it is listed (`pytest -m seeded`) and says its seed.
+    """
+    before = str(told())
+    os.environ[VARIABLE] = str(getattr(request, "param", before))
+    yield told()
+    os.environ[VARIABLE] = before
+
+
+@pytest.fixture
+def draw(seed: int) -> random.Random:
+    """Random numbers of the run's seed."""
+    return random.Random(seed)
+
+
 @pytest.fixture(autouse=True)
-def seed() -> int:
-    """The run's seed, new in each run; a test that fails shows how to set it."""
-    print(f"{VARIABLE}={told()}")
-    return told()
+def _seed_is_shown(request: pytest.FixtureRequest) -> None:
+    if "seed" in request.fixturenames:
+        print(f"{VARIABLE}={request.getfixturevalue('seed')}")
 
 
 def _skipped(config: pytest.Config) -> Counter[str]:

@@ -14,6 +14,8 @@ from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 
+pytestmark = pytest.mark.usefixtures("seed")
+
 SETS, ROWS_LOG2 = 16, 12
 
 

@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from needs import needs
 from oscar.coding.asc.model import Rows, class_of, count_group, frequencies, live, low_bits, symbol_of
 from oscar.coding.asc.params import LIMIT, PRIOR, SYMBOLS, TABLE_ROWS, AscParams
@@ -27,6 +29,8 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
+
+pytestmark = pytest.mark.usefixtures("seed")
 
 FRAME = {0: 1, 1: 1 << 18, 2: 1 << 19}  # values of a frame with that `thinning`
 SIZES = (3, 4, 5, 8, 16)  # bits

@@ -15,6 +15,8 @@ from oscar_hdl.streams.lane_delay import lane_delay
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 
+pytestmark = pytest.mark.usefixtures("seed")
+
 
 def run(
     top: object, clk: object, inputs: list, outputs: list, items: list[tuple[int, ...]]

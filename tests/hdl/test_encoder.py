@@ -16,6 +16,8 @@ from oscar.coding.asc.params import TABLE_ROWS
 from oscar_sim.encoder_bench import Bench, Block, check, random_table
 from oscar_sim.seeds import dice
 
+pytestmark = pytest.mark.usefixtures("seed")
+
 KINDS = (
     "noise", "dead", "constant", "wide", "single", "nearly constant", "constant and dead", "sparse", "steps",
 )  # fmt: skip

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pytest
 
 from oscar.coding.asc.model import Row, class_of, count_group, frequencies
 from oscar.coding.asc.params import CODED, DIRECTORY_BYTES, GROUP_ROWS, LANES, PREFIX_BYTES, AscParams
@@ -29,6 +30,8 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 from support.rtl_rows import PositionMemory, SourceMemory, SumMemory
+
+pytestmark = pytest.mark.usefixtures("seed")
 
 BLOCK_LOG2 = 11
 FRAME_VALUES, THINNING = 1 << 16, 1  # counts are those of a frame so large

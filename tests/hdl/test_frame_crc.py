@@ -11,6 +11,8 @@ from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 
+pytestmark = pytest.mark.usefixtures("seed")
+
 
 @pytest.mark.parametrize(("size", "lead"), [(8, 4), (8, 0), (16, 4), (32, 4), (64, 0)])
 def test_a_message_has_the_crc_that_zlib_gives(size: int, lead: int):

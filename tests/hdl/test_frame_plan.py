@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oscar_hdl.nic.send.frame_plan import frame_plan
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
+
+pytestmark = pytest.mark.usefixtures("seed")
 
 MOST = 1 << 18
 

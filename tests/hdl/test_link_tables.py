@@ -20,7 +20,9 @@ from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.nic.ports import CountChain, TablesPort
 from oscar_hdl.streams.bundles import Stream, bit
 from oscar_sim.cycles import CycleSimulator
-from oscar_sim.seeds import dice, told
+from oscar_sim.seeds import dice
+
+pytestmark = pytest.mark.usefixtures("seed")
 
 PARAMS = AscParams()
 ROWS, SYMBOLS = range(32), range(16)
@@ -190,7 +192,7 @@ def checksum(hist: Hist) -> int:
 
 @pytest.mark.parametrize("encoding", [False, True])
 def test_builds(encoding: bool):
-    rng = dice(f"builds {told()}")
+    rng = dice("builds")
     bench = Bench(rng, encoding=encoding)
     prior = TableState.initial().hist.tolist()
     for frame in range(8):
@@ -227,7 +229,7 @@ def counted(rng: random.Random) -> Hist:
 @pytest.mark.parametrize("encoding", [False, True])
 def test_frames_overlap(encoding: bool):
     """The next frame's tables are built before, while or after a frame is learnt, as its sets allow."""
-    rng = dice(f"frames {told()}")
+    rng = dice("frames")
     bench = Bench(rng, encoding=encoding, chain=rng.randrange(1, 20))
     prior = TableState.initial().hist.tolist()
     assert bench.query(0, True) == checksum(prior)
@@ -281,7 +283,7 @@ def test_frames_overlap(encoding: bool):
 
 
 def test_reset_at_any_clock():
-    rng = dice(f"reset {told()}")
+    rng = dice("reset")
     bench = Bench(rng, encoding=False)
     for frame in range(4):
         hist, counts = histogram(rng), counted(rng)
@@ -307,7 +309,7 @@ def test_reset_at_any_clock():
 
 
 def test_learns_from_real_counters():
-    rng = dice(f"counters {told()}")
+    rng = dice("counters")
     clk, rst, port, sent = bit(), bit(), TablesPort(), Stream(64)
     units, chain = [CountPort(), CountPort()], [CountChain() for _ in range(3)]
 

@@ -24,6 +24,8 @@ from support.nic_bench import (
     header_fields,
 )
 
+pytestmark = pytest.mark.usefixtures("seed")
+
 
 def plans(rng: random.Random, kinds: Iterable[str]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return frames' values, short ones and long ones."""

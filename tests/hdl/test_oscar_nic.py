@@ -30,6 +30,8 @@ from support.nic_bench import (
     header_fields,
 )
 
+pytestmark = pytest.mark.usefixtures("seed")
+
 BLOCK = 1 << (ASC.block_log2 - 5)  # rows: frames begin at multiples
 
 

@@ -135,6 +135,7 @@ def test_ranks(case: str, packed: Path) -> None:
     assert found == BODIES[case][1]
 
 
+@pytest.mark.usefixtures("seed")
 def test_the_packed_netlist_does_the_same(packed: Path) -> None:
     """Outputs are those of the source in every clock."""
     ports = ports_of(packed / "dut.v", "dut", packed)
@@ -143,6 +144,7 @@ def test_the_packed_netlist_does_the_same(packed: Path) -> None:
     assert compared.known > 2000 * 36 * 10  # the rest are outputs that a case does not have
 
 
+@pytest.mark.usefixtures("seed")
 def test_compare_finds_a_difference(tmp_path: Path) -> None:
     """A rank too many does not pass."""
     source = tmp_path / "dut.v"
@@ -166,6 +168,7 @@ def division() -> Any:
 
 
 @pytest.mark.parametrize("least", [(1, 1), LEAST_SHARED])
+@pytest.mark.usefixtures("seed")
 def test_a_packed_division_does_the_same(
     least: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,8 @@ from oscar_sim.driver.nic_driver import Script
 from oscar_sim.seeds import dice, numbers
 from support.plans import GRANULE, GRANULE_LOG2, edges, gradients, pieces
 
+pytestmark = pytest.mark.usefixtures("seed")
+
 BLOCKS_LOG2 = 6
 MOST = 1 << (GRANULE_LOG2 + BLOCKS_LOG2)
 

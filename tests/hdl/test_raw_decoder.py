@@ -18,6 +18,8 @@ from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 from support.rtl_rows import CountMemory, PositionMemory, SumMemory
 
+pytestmark = pytest.mark.usefixtures("seed")
+
 FRAMES = (1 << 15, 1 << 18, 1 << 19)  # values of a frame, by its thinning
 
 

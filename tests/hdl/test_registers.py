@@ -119,6 +119,7 @@ class Bench:
 
 
 @pytest.mark.parametrize("stream", [None, 1, 2])
+@pytest.mark.usefixtures("seed")
 def test_every_address_does_what_the_table_says(stream: int | None):
     rng = dice(stream or 0)
     bench = Bench(stream)
@@ -153,6 +154,7 @@ def test_every_address_does_what_the_table_says(stream: int | None):
     bench.run(steps)
 
 
+@pytest.mark.usefixtures("seed")
 def test_locked_registers_keep_their_values():
     rng = dice(3)
     bench = Bench()

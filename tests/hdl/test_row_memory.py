@@ -19,6 +19,8 @@ from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 
+pytestmark = pytest.mark.usefixtures("seed")
+
 BLOCK_ROWS = 32
 ROW_BITS = 9
 SEEN = 30  # the phase in which ok is looked at

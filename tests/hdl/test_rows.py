@@ -20,6 +20,7 @@ def size_of(values: list[int]) -> int:
 
 
 @pytest.mark.parametrize("top", [1, 3, 4, 8, 15, 128, 191, 192, 384, 1536, 32767])
+@pytest.mark.usefixtures("seed")
 def test_rows_equal_the_model(top: int):
     rng = numbers(1)
     count = int(rng.integers(1, 40 * 32))

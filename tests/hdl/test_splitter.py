@@ -13,6 +13,8 @@ from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
 from oscar_sim.seeds import dice, numbers
 from support.plans import GRANULE, GRANULE_LOG2, edges, gradients, pieces
 
+pytestmark = pytest.mark.usefixtures("seed")
+
 BLOCK_BITS = 6
 
 

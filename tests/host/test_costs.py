@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -193,10 +192,8 @@ def test_methods_whose_ranks_get_messages_of_their_own_have_a_cost(method: str, 
     assert 0 < few.bits_per_value < many.bits_per_value < 32
 
 
-def test_a_sparse_method_is_measured_on_given_gradients() -> None:
-    number = random.SystemRandom().randrange(2**32)
-    print("seed", number)
-    rng = np.random.default_rng(number)
+def test_a_sparse_method_is_measured_on_given_gradients(seed: int) -> None:
+    rng = np.random.default_rng(seed)
     config = Config.model_validate({"method": "zen", "nodes": 3})
     rows, shapes = 400, [(400, 16), (50,)]
 

@@ -14,13 +14,6 @@ from oscar_lab.bench import ladder
 needs("torch")  # brings the digits
 
 
-@pytest.fixture
-def draw() -> random.Random:
-    number = random.SystemRandom().randrange(2**32)
-    print("seed", number)
-    return random.Random(number)
-
-
 @pytest.mark.parametrize("stale", [False, True])
 def test_gradients_are_those_of_finite_differences(stale: bool, draw: random.Random) -> None:
     model = ladder.Residual(draw.randrange(1, 6), 8, seed=draw.randrange(99), rate=0.1, stale=stale)

@@ -12,13 +12,6 @@ import pytest
 from oscar.planning.tuning.merge import Merged, Stops, averaged, merge
 
 
-@pytest.fixture
-def draw() -> random.Random:
-    number = random.SystemRandom().randrange(2**32)
-    print("seed", number)
-    return random.Random(number)
-
-
 class Valley:
     """Step times that fall and then rise along every border, each for itself; more groups may cost more."""
 

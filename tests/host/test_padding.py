@@ -49,10 +49,10 @@ def rungs(percent: float, most: int) -> list[int]:
     return found
 
 
-def test_the_ladder_has_few_rungs_and_none_costs_more_than_it_may() -> None:
-    for percent in (1, 100, *(random.uniform(1, 100) for _ in range(5))):
+def test_the_ladder_has_few_rungs_and_none_costs_more_than_it_may(draw: random.Random) -> None:
+    for percent in (1, 100, *(draw.uniform(1, 100) for _ in range(5))):
         padding, ladder = Padding(percent), rungs(percent, 1 << 31)
-        for size in (0, 1, 56, 57, *(int(2 ** random.uniform(0, 30)) for _ in range(200))):
+        for size in (0, 1, 56, 57, *(int(2 ** draw.uniform(0, 30)) for _ in range(200))):
             padded, least = padding.padded_bytes(size), size + LENGTH_BYTES
             assert padded in ladder
             assert least <= padded <= max(LEAST_BYTES, least + 1, int(least * (1 + percent / 100)))
@@ -62,9 +62,9 @@ def test_the_ladder_has_few_rungs_and_none_costs_more_than_it_may() -> None:
 
 
 @pytest.mark.parametrize("pad", [0.0, 1.0, 10.0, 100.0])
-def test_messages_come_back_bit_by_bit_and_their_sizes_are_rungs(pad: float) -> None:
+def test_messages_come_back_bit_by_bit_and_their_sizes_are_rungs(pad: float, draw: random.Random) -> None:
     one, two = pair(pad)
-    sizes = [0, 1, 24, 56, 57, 1000, 1001, random.randrange(100_000)]
+    sizes = [0, 1, 24, 56, 57, 1000, 1001, draw.randrange(100_000)]
     print(f"sizes {sizes}")
     for number, size in enumerate(sizes):
         message = os.urandom(size)
@@ -95,12 +95,12 @@ def test_sizes_of_one_class_cannot_be_told_apart() -> None:
 @pytest.mark.parametrize(
     "place", [0, LENGTH_BYTES + 3, -TAG_BYTES - 1, -1], ids=["length", "text", "zeros", "tag"]
 )
-def test_a_padded_message_that_was_changed_is_refused(place: int) -> None:
+def test_a_padded_message_that_was_changed_is_refused(place: int, draw: random.Random) -> None:
     one, two = pair(25.0)
 
     def change(message: bytes) -> bytes:
         changed = bytearray(message)
-        changed[place] ^= 1 << random.randrange(8)
+        changed[place] ^= 1 << draw.randrange(8)
         return bytes(changed)
 
     one.inner.__dict__["change"] = change

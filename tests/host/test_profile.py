@@ -27,13 +27,6 @@ SLEEP = 0.03  # of the backward pass between two layers: known times, however bu
 TENSORS = [("b", 3), ("a", 8)]  # in the order of the backward pass
 
 
-@pytest.fixture
-def draw() -> random.Random:
-    number = random.SystemRandom().randrange(2**32)
-    print("seed", number)
-    return random.Random(number)
-
-
 def drawn(draw: random.Random, count: int) -> ReadyTimes:
     times = sorted(draw.uniform(1e-6, 1e-2) for _ in range(count))
     tensors = tuple((f"layer{at}.weight", draw.randrange(10**6)) for at in range(count))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from fractions import Fraction
 
 import numpy as np
@@ -253,9 +252,7 @@ BEYOND = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("nodes", [4, 8, 16])
-def test_means_of_hostile_gradients_are_near_the_exact_ones(name, nodes):
-    seed = secrets.randbits(32)
-    print(f"seed {seed}")
+def test_means_of_hostile_gradients_are_near_the_exact_ones(name, nodes, seed):
     job = Job(QuantiserParams(bits=default_bits(nodes)), [hostile(name, 0, 0, 1)[0][0].size], nodes)
     for iteration in range(10):
         given = hostile(name, seed, iteration, nodes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import random
 from collections import deque
 
 import numpy as np
@@ -25,22 +24,15 @@ def width(workers: int) -> int:
     return sum_width(8, workers)
 
 
-@pytest.fixture
-def dice():
-    seed = random.SystemRandom().randrange(1 << 32)
-    print("seed", seed)
-    return random.Random(seed)
-
-
 class Rounds:
     """Ranks whose work and messages happen in a random order; `deaths`: how many ranks die on the way."""
 
-    def __init__(self, dice, nodes, copies, iterations, *, deaths=0, sizes=(0, 1, 40, 700)):
-        self.dice, self.plan, self.deaths = dice, Redundancy(nodes, copies), deaths
-        random = np.random.default_rng(dice.randrange(1 << 32))
+    def __init__(self, draw, nodes, copies, iterations, *, deaths=0, sizes=(0, 1, 40, 700)):
+        self.draw, self.plan, self.deaths = draw, Redundancy(nodes, copies), deaths
+        random = np.random.default_rng(draw.randrange(1 << 32))
         self.tasks, self.bounds, self.classes = [], [], []
         for _ in range(iterations):
-            cut = [dice.choice(sizes) for _ in range(nodes)]
+            cut = [draw.choice(sizes) for _ in range(nodes)]
             self.bounds.append((0, *np.cumsum(cut).tolist()))
             scale = random.integers(1, 40)
             drawn = random.normal(0, scale, (nodes, sum(cut))).round().clip(-127, 127).astype(np.int16)
@@ -57,7 +49,7 @@ class Rounds:
         while events := [event for event in self._events() if event[1:] != without]:
             if until():
                 break
-            kind, *who = self.dice.choice(events)
+            kind, *who = self.draw.choice(events)
             getattr(self, f"_{kind}")(*who)
         return self
 
@@ -71,7 +63,7 @@ class Rounds:
                 events.append(("begin", rank))
             if self.begun[rank] and node.wanted is not None:
                 events.append(("work", rank))
-            if self.deaths and self.dice.random() < 0.02:
+            if self.deaths and self.draw.random() < 0.02:
                 events.append(("die", rank))
         events += [
             ("deliver", *link) for link, queue in self.links.items() if queue and link[1] not in self.dead
@@ -105,7 +97,7 @@ class Rounds:
         self.dead.add(rank)
         for (sender, _), queue in self.links.items():
             if sender == rank:
-                for _ in range(0 if whole else self.dice.randint(0, len(queue))):
+                for _ in range(0 if whole else self.draw.randint(0, len(queue))):
                     queue.pop()
                 queue.append(CUT)
 
@@ -129,11 +121,11 @@ class Rounds:
                     assert np.array_equal(mine[key].hist, theirs[key].hist)
 
 
-def test_sums_are_exact_and_tables_equal_in_any_order_of_arrival(dice):
+def test_sums_are_exact_and_tables_equal_in_any_order_of_arrival(draw):
     drained = 0
     for _ in range(40):
-        n = dice.randint(1, 6)
-        rounds = Rounds(dice, n, dice.randint(1, n), 3).run()
+        n = draw.randint(1, 6)
+        rounds = Rounds(draw, n, draw.randint(1, n), 3).run()
         rounds.check()
         drained += sum(node.drained for node in rounds.nodes)
         if rounds.plan.copies == 1:
@@ -141,20 +133,20 @@ def test_sums_are_exact_and_tables_equal_in_any_order_of_arrival(dice):
     assert drained  # copies did come late
 
 
-def test_deaths_are_survived_while_tasks_have_copies(dice):
+def test_deaths_are_survived_while_tasks_have_copies(draw):
     died = 0
     for _ in range(120):
-        n = dice.randint(3, 6)
-        copies = dice.randint(2, n)
-        rounds = Rounds(dice, n, copies, 3, deaths=dice.randint(1, copies - 1)).run()
+        n = draw.randint(3, 6)
+        copies = draw.randint(2, n)
+        rounds = Rounds(draw, n, copies, 3, deaths=draw.randint(1, copies - 1)).run()
         rounds.check()
         died += len(rounds.dead)
     assert died > 30
 
 
-def test_frames_of_a_dead_rank_that_others_have_outlived_are_left(dice):
+def test_frames_of_a_dead_rank_that_others_have_outlived_are_left(draw):
     """Rank 2 hears nothing of rank 0 until it is two iterations on: its tables are then of no use."""
-    rounds = Rounds(dice, 3, 3, 3, sizes=(1, 40))  # the others do all tasks without it
+    rounds = Rounds(draw, 3, 3, 3, sizes=(1, 40))  # the others do all tasks without it
     slow = rounds.links[0, 2]
     rounds.run(without=(0, 2), until=lambda: any(message.iteration == 1 for message in slow))
     rounds._die(0, whole=True)
@@ -235,18 +227,18 @@ def test_a_slow_worker_is_not_waited_for():
     assert (lap.sums.tolist(), lap.finished) == ([11, 22], 2)
 
 
-def test_laps_are_exact_whoever_is_slow_or_dies(dice):
+def test_laps_are_exact_whoever_is_slow_or_dies(draw):
     late = 0
     for _ in range(15):
-        n = dice.randint(2, 6)
-        copies = dice.randint(2, n)
+        n = draw.randint(2, 6)
+        copies = draw.randint(2, n)
         race = Race(Redundancy(n, copies), make_codec("asc"), width, LinkModel.of(gbps=1, latency_us=20))
         for lap_number in range(4):
-            bounds = (0, *np.cumsum([dice.choice([0, 5, 900]) for _ in range(n)]).tolist())
-            random = np.random.default_rng(dice.randrange(1 << 32))
+            bounds = (0, *np.cumsum([draw.choice([0, 5, 900]) for _ in range(n)]).tolist())
+            random = np.random.default_rng(draw.randrange(1 << 32))
             tasks = random.integers(-20, 20, (n, bounds[-1])).astype(np.int16)
             seconds = (random.exponential(30e-6, (n, copies))).tolist()
-            deaths = {dice.randrange(n): dice.uniform(0, 2e-4)} if lap_number == 2 else {}
+            deaths = {draw.randrange(n): draw.uniform(0, 2e-4)} if lap_number == 2 else {}
             lap = race.lap(tasks, seconds, bounds, deaths=deaths)
             late += lap.drained
             for rank in set(range(n)) - race.dead:

@@ -54,15 +54,12 @@ def network(seed: random.Random, nodes: int) -> Topology:
 
 
 @pytest.mark.parametrize("name", list(SCHEDULES))
-def test_no_port_carries_two_frames_at_once_and_none_is_faster_than_its_load(name):
-    number = random.SystemRandom().randrange(2**32)
-    print("seed", number)
-    seed = random.Random(number)
+def test_no_port_carries_two_frames_at_once_and_none_is_faster_than_its_load(name, draw):
     for _ in range(12):
-        nodes, subs = seed.randrange(2, 8), seed.randrange(1, 4)
+        nodes, subs = draw.randrange(2, 8), draw.randrange(1, 4)
         schedule = make_schedule(name, nodes, subframes=subs)
-        frames, topology = unequal(schedule, seed), network(seed, nodes)
-        link, coded = seed.choice([WIRE, CODED, ENGINES]), seed.random() < 0.8
+        frames, topology = unequal(schedule, draw), network(draw, nodes)
+        link, coded = draw.choice([WIRE, CODED, ENGINES]), draw.random() < 0.8
         found = replay(schedule, frames, link, topology, coded=coded, spans=True)
         ports = defaultdict(list)
         for one in found.carried:
@@ -82,13 +79,13 @@ def test_no_port_carries_two_frames_at_once_and_none_is_faster_than_its_load(nam
         for carried in ports.values():
             carried.sort(key=lambda one: one.start_s)
             for a, b in pairwise(carried):
-                assert a.end_s <= b.start_s * (1 + 1e-9), (number, schedule, topology.text, a, b)
+                assert a.end_s <= b.start_s * (1 + 1e-9), (schedule, topology.text, a, b)
         rows = defaultdict(list)
         for span in found.spans:
             rows[span.rank, span.stage, span.engine].append((span.start_s, span.start_s + span.duration_s))
         for bars in rows.values():
             bars.sort()
-            assert all(a[1] <= b[0] * (1 + 1e-9) for a, b in pairwise(bars)), (number, schedule)
+            assert all(a[1] <= b[0] * (1 + 1e-9) for a, b in pairwise(bars)), schedule
 
 
 def test_frames_of_two_senders_take_turns_at_one_port():
@@ -159,17 +156,14 @@ def test_direct_takes_what_was_measured_for_it():
 
 
 @pytest.mark.parametrize("link", [LinkModel(), WIRE, CODED, ENGINES])
-def test_one_rank_models_all_of_direct(link):
-    number = random.SystemRandom().randrange(2**32)
-    print("seed", number)
-    seed = random.Random(number)
+def test_one_rank_models_all_of_direct(link, draw):
     for _ in range(12):
-        schedule = Direct(seed.randrange(1, 10), seed.randrange(1, 6))
-        values, coded = schedule.nodes * seed.randrange(20_000), seed.random() < 0.7
+        schedule = Direct(draw.randrange(1, 10), draw.randrange(1, 6))
+        values, coded = schedule.nodes * draw.randrange(20_000), draw.random() < 0.7
         how = {"bits": lambda terms: 1.2 + 0.3 * terms, "header_bytes": 24}
         whole = replay(schedule, assumed_frames(schedule, values, **how), link, coded=coded)
         assert whole.met_s == 0
-        assert equal_time(schedule, values, link, **how, coded=coded) == whole.total_s, (number, schedule)
+        assert equal_time(schedule, values, link, **how, coded=coded) == whole.total_s, schedule
 
 
 def test_equal_times_of_1024_ranks_take_milliseconds():

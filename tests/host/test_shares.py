@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import sys
 
 import numpy as np
@@ -18,13 +17,6 @@ from oscar.timeline.topology import grouped, switch, wires
 RAW = (32.0, 32.0)
 
 
-@pytest.fixture
-def dice():
-    seed = random.SystemRandom().randrange(1 << 32)
-    print("seed", seed)
-    return random.Random(seed)
-
-
 def busiest(topology, shares, bits, values):
     """Seconds of the busiest port, frame by frame."""
     busy, n = [0.0] * len(topology.ports), topology.nodes
@@ -37,21 +29,21 @@ def busiest(topology, shares, bits, values):
     return max(busy)
 
 
-def test_no_other_shares_free_the_busiest_port_earlier(dice):
+def test_no_other_shares_free_the_busiest_port_earlier(draw):
     for _ in range(25):
-        n = dice.randint(2, 7)
-        topology = switch([dice.choice([10, 25, 100, 200]) for _ in range(n)], 2e-6)
-        if n == 6 and dice.random() < 0.7:
-            topology = grouped(2, 3, inside=(200, 1e-6), between=(dice.choice([25, 100]), 2e-6))
-        bits = (dice.uniform(0.5, 32), dice.uniform(0.5, 32))
+        n = draw.randint(2, 7)
+        topology = switch([draw.choice([10, 25, 100, 200]) for _ in range(n)], 2e-6)
+        if n == 6 and draw.random() < 0.7:
+            topology = grouped(2, 3, inside=(200, 1e-6), between=(draw.choice([25, 100]), 2e-6))
+        bits = (draw.uniform(0.5, 32), draw.uniform(0.5, 32))
         shares = auto_shares(topology, *bits, 1_000_000)
         assert sum(shares) == 1
         assert all(share * SHARE_PARTS == int(share * SHARE_PARTS) >= 0 for share in shares)
         best = busiest(topology, shares, bits, 1_000_000)
         load, fixed = port_loads(topology, *bits, 1_000_000)
         assert (load @ shares + fixed).max() == pytest.approx(best)
-        others = [[dice.expovariate(1) for _ in range(n)] for _ in range(200)]
-        others += [[s + dice.choice([0, 0.002, 0.05]) for s in shares] for _ in range(200)] + [[1] * n]
+        others = [[draw.expovariate(1) for _ in range(n)] for _ in range(200)]
+        others += [[s + draw.choice([0, 0.002, 0.05]) for s in shares] for _ in range(200)] + [[1] * n]
         for other in others:
             total = sum(other)
             assert best <= busiest(topology, [o / total for o in other], bits, 1_000_000) * (1 + 1e-5)
@@ -83,9 +75,9 @@ def test_bad_topologies_and_numbers_are_refused(monkeypatch):
         auto_shares(switch([1, 1], 0), 1.0, 1.0, 10)
 
 
-def test_rounding_keeps_the_sum_and_zeros(dice):
+def test_rounding_keeps_the_sum_and_zeros(draw):
     for _ in range(100):
-        raw = [dice.choice([0, dice.random()]) for _ in range(dice.randint(1, 40))] + [1.0]
+        raw = [draw.choice([0, draw.random()]) for _ in range(draw.randint(1, 40))] + [1.0]
         parts = rounded(raw)
         assert sum(parts) == 1
         assert all(
@@ -105,11 +97,11 @@ def test_a_replay_settles_between_equal_shares_and_those_of_the_program():
         settled(wanted, sum, steps=0)
 
 
-def test_no_other_sizes_finish_earlier(dice):
+def test_no_other_sizes_finish_earlier(draw):
     for _ in range(60):
-        n, least = dice.randint(1, 4), dice.randint(0, 2)
-        seconds = [dice.choice([1.0, 1.5, 5.0, dice.uniform(0.01, 3)]) for _ in range(n)]
-        batch = max(1, n * least) + dice.randint(0, 14)
+        n, least = draw.randint(1, 4), draw.randint(0, 2)
+        seconds = [draw.choice([1.0, 1.5, 5.0, draw.uniform(0.01, 3)]) for _ in range(n)]
+        batch = max(1, n * least) + draw.randint(0, 14)
         sizes, weights = batch_shares(seconds, batch, least=least)
         assert sum(sizes) == batch
         assert min(sizes) >= least
@@ -123,8 +115,8 @@ def test_no_other_sizes_finish_earlier(dice):
         assert weights.dtype == np.float32
 
 
-def test_weighted_means_are_the_mean_over_the_batch(dice):
-    samples = np.random.default_rng(dice.randrange(1 << 32)).normal(size=(40, 6))
+def test_weighted_means_are_the_mean_over_the_batch(draw):
+    samples = np.random.default_rng(draw.randrange(1 << 32)).normal(size=(40, 6))
     sizes, weights = batch_shares([1.0, 1.0, 4.0], 40)
     assert sizes == (18, 18, 4)
     parts = np.split(samples, np.cumsum(sizes)[:-1])

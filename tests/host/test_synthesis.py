@@ -68,9 +68,7 @@ def some_topology(seed: int) -> Topology:
 
 
 @pytest.mark.parametrize("way", ["milp", "greedy"])
-def test_routes_of_a_random_network_are_trees(way: str) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+def test_routes_of_a_random_network_are_trees(way: str, seed: int) -> None:
     problem = Problem.of(some_topology(seed), MB, per_rank=1 + seed % 2)
     trees = matched(problem) if way == "greedy" else routed(problem, 20)
     assert trees is not None
@@ -79,9 +77,7 @@ def test_routes_of_a_random_network_are_trees(way: str) -> None:
         check(problem, in_order(problem, trees, pulls_first=pulls_first))
 
 
-def test_the_winner_lies_between_the_bound_and_every_built_in_schedule() -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+def test_the_winner_lies_between_the_bound_and_every_built_in_schedule(seed: int) -> None:
     topology = some_topology(seed)
     problem = Problem.of(topology, asc_bytes(250_000, topology.nodes) if seed % 2 else MB)
     result = synthesise(problem, limit_s=4)
@@ -110,9 +106,7 @@ def test_frames_of_real_sizes_want_another_schedule_than_equal_ones() -> None:
     assert "exchange 4" not in synthesise(real, limit_s=0, integers=False).seconds
 
 
-def test_no_schedule_is_faster_than_the_bound() -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+def test_no_schedule_is_faster_than_the_bound(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(12):
         groups, size = rng.choice([(2, 2), (2, 3), (3, 2), (2, 4), (1, 4)])

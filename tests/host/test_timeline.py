@@ -59,13 +59,6 @@ STEPS = [
 ]
 
 
-@pytest.fixture
-def draw() -> random.Random:
-    number = random.SystemRandom().randrange(2**32)
-    print("seed", number)
-    return random.Random(number)
-
-
 def check(timeline: Timeline) -> None:
     """Needs are kept, one task at a time, no faster than the bounds; the chain that ends last has no gap."""
     graph, start, end = timeline.graph, timeline.start, timeline.end

@@ -155,7 +155,7 @@ def main(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks(tmp_path_factory: pytest.TempPathFactory, seed: int) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("sparse")
     start(__file__, "all", folder, [0] * RANKS)
     return [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in range(RANKS)]

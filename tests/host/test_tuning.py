@@ -38,13 +38,6 @@ LINK = LinkModel.of(gbps=0.5, latency_us=100)
 PRICED = {rate: options([FP32, BF16, ASC], 4, LinkModel.of(gbps=rate, latency_us=100)) for rate in RATES}
 
 
-@pytest.fixture
-def draw() -> random.Random:
-    number = random.SystemRandom().randrange(2**32)
-    print("seed", number)
-    return random.Random(number)
-
-
 def drawn(
     draw: random.Random, tensors: int, most: int = 5, *, alone: Callable[[Option], Option] | None = None
 ) -> Problem:

@@ -59,6 +59,7 @@ def test_a_set_for_each_table_of_a_link() -> None:
 
 
 @pytest.mark.parametrize("size", [8, 64])
+@pytest.mark.usefixtures("seed")
 def test_frames_are_cut_into_words(size: int) -> None:
     rng = dice("words")
     for count in (1, size, size + 1, 300):

@@ -34,6 +34,7 @@ class Driver:
         m.tready.next = rng.random() < 0.4
 
 
+@pytest.mark.usefixtures("seed")
 def test_it_does_what_myhdl_does() -> None:
     a, b = ports(), ports()
     driver = Driver(a)

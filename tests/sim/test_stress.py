@@ -72,7 +72,7 @@ def test_what_a_nic_does_wrong_is_seen(units: dict[str, Any], seed: int) -> None
     )
     units["nic"].reset()
     assert traffic.faults(told) == []
-    traffic.memory.values[-1, 7] = 5
+    traffic.memory.values[-1, 7] ^= 5
     assert traffic.faults(told) == [f"values of 1 rows differ, row {traffic.rows - 1} is the first"]
     told.counters["FRAMES_BAD"] += 1
     assert len(traffic.faults(told)) == 2
