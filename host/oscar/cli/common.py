@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oscar.config import Config
 
+MOST = 4_000_000_000_000  # values that commands take
+
 
 def declare(
     commands: Any, name: str, run: Callable[[argparse.Namespace], int], *, short: str, example: str
@@ -67,10 +69,14 @@ def check_workers(args: argparse.Namespace) -> None:
 
 
 def amount(text: str) -> int:
-    """Parse a count of values: 288440, 25e6, 25M, 1.5G."""
+    """Parse a count of values, 1 to MOST: 288440, 25e6, 25M, 1.5G."""
     scale = {"k": 1e3, "m": 1e6, "g": 1e9}.get(text[-1:].lower(), 0.0)
     try:
         count = float(text[:-1]) * scale if scale else float(text)
-        return int(count)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"expected a count like 288440, 25e6 or 25M, got {text!r}") from None
+        if 1 <= count <= MOST:
+            return int(count)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(
+        f"expected a count of 1 to {MOST // 10**9:,}G, like 288440, 25e6 or 25M, got {text!r}"
+    )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
 from oscar.blas import one_blas_thread
 from oscar.cli.common import amount, declare
+from oscar.errors import ConfigError
 from oscar.files import check_outputs, write_json
 
 EXAMPLE = """\
   oscar predict --values 25M --nodes 8 --gbps 25 --bits 4.5
   oscar predict --values 25M --nodes 8 --gbps 1 --method oscar-sw-best --codec host
   oscar predict --values 1k --nodes 64 --gbps 400
+  oscar predict --values 25M --bits 2 --topology net.yaml --schedule s.json
   oscar predict --policy policy.yaml --nodes 8 --gbps 1
   oscar predict --offload U55Cx4 --gpu L40S --batch 16 32 64
 
@@ -56,7 +59,15 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--codec-latency-us", type=float, default=0.5, metavar="US", help="(%(default)s)")
     parser.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
     parser.add_argument(
-        "--schedule", default="network", metavar="NAME", help="ring, duplex, direct, auto, .. (%(default)s)"
+        "--no-driver", action="store_true", help="of --codec rtl: the NIC alone, without a board's driver"
+    )
+    parser.add_argument(
+        "--schedule", default="network", metavar="NAME",
+        help="ring, duplex, direct, auto, .., or a schedule file (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--group", type=int, metavar="G", help="ranks of a group: hierarchical, exchange")
+    parser.add_argument(
+        "--topology", type=Path, metavar="FILE.yaml", help="the network (default: a switch of --gbps)"
     )
     parser.add_argument("--policy", type=Path, metavar="FILE", help="of oscar tune, instead of --values")
     parser.add_argument("--offload", metavar="CARDxK", help="cards that take attention in decoding")
@@ -75,27 +86,30 @@ def run(args: argparse.Namespace) -> int:
     if args.policy is not None:
         return _policy(args)
     args.latency_us = 2.0 if args.latency_us is None else args.latency_us
-    missing = [f"--{key}" for key in ("values", "nodes", "gbps") if getattr(args, key) is None]
+    needed = ("values",) if args.topology is not None else ("values", "nodes", "gbps")
+    missing = [f"--{key}" for key in needed if getattr(args, key) is None]
     if missing:
         raise ValueError(
             f"predict needs {', '.join(missing)} (or --policy, or --offload): oscar predict --help"
         )
     one_blas_thread()  # a low-rank method is not to be measured by how its threads wait
-    from oscar.config import Config
     from oscar.planning.case import assumed, estimated
     from oscar.planning.predict import predict
 
-    keys = ("gbps", "latency_us", "codec", "nic_file", "codec_gvalues", "codec_latency_us")
-    link = {key: getattr(args, key) for key in keys}
-    schedule = {"name": args.schedule, "subframes": args.subframes}
-    config = Config().variant(link=link, schedule=schedule)
+    config = _config(args)
     if args.method is None:
         case = assumed(config, args.values, args.nodes, args.bits)
     else:
         case = estimated(config.variant(method=args.method), args.values, args.nodes, args.bits)
-    found = predict(args.values, case.schedule, case.link, case.bits, coded=case.coded, around=case.around)
+    found = predict(
+        args.values, case.schedule, case.link, case.bits, coded=case.coded, around=case.around,
+        topology=case.topology,
+    )  # fmt: skip
+    network = f"{args.nodes} nodes, {args.gbps:g} Gb/s, {args.latency_us:g} us a hop"
+    if case.topology is not None:
+        network = case.topology.text
     print(
-        f"# {args.values:,} values, {args.nodes} nodes, {args.gbps:g} Gb/s, {args.latency_us:g} us a hop, "
+        f"# {args.values:,} values, {network}, "
         f"{case.bits:.4g} bits/value{case.source}, schedule {case.schedule.name}"
     )
     print(f"# times are modelled, {case.clock}")
@@ -107,15 +121,15 @@ def run(args: argparse.Namespace) -> int:
     }
     coded = args.method or "coded"
     rows = (*times.items(), (coded, found.time_s))  # --method may be fp32, too
-    unit, scale, digits = _unit(max(time_s for _, time_s in rows if time_s is not None))
+    known = [time_s for _, time_s in rows if time_s is not None and time_s < math.inf]
+    unit, scale, digits = _unit(max(known))
     for name, time_s in rows:
         text = "sums do not fit" if time_s is None else f"{time_s * scale:14.{digits}f} {unit}"
-        print(f"{name:{max(11, len(coded))}} {text}")
+        print(f"{name:{max(11, len(coded))}} {'no links for it' if time_s == math.inf else text}")
     print(f"speedup over fp32: {found.speedup:.2f}, sent direct {found.speedup_direct:.2f}")
     if found.breakeven_values is not None:
         print(f"pays from {found.breakeven_values:,} values on this link")
-    if found.breakeven_gbps is not None:
-        print(f"pays up to {found.breakeven_gbps:.4g} Gb/s for this model")
+    print(breakeven_text(found))
     print(found.reason if found.pays else f"does not pay: {found.reason}")
     if args.json is not None:
         _write(args.json, found, case)
@@ -125,6 +139,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _policy(args: argparse.Namespace) -> int:
+    """Print what an iteration takes under a policy; return 0 where it pays. Errors name its file."""
+    try:
+        return _policy_times(args)
+    except ConfigError as error:
+        named = str(error) if str(args.policy) in str(error) else f"{args.policy}: {error}"
+        raise ConfigError(named) from None
+
+
+def _policy_times(args: argparse.Namespace) -> int:
     """Print what an iteration takes under a policy, and with one option for all; return 0 where it pays."""
     one_blas_thread()
     from oscar.planning.predict import MIN_GAIN
@@ -155,6 +178,48 @@ def _policy(args: argparse.Namespace) -> int:
     return 0 if problem.time(policy) * MIN_GAIN <= min(plain) else 3
 
 
+def _config(args: argparse.Namespace) -> Any:
+    """Return the configuration that the options ask for; `nodes` and `gbps` are those of a topology."""
+    from oscar.collective.schedules import KINDS
+    from oscar.config import BY_NETWORK, BY_TIME, Config
+    from oscar.config.topology import read_section
+
+    topology = {}
+    if args.topology is not None:
+        section, network = read_section(args.topology, args.nodes)
+        args.nodes = network.nodes
+        args.gbps = 8e-9 / min(port.seconds_per_byte for port in network.ports)
+        topology = {"topology": section.model_dump(by_alias=True) | {"nodes": args.nodes}}
+    keys = ("gbps", "latency_us", "codec", "nic_file", "codec_gvalues", "codec_latency_us")
+    link = {key: getattr(args, key) for key in keys} | {"driver": not args.no_driver}
+    schedule = {"name": args.schedule, "subframes": args.subframes, "group": args.group}
+    if args.schedule not in (*KINDS, BY_NETWORK, BY_TIME) and Path(args.schedule).exists():
+        schedule |= {"name": "file", "file": args.schedule}
+    return Config().variant(link=link, schedule=schedule, **topology)
+
+
+def breakeven_text(found: Any) -> str:
+    """Return up to which link rate coding pays, for a reader."""
+    from oscar.planning.predict import FASTEST_GBPS
+
+    if not found.searched:
+        return "# the rate up to which it pays was not looked for: of ring and direct at a switch it is"
+    if found.breakeven_gbps is None:
+        return "pays at no link rate for this model"
+    text = f"pays up to {rate_text(found.breakeven_gbps)} for this model"
+    if found.breakeven_gbps == math.inf:
+        text = f"pays at any link rate up to {rate_text(FASTEST_GBPS)} for this model"
+    return text if found.pays_below else f"{text}, and not at all rates below that"
+
+
+def rate_text(gbps: float) -> str:
+    """Return a rate in the unit in which it is read: Mb/s, Gb/s, Tb/s, Pb/s."""
+    for unit, scale in (("Mb/s", 1e-3), ("Gb/s", 1.0), ("Tb/s", 1e3)):
+        if float(f"{gbps / scale:.3g}") < 1000:
+            return f"{gbps / scale:.3g} {unit}"
+    return f"{gbps / 1e6:.3g} Pb/s"
+
+
 def _unit(longest_s: float) -> tuple[str, float, int]:
     """Return unit, factor and decimals of a column of times: us up to 10 ms, ms up to 10 s."""
     if longest_s <= 0.01:
@@ -163,10 +228,14 @@ def _unit(longest_s: float) -> tuple[str, float, int]:
 
 
 def _write(path: Path, found: Any, case: Any) -> None:
-    import math
     from dataclasses import asdict
 
+    from oscar.planning.predict import FASTEST_GBPS
+
     data = {key: None if value == math.inf else value for key, value in asdict(found).items()}
+    if found.breakeven_gbps == math.inf:
+        data["breakeven_gbps"] = FASTEST_GBPS
+    data["breakeven"] = breakeven_text(found)
     data["clock"] = case.clock
     data["bits_per_value"] = case.bits
     if case.cost is not None:

@@ -60,6 +60,11 @@ class LinkSection(Section):
         return [key for key in keys if getattr(self, key) != type(self).model_fields[key].default]
 
     @property
+    def driven(self) -> bool:
+        """Whether what a board's driver does takes time."""
+        return self.driver and self.codec == "rtl"
+
+    @property
     def clock(self) -> str:
         """The name of the clock: ideal, rtl, host, or assumed where a key replaces the ideal one."""
         return "assumed" if self.assumed else self.codec
@@ -67,7 +72,7 @@ class LinkSection(Section):
     def clock_text(self) -> str:
         """Return the clock as every table, figure and report of modelled times names it."""
         if self.codec != "ideal":
-            return f"codec: {self.codec} ({self.nic().text(driven=self.driver)})"
+            return f"codec: {self.codec} ({self.nic().text(driven=self.driven)})"
         rate = "line rate" if self.codec_gvalues is None else f"{self.codec_gvalues:g} G values/s"
         deep = f"{self.codec_latency_us:g} us deep"
         if self.encode_latency_us is not None:
@@ -104,5 +109,5 @@ class LinkSection(Section):
             codec_latency_us=self.codec_latency_us,
             encode_latency_us=self.encode_latency_us,
             engines=engines,
-            driver=self.nic().driver_model() if self.driver and isinstance(engines, Pipeline) else None,
+            driver=self.nic().driver_model() if self.driven else None,
         )

@@ -150,6 +150,13 @@ def read_topology(path: str | Path, nodes: int | None = None, link: LinkSection 
     nodes, link: of a configuration, where there is one. Raises ConfigError that names file, key, what was
     expected and what came.
     """
+    return read_section(path, nodes, link)[1]
+
+
+def read_section(
+    path: str | Path, nodes: int | None = None, link: LinkSection | None = None
+) -> tuple[TopologySection, Topology]:
+    """Return the section and the topology of `read_topology`."""
     source = Path(path)
     data: Any = yaml_core.read(source)
     try:
@@ -158,7 +165,7 @@ def read_topology(path: str | Path, nodes: int | None = None, link: LinkSection 
         inner = data["topology"] if list(data) == ["topology"] else data
         section = validated(TopologySection, {} if inner is None else inner)
         count = nodes or section.nodes or _count(section)
-        return section.model(count, link or LinkSection())
+        return section, section.model(count, link or LinkSection())
     except ConfigError as error:
         raise ConfigError(one_line(f"{source}: {error}")) from None
 

@@ -13,10 +13,11 @@ from oscar.errors import ConfigError
 from oscar.planning.costs import MOST_NODES, MethodCost, method_cost
 from oscar.planning.predict import NOTHING
 from oscar.reducers.method import make_codec_of
-from oscar.reducers.scheduling import schedule_of
+from oscar.reducers.scheduling import schedule_of, topology_of
 from oscar.schemes.methods import method_info
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core
+from oscar.timeline.topology import Topology
 
 DENSE_BITS = 6.0  # per value, of a dense transformer
 
@@ -33,13 +34,24 @@ class Case:
     around: Cost = NOTHING
     cost: MethodCost | None = None
     coded: bool = True
+    topology: Topology | None = None
 
 
 def assumed(config: Config, values: int, nodes: int, bits: float | None) -> Case:
     """Return the case of no method in particular; bits: per value, None for those of a dense transformer."""
     chosen, link = DENSE_BITS if bits is None else bits, config.link
     schedule = schedule_of(config, make_codec_of(config), nodes, values)
-    return Case(link.model(), schedule, chosen, "", link.clock_text())
+    check_one_sum(config, schedule)
+    return Case(link.model(), schedule, chosen, "", link.clock_text(), topology=topology_of(config, nodes))
+
+
+def check_one_sum(config: Config, schedule: Schedule) -> None:
+    """Raise ConfigError where the clock is the RTL's and the schedule keeps two sums of a value."""
+    if config.link.codec == "rtl" and schedule.apart:
+        raise ConfigError(
+            f"link.codec is rtl, and {schedule.name} keeps two sums of a value apart, where a NIC's memory "
+            "holds one: take direct or ring"
+        )
 
 
 def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Case:
@@ -49,6 +61,7 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Ca
     before and after the AllReduce counts. Raises ConfigError where the clock is the RTL's and the codec is
     not ASC.
     """
+    topology = topology_of(config, nodes)
     config = config.variant(nodes=min(max(2, nodes), MOST_NODES))
     name, section = config.method, config.link
     codec, host = method_info(name).codec, section.codec == "host"
@@ -57,6 +70,7 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Ca
     made, cost = make_codec_of(config), method_cost(config)
     coded = made.coded and cost.frame is not None
     schedule = schedule_of(config, made, nodes, values) if codec or coded else Ring(nodes)
+    check_one_sum(config, schedule)
     if host and cost.frame is not None:
         section = LinkSection.as_kept(section.model_dump(), core(f"{name} on a core", cost.frame))
     clock = section.clock_text() if coded else f"codec: {section.codec} ({name} has no coded frames)"
@@ -72,4 +86,5 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Ca
         cost.scheme if host else NOTHING,
         cost,
         coded,
+        topology,
     )

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from oscar.coding.costs import Cost
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
-from oscar.timeline.equal import equal_time
+from oscar.timeline.equal import equal_time, has_short_cut
 from oscar.timeline.link import FP32_BITS, LinkModel
+from oscar.timeline.ports import MissingLinkError
+from oscar.timeline.topology import Topology
 
 MIN_GAIN = 1.05  # a gain under 5 % is within the error of such a model, and not worth a codec
 NOTHING = Cost(0.0, 0.0)
-_LOG_LARGEST = 42.0  # 2^42 values
-_SLOWEST_GBPS, _FASTEST_GBPS = 1e-3, 1e6
+_LOG_LARGEST = 42  # 2^42 values
+_SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 1e6
+_RATES = 19  # that are tried between these, two a decade; then the last one that pays is narrowed down
+SEARCHED = 64  # ranks: a search replays a schedule without a short cut some fifty times
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,8 @@ class Prediction:
     each; bf16 and int8 have that of the faster one. `int8_time_s` is None where sums overflow 8 bits.
     `breakeven_values` is the smallest model for which compression pays on this schedule (None: no size does);
     `breakeven_gbps` the fastest link on which it pays for this model (None: on no link; inf: on all up to
-    10^6 Gb/s).
+    FASTEST_GBPS); `pays_below`: whether it pays on all that are slower. searched: whether these were looked
+    for: not with a topology, whose ports have rates of their own, nor where each time takes seconds.
     """
 
     pays: bool
@@ -41,6 +49,8 @@ class Prediction:
     speedup_direct: float
     breakeven_values: int | None
     breakeven_gbps: float | None
+    pays_below: bool = True
+    searched: bool = True
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,12 @@ class _Case:
     header_bytes: int
     peak: int
     around: Cost
+    topology: Topology | None = None
+
+    @property
+    def searched(self) -> bool:
+        """Whether times take little enough to look for the rate and the size at which coding pays."""
+        return self.topology is None and (self.nodes <= SEARCHED or has_short_cut(self.schedule))
 
     @property
     def nodes(self) -> int:
@@ -76,18 +92,28 @@ class _Case:
             self.schedule,
             self.values,
             self.link,
+            self.topology,
             bits=self.bits_per_value,
             header_bytes=self.header_bytes,
             coded=self.coded,
         ) + self.around.seconds(self.values)
 
     def raw_time(self, name: str, *kinds: type[Schedule]) -> float:
-        """Return the time of a rival by the best of `kinds`; int8, whose sums are exact, may go as coded."""
+        """Return the time of a rival by the best of `kinds`; int8, whose sums are exact, may go as coded.
+
+        So may all where there is a topology, unless ranks add in orders of their own. inf: without links.
+        """
         nodes, subs = self.schedule.nodes, self.schedule.subframes
         ways = [kind(nodes, subs) for kind in kinds or (Ring, Direct)]
-        ways += [self.schedule] if name == "int8" and not kinds else []
-        bits = self.rivals[name]
-        return min(equal_time(way, self.values, self.link, bits=bits, coded=False) for way in ways)
+        own = name == "int8" or (self.topology is not None and not self.schedule.integers)
+        ways += [self.schedule] if own and not kinds else []
+        return min(self._raw_time(way, self.rivals[name]) for way in ways)
+
+    def _raw_time(self, way: Schedule, bits: int) -> float:
+        try:
+            return equal_time(way, self.values, self.link, self.topology, bits=bits, coded=False)
+        except MissingLinkError:
+            return math.inf
 
     def pays(self) -> bool:
         return self.coded_time() * MIN_GAIN <= self.raw_time(self.rival)
@@ -103,6 +129,7 @@ def predict(
     header_bytes: int = HEADER_BYTES,
     peak: int = 127,
     around: Cost = NOTHING,
+    topology: Topology | None = None,
 ) -> Prediction:
     """Predict one AllReduce of `values` by `schedule` with equal chunks, and judge it.
 
@@ -112,19 +139,23 @@ def predict(
     MIN_GAIN faster than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no
     headers, by a ring or direct; int8 may also take the schedule itself, floats may not where it splits sums.
 
-    Raises ValueError for arguments out of range.
+    topology: ports and latencies other than the link's, which rivals use, too.
+
+    Raises ValueError for arguments out of range, and for a topology without the schedule's links.
     """
-    if values < 1 or not 0 < bits_per_value < 1024 or peak < 1:
+    if not 1 <= values <= 2**_LOG_LARGEST or not 0 < bits_per_value < 1024 or peak < 1:
         raise ValueError(
-            "expected values and peak of 1 or more, and bits_per_value above 0, "
-            f"got {values}, {peak} and {bits_per_value}"
+            f"expected 1 to {2**_LOG_LARGEST:,} values, more than 0 and less than 1024 bits_per_value, and a "
+            f"peak of 1 or more, got {values}, {bits_per_value} and {peak}"
         )
-    case = _Case(values, schedule, link, bits_per_value, coded, header_bytes, peak, around)
+    case = _Case(values, schedule, link, bits_per_value, coded, header_bytes, peak, around, topology)
     times = {name: case.raw_time(name) for name in case.rivals}
     ring, direct = case.raw_time("fp32", Ring), case.raw_time("fp32", Direct)
     time_s = case.coded_time()
     alone = schedule.nodes == 1
-    pays = not alone and case.pays()
+    pays = not alone and time_s * MIN_GAIN <= times[case.rival]
+    search = case.searched and not alone
+    gbps, below = _breakeven_gbps(case) if search else (None, True)
     return Prediction(
         pays=pays,
         reason=_praise(times, time_s) if pays else _refusal(case, time_s),
@@ -135,13 +166,16 @@ def predict(
         int8_time_s=times.get("int8"),
         speedup=1.0 if alone else ring / time_s,
         speedup_direct=1.0 if alone else direct / time_s,
-        breakeven_values=None if alone else _breakeven_values(case),
-        breakeven_gbps=None if alone else _breakeven_gbps(case),
+        breakeven_values=_breakeven_values(case) if search else None,
+        breakeven_gbps=gbps,
+        pays_below=below,
+        searched=search,
     )
 
 
 def _praise(times: dict[str, float], time_s: float) -> str:
-    gains = ", ".join(f"{seconds / time_s:.2f}x over {name}" for name, seconds in times.items())
+    found = ((name, seconds / time_s) for name, seconds in times.items() if seconds < math.inf)
+    gains = ", ".join(f"{gain:.2f}x over {name}" for name, gain in found)
     return f"pays: {gains}"
 
 
@@ -153,6 +187,8 @@ def _refusal(case: _Case, time_s: float) -> str:
         return "N=1: nothing to send"
     if case.bits_per_value * MIN_GAIN > rival_bits:
         return f"too few bits saved: {case.bits_per_value:.3g} bits/value coded, {rival_bits} as {rival}"
+    if not case.searched:
+        return f"{case.raw_time(rival) / time_s:.2f}x over {rival}; what holds it back was not looked for"
     if replace(case, header_bytes=0).pays():
         count = max(1, case.values // (case.schedule.chunks * case.schedule.subframes))
         cure = "fewer sub-frames" if case.schedule.subframes > 1 else "larger buckets"
@@ -200,13 +236,27 @@ def _breakeven_values(case: _Case) -> int | None:
     return 1 if pays(0.0) else round(2.0 ** _bisect(pays, _LOG_LARGEST, 0.0))
 
 
-def _breakeven_gbps(case: _Case) -> float | None:
+def _breakeven_gbps(case: _Case) -> tuple[float | None, bool]:
     def pays(gbps: float) -> bool:
         return replace(case, link=replace(case.link, bandwidth_bps=gbps * 1e9)).pays()
 
-    if not pays(_SLOWEST_GBPS):
-        return None
-    return float("inf") if pays(_FASTEST_GBPS) else _bisect(pays, _SLOWEST_GBPS, _FASTEST_GBPS, ratio=True)
+    return last_rate(pays)
+
+
+def last_rate(pays: Callable[[float], bool]) -> tuple[float | None, bool]:
+    """Return the highest link rate in Gb/s that pays, to .1 %, and whether all lower ones that are tried do.
+
+    Rates are tried from 10^-3 to FASTEST_GBPS, two a decade. None: none of them pays; inf: the last one does.
+    """
+    rates = np.geomspace(_SLOWEST_GBPS, FASTEST_GBPS, _RATES).tolist()
+    good = [pays(rate) for rate in rates]
+    if not any(good):
+        return None, True
+    last = _RATES - 1 - good[::-1].index(True)
+    below = all(good[:last])
+    if last == _RATES - 1:
+        return math.inf, below
+    return _bisect(pays, rates[last], rates[last + 1], ratio=True), below
 
 
 def _bisect(pays: Callable[[float], bool], good: float, bad: float, *, ratio: bool = False) -> float:

@@ -89,7 +89,7 @@ def equal_time(
             for terms in {1, schedule.nodes}
         }
         return symmetric_time(schedule, whole, sizes, link, coded=coded)
-    if topology is None and isinstance(schedule, Ring) and not (coded and link.driver and schedule.apart):
+    if topology is None and isinstance(schedule, Ring):
         form, subs = replace(schedule.form, coded=coded), schedule.subframes
         return equal_ring_time(
             values, schedule.nodes, link, form, bits_per_value=bits, subframes=subs, header_bytes=header_bytes

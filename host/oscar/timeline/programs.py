@@ -184,7 +184,7 @@ def load(schedule: Schedule, frames: Frames, codec: Codec, note: Note, done: Don
     work = engine_work(frames, codec.sharing, codec.block) if codec.sharing else ({}, {})
     for rank in range(schedule.nodes):
         units = [Unit(codec, note, done) for _ in range((1 if codec.busy else 2) * codec.engines)]
-        if codec.driver is not None:
+        if codec.driver is not None and not schedule.apart:  # no NIC runs one that keeps sums apart
             units = [Desk(codec.driver, codec, note, done)]
         out.units += units
         _load_rank(out, schedule, rank, values, sizes, work, units[: codec.engines], units[-codec.engines :])

@@ -189,13 +189,11 @@ def tables_finish(
     holds: of engines that share frames, as counts; None: the same. values: of frames, where counts are work.
     """
     codec = link.codec(gather.coded)
-    if codec.driver is not None and gather.boomerang:
-        raise ValueError(f"expected sums that a NIC passes on, got those of a {gather.name}: take replay")
     sizes, counts = cut_tables(sizes, counts, codec.engines)
     costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec[:-3])
     holds, values = (counts if other is None else other for other in (holds, values))
     ways = gather.boomerang, gather.duplex, gather.adopt
-    driver = codec.driver and codec.driver.costs
+    driver = None if codec.driver is None or gather.boomerang else codec.driver.costs  # no NIC runs these
     return np.asarray(_finish(sizes, counts, holds, *ways, costs, values, driver))
 
 

@@ -130,7 +130,7 @@ def time_of(
     Rings between equal ports at a switch take the compiled recurrence, which leaves out frames that meet.
     """
     link, topology = plain(link, topology)
-    if isinstance(schedule, Ring) and topology is None and not (link.driver and schedule.apart):
+    if isinstance(schedule, Ring) and topology is None:
         return ring_time(schedule, frames, link, coded=coded)
     return replay(schedule, frames, link, topology, coded=coded).total_s
 

@@ -120,7 +120,10 @@ def load_policy(path: Path) -> PolicyFile:
     stops = [stop for stop, _ in groups]
     if not stops or stops != sorted(set(stops)) or stops[0] < 1 or stops[-1] != len(tensors):
         raise ConfigError(f"{path}: expected groups that cover {len(tensors)} tensors in order, got {stops}")
-    return PolicyFile(tensors, groups, tree.get("made") or {})
+    made = tree.get("made") or {}
+    if not isinstance(made, dict):
+        raise ConfigError(f"{path}: expected made to say how it was found, key by key, got {made!r}")
+    return PolicyFile(tensors, groups, made)
 
 
 def _item(pair: tuple[Any, Any]) -> str:
