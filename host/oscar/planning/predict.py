@@ -114,11 +114,11 @@ def predict(
 
     Raises ValueError for arguments out of range.
     """
-    if values < 1 or not 0 < bits_per_value < 1024 or peak < 1:
-        raise ValueError(
-            "expected values and peak of 1 or more, and bits_per_value above 0, "
-            f"got {values}, {peak} and {bits_per_value}"
-        )
+    for name, given in (("values", values), ("peak", peak)):
+        if given < 1:
+            raise ValueError(f"{name}: expected 1 or more, got {given}")
+    if not 0 < bits_per_value < 1024:
+        raise ValueError(f"bits_per_value: expected more than 0 and less than 1,024, got {bits_per_value}")
     case = _Case(values, schedule, link, bits_per_value, coded, header_bytes, peak, around)
     times = {name: case.raw_time(name) for name in case.rivals}
     ring, direct = case.raw_time("fp32", Ring), case.raw_time("fp32", Direct)
