@@ -25,7 +25,7 @@ class Stopped(SystemExit):
 
 @contextmanager
 def stops_raise() -> Iterator[list[int]]:
-    """Let SIGTERM, SIGHUP and SIGALRM raise Stopped meanwhile and SIGINT KeyboardInterrupt; yields those that came.
+    """Let these signals raise Stopped meanwhile, SIGINT KeyboardInterrupt; yields those that came.
 
     An exception can get lost, as in a compiler's callbacks: it is raised again until the block ends. It can
     turn into another one: then the list shows the signal. A signal that this process was started to ignore

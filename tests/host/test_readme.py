@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from oscar.cli import COMMANDS as OSCAR_COMMANDS
@@ -45,17 +44,20 @@ def test_python_runs() -> None:
 def test_commands_run_in_the_order_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
-    np.save("gradients.npy", np.random.default_rng(0).laplace(size=4000).astype(np.float32))
     statuses = {}
     for line in COMMANDS:
         extra = next((more for start, more in SMALL.items() if line.startswith(start)), "")
-        statuses[line] = main(shlex.split(f"{line} {extra}")[1:])
+        program, *words = shlex.split(f"{line} {extra}")
+        if program == "python":
+            exec(words[1], {})
+        else:
+            statuses[line] = main(words)
     refused = [line for line, status in statuses.items() if status == 3]
     assert refused == [line for line in COMMANDS if "--gbps 400" in line]
     assert all(status in (0, 3) for status in statuses.values()), statuses
 
 
-@pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("oscar ")])
 def test_commands_parse_as_written(line: str) -> None:
     build_parser().parse_args(shlex.split(line)[1:])
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -269,7 +270,10 @@ def test_the_table_holds_mean_and_spread_of_the_seeds() -> None:
     assert results["rows"][0]["sent_mb"] == pytest.approx(sum(run.series["wire_bytes"]) / 1e6)
     assert 0 < results["rows"][0]["exposed"] < 1
     text = text_table(results)
-    assert "method asc step 1 sigma feedback; plan splitter" in text
+    assert "method asc step 1 sigma feedback; schedule direct, plan splitter" in text
+    chosen = text_table(make_results(config(schedule="auto"), [run]))  # by the time model, for three nodes
+    assert re.search(r"method asc\+(\w+) step 1 sigma feedback; schedule \1, plan splitter", chosen)
+    assert "auto" not in chosen
     assert [line.split()[0] for line in text.splitlines() if not line.startswith("#")] == [
         "0", "1", "mean", "spread",
     ]  # fmt: skip

@@ -44,13 +44,16 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Scale measured frames; print, write and draw the result."""
+    from oscar.state import MOST_VALUES
     from oscar.timeline.scale import check_nodes
 
     if (args.config is None) == (args.results is None):
         raise ValueError("give a CONFIG to run, or --results of an earlier comparison")
     check_nodes(args.nodes)
-    if args.values is not None and args.values < 1:
-        raise ValueError(f"--values: expected a model of at least 1 value, got {args.values}")
+    if args.values is not None and not 1 <= args.values <= MOST_VALUES:
+        raise ValueError(
+            f"--values: expected a model of at least 1 value and at most {MOST_VALUES:,}, got {args.values}"
+        )
     if args.results is not None:
         source: Path = args.results
         return _scale(args, source.parent, source, lambda: read_results(source, "allreduce"))

@@ -143,11 +143,12 @@ def predict(
 
     Raises ValueError for arguments out of range, and for a topology without the schedule's links.
     """
-    if not 1 <= values <= 2**_LOG_LARGEST or not 0 < bits_per_value < 1024 or peak < 1:
-        raise ValueError(
-            f"expected 1 to {2**_LOG_LARGEST:,} values, more than 0 and less than 1024 bits_per_value, and a "
-            f"peak of 1 or more, got {values}, {bits_per_value} and {peak}"
-        )
+    if not 1 <= values <= 2**_LOG_LARGEST:
+        raise ValueError(f"values: expected 1 to {2**_LOG_LARGEST:,}, got {values}")
+    if peak < 1:
+        raise ValueError(f"peak: expected 1 or more, got {peak}")
+    if not 0 < bits_per_value < 1024:
+        raise ValueError(f"bits_per_value: expected more than 0 and less than 1,024, got {bits_per_value}")
     case = _Case(values, schedule, link, bits_per_value, coded, header_bytes, peak, around, topology)
     times = {name: case.raw_time(name) for name in case.rivals}
     ring, direct = case.raw_time("fp32", Ring), case.raw_time("fp32", Direct)

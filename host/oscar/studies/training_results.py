@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from oscar.config import Config
+from oscar.reducers.method import make_codec_of
+from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS, Results, finite
 from oscar.schemes.methods import method_info
 from oscar.studies.training import TAIL, TAIL_GAP, Run
@@ -34,7 +36,8 @@ def make_results(config: Config, runs: Sequence[Run]) -> dict[str, Any]:
     results = {
         "oscar": __version__,
         "schema": FORMS["train"].schema,
-        "method": method_name(config),
+        "method": method_name(config, chosen := schedule_name(config, runs[0].values)),
+        "schedule": chosen,
         "config": config.model_dump(mode="json"),
         "clock": config.link.clock_text(),
         "model": {"values": runs[0].values, "tensors": runs[0].tensors},
@@ -70,14 +73,21 @@ def _row(run: Run) -> dict[str, Any]:
     }
 
 
-def method_name(config: Config) -> str:
-    """Return the run's method with its schedule, step and what else is not the default."""
+def schedule_name(config: Config, values: int) -> str:
+    """Return the name of the schedule that the run's coded messages took, whoever chose it."""
+    if config.policy is not None:
+        return "by the policy"
+    return schedule_of(config, make_codec_of(config), config.nodes, values).name
+
+
+def method_name(config: Config, schedule: str) -> str:
+    """Return the run's method with its step and what else is not the default, `schedule` among it."""
     codec = method_info(config.method).codec
     if codec is None:
         return " ".join([config.method, *(f"{key}={value}" for key, value in sorted(config.scheme.items()))])
     parts = [config.method]
     if config.schedule.name not in ("ring", "network"):
-        parts[0] += f"+{config.schedule.name}"
+        parts[0] += f"+{schedule}"
     if codec.domain == "int":
         quantiser = config.quantiser
         parts.append(f"step {quantiser.coarseness:g} sigma" if quantiser.scale == "sigma" else "one step")
@@ -96,7 +106,8 @@ def heading(results: Results) -> list[str]:
     return [
         f"oscar {results['oscar']} train: {name}, {model['values']:,} values in {model['tensors']} tensors, "
         f"{config['nodes']} nodes, {config['iterations']} iterations{ring}",
-        f"method {results['method']}; plan {config['plan']['name']}",
+        f"method {results['method']}; schedule {results.get('schedule', 'not named')}, "
+        f"plan {config['plan']['name']}",
         f"time model: {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop, {results['clock']}; compute "
         f"{compute:.3g} ms ({source}), {train['buckets']} buckets overlap the backward pass",
         f"loss, accuracy: held out, mean of the last {TAIL} looks, {TAIL_GAP} iterations apart; MB: sent by",
