@@ -66,7 +66,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callable[[], Any]) -> int:
-    from oscar.provenance import provenance
     from oscar.studies.scaling import draw_scale, scale_results, scale_table
 
     out, figure = args.json or folder / "scale.json", args.figure or folder / "scale.png"
@@ -75,7 +74,6 @@ def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callab
     scaled = scale_results(
         results, sorted(set(args.nodes)), values=args.values, seed=results["config"]["seed"]
     )
-    scaled["provenance"] = provenance()
     print(scale_table(scaled))
     write_results(out, scaled)
     draw_scale(scaled, figure)
