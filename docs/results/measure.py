@@ -63,7 +63,7 @@ class Page:
         return f"Measured {'; '.join(one.text() for one in self.measured)}."
 
     def changed(self) -> str:
-        """Return what changed in the sources since the newest figures; nothing where they are as they were."""
+        """Return what changed in the sources since the newest figures; nothing if they are equal."""
         if digest(self.sources) == self.digest:
             return ""
         names = git("diff", "--name-only", self.measured[0].revision, "--", *self.sources).splitlines()
@@ -158,34 +158,28 @@ def measure(page: Page, only: list[int]) -> int:
                 print(line, end="", flush=True)
                 file.write(line)
         statuses[command] = process.returncode
-        at = line_of(page.file, command)
-        print(
-            f"# wrote {out.relative_to(ROOT)}: for the table {f'below {at}' if at else f'of {page.file.name}'}"
-        )
+        place = line_of(page.file, command)
+        print(f"# wrote {out.relative_to(ROOT)}: takes the place of the table at {place}")
     write_results(folder / "results.json", {"page": page.name, "statuses": statuses})
     revision = git("rev-parse", "--short", "HEAD").strip()
     if git("status", "--porcelain", "--", *page.sources):
-        print(
-            "# the sources are not committed: commit them and measure again before a page names this revision"
-        )
+        print("# the sources are not committed, so a page can name no revision: commit and measure again")
     else:
         print(f'# in pages.yaml: revision "{revision}", digest "{digest(page.sources)}"')
     return int(any(statuses.values()))
 
 
 def line_of(file: Path, command: str) -> str:
-    """Return the place in a page where the command stands, nothing where it does not."""
+    """Return the place in a page where the command stands, or the page."""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if re.sub(r"^[\s$]+", "", line) == command:
             return f"{file.relative_to(ROOT)}:{number}"
-    return ""
+    return str(file.relative_to(ROOT))
 
 
 def main() -> int:
     """List the pages, or measure the named one."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="measure.py", description=__doc__)
     parser.add_argument("page", nargs="?", help="without it, list all")
     parser.add_argument("--only", type=int, nargs="+", default=[], help="numbers of its commands, from 1")
     args = parser.parse_args()
@@ -195,6 +189,9 @@ def main() -> int:
         return 0
     if args.page not in pages:
         parser.error(f"unknown page {args.page!r}; there are {', '.join(pages)}")
+    count = len(pages[args.page].commands)
+    if not all(1 <= number <= count for number in args.only):
+        parser.error(f"--only: expected numbers of 1 to {count}, got {args.only}")
     return measure(pages[args.page], args.only)
 
 
