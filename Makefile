@@ -1,6 +1,7 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup torch everything allreduce test seeds lint clean bench tools vhdl cosim fpga formal sim stress rtl verilator \
+.PHONY: help setup torch everything allreduce test seeds lint clean bench results tools vhdl cosim fpga formal sim stress \
+  rtl verilator \
   dist docs board ultrascale
 SHELL := /bin/bash
 
@@ -11,6 +12,7 @@ STAMP := $(VENV)/.installed
 CONFIG ?= configs/default.yaml
 MPI_CONFIG ?= configs/mpi.yaml
 BENCH ?=
+PAGE ?=
 ARGS ?=
 SEEDS ?= 50
 EXTRAS := torch gpu mpi secure peers cosim fpga board dist docs
@@ -68,6 +70,9 @@ lint: setup ## ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+results: setup ## list the pages of docs/results with what changed since, or measure one again (PAGE=rate ARGS="--only 1")
+	@$(BIN)/python docs/results/measure.py $(PAGE) $(ARGS)
 
 bench: setup ## list the measurements behind the figures, or run one (BENCH=ratios ARGS=...)
 	@$(BIN)/oscar bench $(BENCH) $(ARGS)

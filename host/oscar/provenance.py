@@ -1,4 +1,4 @@
-"""Where results come from: revision, machine, time; written into each of them."""
+"""Where results come from: revision, methods' versions, Python, machine, time; written into each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oscar.version import __version__
+from oscar.version import METHOD_VERSIONS, __version__
 
 CHECKOUT = Path(__file__).parents[2]  # if this file is in a clone
 SECRET = re.compile(r"(\bkey\s*[=:]\s*)\S.*", re.DOTALL)
@@ -28,7 +28,8 @@ def provenance() -> dict[str, str]:
         "revision": revision(),
         "processor": f"{processor()}, {os.cpu_count()} cores",
         "system": platform.platform(),
-        "python": f"{platform.python_version()}, numpy {np.__version__}",
+        "python": f"{platform.python_version()}, numpy {np.__version__}",  # exact: texts to train on differ
+        "methods": ", ".join(f"{name} {number}" for name, number in METHOD_VERSIONS.items()) + ", others 1",
     }
 
 

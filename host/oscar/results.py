@@ -12,6 +12,7 @@ from typing import Any
 
 from oscar.errors import ConfigError, MissingExtraError
 from oscar.files import write_text
+from oscar.provenance import provenance
 
 Results = Mapping[str, Any]
 
@@ -34,9 +35,12 @@ FORMS = {  # by command
 
 
 def write_results(path: Path, results: Results) -> None:
-    """Write results to `path`, whole or not at all; raises ConfigError."""
+    """Write results, and where they come from, to `path`, whole or not at all; raises ConfigError.
+
+    A `provenance` that they have stays, as of runs of other revisions.
+    """
     lines = []
-    for key, value in finite(results).items():
+    for key, value in finite({"provenance": provenance(), **results}).items():
         text = json.dumps(value, allow_nan=False)
         if isinstance(value, list) and value and isinstance(value[0], dict):
             rows = ",\n  ".join(json.dumps(row) for row in value)

@@ -1,3 +1,15 @@
-"""The release, in one place: the package, its wheel, results and greetings read it."""
+"""The release and the versions of methods: the package, its wheel, results and greetings read them."""
 
 __version__ = "0.2.0"
+
+# Raised when what a method sends, or what it returns by its defaults, changes. ASC's is its frames' format.
+METHOD_VERSIONS = {  # of methods that are not named: 1
+    "asc": 3,
+    "asc-paper": 3,
+    "oscar-sw": 2,
+    "oscar-sw-best": 2,
+    "oscar-sw-lossless": 2,
+    "lhc": 2,
+    "sketched-sgd": 2,
+    "powersgd": 2,
+}

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from oscar.errors import OscarError
-from oscar.files import write_json
+from oscar.results import write_results
 from oscar.studies.coded_frames import pushed
 from oscar.tables import Row, Table
 from oscar.timeline.engines import FRONT, received, sent
@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
         within = f"{np.count_nonzero(off <= 0.02)} of {off.size} within 2 %"
         print(f"# {name}: {within}, mean off {off.mean():.1%}, most {off.max():.1%}")
     if args.json:
-        write_json(args.json, {"rows": every})
+        write_results(args.json, {"rows": every})
     return 0
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from oscar.errors import OscarError
-from oscar.files import write_json
+from oscar.results import write_results
 from oscar_sim.batches import DecoderBatch, EncoderBatch, run
 from oscar_sim.blocks import Coder
 from oscar_sim.frames import Generator
@@ -202,7 +202,7 @@ def main(argv: list[str] | None = None) -> int:
                 print(f'  WRONG with seed {seed}; to see it again: make stress ARGS="{again}"', flush=True)
             total = {name: sum(found[name] for found in runs) for name in COLUMNS}
             if args.json:  # each time: a run of hours may be stopped
-                write_json(args.json, {"ok": not total["mismatches"], "total": total, "runs": runs})
+                write_results(args.json, {"ok": not total["mismatches"], "total": total, "runs": runs})
     seconds = sum(found["seconds"] for found in runs)
     said = ", ".join(f"{total[name]:,} {name}" for name in COLUMNS)
     print(f"# {len(seeds)} seeds, {seconds:.1f} s: {said}")

@@ -71,7 +71,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callable[[], Any]) -> int:
-    from oscar.provenance import provenance
     from oscar.studies.scaling import draw_scale, scale_results, scale_table
 
     out, figure = args.json or folder / "scale.json", args.figure or folder / "scale.png"
@@ -79,7 +78,6 @@ def _scale(args: argparse.Namespace, folder: Path, source: Path, measure: Callab
     results, nodes = measure(), sorted(set(args.nodes))
     with shown(source, "allreduce"):
         scaled = scale_results(results, nodes, values=args.values, seed=results["config"]["seed"])
-    scaled["provenance"] = provenance()
     print(scale_table(scaled))
     write_results(out, scaled)
     draw_scale(scaled, figure)

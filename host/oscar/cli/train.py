@@ -71,7 +71,6 @@ def _drawable(path: Path) -> dict[str, Any]:
 def _train(config: Config, args: argparse.Namespace, folder: Path, others: list[dict[str, Any]]) -> int:
     from oscar.checkpoint import load
     from oscar.cli.progress import Show
-    from oscar.provenance import provenance
     from oscar.results import write_results
     from oscar.studies.training import checkpoint_path, train_seeds
     from oscar.studies.training_figure import draw
@@ -89,7 +88,7 @@ def _train(config: Config, args: argparse.Namespace, folder: Path, others: list[
             print(f"# seed {seed} {what}", flush=True)
     with Show() as show:
         runs = train_seeds(config, seeds, path=path, resume=args.resume, workers=args.workers, progress=show)
-    results = make_results(config, runs) | {"provenance": provenance()}
+    results = make_results(config, runs)
     print(text_table(results))
     written = [folder / "train.json", folder / "train.png"]
     write_results(written[0], results)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import add_config, declare, read_config
-from oscar.files import check_outputs, write_json
+from oscar.files import check_outputs
+from oscar.results import write_results
 from oscar.transports.base import PEER_FAILED, Notice, Transport, TransportError
 from oscar.transports.registry import TRANSPORTS
 
@@ -135,7 +136,7 @@ def _report(args: argparse.Namespace, config: Any, running: Any) -> int:
         print(TABLE.heading, *map(text_row, report["iterations"]), sep="\n")
     print(text_summary(report), flush=True)
     if args.json is not None:
-        write_json(args.json, report)
+        write_results(args.json, report)
     return 0 if report["ok"] else 1
 
 

@@ -118,10 +118,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def provenances(runs: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
-    """Return where `runs` come from: of each revision and processor the first run's, all in order."""
-    unknown = dict.fromkeys(("revision", "processor"), "not kept by some runs")
+    """Return where `runs` come from: of each revision, Python and processor the first run's, all in order."""
+    names = ("revision", "python", "processor")
+    unknown = dict.fromkeys(names, "not kept by some runs")
     kept = [run.get("provenance", unknown) for run in runs]
-    return list({(one["revision"], one["processor"]): one for one in reversed(kept)}.values())[::-1]
+    return list({tuple(map(one.get, names)): one for one in reversed(kept)}.values())[::-1]
 
 
 def summarise(config: Config, tasks: Sequence[Task], runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

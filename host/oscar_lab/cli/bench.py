@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import declare
-from oscar.files import check_writable, write_json
+from oscar.files import check_writable
 
 PACKAGES = {"bench": "oscar_lab.bench", "trial": "oscar_lab.trials"}
 
@@ -93,7 +93,9 @@ def run(command: str, args: argparse.Namespace) -> int:
         check_writable(options.json)
     result = module.run(options)
     if options.json is not None:
-        write_json(options.json, result)
+        from oscar.results import write_results
+
+        write_results(options.json, result)
     return 1 if result.get("ok") is False else 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from oscar.cli.progress import Show
 from oscar.errors import OscarError
-from oscar.files import write_json
+from oscar.results import write_results
 from oscar_sim.allreduce.run import Options, tables
 from oscar_sim.results_file import prepared
 
@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if args.json:
-        write_json(args.json, {"ok": not faults, "rows": rows, "faults": faults})
+        write_results(args.json, {"ok": not faults, "rows": rows, "faults": faults})
     return 1 if faults else 0
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-FORMAT = 3  # of the payload; part of the fingerprint
+from oscar.version import METHOD_VERSIONS
+
+FORMAT = METHOD_VERSIONS["asc"]  # of the payload; part of the fingerprint
 LANES = 32  # values of a row, each with a coder state of its own
 GROUP_ROWS = 32  # rows whose classes are coded in one step
 GROUP = LANES * GROUP_ROWS

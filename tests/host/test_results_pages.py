@@ -1,0 +1,91 @@
+"""The pages of figures: each is declared, its commands parse, and its first line says what it stands on."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oscar.cli import build_parser
+from oscar.cli.bench import PACKAGES, modules
+from oscar.version import METHOD_VERSIONS
+
+ROOT = Path(__file__).parents[2]
+
+
+def load_measure() -> Any:
+    spec = importlib.util.spec_from_file_location("measure", ROOT / "docs" / "results" / "measure.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["measure"] = module  # dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+measure = load_measure()
+PAGES = measure.read_pages()
+COMMANDS = sorted({command for page in PAGES.values() for command in page.commands})
+
+
+def test_every_page_is_declared_and_its_first_line_says_what_it_stands_on() -> None:
+    there = {path for path in (ROOT / "docs" / "results").glob("*.md") if path.name != "README.md"}
+    declared = {page.file for page in PAGES.values()}
+    assert declared == there | {ROOT / "README.md", ROOT / "docs" / "guide.md"}
+    for page in PAGES.values():
+        text = page.file.read_text(encoding="utf-8")
+        if page.file in there:
+            assert text.splitlines()[2] == page.first_line, page.name
+        else:
+            assert page.first_line in text, page.name
+        assert all((ROOT / source).exists() for source in page.sources), page.name
+
+
+def test_versions_of_methods_that_are_old_are_told() -> None:
+    for page in PAGES.values():
+        for one in page.measured:
+            assert all(number < METHOD_VERSIONS[name] for name, number in one.methods.items()), page.name
+    of = measure.Measured("abc", "frames", {"asc": 1, "lhc": 1, "zen": 1})
+    assert of.text() == "frames at revision abc (ASC's format 1, lhc 1)"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_of_pages_parse(command: str) -> None:
+    words = shlex.split(command)
+    if words[0] == "make":
+        assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text(encoding="utf-8")
+        return
+    assert words[0] == "oscar"
+    parsed = build_parser().parse_args(words[1:])
+    if words[1] in PACKAGES:
+        assert words[2] in modules(words[1])
+        parser = argparse.ArgumentParser()
+        importlib.import_module(f"{PACKAGES[words[1]]}.{words[2]}").add_arguments(parser)
+        parser.parse_args(parsed.rest)
+
+
+def test_commands_on_pages_parse_too() -> None:
+    """A page may show more commands than are declared; those that begin with `$ oscar` have to exist."""
+    for page in PAGES.values():
+        for line in re.findall(r"^\$ (oscar .*)$", page.file.read_text(encoding="utf-8"), re.MULTILINE):
+            if not re.search(r"FILE|\.\.$|\\$", line):
+                test_commands_of_pages_parse(line.partition(" #")[0])
+
+
+def test_a_change_of_a_source_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "ROOT", tmp_path)
+    (tmp_path / "coder" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "coder" / "a.py").write_text("1")
+    before = measure.digest(("coder",))
+    (tmp_path / "coder" / "__pycache__" / "a.pyc").write_text("1")
+    page = measure.Page("x", tmp_path, (), ("coder",), 1, (), (measure.Measured("abc"),), before)
+    assert page.changed() == ""
+    (tmp_path / "coder" / "a.py").write_text("2")
+    assert page.changed() == "sources changed"
