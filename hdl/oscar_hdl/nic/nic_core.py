@@ -9,7 +9,16 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.decode.raw_decoder import raw_decoder
 from oscar_hdl.coder.engine_pair import engine_pair
-from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, EncoderJob, EncoderTables
+from oscar_hdl.coder.ports import (
+    CountChain,
+    CountPort,
+    DecoderJob,
+    DecoderTables,
+    EncoderJob,
+    EncoderTables,
+    RawJob,
+    TablesPort,
+)
 from oscar_hdl.coder.tables.link_tables import link_tables
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers
@@ -18,7 +27,7 @@ from oscar_hdl.nic.control.event_counters import event_counters
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
 from oscar_hdl.nic.control.row_counter import row_counter
 from oscar_hdl.nic.memory.planner import planner
-from oscar_hdl.nic.ports import CountChain, FrameCommand, RawJob, TablesPort
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.nic.send.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word

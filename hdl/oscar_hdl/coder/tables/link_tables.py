@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar.coding.asc.params import AscParams
-from oscar_hdl.coder.ports import DecoderTables, EncoderTables
+from oscar_hdl.coder.ports import SET_BITS, CountChain, DecoderTables, EncoderTables, TablesPort
 from oscar_hdl.coder.tables.build_control import build_control
 from oscar_hdl.coder.tables.decoder_rows import decoder_rows
 from oscar_hdl.coder.tables.encoder_rows import encoder_rows
@@ -22,7 +22,6 @@ from oscar_hdl.coder.tables.row_totals import row_totals
 from oscar_hdl.coder.tables.row_turns import row_turns
 from oscar_hdl.coder.tables.set_checksum import initial_checksum, set_checksum
 from oscar_hdl.coder.tables.set_store import set_store
-from oscar_hdl.nic.ports import SET_BITS, CountChain, TablesPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 DEFAULTS = AscParams()

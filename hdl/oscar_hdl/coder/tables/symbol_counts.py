@@ -6,9 +6,8 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.ports import CountPort
+from oscar_hdl.coder.ports import CountChain, CountPort
 from oscar_hdl.coder.tables.count_memory import COUNT_BITS, count_memory
-from oscar_hdl.nic.ports import CountChain
 from oscar_hdl.streams.bundles import bit, word
 
 ADDRESS_BITS = 10  # bank, context, symbol

@@ -7,8 +7,9 @@ from typing import Any
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder import ports
+from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite, ValueWrite
-from oscar_hdl.nic.ports import FrameCommand, RawJob
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 from oscar_hdl.streams.zero import zero
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar.coding.asc.link import ASC_CODE
+from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import HEADER_BYTES, MAGIC
 from oscar_hdl.nic.crc.frame_crc import frame_crc
 from oscar_hdl.nic.receive.crc_feed import crc_feed

@@ -8,9 +8,9 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.ports import DecoderJob
+from oscar_hdl.coder.ports import DecoderJob, RawJob, TablesPort
 from oscar_hdl.nic.first_unit import first_unit, unit_word
-from oscar_hdl.nic.ports import FrameCommand, RawJob, TablesPort
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.block_counter import Blocks, block_counter
 from oscar_hdl.nic.receive.block_dealer import block_dealer
 from oscar_hdl.nic.receive.block_places import BlockPlaces, block_places

@@ -8,9 +8,9 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, enum, modbv
 
 from oscar.coding.frame import HEADER_BYTES
+from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.coder.tables.learn_turn import learn_turn
 from oscar_hdl.nic.first_unit import unit_word
-from oscar_hdl.nic.ports import RawJob
 from oscar_hdl.nic.send.dealer import dealer
 from oscar_hdl.nic.send.frame_builder import frame_builder
 from oscar_hdl.nic.send.head_writer import HeadFields, head_writer

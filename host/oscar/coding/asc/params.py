@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 FORMAT = 3  # of the payload; part of the fingerprint
+ASC_CODE = 16  # codec byte of ASC frames
 LANES = 32  # values of a row, each with a coder state of its own
 GROUP_ROWS = 32  # rows whose classes are coded in one step
 GROUP = LANES * GROUP_ROWS
