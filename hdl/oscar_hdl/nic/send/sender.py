@@ -14,8 +14,7 @@ from oscar_hdl.nic.first_unit import unit_word
 from oscar_hdl.nic.send.dealer import dealer
 from oscar_hdl.nic.send.frame_builder import frame_builder
 from oscar_hdl.nic.send.head_writer import HeadFields, head_writer
-from oscar_hdl.nic.send.job_port import RESULT_BITS, job_port
-from oscar_hdl.nic.send.judge import judge
+from oscar_hdl.nic.send.judge import RESULT_BITS, job_port, judge
 from oscar_hdl.nic.send.raw_packer import raw_packer
 from oscar_hdl.nic.send.send_front import PlannedFrame, send_front
 from oscar_hdl.streams.bundles import Stream, bit, word
