@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oscar.coding.frame import HEADER_BYTES, peek
-from oscar_hdl.coder.ports import DecoderJob
-from oscar_hdl.nic.ports import FrameCommand, RawJob, TablesPort
+from oscar_hdl.coder.ports import DecoderJob, RawJob, TablesPort
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.deframer import REASONS
 from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.streams.bundles import Stream, bit, word

@@ -15,6 +15,7 @@ from oscar.coding.asc.reference import ReferenceCoder
 from oscar.coding.asc.state import TableState
 from oscar_hdl.coder.engine_pair import engine_pair
 from oscar_hdl.coder.ports import (
+    CountChain,
     DecoderJob,
     DecoderTables,
     EncoderJob,
@@ -25,7 +26,6 @@ from oscar_hdl.coder.ports import (
 )
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.coder.tables.reciprocal import reciprocal
-from oscar_hdl.nic.ports import CountChain
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oscar_hdl.nic.control.event_counters import COUNTERS, event_counters
-from oscar_hdl.nic.control.row_counter import row_counter
+from oscar_hdl.nic.control.event_counters import COUNTERS, event_counters, row_counter
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice

@@ -1,4 +1,4 @@
-"""The report of placed blocks: figures, floors, chart; and what the command line refuses."""
+"""The report of placed blocks: figures, floors, peers; and what the command line refuses."""
 
 from __future__ import annotations
 
@@ -39,13 +39,12 @@ def test_figures(tmp_path: Path) -> None:
     assert read["results"][0]["mhz"] == {"1": 250.0, "2": 240.0, "3": 260.0}
 
 
-def test_chart_shows_whole_lanes_only(tmp_path: Path) -> None:
-    """Without a lane there is nothing to compare."""
-    file = tmp_path / "chart.png"
-    assert not report.chart([report.Result(placed("encoder"))], file)
-    assert not file.exists()
-    assert report.chart([report.Result(placed())], file)
-    assert file.read_bytes().startswith(b"\x89PNG")
+def test_only_whole_nics_are_compared_with_published_coders() -> None:
+    """A part of one has no rate of its own; the best comes first."""
+    assert report.peers([report.Result(placed("encoder"))]) == []
+    lines = report.peers([report.Result(placed())])
+    assert "Vitis LZ4 decode, 8-bit                   2.90  6.28" in lines[2]
+    assert lines.index("OSCAR oscar_nic: decode, add, encode      0.45  3.58") == len(lines) - 3
 
 
 @pytest.mark.parametrize(("mhz", "status"), [("240", 0), ("241", 2)])

@@ -13,11 +13,10 @@ from myhdl import block
 from oscar.coding.asc import AscParams
 from oscar.coding.asc.model import frequencies, from_octaves, learn
 from oscar.coding.asc.state import TableState
-from oscar_hdl.coder.ports import CountPort, DecoderTables, EncoderTables
+from oscar_hdl.coder.ports import CountChain, CountPort, DecoderTables, EncoderTables, TablesPort
 from oscar_hdl.coder.tables.link_tables import link_tables
 from oscar_hdl.coder.tables.reciprocal import reciprocal
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
-from oscar_hdl.nic.ports import CountChain, TablesPort
 from oscar_hdl.streams.bundles import Stream, bit
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice

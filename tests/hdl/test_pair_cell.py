@@ -9,11 +9,11 @@ import pytest
 from myhdl import always, block
 
 from oscar_hdl.coder import ports
+from oscar_hdl.coder.ports import CountChain
 from oscar_hdl.flow.convert import convert_top
 from oscar_hdl.flow.placement import pair_cell as cells
 from oscar_hdl.flow.placement.array import anchor_cells
 from oscar_hdl.flow.placement.place import PAIR
-from oscar_hdl.nic.ports import CountChain
 from oscar_hdl.streams.bundles import bit, word
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from oscar.coding.asc.model import Row, class_of, count_group
 from oscar_hdl.coder.decode.raw_decoder import raw_decoder
-from oscar_hdl.coder.ports import CountPort, PositionPort, SumPort
+from oscar_hdl.coder.ports import CountPort, PositionPort, RawJob, SumPort
 from oscar_hdl.coder.rows import FrameRows, frame_rows
-from oscar_hdl.nic.ports import RawJob
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice

@@ -15,8 +15,8 @@ from myhdl import block
 from oscar.coding.asc.link import ASC_CODE, Encoder
 from oscar.coding.asc.params import AscParams
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, peek
-from oscar_hdl.coder.ports import EncoderJob, SourcePort
-from oscar_hdl.nic.ports import FrameCommand, TablesPort
+from oscar_hdl.coder.ports import EncoderJob, SourcePort, TablesPort
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.send.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copies_of

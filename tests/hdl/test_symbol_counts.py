@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from myhdl import block
 
-from oscar_hdl.coder.ports import CountPort
+from oscar_hdl.coder.ports import CountChain, CountPort
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
-from oscar_hdl.nic.ports import CountChain
 from oscar_hdl.streams.bundles import bit
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice

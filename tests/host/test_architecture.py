@@ -29,7 +29,7 @@ def test_imports_go_down_only() -> None:
     done = subprocess.run(
         program,
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "host")},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("host", "hdl", "sim"))},
         capture_output=True,
         text=True,
         check=False,
@@ -54,11 +54,10 @@ def test_no_function_is_longer_than_a_screen() -> None:
     assert not long
 
 
-def layers() -> list[list[str]]:
-    """The layers of pyproject.toml, from the top."""
-    found = re.search(
-        r"^layers = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE
-    )
+def layers(container: str = "oscar") -> list[list[str]]:
+    """The layers of a package in pyproject.toml, from the top."""
+    pattern = rf'^containers = \["{container}"\]\n.*?^layers = \[(.*?)\]$'
+    found = re.search(pattern, (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE)
     assert found is not None
     return [line.split(" | ") for line in re.findall(r'"(.*?)"', found[1])]
 
@@ -67,6 +66,41 @@ def test_the_page_draws_the_layers_that_hold() -> None:
     drawing = PAGE.partition("## The layers")[2].split("```")[1]
     names = [re.split(r"  +", line)[-1].split(" | ") for line in drawing.strip("\n").splitlines()]
     assert names == layers()
+
+
+def test_the_page_draws_the_rooms_of_hdl_and_sim() -> None:
+    """A line of the drawing is a layer; one that begins at the margin names the package first."""
+    drawn: dict[str, list[list[str]]] = {}
+    package = ""
+    for line in PAGE.partition("## The rooms of hdl and sim")[2].split("```")[1].strip("\n").splitlines():
+        head, _, layer = line.partition(" ")
+        package = head or package
+        drawn.setdefault(package, [])
+        if layer.strip():
+            drawn[package].append(layer.strip().split(" | "))
+    sim = drawn.pop("sim")
+    assert sim == layers("oscar_sim")
+    assert [[name] for name in drawn] == layers("oscar_hdl")
+    assert {name: rooms for name, rooms in drawn.items() if rooms} == {
+        name: layers(f"oscar_hdl.{name}") for name in ("flow", "nic", "coder")
+    }
+
+
+def test_hdl_takes_parameters_of_the_host_and_nothing_else() -> None:
+    found = {
+        module
+        for path in (ROOT / "hdl").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for module in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [name.name for name in node.names]
+            if isinstance(node, ast.Import)
+            else []
+        )
+        if module.split(".")[0] in ("oscar", "oscar_sim")
+    }
+    assert found == {"oscar.coding.asc.params", "oscar.coding.frame", "oscar.version"}
 
 
 def room(frame: FrameType) -> str | None:

@@ -10,13 +10,13 @@ import pytest
 from oscar.collective.ring import Duplex, Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
-from oscar_lab.rivals.by_frame import allreduce
 from oscar.timeline.choose import choose
 from oscar.timeline.driver import Driver
 from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.link import LinkModel, Pipeline, Stage
 from oscar.timeline.recurrence import ring_finish
 from oscar.timeline.replay import replay, time_of
+from oscar_lab.rivals.by_frame import allreduce
 from support.frames import unequal
 
 NOTHING = Stage(1e-30, 0.0, 0.0, 0.0, 0.0)  # a NIC that takes no time

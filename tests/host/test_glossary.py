@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = "host/oscar", "host/oscar_lab", "sim/oscar_sim"
 PAGE = ROOT / "docs" / "glossary.md"
-ROWS = re.findall(r"^\| ([a-z][^|]*) \| ([^|]+) \| ([^|]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+ROWS = re.findall(r"^\| ([a-z][^|]*) \| ([^|]+) \| ([^|]+) \|$", PAGE.read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

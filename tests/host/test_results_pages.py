@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from oscar.cli import build_parser
-from oscar.cli.bench import PACKAGES, modules
 from oscar.version import METHOD_VERSIONS
+from oscar_lab.cli.bench import PACKAGES, modules
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,6 +11,7 @@ from myhdl import always, block
 from oscar_hdl.coder.decode.decoder import decoder
 from oscar_hdl.coder.encode.encoder import encoder
 from oscar_hdl.coder.ports import (
+    CountChain,
     CountPort,
     DecoderJob,
     DecoderTables,
@@ -21,7 +22,6 @@ from oscar_hdl.coder.ports import (
     SumPort,
 )
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
-from oscar_hdl.nic.ports import CountChain
 from oscar_hdl.streams.bundles import Stream, word
 from oscar_hdl.streams.next_phase import next_phase
 

@@ -7,6 +7,7 @@ from oscar_hdl.streams.bundles import bit, word
 LANES = 32  # of a row, and clocks of a slot
 ROW_BITS = 12  # rows of a block: up to 2^17 values
 VALUES_BITS = 18
+SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
 READ_CLOCKS = 4  # from a request to the first lane's data
 
 
@@ -76,3 +77,32 @@ class EncoderJob:
         self.values = word(VALUES_BITS)
         self.constant, self.value, self.bits = bit(), word(16), word(4)
         self.seeds, self.first, self.last, self.bytes = word(3), word(7), word(7), word(19)
+
+
+class TablesPort:
+    """What receiver and sender ask of their link_tables."""
+
+    def __init__(self) -> None:
+        self.build, self.built, self.learn, self.learnt = bit(), bit(), bit(), bit()
+        self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
+        self.last, self.bank, self.mask = word(4), bit(), word(32)
+        self.count_bank, self.forget = bit(), bit()
+        self.query, self.query_fresh, self.checksum = word(SET_BITS), bit(), word(16)
+        self.steady = bit()  # no frame under way is to save the set that is queried
+
+
+class RawJob:
+    """A raw or constant block: for raw_decoder with `width` bits a value from bytes, or for raw_packer."""
+
+    def __init__(self) -> None:
+        self.start, self.idle, self.done = bit(), bit(), bit()
+        self.values, self.width = word(18), word(5)
+        self.constant, self.value = bit(), word(16)  # raw_decoder only
+        self.bank, self.thinning = bit(), word(2)  # raw_decoder only
+
+
+class CountChain:
+    """Counts on their way through all symbol_counts to link_tables: each adds its own."""
+
+    def __init__(self) -> None:
+        self.valid, self.address, self.bank, self.total = bit(), word(9), bit(), word(20)

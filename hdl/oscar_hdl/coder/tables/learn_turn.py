@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, block
 
-from oscar_hdl.nic.ports import TablesPort
+from oscar_hdl.coder.ports import TablesPort
 from oscar_hdl.streams.bundles import bit
 
 

@@ -7,23 +7,191 @@ from typing import Any
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar.coding.asc.params import AscParams
-from oscar_hdl.coder.ports import DecoderTables, EncoderTables
+from oscar_hdl.coder.ports import SET_BITS, CountChain, DecoderTables, EncoderTables, TablesPort
 from oscar_hdl.coder.tables.build_control import build_control
-from oscar_hdl.coder.tables.decoder_rows import decoder_rows
-from oscar_hdl.coder.tables.encoder_rows import encoder_rows
 from oscar_hdl.coder.tables.frame_sets import frame_sets
 from oscar_hdl.coder.tables.frequency_rows import frequency_rows
 from oscar_hdl.coder.tables.learn_control import learn_control
 from oscar_hdl.coder.tables.learn_rows import learn_rows
+from oscar_hdl.coder.tables.reciprocal import reciprocal
 from oscar_hdl.coder.tables.row_delay import row_delay
 from oscar_hdl.coder.tables.row_ratio import RATIO_BITS, row_ratio
 from oscar_hdl.coder.tables.row_source import row_source
-from oscar_hdl.coder.tables.row_totals import row_totals
-from oscar_hdl.coder.tables.row_turns import row_turns
 from oscar_hdl.coder.tables.set_checksum import initial_checksum, set_checksum
 from oscar_hdl.coder.tables.set_store import set_store
-from oscar_hdl.nic.ports import SET_BITS, CountChain, TablesPort
 from oscar_hdl.streams.bundles import Stream, bit, word
+
+
+@block
+def decoder_rows(
+    clk: Any, clear: Any, phase: Any, live: Any, cumulative: Any, bank: Any, tables: DecoderTables,
+    written: Any,
+) -> Any:  # fmt: skip
+    """Write rows in order, from row 0 after `clear` on: two levels (docs/engine.md, "Tables").
+
+    cumulative u10: c of a symbol in phase 2 + symbol, with `live`. written: strobe, with the last write.
+    """
+    place, fourth, eighth = word(7), word(10), word(10)
+    word0, word1, word2 = word(10), word(10), word(10)
+    level1, level2 = bit(), bit()
+
+    # c[s] is here in phase 2 + s and in word2 a clock later; three of them are complete in 6, 10, 14, 2.
+    # c[12] comes in 14: with the two kept it takes the place of c[11] and c[10], which are written then.
+    @always(clk.posedge)
+    def gather():
+        word2.next = cumulative
+        word1.next = word2
+        word0.next = word1
+        if phase[2:] == 2:
+            eighth.next = cumulative
+            fourth.next = eighth
+        if phase == 14:
+            word1.next = eighth
+            word0.next = fourth
+
+    @always(clk.posedge)
+    def write():
+        level2.next = live and phase[2:] == 1
+        level1.next = live and phase == 14
+        if level2:
+            place.next = place + 1
+        if clear:
+            place.next = 0
+
+    @always_comb
+    def outputs():
+        tables.level1.next = level1
+        tables.level2.next = level2
+        tables.data.next = concat(word2, word1, word0)
+        tables.address.next = concat(bank, place)
+        if level1:
+            tables.address.next = concat(bank, place[7:2])
+        written.next = level2 and place == 127
+
+    return gather, write, outputs
+
+
+RECIPROCALS = tuple(reciprocal(f) for f in range(1 << 10))
+
+
+@block
+def encoder_rows(
+    clk: Any, clear: Any, live: Any, frequency: Any, cumulative: Any, bank: Any, tables: EncoderTables,
+    written: Any,
+) -> Any:  # fmt: skip
+    """Write rows in order, from row 0 after `clear` on: f, c and the reciprocal of f.
+
+    frequency and cumulative u10: of a symbol after the other, with `live`. written: strobe, with the last
+    write. Writes come two clocks behind.
+    """
+    live1, live2, place = bit(), bit(), word(9)
+    found, factor = word(16), word(16)
+    f1, f2, c1, c2 = word(10), word(10), word(10), word(10)
+
+    @always(clk.posedge)
+    def look_up():
+        found.next = RECIPROCALS[int(frequency)]
+
+    @always(clk.posedge)
+    def move():
+        factor.next = found
+        f1.next = frequency
+        f2.next = f1
+        c1.next = cumulative
+        c2.next = c1
+        live1.next = live
+        live2.next = live1
+        if live2:
+            place.next = place + 1
+        if clear:
+            place.next = 0
+
+    @always_comb
+    def outputs():
+        tables.enable.next = live2
+        tables.address.next = concat(bank, place)
+        tables.data.next = concat(factor, c2, f2)
+        written.next = live2 and place == 511
+
+    return look_up, move, outputs
+
+
+@block
+def row_totals(
+    clk: Any, first: Any, phase: Any, entry: Any, possible: Any, total: Any, lost: Any, peak: Any,
+) -> Any:  # fmt: skip
+    """Add up 16 entries, one a clock; results are there in the clock with the next row's `first`.
+
+    first (phase 3): the row's first entry u16, which belongs to phase 3 + symbol. possible: of its symbol;
+    entries of others are 0. total u19: the sum and 1; lost u4: impossible symbols; peak
+    u4: the lowest symbol with the largest entry.
+    """
+    symbol, largest = word(4), word(16)
+
+    @always(clk.posedge)
+    def add():
+        base = modbv(0)[19:]
+        given = modbv(0)[17:]
+        less = modbv(0)[18:]
+        symbol.next = phase - 2
+        base[:] = total
+        if first:
+            base[:] = 0
+            base[0] = True
+        total.next = base + entry
+        given[:] = concat(first, entry)  # the first is above whatever there was
+        less[:] = largest - given
+        if less[17]:
+            largest.next = entry[16:]
+            peak.next = symbol
+        if first:
+            lost.next = 0
+        elif not possible:
+            lost.next = lost + 1
+
+    return add
+
+
+@block
+def row_turns(
+    clk: Any, clear: Any, phase: Any, reading: Any, turn: Any, hand: Any, finish: Any, fix: Any, live: Any
+) -> Any:
+    """Say when a row is in which stage.
+
+    clear: nothing is on its way. Strobes: turn in phase 3, hand in 1, finish in 0, fix in 15. reading: a
+    row's entries are read, from phase 0 on. live: the same 98 clocks later.
+    """
+    read1, read2, read3, read4 = bit(), bit(), bit(), bit()
+    rows = word(5)
+
+    @always(clk.posedge)
+    def strobes():
+        finish.next = phase == 15
+        hand.next = phase == 0
+        turn.next = phase == 2
+        fix.next = phase == 14
+
+    @always(clk.posedge)
+    def follow():
+        read1.next = reading
+        read2.next = read1
+        read3.next = read2
+        read4.next = read3
+        if turn:
+            rows.next[5:1] = rows[4:]
+            rows.next[0] = read4
+        if hand:
+            live.next = rows[4]
+        if clear:
+            read1.next = False
+            read2.next = False
+            read3.next = False
+            read4.next = False
+            rows.next = 0
+            live.next = False
+
+    return strobes, follow
+
 
 DEFAULTS = AscParams()
 

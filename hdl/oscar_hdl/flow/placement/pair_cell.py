@@ -14,7 +14,7 @@ from myhdl._extractHierarchy import _UserVerilogCode  # what MyHDL makes of a bl
 
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.engine_pair import engine_pair
-from oscar_hdl.nic.ports import CountChain
+from oscar_hdl.coder.ports import CountChain
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 # Bundles in the order of engine_pair, those of lists with a number; and what the pair drives of each.

@@ -12,8 +12,9 @@ from myhdl import ConcatSignal, SignalType, always_comb, block
 from myhdl._block import _Block
 
 from oscar_hdl.coder import ports
+from oscar_hdl.coder.ports import CountChain, RawJob, TablesPort
 from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, CountChain, FrameCommand, RawJob, TablesPort
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, FrameCommand
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 Arguments = Callable[[], tuple[Any, ...]]

@@ -9,16 +9,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from oscar.files import write_text
 from oscar_hdl.flow.convert import ConvertError, block_name, check_vhdl, convert_all, convert_top
 from oscar_hdl.flow.placement import report
 from oscar_hdl.flow.placement.ecp5 import DEVICES, place, synthesise, synthesise_array, synthesise_cells
 from oscar_hdl.flow.placement.ultrascale import cells_of
-from oscar_hdl.flow.tools import FlowError, find, version
+from oscar_hdl.flow.tools import FlowError, find, version, write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, parameter
 from oscar_hdl.flow.tops import find as find_top
 
-CHART = "throughput_per_lut.png"
 PAIR, ARRAY = "oscar_hdl.flow.placement.pair_cell:pair_module", "oscar_hdl.flow.placement.pins:nic_array"
 
 
@@ -131,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         tools = {tool: version(find(tool)) for tool in ("yosys", "nextpnr-ecp5")}
         for old in ("hdl", *map(block_name, names)):
             shutil.rmtree(args.out / old, ignore_errors=True)
-        for old in ("report.txt", "report.json", CHART):
+        for old in ("report.txt", "report.json"):
             (args.out / old).unlink(missing_ok=True)
         args.out.mkdir(parents=True, exist_ok=True)
         if names:
@@ -149,8 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     report.write_json(
         results, {**tools, "device": args.device, "source": args.source}, args.out / "report.json"
     )
-    drawn = report.chart(results, args.out / CHART)
-    print(f"\nreport.txt, report.json{f' and {CHART}' if drawn else ''} in {args.out}")
+    print(f"\nreport.txt and report.json in {args.out}")
     slow = [r.placed for r in results if r.placed.worst < floors.get(r.placed.top, 0)]
     for placed in slow:
         wanted = f"its floor is {floors[placed.top]:.0f}"

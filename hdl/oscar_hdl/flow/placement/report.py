@@ -1,4 +1,4 @@
-"""Table, JSON and chart of placed blocks."""
+"""Table and JSON of placed blocks, beside published coders."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from oscar import files
-from oscar.studies.plotting import figure
 from oscar_hdl.flow.placement.ecp5 import CELLS, LEAST_SHARED, Placed
+from oscar_hdl.flow.tools import write_json as write
 
 HEADER = (
     "# COMB: LUT4 sites, carries and distributed RAM included. Out of context: pins cost nothing.",
@@ -34,7 +33,7 @@ ANCHORS = (
     ("Vitis gzip encode, 8 engines", 0.19, 4.17),
 )
 OURS = 3.58  # bits a value of the same sums by ASC
-CHARTED = ("oscar_nic", "nic_array")  # engines with all they share: nothing is left out
+WHOLE = ("oscar_nic", "nic_array")  # engines with all they share: nothing is left out
 VALUES_PER_CLOCK = 0.94  # of an engine, in each direction
 VALUE_BITS = 8  # of a gradient value as it is stored; partial sums have more, so this understates
 
@@ -68,7 +67,7 @@ def table(results: Sequence[Result]) -> str:
         placed = result.placed
         cells = " ".join(f"{placed.cells[name]:>7,}" for name in CELLS)
         rates = f"{placed.worst:>9.0f} {placed.median:>6.0f} {placed.best:>4.0f}"
-        whole = f"{result.gb_s:>9.1f}{result.mb_per_lut:>9.2f}" if placed.top in CHARTED else ""
+        whole = f"{result.gb_s:>9.1f}{result.mb_per_lut:>9.2f}" if placed.top in WHOLE else ""
         lines.append(f"{placed.name:<18} {cells} {rates} {whole}".rstrip())
     if any(result.ultrascale for result in results):
         lines += ["", "# UltraScale+ (synthesised, not placed)"]
@@ -77,7 +76,30 @@ def table(results: Sequence[Result]) -> str:
             if result.ultrascale:
                 cells = " ".join(f"{n:>7,g}" for n in result.ultrascale.values())
                 lines.append(f"{result.placed.name:<18} {cells}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *peers(results)])
+
+
+def peers(results: Sequence[Result]) -> list[str]:
+    """Return lines that compare ours (LUT4 of an ECP5, worst seed) with published designs (LUT6).
+
+    The best comes first; none where no NIC was placed: a part of one has no rate of its own.
+    """
+    ours = [
+        (f"OSCAR {r.placed.name}: decode, add, encode", r.mb_per_lut, OURS)
+        for r in results
+        if r.placed.top in WHOLE
+    ]
+    if not ours:
+        return []
+    rows = sorted([*ours, *ANCHORS], key=lambda row: -row[1])
+    return [
+        "",
+        "# Uncompressed Mb/s for each LUT (8 bits a value), and bits a value of our sums of 4 workers",
+        *(
+            f"{name:<40} {rate:>5.2f} {'' if bits is None else f'{bits:.2f}':>5}".rstrip()
+            for name, rate, bits in rows
+        ),
+    ]
 
 
 def write_json(results: Sequence[Result], tools: dict[str, str], path: Path) -> None:
@@ -93,28 +115,4 @@ def write_json(results: Sequence[Result], tools: dict[str, str], path: Path) -> 
         }
         for r in results
     ]
-    files.write_json(path, {"notes": HEADER, "tools": tools, "results": rows})
-
-
-def chart(results: Sequence[Result], path: Path) -> bool:
-    """Draw throughput per LUT, ours (LUT4 of an ECP5, worst seed) and published designs (LUT6).
-
-    Returns False, and draws nothing, when no lane was placed.
-    """
-    lanes = [r for r in results if r.placed.top in CHARTED]
-    if not lanes:
-        return False
-    ours = [(f"OSCAR {r.placed.name}: decode, add, encode", r.mb_per_lut, OURS, "#1f9e89") for r in lanes]
-    bars = sorted([*ours, *((*anchor, "#b8bec4") for anchor in ANCHORS)], key=lambda bar: bar[1])
-    names, rates, bits, colours = zip(*bars, strict=True)
-    title = "Uncompressed Mb/s for each LUT (8 bits a value),\nand what each makes of our sums of 4 workers"
-    with figure(path, size=(9, 1.1 + 0.33 * len(bars)), title=title) as whole:
-        axes = whole.subplots()
-        drawn = axes.barh(names, rates, color=colours)
-        notes = [
-            f"{rate:.2f}" + (f"   {b:.2f} bits/value" if b else "")
-            for rate, b in zip(rates, bits, strict=True)
-        ]
-        axes.bar_label(drawn, labels=notes, padding=4)
-        axes.margins(x=0.2)
-    return True
+    write(path, {"notes": HEADER, "tools": tools, "results": rows})

@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from oscar import files
 from oscar_hdl.flow.convert import ConvertError, block_name, convert_top
-from oscar_hdl.flow.tools import FlowError, find, read_verilog, version, yosys
+from oscar_hdl.flow.tools import FlowError, find, read_verilog, version, write_json, yosys
 from oscar_hdl.flow.tops import TOPS
 
 Cells = dict[str, float]
@@ -110,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     card = [] if args.top else card_lines(found, args.engines)
     print("\n".join(card))
-    files.write_json(args.out / "ultrascale.json", {"tool": tool, "blocks": found, "card": card})
+    write_json(args.out / "ultrascale.json", {"tool": tool, "blocks": found, "card": card})
     return 0
 
 

@@ -7,8 +7,9 @@ from typing import Any
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder import ports
+from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite, ValueWrite
-from oscar_hdl.nic.ports import FrameCommand, RawJob
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 from oscar_hdl.streams.zero import zero
 
@@ -306,7 +307,7 @@ def _collector(
     ended,
 ):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.send.collector import collector as made
-    from oscar_hdl.streams.pair_port import pair_port
+    from oscar_hdl.nic.send.frame_builder import pair_port
 
     ready, mark, pair, next_pair = bit(), word(2), word(17), word(17)
     lanes, marks = [word(16) for _ in range(4)], [word(2) for _ in range(4)]

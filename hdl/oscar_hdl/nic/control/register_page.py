@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from oscar.coding.asc.link import ASC_CODE
+from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import MAGIC
 from oscar_hdl.nic.control.registers import COUNTERS, REGISTERS, Field
 from oscar_hdl.streams.bundles import AxiLite, Stream

@@ -1,44 +1,45 @@
-"""CRC-32 (IEEE) of a message, a word of 8 to 64 bytes a clock, and the same arithmetic in plain integers."""
+"""CRC-32 of a message, a word of 8 to 64 bytes a clock."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.nic.crc.crc_rest import crc_rest
-from oscar_hdl.nic.crc.linear_map import linear_map
+from oscar_hdl.nic.crc.linear_map import ONES, linear_map, step, unstep
 from oscar_hdl.streams.bundles import bit, word
 
-POLY = 0xEDB88320  # bit 31 is x^0: the reflected form, in which the low bit of a byte goes first
-ONES = 0xFFFFFFFF
+GROUP = 32  # bits whose sum has a register
 
 
-def _byte(state: int) -> int:
-    for _ in range(8):
-        state = (state >> 1) ^ (POLY if state & 1 else 0)
-    return state
+@block
+def crc_rest(clk: Any, enable: Any, data: Any, rest: Any, columns: Sequence[int], *, at: int) -> Any:
+    """Give the xor of columns[i] for each bit at + i of data that is 1.
 
+    enable (strobe): take data. rest u32: their sum behind registers of 32 bits of data each, so from the
+    next clock on, until the next enable.
+    """
+    if len(columns) <= GROUP:
+        total = word(32)
+        total_map = linear_map(data, total, columns, at=at)
 
-BYTES = [_byte(n) for n in range(256)]
+        @always(clk.posedge)
+        def hold():
+            if enable:
+                rest.next = total
 
+        return total_map, hold
+    half = (len(columns) + 2 * GROUP - 1) // (2 * GROUP) * GROUP
+    low, high = word(32), word(32)
+    low_rest = crc_rest(clk, enable, data, low, columns[:half], at=at)
+    high_rest = crc_rest(clk, enable, data, high, columns[half:], at=at + half)
 
-def step(state: int, data: int, bits: int) -> int:
-    """Return `state` moved on by `bits` of data, lowest first; neither is inverted."""
-    whole = bits & ~7
-    for i in range(0, whole, 8):
-        state = (state >> 8) ^ BYTES[(state ^ data >> i) & 255]
-    for i in range(whole, bits):
-        state ^= data >> i & 1
-        state = (state >> 1) ^ (POLY if state & 1 else 0)
-    return state
+    @always_comb
+    def add():
+        rest.next = low ^ high
 
-
-def unstep(state: int, bits: int) -> int:
-    """Return the state from which so many zeros lead to `state`."""
-    for _ in range(bits):
-        state = ((state ^ POLY) << 1 | 1) if state >> 31 else state << 1
-    return state
+    return low_rest, high_rest, add
 
 
 @block

@@ -1,4 +1,4 @@
-"""A linear function of bits over GF(2): the sum (xor) of a constant for each bit that is 1."""
+"""CRC-32 (IEEE) as arithmetic: its step in plain integers, and any linear function of bits over GF(2)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,36 @@ from typing import Any
 from myhdl import always_comb, block
 
 from oscar_hdl.streams.bundles import word
+
+POLY = 0xEDB88320  # bit 31 is x^0: the reflected form, in which the low bit of a byte goes first
+ONES = 0xFFFFFFFF
+
+
+def _byte(state: int) -> int:
+    for _ in range(8):
+        state = (state >> 1) ^ (POLY if state & 1 else 0)
+    return state
+
+
+BYTES = [_byte(n) for n in range(256)]
+
+
+def step(state: int, data: int, bits: int) -> int:
+    """Return `state` moved on by `bits` of data, lowest first; neither is inverted."""
+    whole = bits & ~7
+    for i in range(0, whole, 8):
+        state = (state >> 8) ^ BYTES[(state ^ data >> i) & 255]
+    for i in range(whole, bits):
+        state ^= data >> i & 1
+        state = (state >> 1) ^ (POLY if state & 1 else 0)
+    return state
+
+
+def unstep(state: int, bits: int) -> int:
+    """Return the state from which so many zeros lead to `state`."""
+    for _ in range(bits):
+        state = ((state ^ POLY) << 1 | 1) if state >> 31 else state << 1
+    return state
 
 
 @block

@@ -7,9 +7,38 @@ from typing import Any
 
 from myhdl import always, always_comb, block, modbv
 
-from oscar_hdl.nic.crc.crc_lane import crc_lane
-from oscar_hdl.nic.crc.frame_crc import ONES, step, unstep
-from oscar_hdl.streams.bundles import word
+from oscar_hdl.nic.crc.linear_map import ONES, linear_map, step, unstep
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def crc_lane(clk: Any, data: Any, mix: Any, valid: Any, total: Any, *, columns: Sequence[int]) -> Any:
+    """Give what a lane's data, mixed with a part of the state or with nothing (None), add to the next
+    state, two clocks later."""
+    mixed, moved, valid_1 = word(16), word(32), bit()
+    move = linear_map(mixed, moved, columns)
+
+    @always(clk.posedge)
+    def run():
+        valid_1.next = valid
+        total.next = moved
+        if not valid_1:
+            total.next = 0
+
+    if mix is None:
+
+        @always(clk.posedge)
+        def take():
+            mixed.next = data
+
+    else:
+
+        @always(clk.posedge)
+        def take():
+            mixed.next = data ^ mix
+
+    return move, run, take
+
 
 PIPELINE = 3  # clocks from a word to its state
 START = unstep(ONES, 32)

@@ -8,8 +8,7 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, concat, enum
 
 from oscar.coding.asc.params import CODED, CONSTANT
-from oscar_hdl.coder.ports import DecoderJob
-from oscar_hdl.nic.ports import RawJob
+from oscar_hdl.coder.ports import DecoderJob, RawJob
 from oscar_hdl.nic.receive.block_counter import Blocks
 from oscar_hdl.nic.receive.block_places import BlockPlaces
 from oscar_hdl.nic.receive.fetch_ring import Span

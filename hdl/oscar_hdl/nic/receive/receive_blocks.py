@@ -6,8 +6,9 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, enum
 
+from oscar_hdl.coder.ports import TablesPort
 from oscar_hdl.coder.tables.learn_turn import learn_turn
-from oscar_hdl.nic.ports import COUNT_BITS, FrameCommand, TablesPort
+from oscar_hdl.nic.ports import COUNT_BITS, FrameCommand
 from oscar_hdl.nic.receive.receive_front import BLOCK_WRONG, FrontFrame
 from oscar_hdl.streams.bundles import bit, word
 

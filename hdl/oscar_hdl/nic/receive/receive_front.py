@@ -6,7 +6,8 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, enum
 
-from oscar_hdl.nic.ports import FrameCommand, TablesPort
+from oscar_hdl.coder.ports import TablesPort
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.streams.bundles import bit, word
 
 NO_ERROR, PREFIX_WRONG, DIRECTORY_WRONG, BLOCK_WRONG, ABORTED = 0, 1, 2, 3, 16  # FrameCommand.error

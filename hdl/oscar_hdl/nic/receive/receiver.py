@@ -8,9 +8,9 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.ports import DecoderJob
+from oscar_hdl.coder.ports import DecoderJob, RawJob, TablesPort
 from oscar_hdl.nic.first_unit import first_unit, unit_word
-from oscar_hdl.nic.ports import FrameCommand, RawJob, TablesPort
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.block_counter import Blocks, block_counter
 from oscar_hdl.nic.receive.block_dealer import block_dealer
 from oscar_hdl.nic.receive.block_places import BlockPlaces, block_places
@@ -20,7 +20,6 @@ from oscar_hdl.nic.receive.feeder import feeder
 from oscar_hdl.nic.receive.fetch_ring import Span, fetch_ring
 from oscar_hdl.nic.receive.frame_match import frame_match
 from oscar_hdl.nic.receive.frame_places import Places, frame_places
-from oscar_hdl.nic.receive.job_slot import job_slot
 from oscar_hdl.nic.receive.prefix_reader import prefix_reader
 from oscar_hdl.nic.receive.raw_feeder import raw_feeder
 from oscar_hdl.nic.receive.receive_blocks import receive_blocks
@@ -28,6 +27,32 @@ from oscar_hdl.nic.receive.receive_front import FrontFrame, receive_front
 from oscar_hdl.nic.receive.receive_store import receive_store
 from oscar_hdl.nic.receive.unit_reader import UnitPort, unit_reader
 from oscar_hdl.streams.bundles import Stream, bit, word
+
+
+@block
+def job_slot(
+    clk: Any, rst: Any, starts: Any, n: int, bank: Any, thinning: Any, entry: Any,
+    values: Any, row: Any, job: DecoderJob, base: Any,
+) -> Any:  # fmt: skip
+    """Start a job with entry u48 of values u18 from `row` on, where bit n of `starts` (strobes) is 1."""
+
+    @always(clk.posedge)
+    def hold():
+        job.start.next = starts[n]
+        if starts[n]:
+            job.bank.next = bank
+            job.thinning.next = thinning
+            job.values.next = values
+            job.seeds.next = entry[5:2]
+            job.first.next = entry[12:5]
+            job.last.next = entry[19:12]
+            job.odd.next = entry[24]
+            base.next = row
+        if rst:
+            job.start.next = False
+
+    return hold
+
 
 DEAL_CLOCKS = 14  # from a block that is dealt to the next, if its reader's turn comes then
 KEPT_BITS = 44  # of an entry of the directory that is right: 20 of its bytes

@@ -5,18 +5,177 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from myhdl import always, always_comb, block, modbv
+from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.nic.crc.crc_sum import crc_sum
 from oscar_hdl.nic.crc.turn_crc import turn_crc
 from oscar_hdl.nic.send.collector import collector
 from oscar_hdl.nic.send.frame_reader import frame_reader
-from oscar_hdl.nic.send.launcher import launcher
-from oscar_hdl.nic.send.pick_stream import pick_stream
-from oscar_hdl.nic.send.store_lane import store_lane
 from oscar_hdl.nic.send.turn_places import turn_places
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.word_join import word_join
+from oscar_hdl.streams.hot_tree import hot_tree
+
+
+@block
+def word_join(words: Sequence[Any], whole: Any) -> Any:
+    """Give `whole`, words[0] lowest; words are of one width and a power of two in number."""
+    if len(words) == 2:
+        low_word, high_word = words
+        parts: tuple[Any, ...] = ()
+    else:
+        half = len(words) // 2
+        low_word, high_word = (word(half * len(words[0])) for _ in range(2))
+        parts = (word_join(words[:half], low_word), word_join(words[half:], high_word))
+
+    @always_comb
+    def join():
+        whole.next = concat(high_word, low_word)
+
+    return parts, join
+
+
+@block
+def launcher(
+    clk: Any, rst: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any,
+    launched: Any, busy: Any, turn: Any, busies: Sequence[Any], starts: Sequence[Any], choices: Sequence[Any],
+    keeps: Sequence[Any], drops: Sequence[Any], cancels: Sequence[Any],
+) -> Any:  # fmt: skip
+    """Start collector `target` on its stream `choice` when it is free, and in its turn.
+
+    launch (level, until launched); launched (strobe): one clock after the start. keep, drop, cancel
+    (strobes): passed to the target. busy: the target is.
+    """
+    count = len(busies)
+    started, next_turn = bit(), word(len(turn))
+
+    @always_comb
+    def look():
+        any_start = modbv(0)[1:]
+        for i in range(count):
+            if starts[i]:
+                any_start[:] = 1
+        started.next = any_start == 1
+        next_turn.next = turn + 1
+        busy.next = busies[int(target)]
+
+    @always(clk.posedge)
+    def run():
+        launched.next = started and not rst
+        for i in range(count):
+            starts[i].next = (
+                launch and not started and not launched and target == i and next_turn == i
+                and not busies[i]
+            )  # fmt: skip
+            keeps[i].next = keep and target == i
+            drops[i].next = drop and target == i
+            cancels[i].next = cancel and target == i
+            if rst:
+                starts[i].next = False
+            if starts[i]:
+                choices[i].next = choice
+
+    return look, run
+
+
+@block
+def or_tree(parts: Sequence[Any], whole: Any) -> Any:
+    """Give the or of all parts, which are as wide as `whole`; combinational."""
+    if len(parts) == 1:
+        only = parts[0]
+
+        @always_comb
+        def take():
+            whole.next = only
+
+        return take
+    half = len(parts) // 2
+    low, high = (word(len(whole)) for _ in range(2))
+    low_tree, high_tree = or_tree(parts[:half], low), or_tree(parts[half:], high)
+
+    @always_comb
+    def join():
+        whole.next = low | high
+
+    return low_tree, high_tree, join
+
+
+@block
+def store_lane(
+    clk: Any, words: Sequence[Any], enables: Sequence[Any], write_address: Any, written: Any, advance: Any,
+    read_address: Any, data: Any,
+) -> Any:  # fmt: skip
+    """Write what one of the collectors gives, and read words that leave.
+
+    words u16, enables u2 of each collector: 0 but in its turn. written u16: one clock later, beside
+    write_address. data u16: what is at read_address, two clocks of `advance` later; it holds without.
+    """
+    depth = 1 << len(write_address)
+    low, high = ([word(8) for _ in range(depth)] for _ in range(2))
+    low_write, high_write = bit(), bit()
+    any_word, any_enable = word(16), word(2)
+    low_read, high_read, low_data, high_data = (word(8) for _ in range(4))
+    gather_words, gather_enables = or_tree(words, any_word), or_tree(enables, any_enable)
+
+    @always(clk.posedge)
+    def write():
+        written.next = any_word
+        low_write.next = any_enable[0]
+        high_write.next = any_enable[1]
+        if low_write:
+            low[write_address].next = written[8:]
+        if high_write:
+            high[write_address].next = written[16:8]
+
+    @always(clk.posedge)
+    def read():
+        if advance:
+            low_read.next = low[read_address]
+            high_read.next = high[read_address]
+            low_data.next = low_read
+            high_data.next = high_read
+
+    @always_comb
+    def join():
+        data.next[8:] = low_data
+        data.next[16:8] = high_data
+
+    return gather_words, gather_enables, write, read, join
+
+
+@block
+def pair_port(s_axis: Any, pair: Any, mark: Any, ready: Any) -> Any:
+    """Connect s_axis, a Stream(16, keep=2), to pair u17 (data lowest, keep[1]), mark u2 (valid, last) and
+    ready."""
+
+    @always_comb
+    def connect():
+        pair.next = concat(s_axis.tkeep[1], s_axis.tdata)
+        mark.next = concat(s_axis.tlast, s_axis.tvalid)
+        s_axis.tready.next = ready
+
+    return connect
+
+
+@block
+def pick_stream(clk: Any, s_axis: Sequence[Any], choice: Any, ready: Any, mark: Any, pair: Any) -> Any:
+    """Take from the stream whose bit of `choice` is 1; all are Stream(16, keep=2).
+
+    ready: its tready; mark u2: its tvalid and tlast; pair u17: its tdata and tkeep[1] (above), a clock later.
+    """
+    count = len(s_axis)
+    pairs = [word(17) for _ in range(count)]
+    marks = [word(2) for _ in range(count)]
+    readies = [bit() for _ in range(count)]
+    ports = [pair_port(*four) for four in zip(s_axis, pairs, marks, readies, strict=True)]
+    pick_pair = hot_tree(clk, pairs, choice, pair)
+    pick_mark = hot_tree(None, marks, choice, mark)
+
+    @always_comb
+    def answer():
+        for i in range(count):
+            readies[i].next = ready and choice[i]
+
+    return ports, pick_pair, pick_mark, answer
 
 
 @block

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar.coding.asc.link import ASC_CODE
+from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import MAGIC
 from oscar_hdl.nic.ports import COUNT_BITS
 from oscar_hdl.streams.bundles import bit, word

@@ -9,10 +9,79 @@ from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES
 from oscar.coding.frame import HEADER_BYTES
-from oscar_hdl.nic.send.entry_writer import entry_writer
-from oscar_hdl.nic.send.job_port import RESULT_BITS
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
+
+RESULT_BITS = 43
+
+
+@block
+def job_port(
+    job: Any, base: Any, start: Any, values: Any, row: Any, bank: Any, thinning: Any, idle: Any, bads: Any,
+    result: Any,
+) -> Any:  # fmt: skip
+    """Connect an EncoderJob and its block's first row. bads: it ends now, and is bad, a bit for each bank.
+
+    result: constant, value[0], bits u4, seeds u3, first u7, last u7, bytes u19, idle, the first one lowest.
+    """
+
+    @always_comb
+    def connect():
+        job.start.next = start
+        job.values.next = values
+        job.bank.next = bank
+        job.thinning.next = thinning
+        base.next = row
+        idle.next = job.idle
+        bads.next[0] = job.done and job.bad and not bank
+        bads.next[1] = job.done and job.bad and bank
+        result.next = concat(
+            job.idle, job.bytes, job.last, job.first, job.seeds, job.bits, job.value[0], job.constant
+        )
+
+    return connect
+
+
+CODED, RAW, CONSTANT = 0, 1, 2
+
+
+@block
+def entry_writer(
+    clk: Any, go: Any, step: Any, constant: Any, raw: Any, width: Any, seeds: Any, first: Any, last: Any,
+    length: Any, value: Any, final: Any, write: Any, entry: Any,
+    entry_last: Any,
+) -> Any:  # fmt: skip
+    """Give pair `step` u2 (0..2) one clock after `go` (strobe), with `write`.
+
+    constant, raw: the block's type; else it is coded. width u5: bits of a raw value; seeds u3, first u7,
+    last u7: of a coded block; length u19: bytes; value u16: of a constant one. final: it is the
+    last block's, whose last pair has entry_last.
+    """
+
+    @always(clk.posedge)
+    def give():
+        write.next = go
+        entry_last.next = final and step == 2
+        if constant:
+            entry.next = 0
+            if step == 0:
+                entry.next = CONSTANT
+            elif step == 1:
+                entry.next = value
+            elif value[15]:
+                entry.next = 0xFFFF
+        elif step == 0:
+            entry.next = concat(last[4:], first, seeds, modbv(CODED)[2:])
+            if raw:
+                entry.next = concat(modbv(0)[9:], width, modbv(RAW)[2:])
+        elif step == 1:
+            entry.next = concat(length[8:], modbv(0)[5:], last[7:4])
+            if raw:
+                entry.next = concat(length[8:], modbv(0)[8:])
+        else:
+            entry.next = length[19:8]
+
+    return give
 
 
 @block

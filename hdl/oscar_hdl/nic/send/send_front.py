@@ -6,8 +6,9 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, enum
 
+from oscar_hdl.coder.ports import TablesPort
 from oscar_hdl.nic.first_unit import first_unit, unit_word
-from oscar_hdl.nic.ports import FrameCommand, TablesPort
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.send.frame_plan import frame_plan
 from oscar_hdl.streams.bundles import bit, word
 

@@ -8,14 +8,13 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, enum, modbv
 
 from oscar.coding.frame import HEADER_BYTES
+from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.coder.tables.learn_turn import learn_turn
 from oscar_hdl.nic.first_unit import unit_word
-from oscar_hdl.nic.ports import RawJob
 from oscar_hdl.nic.send.dealer import dealer
 from oscar_hdl.nic.send.frame_builder import frame_builder
 from oscar_hdl.nic.send.head_writer import HeadFields, head_writer
-from oscar_hdl.nic.send.job_port import RESULT_BITS, job_port
-from oscar_hdl.nic.send.judge import judge
+from oscar_hdl.nic.send.judge import RESULT_BITS, job_port, judge
 from oscar_hdl.nic.send.raw_packer import raw_packer
 from oscar_hdl.nic.send.send_front import PlannedFrame, send_front
 from oscar_hdl.streams.bundles import Stream, bit, word

@@ -1,6 +1,6 @@
 """Adaptive stepwise coding (docs/asc.md): `Encoder` and `Decoder`, one pair per link direction."""
 
-from oscar.coding.asc.link import ASC_CODE, Decoder, Encoder, make_coder, max_frame
-from oscar.coding.asc.params import AscParams
+from oscar.coding.asc.link import Decoder, Encoder, make_coder, max_frame
+from oscar.coding.asc.params import ASC_CODE, AscParams
 
 __all__ = ["ASC_CODE", "AscParams", "Decoder", "Encoder", "make_coder", "max_frame"]

@@ -8,14 +8,13 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.asc.params import DIRECTORY_BYTES, MAX_BLOCK_LOG2, PREFIX_BYTES, AscParams
+from oscar.coding.asc.params import ASC_CODE, DIRECTORY_BYTES, MAX_BLOCK_LOG2, PREFIX_BYTES, AscParams
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import as_values, check_header, check_width, fit_width
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
 from oscar.errors import ConfigError, FrameError, OscarError
 from oscar.state import Reader, Saved, Stateful
 
-ASC_CODE = 16  # codec byte of ASC frames
 MAX_STEP = 0xFFFF
 
 Implementation = Literal["compiled", "reference"]

@@ -10,6 +10,7 @@ from typing import Literal
 from oscar.version import METHOD_VERSIONS
 
 FORMAT = METHOD_VERSIONS["asc"]  # of the payload; part of the fingerprint
+ASC_CODE = 16  # codec byte of ASC frames
 LANES = 32  # values of a row, each with a coder state of its own
 GROUP_ROWS = 32  # rows whose classes are coded in one step
 GROUP = LANES * GROUP_ROWS
