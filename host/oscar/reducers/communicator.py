@@ -97,6 +97,7 @@ class Communicator(Reducer):
             )
         super().__init__(config, codec=codec, weights=weights)
         self.transport, self.party = transport, Party(transport, timeout_s)
+        self.party.check_alive()
         self.rank, self.nodes = transport.rank, transport.nodes
         self._ended: float | None = None  # when the last call of the first key had its result
         refused: ConfigError | None = None
@@ -213,6 +214,19 @@ class Communicator(Reducer):
     def give_up(self, error: BaseException) -> None:
         """Tell the other ranks that this one has failed; the communicator serves no more."""
         self.party.give_up(error)
+
+    def close(self) -> None:
+        """Close the transport, and with it all communicators over it; may be repeated, raises nothing.
+
+        No rank waits for another here. The end of the process does it as well. States can still be saved.
+        """
+        self.transport.close()
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def forget(self) -> None:
         """Drop the state of all keys, as after buckets were made anew; to be done on all ranks."""

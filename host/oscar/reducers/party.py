@@ -34,9 +34,11 @@ class Party:
         return time.monotonic() + self.timeout_s
 
     def check_alive(self) -> None:
-        """Raise PeerError after a failure: the ranks are no longer in step."""
+        """Raise PeerError after a failure: the ranks are no longer in step. Raise OscarError once closed."""
         if self.failed is not None:
             raise self._error(f"this communicator failed before ({self.failed}); make a new one", peer=-1)
+        if self.transport.closed:
+            raise OscarError("this communicator is closed; make a new one, and its transport, on all ranks")
 
     def compare(self, pairs: Mapping[str, Any], what: str, *, advice: str) -> None:
         """Raise the same ConfigError on all ranks unless `pairs` are equal on all of them; collective."""

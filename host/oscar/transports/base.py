@@ -9,6 +9,7 @@ import os
 import struct
 import sys
 import time
+import weakref
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +30,7 @@ PART_CAP = 16  # bytes of the message of `part`, which is empty
 ABORT_S = 1.0  # how long sending an abort may take
 LISTENING = 20  # of a long wait, one part in this many goes into rounds of listening to all neighbours;
 ROUND_S = 0.05  # but a round begins at least this long after the last one
+CLOSED = "this transport is closed; make a new one on every rank"
 PEER_FAILED = 75  # exit status EX_TEMPFAIL: start again
 
 Bytes = bytes | bytearray | memoryview
@@ -38,13 +40,13 @@ _SEAL = struct.Struct("<I")  # CRC-32 (IEEE) of the message behind it
 class Transport(ABC):
     """One rank's end of all links; a subclass moves bytes, this class seals them and waits for them.
 
-    A subclass sets up its library, calls `__init__` here last, and puts peers that it knows to be gone
-    into `dead`. `rank` and `nodes` are the ring's. `members`: by rank, the number of its process in the whole
-    job, where the library knows that. `neighbours`: who hears this rank's control messages and is heard: the
-    two of the ring, and whom it met. `keyed`: whether all that it sends is encrypted and authenticated;
-    `pad`: by how many per cent at most that is lengthened, to hide sizes. `can_survive`: whether `survivors`
-    may work here, as far as can be told beforehand. Every message but frames, which have a checksum of their
-    own, has a CRC-32 in front of it on the wire.
+    A subclass sets up its library, calls `_ends_by` and, last, `__init__` here, and puts peers that it knows
+    to be gone into `dead`. `rank` and `nodes` are the ring's. `members`: by rank, the number of its process
+    in the whole job, where the library knows that. `neighbours`: who hears this rank's control messages and
+    is heard: the two of the ring, and whom it met. `keyed`: whether all that it sends is encrypted and
+    authenticated; `pad`: by how many per cent at most that is lengthened, to hide sizes. `can_survive`:
+    whether `survivors` may work here, as far as can be told beforehand. Every message but frames, which have
+    a checksum of their own, has a CRC-32 in front of it on the wire.
     """
 
     keyed = False
@@ -79,12 +81,14 @@ class Transport(ABC):
 
         Raises ValueError for a peer that this rank has not met: nobody would hear that it fails.
         """
+        self.check_open()
         if peer not in self.neighbours:
             raise ValueError(f"rank {self.rank} would wait for rank {peer} and has not met it: call meet")
         self._make_room(peer, tag, self._wire_bytes(tag, cap))
 
     def post_send(self, peer: int, tag: int, frame: Bytes) -> None:
         """Start to send `frame`, which must not change until `flush` has returned."""
+        self.check_open()
         self._send(peer, tag, self._seal(peer, tag, frame))
 
     @abstractmethod
@@ -107,9 +111,26 @@ class Transport(ABC):
     def _pause(self, tries: int) -> None:
         """Sleep, or wait for something to arrive, after `tries` looks in vain."""
 
-    @abstractmethod
+    def _ends_by(self, work: Callable[..., object], *args: Any) -> None:
+        """Have work(*args) give back what the library lent, once: by `close`, or with the last reference.
+
+        At the latest it runs at exit, before the libraries' teardown: a thread that waits then is fatal.
+        """
+        self._ending = weakref.finalize(self, work, *args)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called: nothing can be sent or received any more."""
+        return not self._ending.alive
+
     def close(self) -> None:
-        """Give back what the library lent; raises nothing."""
+        """Give back what the library lent; may be repeated, raises nothing. Exit does it, too."""
+        self._ending()
+
+    def check_open(self) -> None:
+        """Raise TransportError once this transport is closed."""
+        if self.closed:
+            raise TransportError(CLOSED, peer=-1, kind="aborted")
 
     def _wire_bytes(self, tag: int, size: int) -> int:
         """Return how many bytes a message of `size` bytes has on the wire."""

@@ -16,6 +16,7 @@ import queue
 import struct
 import threading
 from collections import defaultdict, deque
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -48,15 +49,10 @@ class GlooTransport(Transport):
         if self._owns_default:
             _start(dist)
         self._group, ranks = private_group(group, MAKING)
-        self._changed = threading.Condition()
-        self._version, self._seen = 0, -1
-        self._messages: dict[tuple[int, int], deque[memoryview]] = defaultdict(deque)
-        self._lost: dict[int, str] = {}
         self._buffers: dict[tuple[int, int], Any] = {}
-        self._posted: dict[tuple[int, int], queue.SimpleQueue[Any]] = {}
-        self._under_way: dict[int, tuple[int, int]] = {}  # serial number -> (peer, tag)
-        self._serial = 0
-        self._threads: list[threading.Thread] = []
+        self._mail = _Mail()
+        default = dist.group.WORLD if self._owns_default else None
+        self._ends_by(_end, self._group, self._mail, default)
         super().__init__(self._group.rank(), len(ranks), members=ranks)
 
     def _make_room(self, peer: int, tag: int, cap: int) -> None:
@@ -68,10 +64,7 @@ class GlooTransport(Transport):
         if work is None:
             return
         line = (peer, tag if tag in CONTROL_TAGS else FRAMES)
-        if line not in self._posted:
-            self._posted[line] = queue.SimpleQueue()
-            self._start_thread(self._receive, peer, self._posted[line])
-        self._posted[line].put((work, tag, buffer))
+        self._mail.hand(line, self._mail.receive, (peer, tag, work, buffer))
 
     def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
         """See Transport._send; the message is copied, behind its length."""
@@ -83,13 +76,7 @@ class GlooTransport(Transport):
         if work is None:
             return
         line = (-1 - peer, tag if tag in CONTROL_TAGS else FRAMES)
-        if line not in self._posted:
-            self._posted[line] = queue.SimpleQueue()
-            self._start_thread(self._finish_sends, peer, self._posted[line])
-        with self._changed:
-            self._serial += 1
-            self._under_way[self._serial] = (peer, tag)
-        self._posted[line].put((work, self._serial, tensor))
+        self._mail.hand(line, self._mail.finish_send, (peer, self._mail.note_send(peer, tag), work, tensor))
 
     def _try(self, peer: int, call: Any, tensor: Any, tag: int) -> Any:
         if peer in self.dead:
@@ -100,86 +87,120 @@ class GlooTransport(Transport):
             self.dead[peer] = _first_line(error)
             return None
 
-    def _start_thread(self, work: Any, *args: Any) -> None:
-        thread = threading.Thread(target=work, args=args, name="oscar-gloo", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _arrived(self, peer: int, tag: int) -> memoryview | None:
+        mail = self._mail
+        with mail.changed:
+            messages = mail.messages[peer, tag]
+            if messages:
+                return messages.popleft()
+            if peer in mail.lost:
+                self.dead.setdefault(peer, mail.lost[peer])
+            return None
 
-    def _receive(self, peer: int, posted: queue.SimpleQueue[Any]) -> None:
-        """Finish the receives from `peer` in the order posted, which is the order sent."""
-        while (item := posted.get()) is not None:
-            work, tag, buffer = item
-            try:
-                work.wait(FOREVER)
-            except RuntimeError as error:
-                self._note_loss(peer, error)
-                return
-            whole = memoryview(buffer.numpy())
-            (length,) = LENGTH.unpack_from(whole)
-            with self._changed:
-                self._messages[peer, tag].append(whole[LENGTH.size : LENGTH.size + length])
-                self._notify()
+    def _unsent(self) -> list[tuple[int, int]]:
+        with self._mail.changed:
+            return list(self._mail.under_way.values())
 
-    def _finish_sends(self, peer: int, posted: queue.SimpleQueue[Any]) -> None:
+    def _pause(self, tries: int) -> None:
+        self._mail.pause()
+
+
+class _Mail:
+    """What a transport shares with its threads, which do not hold the transport itself."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._version, self._seen = 0, -1
+        self.messages: dict[tuple[int, int], deque[memoryview]] = defaultdict(deque)
+        self.lost: dict[int, str] = {}
+        self.under_way: dict[int, tuple[int, int]] = {}  # serial number -> (peer, tag)
+        self._serial = 0
+        self.posted: dict[tuple[int, int], queue.SimpleQueue[Any]] = {}
+        self.threads: list[threading.Thread] = []
+
+    def hand(self, line: tuple[int, int], work: Callable[..., None], item: tuple[Any, ...]) -> None:
+        """Have the thread of `line`, made where it is new, do work(*item) after what it was given before."""
+        if line not in self.posted:
+            self.posted[line] = queue.SimpleQueue()
+            args = work, self.posted[line]
+            thread = threading.Thread(target=self._serve, args=args, name="oscar-gloo", daemon=True)
+            self.threads.append(thread)
+            thread.start()
+        self.posted[line].put(item)
+
+    def _serve(self, work: Callable[..., None], posted: queue.SimpleQueue[Any]) -> None:
+        """Finish what is posted, in the order posted, which is the order sent."""
         while (item := posted.get()) is not None:
-            work, serial, _ = item
             try:
-                work.wait(FOREVER)
+                work(*item)
             except RuntimeError as error:
-                self._note_loss(peer, error)
+                self._note_loss(item[0], error)
                 return
-            with self._changed:
-                del self._under_way[serial]
-                self._notify()
+
+    def receive(self, peer: int, tag: int, work: Any, buffer: Any) -> None:
+        """Wait for a message, and keep it."""
+        work.wait(FOREVER)
+        whole = memoryview(buffer.numpy())
+        (length,) = LENGTH.unpack_from(whole)
+        with self.changed:
+            self.messages[peer, tag].append(whole[LENGTH.size : LENGTH.size + length])
+            self._notify()
+
+    def note_send(self, peer: int, tag: int) -> int:
+        """Return the serial number of a message that is on its way from now on."""
+        with self.changed:
+            self._serial += 1
+            self.under_way[self._serial] = (peer, tag)
+            return self._serial
+
+    def finish_send(self, peer: int, serial: int, work: Any, tensor: Any) -> None:
+        """Wait until a message has left; `tensor` lives until then."""
+        work.wait(FOREVER)
+        with self.changed:
+            self.under_way.pop(serial, None)
+            self._notify()
 
     def _note_loss(self, peer: int, error: RuntimeError) -> None:
-        with self._changed:
-            self._lost.setdefault(peer, _first_line(error))
-            self._under_way = {n: where for n, where in self._under_way.items() if where[0] != peer}
+        with self.changed:
+            self.lost.setdefault(peer, _first_line(error))
+            self.under_way = {n: where for n, where in self.under_way.items() if where[0] != peer}
             self._notify()
 
     def _notify(self) -> None:
         self._version += 1
-        self._changed.notify_all()
+        self.changed.notify_all()
 
-    def _arrived(self, peer: int, tag: int) -> memoryview | None:
-        with self._changed:
-            messages = self._messages[peer, tag]
-            if messages:
-                return messages.popleft()
-            if peer in self._lost:
-                self.dead.setdefault(peer, self._lost[peer])
-            return None
-
-    def _unsent(self) -> list[tuple[int, int]]:
-        with self._changed:
-            return list(self._under_way.values())
-
-    def _pause(self, tries: int) -> None:
-        with self._changed:
+    def pause(self) -> None:
+        """Sleep until something has changed, or for a moment."""
+        with self.changed:
             if self._version == self._seen:
-                self._changed.wait(NAP_S)
+                self.changed.wait(NAP_S)
             self._seen = self._version
 
-    def close(self) -> None:
-        """See Transport.close: breaks the private group, so that no thread stays in it, and destroys it."""
-        for posted in self._posted.values():
-            posted.put(None)
-        if any(thread.is_alive() for thread in self._threads):
-            try:
-                room = self._torch.empty(1, dtype=self._torch.uint8)
-                self._group.recv([room], next(iter(self.neighbours)), STOP_TAG).wait(AT_ONCE)
-            except RuntimeError:
-                pass  # the timeout is intended
-        for thread in self._threads:
+
+def _end(group: Any, mail: _Mail, default: Any) -> None:
+    """Break the private group, so that no thread stays in it, and end torch.distributed where we began it.
+
+    A thread that still waited in Gloo when the interpreter goes would take the process down with it.
+    """
+    torch, dist = load_torch()
+    for posted in mail.posted.values():
+        posted.put(None)
+    if any(thread.is_alive() for thread in mail.threads):
+        try:
+            room = torch.empty(1, dtype=torch.uint8)
+            group.recv([room], (group.rank() + 1) % group.size(), STOP_TAG).wait(AT_ONCE)
+        except RuntimeError:
+            pass  # the timeout is intended
+    for thread in mail.threads:
+        if thread is not threading.current_thread():
             thread.join(JOIN_S)
-        self._threads.clear()
-        if self._owns_default and self._dist.is_initialized():
-            self._dist.destroy_process_group()
+    if default is not None and dist.is_initialized() and dist.group.WORLD is default:
+        dist.destroy_process_group()
 
 
 def ranks_of(group: Any) -> list[int]:
-    """Return the numbers in the job of the ranks of `group` (None: all); OscarError where this is none."""
+    """Return the numbers in the job of the ranks of `group` (None: all), this process's among them."""
     _, dist = load_torch()
     rank, given = dist.get_rank(), dist.group.WORLD if group is None else group
     outside = given is dist.GroupMember.NON_GROUP_MEMBER
@@ -210,7 +231,7 @@ def private_group(group: Any, timeout: timedelta) -> tuple[Any, list[int]]:
     except RuntimeError as error:
         raise OscarError(
             f"rank {ranks[rank]} made group {number} of the ranks {ranks}, and not all of these came within "
-            f"{timeout.total_seconds():g} s ({_first_line(error)}); make as many, in one order, on all of them"
+            f"{timeout.total_seconds():g} s ({_first_line(error)}); make as many, in one order, on all"
         ) from None
 
 

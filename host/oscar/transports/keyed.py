@@ -121,6 +121,10 @@ class KeyedTransport(Transport):
     def _pause(self, tries: int) -> None:
         self.inner._pause(tries)
 
+    @property
+    def closed(self) -> bool:
+        return self.inner.closed
+
     def close(self) -> None:
         self.inner.close()
 

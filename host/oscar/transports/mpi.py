@@ -45,6 +45,7 @@ class MpiTransport(Transport):
         self._sends: list[
             tuple[Any, int, int, Any]
         ] = []  # request, peer, tag, what must live until it is done
+        self._ends_by(_cancel, self._mpi, self._receives)
         super().__init__(self._comm.Get_rank(), self._comm.Get_size(), members=self._of_world())
 
     def _of_world(self) -> list[int] | None:
@@ -153,16 +154,6 @@ class MpiTransport(Transport):
             time.sleep(LONG_S)
         return bool(self.dead)
 
-    def close(self) -> None:
-        """See Transport.close; collective calls on the user's communicator go on to work."""
-        for request in self._receives.values():
-            try:
-                request.Cancel()
-                request.Free()  # not Wait, which may never return where a peer died
-            except self._mpi.Exception:
-                continue
-        self._receives.clear()
-
     def leave(self, status: int) -> NoReturn:
         """End all processes of the job, stopped ones too; with status 0 this one, without MPI's own end.
 
@@ -177,6 +168,17 @@ class MpiTransport(Transport):
             with _ended_after(ABORT_S):
                 self._mpi.COMM_WORLD.Abort(status)
         super().leave(status)
+
+
+def _cancel(mpi: Any, receives: dict[tuple[int, int], Any]) -> None:
+    """Take back all receives; collective calls on the user's communicator go on to work."""
+    for request in receives.values() if not mpi.Is_finalized() else ():
+        try:
+            request.Cancel()
+            request.Free()  # not Wait, which may never return where a peer died
+        except mpi.Exception:
+            continue
+    receives.clear()
 
 
 @contextmanager

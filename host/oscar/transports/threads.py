@@ -32,6 +32,7 @@ class ThreadTransport(Transport):
         self._inboxes = inboxes
         self._caps: dict[tuple[int, int], int] = {}
         self._seen = -1
+        self._ends_by(_leave, inboxes, rank)
         super().__init__(rank, len(inboxes))
 
     def _make_room(self, peer: int, tag: int, cap: int) -> None:
@@ -67,12 +68,13 @@ class ThreadTransport(Transport):
                 inbox.changed.wait(NAP_S)
             self._seen = inbox.version
 
-    def close(self) -> None:
-        """See Transport.close; the other ranks take this one for dead."""
-        for inbox in self._inboxes:
-            with inbox.changed:
-                inbox.closed.add(self.rank)
-                inbox.notify()
+
+def _leave(inboxes: list[_Inbox], rank: int) -> None:
+    """Let the other ranks take `rank` for dead."""
+    for inbox in inboxes:
+        with inbox.changed:
+            inbox.closed.add(rank)
+            inbox.notify()
 
 
 def local_transports(nodes: int) -> list[ThreadTransport]:

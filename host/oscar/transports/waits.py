@@ -29,6 +29,7 @@ class Wait:
     def go_on(self) -> None:
         """Pause; raises TransportError when waiting longer is useless."""
         transport, peer = self.transport, self.peer
+        transport.check_open()
         transport._listen(self.peer)
         passed = time.monotonic() - self.begin
         if peer in transport.dead:

@@ -53,9 +53,11 @@ def work(state: weakref.ref[Performs], jobs: queue.Queue[Job | None]) -> None:
 
 
 def end(jobs: queue.Queue[Job | None], transport: Transport, threads: list[threading.Thread]) -> None:
-    """End the hook's thread, and the transport."""
+    """End the hook's thread, which may finish what it was given, and the transport."""
+    others = [thread for thread in threads if thread is not threading.current_thread()]
     jobs.put(None)
-    for thread in threads:
-        if thread is not threading.current_thread():
-            thread.join(JOIN_S)
-    transport.close()
+    for thread in others:
+        thread.join(JOIN_S)
+    transport.close()  # a thread that still waits for a peer raises now
+    for thread in others:
+        thread.join(JOIN_S)

@@ -191,6 +191,8 @@ class OscarState:
 
     def _check(self, bucket: Any) -> tuple[Any, Key]:
         self._check_whole()
+        if not self._finaliser.alive:
+            raise OscarError("this state is closed; make a new OscarState, and register the hook with it")
         buffer = bucket.buffer()
         check_buffer(buffer, timed=self.bypass.mode == "auto")
         return buffer, (bucket.index(), buffer.numel())

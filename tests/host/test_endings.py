@@ -1,0 +1,111 @@
+"""The end of communicators: closed by hand, or left to the end of their process, which never aborts."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from needs import needs
+from oscar.config import Config
+from oscar.errors import OscarError, PeerError
+from oscar.reducers.communicator import Communicator
+from oscar.transports.threads import ThreadTransport, local_transports
+from oscar_lab.trials import endings
+from support.ranks import on_ranks
+
+EXTRAS = {"gloo communicator": "torch", "gloo state": "torch", "mpi communicator": "mpi"}
+GIVEN = [np.ones(50, np.float32)]
+
+
+@pytest.mark.parametrize("what", endings.KINDS)
+def test_processes_that_give_nothing_back_end_with_status_0(what: str) -> None:
+    needs(EXTRAS[what])
+    found, output = endings.end(what, 2, 3, seed=0)
+    assert found == [0] * 6, output
+
+
+def test_a_closed_communicator_says_so_and_may_be_closed_again() -> None:
+    def work(transport: ThreadTransport) -> None:
+        with Communicator(Config(), transport, timeout_s=20) as communicator:
+            communicator.allreduce(GIVEN)
+            transport.part(time.monotonic() + 20)  # a thread's close is its death
+        communicator.close()
+        state = communicator.state_dict()
+        for use in (
+            lambda: communicator.allreduce(GIVEN),
+            lambda: communicator.gather(b"x", 1),
+            lambda: Communicator(Config(), transport),
+        ):
+            with pytest.raises(OscarError, match="this communicator is closed; make a new one, and its tran"):
+                use()
+        communicator.load_state_dict(state)
+
+    assert on_ranks(local_transports(2), work) == [None, None]
+
+
+def test_a_wait_ends_when_the_transport_is_closed_beside_it() -> None:
+    (one, two), found = local_transports(2), []
+
+    def wait() -> None:
+        try:
+            Communicator(Config(), one, timeout_s=20)
+        except PeerError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.2)
+    one.close()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert "this transport is closed; make a new one on every rank" in found[0]
+    assert not two.closed
+
+
+def alone(make: Any) -> Any:
+    """Return make() in a torch.distributed of one rank."""
+    import torch
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        return make()
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_closed_state_of_the_hook_says_so() -> None:
+    needs("torch")
+    import torch
+
+    from oscar.adapters.torch import OscarState, oscar_hook
+    from support.torch_ranks import Bucket
+
+    weights = [torch.nn.Parameter(torch.zeros(50))]
+
+    def closed() -> None:
+        with OscarState(bypass="never") as state:
+            for _ in range(2):
+                oscar_hook(state, Bucket(GIVEN, weights)).wait()
+        state.close()
+        state.state_dict()
+        with pytest.raises(OscarError, match="this state is closed; make a new OscarState"):
+            oscar_hook(state, Bucket(GIVEN, weights))
+
+    alone(closed)
+
+
+def test_a_transport_that_nobody_holds_is_closed() -> None:
+    ends = local_transports(2)
+    gone = weakref.ref(ends[1])
+    assert gone().rank == 1  # type: ignore[union-attr]
+    del ends[1]
+    gc.collect()
+    assert gone() is None
+    with pytest.raises(PeerError, match=r"rank 1 died \(its thread has closed the transport\)"):
+        Communicator(Config(), ends[0], timeout_s=20)
