@@ -27,8 +27,8 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.frames import KEY, Frames, Key
 from oscar.collective.schedules import make_schedule
 from oscar.config import Config
-from oscar.reducers.cluster import LocalCluster
 from oscar.planning.predict import last_rate, last_text
+from oscar.reducers.cluster import LocalCluster
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.link import LinkModel, Pipeline

@@ -36,8 +36,8 @@ def schedule_points(
 
     A frame that sums t workers has `bits + doubling * log2(t)` bits of payload per value, and a header; fp32
     has neither header nor codec. progress: told the stage, networks done, all. Hierarchical and exchange end
-    at REPLAYED ranks, and the star in the switch, which counts as a rank, before 1,024. Raises ValueError for numbers
-    out of range.
+    at REPLAYED ranks, and the star in the switch, which counts as a rank, before 1,024. Raises ValueError
+    for numbers out of range.
     """
     check_nodes(nodes)
     whole = bits + doubling * math.log2(max(nodes, default=2))

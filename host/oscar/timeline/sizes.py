@@ -6,7 +6,6 @@ A table is int64 [phase 2, step N-1, rank (the sender) N, sub-frame K].
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -114,7 +113,6 @@ class Engaged(NamedTuple):
     hold: int
 
 
-@lru_cache(maxsize=4)  # of frames that are timed at many link rates
 def engine_work(frames: Frames, engines: int, block: int) -> tuple[dict[Key, Engaged], dict[Key, Engaged]]:
     """Return what encoding and decoding every frame takes, by its key.
 
