@@ -200,24 +200,16 @@ def _config(args: argparse.Namespace) -> Any:
 
 def breakeven_text(found: Any) -> str:
     """Return up to which link rate coding pays, for a reader."""
-    from oscar.planning.predict import FASTEST_GBPS
+    from oscar.planning.predict import last_text
 
     if not found.searched:
         return "# the rate up to which it pays was not looked for: of ring and direct at a switch it is"
     if found.breakeven_gbps is None:
         return "pays at no link rate for this model"
-    text = f"pays up to {rate_text(found.breakeven_gbps)} for this model"
+    text = f"pays up to {last_text(found.breakeven_gbps)} for this model"
     if found.breakeven_gbps == math.inf:
-        text = f"pays at any link rate up to {rate_text(FASTEST_GBPS)} for this model"
+        text = f"pays at any link rate up to {last_text(found.breakeven_gbps)} for this model"
     return text if found.pays_below else f"{text}, and not at all rates below that"
-
-
-def rate_text(gbps: float) -> str:
-    """Return a rate in the unit in which it is read: Mb/s, Gb/s, Tb/s, Pb/s."""
-    for unit, scale in (("Mb/s", 1e-3), ("Gb/s", 1.0), ("Tb/s", 1e3)):
-        if float(f"{gbps / scale:.3g}") < 1000:
-            return f"{gbps / scale:.3g} {unit}"
-    return f"{gbps / 1e6:.3g} Pb/s"
 
 
 def _unit(longest_s: float) -> tuple[str, float, int]:

@@ -132,7 +132,6 @@ def _help(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from oscar.collective.actions import SENDS
     from oscar.collective.schedules import SCHEDULES, make_schedule
     from oscar.tables import Table
 
@@ -142,7 +141,7 @@ def _list(args: argparse.Namespace) -> int:
     print(table.heading)
     for name in SCHEDULES:
         schedule = make_schedule(name, args.nodes, group=args.group)
-        sent = [sum(a.op in SENDS for a in schedule.actions(rank)) for rank in range(schedule.nodes)]
+        sent = schedule.sends
         frames = str(sent[0]) if len(set(sent)) == 1 else f"{min(sent)} to {max(sent)}"
         print(
             table.line({

@@ -52,6 +52,7 @@ def add_scale(parts: Any) -> None:
 
 
 def _scale(args: argparse.Namespace) -> int:
+    from oscar.cli.progress import Show
     from oscar.results import write_results
     from oscar.studies.schedule_scaling import draw_points, points_table, schedule_points
 
@@ -59,7 +60,10 @@ def _scale(args: argparse.Namespace) -> int:
     out = args.json or picture.with_suffix(".json")
     check_outputs([out, picture], [])
     sizes = {"bits": args.bits, "doubling": args.doubling}
-    found = schedule_points(args.nodes, args.values, link_of(args), subframes=args.subframes, **sizes)
+    with Show("sizes of networks") as show:
+        found = schedule_points(
+            args.nodes, args.values, link_of(args), subframes=args.subframes, progress=show, **sizes
+        )
     print(points_table(found))
     write_results(out, found)
     draw_points(found, picture)

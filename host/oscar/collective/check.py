@@ -10,6 +10,8 @@ from oscar.collective.actions import MAX_SLOTS, SENDS, Action, Op, Phase
 from oscar.collective.schedule import Schedule
 from oscar.errors import ConfigError
 
+CORRECT = "correct the schedule, or take a built-in one"
+FEWER = "take it for fewer ranks, or another schedule"
 MAX_TABLE = MAX_CHUNK = (1 << 16) - 1  # what a frame's header holds
 
 _RECEIVES = (Op.POST_RECV, Op.WAIT)
@@ -59,7 +61,7 @@ class _Rules:
     def refuse(self, rank: int, action: Action, what: str) -> NoReturn:
         raise ConfigError(
             f"schedule {self.schedule.name}: rank {rank}, {action.place}, sub-frame {action.sub}: {what}; "
-            "correct the schedule, or take a built-in one"
+            f"{CORRECT if self.schedule.name == 'file' else FEWER}"
         )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from typing import ClassVar, NamedTuple
 
 from oscar.collective.actions import Action, Op, Phase
@@ -86,6 +86,12 @@ class Exchange(Schedule):
         A group with fewer ranks begins again at its first one.
         """
         return [ranks[chunk % self.group % len(ranks)] for ranks in self.groups]
+
+    @cached_property
+    def sends(self) -> tuple[int, ...]:
+        stages = (self._inside(towards=True), self._between(), self._inside(towards=False))
+        sent = Counter(sender for _, sender, _ in chain(*stages))
+        return tuple(sent[rank] * self.subframes for rank in range(self.nodes))
 
     def actions(self, rank: int) -> Iterator[Action]:
         """See Schedule.actions."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -76,6 +77,10 @@ class Ring(Schedule):
     def form(self) -> Gather:
         """How sums come back, and whether owners adopt their own."""
         return replace(self.gather, adopt=self.adopt)
+
+    @cached_property
+    def sends(self) -> tuple[int, ...]:
+        return (2 * (self.nodes - 1) * self.subframes,) * self.nodes
 
     def actions(self, rank: int) -> Iterator[Action]:
         """See Schedule.actions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,6 +89,11 @@ class Routed(Schedule):
                 depth[chunk, receiver] = max(depth[chunk, receiver], depth[chunk, sender] + 1)
             phases.append(dict(depth))
         return tuple(phases)
+
+    @cached_property
+    def sends(self) -> tuple[int, ...]:
+        sent = Counter(leg.sender for leg in (*self.routes.reduce, *self.routes.gather))
+        return tuple(sent[rank] * self.subframes for rank in range(self.nodes))
 
     @cached_property
     def born(self) -> tuple[tuple[int, int], ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from oscar.collective.actions import MAX_SUBFRAMES, Action
+from oscar.collective.actions import MAX_SUBFRAMES, SENDS, Action
 
 MAX_NODES = 1024
 
@@ -72,6 +72,11 @@ class Schedule(ABC):
     def hops(self) -> int:
         """Frames that follow each other on the longest way of a chunk, there and back."""
         return 2 * (self.nodes - 1)
+
+    @cached_property
+    def sends(self) -> tuple[int, ...]:
+        """How many frames each rank sends."""
+        return tuple(sum(a.op in SENDS for a in self.actions(rank)) for rank in range(self.nodes))
 
     def peers(self, rank: int) -> frozenset[int]:
         """Return the ranks that `rank` sends to or receives from."""

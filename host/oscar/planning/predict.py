@@ -260,6 +260,21 @@ def last_rate(pays: Callable[[float], bool]) -> tuple[float | None, bool]:
     return _bisect(pays, rates[last], rates[last + 1], ratio=True), below
 
 
+def last_text(gbps: float | None) -> str:
+    """Return what `last_rate` found, for a reader."""
+    if gbps is None:
+        return "no rate"
+    return rate_text(min(gbps, FASTEST_GBPS))
+
+
+def rate_text(gbps: float) -> str:
+    """Return a rate in the unit in which it is read: Mb/s, Gb/s, Tb/s, Pb/s."""
+    for unit, scale in (("Mb/s", 1e-3), ("Gb/s", 1.0), ("Tb/s", 1e3)):
+        if float(f"{gbps / scale:.3g}") < 1000:
+            return f"{gbps / scale:.3g} {unit}"
+    return f"{gbps / 1e6:.3g} Pb/s"
+
+
 def _bisect(pays: Callable[[float], bool], good: float, bad: float, *, ratio: bool = False) -> float:
     """Return the last point that pays between `good` and `bad`; ratio: bisect on a logarithmic scale."""
     for _ in range(48):

@@ -15,7 +15,7 @@ from oscar.timeline.equal import equal_time, has_short_cut, in_switch_time
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.scale import check_nodes
 
-REPLAYED = 128  # ranks: with more, a replay of all of them takes many seconds
+REPLAYED = 64  # ranks: with more, a replay of all of them takes many seconds
 FEW = ("star",)  # frames that a replay is fast
 IN_SWITCH = "star in the switch"
 RAW = ("ring", "direct")  # by which fp32 goes
@@ -30,12 +30,14 @@ def schedule_points(
     bits: float = 1.25,
     doubling: float = 0.55,
     subframes: int = 1,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Model all built-in schedules at each of `nodes` (2 to 1,024); fp32's ring and direct beside them.
 
     A frame that sums t workers has `bits + doubling * log2(t)` bits of payload per value, and a header; fp32
-    has neither header nor codec. Hierarchical ends at REPLAYED ranks, and the star in the switch, which
-    counts as a rank, before 1,024. Raises ValueError for numbers out of range.
+    has neither header nor codec. progress: told the stage, networks done, all. Hierarchical and exchange end
+    at REPLAYED ranks, and the star in the switch, which counts as a rank, before 1,024. Raises ValueError
+    for numbers out of range.
     """
     check_nodes(nodes)
     whole = bits + doubling * math.log2(max(nodes, default=2))
@@ -49,7 +51,8 @@ def schedule_points(
         return bits + doubling * math.log2(terms)
 
     points = []
-    for count in sorted(set(nodes)):
+    for done, count in enumerate(wanted := sorted(set(nodes))):
+        progress("modelling", done, len(wanted))
         raw = {
             f"fp32 {name}": equal_time(
                 make_schedule(name, count, subframes=subframes), values, link, bits=FP32_BITS, coded=False
@@ -63,6 +66,7 @@ def schedule_points(
              "speedup_direct": direct_s / time_s}
             for name, time_s in times.items()
         ]  # fmt: skip
+    progress("modelling", len(wanted), len(wanted))
     assumed = {"values": values, "bits": bits, "doubling": doubling, "subframes": subframes}
     network = {"gbps": link.bandwidth_bps / 1e9, "latency_us": link.latency_s * 1e6}
     return {**assumed, **network, "codec_values_per_s": link.codec_values_per_s, "points": points}
@@ -87,6 +91,10 @@ def _coded(
 def points_table(found: Mapping[str, Any]) -> str:
     """Return the points as text."""
     lines = [f"# {_assumed(found)}", TABLE.heading]
+    if max(point["nodes"] for point in found["points"]) > REPLAYED:
+        lines.insert(
+            1, f"# hierarchical and exchange to {REPLAYED} ranks: a replay of more takes seconds each"
+        )
     lines += [TABLE.line(point, time_us=point["time_s"] * 1e6) for point in found["points"]]
     return "\n".join(lines)
 

@@ -2,14 +2,16 @@
 
 Real gradients, coded with blocks of that size; every frame's rows are counted, and its blocks are dealt to
 engines as the RTL does (`oscar.timeline.engines`). `--values`: rows repeat up to so many values, and chunks
-are cut into frames that a NIC takes. fp32's best is the faster of ring and direct, without a codec.
+are cut into frames that a NIC takes. fp32's best is the faster of ring and direct, without a codec. "faster
+up to": the highest link rate at which coding is faster than that. A board's driver counts.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from oscar.coding.asc.slots import cells_of
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.frames import KEY, Frames, Key
 from oscar.collective.schedules import make_schedule
+from oscar.planning.predict import last_rate, last_text
 from oscar.studies.coded_frames import Coded, measured
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames, equal_time
@@ -30,9 +33,11 @@ from oscar.timeline.replay import time_of
 from oscar.workloads import WORKLOADS
 
 MOST = (1 << 18) - 1  # values of a NIC's frame
+RAW = ("ring", "direct")  # by which fp32 goes
 TABLE = Table(
     "model <12", "values >10,d", "block >5", "bits:bits/val >8.3f", "engines >7", "mhz:MHz >5g",
-    "time_us:time us >9.1f", "over_fp32:x fp32 >7.2f",
+    "gbps:Gb/s >5g", "time_us:time us >9.1f", "over_ring:x ring >7.2f", "over_fp32:x best >7.2f",
+    "pays_to:faster up to >12",
 )  # fmt: skip
 
 
@@ -45,14 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engines", nargs="+", type=int, default=[8, 16, 26, 32, 48, 64])
     parser.add_argument("--mhz", nargs="+", type=float, default=[200.0, 223.0, 250.0, 300.0])
     parser.add_argument("--iterations", type=int, default=6, help="the last one is measured")
-    parser.add_argument("--gbps", type=float, default=100.0)
+    parser.add_argument("--gbps", nargs="+", type=float, default=[100.0])
     parser.add_argument("--latency-us", type=float, default=2.0)
+    parser.add_argument("--no-driver", action="store_true", help="the NIC alone, without a board's driver")
     parser.add_argument("--seed", type=int, default=0)
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Print the table; return its rows."""
-    print(f"# direct, {args.nodes} nodes at {args.gbps:g} Gb/s, {args.latency_us:g} us a hop, quantiser 12s")
+    driver = "the NIC alone" if args.no_driver else "with a board's driver"
+    print(f"# direct, {args.nodes} nodes, {args.latency_us:g} us a hop, quantiser 12s; {driver}")
     print(TABLE.heading)
     rows: list[Row] = []
     for model in args.models:
@@ -72,18 +79,31 @@ def _rows(model: str, log2: int, args: argparse.Namespace) -> Iterator[Row]:
     subframes = -(-values // (args.nodes * MOST))
     schedule = make_schedule("direct", args.nodes, subframes=subframes)
     frames = stretched(assumed_frames(schedule, values), coded, args.nodes)
-    link = LinkModel.of(gbps=args.gbps, latency_us=args.latency_us)
-    best = min(
-        equal_time(make_schedule(name, args.nodes), values, link, coded=False) for name in ("ring", "direct")
-    )
-    bits = 8 * frames.bytes / frames.values
-    for engines in args.engines:
-        for mhz in args.mhz:
-            model_of = pipeline(load_nic(), engines, mhz, 1 << log2)
-            time_s = time_of(schedule, frames, replace(link, engines=model_of))
+    bits, nic = 8 * frames.bytes / frames.values, load_nic()
+    for engines, mhz in product(args.engines, args.mhz):
+        driver = None if args.no_driver or nic.driver is None else nic.driver.model(mhz)
+        link = LinkModel(
+            latency_s=args.latency_us * 1e-6, engines=pipeline(nic, engines, mhz, 1 << log2), driver=driver
+        )
+
+        def times(gbps: float, link: LinkModel = link) -> tuple[float, float, float]:
+            """Return the seconds with NICs, of fp32's ring and of its best."""
+            at = replace(link, bandwidth_bps=gbps * 1e9)
+            ways = (make_schedule(name, args.nodes) for name in RAW)
+            ring, direct = (equal_time(way, values, at, coded=False) for way in ways)
+            return time_of(schedule, frames, at), ring, min(ring, direct)
+
+        def faster(gbps: float, times: Callable[[float], tuple[float, ...]] = times) -> bool:
+            time_s, _, best = times(gbps)
+            return time_s <= best
+
+        last, _ = last_rate(faster)
+        for gbps in args.gbps:
+            time_s, ring, best = times(gbps)
             yield {
                 "model": model, "values": values, "block": 1 << log2, "bits": bits, "engines": engines,
-                "mhz": mhz, "time_us": time_s * 1e6, "over_fp32": best / time_s,
+                "mhz": mhz, "gbps": gbps, "time_us": time_s * 1e6, "over_ring": ring / time_s,
+                "over_fp32": best / time_s, "faster_up_to_gbps": last, "pays_to": last_text(last),
             }  # fmt: skip
 
 
