@@ -258,8 +258,11 @@ def prefix_reader() -> Any:
 @block
 def _head_writer(clk, rst, clear, write, entry, entry_last, fields, length, crc, start, whole, m_axis):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.send.head_writer import head_writer as made
+    from oscar_hdl.nic.send.ports import EntryPort
 
-    return made(clk, rst, clear, write, entry, entry_last, fields, length, crc, start, whole, m_axis)
+    entries = EntryPort()
+    entries.write, entries.entry, entries.last = write, entry, entry_last
+    return made(clk, rst, clear, entries, fields, length, crc, start, whole, m_axis)
 
 
 def head_writer() -> Any:
@@ -308,14 +311,16 @@ def _collector(
 ):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.send.collector import collector as made
     from oscar_hdl.nic.send.frame_builder import pair_port
+    from oscar_hdl.nic.send.ports import CollectorPort
 
     ready, mark, pair, next_pair = bit(), word(2), word(17), word(17)
     lanes, marks = [word(16) for _ in range(4)], [word(2) for _ in range(4)]
     port = pair_port(s_axis, pair, mark, ready)
-    collect = made(
-        clk, rst, turn, start, odd, lane, keep, drop, cancel, absorb, room, ready, mark, next_pair, busy,
-        lanes, marks, valid, first, ended, index=0,
+    own = CollectorPort(
+        start=start, odd=odd, lane=lane, keep=keep, drop=drop, cancel=cancel, room=room, busy=busy,
+        valid=valid, first=first, ended=ended, absorb=absorb,
     )  # fmt: skip
+    collect = made(clk, rst, turn, own, ready, mark, next_pair, lanes, marks, index=0)
 
     @always(clk.posedge)
     def hand():

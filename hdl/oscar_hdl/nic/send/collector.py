@@ -6,27 +6,22 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
+from oscar_hdl.nic.send.ports import CollectorPort
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def collector(
-    clk: Any, rst: Any, turn: Any, start: Any, odd: Any, lane: Any, keep: Any, drop: Any, cancel: Any,
-    absorb: Any, room: Any, ready: Any, mark: Any, next_pair: Any, busy: Any, words: Any, enables: Any,
-    valid: Any, first: Any, ended: Any, *, index: int,
+    clk: Any, rst: Any, turn: Any, port: CollectorPort, ready: Any, mark: Any, next_pair: Any, words: Any,
+    enables: Any, *, index: int,
 ) -> Any:  # fmt: skip
     """Shift the bytes of one job to where they belong, a pair a clock, and give a word when it is its turn.
 
     turn: counts the lanes (pairs of a word), one a clock, for ever; the collector's turn is `index`. All
     collectors of a store have other turns, so one word a clock is written at most.
-    start (only in its turn, while not busy): a job; its first byte goes to `lane`, to the upper half if odd.
-    ready, mark, next_pair: of pick_stream; taken up to tlast while `room` is high.
-    keep, drop, cancel (strobes, one for each job, at any time after start): end the job when its last word
-    was given and absorbed; when it was given; or now, because no bytes come.
-    words (u16 for each lane), enables (u2 for each lane), valid, first: one clock behind its turn, a word,
-    and whether it is the job's first; 0 otherwise, and in bytes that are not the job's. A word is given once,
-    when all is in it that the job has for it. ended (same clock): all words of a job that is kept were given
-    before; repeated until absorb (strobe, two clocks behind ended).
+    ready, mark, next_pair: of pick_stream; taken up to tlast while port.room is high.
+    words (u16 for each lane), enables (u2 for each lane), port.valid: one clock behind its turn; 0 otherwise,
+    and in bytes that are not the job's. A word is given once, when all is in it that the job has for it.
     """
     lanes = len(words)
     if lanes < 4 or lanes & (lanes - 1) or not 0 <= index < lanes:
@@ -35,8 +30,8 @@ def collector(
     AHEAD = 4  # clocks from the decision to ask until the pair is at its lane
     NEXT = (1 - index) % lanes
 
-    slot = word(len(lane))  # lane that is loaded now
-    wanted, ask, got, running = word(len(lane)), bit(), bit(), bit()
+    slot = word(len(port.lane))  # lane that is loaded now
+    wanted, ask, got, running = word(len(port.lane)), bit(), bit(), bit()
     shifted, got_1, last_1 = bit(), bit(), bit()
     pair, pair_valid, pair_two, pair_last = word(16), bit(), bit(), bit()
     carry, flush, begun = word(8), bit(), bit()
@@ -44,7 +39,7 @@ def collector(
     held = [word(16) for _ in range(lanes)]
     held_enable = [word(2) for _ in range(lanes)]
     complete, ending, opened, given, kept, dropped = (bit() for _ in range(6))
-    mine, next_slot = bit(), word(len(lane))
+    mine, next_slot = bit(), word(len(port.lane))
     loads = [bit() for _ in range(lanes)]
 
     @always_comb
@@ -58,18 +53,18 @@ def collector(
         slot.next = (turn + NEXT) & LAST
         mine.next = next_slot == 0
         ask.next = False
-        if running and room and not cancel:
+        if running and port.room and not port.cancel:
             if got:
                 ask.next = not mark[1]
             else:
                 ask.next = ((slot + AHEAD) & LAST) == wanted
-        if start:
-            wanted.next = lane
+        if port.start:
+            wanted.next = port.lane
             running.next = True
-            shifted.next = odd
+            shifted.next = port.odd
         elif got:
             wanted.next = (wanted + 1) & LAST
-        if (got and mark[1]) or cancel:
+        if (got and mark[1]) or port.cancel:
             running.next = False
         if rst:
             running.next = False
@@ -109,7 +104,7 @@ def collector(
         if pair_valid:
             carry.next = pair[16:8]
             begun.next = True
-        if start:
+        if port.start:
             carry.next = 0
             begun.next = False
         if rst:
@@ -123,7 +118,7 @@ def collector(
             if loads[j]:
                 held[j].next = half
                 held_enable[j].next = half_enable
-            elif start or (mine and complete):
+            elif port.start or (mine and complete):
                 held[j].next = 0
                 held_enable[j].next = 0
 
@@ -138,9 +133,9 @@ def collector(
 
     @always(clk.posedge)
     def run():
-        valid.next = mine and complete
-        first.next = mine and complete and not opened
-        ended.next = mine and given and kept and not rst
+        port.valid.next = mine and complete
+        port.first.next = mine and complete and not opened
+        port.ended.next = mine and given and kept and not rst
         if half_valid and (half_last or slot == LAST):
             complete.next = True
         elif mine:
@@ -152,20 +147,20 @@ def collector(
         if mine and complete:
             opened.next = True
             given.next = ending
-        if keep:
+        if port.keep:
             kept.next = True
-        if drop:
+        if port.drop:
             dropped.next = True
-        if start:
-            busy.next = True
+        if port.start:
+            port.busy.next = True
             opened.next = False
             kept.next = False
             dropped.next = False
-        elif cancel or (given and dropped) or (absorb and slot == 3):
-            busy.next = False
+        elif port.cancel or (given and dropped) or (port.absorb and slot == 3):
+            port.busy.next = False
             given.next = False
         if rst:
-            busy.next = False
+            port.busy.next = False
             complete.next = False
             ending.next = False
             given.next = False

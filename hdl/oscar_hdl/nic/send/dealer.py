@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from myhdl import Signal, always, always_comb, block, enum
 
+from oscar_hdl.nic.send.ports import JobLists, OpenBlocks, PlannedFrame
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
 
 
 @block
 def dealer(
-    clk: Any, rst: Any, start: Any, row: Any, frame: Any, busy: Any, judged: Any, settled: Any,
-    starts: Sequence[Any], values: Sequence[Any], rows: Sequence[Any], banks: Sequence[Any],
-    thinnings: Sequence[Any], idles: Sequence[Any], open_blocks: Any,
+    clk: Any, rst: Any, start: Any, row: Any, frame: PlannedFrame, busy: Any, blocks: OpenBlocks,
+    jobs: JobLists,
 ) -> Any:  # fmt: skip
     """Start a job for each block of a frame on the next of the encoders, from number `frame.first` on.
 
-    start (strobe, while not busy): frame is a PlannedFrame with values, `row` its first row in the memory.
-    busy (level): not all its blocks are dealt. Blocks of the frame before may be under way: an encoder has
-    its next block when what it coded is judged. judged (strobe), settled (strobes, a bit for each encoder):
-    of judge. starts, values, rows (the block's first), banks, thinnings, idles: of the encoders' jobs.
-    open_blocks: blocks that were dealt and are not judged.
+    start (strobe, while not busy): frame has values, `row` is its first row in the memory. busy (level): not
+    all its blocks are dealt. Blocks of the frame before may be under way: an encoder has its next block when
+    what it coded is judged.
     """
-    units = len(starts)
+    starts, values, rows, banks = jobs.starts, jobs.values, jobs.rows, jobs.banks
+    thinnings, idles, units = jobs.thinnings, jobs.idles, len(jobs.starts)
     LAST_UNIT = units - 1
 
     states = enum("IDLE", "PICK", "LOOK", "DEAL", "STEP")
@@ -61,17 +59,17 @@ def dealer(
             frees[i].next = 0
             if idles[i] == 1 and not held[i]:
                 frees[i].next = 1
-            if settled[i]:
+            if blocks.settled[i]:
                 held.next[i] = False
             if go and hot[i]:
                 held.next[i] = True
-        if go and not judged:
-            open_blocks.next = open_blocks + 1
-        elif judged and not go:
-            open_blocks.next = open_blocks - 1
+        if go and not blocks.judged:
+            blocks.count.next = blocks.count + 1
+        elif blocks.judged and not go:
+            blocks.count.next = blocks.count - 1
         if rst:
             held.next = 0
-            open_blocks.next = 0
+            blocks.count.next = 0
 
     @always(clk.posedge)
     def deal():

@@ -11,6 +11,7 @@ from oscar_hdl.nic.crc.crc_sum import crc_sum
 from oscar_hdl.nic.crc.turn_crc import turn_crc
 from oscar_hdl.nic.send.collector import collector
 from oscar_hdl.nic.send.frame_reader import frame_reader
+from oscar_hdl.nic.send.ports import Collectors, CollectPort, FrameSum, Leaving, Written
 from oscar_hdl.nic.send.turn_places import turn_places
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
@@ -35,16 +36,10 @@ def word_join(words: Sequence[Any], whole: Any) -> Any:
 
 
 @block
-def launcher(
-    clk: Any, rst: Any, launch: Any, target: Any, choice: Any, keep: Any, drop: Any, cancel: Any,
-    launched: Any, busy: Any, turn: Any, busies: Sequence[Any], starts: Sequence[Any], choices: Sequence[Any],
-    keeps: Sequence[Any], drops: Sequence[Any], cancels: Sequence[Any],
-) -> Any:  # fmt: skip
-    """Start collector `target` on its stream `choice` when it is free, and in its turn.
-
-    launch (level, until launched); launched (strobe): one clock after the start. keep, drop, cancel
-    (strobes): passed to the target. busy: the target is.
-    """
+def launcher(clk: Any, rst: Any, turn: Any, collect: CollectPort, collectors: Collectors) -> Any:
+    """Start the target on its stream when it is free, and in its turn; launched comes a clock later."""
+    starts, choices, busies = collectors.starts, collectors.choices, collectors.busies
+    keeps, drops, cancels = collectors.keeps, collectors.drops, collectors.cancels
     count = len(busies)
     started, next_turn = bit(), word(len(turn))
 
@@ -56,23 +51,23 @@ def launcher(
                 any_start[:] = 1
         started.next = any_start == 1
         next_turn.next = turn + 1
-        busy.next = busies[int(target)]
+        collect.busy.next = busies[int(collect.target)]
 
     @always(clk.posedge)
     def run():
-        launched.next = started and not rst
+        collect.launched.next = started and not rst
         for i in range(count):
             starts[i].next = (
-                launch and not started and not launched and target == i and next_turn == i
-                and not busies[i]
+                collect.launch and not started and not collect.launched and collect.target == i
+                and next_turn == i and not busies[i]
             )  # fmt: skip
-            keeps[i].next = keep and target == i
-            drops[i].next = drop and target == i
-            cancels[i].next = cancel and target == i
+            keeps[i].next = collect.keep and collect.target == i
+            drops[i].next = collect.drop and collect.target == i
+            cancels[i].next = collect.cancel and collect.target == i
             if rst:
                 starts[i].next = False
             if starts[i]:
-                choices[i].next = choice
+                choices[i].next = collect.choice
 
     return look, run
 
@@ -180,87 +175,70 @@ def pick_stream(clk: Any, s_axis: Sequence[Any], choice: Any, ready: Any, mark: 
 
 @block
 def frame_builder(
-    clk: Any, rst: Any, m_axis: Any, units: Sequence[Any], raw: Any, head: Any, clear: Any, launch: Any,
-    target: Any, choice: Any, keep: Any, drop: Any, cancel: Any, place: Any, heading: Any, launched: Any,
-    busy: Any, first_busy: Any, resting: Any, finish: Any, pad: Any, crc: Any, crc_idle: Any, send: Any,
-    words: Any, tail: Any, sent: Any, *, collectors: int,
+    clk: Any, rst: Any, m_axis: Any, units: Sequence[Any], raw: Any, head: Any, clear: Any,
+    collect: CollectPort, total: FrameSum, leaving: Leaving, resting: Any, *, collectors: int,
 ) -> Any:  # fmt: skip
     """Collect blocks of bytes side by side, a pair a clock each, and send what was collected.
 
-    m_axis: Stream of whole frames. units, raw, head: Stream(16, keep=2), a block each up to tlast.
-    clear (strobe): a new frame. launch (until launched), target, choice: have a collector take a block;
-    unit u is bit u // collectors of choice of collector u % collectors, collector 0 has raw and head behind;
-    place: where it begins in the frame, in bytes, until two clocks after launched. heading (level): it is
-    the head. keep, drop, cancel (strobes): what becomes of it (collector.py). busy, first_busy: the target
-    is, collector 0 is. resting: a clock ago no collector was busy, and all CRCs were added.
-    finish (strobe), pad: the frame's CRC is to be without so many bytes at its end; crc u32, not inverted;
-    crc_idle: it is complete.
-    send (strobe, while `sent`): the first `words` words leave, of the last one `tail` bytes (0: all); the
-    next frame is made behind them. sent: nothing is leaving.
+    m_axis: Stream of whole frames, each behind the one before. units, raw, head: Stream(16, keep=2), a block
+    each up to tlast. clear (strobe): a new frame. collect: what collectors do, a block each. resting (level):
+    a clock ago no collector was busy, and all CRCs were added. rst: nothing is collected, nothing leaves.
     """
     lanes = len(m_axis.tdata) // 16
     LANES_LOG2 = lanes.bit_length() - 1
-    BITS = len(words)
+    BITS = len(leaving.words)
     turn, base = word(LANES_LOG2), word(BITS)
-    busies, starts, keeps, drops, cancels, rooms = ([bit() for _ in range(collectors)] for _ in range(6))
-    choices = [word(len(choice)) for _ in range(collectors)]
+    all_collectors = Collectors(collectors, len(collect.choice))
     readies, marks = [bit() for _ in range(collectors)], [word(2) for _ in range(collectors)]
     pairs = [word(17) for _ in range(collectors)]
     held = [[word(16) for _ in range(lanes)] for _ in range(collectors)]
     enables = [[word(2) for _ in range(lanes)] for _ in range(collectors)]
-    valids, firsts, endeds = ([bit() for _ in range(collectors)] for _ in range(3))
-    written = [word(16) for _ in range(lanes)]
-    read = [word(16) for _ in range(lanes)]
-    valid, first, ended, offset, address = bit(), bit(), bit(), word(BITS), word(BITS)
-    first_word, lane, odd = word(BITS), word(LANES_LOG2), bit()
+    words_in, read = [word(16) for _ in range(lanes)], [word(16) for _ in range(lanes)]
+    written, first_word, lane, odd = Written(BITS), word(BITS), word(LANES_LOG2), bit()
     absorb, state = bit(), word(32)
     advance, read_address, left = bit(), word(BITS), word(BITS)
+    busies, choices = all_collectors.busies, all_collectors.choices
 
     picks, takers = [], []
     for i in range(collectors):
         own = [*units[i::collectors], *((raw, head) if i == 0 else ())]
         picks.append(pick_stream(clk, own, choices[i], readies[i], marks[i], pairs[i]))
+        port = all_collectors.port(i, odd=odd, lane=lane, absorb=absorb)
         takers.append(
             collector(
-                clk, rst, turn, starts[i], odd, lane, keeps[i], drops[i], cancels[i], absorb, rooms[i],
-                readies[i], marks[i], pairs[i], busies[i], held[i], enables[i], valids[i], firsts[i],
-                endeds[i], index=i,
+                clk, rst, turn, port, ready=readies[i], mark=marks[i], next_pair=pairs[i], words=held[i],
+                enables=enables[i], index=i,
             )
         )  # fmt: skip
-    start = launcher(
-        clk, rst, launch, target, choice, keep, drop, cancel, launched, busy, turn, busies, starts, choices,
-        keeps, drops, cancels,
-    )  # fmt: skip
+    start = launcher(clk, rst, turn, collect, all_collectors)
     places = turn_places(
-        clk, rst, turn, starts, first_word, base, left, valids, firsts, endeds, rooms, valid, first, ended,
-        offset, address,
+        clk, rst, turn, first_word=first_word, base=base, left=left, collectors=all_collectors,
+        written=written,
     )  # fmt: skip
     store = [
         store_lane(
-            clk,
-            [h[j] for h in held],
-            [e[j] for e in enables],
-            address,
-            written[j],
-            advance,
-            read_address,
-            read[j],
+            clk, [h[j] for h in held], [e[j] for e in enables], written.address, words_in[j], advance,
+            read_address, read[j],
         )
         for j in range(lanes)
-    ]
+    ]  # fmt: skip
     joined = word_join(read, m_axis.tdata)
-    check = turn_crc(clk, written, valid, first, heading, state)
-    total = crc_sum(
-        clk, rst, clear, ended, state, offset, absorb, finish, pad, crc_idle, crc, word_bytes=2 * lanes
-    )
-    reader = frame_reader(clk, rst, send, words, tail, sent, left, read_address, advance, m_axis)
+    check = turn_crc(clk, words_in, written.valid, written.first, collect.heading, state)
+    add_up = crc_sum(
+        clk, rst, clear=clear, ended=written.ended, state=state, offset=written.offset, absorb=absorb,
+        finish=total.finish, pad=total.pad, idle=total.idle, crc=total.crc, word_bytes=2 * lanes,
+    )  # fmt: skip
+    reader = frame_reader(
+        clk, rst, start=leaving.send, words=leaving.words, tail=leaving.tail, idle=leaving.sent, left=left,
+        address=read_address, advance=advance, m_axis=m_axis,
+    )  # fmt: skip
 
     @always_comb
     def look():
-        first_busy.next = busies[0]
-        odd.next = place[0]
-        lane.next = place[LANES_LOG2 + 1 : 1]
-        first_word.next = place[LANES_LOG2 + 1 + BITS : LANES_LOG2 + 1]
+        collect.first_busy.next = busies[0]
+        odd.next = collect.place[0]
+        lane.next = collect.place[LANES_LOG2 + 1 : 1]
+        first_word.next = collect.place[LANES_LOG2 + 1 + BITS : LANES_LOG2 + 1]
 
     @always(clk.posedge)
     def count():
@@ -268,11 +246,11 @@ def frame_builder(
         for i in range(collectors):
             if busies[i]:
                 any_busy[:] = 1
-        resting.next = any_busy == 0 and crc_idle
+        resting.next = any_busy == 0 and total.idle
         turn.next = turn + 1
-        if send:
-            base.next = base + words
+        if leaving.send:
+            base.next = base + leaving.words
         if rst:
             base.next = 0
 
-    return picks, takers, start, places, store, joined, check, total, reader, look, count
+    return picks, takers, start, places, store, joined, check, add_up, reader, look, count

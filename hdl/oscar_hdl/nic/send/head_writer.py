@@ -9,6 +9,7 @@ from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import MAGIC
 from oscar_hdl.nic.ports import COUNT_BITS
+from oscar_hdl.nic.send.ports import EntryPort
 from oscar_hdl.streams.bundles import bit, word
 
 FIRST = MAGIC | ASC_CODE << 8  # the first two bytes of every frame
@@ -26,13 +27,12 @@ class HeadFields:
 
 @block
 def head_writer(
-    clk: Any, rst: Any, clear: Any, write: Any, entry: Any, entry_last: Any, fields: HeadFields,
-    length: Any, crc: Any, start: Any, final: Any, m_axis: Any,
+    clk: Any, rst: Any, clear: Any, entries: EntryPort, fields: HeadFields, length: Any, crc: Any,
+    start: Any, final: Any, m_axis: Any,
 ) -> Any:  # fmt: skip
     """Give a frame's head as pairs of bytes.
 
-    clear (strobe): a new directory. write (strobe), entry u16, entry_last: the next pair of
-    the directory, and whether it is the last.
+    clear (strobe): a new directory. entries: its pairs.
     start (strobe): give, unless final, what the frame's CRC covers: four bytes of 0, twenty of the header,
     and if the frame has values prefix and directory; if final, the header as it is sent.
     fields, length (bytes of the payload), crc u32 (not inverted): hold from start on. m_axis: Stream(16,
@@ -86,8 +86,8 @@ def head_writer(
 
     @always(clk.posedge)
     def run():
-        if write:
-            memory[write_at].next = concat(entry_last, entry)
+        if entries.write:
+            memory[write_at].next = concat(entries.last, entries.entry)
             write_at.next = write_at + 1
         if clear:
             write_at.next = 0

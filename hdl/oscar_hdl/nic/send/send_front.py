@@ -7,20 +7,11 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.coder.ports import TablesPort
-from oscar_hdl.nic.first_unit import first_unit, unit_word
+from oscar_hdl.nic.first_unit import first_unit
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.send.frame_plan import frame_plan
-from oscar_hdl.streams.bundles import bit, word
-
-
-class PlannedFrame:
-    """A frame that leaves the first stage: `ready` (level) until `taken` (strobe)."""
-
-    def __init__(self, units: int) -> None:
-        self.ready, self.taken, self.bank, self.empty = bit(), bit(), bit(), bit()
-        self.first = unit_word(units)  # of its first block
-        self.last_block, self.size, self.last_size, self.thinning = word(8), word(18), word(18), word(2)
-        self.checksum = word(16)
+from oscar_hdl.nic.send.ports import PlannedFrame
+from oscar_hdl.streams.bundles import bit
 
 
 @block

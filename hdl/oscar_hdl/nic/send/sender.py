@@ -5,21 +5,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, enum, modbv
+from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar.coding.frame import HEADER_BYTES
-from oscar_hdl.coder.ports import RawJob
+from oscar_hdl.coder.ports import EncoderJob, RawJob
 from oscar_hdl.coder.tables.learn_turn import learn_turn
-from oscar_hdl.nic.first_unit import unit_word
 from oscar_hdl.nic.send.dealer import dealer
 from oscar_hdl.nic.send.frame_builder import frame_builder
 from oscar_hdl.nic.send.head_writer import HeadFields, head_writer
-from oscar_hdl.nic.send.judge import RESULT_BITS, job_port, judge
+from oscar_hdl.nic.send.judge import judge
+from oscar_hdl.nic.send.ports import (
+    CollectPort,
+    EntryPort,
+    FrameSum,
+    JobLists,
+    Judging,
+    Leaving,
+    OpenBlocks,
+    PlannedFrame,
+    SentFrame,
+)
 from oscar_hdl.nic.send.raw_packer import raw_packer
-from oscar_hdl.nic.send.send_front import PlannedFrame, send_front
+from oscar_hdl.nic.send.send_front import send_front
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 TOO_LONG, DESCRIPTOR = 4, 5  # FrameCommand.error
+
+
+@block
+def job_port(job: EncoderJob, base: Any, lists: JobLists, n: int) -> Any:
+    """Connect encoder n's job and its block's first row with the lists."""
+    start, values, row, bank = lists.starts[n], lists.values[n], lists.rows[n], lists.banks[n]
+    thinning, idle, bads, result = lists.thinnings[n], lists.idles[n], lists.bads[n], lists.results[n]
+
+    @always_comb
+    def connect():
+        job.start.next = start
+        job.values.next = values
+        job.bank.next = bank
+        job.thinning.next = thinning
+        base.next = row
+        idle.next = job.idle
+        bads.next[0] = job.done and job.bad and not bank
+        bads.next[1] = job.done and job.bad and bank
+        result.next = concat(
+            job.idle, job.bytes, job.last, job.first, job.seeds, job.bits, job.value[0], job.constant
+        )
+
+    return connect
 
 
 @block
@@ -55,101 +88,71 @@ def sender(
     PLACE_BITS = max(FRAME_BITS, 19) + 1
     FULL = (1 << (store_log2 - 2)) - 1
     choices = len(range(0, units, collectors)) + 2
-    starts, banks = ([bit() for _ in range(units)] for _ in range(2))
-    idles, bads, thinnings = ([word(n) for _ in range(units)] for n in (1, 2, 2))
-    values, rows = [word(18) for _ in range(units)], [word(len(row)) for _ in range(units)]
-    results = [word(RESULT_BITS) for _ in range(units)]
+    lists = JobLists(units, len(row))
+    bads = lists.bads
 
     states = enum(
-        "IDLE",
-        "TAKE",
-        "TAKEN",
-        "BEGIN",
-        "BEGUN",
-        "BLOCKS",
-        "REST",
-        "CLOSE",
-        "HEAD",
-        "PAD",
-        "TOP",
-        "HAND",
+        "IDLE", "TAKE", "TAKEN", "BEGIN", "BEGUN", "BLOCKS", "REST", "CLOSE", "HEAD", "PAD", "TOP", "HAND",
         "DONE",
-    )
+    )  # fmt: skip
     state = Signal(states.IDLE)
-    bank, empty, failed, error, bad, wrong = bit(), bit(), bit(), word(5), word(2), word(2)
-    excess, exceeded = bit(), bit()
-    frame, fields, first_row, length = PlannedFrame(units), HeadFields(), word(len(row)), word(PLACE_BITS)
-    first = unit_word(units)
-    last_block, block_size, last_size = word(8), word(18), word(18)
+    error, bad, wrong, excess, exceeded = word(5), word(2), word(2), bit(), bit()
+    frame, coded = PlannedFrame(units), SentFrame(units, len(row))
+    fields, length = HeadFields(), word(PLACE_BITS)
     ask, owed, blocked, begun, deal, dealing = bit(), bit(), bit(), bit(), bit(), bit()
-    begin, run, judged, settled, open_blocks = bit(), bit(), bit(), word(units), word(units.bit_length())
-    over, judging, overflow, full = bit(), bit(), bit(), bit()
-    head, final, place, write, entry, entry_last = bit(), bit(), word(PLACE_BITS), bit(), word(16), bit()
-    launch, target, choice = (
-        bit(),
-        word(max(1, (collectors - 1).bit_length())),
-        word(choices),
-    )
-    keep, drop, cancel, launched, busy, first_busy = (bit() for _ in range(6))
-    heading, resting, finish, pad, crc, crc_idle = bit(), bit(), bit(), word(BYTES_LOG2), word(32), bit()
-    send, words, tail, sent = bit(), word(store_log2), word(BYTES_LOG2), bit()
+    blocks, judging, entries, final = OpenBlocks(units), Judging(), EntryPort(), bit()
+    collect, total = CollectPort(collectors, choices, PLACE_BITS), FrameSum(BYTES_LOG2)
+    leaving, resting = Leaving(store_log2, BYTES_LOG2), bit()
     raw, raw_stream, head_stream = RawJob(), Stream(16, keep=2), Stream(16, keep=2)
 
-    ports = [
-        job_port(job, base, *fields)
-        for job, base, *fields in zip(
-            jobs, bases[:units], starts, values, rows, banks, thinnings, idles, bads, results, strict=True
-        )
-    ]
+    ports = [job_port(jobs[n], bases[n], lists, n) for n in range(units)]
     front = send_front(clk, rst, command, row, tables, blocked, dealing, begun, frame, units=units)
-    learn = learn_turn(clk, rst, tables, ask, bank, failed, owed, frame.bank, blocked)
-    hand_out = dealer(
-        clk, rst, deal, row, frame, dealing, judged, settled, starts, values, rows, banks, thinnings, idles,
-        open_blocks,
+    learn = learn_turn(
+        clk, rst, tables, ask=ask, bank=coded.bank, failed=judging.failed, owed=owed, next_bank=frame.bank,
+        blocked=blocked,
     )  # fmt: skip
+    hand_out = dealer(clk, rst, start=deal, row=row, frame=frame, busy=dealing, blocks=blocks, jobs=lists)
     settle = judge(
-        clk, rst, begin, first_row, first, empty, run, failed, overflow, open_blocks, last_block, block_size,
-        last_size, judged, settled, over, judging, results, raw, bases[units], head, heading, place, full,
-        launch, target, choice, keep, drop, cancel, launched, busy, first_busy, write, entry, entry_last,
-        collectors=collectors,
+        clk, rst, frame=coded, blocks=blocks, judging=judging, jobs=lists, raw=raw, raw_row=bases[units],
+        collect=collect, entries=entries, collectors=collectors,
     )  # fmt: skip
     pack = raw_packer(
-        clk, rst, raw, sent, source, raw_stream, depth_log2=max(4, (bus_bits // 16 + 7).bit_length())
+        clk, rst, raw, leaving.sent, source, raw_stream, depth_log2=max(4, (bus_bits // 16 + 7).bit_length())
     )
     top = head_writer(
-        clk, rst, begin, write, entry, entry_last, fields, length, crc, head, final, head_stream
-    )
+        clk, rst, clear=coded.begin, entries=entries, fields=fields, length=length, crc=total.crc,
+        start=judging.head, final=final, m_axis=head_stream,
+    )  # fmt: skip
     builder = frame_builder(
-        clk, rst, m_axis_tx, bytes_in, raw_stream, head_stream, begin, launch, target, choice, keep, drop,
-        cancel, place, heading, launched, busy, first_busy, resting, finish, pad, crc, crc_idle, send, words,
-        tail, sent, collectors=collectors,
+        clk, rst, m_axis_tx, units=bytes_in, raw=raw_stream, head=head_stream, clear=coded.begin,
+        collect=collect, total=total, leaving=leaving, resting=resting, collectors=collectors,
     )  # fmt: skip
 
     @always_comb
     def look():
-        run.next = state == states.BLOCKS and not empty
+        judging.run.next = state == states.BLOCKS and not coded.empty
         final.next = state == states.TOP
-        finish.next = state == states.HEAD and judging and resting and not head
-        send.next = state == states.HAND and sent
+        total.finish.next = state == states.HEAD and judging.idle and resting and not judging.head
+        leaving.send.next = state == states.HAND and leaving.sent
 
     @always_comb
     def tell():
         frame.taken.next = state == states.TAKE
-        ask.next = state == states.CLOSE and not empty
+        ask.next = state == states.CLOSE and not coded.empty
         deal.next = begun and not frame.empty
-        excess.next = overflow or (state == states.REST and full)
+        excess.next = judging.overflow or (state == states.REST and judging.full)
 
     @always(clk.posedge)
     def take():
         """Keep what the first stage knows of the frame, to go on with the next."""
         if state == states.TAKE:
-            bank.next = frame.bank
-            empty.next = frame.empty
-            last_block.next = frame.last_block
-            block_size.next = frame.size
-            last_size.next = frame.last_size
-            first_row.next = row
-            first.next = frame.first
+            coded.bank.next = frame.bank
+            coded.empty.next = frame.empty
+            coded.last_block.next = frame.last_block
+            coded.size.next = frame.size
+            coded.last_size.next = frame.last_size
+            coded.row.next = row
+            coded.unit.next = frame.first
             fields.step.next = command.step
             fields.chunk.next = command.chunk
             fields.sub.next = command.sub
@@ -163,7 +166,9 @@ def sender(
     @always(clk.posedge)
     def watch():
         """Keep errors, and how long the frame is."""
-        full.next = place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or place[PLACE_BITS:FRAME_BITS] != 0
+        judging.full.next = (
+            collect.place[FRAME_BITS : BYTES_LOG2 + 2] == FULL or collect.place[PLACE_BITS:FRAME_BITS] != 0
+        )
         any_bad = modbv(0)[2:]
         for i in range(units):
             any_bad[:] = any_bad | bads[i]
@@ -177,30 +182,32 @@ def sender(
             exceeded.next = True
         if state == states.TAKE:
             exceeded.next = False
-        failed.next = excess or exceeded or (wrong[1] and bank) or (wrong[0] and not bank)
+        judging.failed.next = excess or exceeded or (wrong[1] and coded.bank) or (wrong[0] and not coded.bank)
         error.next = 0
-        if (wrong[1] and bank) or (wrong[0] and not bank):
+        if (wrong[1] and coded.bank) or (wrong[0] and not coded.bank):
             error.next = DESCRIPTOR
         elif exceeded:
             error.next = TOO_LONG
-        heading.next = state == states.CLOSE or state == states.HEAD
+        collect.heading.next = state == states.CLOSE or state == states.HEAD
         if state == states.CLOSE:
-            length.next = place - HEADER_BYTES
-            words.next = place[FRAME_BITS:BYTES_LOG2]
-            if place[BYTES_LOG2:] != 0:
-                words.next = place[FRAME_BITS:BYTES_LOG2] + 1
-            tail.next = place[BYTES_LOG2:]
-            pad.next = ~place[BYTES_LOG2:] + 1
+            length.next = collect.place - HEADER_BYTES
+            leaving.words.next = collect.place[FRAME_BITS:BYTES_LOG2]
+            if collect.place[BYTES_LOG2:] != 0:
+                leaving.words.next = collect.place[FRAME_BITS:BYTES_LOG2] + 1
+            leaving.tail.next = collect.place[BYTES_LOG2:]
+            total.pad.next = ~collect.place[BYTES_LOG2:] + 1
 
     @always(clk.posedge)
     def strobe():
-        begin.next = state == states.BEGIN
-        head.next = (state == states.CLOSE and not failed) or (state == states.PAD and crc_idle)
+        coded.begin.next = state == states.BEGIN
+        judging.head.next = (state == states.CLOSE and not judging.failed) or (
+            state == states.PAD and total.idle
+        )
         command.done.next = state == states.DONE
         command.error.next = error
         if rst:
-            begin.next = False
-            head.next = False
+            coded.begin.next = False
+            judging.head.next = False
             command.done.next = False
 
     @always(clk.posedge)
@@ -217,26 +224,26 @@ def sender(
         elif state == states.BEGUN:
             state.next = states.BLOCKS
         elif state == states.BLOCKS:
-            if empty or (over and judging):
+            if coded.empty or (judging.over and judging.idle):
                 state.next = states.REST
         elif state == states.REST:
-            if judging and resting and raw.idle:
+            if judging.idle and resting and raw.idle:
                 state.next = states.CLOSE
         elif state == states.CLOSE:
             state.next = states.HEAD
-            if failed:
+            if judging.failed:
                 state.next = states.DONE
         elif state == states.HEAD:
-            if judging and resting and not head:
+            if judging.idle and resting and not judging.head:
                 state.next = states.PAD
         elif state == states.PAD:
-            if crc_idle:
+            if total.idle:
                 state.next = states.TOP
         elif state == states.TOP:
-            if judging and resting and not head:
+            if judging.idle and resting and not judging.head:
                 state.next = states.HAND
         elif state == states.HAND:
-            if sent:
+            if leaving.sent:
                 state.next = states.DONE
         else:
             state.next = states.IDLE

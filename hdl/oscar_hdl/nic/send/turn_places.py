@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from myhdl import always, always_comb, block, modbv
 
+from oscar_hdl.nic.send.ports import Collectors, Written
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def turn_places(
-    clk: Any, rst: Any, turn: Any, starts: Sequence[Any], first_word: Any, base: Any, left: Any,
-    valids: Sequence[Any], firsts: Sequence[Any], endeds: Sequence[Any], rooms: Sequence[Any],
-    valid: Any, first: Any, ended: Any, offset: Any, address: Any,
+    clk: Any, rst: Any, turn: Any, first_word: Any, base: Any, left: Any, collectors: Collectors,
+    written: Written,
 ) -> Any:  # fmt: skip
     """Keep the word of a frame at which each collector is, all in one ring that turns.
 
-    starts (strobe, in its turn): the collector begins at `first_word`, which holds for two clocks. valids,
-    firsts, endeds: of the collectors, of which only one's can be 1. valid, first, ended: the same, one clock
-    later, with offset (its word of the frame) and address (of the store: offset behind `base`).
-    rooms: whether the collector may take bytes; words from `left` before the end of the ring on are not free.
+    A collector begins at `first_word`, which holds for two clocks from its start on. Only one at a time has a
+    word. Words from `left` before the end of the ring on are not free.
     A collector that comes to the last four words stays there: its frame is too long.
     """
+    starts, rooms = collectors.starts, collectors.rooms
+    valids, firsts, endeds = collectors.valids, collectors.firsts, collectors.endeds
     count = len(starts)
     bits = len(base)
     TURNS = 1 << len(turn)
@@ -61,16 +60,16 @@ def turn_places(
 
     @always(clk.posedge)
     def give():
-        valid.next = some
-        first.next = False
-        ended.next = False
+        written.valid.next = some
+        written.first.next = False
+        written.ended.next = False
         for i in range(count):
             if firsts[i]:
-                first.next = True
+                written.first.next = True
             if endeds[i] and not rst:
-                ended.next = True
-        offset.next = now
-        address.next = base + now
+                written.ended.next = True
+        written.offset.next = now
+        written.address.next = base + now
 
     # `limit` may be late, as `left` falls while collectors run.
     @always(clk.posedge)
