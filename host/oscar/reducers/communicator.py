@@ -129,8 +129,8 @@ class Communicator(Reducer):
         """Return the mean over all ranks of `tensors` [tensor] (float32, equal shapes on all ranks).
 
         key: whose state this is; a training that reduces in buckets gives each a key, and all ranks call in
-        the same order. Collective. `tensors` are never written to. Raises PeerError when a peer fails, or comes
-        with shapes that are new on some ranks only, ConfigError for unequal shapes where they are new on all,
+        the same order. Collective. `tensors` are never written to. Raises PeerError when a peer fails or has
+        shapes that are new on some ranks only, ConfigError for unequal shapes where they are new on all,
         GradientError (NaN, Inf) and TypeError for this rank's own. All ranks raise something within the
         timeout, their state is as before, and the communicator serves no more. A SaturationWarning comes
         after all that: where warnings are errors, the call has succeeded all the same.
