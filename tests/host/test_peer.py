@@ -282,11 +282,44 @@ def test_a_rank_in_another_call_is_named_with_what_it_waits_for() -> None:
     def work(transport: ThreadTransport) -> None:
         communicator = Communicator(config(), transport, timeout_s=0.5)
         communicator.allreduce([np.ones(50, np.float32)])
-        communicator.allreduce([np.ones(50 + (transport.rank == 1), np.float32)])
+        if transport.rank:
+            communicator.gather(b"x", 1)
+        else:
+            communicator.allreduce([np.ones(50, np.float32)])
 
     errors = on_ranks(local_transports(2), work)
     assert all(isinstance(error, PeerError) for error in errors)
     assert "it is alive, and itself waits for" in str(errors[0])
+
+
+LONE = {  # what one rank comes with alone, where the others have one tensor of 50 under the key a
+    "other shape": ("a", [51], "tensor 0 of shape [51], here it is [50]"),
+    "more tensors": ("a", [50, 7], "2 tensors, here there are 1; tensor 1 is [7], here it is missing"),
+    "no tensors": ("a", [], "0 tensors, here there are 1; tensor 0 is missing, here it is [50]"),
+    "new key": ("b", [50], "key b with 1 tensors, tensor 0 of shape [50], here it is key a"),
+}
+
+
+@pytest.mark.parametrize("method", ["asc", "fp32", "powersgd"])
+@pytest.mark.parametrize("name", LONE)
+def test_shapes_that_are_new_on_one_rank_alone_are_told_by_all(name: str, method: str) -> None:
+    key, sizes, said = LONE[name]
+
+    def work(transport: ThreadTransport) -> tuple[PeerError, float]:
+        communicator = Communicator(config(method=method), transport, timeout_s=20)
+        for _ in range(2):
+            communicator.allreduce([np.ones(50, np.float32)], key="a")
+        before, begin, alone = digest(communicator.state_dict()), time.monotonic(), transport.rank == 2
+        given = [np.ones(size, np.float32) for size in (sizes if alone else [50])]
+        with pytest.raises(PeerError) as caught:
+            communicator.allreduce(given, key=key if alone else "a")
+        assert digest(communicator.state_dict()) == before
+        return caught.value, time.monotonic() - begin
+
+    for error, seconds in on_ranks(local_transports(4), work):
+        assert f"rank 3: rank 2 came with other shapes than this rank: {said};" in str(error)
+        assert error.peer == 2
+        assert seconds < 10  # nobody waits for a deadline
 
 
 def test_a_notice_fits_its_message_whatever_the_reason() -> None:

@@ -129,12 +129,12 @@ class Communicator(Reducer):
         """Return the mean over all ranks of `tensors` [tensor] (float32, equal shapes on all ranks).
 
         key: whose state this is; a training that reduces in buckets gives each a key, and all ranks call in
-        the same order. Collective. `tensors` are never written to. Raises PeerError when a peer fails,
-        ConfigError for unequal shapes where they are new on all ranks, GradientError (NaN, Inf) and TypeError
-        for this rank's own. All ranks raise something within the timeout, their state is as before, and the
-        communicator serves no more; but after a GradientOverflowError, which all ranks raise alike, it does.
-        A SaturationWarning comes after all that: where warnings are errors, the call has succeeded all the
-        same.
+        the same order. Collective. `tensors` are never written to. Raises PeerError when a peer fails or has
+        shapes that are new on some ranks only, ConfigError for unequal shapes where they are new on all ranks,
+        GradientError (NaN, Inf) and TypeError for this rank's own. All ranks raise something within the
+        timeout, and their state is as before. The communicator serves no more, except after a
+        GradientOverflowError, which all ranks raise alike. A SaturationWarning comes after all that: where
+        warnings are errors, the call has succeeded all the same.
         """
         self.party.check_alive()
         try:
@@ -188,6 +188,7 @@ class Communicator(Reducer):
     def _fit(self, key: Hashable, shapes: Shapes) -> tuple[State, bool]:
         """Return the state of `key`, made anew unless it is of `shapes`, and whether it replaces another."""
         state = self.states.get(key)
+        subject = self.party.subject = handshake.Subject(str(key), shapes)
         if state is not None and state.scheme.shapes == shapes:
             return state, False
         described = {f"tensor {index}": list(shape) for index, shape in enumerate(shapes)}
@@ -195,7 +196,7 @@ class Communicator(Reducer):
         schedule = self._schedule(self.nodes, values)
         pairs = {"key": str(key), "tensors": len(shapes), **described, "schedule": schedule.digest}
         pairs["plan.shares"] = shares_of(self.config, schedule, values)
-        self.party.compare(pairs, "shapes", advice="run one model on all ranks")
+        self.party.compare_shapes(subject.news([] if state is None else state.scheme.shapes), pairs)
         self.states[key] = self._make_state(self.nodes, shapes)
         return self.states[key], state is not None
 

@@ -25,7 +25,9 @@ class Party:
         self.rank, self.nodes = transport.rank, transport.nodes
         self.failed: str | None = None
         self.waited_s = 0.0
+        self.subject: handshake.Subject | None = None  # of the present call
         self._state: handshake.StateCheck | None = None
+        self._names: list[str] = []  # of the parts of the replicated state
         self._shared: OscarError | None = None  # the error of a comparison, which every rank raises
 
     @property
@@ -68,7 +70,20 @@ class Party:
 
     def announce(self, digests: Mapping[str, int]) -> None:
         """Send the digests of the replicated state to the rank after this one."""
-        self._state = handshake.StateCheck(self.transport, digests)
+        self._names, self._state = list(digests), handshake.StateCheck.of_state(self.transport, digests)
+
+    def compare_shapes(self, news: bytes, pairs: Mapping[str, Any]) -> None:
+        """Raise the same ConfigError on all ranks unless all have the same new shapes; collective.
+
+        news: for the rank after this one, which may be in a call of known shapes. It then raises a PeerError
+        with both ranks' shapes, and so do all.
+        """
+        check = handshake.StateCheck(self.transport, news)
+        self.compare(pairs, "shapes", advice="run one model on all ranks")
+        try:
+            check.came(self.deadline)
+        except TransportError as error:
+            self.blame(error, "during the shapes", None)
 
     def settle(self, action: Action | None = None) -> None:
         """Raise PeerError where the rank before has announced another state: all later results would differ.
@@ -78,12 +93,11 @@ class Party:
         if self._state is None:
             return
         try:
-            found = self._state.difference(self.deadline)
+            found = self._state.difference(self._names, self.subject, self.deadline)
         except TransportError as error:
             self.blame(error, f"while {self._due(action)} was due", action)
         if found is not None:
-            text = f"{self._state.describe(found)}; {UNTOUCHED}"
-            raise self._error(text, peer=self._state.left, action=action)
+            raise self._error(f"{found}; {UNTOUCHED}", peer=self._state.left, action=action)
 
     def wait(self, action: Action) -> bytes:
         """Return the frame that a WAIT is for; raises PeerError."""

@@ -7,6 +7,8 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from oscar.errors import ConfigError
@@ -15,6 +17,9 @@ from oscar.transports.base import STATE_TAG, Transport
 MAGIC = b"OSCAR greeting 2\n"  # begins this module's messages in every release
 CAP = 1 << 16  # bytes of a greeting
 MAX_TEXT = 1 << 22  # characters that a greeting may unpack to
+NEWS = b"OSCAR new shapes 1\n"  # begins what a rank with new shapes sends in place of digests
+STATE_CAP = 2048  # bytes of either
+KEY_CHARS = 100  # of a key in it
 
 
 def flatten(section: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -64,36 +69,88 @@ def misplaced(greetings: Sequence[Mapping[str, Any] | None], members: Sequence[i
     return None
 
 
-class StateCheck:
-    """Whether the rank before has the same replicated state: 4 bytes of each part pass to the next rank.
+@dataclass(frozen=True)
+class Subject:
+    """What a rank reduces: the key of its state, in words, and the shapes [tensor] that it has."""
 
-    parts: digests by name, in an order that is equal on all ranks. It is made before the first frame of a
-    call, and asked before the first one is decoded. That costs one small message, and no wait.
+    key: str
+    shapes: Sequence[tuple[int, ...]]
+
+    def news(self, before: Sequence[tuple[int, ...]]) -> bytes:
+        """Return the message that tells of shapes that are new, and name the first that was not so before."""
+        pairs = zip_longest(self.shapes, before)
+        at = next((i for i, (shape, old) in enumerate(pairs) if shape != old), 0)
+        shape = list(self.shapes[at]) if at < len(self.shapes) else None
+        content = {"key": self.key[:KEY_CHARS], "tensors": len(self.shapes), "at": at, "shape": shape}
+        return NEWS + json.dumps(content).encode()
+
+    def against(self, news: bytes) -> str:
+        """Return how `news` of another rank differ from this, in words."""
+        try:
+            content = json.loads(news[len(NEWS) :])
+            key, tensors, at, shape = (content[name] for name in ("key", "tensors", "at", "shape"))
+            mine = self.shapes[at] if at < len(self.shapes) else None
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return "new shapes, in a message of another format"
+        if key != self.key[:KEY_CHARS]:
+            return (
+                f"key {key} with {tensors} tensors, tensor {at} of shape {shape}, here it is key {self.key}"
+            )
+        if tensors != len(self.shapes):
+            return (
+                f"{tensors} tensors, here there are {len(self.shapes)}; tensor {at} is {_said(shape, mine)}"
+            )
+        return f"tensor {at} of shape {_said(shape, mine)}"
+
+
+def _said(theirs: Any, mine: Any) -> str:
+    one, two = ("missing" if shape is None else list(shape) for shape in (theirs, mine))
+    return f"{one}, here it is {two}"
+
+
+class StateCheck:
+    """Whether the rank before does the same: 4 bytes of each part of its replicated state, or its new shapes.
+
+    message: this rank's, for the next one. It is sent before the first frame of a call, and that of the rank
+    before is looked at before the first one is decoded. That costs one small message, and no wait. A rank
+    whose shapes are new sends these in its place: where they are new on it alone, the next rank finds out.
     """
 
-    def __init__(self, transport: Transport, parts: Mapping[str, int]) -> None:
-        self.transport, self.parts = transport, dict(parts)
+    def __init__(self, transport: Transport, message: bytes) -> None:
+        self.transport, self.message = transport, message
         self.left, right = (transport.rank - 1) % transport.nodes, (transport.rank + 1) % transport.nodes
-        self._pack = struct.Struct(f"<{len(self.parts)}I")
         self.pending = transport.nodes > 1
         if self.pending:
-            transport.post_recv(self.left, STATE_TAG, self._pack.size)
-            transport.post_send(right, STATE_TAG, self._pack.pack(*self.parts.values()))
+            transport.post_recv(self.left, STATE_TAG, STATE_CAP)
+            transport.post_send(right, STATE_TAG, message)
 
-    def describe(self, found: str) -> str:
-        """Return a sentence about what `difference` found."""
-        return f"rank {self.left} has another replicated state than this rank, in its {found}"
+    @classmethod
+    def of_state(cls, transport: Transport, parts: Mapping[str, int]) -> StateCheck:
+        """Return the check of `parts`: digests by name, in an order that is equal on all ranks."""
+        return cls(transport, struct.pack(f"<{len(parts)}I", *parts.values()))
 
-    def difference(self, deadline: float) -> str | None:
-        """Return the names of the parts that differ, or None; raises TransportError like `wait`."""
+    def came(self, deadline: float) -> bytes | None:
+        """Return what the rank before has sent, once, or None; raises TransportError like `wait`."""
         if not self.pending:
             return None
         came = self.transport.wait(self.left, STATE_TAG, deadline, "the digest of the replicated state")
         self.pending = False
-        if len(came) != self._pack.size:
-            return "number of its parts"
-        pairs = zip(self.parts.items(), self._pack.unpack(came), strict=True)
-        return ", ".join(name for (name, ours), theirs in pairs if ours != theirs) or None
+        return bytes(came)
+
+    def difference(self, names: Sequence[str], subject: Subject | None, deadline: float) -> str | None:
+        """Return in words how the rank before differs, or None; names: of the parts, in their order."""
+        came = self.came(deadline)
+        if came is None or came == self.message:
+            return None
+        if came.startswith(NEWS) and subject is not None:
+            return f"rank {self.left} came with other shapes than this rank: {subject.against(came)}"
+        found = "number of its parts"
+        if len(came) == len(self.message):
+            words = zip(
+                names, struct.iter_unpack("<I", self.message), struct.iter_unpack("<I", came), strict=True
+            )
+            found = ", ".join(name for name, ours, theirs in words if ours != theirs)
+        return f"rank {self.left} has another replicated state than this rank, in its {found}"
 
 
 def first_difference(greetings: Sequence[Mapping[str, Any] | None]) -> str | None:

@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Print a table by kind and layout; "ok" tells whether all rounds were right."""
-    seed, rows, faults = seed_of(args), [], []
+    seed, rows = seed_of(args), []
+    faults: list[dict[str, Any]] = []
     missing = [name for name in args.of if importlib.util.find_spec(KINDS[name]) is None]
     print(f"# {args.jobs} jobs of {RANKS} ranks, {args.rounds} rounds each, seed {seed}")
     for name in missing:
@@ -54,16 +55,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         verdicts: dict[str, list[list[str]]] = defaultdict(list)  # [layout][round][rank]
         for job in range(args.jobs):
             found, output = play(name, args.rounds, f"{seed} {job}")
+            new = [{"of": name, "output": output}] if output else []
             for layout, rounds in found.items():
                 verdicts[layout] += rounds
-                faults += [{"of": name, "groups": layout, "came": one} for one in rounds if not right(one)]
-            if output:
-                faults.append({"of": name, "output": output})
+                new += [{"of": name, "groups": layout, "came": one} for one in rounds if not right(one)]
+            for fault in new:
+                print(f"# {json.dumps(fault)[:1000]}", flush=True)
+            faults += new
         for layout in LAYOUTS:
             rows.append({"of": name, "groups": layout, **counted(verdicts[layout])})
             print(TABLE.line(rows[-1]), flush=True)
-    for fault in faults[:20]:
-        print(f"# {json.dumps(fault)[:1000]}")
     return {"ok": not faults, "seed": seed, "rows": rows, "faults": faults[:20]}
 
 
