@@ -12,7 +12,7 @@ from oscar.config import Config
 from oscar.errors import GradientOverflowError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
-from oscar.reducers.grouped import Group, GroupedCluster
+from oscar.reducers.grouped import Group, GroupedCluster, with_late
 from oscar.schemes.methods import METHODS
 from oscar.state import crc
 from oscar.studies.training import Trainer
@@ -100,6 +100,11 @@ def test_groups_name_the_tensor_by_its_place_in_the_model() -> None:
         cluster.allreduce(bad)
     assert caught.value.tensor == 2
     assert crc(cluster.state_dict()) == before
+
+
+def test_what_waits_for_a_group_does_not_overflow() -> None:
+    large = np.full((3, 2), 3e38, np.float32)
+    assert with_late(0, large, {0: large}).tolist() == np.full((3, 2), np.finfo(np.float32).max).tolist()
 
 
 def test_a_training_whose_mean_overflows_has_diverged(monkeypatch: pytest.MonkeyPatch) -> None:
