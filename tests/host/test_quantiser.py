@@ -171,6 +171,16 @@ def test_the_step_follows_the_size_of_one_workers_values(kind, nodes, coarseness
     assert job.exchanges <= most.get(kind, 7)
 
 
+@pytest.mark.parametrize("size", [1e-38, 1e-41, 1e-42, 1e-43, 1e-44, 2.0**-149])
+def test_values_at_the_lower_end_of_float32_have_the_same_bound(size: float) -> None:
+    job = Job(QuantiserParams(), [2000], 2)
+    for iteration in range(4):
+        given = [[normal(iteration * 2 + node, 2000, size)] for node in range(2)]
+        sent = np.array(given, np.float64)[:, 0]
+        error = np.abs(job.step(given)[0] - sent.mean(0)).max()
+        assert error <= 0.125 * np.sqrt(np.mean(sent**2)) + 2.0**-150  # of a step, and of the mean's rounding
+
+
 def test_a_constant_zero_gradient_has_no_step_and_gives_zeros():
     for scale in ("sigma", "max"):
         job = Job(QuantiserParams(scale=scale, error_feedback=True), [6, 0], 3)

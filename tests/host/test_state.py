@@ -98,7 +98,7 @@ CASES: list[tuple[str, Callable[[Any], None], str]] = [
     (
         "asc",
         put("scheme", "steps", "exponents", to=lambda _: [4000]),
-        r"exponents\[0\]: expected an integer of -140 to 116",
+        r"exponents\[0\]: expected an integer of -149 to 116",
     ),
     ("asc", put("shapes", to=lambda _: [(1 << 50,)]), "shapes: expected shapes of 1099511627776 values"),
     (

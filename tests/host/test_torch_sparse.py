@@ -17,6 +17,7 @@ import pytest
 
 from needs import needs
 from oscar.config import Config
+from oscar.errors import GradientOverflowError
 from oscar.reducers.party import Party
 from oscar.transports.threads import local_transports
 from oscar_sim.seeds import told
@@ -256,6 +257,23 @@ def test_rows_add_up_on_every_rank(
             assert mean.to_dense().numpy().tobytes() == (wanted + 0).tobytes()
             assert np.array_equal(np.stack(np.nonzero(union)), mean.indices().numpy())
             assert (sent > 0) == (nodes > 1)
+
+
+def test_rows_whose_sum_is_beyond_float32_are_an_error_on_all_ranks() -> None:
+    values = torch.tensor([[1.0, 2e38], [3.0, 4.0]])
+    rows = torch.sparse_coo_tensor([[1, 4]], values, (6, 2), check_invariants=True).coalesce()
+
+    def work(transport: Any) -> str:
+        from oscar.adapters.torch.sparse import Rows
+
+        with pytest.raises(GradientOverflowError) as caught:
+            Rows(Party(transport, 20.0), Config(method="zen")).mean(rows, [2, 2])
+        return str(caught.value)
+
+    with ThreadPoolExecutor(2) as pool:
+        texts = list(pool.map(work, local_transports(2)))
+    assert texts[0] == texts[1]
+    assert "1 of 4 values, the first at flat index 1; the largest" in texts[0]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.quantiser_kernels import squares_of_changes, to_means
 from oscar.state import Reader, Saved, Stateful, crc, optional, optional_integers
 
-MIN_EXPONENT = -140  # of a step; float32 reaches down to 2^-149
+MIN_EXPONENT = -149  # of a step: that of the smallest float32, of which all others are multiples
 SMOOTHING = 1  # the variance estimate moves by half of the difference
 JUMP = 4  # a variance that grew by more than this factor at once is asked for anew, not smoothed
 MAX_COUNT = 1 << 28  # values whose squares, of 17 bits, add up within int64

@@ -1,4 +1,4 @@
-"""A mean that is no float32 any more: told on all ranks alike, with the ranks whose values are the largest."""
+"""A mean that is no float32 any more: told on all ranks alike, with the ranks of the largest values."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from typing import Any
 
 import numpy as np
 
-from oscar.array import Array, split
+from oscar.array import Array
 from oscar.errors import GradientOverflowError
 from oscar.numerics.quantiser_kernels import all_finite
 from oscar.reducers.wire import Wire
-from oscar.schemes.base import Message, Scheme
+from oscar.schemes.base import Message
 
 NAMED = 4  # ranks, at most
 ADVICE = "; skip this iteration, or lower the loss scale or the learning rate"
 
 
-def check_mean(scheme: Scheme, wire: Wire, mean: Array, tensors: Sequence[Sequence[Array]]) -> None:
-    """Raise GradientOverflowError unless the mean, and all floats that the scheme keeps, are finite.
+def check_means(
+    wire: Wire, means: Sequence[Array], tensors: Sequence[Sequence[Array]], kept: Any = None
+) -> None:
+    """Raise GradientOverflowError unless the means, and all floats that are kept of them, are finite.
 
-    mean: flat float32, after `Scheme.finish`; tensors: flat, of the wire's ranks, as they came. The mean and
-    the scheme's state are the same on all ranks, so all decide alike: only then they tell each other, in one
-    more collective, how large their values are.
+    means: [tensor], float32; tensors: of the wire's ranks, as they came; kept: a snapshot of replicated
+    state. Means and state are the same on all ranks, so all decide alike: only then they tell each other, in
+    one more collective, how large their values are.
     """
-    if all_finite(mean) and all(map(all_finite, _floats(scheme.snapshot()))):
+    if all(all_finite(each.reshape(-1)) for each in (*means, *_floats(kept))):
         return
-    parts = split(mean, scheme.shapes)
-    bad = [np.flatnonzero(~np.isfinite(part)) for part in parts]
+    bad = [np.flatnonzero(~np.isfinite(mean)) for mean in means]
     tensor = next((t for t, places in enumerate(bad) if places.size), -1)
     largest = _largest(wire, [own if tensor < 0 else own[tensor : tensor + 1] for own in tensors])
     if tensor < 0:
-        what = f"what the scheme {scheme.name} keeps of the mean of {scheme.nodes} ranks is beyond float32"
+        what = f"the state that follows from the mean of {wire.nodes} ranks is beyond float32"
     else:
         what = (
-            f"the mean of {scheme.nodes} ranks is beyond float32 in {bad[tensor].size} of "
-            f"{parts[tensor].size} values, the first at flat index {bad[tensor][0]}"
+            f"the mean of {wire.nodes} ranks is beyond float32 in {bad[tensor].size} of "
+            f"{means[tensor].size} values, the first at flat index {bad[tensor][0]}"
         )
     what += f"; the largest values that came are {largest}; all state is as before the call"
     raise GradientOverflowError(what, tensor=tensor, advice=ADVICE)
@@ -52,10 +53,10 @@ def _largest(wire: Wire, tensors: Sequence[Sequence[Array]]) -> str:
 
 
 def _floats(held: Any) -> Iterator[Array]:
-    """Yield the arrays of floats in a snapshot, flat."""
+    """Yield the arrays of floats in a snapshot."""
     if isinstance(held, np.ndarray):
         if held.dtype == np.float32:
-            yield held.reshape(-1)
+            yield held
     elif isinstance(held, (dict, list)):
         for each in held.values() if isinstance(held, dict) else held:
             yield from _floats(each)

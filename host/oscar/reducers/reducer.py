@@ -21,7 +21,7 @@ from oscar.errors import CautionWarning, ConfigError, OscarError, warn
 from oscar.numerics.bandit import Bandit, Share
 from oscar.numerics.saturation import Saturation, SaturationNotice
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
-from oscar.reducers.overflow import check_mean
+from oscar.reducers.overflow import check_means
 from oscar.reducers.scheduling import schedule_of
 from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import Channel, Messages, Scheme
@@ -210,7 +210,7 @@ class Reducer(ABC):
     def _kept(self, key: Hashable) -> Iterator[None]:
         """Let a call happen as a whole or not at all: whatever it raises, the state of `key` is restored.
 
-        NumPy does not warn of overflow inside: `check_mean` raises where it matters.
+        NumPy does not warn of overflow inside: `check_means` raises where it matters.
         """
         before = self.states.get(key)
         token = None if before is None else before.snapshot()
@@ -302,9 +302,7 @@ class Reducer(ABC):
         call.unreturned = {worker.rank: worker.unreturned for worker in state.workers}
         return totals, call
 
-    def _finish(
-        self, state: State, totals: list[Array], tensors: Sequence[Sequence[Array]]
-    ) -> list[Array]:
+    def _finish(self, state: State, totals: list[Array], tensors: Sequence[Sequence[Array]]) -> list[Array]:
         """Return the mean [tensor], float32 in its shape; all state moves on.
 
         tensors: what `_exchange` got. Raises GradientOverflowError, on all ranks alike.
@@ -312,12 +310,12 @@ class Reducer(ABC):
         scheme = state.scheme
         if self.bandit is not None and isinstance(scheme, Exact):  # neighbours are less apart than hysteresis
             scheme.steps.coarseness, scheme.steps.sharp = self.bandit.coarseness, self.bandit.begins
-        mean = scheme.finish(totals)
-        check_mean(scheme, state.wire, mean, tensors)
+        mean = split(scheme.finish(totals), scheme.shapes)
+        check_means(state.wire, mean, tensors, scheme.snapshot())
         scheme.forget()
         for worker in state.workers:
             worker.commit()
-        return split(mean, scheme.shapes)
+        return mean
 
     def _sums(self, state: State) -> Array:
         """Return the integers, or floats, behind the last mean; no values where the scheme keeps none."""

@@ -15,6 +15,7 @@ from oscar.array import Array
 from oscar.coding.index import make_index
 from oscar.config import Config
 from oscar.numerics.tensors import check_tensors
+from oscar.reducers.overflow import check_means
 from oscar.reducers.party import Party
 from oscar.reducers.remote_wire import RemoteWire
 from oscar.schemes.registry import parse, scheme_class
@@ -52,7 +53,8 @@ class Rows:
     def mean(self, gradient: Any, counts: Sequence[int]) -> tuple[Any, int]:
         """Return the mean of a coalesced gradient over all ranks, and the bytes that this one sent.
 
-        counts: rows of every rank. Rows that some rank has stay in it, even where they are zero.
+        counts: rows of every rank. Rows that some rank has stay in it, even where they are zero. Raises
+        GradientError on NaN or Inf, GradientOverflowError on all ranks where a sum is beyond float32.
         """
         if not gradient.numel():
             return gradient, 0
@@ -63,7 +65,9 @@ class Rows:
         exchange = self._exchange(self._choose(counts, size), size, width)
         worker = SparseWorker(self.party.rank, 0)
         (union, sums), sent = self._run(exchange.run(worker, (positions, items), _Alone()))
-        return _tensor(union, sums / np.float32(self.party.nodes), gradient), sent
+        mean = sums / np.float32(self.party.nodes)
+        check_means(self.wire, [mean], [[items]])
+        return _tensor(union, mean, gradient), sent
 
     def _run(self, running: Run) -> tuple[Set, int]:
         answer: Any = None

@@ -36,18 +36,15 @@ def _transform(values: Any, bounds: Any, table: Any, starts: Any, out: Any) -> N
 
 @njit(cache=True, nogil=True)
 def _pick(values: Any, bounds: Any, share: float, chosen: Any) -> int:
-    """Mark the largest magnitudes of every chunk, of equals the first; zeros are never marked.
-
-    By their bits, in which NaN and Inf are the largest: they have to be sent, so that all ranks see them.
-    """
-    count, sizes = 0, values.view(np.uint32) & np.uint32(0x7FFFFFFF)
+    """Mark the largest magnitudes of every chunk, of equals the first; zeros are never marked."""
+    count = 0
     for c in range(len(bounds) - 1):
         first, last = bounds[c], bounds[c + 1]
         for _ in range(max(1, int(share * (last - first) + 0.5))):
-            best, most = -1, np.uint32(0)
+            best, most = -1, np.float32(0)
             for j in range(first, last):
-                if not chosen[j] and sizes[j] > most:
-                    best, most = j, sizes[j]
+                if not chosen[j] and abs(values[j]) > most:
+                    best, most = j, abs(values[j])
             if best < 0:
                 break
             chosen[best] = True
