@@ -17,7 +17,7 @@ from oscar.schemes.methods import METHODS
 from oscar.state import crc
 from oscar.studies.training import Trainer
 from oscar.transports.threads import local_transports
-from oscar.trials.extremes import VALUES, extreme, measure, ordinary
+from oscar_lab.trials.extremes import VALUES, extreme, measure, ordinary
 from support.ranks import on_ranks
 
 
