@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,17 @@ def test_the_list_names_every_built_in_schedule_and_what_it_costs(capsys: pytest
     assert rows["star"] == ["1", "1", "to", "5", "2", "6", "yes"]
 
 
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_frames_are_counted_without_all_actions(name: str) -> None:
+    for nodes in (1, 2, 5, 8):
+        schedule = make_schedule(name, nodes, subframes=2)
+        counted = (sum(a.op in SENDS for a in schedule.actions(rank)) for rank in range(nodes))
+        assert schedule.sends == tuple(counted)
+    began = time.process_time()
+    assert len(make_schedule(name, 256).sends) == 256
+    assert time.process_time() - began < 2  # 0.2 s; every action of every rank takes 3 to 5
+
+
 def test_a_file_is_checked_and_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert oscar("check", path, "--nodes", 4) == 0
     said = capsys.readouterr().out
@@ -70,6 +82,7 @@ def test_a_file_is_checked_and_told(path: Path, capsys: pytest.CaptureFixture[st
         (["check", "drect"], "drect: no such file"),
         (["check", "direct", "--nodes", 0], "expected 1 to 1024 nodes"),
         (["check", "star", "--root", 9], "expected a root of 0 to 7, got 9"),
+        (["check", "ring", "--nodes", 257], "take it for fewer ranks, or another schedule"),
         (["export", "duplex", "--msccl"], "floats would differ; take ring"),
         (["export", "ring", "--msccl", "-o", "none/x.xml"], "expected an existing folder"),
     ],
@@ -80,6 +93,29 @@ def test_what_cannot_be_done_is_said(
     monkeypatch.chdir(tmp_path)
     assert oscar(*arguments) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_file_on_a_network_is_predicted(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    links = [(i, j) for i in range(4) for j in range(4) if i != j]
+    wires = ", ".join(f"{{from: {i}, to: {j}, gbps: 10, latency_us: 2}}" for i, j in links)
+    (tmp_path / "net.yaml").write_text(f"{{kind: links, nodes: 4, links: [{wires}]}}")
+    json_file = tmp_path / "p.json"
+    words = ["predict", "--values", "1M", "--bits", "4", "--json", str(json_file)]
+    assert main([*words, "--topology", str(tmp_path / "net.yaml"), "--schedule", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "4 ranks, 12 links" in said
+    assert "schedule file" in said
+    assert "was not looked for" in said
+    assert json.loads(json_file.read_text())["breakeven_gbps"] is None
+    for group, status in ((2, 0), (9, 2)):
+        given = ["--nodes", "4", "--gbps", "10", "--schedule", "hierarchical", "--group", str(group)]
+        assert main([*words, *given]) == status
+    said = capsys.readouterr()
+    assert "pays up to " in said.out
+    assert "expected groups of 1 to 4 ranks, got 9" in said.err
+    assert json.loads(json_file.read_text())["breakeven_gbps"] > 10
 
 
 def test_the_export_is_printed_or_written_alike(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,7 +230,7 @@ def test_times_of_all_schedules_are_drawn_against_the_ranks(
     )
     assert times["star", 16] > times["direct", 16] > times[IN_SWITCH, 16]
     assert times["duplex", 1024] > 50 * times["direct", 1024]  # 1,023 hops against 2
-    assert len(capsys.readouterr().out.splitlines()) == len(times) + 3
+    assert len(capsys.readouterr().out.splitlines()) == len(times) + 4  # where replays end, too
     assert oscar("scale", "--nodes", 1025, "-o", file) == 2
     assert oscar("scale", "--doubling", -1, "-o", file) == 2
     assert "bits above 0 for any number of workers" in capsys.readouterr().err

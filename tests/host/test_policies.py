@@ -173,4 +173,4 @@ def test_a_policy_is_predicted_on_another_link(tmp_path: Path, capsys: pytest.Ca
     assert times["0.1"] > 5 * times["10"] > 25
     PolicyFile(tensors, ((2, "fp32 direct"),), {"nodes": 4}).write(path)
     assert main(["predict", "--policy", str(path)]) == 2
-    assert "expected a policy that says its gbps" in capsys.readouterr().err
+    assert f"{path}: expected a policy that says its gbps" in capsys.readouterr().err

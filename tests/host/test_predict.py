@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
 
 from oscar.collective.ring import Duplex, Ring
 from oscar.collective.trees import Direct
-from oscar.planning.predict import predict
+from oscar.planning.predict import last_rate, last_text, predict
 from oscar.timeline.link import LinkModel
+from oscar.timeline.topology import wires
 
 
 def test_duplex_halves_the_hops_and_int8_may_go_with_it():
@@ -46,6 +48,35 @@ def test_predictor_approves_with_the_gain_over_each_rival():
             at = LinkModel.of(gbps=gbps if gbps == 10 else gbps / factor, codec_gvalues=6)
             size = round(values * factor) if gbps == 10 else values
             assert predict(size, Ring(8, 8), at, 4.0).pays is pays
+
+
+def test_the_last_rate_that_pays_is_found_behind_rates_that_do_not() -> None:
+    """Coding that pays up to 3 Gb/s, not up to 40, and again up to 700: a bisection alone ends at 3."""
+    gbps, below = last_rate(lambda rate: rate <= 3 or 40 <= rate <= 700)
+    assert gbps == pytest.approx(700, rel=2e-3)
+    assert not below
+    assert last_rate(lambda rate: rate < 12.5) == (pytest.approx(12.5, rel=2e-3), True)
+    assert last_rate(lambda rate: False) == (None, True)
+    assert last_rate(lambda rate: True) == (math.inf, True)
+
+
+@pytest.mark.parametrize(
+    ("gbps", "text"),
+    [(0.0123, "12.3 Mb/s"), (9.876, "9.88 Gb/s"), (999.9, "1 Tb/s"), (2.244e5, "224 Tb/s"),
+     (math.inf, "1 Pb/s"), (None, "no rate")],
+)  # fmt: skip
+def test_a_rate_is_said_in_the_unit_in_which_it_is_read(gbps: float | None, text: str) -> None:
+    assert last_text(gbps) == text
+
+
+def test_a_network_of_links_has_the_rivals_that_it_has_links_for() -> None:
+    """Direct has no links on a ring of wires; coding and fp32's ring have."""
+    wired = wires(4, {((i + a) % 4, (i + b) % 4): (1.0, 2e-6) for i in range(4) for a, b in ((0, 1), (1, 0))})
+    found = predict(10**6, Ring(4), LinkModel(), 4.0, topology=wired)
+    assert found.pays
+    assert found.fp32_direct_time_s == math.inf
+    assert found.fp32_time_s == pytest.approx(8 * found.time_s, rel=0.05)
+    assert (found.searched, found.breakeven_gbps, found.breakeven_values) == (False, None, None)
 
 
 @pytest.mark.parametrize(

@@ -284,6 +284,7 @@ def test_a_policy_comes_back_from_its_file_and_fits_one_model_only(
         (text.replace("groups:", "grups:"), "as oscar tune writes it"),
         (text.replace("- [layer.0, ", "- [layer.0, -"), "for a number of 0 or more"),
         ("- 1", "as oscar tune writes it"),
+        (text[: text.index("made:")] + "made: text\n" + text[text.index("groups:") :], "made to say how"),
     ):
         (tmp_path / "broken.yaml").write_text(broken)
         with pytest.raises(ConfigError, match=said):

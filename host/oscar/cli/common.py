@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oscar.config import Config
 
-MOST = 4_000_000_000_000  # values that commands take
+MOST = 4_000_000_000_000  # values
 
 
 def declare(
@@ -69,14 +69,16 @@ def check_workers(args: argparse.Namespace) -> None:
 
 
 def amount(text: str) -> int:
-    """Parse a count of values, 1 to MOST: 288440, 25e6, 25M, 1.5G."""
+    """Parse a count of values: 288440, 25e6, 25M, 1.5G; `check_values` looks at it."""
     scale = {"k": 1e3, "m": 1e6, "g": 1e9}.get(text[-1:].lower(), 0.0)
     try:
         count = float(text[:-1]) * scale if scale else float(text)
-        if 1 <= count <= MOST:
-            return int(count)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(
-        f"expected a count of 1 to {MOST // 10**9:,}G, like 288440, 25e6 or 25M, got {text!r}"
-    )
+        return int(count)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"expected a count like 288440, 25e6 or 25M, got {text!r}") from None
+
+
+def check_values(args: argparse.Namespace) -> None:
+    """Raise ValueError for fewer values than one, and for more than times can be modelled of."""
+    if args.values is not None and not 1 <= args.values <= MOST:
+        raise ValueError(f"--values: expected 1 to {MOST:,}, got {args.values:.15g}")

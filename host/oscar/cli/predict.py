@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from oscar.blas import one_blas_thread
-from oscar.cli.common import amount, declare
+from oscar.cli.common import amount, check_values, declare
 from oscar.errors import ConfigError
 from oscar.files import check_outputs, write_json
 
@@ -86,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     if args.policy is not None:
         return _policy(args)
     args.latency_us = 2.0 if args.latency_us is None else args.latency_us
+    check_values(args)
     needed = ("values",) if args.topology is not None else ("values", "nodes", "gbps")
     missing = [f"--{key}" for key in needed if getattr(args, key) is None]
     if missing:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from oscar.cli.common import amount, declare
+from oscar.cli.common import amount, check_values, declare
 from oscar.cli.schedule_scale import add_link, add_scale, link_of
 from oscar.errors import ConfigError
 from oscar.files import check_outputs, write_text
@@ -202,6 +202,7 @@ def _draw(args: argparse.Namespace) -> int:
     from oscar.timeline.topology import switch
 
     output = args.output or Path("schedule.png")
+    check_values(args)
     check_outputs([output], [Path(args.schedule), args.topology])
     link = link_of(args)
     if args.topology is not None:
@@ -222,6 +223,7 @@ def _draw(args: argparse.Namespace) -> int:
 
 
 def _synth(args: argparse.Namespace) -> int:
+    check_values(args)
     if not 0 <= args.limit < 1e6 or not 1 <= args.per_rank <= MOST_PER_RANK:
         raise ConfigError(
             f"expected --limit of 0 s or more and --per-rank of 1 to {MOST_PER_RANK}, got {args.limit:g} and "

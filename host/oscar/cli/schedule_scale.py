@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oscar.cli.common import amount, declare
+from oscar.cli.common import amount, check_values, declare
 from oscar.files import check_outputs
 
 
@@ -58,6 +58,7 @@ def _scale(args: argparse.Namespace) -> int:
 
     picture = args.output or Path("schedules.png")
     out = args.json or picture.with_suffix(".json")
+    check_values(args)
     check_outputs([out, picture], [])
     sizes = {"bits": args.bits, "doubling": args.doubling}
     with Show("sizes of networks") as show:
