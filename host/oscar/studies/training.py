@@ -128,7 +128,7 @@ class Trainer:
         self.cluster: LocalCluster | GroupedCluster
         if config.policy is not None:
             tensors = list(zip(self.workload.tensor_names, sizes, strict=True))
-            self.cluster = GroupedCluster(_policy_groups(config.policy, tensors, config))
+            self.cluster = GroupedCluster(_policy_groups(config.policy, tensors, config), sizes)
             self.shares = self.cluster.shares(sizes)
         else:
             self.cluster = LocalCluster(config) if every == 1 else SampledCluster(config, every=every)
