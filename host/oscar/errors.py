@@ -32,6 +32,10 @@ class OscarError(Exception):
         return self.fact + self.advice
 
 
+class WrongSumError(OscarError):
+    """A sum that should be exact was not, or nodes ended with different bits: a bug of ours."""
+
+
 class FrameError(OscarError):
     """A frame is damaged, foreign, out of order, or its tables drifted from the receiver's."""
 

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -183,6 +184,31 @@ def output_folder(path: Name) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             (folder / LOCK).unlink()
         os.close(lock)
+
+
+@contextmanager
+def waiting_lock(path: Name, most_s: float) -> Iterator[None]:
+    """Wait for a file that one process at a time may hold, and hold it; raises ConfigError after `most_s`.
+
+    The file stays, empty. Where the file system has no locks, nobody waits. Raises OSError where it cannot be
+    made.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        until = time.monotonic() + most_s
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise ConfigError(f"{path}: another process has held it for {most_s:g} s") from None
+                time.sleep(0.01)
+            except OSError:
+                break
+        yield
+    finally:
+        os.close(file)
 
 
 def _lock(path: Path) -> int:

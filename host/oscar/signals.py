@@ -43,7 +43,7 @@ def stops_raise() -> Iterator[list[int]]:
         raise KeyboardInterrupt if number == signal.SIGINT else Stopped(128 + number)
 
     def again(number: int, frame: object) -> None:
-        ignored = not came and before[number] is signal.SIG_IGN  # an alarm of somebody else
+        ignored = not came and before[signal.SIGALRM] is signal.SIG_IGN  # an alarm of somebody else
         if not ignored and not _on_its_way():
             stop(came[0] if came else number, frame)
 

@@ -143,7 +143,7 @@ def parse(text: str) -> Any:
 
 
 def read(path: Path) -> Any:
-    """Return what the file holds, {} for an empty one; raises ConfigError."""
+    """Return what the file holds; raises ConfigError, also where that is nothing."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(MAX_SIZE + 1)
@@ -152,7 +152,11 @@ def read(path: Path) -> Any:
         found = parse(text)
     except (OSError, ValueError) as error:
         raise ConfigError(f"not a readable YAML file: {error}") from None
-    return {} if found is None else found
+    if found is None:
+        raise ConfigError(
+            "expected keys and values, got a file that holds none; write {} for the defaults alone"
+        )
+    return found
 
 
 def _count(value: Any, depth: int, seen: int) -> int:

@@ -231,6 +231,13 @@ def test_wrong_sum_is_exit_status_1(
     arguments = ["allreduce", tiny / "c.yaml", "--workers", "1", "--set", f"output={tmp_path}"]
     assert run([*arguments, "--set", "methods=[]", "--set", "iterations=1"]) == 1
     assert "FAILED" in capsys.readouterr().out
+    contenders = "compare.contenders=[{name: asc, method: asc}]"
+    for command, *more in (
+        ["train"],
+        ["compare", "--workers", "1", "--set", "compare.metric=loss", "--set", contenders],
+    ):
+        assert run([command, tiny / "c.yaml", *more, "--set", f"output={tmp_path}"]) == 1
+        assert "expected the exact sum on every node" in capsys.readouterr().err
 
 
 def test_report_prints_the_same_table_and_draws(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:

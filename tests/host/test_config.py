@@ -228,8 +228,11 @@ def test_bad_overrides(text: str, said: str, tmp_path: Path) -> None:
         load_config(write(tmp_path, "nodes: 4"), [text])
 
 
-def test_empty_file_is_the_default(tmp_path: Path) -> None:
-    assert load_config(write(tmp_path, "")) == Config()
+def test_an_empty_file_is_refused_and_an_empty_mapping_is_the_default(tmp_path: Path) -> None:
+    for text in ("", "# nodes: 4\n", "null"):
+        with pytest.raises(ConfigError, match="expected keys and values, got a file that holds none"):
+            load_config(write(tmp_path, text), ["nodes=3"])
+    assert load_config(write(tmp_path, "{}")) == Config()
 
 
 def test_without_methods_the_configuration_is_compared_with_fp32() -> None:

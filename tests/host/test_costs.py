@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from oscar.coding.registry import asc_codec, make_codec
 from oscar.collective.ring import Ring
 from oscar.config import Config
 from oscar.errors import ConfigError
+from oscar.files import waiting_lock
 from oscar.planning.costs import cost_on, method_cost
 from oscar.planning.predict import predict
 from oscar.reducers.cluster import LocalCluster
@@ -45,6 +48,31 @@ def asked(monkeypatch: pytest.MonkeyPatch, cost: Cost = COST) -> tuple[Cost, boo
     again = kept("a thing", ["part"], lambda: pytest.fail("measured twice in one process"))
     assert again == found
     return found["part"], bool(runs)
+
+
+WRITER = """
+import sys
+from oscar.coding.costs import Cost, kept
+for number in range(20):
+    kept(f"{sys.argv[1]} {number}", ["part"], lambda: {"part": Cost(1e-9, 2e-6)})
+"""
+
+
+def test_processes_that_write_at_once_lose_nothing(cache: Path) -> None:
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, name]) for name in "abcd"]
+    assert [writer.wait(timeout=120) for writer in writers] == [0] * 4
+    (own,) = json.loads(cache.read_text()).values()
+    assert sorted(own) == sorted(f"{name} {number}" for name in "abcd" for number in range(20))
+
+
+def test_a_writer_that_is_stopped_keeps_nobody(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "LOCK_S", 0.05)
+    cache.parent.mkdir()
+    with waiting_lock(cache.with_name(costs.LOCK), 1.0):
+        assert asked(monkeypatch) == (COST, True)
+    assert not cache.exists()
+    asked(monkeypatch)
+    assert asked(monkeypatch) == (COST, False)
 
 
 # A line.
@@ -81,7 +109,7 @@ def test_what_is_no_cost_is_refused(wrong: tuple[Any, ...]) -> None:
 def test_a_measurement_is_kept_for_the_next_process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(monkeypatch) == (COST, True)
     assert asked(monkeypatch, Cost(9, 9)) == (COST, False)
-    assert [file.name for file in cache.parent.iterdir()] == [cache.name]
+    assert {file.name for file in cache.parent.iterdir()} == {cache.name, costs.LOCK}
 
 
 @pytest.mark.parametrize("what", ["__version__", "processor", "installed"])

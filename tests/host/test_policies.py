@@ -113,6 +113,35 @@ def test_a_resumed_run_goes_on_bit_for_bit_and_other_groups_are_refused(seed: in
     assert other.clusters[0].state is None
 
 
+def test_a_damaged_state_is_refused_before_a_call_needs_it(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    made = [Group(tuple(range(len(SHAPES))), Config(nodes=NODES, **METHODS[1]))]
+    one = GroupedCluster(made)
+    one.allreduce(gradients(random))
+    one.regroup([Group(made[0].tensors, Config(nodes=NODES, **METHODS[0]))])
+    state, before = one.state_dict(), crc(one.state_dict())
+    waiting, sizes = state["waiting"], [int(np.prod(shape)) for shape in SHAPES]
+    assert sorted(waiting) == list(made[0].tensors)
+    two = GroupedCluster(one.groups, sizes)
+    for tensor, damaged, said in (
+        (9, waiting[0], "numbers of tensors below 5"),
+        ("0", waiting[0], "numbers of tensors"),
+        (0, waiting[0][:2], "expected 3 items, got 2"),
+        (0, [], "expected 3 items"),
+        (0, [[[1.0], [1.0, 2.0]]] * NODES, r"float32 \(200,\)"),
+        (0, [waiting[0][0][:7]] * NODES, r"expected float32 \(200,\), got float32 \(7,\)"),
+        (0, [*waiting[0][:2], np.full(200, np.nan, np.float32)], "NaN"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            two.load_state_dict({**state, "waiting": {**waiting, tensor: damaged}})
+        assert two.waiting == {}
+        if damaged is not waiting[0] and len(damaged) != NODES:  # whoever does not know the sizes
+            with pytest.raises(ConfigError, match=said):
+                GroupedCluster(one.groups).load_state_dict({**state, "waiting": {**waiting, tensor: damaged}})
+    two.load_state_dict(state)
+    assert crc(two.state_dict()) == before
+
+
 def policy(path: Path, config: Config, groups_: list[tuple[int, str]]) -> Config:
     """Write a policy for a configuration's workload; return the configuration with it."""
     workload = Trainer(config).workload

@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 a check failed, 2 error, 3 `predict` finds that compression does not pay, 4 a training diverged,
     141 the reader of standard output has gone; 128 and a signal's number where one ended the command.
     """
-    from oscar.errors import check_packages
+    from oscar.errors import WrongSumError, check_packages
     from oscar.signals import SAID, stops_raise
 
     parser = build_parser()
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if text is None:
                 raise
             print(f"oscar {args.command_name}: error: {text}", file=sys.stderr)
-            return 2
+            return 1 if isinstance(error, WrongSumError) else 2
         finally:
             warnings.formatwarning = default
 

@@ -23,7 +23,7 @@ EXAMPLE = """\
   oscar compare compare_cnn --report     print and draw what finished runs have left
 
 Every finished run is kept in the output folder and not run again, so a comparison may be interrupted, or
-given more points and seeds later. Exit status 2: a sum that should be exact was not.
+given more points and seeds later. Exit status 1: a sum that should be exact was not.
 A run that diverged is named in its row.
 """
 

@@ -24,7 +24,7 @@ EXAMPLE = """\
 Trains the configured workload with the mean that the configured method gives, one method a run.
 Prints a line per seed (held-out loss and accuracy, bits a value, MB sent, modelled time), mean and spread,
 and writes train.json and train.png (loss against iterations, bytes, modelled time) to the folder `output`.
-Exit status 4 when a seed diverged.
+Exit status 1 when a sum that should be exact was not, 4 when a seed diverged.
 """
 
 

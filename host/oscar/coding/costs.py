@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 
 from oscar.errors import ConfigError
-from oscar.files import write_json
+from oscar.files import waiting_lock, write_json
 from oscar.provenance import installed, processor
 from oscar.version import __version__
 
 MOST_SECONDS = 1e3  # beyond this a time is of no use, and further out it is no number any more
 SIZES = 1 << 14, 1 << 18  # values of the two frames through which the line of a cost goes
 TURNS, LEAST_TURNS, ENOUGH_S = 9, 3, 0.3  # of each size: the first compiles, the best of the others counts
-FILE = "costs.json"
+FILE, LOCK = "costs.json", "costs.lock"
+LOCK_S = 5.0  # a writer holds the lock for milliseconds; one that is stopped keeps nobody
 clock = time.thread_time  # of the work alone: ranks that measure side by side share the cores
 _here: dict[str, dict[str, Cost]] = {}  # what this process has measured or read
 
@@ -140,13 +141,15 @@ def _parse(tree: Any, own: str, key: str, names: Sequence[str]) -> dict[str, Cos
 
 
 def _write(path: Path, own: str, key: str, costs: dict[str, Cost]) -> None:
-    tree = _read(path)
-    before = tree.get(own)
+    """Add one measurement to the file; another process that writes it just now loses none of its own."""
     rows = {name: [c.per_value_s, c.once_s, c.per_value_bytes, c.once_bytes] for name, c in costs.items()}
-    tree[own] = {**(before if isinstance(before, dict) else {}), key: rows}
     with suppress(OSError, ConfigError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, tree)
+        with waiting_lock(path.with_name(LOCK), LOCK_S):
+            tree = _read(path)
+            before = tree.get(own)
+            tree[own] = {**(before if isinstance(before, dict) else {}), key: rows}
+            write_json(path, tree)
 
 
 def best(turn: Callable[[], Sequence[float]]) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.array import Array, split
+from oscar.array import Array, sizes_of, split
 from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, GradientOverflowError
@@ -20,7 +20,7 @@ from oscar.reducers.gradients import check_gradients
 from oscar.reducers.reducer import State
 from oscar.state import Saved, crc
 
-Waiting = dict[int, list[Array]]  # by tensor: what every node has not sent yet, float32
+Waiting = dict[int, list[Array]]  # by tensor: what every node has not sent yet, flat float32
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,14 @@ class GroupedCluster:
 
     groups: cover every tensor once. A call happens for all groups or for none. `regroup` goes on with other
     groups: what waits in residuals is added to the next gradients, so that nothing is lost. `waiting`: it.
+    sizes: values of each tensor, where they are known: a state of others is refused when it is loaded.
     """
 
-    def __init__(self, groups: Sequence[Group]) -> None:
+    def __init__(self, groups: Sequence[Group], sizes: Sequence[int] | None = None) -> None:
         found = sorted(tensor for group in groups for tensor in group.tensors)
         if not found or found != list(range(len(found))):
             raise ConfigError(f"expected groups that cover every tensor once, got {found}")
-        self.groups = tuple(groups)
+        self.groups, self.sizes = tuple(groups), sizes
         self.clusters = [LocalCluster(group.config) for group in groups]
         self.waiting: Waiting = {}
 
@@ -114,9 +115,15 @@ class GroupedCluster:
         saved.fits("groups", crc(self.fingerprint))
         fresh = GroupedCluster(self.groups)
         parts = saved["clusters"].items(len(fresh.clusters))
-        for cluster, part in zip(fresh.clusters, parts, strict=True):
+        sizes = dict[int, int](enumerate(self.sizes or ()))
+        for group, cluster, part in zip(fresh.groups, fresh.clusters, parts, strict=True):
             cluster.load_state_dict(part.value)
-        self.clusters, self.waiting = fresh.clusters, read_waiting(saved["waiting"])
+            if cluster.state is not None:
+                sizes |= zip(group.tensors, sizes_of(cluster.state.scheme.shapes), strict=True)
+        count = sum(len(group.tensors) for group in fresh.groups)
+        nodes = fresh.groups[0].config.nodes
+        waiting = read_waiting(saved["waiting"], nodes, [sizes.get(tensor) for tensor in range(count)])
+        self.clusters, self.waiting = fresh.clusters, waiting
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -156,7 +163,7 @@ def late_of(tensors: Sequence[int], state: State) -> Waiting:
         if worker.residual is not None:
             parts = split(worker.residual, state.scheme.shapes)
             for tensor, late in zip(tensors, parts, strict=True):
-                found.setdefault(tensor, []).append(late.copy())
+                found.setdefault(tensor, []).append(late.flatten())
     return found
 
 
@@ -166,13 +173,13 @@ def _by_node(waiting: Waiting) -> list[dict[int, Array]]:
 
 
 def with_late(tensor: int, values: Array, late: Mapping[int, Array]) -> Array:
-    """Return a gradient and what waits for it; raises ConfigError where that is of another shape."""
+    """Return a gradient and what waits for it; raises ConfigError where that has another number of values."""
     if tensor not in late:
         return values
-    if np.shape(values) != late[tensor].shape:
+    if np.size(values) != late[tensor].size:
         raise ConfigError(
-            f"tensor {tensor}: a residual of shape {late[tensor].shape} waits for the next gradient, "
-            f"got one of {np.shape(values)}; load the state of this model"
+            f"tensor {tensor}: a residual of {late[tensor].size} values waits for the next gradient, "
+            f"got one of {np.size(values)}; load the state of this model"
         )
     own = np.ascontiguousarray(values, np.float32)
     whole = np.empty_like(own)
@@ -180,14 +187,18 @@ def with_late(tensor: int, values: Array, late: Mapping[int, Array]) -> Array:
     return whole
 
 
-def read_waiting(saved: Saved, nodes: int | None = None) -> Waiting:
-    """Return what a state holds of it; raises ConfigError where it is something else."""
-    tensors = saved.keys(lambda key: type(key) is int and key >= 0, "numbers of tensors")
+def read_waiting(saved: Saved, nodes: int, sizes: Sequence[int | None]) -> Waiting:
+    """Return what a state holds of it; sizes: of all tensors, None where it is not known.
+
+    Raises ConfigError where it is something else.
+    """
+    expected = f"numbers of tensors below {len(sizes)}"
     found: Waiting = {}
-    for tensor in tensors:
+    for tensor in saved.keys(lambda key: type(key) is int and 0 <= key < len(sizes), expected):
         every = saved[tensor].items(nodes)
-        nodes = len(every)
-        found[tensor] = [late.array(np.float32, np.shape(late.value)) for late in every]
+        known = sizes[tensor]
+        size = np.size(every[0].value) if known is None and type(every[0].value) is np.ndarray else known
+        found[tensor] = [late.array(np.float32, (size or 0,)) for late in every]
     return found
 
 

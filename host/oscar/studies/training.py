@@ -18,7 +18,7 @@ from oscar import checkpoint
 from oscar.array import sizes_of
 from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import BURST, Config
-from oscar.errors import ConfigError, GradientError, GradientOverflowError, OscarError
+from oscar.errors import ConfigError, GradientError, GradientOverflowError, WrongSumError
 from oscar.planning.tuning.apply import groups_of
 from oscar.planning.tuning.policy_file import load_policy
 from oscar.reducers.cluster import LocalCluster
@@ -128,7 +128,7 @@ class Trainer:
         self.cluster: LocalCluster | GroupedCluster
         if config.policy is not None:
             tensors = list(zip(self.workload.tensor_names, sizes, strict=True))
-            self.cluster = GroupedCluster(_policy_groups(config.policy, tensors, config))
+            self.cluster = GroupedCluster(_policy_groups(config.policy, tensors, config), sizes)
             self.shares = self.cluster.shares(sizes)
         else:
             self.cluster = LocalCluster(config) if every == 1 else SampledCluster(config, every=every)
@@ -142,7 +142,7 @@ class Trainer:
     def step(self) -> None:
         """Do one iteration; `diverged` is set once gradients, loss or held-out metrics are no numbers.
 
-        Raises OscarError when nodes differ or a lossless sum is not exact.
+        Raises WrongSumError when nodes differ or a lossless sum is not exact.
         """
         began = time.perf_counter()
         gradients = self.workload.gradients()
@@ -175,7 +175,7 @@ class Trainer:
     def _check(self, stats: Stats) -> None:
         lossless = self.config.policy is None and method_info(self.config.method).lossless
         if not stats.identical or (lossless and not stats.exact):
-            raise OscarError(
+            raise WrongSumError(
                 f"iteration {self.done}: expected the exact sum on every node, got another: this is a bug; "
                 "please report it with the configuration"
             )

@@ -93,6 +93,7 @@ class GroupedBuckets:
     def __init__(self, policy: Policed, config: Config, transport: Transport) -> None:
         self._config, self._transport, self._places = config, transport, policy.places
         self._communicators: dict[str, Communicator] = {}
+        self._sizes = [values for _, values in policy.tensors]
         self.groups: list[Group] = []
         self._late: dict[int, Array] = {}  # by tensor: what groups of before have not sent
         self._took: list[deque[Took]] = []  # by group, of its last calls
@@ -193,7 +194,8 @@ class GroupedBuckets:
         """Take over what `state_dict` returned; raises ConfigError, all as it was, for another policy."""
         saved.fits("groups", described(self.groups))
         parts = saved["reducers"].items(len(self._communicators))
-        late = {tensor: own for tensor, (own,) in read_waiting(saved["waiting"], 1).items()}
+        waiting = read_waiting(saved["waiting"], 1, self._sizes)
+        late = {tensor: own for tensor, (own,) in waiting.items()}
         before = [one.state_dict() for one in self._communicators.values()]
         try:
             for one, part in zip(self._communicators.values(), parts, strict=True):
