@@ -15,6 +15,7 @@ import pytest
 
 from oscar.cli import build_parser
 from oscar.cli.bench import PACKAGES, modules
+from oscar.studies.plotting import figure, numbers_in
 from oscar.version import METHOD_VERSIONS
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +78,44 @@ def test_commands_on_pages_parse_too() -> None:
         for line in re.findall(r"^\$ (oscar .*)$", page.file.read_text(encoding="utf-8"), re.MULTILINE):
             if not re.search(r"FILE|\.\.$|\\$", line):
                 test_commands_of_pages_parse(line.partition(" #")[0])
+
+
+IMAGES = ROOT / "docs" / "images"
+# Drawn before pictures kept their numbers: who draws one anew takes it out of here and holds it to its table.
+UNHELD = {
+    "compare_cnn", "compare_transformer", "lab", "schedule_routes", "schedules", "sparse_density",
+    "sparse_loss", "sparse_select", "sparse_servers", "tuning",
+}  # fmt: skip
+
+
+def test_a_picture_shows_the_numbers_of_its_table() -> None:
+    """README's bits per value of coded methods are bars of its picture."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (.+?) \| \**([\d.]+)\** \|", text, re.MULTILINE)
+    coded = [float(bits) for name, bits in table if not name.startswith(("fp32", "int16"))]
+    (methods, _) = numbers_in(IMAGES / "allreduce.png")
+    assert len(coded) >= 7
+    assert set(coded) <= {round(bits, 2) for bits in methods["bars"]}
+
+
+def test_every_picture_keeps_its_numbers_and_is_shown() -> None:
+    there = {path.stem for path in IMAGES.glob("*.png")}
+    assert {name for name in there if numbers_in(IMAGES / f"{name}.png") is None} == UNHELD
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    shown = {name for page in pages for name in re.findall(r"images/(\w+\.\w+)\)", page.read_text("utf-8"))}
+    assert {path.name for path in IMAGES.iterdir()} == shown
+
+
+def test_numbers_are_those_drawn(tmp_path: Path) -> None:
+    with figure(tmp_path / "a.png", size=(2, 2), title="") as drawn:
+        left, right = drawn.subplots(1, 2)
+        left.barh([0, 1], [0.25, 1 / 3])
+        right.plot([1, 2], [3, 4])
+        right.plot([0, 1], [0, 1], transform=right.transAxes)  # a leader, which is no data
+    assert numbers_in(tmp_path / "a.png") == [
+        {"bars": [0.25, 0.33333], "lines": []},
+        {"bars": [], "lines": [[3, 4]]},
+    ]
 
 
 def test_a_change_of_a_source_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
