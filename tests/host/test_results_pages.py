@@ -53,8 +53,8 @@ def test_versions_of_methods_that_are_old_are_told() -> None:
     for page in PAGES.values():
         for one in page.measured:
             assert all(number < METHOD_VERSIONS[name] for name, number in one.methods.items()), page.name
-    of = measure.Measured("abc", "frames", {"asc": 1, "lhc": 1, "zen": 1})
-    assert of.text() == "frames at revision abc (ASC's format 1, lhc 1)"
+    of = measure.Measured("abc", "frames", "3.11.2", {"asc": 1, "lhc": 1, "zen": 1})
+    assert of.text() == "frames at revision abc on Python 3.11.2 (ASC's format 1, lhc 1)"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -89,13 +89,13 @@ UNHELD = {
 
 
 def test_a_picture_shows_the_numbers_of_its_table() -> None:
-    """README's bits per value of coded methods are bars of its picture."""
+    """README's bits per value of coded methods, and the gains beside them, are bars of its picture."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| (.+?) \| \**([\d.]+)\** \|", text, re.MULTILINE)
-    coded = [float(bits) for name, bits in table if not name.startswith(("fp32", "int16"))]
+    table = re.findall(r"^\| (.+?) \| \**([\d.]+)\** \| \**([\d.]+)x\** \|", text, re.MULTILINE)
+    coded = {(bits, gain) for name, bits, gain in table if not name.startswith(("fp32", "int16"))}
     (methods, _) = numbers_in(IMAGES / "allreduce.png")
     assert len(coded) >= 7
-    assert set(coded) <= {round(bits, 2) for bits in methods["bars"]}
+    assert coded <= {(f"{bits:.2f}", f"{32.005 / bits:.1f}") for bits in methods["bars"]}  # fp32 has headers
 
 
 def test_every_picture_keeps_its_numbers_and_is_shown() -> None:
