@@ -31,6 +31,7 @@ class Measured:
 
     revision: str
     what: str = ""
+    python: str = ""  # exact; not kept of older figures
     methods: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -40,8 +41,9 @@ class Measured:
             for name, number in self.methods.items()
             if number != METHOD_VERSIONS.get(name, 1)
         ]
+        python = f"on Python {self.python}" if self.python else ""
         versions = f"({', '.join(old)})" if old else ""
-        return " ".join(filter(None, (self.what, "at revision", self.revision, versions)))
+        return " ".join(filter(None, (self.what, "at revision", self.revision, python, versions)))
 
 
 @dataclass(frozen=True)

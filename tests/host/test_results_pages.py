@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from oscar.cli import build_parser
+from oscar.studies.plotting import figure, numbers_in
 from oscar.version import METHOD_VERSIONS
 from oscar_lab.cli.bench import PACKAGES, modules
 
@@ -52,8 +53,8 @@ def test_versions_of_methods_that_are_old_are_told() -> None:
     for page in PAGES.values():
         for one in page.measured:
             assert all(number < METHOD_VERSIONS[name] for name, number in one.methods.items()), page.name
-    of = measure.Measured("abc", "frames", {"asc": 1, "lhc": 1, "zen": 1})
-    assert of.text() == "frames at revision abc (ASC's format 1, lhc 1)"
+    of = measure.Measured("abc", "frames", "3.11.2", {"asc": 1, "lhc": 1, "zen": 1})
+    assert of.text() == "frames at revision abc on Python 3.11.2 (ASC's format 1, lhc 1)"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -77,6 +78,44 @@ def test_commands_on_pages_parse_too() -> None:
         for line in re.findall(r"^\$ (oscar .*)$", page.file.read_text(encoding="utf-8"), re.MULTILINE):
             if not re.search(r"FILE|\.\.$|\\$", line):
                 test_commands_of_pages_parse(line.partition(" #")[0])
+
+
+IMAGES = ROOT / "docs" / "images"
+# Drawn before pictures kept their numbers: who draws one anew takes it out of here and holds it to its table.
+UNHELD = {
+    "compare_cnn", "compare_transformer", "lab", "schedule_routes", "schedules", "sparse_density",
+    "sparse_loss", "sparse_select", "sparse_servers", "tuning",
+}  # fmt: skip
+
+
+def test_a_picture_shows_the_numbers_of_its_table() -> None:
+    """README's bits per value of coded methods, and the gains beside them, are bars of its picture."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (.+?) \| \**([\d.]+)\** \| \**([\d.]+)x\** \|", text, re.MULTILINE)
+    coded = {(bits, gain) for name, bits, gain in table if not name.startswith(("fp32", "int16"))}
+    (methods, _) = numbers_in(IMAGES / "allreduce.png")
+    assert len(coded) >= 7
+    assert coded <= {(f"{bits:.2f}", f"{32.005 / bits:.1f}") for bits in methods["bars"]}  # fp32 has headers
+
+
+def test_every_picture_keeps_its_numbers_and_is_shown() -> None:
+    there = {path.stem for path in IMAGES.glob("*.png")}
+    assert {name for name in there if numbers_in(IMAGES / f"{name}.png") is None} == UNHELD
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    shown = {name for page in pages for name in re.findall(r"images/(\w+\.\w+)\)", page.read_text("utf-8"))}
+    assert {path.name for path in IMAGES.iterdir()} == shown
+
+
+def test_numbers_are_those_drawn(tmp_path: Path) -> None:
+    with figure(tmp_path / "a.png", size=(2, 2), title="") as drawn:
+        left, right = drawn.subplots(1, 2)
+        left.barh([0, 1], [0.25, 1 / 3])
+        right.plot([1, 2], [3, 4])
+        right.plot([0, 1], [0, 1], transform=right.transAxes)  # a leader, which is no data
+    assert numbers_in(tmp_path / "a.png") == [
+        {"bars": [0.25, 0.33333], "lines": []},
+        {"bars": [], "lines": [[3, 4]]},
+    ]
 
 
 def test_a_change_of_a_source_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

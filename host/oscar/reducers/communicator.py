@@ -130,7 +130,7 @@ class Communicator(Reducer):
 
         key: whose state this is; a training that reduces in buckets gives each a key, and all ranks call in
         the same order. Collective. `tensors` are never written to. Raises PeerError when a peer fails or has
-        shapes that are new on some ranks only, ConfigError for unequal shapes where they are new on all ranks,
+        shapes that are new on some ranks only, ConfigError for unequal shapes where they are new on all,
         GradientError (NaN, Inf) and TypeError for this rank's own. All ranks raise something within the
         timeout, and their state is as before. The communicator serves no more, except after a
         GradientOverflowError, which all ranks raise alike. A SaturationWarning comes after all that: where

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ STYLE = Path(__file__).with_name("figure.mplstyle")
 INK, SOFT, GRID = "#22303c", "#6b7883", "#e3e8ec"  # as in the style
 PALETTE = ("#8a97a3", "#4f6d8f", "#c98a2b", "#1f9e89", "#b5367a", "#5b4bb5", "#d1495b", "#3b7a57")
 MARKERS = "osD^v<>PX*hdp"
+NUMBERS = "Numbers"  # the text in a PNG that has them
 LABEL_GAP = 0.06  # of a panel's height: how far apart names at the ends of lines stand
 
 
@@ -21,7 +23,7 @@ LABEL_GAP = 0.06  # of a panel's height: how far apart names at the ends of line
 def figure(path: Path, *, size: tuple[float, float], title: str) -> Iterator[Any]:
     """Yield an empty matplotlib figure of `size` inches; it is saved at `path` when the block ends.
 
-    Nothing is saved where the block raises.
+    Nothing is saved where the block raises. A PNG keeps the numbers that are drawn in it (`numbers_in`).
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -32,7 +34,33 @@ def figure(path: Path, *, size: tuple[float, float], title: str) -> Iterator[Any
         FigureCanvasAgg(drawn)
         drawn.suptitle(title, x=0.012, ha="left", fontsize=13, fontweight="bold")
         yield drawn
-        save_figure(drawn, path)
+        kept = {"metadata": {NUMBERS: json.dumps(_numbers(drawn))}} if path.suffix == ".png" else {}
+        save_figure(drawn, path, **kept)
+
+
+def _numbers(drawn: Any) -> list[dict[str, Any]]:
+    """Return what each panel shows, to five digits: lengths of its bars, heights of its lines."""
+    panels = []
+    for axes in drawn.axes:
+        lines = [line.get_ydata() for line in axes.get_lines() if line.get_transform() is axes.transData]
+        bars = [
+            bar.get_width() if group.orientation == "horizontal" else bar.get_height()
+            for group in axes.containers
+            if hasattr(group, "orientation")  # no error bars
+            for bar in group
+        ]
+        short = [[float(f"{y:.5g}") for y in heights] for heights in (bars, *lines)]
+        panels.append({"bars": short[0], "lines": short[1:]})
+    return panels
+
+
+def numbers_in(path: Path) -> list[dict[str, Any]] | None:
+    """Return the numbers that a PNG of `figure` shows, by panel; None of another picture."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        kept = picture.info.get(NUMBERS)
+    return None if kept is None else json.loads(kept)
 
 
 def look(index: int) -> dict[str, Any]:
