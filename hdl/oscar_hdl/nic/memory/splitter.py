@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block, concat, modbv
+from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.streams.bundles import Stream, bit, word
 
@@ -62,15 +62,20 @@ def splitter(
     piece_block, rd_1, rd_2 = word(block_bits), word(block_bits), word(block_bits)
     ended = word(4)
 
-    # Over the blocks: cleared, smoothed, then cut.
-    busy, sweeping = bit(), bit()  # values are not taken; the memory is read for this
-    first, clearing, draining, smoothing, cutting, ending = (bit() for _ in range(6))
+    # TAKE values. Over the blocks: CLEAR; or DRAIN what is on its way, SMOOTH costs, then cut: from OPEN on
+    # one GOAL, the end of a chunk, after another. Of each block READ costs, go to its MIDDLE, LOOK, DECIDE.
+    # END: the last edge is to be taken.
+    states = enum(
+        "TAKE", "CLEAR", "DRAIN", "SMOOTH", "OPEN", "FIRST_GOAL", "START", "READ", "MIDDLE", "LOOK", "DECIDE",
+        "GOAL", "END",
+    )  # fmt: skip
+    state = Signal(states.TAKE)
+    first = bit()  # plan since the costs were forgotten
     index, following, step, at_last = word(block_bits + 1), word(block_bits + 1), word(4), bit()
     average = word(fresh_bits + 1)
     cost, some_cost, total = word(cost_bits), bit(), word(sum_bits)
     addend, scaled, multiplier = word(cost_bits), word(scaled_bits), word(5)  # scaled: - nodes * cost
-    entering, opening, starting = bit(), bit(), bit()
-    reading, late, multiplying, to_middle, look, decide, to_goal = (bit() for _ in range(7))
+    nothing, late, multiplying, to_goal = bit(), bit(), bit(), bit()
     distance, change, moved = word(distance_bits), word(distance_bits), word(distance_bits)
     near, crossed, free = bit(), bit(), bit()
     plateau, left, last_left = word(block_bits + 1), word(4), bit()
@@ -158,7 +163,7 @@ def splitter(
         guard.next = 0
         if s_axis.tvalid and taking and s_axis.tlast:
             taking.next = False
-        elif not (taking or busy):
+        elif not taking and state == states.TAKE:
             guard.next = guard + 1
             if guard == 7:
                 taking.next = True
@@ -171,101 +176,89 @@ def splitter(
         following.next = index + 1
         at_last.next = following == blocks
         step.next = 0
-        if draining or clearing or smoothing or (cutting and reading):
+        if state == states.DRAIN or state == states.CLEAR or state == states.SMOOTH or state == states.READ:
             step.next = step + 1
-        if draining:
+        if state == states.DRAIN:
             index.next = 0
             total.next = 0
-        if clearing and step[0]:
+        if state == states.CLEAR and step[0]:
             index.next = following
-        if smoothing and step == 4:
+        if state == states.SMOOTH and step == 4:
             step.next = 0
             total.next = total + cost
             index.next = following
             if at_last:
                 index.next = 0
-        if decide and not crossed:
+        if state == states.DECIDE and not crossed:
             index.next = following
         if clear_smoothing or rst:
             index.next = 0
 
     @always(clk.posedge)
-    def control():
+    def sequence():
         done.next = False
-        if draining and step == 15:
-            draining.next = False
-            sweeping.next = True
-            smoothing.next = True
-        if clearing and step[0] and index == last_cleared:
-            clearing.next = False
-            sweeping.next = False
-            busy.next = False
-        entering.next = False
-        if smoothing and step == 4 and at_last:
-            smoothing.next = False
-            cutting.next = True
-            entering.next = True
-        if ending and not m_valid:
-            ending.next = False
+        if state == states.CLEAR:
+            if step[0] and index == last_cleared:
+                state.next = states.TAKE
+        elif state == states.DRAIN:
+            if step == 15:
+                state.next = states.SMOOTH
+        elif state == states.SMOOTH:
+            if step == 4 and at_last:
+                state.next = states.OPEN
+        elif state == states.OPEN:
+            state.next = states.FIRST_GOAL
+        elif state == states.FIRST_GOAL:
+            state.next = states.START
+        elif state == states.START:
+            equal.next = distance[distance_bits - 1]
+            state.next = states.READ
+            if nothing:
+                state.next = states.END
+        elif state == states.READ:
+            if step == 9:
+                state.next = states.MIDDLE
+        elif state == states.MIDDLE or state == states.GOAL:
+            state.next = states.LOOK
+        elif state == states.LOOK:
+            state.next = states.DECIDE
+        elif state == states.DECIDE:
+            if not crossed:
+                state.next = states.READ
+            elif free:
+                state.next = states.GOAL
+                if last_left:
+                    state.next = states.END
+        elif state == states.END and not m_valid:
             done.next = True
             first.next = False
-            sweeping.next = False
-            busy.next = False
-        if starting:
-            equal.next = distance[distance_bits - 1]
-        if (starting and (distance[distance_bits - 1] or left == 0)) or (
-            decide and crossed and free and last_left
-        ):
-            cutting.next = False
-            ending.next = True
+            state.next = states.TAKE
         if finish:
-            busy.next = True
-            draining.next = True
+            state.next = states.DRAIN
         if clear_smoothing:
-            busy.next = True
-            clearing.next = True
-            sweeping.next = True
             first.next = True
+            state.next = states.CLEAR
         if rst:
-            busy.next = False
-            sweeping.next = False
-            clearing.next = False
-            draining.next = False
-            smoothing.next = False
-            cutting.next = False
-            ending.next = False
-            entering.next = False
+            state.next = states.TAKE
 
-    # `distance` is twice the way from a block edge to the goal, less 1: its sign tells "not beyond". Each
-    # block: read and multiply; move to its middle, where the sign says which edge is nearer; look whether the
-    # goal lies in it; decide: move on to the block's end, or send an edge and move to the next goal.
+    # `distance` is twice the way from a block edge to the goal, less 1: its sign tells "not beyond". At a
+    # block's middle the sign says which edge is nearer; LOOK whether the goal lies in it; DECIDE moves on to
+    # the block's end, or sends an edge.
     @always(clk.posedge)
     def cut():
-        opening.next = entering or (opening and not to_goal)
-        starting.next = to_goal and opening
-        if starting:
-            reading.next = not (distance[distance_bits - 1] or left == 0)
-        elif decide and not crossed:
-            reading.next = True
-        elif step == 9:
-            reading.next = False
-        to_middle.next = reading and step == 9
-        look.next = to_middle or (to_goal and not opening)
-        decide.next = look or (decide and crossed and not free)
-        to_goal.next = entering or (decide and crossed and free and not last_left)
         last_left.next = left == 1
-        if draining:
+        if state == states.DRAIN:
             left.next = nodes - 1
             plateau.next = 0
             distance.next = all_ones
-        elif to_middle or to_goal or (decide and not crossed):
+        elif state == states.MIDDLE or to_goal or (state == states.DECIDE and not crossed):
             distance.next = moved
-        if look:
+        if state == states.LOOK:
             near.next = distance[distance_bits - 1]
             crossed.next = moved[distance_bits - 1]
         if m_axis.tready:
             m_valid.next = False
-        if decide:
+        if state == states.DECIDE:
             if not crossed:
                 if some_cost:
                     plateau.next = following
@@ -277,19 +270,12 @@ def splitter(
                 if near:
                     m_edge.next = plateau
         if rst:
-            opening.next = False
-            starting.next = False
-            reading.next = False
-            to_middle.next = False
-            look.next = False
-            decide.next = False
-            to_goal.next = False
             m_valid.next = False
 
     @always(clk.posedge)
     def cost_of_block():
         rd.next = piece_block
-        if sweeping:
+        if state != states.TAKE and state != states.DRAIN:
             rd.next = index[block_bits:]
         rd_1.next = rd
         rd_2.next = rd_1
@@ -305,17 +291,17 @@ def splitter(
             addend.next = got[word_bits:fresh_bits]
         if multiplying:
             scaled.next = (scaled << 1) - addend
-        elif reading:
+        elif state == states.READ:
             scaled.next = 0
-        write.next = ended[3] or clearing or (smoothing and step == 4)
+        write.next = ended[3] or state == states.CLEAR or (state == states.SMOOTH and step == 4)
         wr.next = rd_2
         new_fresh.next = got[fresh_bits:] + piece_3
         new_cost.next = got[word_bits:fresh_bits]
-        if smoothing:
+        if state == states.SMOOTH:
             new_cost.next = cost
-        if clearing:
+            new_fresh.next = 0
+        if state == states.CLEAR:
             new_cost.next = 0
-        if smoothing or clearing:
             new_fresh.next = 0
         if rst:
             write.next = False
@@ -331,8 +317,10 @@ def splitter(
     @always_comb
     def conditions():
         at_end.next = last[4] or place[granule_log2:] == last_of_block
-        late.next = reading and step[4:2] != 0
+        late.next = state == states.READ and step[4:2] != 0
         free.next = not m_valid or m_axis.tready
+        to_goal.next = state == states.FIRST_GOAL or state == states.GOAL
+        nothing.next = distance[distance_bits - 1] or left == 0
 
     @always_comb
     def move():
@@ -355,4 +343,4 @@ def splitter(
         m_axis.tlast.next = m_last
 
     costs = storage, take, measure, gather, cost_of_block, smooth
-    return costs, admit, walk, control, cut, conditions, move, add, outputs
+    return costs, admit, walk, sequence, cut, conditions, move, add, outputs
