@@ -93,8 +93,9 @@ class GlooTransport(Transport):
             messages = mail.messages[peer, tag]
             if messages:
                 return messages.popleft()
-            if peer in mail.lost:
-                self.dead.setdefault(peer, mail.lost[peer])
+            line = (peer, tag if tag in CONTROL_TAGS else FRAMES)
+            if line in mail.lost:  # by its own thread, after all that came before
+                self.dead.setdefault(peer, mail.lost[line])
             return None
 
     def _unsent(self) -> list[tuple[int, int]]:
@@ -112,7 +113,7 @@ class _Mail:
         self.changed = threading.Condition()
         self._version, self._seen = 0, -1
         self.messages: dict[tuple[int, int], deque[memoryview]] = defaultdict(deque)
-        self.lost: dict[int, str] = {}
+        self.lost: dict[tuple[int, int], str] = {}  # line -> why it ended
         self.under_way: dict[int, tuple[int, int]] = {}  # serial number -> (peer, tag)
         self._serial = 0
         self.posted: dict[tuple[int, int], queue.SimpleQueue[Any]] = {}
@@ -122,19 +123,21 @@ class _Mail:
         """Have the thread of `line`, made where it is new, do work(*item) after what it was given before."""
         if line not in self.posted:
             self.posted[line] = queue.SimpleQueue()
-            args = work, self.posted[line]
+            args = line, work, self.posted[line]
             thread = threading.Thread(target=self._serve, args=args, name="oscar-gloo", daemon=True)
             self.threads.append(thread)
             thread.start()
         self.posted[line].put(item)
 
-    def _serve(self, work: Callable[..., None], posted: queue.SimpleQueue[Any]) -> None:
+    def _serve(
+        self, line: tuple[int, int], work: Callable[..., None], posted: queue.SimpleQueue[Any]
+    ) -> None:
         """Finish what is posted, in the order posted, which is the order sent."""
         while (item := posted.get()) is not None:
             try:
                 work(*item)
             except RuntimeError as error:
-                self._note_loss(item[0], error)
+                self._note_loss(line, item[0], error)
                 return
 
     def receive(self, peer: int, tag: int, work: Any, buffer: Any) -> None:
@@ -160,9 +163,9 @@ class _Mail:
             self.under_way.pop(serial, None)
             self._notify()
 
-    def _note_loss(self, peer: int, error: RuntimeError) -> None:
+    def _note_loss(self, line: tuple[int, int], peer: int, error: RuntimeError) -> None:
         with self.changed:
-            self.lost.setdefault(peer, _first_line(error))
+            self.lost.setdefault(line, _first_line(error))
             self.under_way = {n: where for n, where in self.under_way.items() if where[0] != peer}
             self._notify()
 

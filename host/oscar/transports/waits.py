@@ -24,6 +24,7 @@ class Wait:
         self.begin = time.monotonic()
         self.span = max(0.0, deadline - self.begin)
         self.told = False
+        self.gone = 0.0  # when the peer was found dead
         self.tries = 0
 
     def go_on(self) -> None:
@@ -34,6 +35,7 @@ class Wait:
         passed = time.monotonic() - self.begin
         if peer in transport.dead:
             self._dead(transport.dead[peer])
+            return
         if passed > SIGN_AFTER * self.span and not self.told:
             self.told = True
             transport._tell(json.dumps({"waiting": self.what[:REASON_CHARS]}).encode())
@@ -49,10 +51,11 @@ class Wait:
         self.tries += 1
 
     def _dead(self, why: str) -> None:
-        """Let the peer's last messages arrive, then raise TransportError."""
-        transport, stop = self.transport, time.monotonic() + LAST_WORDS_S
-        while time.monotonic() < stop:
-            transport._listen(self.peer)
-            transport._pause(self.tries)
+        """Pause, so that the peer's last messages arrive; raise TransportError once they had time for it."""
+        now = time.monotonic()
+        self.gone = self.gone or now
+        if now < self.gone + LAST_WORDS_S:
+            self.transport._pause(self.tries)
             self.tries += 1
+            return
         raise TransportError(f"rank {self.peer} died ({why})", peer=self.peer, kind="dead", tag=self.tag)
