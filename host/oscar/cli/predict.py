@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +96,16 @@ def run(args: argparse.Namespace) -> int:
         )
     one_blas_thread()  # a low-rank method is not to be measured by how its threads wait
     from oscar.planning.case import assumed, estimated
-    from oscar.planning.predict import predict
+    from oscar.planning.predict import SEARCHED, predict
+    from oscar.timeline.equal import has_short_cut
 
     config = _config(args)
     if args.method is None:
         case = assumed(config, args.values, args.nodes, args.bits)
     else:
         case = estimated(config.variant(method=args.method), args.values, args.nodes, args.bits)
+    if args.nodes > SEARCHED and not has_short_cut(case.schedule):
+        print(f"# replaying {case.schedule.describe()}: some 10 s or more", file=sys.stderr, flush=True)
     found = predict(
         args.values, case.schedule, case.link, case.bits, coded=case.coded, around=case.around,
         topology=case.topology,

@@ -147,20 +147,9 @@ def _code(
 
 @njit(cache=True, nogil=True)
 def _play(
-    kind: Any,
-    needs: Any,
-    wakes: Any,
-    sums: Any,
-    phase: Any,
-    counts: Any,
-    sizes: Any,
-    units: Any,
-    order: Any,
-    starts: Any,
-    costs: Any,
-    driven: Any,
-    driver: Any,
-) -> float:
+    kind: Any, needs: Any, wakes: Any, sums: Any, phase: Any, counts: Any, sizes: Any, units: Any, order: Any,
+    starts: Any, costs: Any, driven: Any, driver: Any,
+) -> float:  # fmt: skip
     """Return when the rank finishes; what is ready leaves the port as in `ports`, pulls first.
 
     starts: where each queue begins in `order`. driven: values, loads, last of each action; driver: the
@@ -193,9 +182,8 @@ def _play(
                         if driver is not None:
                             noticed = needs[at] >= 0
                             reads = noticed and kind[at] == _ENCODE
-                            ready = give(
-                                desk, ready, driven[0][at], noticed, driven[1][at] > 0, reads, driver
-                            )
+                            own, loads = driven[0][at], driven[1][at] > 0
+                            ready = give(desk, ready, own, noticed, loads, reads, driver)
                         done[at] = _code(at, ready, units[at], kind, sums, counts, free, last, costs)
                         if kind[at] == _DECODE:
                             finish = max(finish, done[at])
