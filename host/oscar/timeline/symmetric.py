@@ -155,8 +155,7 @@ def _play(
     starts: where each queue begins in `order`. driven: values, loads, last of each action; driver: the
     costs of what gives commands, or None.
     """
-    per_byte, latency, room_s = costs[0], costs[1], costs[2]
-    done = np.full(kind.size, -1.0)
+    per_byte, latency, room_s, done = costs[0], costs[1], costs[2], np.full(kind.size, -1.0)
     number = units.max() + 1 if units.size else 1
     free, last, desk = np.zeros(number), np.full((number, 2), -1.0), np.zeros(DESK)
     head = starts[:-1].copy()
