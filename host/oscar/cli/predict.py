@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
         case = assumed(config, args.values, args.nodes, args.bits)
     else:
         case = estimated(config.variant(method=args.method), args.values, args.nodes, args.bits)
+    _say_replay(case.schedule)
     found = predict(
         args.values, case.schedule, case.link, case.bits, coded=case.coded, around=case.around,
         topology=case.topology,
@@ -197,6 +199,15 @@ def _config(args: argparse.Namespace) -> Any:
     if args.schedule not in (*KINDS, BY_NETWORK, BY_TIME) and Path(args.schedule).exists():
         schedule |= {"name": "file", "file": args.schedule}
     return Config().variant(link=link, schedule=schedule, **topology)
+
+
+def _say_replay(schedule: Any) -> None:
+    """Say so where a time takes long, since every frame is replayed."""
+    from oscar.planning.predict import SEARCHED
+    from oscar.timeline.equal import has_short_cut
+
+    if schedule.nodes > SEARCHED and not has_short_cut(schedule):
+        print(f"# replaying {schedule.describe()}: some 10 s or more", file=sys.stderr, flush=True)
 
 
 def breakeven_text(found: Any) -> str:

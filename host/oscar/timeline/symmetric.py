@@ -147,27 +147,15 @@ def _code(
 
 @njit(cache=True, nogil=True)
 def _play(
-    kind: Any,
-    needs: Any,
-    wakes: Any,
-    sums: Any,
-    phase: Any,
-    counts: Any,
-    sizes: Any,
-    units: Any,
-    order: Any,
-    starts: Any,
-    costs: Any,
-    driven: Any,
-    driver: Any,
-) -> float:
+    kind: Any, needs: Any, wakes: Any, sums: Any, phase: Any, counts: Any, sizes: Any, units: Any, order: Any,
+    starts: Any, costs: Any, driven: Any, driver: Any,
+) -> float:  # fmt: skip
     """Return when the rank finishes; what is ready leaves the port as in `ports`, pulls first.
 
     starts: where each queue begins in `order`. driven: values, loads, last of each action; driver: the
     costs of what gives commands, or None.
     """
-    per_byte, latency, room_s = costs[0], costs[1], costs[2]
-    done = np.full(kind.size, -1.0)
+    per_byte, latency, room_s, done = costs[0], costs[1], costs[2], np.full(kind.size, -1.0)
     number = units.max() + 1 if units.size else 1
     free, last, desk = np.zeros(number), np.full((number, 2), -1.0), np.zeros(DESK)
     head = starts[:-1].copy()
@@ -193,9 +181,8 @@ def _play(
                         if driver is not None:
                             noticed = needs[at] >= 0
                             reads = noticed and kind[at] == _ENCODE
-                            ready = give(
-                                desk, ready, driven[0][at], noticed, driven[1][at] > 0, reads, driver
-                            )
+                            own, loads = driven[0][at], driven[1][at] > 0
+                            ready = give(desk, ready, own, noticed, loads, reads, driver)
                         done[at] = _code(at, ready, units[at], kind, sums, counts, free, last, costs)
                         if kind[at] == _DECODE:
                             finish = max(finish, done[at])
