@@ -58,12 +58,14 @@ def compare(config: Config, args: argparse.Namespace, *inputs: Path) -> int:
 
 def _compare(config: Config, args: argparse.Namespace, folder: Path) -> int:
     from oscar.cli.progress import Show
+    from oscar.provenance import provenance
     from oscar.studies.comparison import run_experiment
     from oscar.studies.comparison_files import write_outputs, write_timeline
     from oscar.studies.comparison_table import text_table
 
     with Show() as show:
         results, recording = run_experiment(config, workers=args.workers, progress=show)
+    results["provenance"] = provenance()  # of both files
     print(text_table(results))
     paths = write_outputs(results, folder)
     if args.json is not None:
