@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -128,3 +129,21 @@ def test_a_change_of_a_source_is_seen(tmp_path: Path, monkeypatch: pytest.Monkey
     assert page.changed() == ""
     (tmp_path / "coder" / "a.py").write_text("2")
     assert page.changed() == "sources changed"
+
+
+def test_a_page_is_measured_into_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(measure, "ROOT", tmp_path)
+    file = tmp_path / "x.md"
+    file.write_text("# X\n\n```\n$ oscar trial soon\n$ oscar --version\n```\n")
+    commands = ("oscar --version", "oscar trial soon", "oscar lab FILE")
+    page = measure.Page("x", file, commands, (), 1, (), (measure.Measured("abc"),), "")
+    assert measure.measure(page, [1]) == 0
+    assert (tmp_path / "build" / "results" / "x" / "1.txt").read_text().startswith("oscar ")
+    assert "build/results/x/1.txt: takes the place of the table at x.md:5" in capsys.readouterr().out
+    assert measure.measure(page, []) == 1
+    assert "not run: x.md says what FILE is" in capsys.readouterr().out
+    kept = json.loads((tmp_path / "build" / "results" / "x" / "results.json").read_text())
+    assert kept["statuses"] == {"oscar --version": 0, "oscar trial soon": 2}
+    assert "python" in kept["provenance"]
