@@ -11,6 +11,7 @@ from oscar.coding.frame import HEADER_BYTES, peek
 from oscar_hdl.coder.ports import DecoderJob, RawJob, TablesPort
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.deframer import REASONS
+from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped
 from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copies_of
@@ -167,11 +168,14 @@ class Bench:
         jobs, streams = [DecoderJob() for _ in range(units)], [Stream(16) for _ in range(units)]
         self.row, self.clear, self.cleared, self.clear_rows = word(17), bit(), bit(), word(14)
         bases = [word(17) for _ in range(units + 1)]
+        dropped, clear = Dropped(), ClearPort()
+        dropped.bad, dropped.reason = self.bad, self.reason
+        clear.start, clear.done, clear.rows = self.clear, self.cleared, self.clear_rows
+        decoders = DecoderUnits(jobs, streams, self.raw, self.raw_stream, bases)
         top = elaborated(
             lambda: receiver(
-                self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables,
-                self.sent, jobs, streams, bases, self.raw, self.raw_stream, self.clear, self.cleared,
-                self.clear_rows, bus_bits=bus_bits, store_log2=store_log2,
+                self.clk, self.rst, self.rx, self.command, self.row, dropped, self.tables, self.sent,
+                decoders, clear, bus_bits=bus_bits, store_log2=store_log2,
                 buffer_log2=(depth - 1).bit_length(),
             )
         )  # fmt: skip

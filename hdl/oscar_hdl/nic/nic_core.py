@@ -27,6 +27,7 @@ from oscar_hdl.nic.control.event_counters import event_counters, row_counter
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
 from oscar_hdl.nic.memory.planner import planner
 from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped
 from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.nic.send.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -115,7 +116,8 @@ def nic_core(
     receive, send = FrameCommand(), FrameCommand()
     send_row = word(ROW_BITS)
     turn, first_adopts, second_adopts = bit(), bit(), bit()
-    bad, reason, last_reason = bit(), word(4), word(4)
+    dropped, last_reason, clearing = Dropped(), word(4), ClearPort()
+    clearing.start, clearing.done, clearing.rows = clear, cleared, clear_rows
     decoder_port, encoder_port = TablesPort(), TablesPort()
     # Tables pass from pair to pair; a block looks into them many clocks after it has begun.
     decoder_tables = [DecoderTables() for _ in range(PAIRS + 1)]
@@ -155,9 +157,9 @@ def nic_core(
         ),
         event_counters(clk, rst, counter_events, second_events, third_events, rd_counter, counted),
         receiver(
-            clk, rst, s_axis_rx, receive, clear_row, bad, reason, decoder_port, sent, decoder_jobs,
-            decoder_bytes, decode_rows, raw, raw_bytes, clear, cleared, clear_rows, bus_bits=bus_bits,
-            store_log2=store_log2, block_log2=block_log2,
+            clk, rst, s_axis_rx, command=receive, row=clear_row, dropped=dropped, tables=decoder_port,
+            m_axis_sent=sent, clear=clearing, bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2,
+            decoders=DecoderUnits(decoder_jobs, decoder_bytes, raw, raw_bytes, decode_rows),
         ),
         sender(
             clk, rst, m_axis_tx, send, send_row, encoder_port, encoder_jobs, encoder_bytes, encode_rows,
@@ -231,8 +233,8 @@ def nic_core(
         receive_abort.next = wr_strobe and wr_index == ABORT and wr_data[0]
         plan_segment.next = wr_strobe and wr_index == PLAN_SEGMENT
         plan_issue.next = wr_strobe and wr_index == PLAN_COMMAND
-        if bad:
-            last_reason.next = reason
+        if dropped.bad:
+            last_reason.next = dropped.reason
         if rst:
             last_reason.next = 0
 
@@ -266,7 +268,7 @@ def nic_core(
     def notice():
         events.next[0] = receive.done
         events.next[1] = receive_failed
-        events.next[2] = bad
+        events.next[2] = dropped.bad
         events.next[3] = send.done
         events.next[4] = send_failed
         events.next[5] = bad_packets != 0
@@ -284,7 +286,7 @@ def nic_core(
         counter_events.next[8] = m_axis_tx.tvalid and m_axis_tx.tready
         counter_events.next[9] = receive.done and not receive_failed
         counter_events.next[10] = send.done and not send_failed
-        counter_events.next[11] = bad
+        counter_events.next[11] = dropped.bad
         counter_events.next[12] = s_axis_rx.tvalid and not s_axis_rx.tready
         counter_events.next[13] = m_axis_tx.tvalid and not m_axis_tx.tready
         counter_events.next[14] = write_refused or plan_refused

@@ -14,7 +14,7 @@ from myhdl._block import _Block
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import CountChain, RawJob, TablesPort
 from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, FrameCommand
+from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 Arguments = Callable[[], tuple[Any, ...]]
@@ -95,14 +95,14 @@ def engine_pair() -> Any:
 
 def receiver(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
     """The receiver of so many decoders."""
+    from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped
     from oscar_hdl.nic.receive.receiver import receiver as function
 
     def make() -> tuple[Any, ...]:
         jobs, streams = [ports.DecoderJob() for _ in range(engines)], [Stream(16) for _ in range(engines)]
         bases = [word(ROW_BITS) for _ in range(engines + 1)]
-        head = Stream(bus_bits, keep=bus_bits // 8), FrameCommand(), word(ROW_BITS), bit(), word(4)
-        rest = RawJob(), Stream(16), bit(), bit(), word(FRAME_ROW_BITS)
-        return (*head, TablesPort(), Stream(64), jobs, streams, bases, *rest)
+        head = Stream(bus_bits, keep=bus_bits // 8), FrameCommand(), word(ROW_BITS), Dropped(), TablesPort()
+        return (*head, Stream(64), DecoderUnits(jobs, streams, RawJob(), Stream(16), bases), ClearPort())
 
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
 

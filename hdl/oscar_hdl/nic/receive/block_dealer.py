@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum
 
 from oscar.coding.asc.params import CODED, CONSTANT
-from oscar_hdl.coder.ports import DecoderJob, RawJob
-from oscar_hdl.nic.receive.block_counter import Blocks
-from oscar_hdl.nic.receive.block_places import BlockPlaces
 from oscar_hdl.nic.receive.fetch_ring import Span
+from oscar_hdl.nic.receive.ports import DealPort, DecoderUnits, ReaderUse, SpanAsk, StepPort
 from oscar_hdl.streams.bundles import bit, word
 
 PAUSE = 5  # clocks until entry, values and rows of the next block are there
@@ -19,72 +16,69 @@ PAUSE = 5  # clocks until entry, values and rows of the next block are there
 
 @block
 def block_dealer(
-    clk: Any, rst: Any, go: Any, stop: Any, bank: Any, first: Any, thinning: Any, entry: Any, number: Any,
-    blocks: Blocks, places: BlockPlaces, span: Span, put: Any, placed: Any, up: Any, up_at: Any, reads: Any,
-    raw_reads: Any, jobs: Sequence[DecoderJob], starts: Any, raw: RawJob, raw_base: Any, raw_go: Any,
-    raw_fed: Any, done: Any, quiet: Any, wrong: Any, *, word_bits: int,
+    clk: Any, rst: Any, deal: DealPort, span: Span, ask: SpanAsk, up: Any, up_at: Any, use: ReaderUse,
+    units: DecoderUnits, starts: Any, raw_feed: StepPort, *, word_bits: int,
 ) -> Any:  # fmt: skip
     """Start a job for each block that is not a constant 0, as soon as its unit is idle.
 
-    put (level, until placed): `span` goes in, of a block or, with up a clock before, the unit reader's from
-    the word up_at on. reads: the unit reader is in use; raw_reads: by a raw block.
-    go (strobe): places.start is where the first block begins, first its unit. entry u48: number `number` u8
-    of the directory, two clocks later. starts: a strobe for each decoder, one clock before the job's. raw_go
-    (strobe): the span of a raw block begins; raw_fed: all its bytes went out. done (strobe): all blocks are
-    dealt, or stop (level) said that the rest need not be. From then on bit `bank` of quiet u2 says that they
-    are done. wrong u2 (strobes): a block of that bank was bad. bank, thinning: of the frame, until done.
+    deal.places.start is where the first block begins; `done` comes when all are dealt, or need not be.
+    ask: `span` goes in, of a block or, with up a clock before, the unit reader's from the word up_at on.
+    starts: a strobe for each decoder, one clock before the job's. raw_feed: the span of a raw block begins
+    (go); all its bytes went out (done, a level).
 
     Blocks of the frame before, of the other bank, may be under way. Both frames may add to the same rows: a
     decoder does one after the other, and no raw block is worked on beside blocks of the other frame.
     """
-    units, at_bits = len(jobs), len(span.at)
+    jobs, raw, raw_base = units.jobs, units.raw, units.bases[-1]
+    blocks, places = deal.blocks, deal.places
+    UNITS, at_bits = len(jobs), len(span.at)
     top_bit = at_bits + word_bits
-    ALL, RAW_SLOT = (1 << units) - 1, 1 << units
+    ALL, RAW_SLOT = (1 << UNITS) - 1, 1 << UNITS
     idles = [job.idle for job in jobs]
     dones = [job.done for job in jobs]
     bads = [job.bad for job in jobs]
     states = enum("IDLE", "WAIT", "ADD", "CHOOSE", "PUT", "PLACE", "STEP", "DRAIN")
     state = Signal(states.IDLE)
-    busy, free, turn, ended = word(units), word(units), word(units, 1), word(units)
-    owner, owners, raw_owner, mixed, alone = word(units), word(units), bit(), bit(), bit()  # their banks
+    busy, free, turn, ended = word(UNITS), word(UNITS), word(UNITS, 1), word(UNITS)
+    owner, owners, raw_owner, mixed, alone = word(UNITS), word(UNITS), bit(), bit(), bit()  # their banks
     raw_busy, raw_quiet, putting, pause, late = bit(), bit(), bit(), word(3), bit()
     turn_free, raw_free, coded, constant, nothing, upward = (bit() for _ in range(6))
     pairs = word(word_bits + 1)
 
     @always_comb
     def collect():
-        wrong.next = 0
+        deal.wrong.next = 0
         owners.next = 0
-        if bank:
+        if deal.bank:
             owners.next = starts
-        for n in range(units):
+        for n in range(UNITS):
             free.next[n] = idles[n] and not busy[n]
             ended.next[n] = dones[n]
             if dones[n] and bads[n]:
                 if owner[n]:
-                    wrong.next[1] = True
+                    deal.wrong.next[1] = True
                 else:
-                    wrong.next[0] = True
+                    deal.wrong.next[0] = True
 
     @always(clk.posedge)
     def watch():
         busy.next = (busy | starts) & ~ended
         raw_busy.next = (raw_busy or raw.start) and not raw.done
         turn_free.next = (free & turn) != 0
-        raw_quiet.next = raw.idle and not raw_busy and not raw.start and not raw_reads
-        raw_free.next = raw.idle and not raw_busy and not raw.start and not raw_reads and not reads
+        raw_quiet.next = raw.idle and not raw_busy and not raw.start and not use.raw_reads
+        raw_free.next = raw.idle and not raw_busy and not raw.start and not use.raw_reads and not use.reads
         putting.next = state == states.PUT or state == states.PLACE
-        raw_reads.next = (putting and not coded) or raw_go or not raw_fed
+        use.raw_reads.next = (putting and not coded) or raw_feed.go or not raw_feed.done
         owner.next = (owner & ~starts) | owners
-        quiet.next[0] = (free | owner) == ALL and (raw_quiet or raw_owner)
-        quiet.next[1] = (free | (owner ^ ALL)) == ALL and (raw_quiet or not raw_owner)
-        mixed.next = not raw_quiet and raw_owner != bank
-        alone.next = (quiet[0] and bank) or (quiet[1] and not bank)
+        deal.quiet.next[0] = (free | owner) == ALL and (raw_quiet or raw_owner)
+        deal.quiet.next[1] = (free | (owner ^ ALL)) == ALL and (raw_quiet or not raw_owner)
+        mixed.next = not raw_quiet and raw_owner != deal.bank
+        alone.next = (deal.quiet[0] and deal.bank) or (deal.quiet[1] and not deal.bank)
         late.next = pause == PAUSE
-        coded.next = entry[2:] == CODED
-        constant.next = entry[2:] == CONSTANT
-        upward.next = entry[2:] != CODED
-        nothing.next = entry[2:] == CONSTANT and entry[32:16] == 0
+        coded.next = deal.entry[2:] == CODED
+        constant.next = deal.entry[2:] == CONSTANT
+        upward.next = deal.entry[2:] != CODED
+        nothing.next = deal.entry[2:] == CONSTANT and deal.entry[32:16] == 0
         if rst:
             busy.next = 0
             raw_busy.next = False
@@ -112,19 +106,19 @@ def block_dealer(
             span.at.next = up_at
             span.none.next = False
         if state == states.CHOOSE and raw_free and alone:
-            raw_owner.next = bank
-            raw.bank.next = bank
-            raw.thinning.next = thinning
+            raw_owner.next = deal.bank
+            raw.bank.next = deal.bank
+            raw.thinning.next = deal.thinning
             raw.values.next = blocks.values
-            raw.width.next = entry[7:2]
-            raw.constant.next = entry[2:] == CONSTANT
-            raw.value.next = entry[32:16]
+            raw.width.next = deal.entry[7:2]
+            raw.constant.next = deal.entry[2:] == CONSTANT
+            raw.value.next = deal.entry[32:16]
             raw_base.next = blocks.base
 
     @always(clk.posedge)
     def walk():
         """From a block to the next."""
-        blocks.first.next = state == states.IDLE and go
+        blocks.first.next = state == states.IDLE and deal.go
         blocks.forward.next = state == states.STEP
         places.forward.next = state == states.STEP and not constant
         places.add.next = state == states.WAIT and late
@@ -132,21 +126,21 @@ def block_dealer(
         if state == states.WAIT or state == states.DRAIN:
             pause.next = pause + 1
         if state == states.IDLE:
-            number.next = 0
-            for n in range(units):
-                turn.next[n] = first == n
+            deal.number.next = 0
+            for n in range(UNITS):
+                turn.next[n] = deal.first == n
         elif state == states.STEP:
-            number.next = number + 1
-            turn.next = (turn << 1) | (turn >> (units - 1))
+            deal.number.next = deal.number + 1
+            turn.next = (turn << 1) | (turn >> (UNITS - 1))
 
     @always(clk.posedge)
     def run():
         starts.next = 0
         raw.start.next = False
-        raw_go.next = False
-        done.next = False
+        raw_feed.go.next = False
+        deal.done.next = False
         if state == states.IDLE:
-            if go:
+            if deal.go:
                 state.next = states.WAIT
         elif state == states.WAIT:
             if late:
@@ -154,7 +148,7 @@ def block_dealer(
         elif state == states.ADD:
             state.next = states.CHOOSE
         elif state == states.CHOOSE:
-            if stop:
+            if deal.stop:
                 state.next = states.DRAIN
             elif nothing:
                 state.next = states.STEP
@@ -167,26 +161,26 @@ def block_dealer(
                 if constant:
                     state.next = states.STEP
         elif state == states.PUT:
-            put.next = True
+            ask.put.next = True
             state.next = states.PLACE
         elif state == states.PLACE:
-            if placed:
-                put.next = False
-                raw_go.next = not coded
+            if ask.placed:
+                ask.put.next = False
+                raw_feed.go.next = not coded
                 state.next = states.STEP
         elif state == states.STEP:
             state.next = states.WAIT
             if blocks.final:
                 state.next = states.DRAIN
         elif state == states.DRAIN and late:
-            done.next = True
+            deal.done.next = True
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
-            put.next = False
+            ask.put.next = False
             starts.next = 0
             raw.start.next = False
-            raw_go.next = False
-            done.next = False
+            raw_feed.go.next = False
+            deal.done.next = False
 
     return collect, watch, walk, tell, run

@@ -9,24 +9,21 @@ from myhdl import Signal, always, always_comb, block, enum
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.deframer import CHECKSUM, CHUNK, COUNT, SEQUENCE, STEP, SUB_WIDTH
 from oscar_hdl.nic.receive.frame_places import Places
+from oscar_hdl.nic.receive.ports import MatchPort, ReaderUse, SpanAsk
 from oscar_hdl.nic.receive.unit_reader import UnitPort
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def frame_match(
-    clk: Any, rst: Any, seek: Any, command: FrameCommand, checksum: Any, head: Any, oldest: Any,
-    places: Places, put: Any, placed: Any, units: UnitPort, reads: Any, released: Any, raw_reads: Any,
-    matched: Any, idle: Any, refuse: Any, reason: Any, heard: Any, forget: Any, *, word_bits: int,
+    clk: Any, rst: Any, match: MatchPort, command: FrameCommand, checksum: Any, head: Any, oldest: Any,
+    places: Places, ask: SpanAsk, units: UnitPort, use: ReaderUse, *, word_bits: int,
 ) -> Any:  # fmt: skip
-    """Wait for a frame between oldest and head, read its header, and compare.
+    """Wait for a frame between oldest and head, read its header, and compare with command and checksum u16.
 
-    seek (level): a frame with the fields of command and checksum u16 is wanted. matched (strobe): the next
-    unit is the payload's first, places.start is its place and places.end the frame's end. refuse (level),
-    with reason u4, until heard: a frame was dropped. forget (strobe): the matched frame is the next stage's;
-    `oldest` moves behind it. put (level), until placed: a span for the unit reader begins at oldest.
-    reads: the unit reader is in use, from before its first word until released (level) or the frame is
-    dropped. raw_reads: another uses it, who began up to three clocks after reads was low.
+    When it matched, places.start is the payload's place and places.end the frame's end; when the next stage
+    has it, `oldest` moves behind it. ask: a span for the unit reader begins at oldest. use.raw_reads began up
+    to three clocks after use.reads was low.
     """
     at_bits = len(oldest)
     top_bit = at_bits + word_bits
@@ -41,8 +38,8 @@ def frame_match(
     @always_comb
     def give():
         got.next = units.ready and not units.get
-        idle.next = state == states.IDLE
-        reads.next = state != states.IDLE and not (state == states.HOLD and released)
+        match.idle.next = state == states.IDLE
+        use.reads.next = state != states.IDLE and not (state == states.HOLD and use.released)
         units.amount.next = 4
         places.at.next = oldest
 
@@ -62,7 +59,7 @@ def frame_match(
         count_same.next[0] = units.units[41:32] == command.count[9:]
         count_same.next[1] = units.units[51:41] == command.count[19:9] and units.units[64:51] == 0
         some.next = head != oldest
-        free.next = state == states.ASK and part == 3 and not raw_reads
+        free.next = state == states.ASK and part == 3 and not use.raw_reads
         behind.next = places.end[top_bit:word_bits]
         if places.end[word_bits:] != 0:
             behind.next = places.end[top_bit:word_bits] + 1
@@ -89,13 +86,13 @@ def frame_match(
     def note():
         """The first difference is the reason."""
         first.next = state == states.LOOK and part == 0
-        second.next = state == states.LOOK and part == 1 and reason == 0
+        second.next = state == states.LOOK and part == 1 and match.reason == 0
         if state == states.IDLE:
-            reason.next = 0
+            match.reason.next = 0
         elif first:
-            reason.next = early
+            match.reason.next = early
         elif second:
-            reason.next = late
+            match.reason.next = late
 
     @always(clk.posedge)
     def run():
@@ -104,7 +101,7 @@ def frame_match(
         units.get.next = False
         if state == states.IDLE:
             part.next = 0
-            if seek and some:
+            if match.seek and some:
                 state.next = states.ASK
         elif state == states.ASK:  # `some` was late if a frame was just handed on
             part.next = part + 1
@@ -119,9 +116,9 @@ def frame_match(
             part.next = 0
             state.next = states.PUT
         elif state == states.PUT:
-            put.next = True
-            if put and placed:
-                put.next = False
+            ask.put.next = True
+            if ask.put and ask.placed:
+                ask.put.next = False
                 units.get.next = True
                 state.next = states.READ
         elif state == states.READ:
@@ -147,25 +144,25 @@ def frame_match(
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
-            put.next = False
+            ask.put.next = False
             units.get.next = False
 
     @always(clk.posedge)
     def part_with():
         """The frame is the next stage's, or dropped."""
-        leave.next = forget or heard
-        matched.next = state == states.JUDGE and reason == 0
+        leave.next = match.forget or match.heard
+        match.matched.next = state == states.JUDGE and match.reason == 0
         if state == states.JUDGE:
-            refuse.next = reason != 0
+            match.refuse.next = match.reason != 0
             kept.next = behind
         elif state == states.HOLD and leave:
             oldest.next = kept
-        if heard:
-            refuse.next = False
+        if match.heard:
+            match.refuse.next = False
         if rst:
-            refuse.next = False
+            match.refuse.next = False
             leave.next = False
-            matched.next = False
+            match.matched.next = False
             oldest.next = 0
 
     return give, compare, tell, note, run, part_with

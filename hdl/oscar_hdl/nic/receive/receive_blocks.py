@@ -9,26 +9,23 @@ from myhdl import Signal, always, always_comb, block, enum
 from oscar_hdl.coder.ports import TablesPort
 from oscar_hdl.coder.tables.learn_turn import learn_turn
 from oscar_hdl.nic.ports import COUNT_BITS, FrameCommand
-from oscar_hdl.nic.receive.receive_front import BLOCK_WRONG, FrontFrame
+from oscar_hdl.nic.receive.ports import ClearPort, DealPort, FrontFrame, MatchPort
+from oscar_hdl.nic.receive.receive_front import BLOCK_WRONG
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def receive_blocks(
     clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, row: Any, frame: FrontFrame,
-    deal_go: Any, deal_done: Any, stop: Any, quiet: Any, wrong: Any, held: Any, crowded: Any, forget: Any,
-    bank: Any, thinning: Any, count: Any, first_row: Any, clear: Any, cleared: Any, clear_rows: Any,
+    deal: DealPort, match: MatchPort, held: Any, clear: ClearPort,
 ) -> Any:  # fmt: skip
     """Take frames from the first stage when the counts of their bank are drained, and end them in order.
 
-    deal_go (strobe) .. deal_done (strobe): block_dealer deals the frame with bank, thinning u2, count u19,
-    first_row, unless stop (level). The frame before may have blocks under way: quiet u2 (level, of each bank)
-    says that there are none, wrong u2 (strobes) that one was bad. held u2: frames of which banks are needed
-    in the store. crowded (level): no frame may enter the first stage. forget: frame_match.
+    block_dealer deals a frame while the one before may have blocks under way. row: the first one of the
+    command's frame. held u2: frames of which banks are needed in the store.
 
     Rows of a frame to adopt are cleared when it is known to be right, and the frame before it is done or has
-    other rows: clear (strobe), clear_rows u14 from `row` on, which hold until cleared (strobe). Then it is
-    taken.
+    other rows. Then it is taken.
     """
     states = enum("IDLE", "TAKE", "DEAL", "NEXT")
     state = Signal(states.IDLE)
@@ -38,45 +35,48 @@ def receive_blocks(
     # Rows behind the frame that is in the first stage, and behind the one that was taken last.
     row_end, last_end, apart = word(len(row) + 1), word(len(row) + 1), bit()
 
-    turn = learn_turn(clk, rst, tables, ask, learn_bank, learn_failed, owed, frame.bank, blocked)
+    turn = learn_turn(
+        clk, rst, tables, ask=ask, bank=learn_bank, failed=learn_failed, owed=owed, next_bank=frame.bank,
+        blocked=blocked,
+    )  # fmt: skip
 
     @always_comb
     def look():
         frame.taken.next = state == states.TAKE
-        forget.next = state == states.TAKE and frame.matched
-        stop.next = (failed[1] and bank) or (failed[0] and not bank)
+        match.forget.next = state == states.TAKE and frame.matched
+        deal.stop.next = (failed[1] and deal.bank) or (failed[0] and not deal.bank)
         ready.next = not owed and (
-            (dealt[1] and quiet[1] and oldest) or (dealt[0] and quiet[0] and not oldest)
+            (dealt[1] and deal.quiet[1] and oldest) or (dealt[0] and deal.quiet[0] and not oldest)
         )
         ask.next = ending and ((built[1] and oldest) or (built[0] and not oldest))
         # What is learnt of a bank is asked for before its next build.
-        crowded.next = held == 3 or owed
+        frame.crowded.next = held == 3 or owed
 
     @always(clk.posedge)
     def note():
         """What is known of the frame of each bank."""
-        if wrong[0]:
+        if deal.wrong[0]:
             error_0.next = BLOCK_WRONG
-        if wrong[1]:
+        if deal.wrong[1]:
             error_1.next = BLOCK_WRONG
         if state == states.TAKE:
-            bank.next = frame.bank
-            thinning.next = frame.thinning
-            count.next = command.count
-            first_row.next = row
+            deal.bank.next = frame.bank
+            deal.thinning.next = frame.thinning
+            deal.count.next = command.count
+            deal.row.next = row
             if frame.bank:
                 error_1.next = frame.error
             else:
                 error_0.next = frame.error
         for b in range(2):
-            if wrong[b]:
+            if deal.wrong[b]:
                 failed.next[b] = True
             if state == states.TAKE and frame.bank == b:
                 held.next[b] = True
                 dealt.next[b] = frame.failed
                 built.next[b] = frame.built
                 failed.next[b] = frame.failed
-            elif deal_done and bank == b:
+            elif deal.done and deal.bank == b:
                 dealt.next[b] = True
             elif ending and oldest == b:
                 held.next[b] = False
@@ -104,44 +104,44 @@ def receive_blocks(
     @always(clk.posedge)
     def prepare():
         """While a frame is in the first stage, there is at most one that was taken."""
-        row_end.next = row + clear_rows
-        apart.next = row >= last_end or first_row >= row_end or held == 0
-        clear_rows.next = command.count[COUNT_BITS:5]
+        row_end.next = row + clear.rows
+        apart.next = row >= last_end or deal.row >= row_end or held == 0
+        clear.rows.next = command.count[COUNT_BITS:5]
         if command.count[5:] != 0:
-            clear_rows.next = command.count[COUNT_BITS:5] + 1
-        clear.next = False
+            clear.rows.next = command.count[COUNT_BITS:5] + 1
+        clear.start.next = False
         if frame.right and command.adopt and apart and not asked:
-            clear.next = True
+            clear.start.next = True
         asked.next = frame.right and command.adopt and (apart or asked)
-        if cleared:
+        if clear.done:
             clean.next = True
         if state == states.TAKE:
             clean.next = False
             last_end.next = row_end
         if rst:
-            clear.next = False
+            clear.start.next = False
             clean.next = False
 
     @always(clk.posedge)
     def run():
         may.next = frame.ready and not blocked and not owed and (clean or frame.failed or not command.adopt)
-        deal_go.next = False
+        deal.go.next = False
         if state == states.IDLE:
             if may:
                 state.next = states.TAKE
         elif state == states.TAKE:
-            deal_go.next = not frame.failed
+            deal.go.next = not frame.failed
             state.next = states.DEAL
             if frame.failed:
                 state.next = states.NEXT
         elif state == states.DEAL:
-            if deal_done:
+            if deal.done:
                 state.next = states.IDLE
         else:
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
-            deal_go.next = False
+            deal.go.next = False
             may.next = False
 
     return turn, look, note, end, prepare, run

@@ -8,35 +8,22 @@ from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.coder.ports import TablesPort
 from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.receive.ports import FrontFrame, MatchPort, ReaderUse, StepPort
 from oscar_hdl.streams.bundles import bit, word
 
 NO_ERROR, PREFIX_WRONG, DIRECTORY_WRONG, BLOCK_WRONG, ABORTED = 0, 1, 2, 3, 16  # FrameCommand.error
 LOOK_UP = 3  # clocks until the checksum of a set is there
 
 
-class FrontFrame:
-    """A frame that leaves the first stage: `ready` (level) until `taken` (strobe)."""
-
-    def __init__(self) -> None:
-        self.ready, self.taken = bit(), bit()
-        self.error, self.failed, self.bank = word(5), bit(), bit()
-        self.matched, self.built = bit(), bit()  # it lies in the store; its tables were asked for
-        self.right = bit()  # a level: prefix and directory are, its blocks will be dealt
-        self.thinning = word(2)
-
-
 @block
 def receive_front(
-    clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, seek: Any, matched: Any, match_idle: Any,
-    empty: Any, prefix_go: Any, prefix_done: Any, prefix_right: Any, list_go: Any, list_done: Any,
-    list_right: Any, first_known: Any, released: Any, less: Any, frame: FrontFrame, crowded: Any,
+    clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, match: MatchPort, empty: Any,
+    prefix: StepPort, listing: StepPort, use: ReaderUse, less: Any, frame: FrontFrame,
 ) -> Any:  # fmt: skip
-    """Take a command through its steps, each begun with a strobe `.._go` and ended with `.._done`.
+    """Take a command through its steps.
 
-    seek (level), matched, match_idle: frame_match; empty: the matched frame has no payload; first_known
-    (level): the unit of its first block is known. released (level): nothing is read. less (level): for
-    frame_places. The bank is another for each command. A frame with `failed` or without values has no blocks
-    to deal. crowded (level): no more commands may be under way.
+    empty: the matched frame has no payload. less (level): for frame_places. The bank is another for each
+    command. A frame with `failed` or without values has no blocks to deal.
     """
     states = enum("IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "HAND", "FULL")
     state = Signal(states.IDLE)
@@ -52,8 +39,8 @@ def receive_front(
         tables.fresh.next = command.fresh
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
-        seek.next = state == states.SEEK and not command.abort
-        frame.right.next = released and not frame.failed
+        match.seek.next = state == states.SEEK and not command.abort
+        frame.right.next = use.released and not frame.failed
 
     @always(clk.posedge)
     def measure():
@@ -65,11 +52,11 @@ def receive_front(
             frame.thinning.next = 1
         nothing.next = command.count == 0
         absent.next = empty or nothing
-        step.next = matched or prefix_done or list_done
+        step.next = match.matched or prefix.done or listing.done
         building.next = (building or tables.build) and not tables.built
-        given_up.next = state == states.SEEK and command.abort and match_idle and not step
+        given_up.next = state == states.SEEK and command.abort and match.idle and not step
         less.next = state == states.LIST
-        released.next = state == states.BUILD or state == states.HAND
+        use.released.next = state == states.BUILD or state == states.HAND
         frame.ready.next = state == states.HAND and not frame.taken
         if rst:
             step.next = False
@@ -85,17 +72,17 @@ def receive_front(
             frame.failed.next = False
             frame.matched.next = False
             frame.built.next = False
-        if matched:
+        if match.matched:
             frame.matched.next = True
         if tables.build:
             frame.built.next = True
-        if prefix_done and not prefix_right:
+        if prefix.done and not prefix.right:
             frame.error.next = PREFIX_WRONG
             frame.failed.next = True
-        if list_done and not list_right:
+        if listing.done and not listing.right:
             frame.error.next = DIRECTORY_WRONG
             frame.failed.next = True
-        if matched and empty != nothing:
+        if match.matched and empty != nothing:
             frame.error.next = PREFIX_WRONG
         if given_up:
             frame.error.next = ABORTED
@@ -109,8 +96,8 @@ def receive_front(
     @always(clk.posedge)
     def run():
         begun.next = False
-        prefix_go.next = False
-        list_go.next = False
+        prefix.go.next = False
+        listing.go.next = False
         wait.next = 0
         if state == states.IDLE:
             if command.start:
@@ -128,13 +115,13 @@ def receive_front(
             elif given_up:
                 state.next = states.HAND
         elif state == states.EMPTY:
-            prefix_go.next = not absent
+            prefix.go.next = not absent
             state.next = states.PREFIX
             if absent:
                 state.next = states.HAND
         elif state == states.PREFIX:
             if step:
-                list_go.next = not frame.failed
+                listing.go.next = not frame.failed
                 state.next = states.LIST
                 if frame.failed:
                     state.next = states.BUILD
@@ -142,16 +129,16 @@ def receive_front(
             if step:
                 state.next = states.BUILD
         elif state == states.BUILD:
-            if not building and first_known:
+            if not building and frame.unit_known:
                 state.next = states.HAND
         elif state == states.HAND:
             if frame.taken:
                 state.next = states.FULL
-        elif not crowded:
+        elif not frame.crowded:
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
-            prefix_go.next = False
-            list_go.next = False
+            prefix.go.next = False
+            listing.go.next = False
 
     return share, measure, judge, run

@@ -2,52 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import gcd
 from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.ports import DecoderJob, RawJob, TablesPort
-from oscar_hdl.nic.first_unit import first_unit, unit_word
+from oscar_hdl.coder.ports import DecoderJob, TablesPort
+from oscar_hdl.nic.first_unit import first_unit
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.block_counter import Blocks, block_counter
 from oscar_hdl.nic.receive.block_dealer import block_dealer
-from oscar_hdl.nic.receive.block_places import BlockPlaces, block_places
+from oscar_hdl.nic.receive.block_places import block_places
 from oscar_hdl.nic.receive.deframer import deframer
 from oscar_hdl.nic.receive.directory_reader import directory_reader
 from oscar_hdl.nic.receive.feeder import feeder
 from oscar_hdl.nic.receive.fetch_ring import Span, fetch_ring
 from oscar_hdl.nic.receive.frame_match import frame_match
 from oscar_hdl.nic.receive.frame_places import Places, frame_places
+from oscar_hdl.nic.receive.ports import (
+    ClearPort,
+    DealPort,
+    DecoderUnits,
+    Dropped,
+    FrontFrame,
+    MatchPort,
+    ReaderUse,
+    SpanAsk,
+    StepPort,
+)
 from oscar_hdl.nic.receive.prefix_reader import prefix_reader
 from oscar_hdl.nic.receive.raw_feeder import raw_feeder
 from oscar_hdl.nic.receive.receive_blocks import receive_blocks
-from oscar_hdl.nic.receive.receive_front import FrontFrame, receive_front
+from oscar_hdl.nic.receive.receive_front import receive_front
 from oscar_hdl.nic.receive.receive_store import receive_store
 from oscar_hdl.nic.receive.unit_reader import UnitPort, unit_reader
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 
 @block
-def job_slot(
-    clk: Any, rst: Any, starts: Any, n: int, bank: Any, thinning: Any, entry: Any,
-    values: Any, row: Any, job: DecoderJob, base: Any,
-) -> Any:  # fmt: skip
-    """Start a job with entry u48 of values u18 from `row` on, where bit n of `starts` (strobes) is 1."""
+def job_slot(clk: Any, rst: Any, deal: DealPort, starts: Any, n: int, job: DecoderJob, base: Any) -> Any:
+    """Start a job with the block that is dealt where bit n of `starts` (strobes) is 1."""
+    blocks = deal.blocks
 
     @always(clk.posedge)
     def hold():
         job.start.next = starts[n]
         if starts[n]:
-            job.bank.next = bank
-            job.thinning.next = thinning
-            job.values.next = values
-            job.seeds.next = entry[5:2]
-            job.first.next = entry[12:5]
-            job.last.next = entry[19:12]
-            job.odd.next = entry[24]
-            base.next = row
+            job.bank.next = deal.bank
+            job.thinning.next = deal.thinning
+            job.values.next = blocks.values
+            job.seeds.next = deal.entry[5:2]
+            job.first.next = deal.entry[12:5]
+            job.last.next = deal.entry[19:12]
+            job.odd.next = deal.entry[24]
+            base.next = blocks.base
         if rst:
             job.start.next = False
 
@@ -66,31 +74,24 @@ def ring_stride(units: int) -> int:
 
 @block
 def receiver(
-    clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, row: Any, bad: Any, reason: Any,
-    tables: TablesPort, m_axis_sent: Stream, jobs: Sequence[DecoderJob], bytes: Sequence[Stream],
-    bases: Sequence[Any], raw: RawJob, m_axis_raw: Stream, clear: Any, cleared: Any, clear_rows: Any, *,
-    bus_bits: int = 64, store_log2: int = 12, buffer_log2: int = 9, block_log2: int = 0,
+    clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, row: Any, dropped: Dropped,
+    tables: TablesPort, m_axis_sent: Stream, decoders: DecoderUnits, clear: ClearPort, *, bus_bits: int = 64,
+    store_log2: int = 12, buffer_log2: int = 9, block_log2: int = 0,
 ) -> Any:  # fmt: skip
     """Take the frames that commands name, and give their blocks to decoders; two commands at a time.
 
-    s_axis_rx: Stream(bus_bits, keep=bus_bits / 8), frames. bad (strobe), reason u4 (see deframer): a frame
-    was dropped. tables, m_axis_sent Stream(64): link_tables. jobs, bytes (Stream(16)): a decoder each. bases:
-    for each decoder and one for raw_decoder, as wide as row: first row of its block; row (14 bits or more,
-    holds as the command's fields do) is the frame's first. raw, m_axis_raw Stream(16): raw_decoder.
-    clear (strobe): clear_rows u14 from row on are to be adopted and have to become 0; cleared (strobe).
+    s_axis_rx: Stream(bus_bits, keep=bus_bits / 8), frames. row (14 bits or more, holds as the command's
+    fields do): the first one of the frame. tables, m_axis_sent Stream(64): link_tables. decoders: their bases
+    are as wide as row.
     bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
     stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so many clocks when
     it was not ready, so that others are served. block_log2: of frames that are not refused; 0: any.
     """
-    units = len(jobs)
+    jobs, bytes, bases, units = decoders.jobs, decoders.bytes, decoders.bases, len(decoders.jobs)
     if bus_bits not in (64, 128, 256, 512):
         raise ValueError(f"bus_bits is 64, 128, 256 or 512, got {bus_bits}")
     if not 6 <= store_log2 <= 17:
         raise ValueError(f"store_log2 is 6 to 17, got {store_log2}")
-    if units < 1 or len(bytes) != units or len(bases) != units + 1:
-        raise ValueError(
-            f"expected {units} byte streams and {units + 1} bases, got {len(bytes)}, {len(bases)}"
-        )
     word_bits = (bus_bits // 8 - 1).bit_length()
     pair_bits, lanes = word_bits - 1, min(units, bus_bits // 16)
 
@@ -134,8 +135,8 @@ def receiver(
     match_places, list_places = Places(store_log2, word_bits), Places(store_log2, word_bits)
     for user in (match_places, list_places):
         user.start, user.end, user.same = places.start, places.end, places.same
-    list_blocks, deal_blocks, deal_places = Blocks(len(row)), Blocks(len(row)), BlockPlaces(len(places.start))
-    deal_count, deal_log2, deal_row = word(len(command.count)), word(5), word(len(row))
+    deal = DealPort(units, len(row), len(places.start), entry_bits=48)
+    list_blocks, deal_blocks, deal_places, deal_log2 = Blocks(len(row)), deal.blocks, deal.places, word(5)
     length, entry_bytes, block_bytes = word(20), word(20), word(20)
     placing = [
         frame_places(clk, places, length, entry_bytes, word_bits=word_bits),
@@ -143,57 +144,49 @@ def receiver(
     ]
     counting = [
         block_counter(clk, list_blocks, command.count, log2, row),
-        block_counter(clk, deal_blocks, deal_count, deal_log2, deal_row),
+        block_counter(clk, deal_blocks, deal.count, deal_log2, deal.row),
     ]
 
     # Entries of the directories of two frames wait here until they are dealt.
-    keep, entry, kept, keep_at, number = bit(), word(48), word(KEPT_BITS), word(8), word(8)
+    keep, entry, kept, keep_at = bit(), word(48), word(KEPT_BITS), word(8)
     dealt, keep_place, deal_place = word(KEPT_BITS), word(9), word(9)
     entries = receive_store(clk, keep, keep_place, kept, deal_place, dealt)
 
     # The steps of a command.
-    seek, matched, match_idle, match_put, match_placed = (bit() for _ in range(5))
-    refuse, refused, heard, forget = bit(), word(4), bit(), bit()
-    reads, released, raw_reads, up, up_late = (bit() for _ in range(5))
-    prefix_go, prefix_done, prefix_right, list_go, list_done, list_right = (bit() for _ in range(6))
-    deal_go, deal_done, stop, crowded, deal_put, deal_placed, raw_go, raw_fed = (bit() for _ in range(8))
-    quiet, wrong, first, first_known = word(2), word(2), unit_word(units), bit()
-    bank, thinning, starts, job_entry = bit(), word(2), word(units), word(48)
+    match, use, prefix, listing, raw_feed = MatchPort(), ReaderUse(), StepPort(), StepPort(), StepPort()
+    match_ask, deal_ask, up, up_late, starts = SpanAsk(), SpanAsk(), bit(), bit(), word(units)
     matcher = frame_match(
-        clk, rst, seek, command, tables.checksum, head, oldest, match_places, match_put, match_placed,
-        match_units, reads, released, raw_reads, matched, match_idle, refuse, refused, heard, forget,
-        word_bits=word_bits,
+        clk, rst, match=match, command=command, checksum=tables.checksum, head=head, oldest=oldest,
+        places=match_places, ask=match_ask, units=match_units, use=use, word_bits=word_bits,
     )  # fmt: skip
-    prefix = prefix_reader(
-        clk, rst, prefix_go, prefix_units, log2, tables.build, tables.last, tables.mask, m_axis_sent,
-        prefix_done, prefix_right, block_log2=block_log2,
+    read_prefix = prefix_reader(
+        clk, rst, go=prefix.go, units=prefix_units, log2=log2, build=tables.build, last=tables.last,
+        mask=tables.mask, m_axis_sent=m_axis_sent, done=prefix.done, right=prefix.right,
+        block_log2=block_log2,
     )  # fmt: skip
     directory = directory_reader(
-        clk, rst, list_go, command.width, list_units, list_blocks, list_places, keep, entry, list_done,
-        list_right,
+        clk, rst, go=listing.go, width=command.width, units=list_units, blocks=list_blocks,
+        places=list_places, keep=keep, entry=entry, done=listing.done, right=listing.right,
     )  # fmt: skip
     front = receive_front(
-        clk, rst, command, tables, seek, matched, match_idle, places.same, prefix_go, prefix_done,
-        prefix_right, list_go, list_done, list_right, first_known, released, places.less, frame, crowded,
+        clk, rst, command, tables, match=match, empty=places.same, prefix=prefix, listing=listing, use=use,
+        less=places.less, frame=frame,
     )  # fmt: skip
-    firsts = first_unit(clk, rst, prefix_done, row, log2, first_known, first, units=units)
+    firsts = first_unit(
+        clk, rst, start=prefix.done, row=row, block_log2=log2, ready=frame.unit_known, unit=deal.first,
+        units=units,
+    )  # fmt: skip
     back = receive_blocks(
-        clk, rst, command, tables, row, frame, deal_go, deal_done, stop, quiet, wrong, held, crowded, forget,
-        bank, thinning, deal_count, deal_row, clear, cleared, clear_rows,
+        clk, rst, command, tables, row=row, frame=frame, deal=deal, match=match, held=held, clear=clear
+    )
+    dealer = block_dealer(
+        clk, rst, deal, span=span, ask=deal_ask, up=up, up_at=oldest, use=use, units=decoders, starts=starts,
+        raw_feed=raw_feed, word_bits=word_bits,
     )  # fmt: skip
-    deal = block_dealer(
-        clk, rst, deal_go, stop, bank, first, thinning, job_entry, number, deal_blocks, deal_places, span,
-        deal_put, deal_placed, up, oldest, reads, raw_reads, jobs, starts, raw, bases[units], raw_go, raw_fed,
-        deal_done, quiet, wrong, word_bits=word_bits,
-    )  # fmt: skip
-    raw_feed = raw_feeder(clk, rst, raw_go, deal_places.start(0), block_bytes, raw_units, m_axis_raw, raw_fed)
-    slots = [
-        job_slot(
-            clk, rst, starts, n, bank, thinning, job_entry, deal_blocks.values, deal_blocks.base,
-            jobs[n], bases[n],
-        )
-        for n in range(units)
-    ]  # fmt: skip
+    feed_raw = raw_feeder(
+        clk, rst, raw_feed.go, deal_places.start(0), block_bytes, raw_units, decoders.raw_bytes, raw_feed.done
+    )
+    slots = [job_slot(clk, rst, deal, starts, n, jobs[n], bases[n]) for n in range(units)]
 
     @always_comb
     def readers():
@@ -211,14 +204,14 @@ def receiver(
         opened_at.next = deal_places.start[word_bits:1]
         if up:
             opened_at.next = 0
-        heard.next = refuse and not faulty
+        match.heard.next = match.refuse and not faulty
 
     # A span is of the match's or the dealer's: its fields follow `up` a clock later.
     @always_comb
     def spans():
-        span.put.next = (up and up_late and match_put) or (deal_put and not up and not up_late)
-        match_placed.next = span.placed and up
-        deal_placed.next = span.placed and not up
+        span.put.next = (up and up_late and match_ask.put) or (deal_ask.put and not up and not up_late)
+        match_ask.placed.next = span.placed and up
+        deal_ask.placed.next = span.placed and not up
 
     @always_comb
     def share():
@@ -243,8 +236,8 @@ def receiver(
         block_bytes.next = dealt[44:24]
         kept.next = entry[KEPT_BITS:]
         keep_place.next = concat(frame.bank, keep_at)
-        deal_place.next = concat(bank, number)
-        job_entry.next = concat(modbv(0)[4:], dealt)
+        deal_place.next = concat(deal.bank, deal.number)
+        deal.entry.next = concat(modbv(0)[4:], dealt)
 
     @always(clk.posedge)
     def run():
@@ -252,13 +245,13 @@ def receiver(
         places.amount.next = port.amount
         ticks.next = ticks + 1
         tick.next = ticks == 0
-        bad.next = faulty or refuse
-        reason.next = refused
+        dropped.bad.next = faulty or match.refuse
+        dropped.reason.next = match.reason
         if faulty:
-            reason.next = fault
+            dropped.reason.next = fault
         if keep:
             keep_at.next = keep_at + 1
-        if list_go:
+        if listing.go:
             keep_at.next = 0
         if frame.taken:
             deal_log2.next = log2
@@ -269,15 +262,15 @@ def receiver(
             tail.next = begun
         up_late.next = up
         if up:
-            up.next = match_put
+            up.next = match_ask.put
         else:
-            up.next = match_put and not deal_put
+            up.next = match_ask.put and not deal_ask.put
         if rst:
-            bad.next = False
+            dropped.bad.next = False
             tail.next = 0
             up.next = False
 
     return (
-        store, frames, ring, feeders, reader, placing, counting, entries, matcher, prefix, directory, front,
-        firsts, back, deal, raw_feed, slots, readers, spans, share, merge, run,
+        store, frames, ring, feeders, reader, placing, counting, entries, matcher, read_prefix, directory,
+        front, firsts, back, dealer, feed_raw, slots, readers, spans, share, merge, run,
     )  # fmt: skip

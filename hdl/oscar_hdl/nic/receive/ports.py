@@ -1,0 +1,107 @@
+"""Bundles between the parts of the receiver; all signals change with clk. A strobe lasts a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from myhdl import SignalType
+
+from oscar_hdl.coder.ports import DecoderJob, RawJob
+from oscar_hdl.nic.first_unit import unit_word
+from oscar_hdl.nic.ports import COUNT_BITS, FRAME_ROW_BITS
+from oscar_hdl.nic.receive.block_counter import Blocks
+from oscar_hdl.nic.receive.block_places import BlockPlaces
+from oscar_hdl.streams.bundles import Stream, bit, word
+
+
+class DecoderUnits:
+    """What decodes: decoders and raw_decoder, with their bytes and the first row of each one's block."""
+
+    def __init__(
+        self, jobs: Sequence[DecoderJob], bytes: Sequence[Stream], raw: RawJob, raw_bytes: Stream,
+        bases: Sequence[SignalType],
+    ) -> None:  # fmt: skip
+        if not jobs or len(bytes) != len(jobs) or len(bases) != len(jobs) + 1:
+            raise ValueError(
+                f"expected 1 or more jobs, as many byte streams and one base more, "
+                f"got {len(jobs)}, {len(bytes)} and {len(bases)}"
+            )
+        self.jobs, self.bytes, self.bases = list(jobs), list(bytes), list(bases)  # Stream(16) each
+        self.raw, self.raw_bytes = raw, raw_bytes  # whose base is the last
+
+
+class Dropped:
+    """A frame that was not taken."""
+
+    def __init__(self) -> None:
+        self.bad, self.reason = bit(), word(4)  # strobe; why: deframer.REASONS
+
+
+class ClearPort:
+    """Rows of a frame to adopt, which become 0: from the command's first row on."""
+
+    def __init__(self) -> None:
+        self.start, self.done = bit(), bit()  # strobes
+        self.rows = word(FRAME_ROW_BITS)  # how many; holds until done
+
+
+class MatchPort:
+    """What frame_match is asked for, and says."""
+
+    def __init__(self) -> None:
+        self.seek = bit()  # level: a frame as the command names it is wanted
+        self.matched = bit()  # strobe: the next unit is the payload's first
+        self.forget = bit()  # strobe: the matched frame is the next stage's
+        self.idle = bit()  # level: no frame is looked at
+        self.refuse, self.reason = bit(), word(4)  # level, until heard: a frame is dropped, and why
+        self.heard = bit()  # strobe
+
+
+class SpanAsk:
+    """Who wants a span of the store read."""
+
+    def __init__(self) -> None:
+        self.put, self.placed = bit(), bit()  # level until placed, a strobe
+
+
+class ReaderUse:
+    """Who uses the reader of units."""
+
+    def __init__(self) -> None:
+        self.reads = bit()  # level: frame_match and those behind it
+        self.released = bit()  # level: those are through with the frame
+        self.raw_reads = bit()  # level: a raw block
+
+
+class StepPort:
+    """A step of a command."""
+
+    def __init__(self) -> None:
+        self.go, self.done, self.right = bit(), bit(), bit()  # strobes; with done: what was read may be so
+
+
+class FrontFrame:
+    """A frame that leaves the first stage: `ready` (level) until `taken` (strobe)."""
+
+    def __init__(self) -> None:
+        self.ready, self.taken = bit(), bit()
+        self.error, self.failed, self.bank = word(5), bit(), bit()
+        self.matched, self.built = bit(), bit()  # it lies in the store; its tables were asked for
+        self.right = bit()  # a level: prefix and directory are, its blocks will be dealt
+        self.thinning = word(2)
+        self.unit_known = bit()  # level: the unit of its first block is
+        self.crowded = bit()  # level: no other may enter the first stage
+
+
+class DealPort:
+    """The frame that is dealt; its fields hold from `go` to `done`, strobes both."""
+
+    def __init__(self, units: int, row_bits: int, at_bits: int, entry_bits: int) -> None:
+        self.go, self.done = bit(), bit()
+        self.stop = bit()  # level: blocks that are not dealt yet need not be
+        self.bank, self.thinning, self.first = bit(), word(2), unit_word(units)  # first block's unit
+        self.count, self.row = word(COUNT_BITS), word(row_bits)
+        self.number, self.entry = word(8), word(entry_bits)  # of the directory, two clocks later
+        self.blocks, self.places = Blocks(row_bits), BlockPlaces(at_bits)  # the walk
+        self.quiet = word(2)  # levels, a bit for each bank: no unit has a block of it
+        self.wrong = word(2)  # strobes, a bit for each bank: a block of it was bad
