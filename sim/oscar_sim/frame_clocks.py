@@ -12,7 +12,7 @@ from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.coding.asc.params import CONSTANT, DIRECTORY_BYTES, LANES, PREFIX_BYTES
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError
-from oscar.timeline.engines import Coded
+from oscar.timeline.engines import EngineFrame
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME, ROW_BITS
 from oscar_sim.whole import NicMemory, Order, WholeNic
@@ -45,7 +45,7 @@ class Times:
     first_word: np.ndarray
     end: np.ndarray
     phase: int  # of clock 0
-    frames: Sequence[Coded]
+    frames: Sequence[EngineFrame]
 
 
 def measure(
@@ -66,7 +66,7 @@ def measure(
         data = encoders[link].encode(
             frame.values, step=link, context=frame.positions, width=16, chunk=3, sub=1
         )
-        coded.append(Coded(coder.work(), count, len(data), block_bytes(data, count, block_log2), at))
+        coded.append(EngineFrame(coder.work(), count, len(data), block_bytes(data, count, block_log2), at))
         fields = {
             "step": link, "chunk": 3, "sub": 1, "width": 16, "count": count, "sequence": numbers[link],
             "load": link, "save": link, "fresh": int(numbers[link] == 0), "row": at,

@@ -13,7 +13,15 @@ import yaml
 from oscar.cli import main
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError
-from oscar.studies.contest import Task, fewest_bits, large_time, metric_at, speedups, summarise, tasks_of
+from oscar.studies.contest import (
+    TrainingTask,
+    fewest_bits,
+    large_time,
+    metric_at,
+    speedups,
+    summarise,
+    tasks_of,
+)
 from oscar.studies.contest_report import answers, draw, table
 from oscar.studies.training import ring_every, train
 from oscar.timeline.link import LinkModel
@@ -103,7 +111,7 @@ def test_a_damaged_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("change", [{"schedule": "duplex"}, {"topology": {"kind": "ring"}}])
 def test_a_run_of_another_schedule_or_network_is_not_taken_for_this_one(change: dict[str, Any]) -> None:
     """Kept runs are found by their key; bytes and modelled times are of one schedule and network."""
-    task = Task("asc", 0, "asc", Config.model_validate(SMALL))
+    task = TrainingTask("asc", 0, "asc", Config.model_validate(SMALL))
     other = replace(task, config=task.config.variant(**change))
     assert other.key != task.key
 

@@ -9,7 +9,7 @@ import pytest
 
 from oscar.cli import main
 from oscar.errors import ConfigError
-from oscar.planning.offload import CARDS, Card, Decoder, find_card, parse_cards, plan
+from oscar.planning.offload import CARDS, Card, LanguageModel, find_card, parse_cards, plan
 
 L40S, U55C = CARDS["L40S"], CARDS["U55C"]
 
@@ -17,7 +17,7 @@ L40S, U55C = CARDS["L40S"], CARDS["U55C"]
 @pytest.mark.parametrize(("batch", "published", "off"), [(16, 1.9, 0.2), (32, 2.9, 0.2), (64, 4.1, 0.25)])
 def test_gains_are_those_published(batch: int, published: float, off: float) -> None:
     """At 64 the GPU alone runs two passes here; what the authors' baseline did is not said."""
-    assert plan(L40S, U55C, 4, batch, Decoder()).gain == pytest.approx(published, rel=off)
+    assert plan(L40S, U55C, 4, batch, LanguageModel()).gain == pytest.approx(published, rel=off)
 
 
 def test_time_bends_at_the_ridge(seed: int) -> None:
@@ -28,14 +28,14 @@ def test_time_bends_at_the_ridge(seed: int) -> None:
 
 
 def test_a_card_pays_only_where_transfers_cost_less_than_it_saves() -> None:
-    assert plan(L40S, U55C, 4, 16, Decoder()).pays
-    slow = plan(L40S, replace(U55C, link=1e8), 4, 16, Decoder())
+    assert plan(L40S, U55C, 4, 16, LanguageModel()).pays
+    slow = plan(L40S, replace(U55C, link=1e8), 4, 16, LanguageModel())
     assert not slow.pays
     assert slow.bound == "attention on the cards"
 
 
 def test_a_gpu_without_room_for_the_batch_takes_more_passes() -> None:
-    model = Decoder()
+    model = LanguageModel()
     small = replace(L40S, memory=model.weights + 8.5 * model.cache)
     assert plan(small, U55C, 4, 16, model).passes == 2
     assert plan(replace(L40S, memory=1e15), U55C, 4, 16, model).passes == 1
@@ -47,7 +47,7 @@ def test_a_gpu_without_room_for_the_batch_takes_more_passes() -> None:
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(cards: int, batch: int, gpu: Card, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        plan(gpu, U55C, cards, batch, Decoder())
+        plan(gpu, U55C, cards, batch, LanguageModel())
 
 
 def test_cards_by_name() -> None:

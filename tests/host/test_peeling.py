@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscar.schemes.peeling import Table
+from oscar.schemes.peeling import PeelingTable
 
 
 def keys_of(random: np.random.Generator, count: int, beyond: int) -> np.ndarray:
@@ -29,7 +29,7 @@ def test_summed_tables_give_every_sum_back(
     random = np.random.default_rng(seed)
     keys = keys_of(random, count, 4 * count + 1)
     values = random.integers(-127, 128, (workers, count)).astype(np.int32)
-    table = Table.sized(count, ratio=ratio, spare=0, hashes=hashes, slots=slots, seed=seed)
+    table = PeelingTable.sized(count, ratio=ratio, spare=0, hashes=hashes, slots=slots, seed=seed)
     assert table.cells >= int(ratio * count)
     peeling = table.plan(keys)
     cells = np.sum([table.encode(keys, mine) for mine in values], axis=0, dtype=np.int32)
@@ -43,7 +43,7 @@ def test_summed_tables_give_every_sum_back(
 @given(seed=st.integers(0, 1000), count=st.integers(1, 60), ratio=st.floats(0.6, 1.6))
 def test_stuck_keys_are_those_of_the_plain_definition(seed: int, count: int, ratio: float) -> None:
     keys = keys_of(np.random.default_rng(seed), count, 1000)
-    table = Table.sized(count, ratio=ratio, spare=0, hashes=3, slots=4, seed=seed)
+    table = PeelingTable.sized(count, ratio=ratio, spare=0, hashes=3, slots=4, seed=seed)
     one = np.ones(1, np.int32)
     cells_of = {int(key): set(np.flatnonzero(table.encode(np.array([key]), one))) for key in keys}
     left = set(cells_of)
@@ -62,7 +62,9 @@ def test_most_tables_above_the_threshold_peel_and_none_below(count: int) -> None
 
     def stuck(ratio: float, spare: int) -> list[int]:
         return [
-            Table.sized(count, ratio=ratio, spare=spare, hashes=3, slots=1, seed=seed).plan(keys).stuck.size
+            PeelingTable.sized(count, ratio=ratio, spare=spare, hashes=3, slots=1, seed=seed)
+            .plan(keys)
+            .stuck.size
             for seed, keys in enumerate(keys_of(random, count, 3 * count) for _ in range(6))
         ]
 
@@ -79,7 +81,7 @@ def test_cells_and_signs_are_the_documented_ones() -> None:
             x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 & mask
         return x ^ x >> 32
 
-    table = Table(hashes=3, buckets=10, slots=4, seed=7)
+    table = PeelingTable(hashes=3, buckets=10, slots=4, seed=7)
     for key in (0, 5, 123_456_789_012):
         expected = np.zeros(table.cells, np.int32)
         for row in range(3):
@@ -88,7 +90,7 @@ def test_cells_and_signs_are_the_documented_ones() -> None:
             expected[(row * 10 + bucket) * 4 + key % 4] = -9 if h >> 63 else 9
         found = table.encode(np.array([key], np.int64), np.array([9], np.int32))
         assert np.array_equal(found, expected)
-    golden = Table(3, 2, 1, 0).encode(np.arange(4), np.array([1, 10, 100, 1000], np.int32))
+    golden = PeelingTable(3, 2, 1, 0).encode(np.arange(4), np.array([1, 10, 100, 1000], np.int32))
     assert golden.tolist() == GOLDEN
 
 
@@ -98,4 +100,4 @@ GOLDEN = [-990, 99, 1101, 10, 0, 891]
 @pytest.mark.parametrize("wrong", [{"hashes": 1}, {"hashes": 9}, {"buckets": 0}, {"slots": 0}])
 def test_impossible_tables_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="tables have 2 to 8 hashes"):
-        Table(**({"hashes": 3, "buckets": 1, "slots": 1, "seed": 0} | wrong))
+        PeelingTable(**({"hashes": 3, "buckets": 1, "slots": 1, "seed": 0} | wrong))

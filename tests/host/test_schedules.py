@@ -13,9 +13,9 @@ from oscar.coding.registry import make_codec
 from oscar.collective.actions import MAX_SLOTS, MAX_SUBFRAMES, SENDS, Action, Op, Phase
 from oscar.collective.association import add_up, association
 from oscar.collective.check import check, check_programs
-from oscar.collective.exchange import Exchange
+from oscar.collective.exchange import ExchangeSchedule
 from oscar.collective.local import LocalRun
-from oscar.collective.node import Layout, Node
+from oscar.collective.node import ChunkLayout, Node
 from oscar.collective.routes import Routed, Routes, Transfer
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule
@@ -43,7 +43,7 @@ def every(nodes: int, subs: int, *, adopt: bool = False) -> list[Schedule]:
 
 def sends_of_a_chunk(schedule: Schedule) -> int:
     """N - 1 there and as many back; groups that exchange sums each send theirs to all others."""
-    if isinstance(schedule, Exchange):
+    if isinstance(schedule, ExchangeSchedule):
         groups = len(schedule.groups)
         return 2 * (schedule.nodes - groups) + groups * (groups - 1)
     return 2 * (schedule.nodes - 1)
@@ -91,8 +91,8 @@ def test_equal_schedules_have_equal_digests_and_others_do_not() -> None:
         (lambda: Star(3, root=3), "expected a root of 0 to 2, got 3; set schedule.root to"),
         (lambda: make_schedule("hierarchical", 3, group=4), "1 to 3 ranks, got 4; set schedule.group to"),
         (lambda: make_schedule("exchange", 3, group=0), "1 to 3 ranks, got 0; set schedule.group to"),
-        (lambda: Exchange(3, group=4), "exchange: expected groups of 1 to 3 ranks, got 4"),
-        (lambda: Exchange(3, 1, True), "expected a lossless codec, got adopt"),
+        (lambda: ExchangeSchedule(3, group=4), "exchange: expected groups of 1 to 3 ranks, got 4"),
+        (lambda: ExchangeSchedule(3, 1, True), "expected a lossless codec, got adopt"),
         (lambda: SCHEDULES["duplex"](3, 1, True), "sends no final frames; take the ring"),
         (lambda: make_schedule("both", 3), "schedule must be one of ring, .*, got 'both'"),
     ],
@@ -130,7 +130,7 @@ def test_a_chunk_crosses_into_each_other_group_once(nodes: int, group: int) -> N
 
 @pytest.mark.parametrize(("nodes", "group"), [(8, 4), (9, 3), (7, 3), (9, 2)])
 def test_groups_exchange_each_others_sums_and_nothing_else(nodes: int, group: int) -> None:
-    schedule = Exchange(nodes, group=group)
+    schedule = ExchangeSchedule(nodes, group=group)
     for rank, mine in enumerate(programs(schedule)):
         crossing = [a for a in mine if a.op in SENDS and rank // group != a.peer // group]
         sums = [sum(1 << r for r in ranks) for ranks in schedule.groups if rank in ranks]
@@ -294,7 +294,7 @@ def test_a_corrupted_schedule_is_refused_with_its_place(corrupt: Callable[..., N
         while corrupt in FORWARD_ONLY and schedule.integers:
             schedule = random.choice(every(random.randint(3, 6), 2))
             mine = programs(schedule)
-        if corrupt is tag_collision and isinstance(schedule, (Star, Hierarchical, Exchange)):
+        if corrupt is tag_collision and isinstance(schedule, (Star, Hierarchical, ExchangeSchedule)):
             mine = programs(schedule := Direct(schedule.nodes, schedule.subframes))
         check_programs(schedule, mine)
         corrupt(random, mine)
@@ -347,7 +347,7 @@ def test_routes_that_lead_elsewhere_are_refused(reduce: str, gather: str, match:
 def reduce(schedule: Schedule, nodes: list[Node], values: np.ndarray, bounds: tuple[int, ...]) -> LocalRun:
     """Reduce values[rank] on `nodes`."""
     for node, own in zip(nodes, values, strict=True):
-        node.begin(own.copy(), np.zeros(own.size, np.uint8), Layout(bounds, schedule.subframes))
+        node.begin(own.copy(), np.zeros(own.size, np.uint8), ChunkLayout(bounds, schedule.subframes))
     run = LocalRun(nodes, programs(schedule))
     run.run()
     return run

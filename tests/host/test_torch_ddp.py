@@ -564,10 +564,10 @@ def test_a_state_of_a_scheme_that_drifted_is_named() -> None:
 
 
 def test_a_state_is_of_one_model_whose_buckets_may_change() -> None:
-    from oscar.adapters.torch.model import Model
+    from oscar.adapters.torch.model import ModelGradients
 
     one, other = ([torch.nn.Parameter(torch.zeros(2)) for _ in range(4)] for _ in range(2))
-    model = Model()
+    model = ModelGradients()
     for index, bucket in enumerate((one[:2], one[2:])):
         model.check(index, bucket, last=index == 1)
     model.check(0, one[::-1], last=True)  # buckets made anew
@@ -576,7 +576,7 @@ def test_a_state_is_of_one_model_whose_buckets_may_change() -> None:
             model.check(0, foreign, last=True)
     model.check(0, [*one[:1], other[0]], last=True)  # the same model, of which more is trained
     del one
-    model = Model()
+    model = ModelGradients()
     model.check(0, other[:2], last=False)
     with pytest.raises(ConfigError, match="is registered with another model"):  # in one backward
         model.check(0, [torch.nn.Parameter(torch.zeros(2))], last=True)

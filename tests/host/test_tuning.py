@@ -18,7 +18,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.options import FP32, MethodPrice, default_choices, measured, measured_on, options
-from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, Problem, line, pruned
+from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, PolicyProblem, line, pruned
 from oscar.planning.tuning.policy_file import PolicyFile, load_policy
 from oscar.timeline.equal import equal_time
 from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
@@ -40,14 +40,14 @@ PRICED = {rate: options([FP32, BF16, ASC], 4, LinkModel.of(gbps=rate, latency_us
 
 def drawn(
     draw: random.Random, tensors: int, most: int = 5, *, alone: Callable[[Option], Option] | None = None
-) -> Problem:
+) -> PolicyProblem:
     """A problem in which communication and computing are about as long as each other."""
     own = PRICED[draw.choice(RATES)][:most]
     sizes = [int(np.exp(draw.uniform(np.log(200), np.log(800_000)))) for _ in range(tensors)]
     raw = sum(seconds_at(own[0].curves[0], size) for size in sizes)
     parts = np.cumsum([draw.random() for _ in sizes])
     chosen = tuple(alone(option) for option in own) if alone else tuple(own)
-    return Problem(tuple(sizes), parts / parts[-1] * raw * draw.uniform(0.02, 1), chosen)
+    return PolicyProblem(tuple(sizes), parts / parts[-1] * raw * draw.uniform(0.02, 1), chosen)
 
 
 def without_after(option: Option) -> Option:
@@ -99,7 +99,7 @@ def test_offloading_the_nearest_equals_brute_force_where_the_network_is_free(dra
         steps, curves = (Step(COMPUTE, BEFORE, 0), Step(PORT, BEFORE, 0)), (line(cost), line(0.0))
         same = Option(f"asc {SAME}", steps, curves)
         ready = np.cumsum([cost * size * draw.uniform(0, 2) for _ in range(count)])
-        problem = Problem((size,) * count, ready, (same, same.on_other()))
+        problem = PolicyProblem((size,) * count, ready, (same, same.on_other()))
         start = Policy.uniform(count, 0)
         found, tried = offloaded(problem, start, farthest=False)
         best, every = brute(problem, groups=False)
@@ -174,7 +174,7 @@ def test_an_option_alone_takes_what_its_allreduce_takes() -> None:
         for values in (1 << 14, 1 << 20):
             link = LinkModel(LINK.bandwidth_bps, LINK.latency_s, engines=core("asc", ASC.frame).model())
             alone = equal_time(make_schedule(schedule, 4), values, link, bits=ASC.bits, header_bytes=66)
-            problem = Problem((values,), np.array([0.01]), (own,))
+            problem = PolicyProblem((values,), np.array([0.01]), (own,))
             assert problem.time(Policy.uniform(1, 0)) == pytest.approx(
                 0.01 + alone + ASC.around.seconds(values)
             )
@@ -195,7 +195,7 @@ def test_encryption_is_a_lane_that_coded_bytes_pay_for() -> None:
 def test_what_a_tensor_cannot_take_is_left_out_and_listed() -> None:
     raw = Option("raw", (Step(PORT, BEFORE, 0),), (line(1e-6),))
     dense = Option("dense", raw.steps, (line(1e-9),), least=100)
-    problem = Problem((10, 500, 600, 700), np.arange(1.0, 5.0), (raw, dense), {"dense": {2: "a bias"}})
+    problem = PolicyProblem((10, 500, 600, 700), np.arange(1.0, 5.0), (raw, dense), {"dense": {2: "a bias"}})
     assert problem.left_out == {"dense": {0: "10 values, at least 100 needed", 2: "a bias"}}
     found = select(problem)
     groups = {(a, b): problem.options[o].name for a, b, o in found.policy.groups}
@@ -204,20 +204,22 @@ def test_what_a_tensor_cannot_take_is_left_out_and_listed() -> None:
     assert "dense" not in problem.uniform()
     for name in ("espresso", "espresso-released"):
         assert np.isfinite(
-            select(Problem(problem.sizes, problem.ready_s, (raw, dense), {"raw": {1: "x"}}), name).time_s
+            select(
+                PolicyProblem(problem.sizes, problem.ready_s, (raw, dense), {"raw": {1: "x"}}), name
+            ).time_s
         )
     assert problem.time(Policy.uniform(4, 1)) == np.inf
     with pytest.raises(ConfigError, match="an option that tensor 0 can take, got none of"):
-        Problem((10, 500), np.array([1.0, 2.0]), (dense,))
+        PolicyProblem((10, 500), np.array([1.0, 2.0]), (dense,))
     with pytest.raises(ConfigError, match="got 1 s for tensor 1 after 2 s"):
-        Problem((10, 500), np.array([2.0, 1.0]), (raw,))
+        PolicyProblem((10, 500), np.array([2.0, 1.0]), (raw,))
     with pytest.raises(ConfigError, match="options with names of their own"):
-        Problem((10,), np.array([1.0]), (raw, raw))
+        PolicyProblem((10,), np.array([1.0]), (raw, raw))
     with pytest.raises(ConfigError, match="a size of 0 or more for each of 2"):
-        Problem((10,), np.array([1.0, 2.0]), (raw,))
+        PolicyProblem((10,), np.array([1.0, 2.0]), (raw,))
     with pytest.raises(ConfigError, match="an option without compression"):
         select(
-            Problem((500,), np.array([1.0]), (Option("c", (Step(CODEC, BEFORE, 0),), (line(1),)),)),
+            PolicyProblem((500,), np.array([1.0]), (Option("c", (Step(CODEC, BEFORE, 0),), (line(1),)),)),
             "espresso",
         )
     with pytest.raises(ValueError, match="expected a selector of joint"):
@@ -243,7 +245,7 @@ def test_dominated_options_are_dropped_and_ties_keep_the_first() -> None:
 def test_published_keeps_what_is_before_the_last_bubble() -> None:
     """Small early tensors hide behind the backward pass; only the last ones are worth compressing."""
     own = PRICED[1.0]
-    problem = Problem((1000, 1000, 500_000, 500_000), np.array([0.1, 0.2, 0.3, 0.31]), tuple(own))
+    problem = PolicyProblem((1000, 1000, 500_000, 500_000), np.array([0.1, 0.2, 0.3, 0.31]), tuple(own))
     assert problem.bubble(Policy.uniform(4, own.index(next(o for o in own if not o.compresses)))) == 2
     found = select(problem, "espresso").policy
     assert [problem.options[o].compresses for o in found.options] == [False, False, True, True]
@@ -271,8 +273,12 @@ def test_a_policy_comes_back_from_its_file_and_fits_one_model_only(
         ConfigError, match=rf"tensor 3 is layer.3 of {problem.sizes[3]} values, not layer.3 of"
     ):
         again.check(tensors)
-    other = Problem(problem.sizes, problem.ready_s, (Option("none", (Step(PORT, BEFORE, 0),), (line(1),)),))
-    longer = Problem((*problem.sizes, 5), np.append(problem.ready_s, problem.ready_s[-1]), problem.options)
+    other = PolicyProblem(
+        problem.sizes, problem.ready_s, (Option("none", (Step(PORT, BEFORE, 0),), (line(1),)),)
+    )
+    longer = PolicyProblem(
+        (*problem.sizes, 5), np.append(problem.ready_s, problem.ready_s[-1]), problem.options
+    )
     with pytest.raises(ConfigError, match="for 10 tensors, got one for 9"):
         again.policy(longer)
     with pytest.raises(ConfigError, match="expected options among none, got"):

@@ -14,7 +14,7 @@ from oscar.results import write_results
 
 if TYPE_CHECKING:
     from oscar.config import Config
-    from oscar.studies.contest import Task
+    from oscar.studies.contest import TrainingTask
 
 EXAMPLE = """\
   oscar compare                          a first look, NumPy alone, some minutes
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         return _compare(config, args, tasks, folder)
 
 
-def _compare(config: Config, args: argparse.Namespace, tasks: list[Task], folder: Path) -> int:
+def _compare(config: Config, args: argparse.Namespace, tasks: list[TrainingTask], folder: Path) -> int:
     from oscar.cli.progress import Show
     from oscar.errors import ConfigError
     from oscar.studies.contest import provenances, run_all, summarise

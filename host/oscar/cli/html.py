@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from oscar.cli.kinds import Kind
+from oscar.cli.kinds import ResultsKind
 from oscar.collective.frames import Frames
 from oscar.results import Results
 from oscar.studies.comparison_table import kept_link
@@ -49,7 +49,7 @@ td {{ overflow-wrap: anywhere; }}
 """
 
 
-def page(kind: Kind, results: Results, path: Path) -> str:
+def page(kind: ResultsKind, results: Results, path: Path) -> str:
     """Return the page of `results`, which were read from `path`; nothing in it refers to another file."""
     text = kind.text(results)
     notes = [line.lstrip("# ") for line in text.splitlines() if line.startswith("# ")]
@@ -75,7 +75,7 @@ def _notes(lines: list[str]) -> str:
     return "\n".join(f'<p class="notes">{escape(line)}</p>' for line in lines)
 
 
-def _drawn(kind: Kind, results: Results) -> str:
+def _drawn(kind: ResultsKind, results: Results) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "figure.png"
         kind.draw(results, path)
@@ -132,7 +132,7 @@ def _draw_timeline(spans: Any, title: str, path: Path) -> None:
         drawn.legend(loc="outside upper right", ncols=len(STAGES))
 
 
-def _provenance(kind: Kind, results: Results, path: Path) -> str:
+def _provenance(kind: ResultsKind, results: Results, path: Path) -> str:
     """Return a table: what wrote the results, on what, and their digest."""
     kept = results.get("provenance", [])
     several = kept if isinstance(kept, list) else [kept]

@@ -11,7 +11,7 @@ from oscar.results import FORMS, Results, read_json
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResultsKind:
     """What `oscar COMMAND` writes. keys: what its results hold and no others do; figure: its usual name."""
 
     command: str
@@ -21,7 +21,7 @@ class Kind:
     draw: Callable[[Results, Path], None]
 
 
-def kind_of(path: Path) -> Kind:
+def kind_of(path: Path) -> ResultsKind:
     """Return the kind of results in a file; raises ConfigError where it is none of them."""
     content = read_json(path, _commands(), writer="oscar allreduce")
     for kind in kinds():
@@ -34,7 +34,7 @@ def _commands() -> str:
     return ", ".join(f"`oscar {command}`" for command in FORMS)
 
 
-def kinds() -> tuple[Kind, ...]:
+def kinds() -> tuple[ResultsKind, ...]:
     """Return all kinds; imported late, since the commands are not all needed at once."""
     from oscar.cli import laboratory
     from oscar.studies import (
@@ -48,19 +48,19 @@ def kinds() -> tuple[Kind, ...]:
 
     lab = (laboratory.module("cli.lab").kind(),) if laboratory.present() else ()
     return (
-        Kind(
+        ResultsKind(
             "allreduce", frozenset({"methods", "loss"}), "allreduce.png",
             comparison_table.text_table, comparison_figure.draw,
         ),
-        Kind(
+        ResultsKind(
             "train", frozenset({"runs", "spread"}), "train.png",
             training_results.text_table, lambda shown, path: training_figure.draw([shown], path),
         ),
-        Kind(
+        ResultsKind(
             "compare", frozenset({"title", "metric", "rows"}), "compare.png",
             contest_report.text_report, contest_report.draw,
         ),
-        Kind(
+        ResultsKind(
             "scale", frozenset({"points", "measured_nodes"}), "scale.png",
             scaling.scale_table, scaling.draw_scale,
         ),

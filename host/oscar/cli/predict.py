@@ -251,10 +251,10 @@ def _offload(args: argparse.Namespace) -> int:
     """Print what cards beside a GPU bring; return 0 where they pay for a batch, else 3."""
     from dataclasses import asdict
 
-    from oscar.planning.offload import TABLE, Decoder, find_card, parse_cards, plan
+    from oscar.planning.offload import TABLE, LanguageModel, find_card, parse_cards, plan
 
     name, cards = parse_cards(args.offload)
-    gpu, card, model = find_card(args.gpu), find_card(name), Decoder()
+    gpu, card, model = find_card(args.gpu), find_card(name), LanguageModel()
     print(
         f"# {cards} x {card.name} beside {gpu.name}: Llama-2 7B, {model.prompt} tokens in, {model.output} out"
     )

@@ -230,13 +230,13 @@ def _synth(args: argparse.Namespace) -> int:
             f"{args.per_rank}: more chunks take the solver too long"
         )
     from oscar.config.topology import read_topology
-    from oscar.planning.synthesis.problem import Problem
+    from oscar.planning.synthesis.problem import RoutingProblem
     from oscar.planning.synthesis.synthesise import synthesise
 
     check_outputs([args.output], [args.topology])
     topology = read_topology(args.topology)
     sizes = frame_sizes(args.bits, args.values, topology.nodes)
-    problem = Problem.of(topology, sizes, per_rank=args.per_rank, values=args.values)
+    problem = RoutingProblem.of(topology, sizes, per_rank=args.per_rank, values=args.values)
     found = synthesise(problem, subframes=args.subframes, limit_s=args.limit, integers=not args.floats)
     print(f"# {topology.text}; {args.values:,} values, {' to '.join(f'{b:g}' for b in args.bits)} bits/value")
     for name, seconds in sorted(found.seconds.items(), key=lambda item: item[1]):

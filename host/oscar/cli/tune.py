@@ -13,7 +13,7 @@ from oscar.files import check_outputs
 
 if TYPE_CHECKING:
     from oscar.config import Config
-    from oscar.planning.tuning.policy import Problem
+    from oscar.planning.tuning.policy import PolicyProblem
     from oscar.planning.tuning.profile import ReadyTimes, Tensors
     from oscar.timeline.engine import Floats
     from oscar.workloads import Workload
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from oscar.array import sizes_of
     from oscar.planning.predict import MIN_GAIN
     from oscar.planning.tuning.apply import made_of
-    from oscar.planning.tuning.policy import Problem
+    from oscar.planning.tuning.policy import PolicyProblem
     from oscar.planning.tuning.policy_file import PolicyFile
     from oscar.planning.tuning.reasons import reasons, verdict
     from oscar.planning.tuning.select import select
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{name + ' for every tensor':40} {seconds * 1e3:10.3f} ms")
     print(f"{args.selector + f', {len(found.policy.stops)} groups':40} {found.time_s * 1e3:10.3f} ms")
     raw = tuple(option for option in problem.options if not option.compresses)
-    plain = select(Problem(problem.sizes, problem.ready_s, raw)).time_s if raw else float("inf")
+    plain = select(PolicyProblem(problem.sizes, problem.ready_s, raw)).time_s if raw else float("inf")
     pays = found.time_s * MIN_GAIN <= plain
     print(verdict(problem, found.policy))
     if not pays:
@@ -173,7 +173,7 @@ def _compute_s(workload: Workload) -> float:
 
 def _problem(
     config: Config, workload: Workload, sizes: Sequence[int], ready_s: Floats, args: argparse.Namespace
-) -> Problem:
+) -> PolicyProblem:
     from oscar.planning.tuning.options import (
         SPARSE,
         check_processors,
@@ -182,7 +182,7 @@ def _problem(
         measured_on,
         options,
     )
-    from oscar.planning.tuning.policy import Problem
+    from oscar.planning.tuning.policy import PolicyProblem
     from oscar.timeline.link import LinkModel
 
     methods = dict.fromkeys(args.methods or default_choices(config.method))
@@ -205,4 +205,4 @@ def _problem(
         )
         refused |= {option.name: unable for option in sparse}
         own += sparse
-    return Problem(tuple(sizes), ready_s, tuple(own), refused)
+    return PolicyProblem(tuple(sizes), ready_s, tuple(own), refused)

@@ -36,7 +36,7 @@ class _Leg(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Exchange(Schedule):
+class ExchangeSchedule(Schedule):
     """Groups of `group` consecutive ranks; every chunk has a collector in each, and these exchange sums.
 
     A rank sends a chunk to its group's collector. Collectors send each other the sums of their groups, add
@@ -149,7 +149,7 @@ class Exchange(Schedule):
 class _Program:
     """What one rank does, from its legs."""
 
-    def __init__(self, schedule: Exchange, rank: int) -> None:
+    def __init__(self, schedule: ExchangeSchedule, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
         self.stages = [legs.get(rank, []) for legs in schedule.legs]
         self.mine = [chunk for chunk in range(schedule.nodes) if rank in schedule.collectors(chunk)]

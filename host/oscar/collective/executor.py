@@ -31,7 +31,7 @@ class Performer(Protocol):
         """Do any other action; return the frame of a SEND or FORWARD."""
 
 
-class Port(Protocol):
+class TransportEnd(Protocol):
     """One rank's end of a transport: the part that never waits."""
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None: ...
@@ -40,7 +40,7 @@ class Port(Protocol):
 
 
 def execute(
-    node: Performer, actions: Iterable[Action], port: Port, log: FrameLog
+    node: Performer, actions: Iterable[Action], port: TransportEnd, log: FrameLog
 ) -> Generator[Action, Any, None]:
     """Perform `actions` on `node`. Each is yielded first, and performed when the driver resumes.
 

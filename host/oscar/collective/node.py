@@ -22,7 +22,7 @@ End = tuple[str, Phase, int]
 
 
 @dataclass(frozen=True)
-class Layout:
+class ChunkLayout:
     """Where chunks and sub-frames lie in plan order; the same on all nodes."""
 
     bounds: tuple[int, ...]
@@ -63,7 +63,7 @@ class Node:
         self._summed: set[tuple[int, int]] = set()
         self._came: set[tuple[int, int]] = set()
 
-    def begin(self, local: Array, classes: Array | None, layout: Layout) -> None:
+    def begin(self, local: Array, classes: Array | None, layout: ChunkLayout) -> None:
         """Start an AllReduce over `local` (plan order; kept, and unchanged) with position `classes`."""
         self.local, self.classes, self.layout = local, classes, layout
         if self.work.shape != local.shape or self.work.dtype != local.dtype:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from oscar.collective.exchange import Exchange
+from oscar.collective.exchange import ExchangeSchedule
 from oscar.collective.ring import Boomerang, Duplex, Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule, read_schedule
 from oscar.collective.trees import Direct, Hierarchical, Star
 
 SCHEDULES: dict[str, type[Schedule]] = {
-    kind.name: kind for kind in (Ring, Boomerang, Duplex, Direct, Hierarchical, Exchange, Star)
+    kind.name: kind for kind in (Ring, Boomerang, Duplex, Direct, Hierarchical, ExchangeSchedule, Star)
 }
-GROUPED = Hierarchical, Exchange  # take the ranks of a group
+GROUPED = Hierarchical, ExchangeSchedule  # take the ranks of a group
 KINDS: dict[str, type[Schedule]] = SCHEDULES | {FileSchedule.name: FileSchedule}  # with what is no built-in
 
 

@@ -23,7 +23,7 @@ DENSE_BITS = 6.0  # per value, of a dense transformer
 
 
 @dataclass(frozen=True)
-class Case:
+class PredictionCase:
     """Arguments of `predict`. source, clock: where the bits and the codec's times come from, in words."""
 
     link: LinkModel
@@ -37,12 +37,14 @@ class Case:
     topology: Topology | None = None
 
 
-def assumed(config: Config, values: int, nodes: int, bits: float | None) -> Case:
+def assumed(config: Config, values: int, nodes: int, bits: float | None) -> PredictionCase:
     """Return the case of no method in particular; bits: per value, None for those of a dense transformer."""
     chosen, link = DENSE_BITS if bits is None else bits, config.link
     schedule = schedule_of(config, make_codec_of(config), nodes, values)
     check_one_sum(config, schedule)
-    return Case(link.model(), schedule, chosen, "", link.clock_text(), topology=topology_of(config, nodes))
+    return PredictionCase(
+        link.model(), schedule, chosen, "", link.clock_text(), topology=topology_of(config, nodes)
+    )
 
 
 def check_one_sum(config: Config, schedule: Schedule) -> None:
@@ -54,7 +56,7 @@ def check_one_sum(config: Config, schedule: Schedule) -> None:
         )
 
 
-def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Case:
+def estimated(config: Config, values: int, nodes: int, bits: float | None) -> PredictionCase:
     """Return the case of the method of `config` on `nodes`; bits: None for those of its estimate.
 
     With the host's clock the codec's rate and latency are the estimate's, too, and what a worker computes
@@ -77,7 +79,7 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Ca
     if host:
         took = cost.scheme.seconds(values) * 1e3
         clock += f", estimated on this machine; {took:.3g} ms of computing before and after the AllReduce"
-    return Case(
+    return PredictionCase(
         section.model(),
         schedule,
         cost.bits_per_value if bits is None else bits,

@@ -60,7 +60,7 @@ THIS = "host"  # this machine's own processor, measured
 
 
 @dataclass(frozen=True)
-class Decoder:
+class LanguageModel:
     """A transformer that decodes: by default Llama-2 7B, 16-bit weights, 1,024 tokens in and out."""
 
     layers: int = 32
@@ -100,7 +100,7 @@ class Decoder:
 
 
 @dataclass(frozen=True)
-class Plan:
+class OffloadPlan:
     """What one batch takes. times in seconds for a token of every request; rates in tokens per second.
 
     passes: in which the GPU alone must do the batch, as its memory holds no more. pays: the cards save more
@@ -119,7 +119,7 @@ class Plan:
     bound: str
 
 
-def plan(gpu: Card, card: Card, cards: int, batch: int, model: Decoder) -> Plan:
+def plan(gpu: Card, card: Card, cards: int, batch: int, model: LanguageModel) -> OffloadPlan:
     """Return the plan of `batch` requests on a GPU alone, and with `cards` cards that do attention.
 
     Raises ConfigError for fewer than one card or request, and where weights or caches fit nowhere.
@@ -146,7 +146,7 @@ def plan(gpu: Card, card: Card, cards: int, batch: int, model: Decoder) -> Plan:
     transfer = model.transfer(card, batch / cards)
     behind = attention + transfer
     offloaded = max(linear, behind)
-    return Plan(
+    return OffloadPlan(
         batch=batch,
         alone_s=alone,
         passes=passes,

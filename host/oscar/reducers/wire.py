@@ -11,7 +11,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.collective.actions import Action
-from oscar.collective.node import Layout, Node
+from oscar.collective.node import ChunkLayout, Node
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.numerics.plans import ChunkPlan, make_plan
@@ -98,7 +98,7 @@ class Wire(ABC):
             self._classes[first.channel] = classes
         elif channel.codec.uses_context:
             classes = np.zeros(first.data.size, np.uint8)
-        layout = Layout(plan.bounds, channel.schedule.subframes)
+        layout = ChunkLayout(plan.bounds, channel.schedule.subframes)
         for node, message in zip(nodes, messages, strict=True):
             local = message.data if message.planned else plan.gather(message.data, node.local)
             node.begin(local, classes, layout)

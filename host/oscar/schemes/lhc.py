@@ -23,8 +23,8 @@ from oscar.numerics.position import PositionState
 from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.fields import field_bits
 from oscar.schemes.grid import Grid, GridSteps
-from oscar.schemes.peeling import Peeling, Table
-from oscar.schemes.widths import COUNTER_BITS, GRAINS, Ladder, Layout, Rules, choose
+from oscar.schemes.peeling import Peeling, PeelingTable
+from oscar.schemes.widths import COUNTER_BITS, GRAINS, FieldLayout, Ladder, Rules, choose
 from oscar.state import PART, Saved
 
 CELLS = "sketch", "values"
@@ -62,7 +62,7 @@ class LhcOptions:
             raise ValueError(f"a table has 1 to 16 cells per key, got ratio={self.ratio}, spare={self.spare}")
         if self.message_bits < 0:
             raise ValueError(f"message_bits is 0 or more, got {self.message_bits}")
-        Table(self.hashes, 1, self.lanes, 0)
+        PeelingTable(self.hashes, 1, self.lanes, 0)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Lhc(Scheme):
             bits = self.ladder.bits[level]
             yield Message(f"fields{depth}.{bits}", base[members], bits=bits)
 
-    def _exceptions(self, depth: int, rest: Array, keys: Array, layout: Layout) -> Messages:
+    def _exceptions(self, depth: int, rest: Array, keys: Array, layout: FieldLayout) -> Messages:
         """Send what is at `keys`: as a table and what it keeps, by a further stage, or one by one."""
         if self.options.cells == "sketch":
             peeling = self.once("peeling", lambda: self._peeling(keys))
@@ -177,7 +177,7 @@ class Lhc(Scheme):
         o, found = self.options, []
         for draw in range(DRAWS):
             seed = (self.seed * DRAWS + draw << 32) + self.iteration & SEED_MASK
-            table = Table.sized(
+            table = PeelingTable.sized(
                 keys.size, ratio=o.ratio, spare=o.spare, hashes=o.hashes, slots=o.lanes, seed=seed
             )
             found.append(table.plan(keys))
@@ -185,7 +185,7 @@ class Lhc(Scheme):
                 break
         return min(found, key=lambda peeling: peeling.stuck.size)
 
-    def _layout(self, depth: int, counters: Array, classes: Array, count: int) -> Layout:
+    def _layout(self, depth: int, counters: Array, classes: Array, count: int) -> FieldLayout:
         sketch = self.options.cells == "sketch"
         plan = choose(
             self.ladder,
@@ -202,7 +202,7 @@ class Lhc(Scheme):
                 message=8.0 * HEADER_BYTES * self.nodes + self.options.message_bits,
             ),
         )
-        return Layout(plan, self.ladder, classes)
+        return FieldLayout(plan, self.ladder, classes)
 
     def finish(self, totals: Sequence[Array]) -> Array:
         grid, rest = self.steps.split(totals)
@@ -237,7 +237,7 @@ class Lhc(Scheme):
             sums[members] += next(totals)
         return sums
 
-    def _values(self, depth: int, keys: Array, layout: Layout, totals: Iterator[Array]) -> Array:
+    def _values(self, depth: int, keys: Array, layout: FieldLayout, totals: Iterator[Array]) -> Array:
         """Return the sums of what `_exceptions` sent."""
         if self.options.cells == "sketch":
             next(totals)  # the largest cell

@@ -103,7 +103,7 @@ def _decode(
 
 
 @dataclass(frozen=True)
-class Table:
+class PeelingTable:
     """A table of `hashes` sub-tables of `buckets` buckets of `slots` cells; the seed picks its hashes."""
 
     hashes: int
@@ -119,7 +119,9 @@ class Table:
             )
 
     @classmethod
-    def sized(cls, keys: int, *, ratio: float, spare: int, hashes: int, slots: int, seed: int) -> Table:
+    def sized(
+        cls, keys: int, *, ratio: float, spare: int, hashes: int, slots: int, seed: int
+    ) -> PeelingTable:
         """Return the table with at least `ratio * keys + spare` cells."""
         wanted = int(ratio * keys) + spare
         return cls(hashes, max(1, -(-wanted // (hashes * slots))), slots, seed)
@@ -148,7 +150,7 @@ class Table:
 class Peeling:
     """The order in which a table of `keys` gives up its values; `stuck`: places in `keys` that it keeps."""
 
-    table: Table
+    table: PeelingTable
     keys: Array = field(repr=False)
     places: Array = field(repr=False)
     rows: Array = field(repr=False)

@@ -12,7 +12,7 @@ from oscar.schemes.base import Scheme
 
 
 @dataclass(frozen=True)
-class Entry:
+class SchemeEntry:
     """Where a scheme lives ("module:class", imported only when made), and what it is in one line."""
 
     target: str
@@ -20,38 +20,58 @@ class Entry:
     lossless: bool = False
 
 
-SCHEMES: dict[str, Entry] = {
-    "oscar-sw": Entry("oscar.schemes.oscar_sw:OscarSw", "probable non-zeros dense, the rest count-sketched"),
-    "oscar-sw-best": Entry(
+SCHEMES: dict[str, SchemeEntry] = {
+    "oscar-sw": SchemeEntry(
+        "oscar.schemes.oscar_sw:OscarSw", "probable non-zeros dense, the rest count-sketched"
+    ),
+    "oscar-sw-best": SchemeEntry(
         "oscar.schemes.oscar_sw:OscarSwBest", "probable non-zeros dense, a random share of the rest, feedback"
     ),
-    "oscar-sw-lossless": Entry(
+    "oscar-sw-lossless": SchemeEntry(
         "oscar.schemes.lhc:SplitLhc", "probable non-zeros dense, the rest by index and peeling", lossless=True
     ),
-    "count-sketch": Entry("oscar.schemes.count_sketch:CountSketchScheme", "everything count-sketched"),
-    "sketched-sgd": Entry("oscar.schemes.sketched_sgd:SketchedSgd", "top-k of a sketch with error feedback"),
-    "lhc": Entry("oscar.schemes.lhc:Lhc", "index of non-zeros, sketch, peeling", lossless=True),
-    "s2-reducer": Entry("oscar.schemes.s2:S2Reducer", "bitmap, count sketch of non-zeros"),
-    "terngrad": Entry("oscar.schemes.stochastic:TernGrad", "stochastic ternary values"),
-    "qsgd": Entry("oscar.schemes.stochastic:Qsgd", "stochastic levels by bucket norm"),
-    "topk": Entry("oscar.schemes.sparse.top_k:TopK", "each worker's largest values, error feedback"),
-    "zen": Entry("oscar.schemes.sparse.zen:Zen", "what is not zero, pushed to balanced servers; exact"),
-    "oktopk": Entry("oscar.schemes.sparse.ok_topk:OkTopk", "sums by regions, the largest gathered evenly"),
-    "adatopk": Entry("oscar.schemes.sparse.ada_topk:AdaTopK", "top-k with a density for each rank's link"),
-    "fedft": Entry("oscar.schemes.sparse.frequency:FedFt", "largest cosine coefficients, error feedback"),
-    "demo": Entry("oscar.schemes.sparse.frequency:Demo", "largest cosine coefficients of local momentum"),
-    "spafl": Entry("oscar.schemes.sparse.spafl:SpaFl", "one number a row, feedback"),
-    "clt-k": Entry("oscar.schemes.sparse.clt_k:CltK", "in turns one worker's largest values, feedback"),
-    "micro": Entry("oscar.schemes.sparse.micro:Micro", "ranges in turns, one threshold, error feedback"),
-    "exdyna": Entry("oscar.schemes.sparse.micro:ExDyna", "ranges of equal counts, one threshold, feedback"),
-    "scalecom": Entry("oscar.schemes.sparse.clt_k:ScaleCom", "clt-k with a low-passed residual"),
-    "hard-threshold": Entry("oscar.schemes.sparse.held_threshold:HardThreshold", "one threshold, feedback"),
-    "sidco": Entry("oscar.schemes.sparse.sidco:Sidco", "thresholds of fitted distributions, feedback"),
-    "deft": Entry("oscar.schemes.sparse.deft:Deft", "tensors' largest values by their norms, error feedback"),
-    "dct-threshold": Entry(
+    "count-sketch": SchemeEntry("oscar.schemes.count_sketch:CountSketchScheme", "everything count-sketched"),
+    "sketched-sgd": SchemeEntry(
+        "oscar.schemes.sketched_sgd:SketchedSgd", "top-k of a sketch with error feedback"
+    ),
+    "lhc": SchemeEntry("oscar.schemes.lhc:Lhc", "index of non-zeros, sketch, peeling", lossless=True),
+    "s2-reducer": SchemeEntry("oscar.schemes.s2:S2Reducer", "bitmap, count sketch of non-zeros"),
+    "terngrad": SchemeEntry("oscar.schemes.stochastic:TernGrad", "stochastic ternary values"),
+    "qsgd": SchemeEntry("oscar.schemes.stochastic:Qsgd", "stochastic levels by bucket norm"),
+    "topk": SchemeEntry("oscar.schemes.sparse.top_k:TopK", "each worker's largest values, error feedback"),
+    "zen": SchemeEntry("oscar.schemes.sparse.zen:Zen", "what is not zero, pushed to balanced servers; exact"),
+    "oktopk": SchemeEntry(
+        "oscar.schemes.sparse.ok_topk:OkTopk", "sums by regions, the largest gathered evenly"
+    ),
+    "adatopk": SchemeEntry(
+        "oscar.schemes.sparse.ada_topk:AdaTopK", "top-k with a density for each rank's link"
+    ),
+    "fedft": SchemeEntry(
+        "oscar.schemes.sparse.frequency:FedFt", "largest cosine coefficients, error feedback"
+    ),
+    "demo": SchemeEntry(
+        "oscar.schemes.sparse.frequency:Demo", "largest cosine coefficients of local momentum"
+    ),
+    "spafl": SchemeEntry("oscar.schemes.sparse.spafl:SpaFl", "one number a row, feedback"),
+    "clt-k": SchemeEntry("oscar.schemes.sparse.clt_k:CltK", "in turns one worker's largest values, feedback"),
+    "micro": SchemeEntry(
+        "oscar.schemes.sparse.micro:Micro", "ranges in turns, one threshold, error feedback"
+    ),
+    "exdyna": SchemeEntry(
+        "oscar.schemes.sparse.micro:ExDyna", "ranges of equal counts, one threshold, feedback"
+    ),
+    "scalecom": SchemeEntry("oscar.schemes.sparse.clt_k:ScaleCom", "clt-k with a low-passed residual"),
+    "hard-threshold": SchemeEntry(
+        "oscar.schemes.sparse.held_threshold:HardThreshold", "one threshold, feedback"
+    ),
+    "sidco": SchemeEntry("oscar.schemes.sparse.sidco:Sidco", "thresholds of fitted distributions, feedback"),
+    "deft": SchemeEntry(
+        "oscar.schemes.sparse.deft:Deft", "tensors' largest values by their norms, error feedback"
+    ),
+    "dct-threshold": SchemeEntry(
         "oscar.schemes.sparse.held_threshold:DctThreshold", "a threshold for L iterations, error feedback"
     ),
-    "powersgd": Entry("oscar.schemes.powersgd:PowerSgd", "low-rank factors with error feedback"),
+    "powersgd": SchemeEntry("oscar.schemes.powersgd:PowerSgd", "low-rank factors with error feedback"),
 }
 
 

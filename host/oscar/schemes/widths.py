@@ -75,7 +75,7 @@ class Ladder:
 
 
 @dataclass(frozen=True)
-class Plan:
+class WidthPlan:
     """What becomes of each class: the level of its dense fields, the grain of its index (0: it needs none).
 
     spare: the level whose field holds every exception's remainder.
@@ -135,7 +135,7 @@ class Rules:
 
 def choose(
     ladder: Ladder, sizes: Sequence[int], beyond: Array, *, spread: Sequence[float], rules: Rules
-) -> Plan:
+) -> WidthPlan:
     """Return the cheapest plan.
 
     sizes: positions of each class. beyond: [class, level but the last], summed counters. spread: of each
@@ -143,7 +143,7 @@ def choose(
     """
     totals = [[int(x) for x in row] for row in beyond.reshape(len(sizes), -1)]
     tops = [[*row, 0].index(0) if size else 0 for size, row in zip(sizes, totals, strict=True)]
-    best, chosen = FOREVER, Plan((0,) * len(sizes), (0,) * len(sizes), 0, (0.0,) * len(sizes), False)
+    best, chosen = FOREVER, WidthPlan((0,) * len(sizes), (0,) * len(sizes), 0, (0.0,) * len(sizes), False)
     for variant in rules.variants():
         classes = [_Class(ladder, variant, *each) for each in zip(sizes, totals, tops, spread, strict=True)]
         options = [[each.option(level) for level in range(max(tops, default=0) + 1)] for each in classes]
@@ -152,7 +152,7 @@ def choose(
             best = bits + variant.fixed
             picked = [options[k][level] for k, level in enumerate(levels)]
             rests = [ladder.limits[t] - ladder.limits[j] for t, j in zip(tops, levels, strict=True) if t > j]
-            chosen = Plan(
+            chosen = WidthPlan(
                 tuple(levels),
                 tuple(grain for _, grain, _ in picked),
                 ladder.level(max(rests, default=0)),
@@ -224,14 +224,14 @@ def _cheapest(
     return best, chosen
 
 
-class Layout:
+class FieldLayout:
     """A plan over the positions: which are dense in which fields, and the order of the index.
 
     The index has a bit for each position of a class of grain 1, then one for each block of the other classes;
     positions of blocks that hold something have bits of their own, sent once those blocks are known.
     """
 
-    def __init__(self, plan: Plan, ladder: Ladder, classes: Array) -> None:
+    def __init__(self, plan: WidthPlan, ladder: Ladder, classes: Array) -> None:
         self.plan, self.classes = plan, classes
         levels, grains = np.array(plan.levels), np.array(plan.grains)
         self.limits = np.array(ladder.limits, np.int32)[levels][classes]

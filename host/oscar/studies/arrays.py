@@ -89,7 +89,7 @@ def quantise(
 
 
 @dataclass(frozen=True)
-class Coded:
+class CodedArray:
     """What a codec made of an array. exact: decoding gave the values back; missing: why it did not."""
 
     name: str
@@ -130,7 +130,7 @@ def code(
     width: int | None,
     stored: int,
     lenient: bool = False,
-) -> Coded:
+) -> CodedArray:
     """Encode and decode `values` on a fresh link; times are the best of a few rounds, compilation excluded.
 
     stored: bytes of the array as it was given. lenient: a codec that cannot take these values says so in its
@@ -146,10 +146,12 @@ def code(
     except (MissingExtraError, ValueError) as error:
         if not (lenient or isinstance(error, MissingExtraError)):
             raise
-        return Coded(name, codec.lossless, b"", values.size, stored, 0.0, 0.0, not codec.lossless, str(error))
+        return CodedArray(
+            name, codec.lossless, b"", values.size, stored, 0.0, 0.0, not codec.lossless, str(error)
+        )
     back, decode_s = _timed(lambda: codec.make_decoder().decode(frame, step=step, context=used))
     exact = bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))
-    return Coded(name, codec.lossless, frame, values.size, stored, encode_s, decode_s, exact)
+    return CodedArray(name, codec.lossless, frame, values.size, stored, encode_s, decode_s, exact)
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float]:

@@ -21,7 +21,7 @@ from oscar.workloads import exact_mean, make_workload
 
 
 @dataclass(frozen=True)
-class Coded:
+class CodedFrame:
     """A frame as it was coded: classes of its rows, which are in raw blocks; values, bytes."""
 
     classes: Array
@@ -35,7 +35,7 @@ class _NotingCoder(CompiledCoder):
 
     def __init__(self, params: AscParams) -> None:
         super().__init__(params, 1)
-        self.frames: list[Coded] = []
+        self.frames: list[CodedFrame] = []
         self.values: list[tuple[Array, Array]] = []
 
     def encode(self, values: Array, classes: Array | None, width: int, state: Any) -> bytes | memoryview:
@@ -43,7 +43,7 @@ class _NotingCoder(CompiledCoder):
         payload = super().encode(values, classes, width, state)
         rows = self._room["classes"][0][: -(-values.size // LANES)].copy()
         raw = raw_rows(self._payload, self._head, values.size)
-        self.frames.append(Coded(rows, raw, values.size, len(payload) + HEADER_BYTES))
+        self.frames.append(CodedFrame(rows, raw, values.size, len(payload) + HEADER_BYTES))
         if classes is not None:
             self.values.append((values.astype(np.int16), classes.astype(np.uint8)))
         return payload
@@ -51,7 +51,7 @@ class _NotingCoder(CompiledCoder):
 
 def measured(
     model: str, nodes: int, params: AscParams, *, iterations: int, seed: int
-) -> tuple[int, tuple[list[Coded], list[Coded]]]:
+) -> tuple[int, tuple[list[CodedFrame], list[CodedFrame]]]:
     """Return how many values a model has, and what was coded last: workers' values, sums."""
     coder = _NotingCoder(params)
     total = _train(model, nodes, coder, iterations, seed)

@@ -34,7 +34,7 @@ WORST = {"accuracy": 0.0, "loss": 99.0}  # what a run that diverged counts with
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainingTask:
     """One training run: a contender's point under one seed."""
 
     contender: str
@@ -49,7 +49,7 @@ class Task:
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def tasks_of(config: Config) -> list[Task]:
+def tasks_of(config: Config) -> list[TrainingTask]:
     """Return all runs that `config.compare` asks for, seed by seed; raises ConfigError without any."""
     if not config.compare.contenders:
         raise ConfigError("compare.contenders is empty; configs/compare_cnn.yaml shows what it holds")
@@ -60,7 +60,7 @@ def tasks_of(config: Config) -> list[Task]:
             number = numbers[contender.name] = numbers.get(contender.name, -1) + 1
             own = variant.variant(seed=seed, train={**variant.train.model_dump(), **_ring(variant)})
             check_ring(own)
-            tasks.append(Task(contender.name, number, _label(point), own))
+            tasks.append(TrainingTask(contender.name, number, _label(point), own))
     return tasks
 
 
@@ -74,7 +74,11 @@ def _label(point: dict[str, dict[str, Any]]) -> str:
 
 
 def run_all(
-    tasks: Sequence[Task], folder: Path, *, workers: int | None = None, progress: Progress | None = None
+    tasks: Sequence[TrainingTask],
+    folder: Path,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Return what every run left, in the order of `tasks`; runs that have a file in `folder` are done."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +93,7 @@ def run_all(
     return [_read(folder / f"{task.key}.json") for task in tasks]
 
 
-def _run(task: Task, path: Path, tick: Tick) -> None:
+def _run(task: TrainingTask, path: Path, tick: Tick) -> None:
     try:
         run = train(task.config, tick=tick)
     except ConfigError as error:
@@ -125,7 +129,9 @@ def provenances(runs: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
     return list({tuple(map(one.get, names)): one for one in reversed(kept)}.values())[::-1]
 
 
-def summarise(config: Config, tasks: Sequence[Task], runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def summarise(
+    config: Config, tasks: Sequence[TrainingTask], runs: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Return one row per contender and point: mean and spread over seeds, bytes, times, and what holds.
 
     holds: not worse than fp32 by more than the standard deviation of fp32 over its seeds: a bound on the

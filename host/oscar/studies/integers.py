@@ -23,7 +23,7 @@ from oscar.workloads.trace import load
 
 
 @dataclass(frozen=True)
-class Iteration:
+class IntegerGradients:
     """Each node's integers (int32, flat), and the position classes that all nodes code them with."""
 
     values: list[np.ndarray]
@@ -58,7 +58,7 @@ def open_source(args: argparse.Namespace, model: str) -> Workload:
     return load(args.trace) if args.trace else make_workload(model, nodes=args.nodes, seed=args.seed)
 
 
-def integers(workload: Workload, iterations: int) -> Iterator[Iteration]:
+def integers(workload: Workload, iterations: int) -> Iterator[IntegerGradients]:
     """Train with the exact mean and yield what the quantiser 8s makes of every iteration's gradients."""
     params = QuantiserParams(bits=8)
     sizes = sizes_of(workload.tensor_shapes)
@@ -71,7 +71,7 @@ def integers(workload: Workload, iterations: int) -> Iterator[Iteration]:
         if unset := steps.unset:
             steps.agree([summarise([node[t] for t in unset], params) for node in tensors])
         values = [w.quantise(t, steps.exponents) for w, t in zip(workers, tensors, strict=True)]
-        yield Iteration(values, position.classes.copy())
+        yield IntegerGradients(values, position.classes.copy())
         sums = np.add.reduce(values, dtype=np.int32)
         rises = steps.observe(sums)
         position.observe(sums)

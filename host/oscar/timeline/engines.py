@@ -181,7 +181,7 @@ def decode_clocks(
 
 
 @dataclass(frozen=True)
-class Coded:
+class EngineFrame:
     """A frame to model: arguments of `encode_clocks`, and the first row in memory."""
 
     cells: Any
@@ -195,7 +195,7 @@ class Coded:
         return self.row * LANES // block % engines
 
 
-def sent(frames: Sequence[Coded], engines: int, block: int, begin: float) -> list[float]:
+def sent(frames: Sequence[EngineFrame], engines: int, block: int, begin: float) -> list[float]:
     """Return when the first word of each goes out, of frames one right after the other.
 
     begin: when blocks of the first may be dealt. Those of another are when the one before is dealt and its
@@ -213,7 +213,7 @@ def sent(frames: Sequence[Coded], engines: int, block: int, begin: float) -> lis
     return ends
 
 
-def received(frames: Sequence[Coded], engines: int, block: int, begin: float) -> list[float]:
+def received(frames: Sequence[EngineFrame], engines: int, block: int, begin: float) -> list[float]:
     """Return when the last sum of each is there; arguments as of `sent`, but they overlap.
 
     Blocks of a frame are dealt when those of the one before are, and when its front is done: this begins

@@ -11,7 +11,7 @@ import numpy as np
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import SENDS
 from oscar.collective.frames import Frames
-from oscar.collective.node import Layout
+from oscar.collective.node import ChunkLayout
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct, Star
@@ -44,7 +44,7 @@ def assumed_frames(
     else:
         if len(values) != schedule.chunks + 1:
             raise ValueError(f"expected bounds of {schedule.chunks} chunks, got {len(values)} bounds")
-        layout = Layout(tuple(values), schedule.subframes)
+        layout = ChunkLayout(tuple(values), schedule.subframes)
         spans = [
             [high - low for low, high in (layout.span(chunk, sub) for sub in range(schedule.subframes))]
             for chunk in range(schedule.chunks)

@@ -21,7 +21,7 @@ GRID: Floats = np.array([2.0**k for k in range(41)])  # values at which curves a
 CERTAIN = 1.0 - 1e-9  # of work that is left, whose sum is rounded
 
 
-class Case(NamedTuple):
+class LaneCase(NamedTuple):
     """What a policy is judged by; T tensors in the order of the backward pass, O options of up to S steps.
 
     ready [T]: seconds. ends [T + 1]: values before each tensor, and all. refused [O, T + 1]: how many of the
@@ -139,7 +139,7 @@ def make_case(
     options: list[list[Step]],
     curves: list[list[Floats]],
     refused: NDArray[np.bool_],
-) -> Case:
+) -> LaneCase:
     """Return a case; options: steps whose seconds are those of `curves`. refused: bool [options, tensors]."""
     places = {(step.lane, step.priority) for steps in options for step in steps} | {(COMPUTE, BACKWARD)}
     number = {place: at for at, place in enumerate(sorted(places))}
@@ -154,4 +154,4 @@ def make_case(
     lane = np.array([lane for lane, _ in sorted(places)], np.int64)
     ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     counts = np.concatenate([np.zeros((len(options), 1), np.int64), np.cumsum(refused, axis=1)], axis=1)
-    return Case(ready, ends, counts.astype(np.int64), queue, lane, curve)
+    return LaneCase(ready, ends, counts.astype(np.int64), queue, lane, curve)

@@ -155,30 +155,30 @@ class LinkModel:
         engines = self.engines and self.engines.without(part)
         return replace(self, engines=engines, driver=self.driver and self.driver.without(part))
 
-    def codec(self, coded: bool) -> Codec:
+    def codec(self, coded: bool) -> CodecTime:
         """Return the codec as the model counts it; raw floats (`coded` false) take it no time."""
         if not coded:
-            return Codec(False, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            return CodecTime(False, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         if isinstance(self.engines, Pipeline):
             to, back = self.engines.encode, self.engines.decode
             each, latency = to.each_s + back.each_s, to.latency_s + back.latency_s
-            return Codec(
+            return CodecTime(
                 False, 1, to.each_s, to.latency_s, each, latency, back.each_s, back.latency_s, *to[1:4],
                 *back[1:4], self.engines.engines, self.engines.block, self.driver,
             )  # fmt: skip
         if self.engines is not None:
             e = self.engines
-            return Codec(
+            return CodecTime(
                 True, e.count, e.encode.per_value_s, e.encode.once_s, e.hop.per_value_s, e.hop.once_s,
                 e.decode.per_value_s, e.decode.once_s,
             )  # fmt: skip
         each = 0.0 if self.codec_values_per_s is None else 1.0 / self.codec_values_per_s
         decode = self.codec_latency_s
         encode = decode if self.encode_latency_s is None else self.encode_latency_s
-        return Codec(False, 1, each, encode, 2 * each, decode + encode, each, decode)
+        return CodecTime(False, 1, each, encode, 2 * each, decode + encode, each, decode)
 
 
-class Codec(NamedTuple):
+class CodecTime(NamedTuple):
     """Seconds of the codec per value and once.
 
     `busy`: it has engines, each occupied until its result is out. Otherwise a frame occupies encoder or

@@ -17,7 +17,7 @@ from oscar.collective.actions import SENDS, Action, Op
 from oscar.collective.frames import Frames, Key
 from oscar.collective.schedule import Schedule
 from oscar.timeline.driver import DESK, Driver, fetch, give
-from oscar.timeline.link import Codec
+from oscar.timeline.link import CodecTime
 from oscar.timeline.sizes import Engaged, engine_work
 
 Note = Callable[[str, float, float, "Work"], None]  # of a bar: stage, start, duration, work
@@ -73,7 +73,7 @@ class Work:
 class Unit:
     """An encoder, a decoder, or an engine that is both: does its work in the order of the program."""
 
-    def __init__(self, codec: Codec, note: Note, done: Done) -> None:
+    def __init__(self, codec: CodecTime, note: Note, done: Done) -> None:
         self.codec, self.note, self.done = codec, note, done
         self.queue: list[Work] = []
         self.at = 0
@@ -130,7 +130,7 @@ class Unit:
 class Desk(Unit):
     """A NIC's encoder and decoder behind its driver, which gives commands in the order of the program."""
 
-    def __init__(self, driver: Driver, codec: Codec, note: Note, done: Done) -> None:
+    def __init__(self, driver: Driver, codec: CodecTime, note: Note, done: Done) -> None:
         super().__init__(codec, note, done)
         self.costs, self.desk = driver.costs, np.zeros(DESK)
         self.units = {encodes: Unit(codec, note, self._done) for encodes in (True, False)}
@@ -171,7 +171,7 @@ def place(work: Work) -> tuple[int, int, int, int, int]:
     return a.peer, work.rank, int(a.phase), a.chunk, a.sub
 
 
-def load(schedule: Schedule, frames: Frames, codec: Codec, note: Note, done: Done) -> Programs:
+def load(schedule: Schedule, frames: Frames, codec: CodecTime, note: Note, done: Done) -> Programs:
     """Return the work of `schedule` with `frames`; sub-frames without values are left out.
 
     Raises ValueError where the frames are those of another schedule.

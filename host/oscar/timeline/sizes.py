@@ -17,7 +17,7 @@ from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.frames import KEY, ROW, Frames, Key
 from oscar.collective.ring import Ring, ring_chunks
 from oscar.collective.schedule import Schedule
-from oscar.timeline.engines import NEXT, SLOT, Coded, received, sent
+from oscar.timeline.engines import NEXT, SLOT, EngineFrame, received, sent
 
 Sizes = NDArray[np.int64]
 NIC_BLOCK = 1 << 12  # values of the dense blocks by which work is told
@@ -134,7 +134,7 @@ def engine_work(frames: Frames, engines: int, block: int) -> tuple[dict[Key, Eng
 def frame_work(cells: Sizes, count: int, size: int, engines: int, block: int) -> tuple[Engaged, Engaged]:
     """Return what encoding and decoding a frame takes; arguments as of `engine_work`."""
     behind = -(-count // (LANES * GROUP_ROWS)) * GROUP_ROWS  # the first row of the next frame in memory
-    many = [Coded(cells, count, size, None, row * behind) for row in range(FRAMES)]
+    many = [EngineFrame(cells, count, size, None, row * behind) for row in range(FRAMES)]
 
     def engaged(ends: list[float], slots: int, gap: float) -> Engaged:
         values = engines * NIC_BLOCK / (SLOT * slots)  # of dense frames, in a clock

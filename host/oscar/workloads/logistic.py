@@ -25,7 +25,7 @@ from oscar.array import Array
 from oscar.errors import MissingExtraError, install
 from oscar.state import Saved
 from oscar.workloads.base import DataParallel, batch_generator
-from oscar.workloads.ngrams import Samples, code_samples
+from oscar.workloads.ngrams import NgramSamples, code_samples
 from oscar.workloads.options import LogisticOptions
 
 LEAST = 1e-30  # squared length of what is left to solve
@@ -36,7 +36,7 @@ HALVINGS, ENOUGH = 20, 1e-4  # of a move; and the part of the expected fall that
 class _Part:
     """One node's samples; their columns number its features, which are `features` of all."""
 
-    samples: Samples
+    samples: NgramSamples
     features: Array
 
 
@@ -97,18 +97,20 @@ class Logistic(DataParallel):
         self.weights, self._duals, self._sent = state["weights"], state["duals"], {}
 
 
-def _part(samples: Samples) -> _Part:
+def _part(samples: NgramSamples) -> _Part:
     features, columns = np.unique(samples.columns, return_inverse=True)
-    return _Part(Samples(samples.start, columns.astype(np.int32), samples.scale, samples.labels), features)
+    return _Part(
+        NgramSamples(samples.start, columns.astype(np.int32), samples.scale, samples.labels), features
+    )
 
 
-def _margins(samples: Samples, weights: Array) -> Array:
+def _margins(samples: NgramSamples, weights: Array) -> Array:
     found = np.empty(samples.labels.size)
     _times(samples.start, samples.columns, samples.scale * samples.labels, weights.astype(np.float64), found)
     return found
 
 
-def objective(samples: Samples, weights: Array, l1: float) -> float:
+def objective(samples: NgramSamples, weights: Array, l1: float) -> float:
     """Return mean logistic loss + l1 * sum |w|."""
     loss = np.logaddexp(0, -_margins(samples, weights)).mean()
     return float(loss + l1 * np.abs(weights).sum(dtype=np.float64))

@@ -33,7 +33,7 @@ _FACTORS = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of wo
 
 
 @dataclass(frozen=True)
-class Samples:
+class NgramSamples:
     """Sparse rows. Row i has `scale[i]` in each of `columns[start[i] : start[i + 1]]`: its length is 1.
 
     labels: 1 for the network family, else -1.
@@ -44,12 +44,12 @@ class Samples:
     scale: Array
     labels: Array
 
-    def rows(self, which: Array) -> Samples:
+    def rows(self, which: Array) -> NgramSamples:
         """Return some of the rows."""
         lengths = np.diff(self.start)[which]
         start = np.concatenate([[0], np.cumsum(lengths)])
         moved = np.repeat(self.start[which] - start[:-1], lengths) + np.arange(start[-1])
-        return Samples(start, self.columns[moved], self.scale[which], self.labels[which])
+        return NgramSamples(start, self.columns[moved], self.scale[which], self.labels[which])
 
     def crc(self) -> int:
         """Return a CRC-32 of what the samples are."""
@@ -57,7 +57,7 @@ class Samples:
 
 
 @lru_cache(maxsize=2)
-def code_samples(lines: int, limit: int, features_log2: int) -> tuple[Samples, Samples]:
+def code_samples(lines: int, limit: int, features_log2: int) -> tuple[NgramSamples, NgramSamples]:
     """Return training and held-out samples of `lines` lines each, at most `limit` of either family.
 
     Raises OscarError where the standard library has too few sources.
@@ -96,13 +96,13 @@ def _files() -> Iterator[tuple[bool, bool, str]]:
             yield number % _HELD_OUT == _HELD_OUT - 1, family in NETWORK, text
 
 
-def _hashed(part: list[tuple[str, int]], features_log2: int) -> Samples:
+def _hashed(part: list[tuple[str, int]], features_log2: int) -> NgramSamples:
     known: dict[str, int] = {}
     columns = [_features(_WORD.findall(text), features_log2, known) for text, _ in part]
     lengths = np.array([row.size for row in columns])
     start = np.concatenate([[0], np.cumsum(lengths)])
     labels = np.array([label for _, label in part], np.float64)
-    found = Samples(
+    found = NgramSamples(
         start, np.concatenate(columns).astype(np.int32), 1 / np.sqrt(np.maximum(lengths, 1)), labels
     )
     for array in vars(found).values():

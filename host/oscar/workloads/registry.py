@@ -13,20 +13,20 @@ from oscar.workloads.base import Workload
 
 
 @dataclass(frozen=True)
-class Entry:
+class WorkloadEntry:
     """Where a workload lives ("module:class", imported only when made), and what can be set."""
 
     target: str
     options: type[Any]
 
 
-WORKLOADS: dict[str, Entry] = {
-    "numpy-lm": Entry("oscar.workloads.numpy_lm:NumpyLm", opt.NumpyLmOptions),
-    "numpy-digits": Entry("oscar.workloads.numpy_digits:NumpyDigits", opt.NumpyDigitsOptions),
-    "logistic": Entry("oscar.workloads.logistic:Logistic", opt.LogisticOptions),
-    "cnn": Entry("oscar.workloads.torch_models:Cnn", opt.CnnOptions),
-    "transformer": Entry("oscar.workloads.torch_models:Transformer", opt.TransformerOptions),
-    "embedding": Entry("oscar.workloads.torch_models:Embedding", opt.EmbeddingOptions),
+WORKLOADS: dict[str, WorkloadEntry] = {
+    "numpy-lm": WorkloadEntry("oscar.workloads.numpy_lm:NumpyLm", opt.NumpyLmOptions),
+    "numpy-digits": WorkloadEntry("oscar.workloads.numpy_digits:NumpyDigits", opt.NumpyDigitsOptions),
+    "logistic": WorkloadEntry("oscar.workloads.logistic:Logistic", opt.LogisticOptions),
+    "cnn": WorkloadEntry("oscar.workloads.torch_models:Cnn", opt.CnnOptions),
+    "transformer": WorkloadEntry("oscar.workloads.torch_models:Transformer", opt.TransformerOptions),
+    "embedding": WorkloadEntry("oscar.workloads.torch_models:Embedding", opt.EmbeddingOptions),
 }
 
 

@@ -76,7 +76,7 @@ class CnnModel(nn.Module):
         return self.classify(self.features(images[:, None]))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """One pre-norm transformer layer on [batch, length, d]: causal attention, then a 4 d wide network."""
 
     def __init__(self, d: int) -> None:
@@ -101,7 +101,7 @@ class TransformerModel(nn.Module):
         super().__init__()
         d = options.d
         self.characters, self.positions = nn.Embedding(_CHARACTERS, d), nn.Embedding(options.length, d)
-        self.blocks = nn.Sequential(*(Block(d) for _ in range(options.layers)))
+        self.blocks = nn.Sequential(*(TransformerBlock(d) for _ in range(options.layers)))
         self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, _CHARACTERS)
         for parameter in self.parameters():
             if parameter.dim() > 1:

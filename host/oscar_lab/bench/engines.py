@@ -24,7 +24,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.frames import KEY, Frames, Key
 from oscar.collective.schedules import make_schedule
 from oscar.planning.predict import last_rate, last_text
-from oscar.studies.coded_frames import Coded, measured
+from oscar.studies.coded_frames import CodedFrame, measured
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.link import LinkModel, Pipeline
@@ -107,7 +107,7 @@ def _rows(model: str, log2: int, args: argparse.Namespace) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def stretched(frames: Frames, coded: tuple[list[Coded], list[Coded]], nodes: int) -> Frames:
+def stretched(frames: Frames, coded: tuple[list[CodedFrame], list[CodedFrame]], nodes: int) -> Frames:
     """Return frames with the rows and bytes a value of those that were coded, in turn."""
     rows, cells = frames.rows.copy(), dict[Key, Array]()
     for row in rows:

@@ -40,7 +40,7 @@ from oscar.coding.asc.params import (
 from oscar.coding.asc.state import TableState
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError
-from oscar.studies.integers import Iteration, add_source, default_model, integers, open_source
+from oscar.studies.integers import IntegerGradients, add_source, default_model, integers, open_source
 from oscar.tables import Row, Table
 from oscar.workloads import WORKLOADS, Workload
 
@@ -129,7 +129,7 @@ def measure(workload: Workload, args: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def partial_sum(iteration: Iteration, link: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+def partial_sum(iteration: IntegerGradients, link: int, step: int) -> tuple[np.ndarray, np.ndarray]:
     """What rank `link` sends at reduce-scatter `step`, and its classes; step N-1 has the full sums."""
     nodes, count = len(iteration.values), iteration.classes.size
     chunk = (link - step) % nodes

@@ -25,7 +25,7 @@ from oscar.errors import OscarError
 from oscar.schemes.sparse.gathered import GatheredIndex
 from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.sparsifier import unite
-from oscar.studies.integers import Iteration, add_source, integers, open_source
+from oscar.studies.integers import IntegerGradients, add_source, integers, open_source
 from oscar.tables import Row, Table
 
 BITS = 8
@@ -74,12 +74,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {"index": index, "coded": coded, "ok": met}
 
 
-def _first(one: Iteration, values: int) -> Iteration:
+def _first(one: IntegerGradients, values: int) -> IntegerGradients:
     """Return the first tensor of an iteration."""
-    return Iteration([mine[:values] for mine in one.values], np.ascontiguousarray(one.classes[:values]))
+    return IntegerGradients(
+        [mine[:values] for mine in one.values], np.ascontiguousarray(one.classes[:values])
+    )
 
 
-def _index(name: str, every: Sequence[Iteration], grains: Grains, turns: int) -> Row:
+def _index(name: str, every: Sequence[IntegerGradients], grains: Grains, turns: int) -> Row:
     """Return what a codec makes of the rows that workers hit in the last iteration, mean over workers."""
     sets = [[grains.hit(mine) for mine in one.values] for one in every]
     nodes = len(sets[0])
@@ -130,7 +132,7 @@ class _Link:
         self.size = sum(map(len, sent))
 
 
-def _coded(every: Sequence[Iteration], grains: Grains, turns: int) -> list[Row]:
+def _coded(every: Sequence[IntegerGradients], grains: Grains, turns: int) -> list[Row]:
     """Return the first worker's last frame of the whole tensor, and that of its rows with their index."""
     whole, part, nodes = _Link(), _Link(), len(every[0].values)
     index = GatheredIndex("popular", grains.size, nodes)

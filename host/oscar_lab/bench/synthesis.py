@@ -18,7 +18,7 @@ from typing import Any
 
 from oscar.collective.schedules import make_schedule
 from oscar.collective.trees import Direct
-from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.planning.synthesis.synthesise import Result, synthesise
 from oscar.planning.synthesis.timing import time_of
 from oscar.tables import Row, Table
@@ -68,7 +68,7 @@ def _line(row: Row) -> str:
 
 
 def _row(
-    what: str, problem: Problem, subframes: int, found: tuple[str, float, float | None],
+    what: str, problem: RoutingProblem, subframes: int, found: tuple[str, float, float | None],
     other: tuple[str, float], bar: float | None = None,
 ) -> Row:  # fmt: skip
     """Return a row: a schedule found, (name, seconds, bound), against another, (name, seconds)."""
@@ -81,8 +81,8 @@ def _row(
     }  # fmt: skip
 
 
-def _fp32(topology: Topology, values: int, per_rank: int = 1) -> Problem:
-    return Problem.of(topology, values * FP32_BITS / 8, per_rank=per_rank, values=values)
+def _fp32(topology: Topology, values: int, per_rank: int = 1) -> RoutingProblem:
+    return RoutingProblem.of(topology, values * FP32_BITS / 8, per_rank=per_rank, values=values)
 
 
 def _best(found: Result, names: Iterable[str]) -> tuple[str, float]:
@@ -152,11 +152,11 @@ def _real_sizes(args: argparse.Namespace) -> Iterator[Row]:
     n = CASE_E.nodes
     for values in args.values:
         sizes = [values / 8 * (one + (most - one) * math.log2(k) / math.log2(n)) for k in range(1, n + 1)]
-        problem = Problem.of(CASE_E, sizes, values=values)
+        problem = RoutingProblem.of(CASE_E, sizes, values=values)
         for subframes in (1, 4):
             found = synthesise(problem, subframes=subframes, limit_s=args.limit)
             for text, whole in (("fp32", values * FP32_BITS / 8), ("their mean", fmean(sizes))):
-                flat = Problem.of(CASE_E, whole, values=values)
+                flat = RoutingProblem.of(CASE_E, whole, values=values)
                 equal = synthesise(flat, subframes=subframes, limit_s=args.limit)
                 other = equal.winner, time_of(equal.schedule, problem)
                 row = _row(

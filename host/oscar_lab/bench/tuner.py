@@ -23,7 +23,7 @@ from oscar.collective.schedules import make_schedule
 from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.merge import merge
 from oscar.planning.tuning.options import measured, options
-from oscar.planning.tuning.policy import SAME, Option, Policy, Problem
+from oscar.planning.tuning.policy import SAME, Option, Policy, PolicyProblem
 from oscar.planning.tuning.reasons import verdict
 from oscar.planning.tuning.select import fixed
 from oscar.tables import Row, Table
@@ -90,22 +90,22 @@ class _Tuner:
         prices = [price for price in self.prices if price.name in (methods or self.args.methods)]
         return options(prices, self.args.nodes, link, list(schedules or self.args.schedules))
 
-    def drawn(self, tensors: int, own: Sequence[Option]) -> Problem:
+    def drawn(self, tensors: int, own: Sequence[Option]) -> PolicyProblem:
         """Draw tensors whose backward pass takes .02 to 1.5 of the time to send them."""
         random = self.random
         sizes = np.exp(random.uniform(np.log(200), np.log(800_000), tensors)).astype(int).tolist()
         raw = next(option for option in own if not option.compresses)
         sent = sum(seconds_at(raw.curves[0], size) for size in sizes)
         compute = sent * random.uniform(0.2, 1.5) * random.uniform(0.1, 1)
-        return Problem(tuple(sizes), np.cumsum(sizes) / sum(sizes) * compute, tuple(own))
+        return PolicyProblem(tuple(sizes), np.cumsum(sizes) / sum(sizes) * compute, tuple(own))
 
-    def transformer(self, own: Sequence[Option]) -> Problem:
+    def transformer(self, own: Sequence[Option]) -> PolicyProblem:
         """Return the transformer's tensors; its backward pass makes values at an even rate."""
         return _even(transformer_sizes(), self.args.compute_ms * 1e-3, own)
 
 
-def _even(sizes: Sequence[int], compute_s: float, own: Sequence[Option]) -> Problem:
-    return Problem(tuple(sizes), np.cumsum(sizes) / sum(sizes) * compute_s, tuple(own))
+def _even(sizes: Sequence[int], compute_s: float, own: Sequence[Option]) -> PolicyProblem:
+    return PolicyProblem(tuple(sizes), np.cumsum(sizes) / sum(sizes) * compute_s, tuple(own))
 
 
 def transformer_sizes() -> list[int]:
@@ -172,7 +172,7 @@ def _offload(tuner: _Tuner) -> Iterator[Row]:
         count, size = int(tuner.random.integers(2, 7)), int(tuner.random.integers(1000, 10**6))
         gap = seconds_at(pair[0].curves[1], size) * tuner.random.uniform(0, 2)
         ready = np.cumsum(gap * tuner.random.uniform(0.2, 1.8, count))
-        problem = Problem((size,) * count, ready, tuple(pair))
+        problem = PolicyProblem((size,) * count, ready, tuple(pair))
         start = Policy.uniform(count, next(at for at, one in enumerate(pair) if SAME in one.name))
         best = problem.time(brute(problem, groups=False)[0])
         for name, some in gaps.items():
@@ -214,7 +214,7 @@ def _transformer(tuner: _Tuner) -> Iterator[Row]:
             yield _row(name, problem.time(policy), gbps=0.5, groups=len(policy.stops), ratio=ratio, met=met)
 
 
-def _number(problem: Problem, name: str) -> int:
+def _number(problem: PolicyProblem, name: str) -> int:
     return [option.name for option in problem.options].index(name)
 
 
@@ -244,7 +244,7 @@ def _slow_codec(tuner: _Tuner) -> Iterator[Row]:
     for methods in (["fp32", "asc"], tuner.args.methods):
         problem = tuner.transformer(tuner.options(10.0, methods=methods))
         found, raw = select(problem), [o for o in problem.options if not o.compresses]
-        rival = select(Problem(problem.sizes, problem.ready_s, tuple(raw)))
+        rival = select(PolicyProblem(problem.sizes, problem.ready_s, tuple(raw)))
         ratio = found.time_s / rival.time_s
         note = verdict(problem, found.policy)
         yield _row(
@@ -303,7 +303,7 @@ def _rates(tuner: _Tuner) -> Iterator[Row]:
         )
 
 
-def _by_selector(problem: Problem) -> dict[str, float]:
+def _by_selector(problem: PolicyProblem) -> dict[str, float]:
     times = problem.uniform()
     found = {
         what: min(seconds for name, seconds in times.items() if name.startswith(start))
@@ -379,7 +379,7 @@ def _ready(tuner: _Tuner) -> Iterator[Row]:
     backward = (np.array(times.ready_s) - times.forward_s) / times.backward_s * tuner.args.compute_ms * 1e-3
     for gbps in RATES:
         own = tuple(tuner.options(gbps))
-        problem = Problem(times.sizes, backward, own)
+        problem = PolicyProblem(times.sizes, backward, own)
         found, even = select(problem), select(_even(times.sizes, backward[-1], own))
         for what, policy in (("measured", found.policy), ("even", even.policy)):
             ratio = problem.time(policy) / found.time_s

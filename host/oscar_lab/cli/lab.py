@@ -8,7 +8,7 @@ from typing import Any
 
 from oscar.blas import one_blas_thread
 from oscar.cli.common import add_config, declare, read_config
-from oscar.cli.kinds import Kind
+from oscar.cli.kinds import ResultsKind
 from oscar.files import output_folder
 from oscar.results import read_results, write_results
 
@@ -33,11 +33,11 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--redraw", type=Path, metavar="RESULTS", help="table and figure of results.json")
 
 
-def kind() -> Kind:
+def kind() -> ResultsKind:
     """Return how `oscar report` prints and draws the results of this command."""
     from oscar_lab.lab import report
 
-    return Kind("lab", frozenset({"cases", "source"}), "lab.png", report.text_report, report.draw)
+    return ResultsKind("lab", frozenset({"cases", "source"}), "lab.png", report.text_report, report.draw)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from oscar.collective.actions import Op
 from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
 from oscar.timeline.engine import Graph, Need
-from oscar.timeline.link import Codec, LinkModel
+from oscar.timeline.link import CodecTime, LinkModel
 from oscar.timeline.programs import Programs, Work, load, place
 from oscar.timeline.sizes import cut_for
 
@@ -66,7 +66,7 @@ class _Frames:
         self,
         programs: Programs,
         link: LinkModel,
-        codec: Codec,
+        codec: CodecTime,
         schedule: Schedule,
         production: Production | None,
     ) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 
 from oscar.errors import ConfigError
-from oscar.planning.synthesis.model import Model
-from oscar.planning.tuning.policy import Policy, Problem
+from oscar.planning.synthesis.model import MilpModel
+from oscar.planning.tuning.policy import Policy, PolicyProblem
 from oscar.planning.tuning.select import SELECTORS, Finder, Selection
 from oscar.planning.tuning.select import select as select_among
 from oscar.timeline.graph import BEFORE, COMPUTE, Step
@@ -20,7 +20,7 @@ LIMIT_S, GAP = 120.0, 1e-7
 FROM, AT, END = "from", "at", "end"
 
 
-def brute(problem: Problem, *, groups: bool = True) -> tuple[Policy, int]:
+def brute(problem: PolicyProblem, *, groups: bool = True) -> tuple[Policy, int]:
     """Return the best of all policies, and how many there are; groups: of all groupings, too."""
     stops, options, tried = _exhaust(problem.case, groups)
     return Policy(tuple(stops.tolist()), tuple(options.tolist())), tried
@@ -50,7 +50,7 @@ def _exhaust(case: Any, groups: bool) -> tuple[Any, Any, int]:
     return best_stops, best_options, tried
 
 
-def milp(problem: Problem) -> tuple[Policy, int]:
+def milp(problem: PolicyProblem) -> tuple[Policy, int]:
     """Return the best policy by HiGHS (extra `schedule`), where groups follow each other on every lane.
 
     A policy is a path over the borders between tensors; an arc is a group with an option. A variable for each
@@ -82,8 +82,8 @@ def milp(problem: Problem) -> tuple[Policy, int]:
     return Policy(tuple(stops), tuple(options)), 0
 
 
-def _programme(problem: Problem, unit: float) -> Model:
-    model, tensors = Model(), len(problem.sizes)
+def _programme(problem: PolicyProblem, unit: float) -> MilpModel:
+    model, tensors = MilpModel(), len(problem.sizes)
     lanes = sorted({COMPUTE} | {step.lane for option in problem.options for step in option.steps})
     model.variable(END, 1.0)
     for border in range(tensors + 1):
@@ -112,7 +112,7 @@ def _programme(problem: Problem, unit: float) -> Model:
 
 
 def _arc(
-    model: Model, name: tuple[str, int, int, int], lanes: list[int], took: float, steps: list[Step]
+    model: MilpModel, name: tuple[str, int, int, int], lanes: list[int], took: float, steps: list[Step]
 ) -> None:
     """Let a group take its lanes one after another, if its arc is on the path: else rows hold by 2 units."""
     _, begin, stop, _ = name
@@ -139,6 +139,6 @@ def _arc(
 EVERY: dict[str, Finder] = {**SELECTORS, "brute": brute, "milp": milp}
 
 
-def select(problem: Problem, name: str = "joint") -> Selection:
+def select(problem: PolicyProblem, name: str = "joint") -> Selection:
     """Return what a selector or an oracle finds; see oscar.planning.tuning.select."""
     return select_among(problem, name, among=EVERY)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from oscar.adapters.torch.bypass import Key
-from oscar.adapters.torch.layout import Layout
+from oscar.adapters.torch.layout import BucketLayout
 from oscar.transports.base import Transport
 
 JOIN_S = 5.0
@@ -28,7 +28,7 @@ class Job:
     buffer: Any
     mark: Any
     key: Key
-    layout: Layout
+    layout: BucketLayout
     last: bool
     measure: bool
     forget: bool

@@ -17,7 +17,7 @@ LOG = logging.getLogger("oscar.ddp")
 
 
 @dataclass(frozen=True)
-class Layout:
+class BucketLayout:
     """parameters: identities in this process, None after a load.
 
     sparse: dimensions that indices of a sparse gradient have; 0: it is dense; None: not known after a load.
@@ -28,14 +28,14 @@ class Layout:
     sparse: int | None = None
 
     @classmethod
-    def of(cls, bucket: Any) -> Layout:
+    def of(cls, bucket: Any) -> BucketLayout:
         """Return that of a bucket of DDP's, which has one sparse gradient or any number of dense ones."""
         buffer, parameters = bucket.buffer(), tuple(id(parameter) for parameter in bucket.parameters())
         if buffer.is_sparse:
             return cls([tuple(buffer.shape)], parameters, buffer.sparse_dim())
         return cls([tuple(gradient.shape) for gradient in bucket.gradients()], parameters, 0)
 
-    def fits(self, other: Layout) -> bool:
+    def fits(self, other: BucketLayout) -> bool:
         """Whether state of this bucket is good for the other one."""
         pairs = (self.parameters, other.parameters), (self.sparse, other.sparse)
         alike = all(one is None or two is None or one == two for one, two in pairs)
@@ -73,7 +73,7 @@ def _difference(index: int, theirs: list[Any], ours: list[Any]) -> str:
     return f"tensor {tensor} of bucket {index} is {came}, on rank 0 it is {expected}"
 
 
-def noted(layouts: dict[int, Layout], layout: Layout, index: int) -> bool:
+def noted(layouts: dict[int, BucketLayout], layout: BucketLayout, index: int) -> bool:
     """Note a bucket's tensors; return whether all state has to go because buckets were made anew."""
     known = layouts.get(index)
     changed = known is not None and not known.fits(layout)

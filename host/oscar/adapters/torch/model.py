@@ -9,7 +9,7 @@ from typing import Any
 from oscar.errors import ConfigError
 
 
-class Model:
+class ModelGradients:
     """The parameters of the first model whose buckets came, known until they are gone.
 
     DDP may make its buckets anew, of the same parameters, and a model may be wrapped again. Buckets of none

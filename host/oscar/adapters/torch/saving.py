@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oscar.adapters.torch.bypass import read_decided
-from oscar.adapters.torch.layout import Layout
+from oscar.adapters.torch.layout import BucketLayout
 from oscar.checkpoint import flatten, rebuild
 from oscar.errors import ConfigError
 from oscar.state import Saved
@@ -22,7 +22,7 @@ def packed(tree: Any, method: str) -> dict[str, Any]:
     return {"format": FORMAT, "codec": method, "tree": text, "arrays": held}
 
 
-def read_state(state: Any, method: str, *, policed: bool) -> tuple[Saved, Any, dict[int, Layout]]:
+def read_state(state: Any, method: str, *, policed: bool) -> tuple[Saved, Any, dict[int, BucketLayout]]:
     """Return the tree of a state, what its bypass has decided, and the layouts of buckets.
 
     policed: it is to be of a policy. Raises ConfigError where it is of another method, or none.
@@ -40,7 +40,7 @@ def read_state(state: Any, method: str, *, policed: bool) -> tuple[Saved, Any, d
     known = layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
     if policed == tree["policy"].missing:
         raise tree["policy"].refuse("that of a policy" if policed else "none", "the other")
-    return tree, decided, {index: Layout(layouts[index].shapes(), None) for index in known}
+    return tree, decided, {index: BucketLayout(layouts[index].shapes(), None) for index in known}
 
 
 def _unpacked(saved: Saved) -> Any:

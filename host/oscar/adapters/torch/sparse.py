@@ -19,7 +19,7 @@ from oscar.reducers.overflow import check_means
 from oscar.reducers.party import Party
 from oscar.reducers.remote_wire import RemoteWire
 from oscar.schemes.registry import parse, scheme_class
-from oscar.schemes.sparse.exchanges import AllGather, Doubling, Exchange, PointToPoint, Run, Set
+from oscar.schemes.sparse.exchanges import AllGather, Doubling, PointToPoint, Run, Set, SparseExchange
 from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.partitions import make_partition
 from oscar.schemes.sparse.sparsifier import SparseWorker
@@ -40,7 +40,7 @@ class Rows:
         self.party, self.seed = party, config.seed
         self.wire = RemoteWire(party, {})
         self.options = parse("zen", scheme_class("zen"), config.scheme)
-        self._exchanges: dict[tuple[str, int, int], Exchange] = {}
+        self._exchanges: dict[tuple[str, int, int], SparseExchange] = {}
 
     @classmethod
     def serve(cls, config: Config) -> bool:
@@ -97,13 +97,13 @@ class Rows:
             doubling += 1 + grown[-1]  # ranks beyond a power of two hand over, and get the sums
         return "balanced" if balanced < doubling else "doubling"
 
-    def _exchange(self, name: str, size: int, width: int) -> Exchange:
+    def _exchange(self, name: str, size: int, width: int) -> SparseExchange:
         key = name, size, width
         if key not in self._exchanges:
             self._exchanges[key] = self._make(name, Grains.of(np.array([0, size * width]), [width]))
         return self._exchanges[key]
 
-    def _make(self, name: str, grains: Grains) -> Exchange:
+    def _make(self, name: str, grains: Grains) -> SparseExchange:
         o, nodes, push = self.options, self.party.nodes, make_index(self.options.push)
         if name == "all-gather":
             return AllGather(grains, nodes, push)

@@ -16,8 +16,8 @@ import numpy as np
 from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, ring_bytes
 from oscar.adapters.torch.grouped import Policed
 from oscar.adapters.torch.jobs import Job, end, work
-from oscar.adapters.torch.layout import Layout, noted
-from oscar.adapters.torch.model import Model
+from oscar.adapters.torch.layout import BucketLayout, noted
+from oscar.adapters.torch.model import ModelGradients
 from oscar.adapters.torch.policies import Policies
 from oscar.adapters.torch.retune import Retuning
 from oscar.adapters.torch.saving import packed, read_state
@@ -101,7 +101,7 @@ class OscarState:
             raise
         self.bypass = Bypass(mode, plain, self._communicator)
         self.error: Exception | None = None
-        self._model, self._staging = Model(), Staging()
+        self._model, self._staging = ModelGradients(), Staging()
         self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
         self._told_dense = False
         self.backwards = 0  # of this process
@@ -109,7 +109,7 @@ class OscarState:
         self._sent_bytes = 0
         self.clipped = 0  # values of this rank that saturated so far
         self.clipped_energy = 0.0  # the largest share of a bucket's energy that this took so far, 0 .. 1
-        self._layouts: dict[int, Layout] = {}
+        self._layouts: dict[int, BucketLayout] = {}
         self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._open: list[Job] = []  # whose Futures wait; of the state's own thread
         self._thread: threading.Thread | None = None
@@ -124,7 +124,7 @@ class OscarState:
         """Return a Future of `bucket`, averaged; see `oscar_hook`."""
         buffer, key = self._check(bucket)
         self._model.check(key[0], bucket.parameters(), last=bucket.is_last())
-        first, layout = self.backwards == 0, Layout.of(bucket)
+        first, layout = self.backwards == 0, BucketLayout.of(bucket)
         if first:
             layout.meet(self._communicator, key[0])  # or torch would add up what does not fit
         new = key[0] not in self._layouts

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from oscar.planning.synthesis.extra import package
-from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.problem import RoutingProblem
 
 MOST_ROUNDS = 30  # of new cuts: each one only raises the bound
 Row = tuple[tuple[int, ...], float]  # links, the bytes that they carry together at the least
 
 
-def bound_s(problem: Problem) -> float:
+def bound_s(problem: RoutingProblem) -> float:
     """Return seconds below which no schedule ends; networkx finds the cuts, an LP the loads of links.
 
     Out of every set of ranks go frames that hold its values, whatever else they sum. All that a network of p
@@ -29,7 +29,7 @@ def bound_s(problem: Problem) -> float:
 class _Bound:
     """The LP over the bytes of links; T is the last variable."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RoutingProblem) -> None:
         self.problem, self.links = problem, list(problem.topology.links.items())
         self.whole = [problem.frame_bytes(k + 1, 1) for k in range(problem.nodes)]
         least = [min(self.whole[k:]) for k in range(problem.nodes)]  # a frame of more terms holds these, too

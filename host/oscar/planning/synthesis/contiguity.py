@@ -10,9 +10,9 @@ from collections import defaultdict
 from itertools import combinations
 
 from oscar.collective.routes import Routes
-from oscar.planning.synthesis.model import Model
+from oscar.planning.synthesis.model import MilpModel
 from oscar.planning.synthesis.ordering import Job, Jobs
-from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.planning.synthesis.trees import Trees
 
 MOST_TOGETHER = 6
@@ -21,7 +21,7 @@ UNIT = 1e6  # of a second
 START, DONE, BEFORE, TOGETHER = "start", "done", "before", "together"
 
 
-def contiguous(problem: Problem, trees: Trees, limit_s: float) -> Routes | None:
+def contiguous(problem: RoutingProblem, trees: Trees, limit_s: float) -> Routes | None:
     """Return the routes in the best order found in `limit_s` seconds, each phase alone; None if none was."""
     reduce = _Ordering(problem, Trees(trees.reduce, ())).solve(limit_s / 2)
     gather = _Ordering(problem, Trees((), trees.gather)).solve(limit_s / 2) if reduce else None
@@ -33,9 +33,9 @@ def contiguous(problem: Problem, trees: Trees, limit_s: float) -> Routes | None:
 class _Ordering:
     """The order of all transfers as a MILP."""
 
-    def __init__(self, problem: Problem, trees: Trees) -> None:
+    def __init__(self, problem: RoutingProblem, trees: Trees) -> None:
         self.problem, self.jobs = problem, Jobs(problem, trees)
-        self.model = Model()
+        self.model = MilpModel()
         self.mates: dict[Job, list[Job]] = defaultdict(list)
         self.pairs = self._pairs()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oscar.collective.routes import Transfer
 from oscar.planning.synthesis.ports import Ports
-from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.planning.synthesis.trees import Trees, turned
 
 EPSILON = 1e-12  # seconds
@@ -13,7 +13,7 @@ EPSILON = 1e-12  # seconds
 class _Matcher:
     """One gather: who has which chunk from when on, frames in flight included."""
 
-    def __init__(self, problem: Problem, size: float) -> None:
+    def __init__(self, problem: RoutingProblem, size: float) -> None:
         self.problem, self.size = problem, size
         self.ports = Ports(problem)
         self.have: list[dict[int, float]] = [{owner: 0.0} for owner in problem.owners]
@@ -63,7 +63,7 @@ class _Matcher:
         return False
 
 
-def matched(problem: Problem) -> Trees:
+def matched(problem: RoutingProblem) -> Trees:
     """Return trees for a gather of whole sums, and for a reduce of one-worker frames, backwards in time."""
     gather = _Matcher(problem, problem.sizes[-1]).run()
     reduce = turned(_Matcher(problem.turned(), problem.sizes[0]).run())

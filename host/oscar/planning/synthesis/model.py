@@ -21,7 +21,7 @@ class Solution(NamedTuple):
     gap: float
 
 
-class Model:
+class MilpModel:
     """Collects variables and rows; names of one class (`same`) are one variable."""
 
     def __init__(self, same: Classes | None = None) -> None:

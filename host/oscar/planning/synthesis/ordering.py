@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from oscar.collective.routes import Routes, Transfer
 from oscar.planning.synthesis.ports import Ports
-from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.planning.synthesis.trees import Trees, terms
 
 Job = tuple[int, Transfer]  # phase, transfer
@@ -15,7 +15,7 @@ Job = tuple[int, Transfer]  # phase, transfer
 class Jobs:
     """Transfers of both phases: what each waits for, and the longest way from it to the end."""
 
-    def __init__(self, problem: Problem, trees: Trees) -> None:
+    def __init__(self, problem: RoutingProblem, trees: Trees) -> None:
         self.problem = problem
         summed = terms(trees.reduce)
         self.size = {(0, t): problem.sizes[summed[t] - 1] for t in trees.reduce}
@@ -53,7 +53,7 @@ class Jobs:
         return Routes(self.problem.nodes, self.problem.owners, halves[0], halves[1])
 
 
-def in_order(problem: Problem, trees: Trees, *, pulls_first: bool = True) -> Routes:
+def in_order(problem: RoutingProblem, trees: Trees, *, pulls_first: bool = True) -> Routes:
     """Return the routes of `trees`, every port's transfers in the order in which a list schedule starts them.
 
     pulls_first: on ties gathers go before reduces. On other ties rank r sends to r+1 before r+2, so that

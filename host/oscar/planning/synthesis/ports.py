@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.timeline.topology import Link
 
 
 class Ports:
     """Frames are sent one at a time over each port; a frame occupies those where it leaves and arrives."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RoutingProblem) -> None:
         self.ports, self.message_s = problem.topology.ports, problem.topology.message_s
         self.free = [0.0] * len(self.ports)
 

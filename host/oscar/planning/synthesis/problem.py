@@ -14,7 +14,7 @@ Distances = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
-class Problem:
+class RoutingProblem:
     """An AllReduce over `topology`.
 
     owners: rank by chunk; a rank may own several. sizes: bytes of a chunk's frame by how many workers' values
@@ -39,7 +39,7 @@ class Problem:
     @classmethod
     def of(
         cls, topology: Topology, whole: float | Sequence[float], *, per_rank: int = 1, values: int = 0
-    ) -> Problem:
+    ) -> RoutingProblem:
         """Return the problem where each rank owns `per_rank` chunks.
 
         whole: bytes of the whole gradient as one frame, for 1 .. N workers, or one number for all.
@@ -94,12 +94,12 @@ class Problem:
                     far[i][j] = min(far[i][j], far[i][k] + far[k][j])
         return tuple(map(tuple, far))
 
-    def turned(self) -> Problem:
+    def turned(self) -> RoutingProblem:
         """Return the problem with all links reversed: a gather there is a reduce here, backwards."""
         top = self.topology
         links = {(j, i): Link(link.latency_s, link.into, link.out) for (i, j), link in top.links.items()}
         turned = Topology(top.nodes, top.ports, links, top.kind, top.text, top.message_s)
-        return Problem(turned, self.owners, self.sizes, self.values)
+        return RoutingProblem(turned, self.owners, self.sizes, self.values)
 
 
 def _check_connected(topology: Topology) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from time import monotonic
 
 from oscar.collective.routes import Transfer
-from oscar.planning.synthesis.model import Model
-from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.model import MilpModel
+from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.planning.synthesis.symmetry import Classes, Moves, rotations
 from oscar.planning.synthesis.trees import Trees, turned
 from oscar.timeline.topology import Link, Pair
@@ -24,7 +24,7 @@ SENT, START, TERMS = "sent", "start", "terms"
 _Name = tuple[str | int, ...]
 
 
-def routed(problem: Problem, limit_s: float) -> Trees | None:
+def routed(problem: RoutingProblem, limit_s: float) -> Trees | None:
     """Return the trees of both phases, None where none were found in `limit_s` seconds.
 
     Ranks that can change places do the same, where that leaves a solution; that is a small programme. Where
@@ -39,7 +39,7 @@ def routed(problem: Problem, limit_s: float) -> Trees | None:
     return None if reduce is None else Trees(turned(reduce), gather)
 
 
-def _solve(problem: Problem, limit_s: float, *, summed: bool) -> tuple[Transfer, ...] | None:
+def _solve(problem: RoutingProblem, limit_s: float, *, summed: bool) -> tuple[Transfer, ...] | None:
     """Solve with all symmetries, with one, and with none, until there is a solution."""
     end, moves = monotonic() + limit_s, rotations(problem)
     for some in (moves, moves[:1], [])[0 if len(moves) > 1 else 2 - len(moves) :]:
@@ -52,12 +52,12 @@ def _solve(problem: Problem, limit_s: float, *, summed: bool) -> tuple[Transfer,
 class _Routing:
     """One gather as a MILP."""
 
-    def __init__(self, problem: Problem, moves: Moves, *, summed: bool) -> None:
+    def __init__(self, problem: RoutingProblem, moves: Moves, *, summed: bool) -> None:
         self.problem, self.summed = problem, summed
         self.n = problem.nodes
         self.sizes = problem.sizes[:-1] if summed else problem.sizes[-1:]
         self.allowed = list(self._allowed())
-        self.model = Model(self._classes(moves))
+        self.model = MilpModel(self._classes(moves))
         self._variables()
         self._trees()
         self._times()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.problem import RoutingProblem
 
 Moves = list[tuple[tuple[int, ...], tuple[int, ...]]]  # rank by rank, chunk by chunk
 
 
-def rotations(problem: Problem) -> Moves:
+def rotations(problem: RoutingProblem) -> Moves:
     """Return (rank by rank, chunk by chunk) of rotations that leave the network and the owners as they are.
 
     Tried: all ranks by a step, and the ranks inside every block of equal size by one.
@@ -31,7 +31,7 @@ def _candidates(n: int) -> Iterator[tuple[int, ...]]:
             yield tuple(rank - rank % size + (rank + 1) % size for rank in range(n))
 
 
-def _chunks(problem: Problem, moved: tuple[int, ...]) -> tuple[int, ...] | None:
+def _chunks(problem: RoutingProblem, moved: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return where each chunk goes: the k-th of an owner is the k-th of the other; None if there is none."""
     of = [[c for c, owner in enumerate(problem.owners) if owner == rank] for rank in range(problem.nodes)]
     if any(len(of[rank]) != len(of[moved[rank]]) for rank in range(problem.nodes)):
@@ -39,7 +39,7 @@ def _chunks(problem: Problem, moved: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(of[moved[owner]][of[owner].index(c)] for c, owner in enumerate(problem.owners))
 
 
-def _same(problem: Problem, moved: tuple[int, ...]) -> bool:
+def _same(problem: RoutingProblem, moved: tuple[int, ...]) -> bool:
     """Whether links and the ports that they share are the same after the move."""
     top = problem.topology
     ports: dict[int, int] = {}

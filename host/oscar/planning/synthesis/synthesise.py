@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import monotonic
 
-from oscar.collective.exchange import Exchange
+from oscar.collective.exchange import ExchangeSchedule
 from oscar.collective.routes import Routed, Routes
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule
@@ -17,7 +17,7 @@ from oscar.planning.synthesis.bound import bound_s
 from oscar.planning.synthesis.contiguity import contiguous
 from oscar.planning.synthesis.greedy import matched
 from oscar.planning.synthesis.ordering import in_order
-from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.planning.synthesis.routing import routed
 from oscar.planning.synthesis.timing import time_of
 from oscar.planning.synthesis.trees import Trees
@@ -44,7 +44,7 @@ class Result:
 
 
 def synthesise(
-    problem: Problem,
+    problem: RoutingProblem,
     *,
     subframes: int = 1,
     limit_s: float = 60.0,
@@ -82,7 +82,7 @@ def synthesise(
 class _Candidates:
     """Schedules and their times; of one name the fastest is kept."""
 
-    def __init__(self, problem: Problem, codec: LinkModel | None) -> None:
+    def __init__(self, problem: RoutingProblem, codec: LinkModel | None) -> None:
         self.problem, self.codec = problem, codec
         self.best: dict[str, tuple[float, Schedule]] = {}
         self.said: list[str] = []
@@ -105,7 +105,7 @@ class _Candidates:
         return Result(schedule, routes, winner, seconds, bound_s(self.problem), tuple(self.said))
 
 
-def _orders(problem: Problem, trees: Trees) -> Iterator[Routes]:
+def _orders(problem: RoutingProblem, trees: Trees) -> Iterator[Routes]:
     """Yield the orders to try: as found, and by the list schedule with either phase first."""
     yield Routes(problem.nodes, problem.owners, trees.reduce, trees.gather)
     for pulls_first in (True, False):
@@ -122,13 +122,13 @@ def _built_in(nodes: int, subframes: int, *, integers: bool) -> Iterator[Schedul
         if nodes % group == 0:
             yield Hierarchical(nodes, subframes, group=group)
             if integers:
-                yield Exchange(nodes, subframes, group=group)
+                yield ExchangeSchedule(nodes, subframes, group=group)
 
 
 def _name(schedule: Schedule) -> str:
     return (
         f"{schedule.name} {schedule.group}"
-        if isinstance(schedule, (Hierarchical, Exchange))
+        if isinstance(schedule, (Hierarchical, ExchangeSchedule))
         else schedule.name
     )
 

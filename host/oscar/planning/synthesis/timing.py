@@ -8,14 +8,14 @@ from oscar.collective.actions import SENDS
 from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
 from oscar.errors import ConfigError
-from oscar.planning.synthesis.problem import Problem
+from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.timeline.link import LinkModel
 from oscar.timeline.replay import replay
 
 VALUE_BYTES = 4  # where a problem does not say how many values there are
 
 
-def time_of(schedule: Schedule, problem: Problem, codec: LinkModel | None = None) -> float:
+def time_of(schedule: Schedule, problem: RoutingProblem, codec: LinkModel | None = None) -> float:
     """Return the seconds of one AllReduce, by replay.
 
     codec: whose codec works on the frames; None: coding takes no time. Raises ConfigError where the network

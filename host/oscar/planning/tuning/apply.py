@@ -10,7 +10,7 @@ from oscar.coding.costs import machine
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.options import FP32, changes_of, measured, options
-from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Policy, Problem
+from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Policy, PolicyProblem
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.profile import ReadyTimes, even
 from oscar.reducers.grouped import Group
@@ -56,7 +56,7 @@ def split_option(option: str) -> tuple[str, str]:
     )
 
 
-def problem_of(policy: PolicyFile, nodes: int, link: LinkModel, compute_s: float) -> Problem:
+def problem_of(policy: PolicyFile, nodes: int, link: LinkModel, compute_s: float) -> PolicyProblem:
     """Return the problem that a policy would solve between `nodes`: options are those that it names.
 
     Gradients become ready as `ready_of` says. Methods cost what they cost on this machine at their defaults.
@@ -65,7 +65,7 @@ def problem_of(policy: PolicyFile, nodes: int, link: LinkModel, compute_s: float
     prices = [measured(choice, nodes) for choice in dict.fromkeys((FP32.name, *choices))]
     priced = options(prices, nodes, link, list(dict.fromkeys(schedules)), dominated=True)
     sizes = tuple(size for _, size in policy.tensors)
-    return Problem(sizes, ready_of(policy, compute_s), tuple(priced))
+    return PolicyProblem(sizes, ready_of(policy, compute_s), tuple(priced))
 
 
 def ready_of(policy: PolicyFile, compute_s: float) -> Floats:
@@ -82,7 +82,7 @@ def ready_of(policy: PolicyFile, compute_s: float) -> Floats:
 def made_of(
     config: Config,
     times: ReadyTimes,
-    problem: Problem,
+    problem: PolicyProblem,
     policy: Policy,
     processors: Sequence[str] = (SAME, OTHER),
     selector: str = "joint",

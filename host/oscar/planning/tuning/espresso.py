@@ -9,14 +9,14 @@ from math import prod
 import numpy as np
 
 from oscar.errors import ConfigError
-from oscar.planning.tuning.policy import Option, Policy, Problem
+from oscar.planning.tuning.policy import Option, Policy, PolicyProblem
 from oscar.timeline.graph import CODEC
 
 COMBINATIONS = 20_000  # of offloaded tensors; with more, one group is decided after another
 HALF, COMPRESSED, TWO_LEVEL = 2**17, 2**20, 2**23  # values above which the simulator takes them, over PCIe
 
 
-def published(problem: Problem) -> tuple[Policy, int]:
+def published(problem: PolicyProblem) -> tuple[Policy, int]:
     """Return what the published rule selects, one tensor a group, and how many policies were tried.
 
     From none compressed: tensors by size, the largest first, of equals the nearest to the output layer. Those
@@ -36,7 +36,7 @@ def published(problem: Problem) -> tuple[Policy, int]:
     return policy, tried + more
 
 
-def released(problem: Problem) -> tuple[Policy, int]:
+def released(problem: PolicyProblem) -> tuple[Policy, int]:
     """Return what the released simulator selects: by thresholds of size, kept where an iteration gains."""
     chosen, sizes = _uncompressed(problem), problem.sizes
     half = _first(problem, lambda option: option.name.startswith(("fp16", "bf16")))
@@ -59,7 +59,7 @@ def released(problem: Problem) -> tuple[Policy, int]:
     return policy, tried + more
 
 
-def offloaded(problem: Problem, policy: Policy, *, farthest: bool = True) -> tuple[Policy, int]:
+def offloaded(problem: PolicyProblem, policy: Policy, *, farthest: bool = True) -> tuple[Policy, int]:
     """Return the policy with the best part of its compression on the other processor.
 
     Of groups of one size and option only those farthest from the output layer, or the nearest to it, go. All
@@ -95,7 +95,7 @@ def _moved(policy: Policy, moves: Sequence[tuple[list[int], int]], counts: Seque
     return Policy(policy.stops, tuple(options))
 
 
-def _best(problem: Problem, policy: Policy, trials: Sequence[Policy]) -> tuple[Policy, int]:
+def _best(problem: PolicyProblem, policy: Policy, trials: Sequence[Policy]) -> tuple[Policy, int]:
     return min([policy, *trials], key=problem.time), len(trials)
 
 
@@ -104,12 +104,12 @@ def _stays(option: Option) -> bool:
     return all(step.lane != CODEC for step in option.steps)
 
 
-def _first(problem: Problem, matches: Callable[[Option], bool]) -> int | None:
+def _first(problem: PolicyProblem, matches: Callable[[Option], bool]) -> int | None:
     found = (at for at, option in enumerate(problem.options) if _stays(option) and matches(option))
     return next(found, None)
 
 
-def _uncompressed(problem: Problem) -> list[int]:
+def _uncompressed(problem: PolicyProblem) -> list[int]:
     """Return the option without compression for each tensor, or the first that this one can take."""
     raw = _first(problem, lambda option: not option.compresses)
     if raw is None:

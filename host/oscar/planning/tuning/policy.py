@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oscar.errors import ConfigError
 from oscar.timeline.engine import Floats, Timeline
 from oscar.timeline.graph import CODEC, COMPUTE, PORT, Step, check_ready, iteration
-from oscar.timeline.lanes import GRID, Case, Ints, make_case, policy_time, seconds_at
+from oscar.timeline.lanes import GRID, Ints, LaneCase, make_case, policy_time, seconds_at
 
 SAME, OTHER = "same", "other"  # processors: the training's own, and another one beside it
 THREAD = "thread"  # another one that codes and sends group after group, as the DDP hook's thread does
@@ -81,7 +81,7 @@ class Policy:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class PolicyProblem:
     """Tensors in the order of the backward pass, and the options there are.
 
     ready_s: when each gradient is there. refused: of an option's name the tensors that cannot take it, with
@@ -127,7 +127,7 @@ class Problem:
         return out
 
     @cached_property
-    def case(self) -> Case:
+    def case(self) -> LaneCase:
         """The problem as the kernel takes it."""
         steps, curves = [list(o.steps) for o in self.options], [list(o.curves) for o in self.options]
         return make_case(self.ready_s, np.array(self.sizes, np.int64), steps, curves, self.mask)

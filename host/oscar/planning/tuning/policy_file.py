@@ -11,7 +11,7 @@ import yaml
 
 from oscar.errors import ConfigError
 from oscar.files import write_text
-from oscar.planning.tuning.policy import Policy, Problem
+from oscar.planning.tuning.policy import Policy, PolicyProblem
 from oscar.timeline.engine import Floats
 from oscar.timeline.graph import check_ready
 from oscar.yaml_core import read
@@ -33,7 +33,7 @@ class PolicyFile:
 
     @classmethod
     def of(
-        cls, names: Sequence[str], problem: Problem, policy: Policy, made: Mapping[str, Any]
+        cls, names: Sequence[str], problem: PolicyProblem, policy: Policy, made: Mapping[str, Any]
     ) -> PolicyFile:
         """Return the file of a policy; names: of the problem's tensors."""
         options = (problem.options[option].name for option in policy.options)
@@ -81,7 +81,7 @@ class PolicyFile:
                     f"values, not {asked[0]} of {asked[1]}; run oscar tune"
                 )
 
-    def policy(self, problem: Problem) -> Policy:
+    def policy(self, problem: PolicyProblem) -> Policy:
         """Return the policy of a problem; raises ConfigError for options that it does not have."""
         known = [name for name, _ in self.tensors]
         names_of = known + ["unknown"] * (len(problem.sizes) - len(known))

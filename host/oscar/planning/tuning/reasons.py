@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oscar.planning.tuning.policy import Policy, Problem
+from oscar.planning.tuning.policy import Policy, PolicyProblem
 from oscar.timeline.graph import COMPUTE, LANES, PORT
 
 
@@ -36,7 +36,7 @@ class Reason:
         )
 
 
-def reasons(problem: Problem, policy: Policy) -> list[Reason]:
+def reasons(problem: PolicyProblem, policy: Policy) -> list[Reason]:
     """Return a reason for each group."""
     total, starts = problem.played(policy)
     found = []
@@ -56,7 +56,7 @@ def reasons(problem: Problem, policy: Policy) -> list[Reason]:
     return found
 
 
-def verdict(problem: Problem, policy: Policy) -> str:
+def verdict(problem: PolicyProblem, policy: Policy) -> str:
     """Return in one line what bounds the iteration, and what compression does for it."""
     timeline = problem.timeline(policy)
     total, backward = timeline.total_s, float(problem.ready_s[-1])
@@ -80,5 +80,5 @@ def verdict(problem: Problem, policy: Policy) -> str:
     return f"{text}; none compressed: {why}; the best codec for all would take {cheapest * 1e3:.2f} ms"
 
 
-def _raw(problem: Problem, name: str) -> bool:
+def _raw(problem: PolicyProblem, name: str) -> bool:
     return not next(option for option in problem.options if option.name == name).compresses

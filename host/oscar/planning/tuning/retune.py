@@ -23,7 +23,7 @@ from oscar.planning.tuning.options import (
     measured,
     options,
 )
-from oscar.planning.tuning.policy import OTHER, SAME, Option, Problem
+from oscar.planning.tuning.policy import OTHER, SAME, Option, PolicyProblem
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.select import Selection, select
 from oscar.timeline.engine import Floats
@@ -192,7 +192,7 @@ class Retuner:
         }
         return {**policy.made, **found}
 
-    def _time(self, policy: PolicyFile, problems: tuple[Problem, Problem]) -> float:
+    def _time(self, policy: PolicyFile, problems: tuple[PolicyProblem, PolicyProblem]) -> float:
         """Return the seconds of an iteration with a policy; where all is plain, DDP's buckets do as well."""
         mixed, plain = problems
         if _kind(policy) == FP32.name:
@@ -216,17 +216,17 @@ def _kind(policy: PolicyFile) -> Any:
 def problems_of(
     sizes: tuple[int, ...], ready_s: Floats, prices: Sequence[MethodPrice], nodes: int, link: LinkModel,
     schedules: Sequence[str], processors: Sequence[str],
-) -> tuple[Problem, Problem]:  # fmt: skip
+) -> tuple[PolicyProblem, PolicyProblem]:  # fmt: skip
     """Return two problems: groups that go by their methods, and all that goes by torch's own AllReduce.
 
     prices: with fp32's as this library sends it, which costs something.
     """
     mixed = options(prices, nodes, link, schedules, processors=processors, dominated=True)
     plain = options([FP32], nodes, link, schedules)
-    return Problem(sizes, ready_s, tuple(mixed)), Problem(sizes, ready_s, tuple(plain))
+    return PolicyProblem(sizes, ready_s, tuple(mixed)), PolicyProblem(sizes, ready_s, tuple(plain))
 
 
-def better_of(problems: tuple[Problem, Problem]) -> tuple[Problem, Selection]:
+def better_of(problems: tuple[PolicyProblem, PolicyProblem]) -> tuple[PolicyProblem, Selection]:
     """Return the problem that has the faster policy, and that policy; plain where they are equal."""
     mixed, plain = ((problem, select(problem)) for problem in problems)
     return mixed if mixed[1].time_s < plain[1].time_s else plain

@@ -10,7 +10,7 @@ import numpy as np
 from oscar.coding.costs import clock
 from oscar.planning.tuning.descent import descend
 from oscar.planning.tuning.espresso import published, released
-from oscar.planning.tuning.policy import Policy, Problem
+from oscar.planning.tuning.policy import Policy, PolicyProblem
 
 CUTS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48  # groups of first guesses
 SWEEPS, ENOUGH = 40, 10_000
@@ -26,10 +26,12 @@ class Selection:
     took_s: float
 
 
-Finder = Callable[[Problem], tuple[Policy, int]]
+Finder = Callable[[PolicyProblem], tuple[Policy, int]]
 
 
-def select(problem: Problem, name: str = "joint", *, among: Mapping[str, Finder] | None = None) -> Selection:
+def select(
+    problem: PolicyProblem, name: str = "joint", *, among: Mapping[str, Finder] | None = None
+) -> Selection:
     """Return what the selector `name` finds; raises ValueError for another name.
 
     among: the selectors there are; None for SELECTORS.
@@ -44,7 +46,7 @@ def select(problem: Problem, name: str = "joint", *, among: Mapping[str, Finder]
     return Selection(policy, problem.time(policy), tried, took)
 
 
-def joint(problem: Problem) -> tuple[Policy, int]:
+def joint(problem: PolicyProblem) -> tuple[Policy, int]:
     """Return the best end of local searches from every uniform policy; never worse than any of these.
 
     Searches begin where an option does best: each tensor alone, or in some groups of equal values; then where
@@ -65,7 +67,7 @@ def joint(problem: Problem) -> tuple[Policy, int]:
     return simplified(problem, min(ends, key=lambda end: end[0])[1]), tried
 
 
-def fixed(problem: Problem, groups: int) -> Policy:
+def fixed(problem: PolicyProblem, groups: int) -> Policy:
     """Return the best policy of so many groups that local search finds, or of fewer for fewer tensors.
 
     It begins with groups of equal values, each option in all of them.
@@ -75,7 +77,7 @@ def fixed(problem: Problem, groups: int) -> Policy:
     return min((_descended(problem, start, regroup=False) for start in starts), key=lambda end: end[0])[1]
 
 
-def simplified(problem: Problem, policy: Policy) -> Policy:
+def simplified(problem: PolicyProblem, policy: Policy) -> Policy:
     """Return a policy that is no slower, with fewer groups or fewer that are compressed, if there is one."""
     raw = [at for at, option in enumerate(problem.options) if not option.compresses]
     best, at = problem.time(policy), 0
@@ -92,7 +94,7 @@ def simplified(problem: Problem, policy: Policy) -> Policy:
     return policy
 
 
-def _descended(problem: Problem, start: Policy, *, regroup: bool) -> tuple[float, Policy, int]:
+def _descended(problem: PolicyProblem, start: Policy, *, regroup: bool) -> tuple[float, Policy, int]:
     tensors, count = len(problem.sizes), len(start.stops)
     stops, options = np.zeros(tensors, np.int64), np.zeros(tensors, np.int64)
     stops[:count], options[:count] = start.stops, start.options
@@ -100,12 +102,12 @@ def _descended(problem: Problem, start: Policy, *, regroup: bool) -> tuple[float
     return seconds, Policy(tuple(stops[:count].tolist()), tuple(options[:count].tolist())), tried
 
 
-def _borders(problem: Problem) -> list[tuple[int, ...]]:
+def _borders(problem: PolicyProblem) -> list[tuple[int, ...]]:
     """Return groupings to begin with: every tensor alone, and groups of about equal values."""
     return list(dict.fromkeys(_cut(problem, count) for count in (len(problem.sizes), *CUTS)))
 
 
-def _cut(problem: Problem, count: int) -> tuple[int, ...]:
+def _cut(problem: PolicyProblem, count: int) -> tuple[int, ...]:
     """Return the stops of up to `count` groups of about equal values, or of single tensors."""
     tensors, ends = len(problem.sizes), np.cumsum(problem.sizes)
     if count >= tensors:
@@ -114,7 +116,7 @@ def _cut(problem: Problem, count: int) -> tuple[int, ...]:
     return tuple(sorted({*np.minimum(cuts, tensors).tolist(), tensors}))
 
 
-def _guess(problem: Problem, option: int, borders: tuple[int, ...]) -> Policy:
+def _guess(problem: PolicyProblem, option: int, borders: tuple[int, ...]) -> Policy:
     """Return the policy of one option in these groups; what cannot take it takes the first that it can."""
     stops: list[int] = []
     options: list[int] = []

@@ -30,7 +30,7 @@ _LENGTH = struct.Struct("<I")  # bytes of the stream of positions, in front of i
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange(ABC):
+class SparseExchange(ABC):
     """index: of the positions that workers send."""
 
     grains: Grains
@@ -84,7 +84,7 @@ class Exchange(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class AllGather(Exchange):
+class AllGather(SparseExchange):
     """AGsparse: everybody's set is passed on to all, who add for themselves."""
 
     def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
@@ -104,7 +104,7 @@ class AllGather(Exchange):
 
 
 @dataclass(frozen=True, eq=False)
-class Doubling(Exchange):
+class Doubling(SparseExchange):
     """SparCML: pairs of ranks, then of groups, exchange and add what they have so far.
 
     Ranks beyond a power of two hand their set to a partner first, and get the sums at the end.
@@ -161,7 +161,7 @@ class Doubling(Exchange):
 
 
 @dataclass(frozen=True, eq=False)
-class PointToPoint(Exchange):
+class PointToPoint(SparseExchange):
     """Every position has a server: all push to it, it adds, and all pull the sums from it.
 
     With Zen's hash partition servers are balanced; with ranges of blocks this is OmniReduce. back: index of

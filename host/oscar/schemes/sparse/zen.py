@@ -19,7 +19,7 @@ from numba import njit
 from oscar.array import Array, cut
 from oscar.coding.index import INDEX_CODECS, make_index
 from oscar.schemes.base import Message, Messages, Scheme
-from oscar.schemes.sparse.exchanges import AllGather, Doubling, Exchange, PointToPoint
+from oscar.schemes.sparse.exchanges import AllGather, Doubling, PointToPoint, SparseExchange
 from oscar.schemes.sparse.gathered import GatheredIndex
 from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.hashing import Memory
@@ -145,7 +145,7 @@ class Zen(Scheme):
 
     def _setup(self) -> None:
         o = self.options
-        self._exchanges: dict[str, Exchange] = {}
+        self._exchanges: dict[str, SparseExchange] = {}
         self.index = GatheredIndex(o.push, 0, self.nodes)
         self.widths = None
         self.taken: str | None = None if o.exchange == "auto" else o.exchange
@@ -212,13 +212,13 @@ class Zen(Scheme):
         by_row = rows * (width + 1) < found * 2 if o.grain == "auto" else o.grain == "row"
         return width if by_row else 1
 
-    def _exchange(self, name: str) -> Exchange:
+    def _exchange(self, name: str) -> SparseExchange:
         """Return an exchange of the grains, made where it is new."""
         if name not in self._exchanges:
             self._exchanges[name] = self._make_exchange(name)
         return self._exchanges[name]
 
-    def _make_exchange(self, name: str) -> Exchange:
+    def _make_exchange(self, name: str) -> SparseExchange:
         grains, nodes, o = self.grains, self.nodes, self.options
         if name == "all-gather":
             return AllGather(grains, nodes, self.push)
