@@ -19,7 +19,7 @@ from oscar_sim.translate import Store, Translated, translate
 Process = Callable[[], None]
 
 
-class Model:
+class CompiledModel:
     """An elaborated block, translated: what its copies share.
 
     Raises TypeError on processes that are neither @always(clk.posedge) nor @always_comb, and on what is not
@@ -41,7 +41,7 @@ class Copy:
     ports: the test bench's signals by those of the model that they stand for. Only they show what they are.
     """
 
-    def __init__(self, model: Model, ports: dict[int, Any]) -> None:
+    def __init__(self, model: CompiledModel, ports: dict[int, Any]) -> None:
         self.store = store = model.store.copy()
         self.clocked, clocked_readers = self._bound(model.clocked)
         self.comb, comb_readers = self._bound(model.comb)
@@ -146,7 +146,7 @@ def copies_of(top: Any, clk: Any, each: Callable[[], None], ports: Sequence[Any]
 
     ports: for each, the signals that the test bench reads or writes (signals_of); `top` has the first's.
     """
-    model, own = Model(top, clk), list(signals_of(ports[0]))
+    model, own = CompiledModel(top, clk), list(signals_of(ports[0]))
     copies = [
         Copy(model, {id(a): b for a, b in zip(own, signals_of(bundles), strict=True)}) for bundles in ports
     ]

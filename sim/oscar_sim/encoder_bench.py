@@ -31,7 +31,7 @@ def size_of(values: list[int]) -> int:
 
 
 @dataclass
-class Block:
+class SentBlock:
     """Values of a block, their position classes, and what they are coded with."""
 
     values: list[int]
@@ -122,7 +122,7 @@ class Result:
     clocks: int
 
 
-class Bench:
+class EncoderBench:
     """The unit and its surroundings; each probability is of a clock."""
 
     def __init__(self, rng: random.Random, *, no_memory: float = 0.0, no_ready: float = 0.0) -> None:
@@ -139,16 +139,16 @@ class Bench:
             self.clk, self.rst, self.phase, self.job, self.tables, self.source, self.counts, self.stream
         )
         self.sim = CycleSimulator(top, self.clk, self.each)
-        self.block: Block | None = None
+        self.block: SentBlock | None = None
         self.writes: list[tuple[int, int]] = []
-        self.reads: list[tuple[int, bool, int, Block]] = []  # clock of the first lane, header, row
+        self.reads: list[tuple[int, bool, int, SentBlock]] = []  # clock of the first lane, header, row
         self.bytes = bytearray()
         self.streams: list[bytes] = []
         self.results: list[Result] = []
         self.counted = _nothing()
-        self.queue: list[Block] = []
+        self.queue: list[SentBlock] = []
         self.started_at = self.done_at = 0
-        self.watch: Callable[[Bench], None] | None = None  # called in each clock
+        self.watch: Callable[[EncoderBench], None] | None = None  # called in each clock
 
     def each(self) -> None:
         """Do what happens beside the unit in a clock."""
@@ -231,7 +231,7 @@ class Bench:
                 self.writes.append((bank << 9 | q << 4 | s, f | c << 10 | reciprocal(f) << 20))
         self.sim.run(len(self.writes) + 1)
 
-    def code(self, blocks: list[Block], *, results: int = 0, limit: int = 1 << 18) -> None:
+    def code(self, blocks: list[SentBlock], *, results: int = 0, limit: int = 1 << 18) -> None:
         """Code blocks one after another, and wait for their results and bytes."""
         self.queue += blocks
         results = results or len(self.results) + len(blocks)
@@ -268,7 +268,7 @@ class Bench:
             self.sim.run(64)
 
 
-def check(block: Block, result: Result, stream: bytes | None) -> None:
+def check(block: SentBlock, result: Result, stream: bytes | None) -> None:
     """Compare with the reference."""
     entry, data = block.expected()
     assert not result.bad

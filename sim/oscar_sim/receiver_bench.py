@@ -19,7 +19,7 @@ from oscar_sim.cycles import elaborated
 
 
 @dataclass
-class Block:
+class ReceivedBlock:
     """What a unit was given."""
 
     unit: int
@@ -30,7 +30,7 @@ class Block:
     frame: int = field(default=0, compare=False, repr=False)  # the number of its command
 
 
-def blocks_of(frame: bytes, units: int, row: int) -> tuple[dict[str, Any], list[Block]]:
+def blocks_of(frame: bytes, units: int, row: int) -> tuple[dict[str, Any], list[ReceivedBlock]]:
     """Return what the tables are built of, and what each unit is given, in the order of the directory.
 
     row: the frame's first.
@@ -51,25 +51,29 @@ def blocks_of(frame: bytes, units: int, row: int) -> tuple[dict[str, Any], list[
         if kind == 2:
             value = entry >> 16 & 0xFFFF
             if value:
-                blocks.append(Block(units, values, base, b"", {"constant": 1, "value": value}))
+                blocks.append(ReceivedBlock(units, values, base, b"", {"constant": 1, "value": value}))
             continue
         data = payload[place : place + (entry >> 24)]
         place += len(data)
         if kind == 1:
-            blocks.append(Block(units, values, base, data, {"constant": 0, "width": entry >> 2 & 31}))
+            blocks.append(ReceivedBlock(units, values, base, data, {"constant": 0, "width": entry >> 2 & 31}))
         else:
             fields = {"seeds": entry >> 2 & 7, "first": entry >> 5 & 127, "last": entry >> 12 & 127}
-            blocks.append(Block((first + n) % units, values, base, data, {**fields, "odd": len(data) & 1}))
+            blocks.append(
+                ReceivedBlock((first + n) % units, values, base, data, {**fields, "odd": len(data) & 1})
+            )
     return {"last": prefix >> 11 & 15, "mask": mask, "rows": rows}, blocks
 
 
-class Unit:
+class ReceiverUnit:
     """A decoder, or the raw decoder, that takes the bytes of its blocks."""
 
-    def __init__(self, bench: Bench, number: int, job: Any, stream: Stream, base: Any, depth: int) -> None:
+    def __init__(
+        self, bench: ReceiverBench, number: int, job: Any, stream: Stream, base: Any, depth: int
+    ) -> None:
         self.bench, self.number, self.job, self.stream, self.base = bench, number, job, stream, base
         self.depth, self.fifo = depth, deque()
-        self.block: Block | None = None
+        self.block: ReceivedBlock | None = None
 
     def reset(self) -> None:
         self.fifo.clear()
@@ -94,7 +98,7 @@ class Unit:
             frame = bench.frame_of(int(job.bank))
             assert frame in bench.wiped or not bench.adopts[frame]
             base = int(self.base) - bench.first_rows[frame]
-            self.block = Block(self.number, int(job.values), base, b"", fields, frame)
+            self.block = ReceivedBlock(self.number, int(job.values), base, b"", fields, frame)
             self.pairs: list[int] = []
             self.complete, self.rest = bool(fields.get("constant")), dice.randrange(1, 30)
             bench.given.append(self.block)
@@ -148,13 +152,13 @@ class Done:
     """How a command ended, and what units were given since the one before."""
 
     error: int
-    given: list[Block]
-    finished: list[Block]
+    given: list[ReceivedBlock]
+    finished: list[ReceivedBlock]
     shared: list[tuple[int, int]]
     row: int
 
 
-class Bench:
+class ReceiverBench:
     """A receiver and everything around it; frames go in as they come, commands as it takes them."""
 
     def __init__(
@@ -179,11 +183,11 @@ class Bench:
                 buffer_log2=(depth - 1).bit_length(),
             )
         )  # fmt: skip
-        self.doers = [Unit(self, n, jobs[n], streams[n], bases[n], depth) for n in range(units)]
-        self.doers.append(Unit(self, units, self.raw, self.raw_stream, bases[units], depth))
+        self.doers = [ReceiverUnit(self, n, jobs[n], streams[n], bases[n], depth) for n in range(units)]
+        self.doers.append(ReceiverUnit(self, units, self.raw, self.raw_stream, bases[units], depth))
         self.queue: deque[tuple[int, int, bool]] = deque()
-        self.given: list[Block] = []
-        self.finished: list[Block] = []
+        self.given: list[ReceivedBlock] = []
+        self.finished: list[ReceivedBlock] = []
         self.shared: list[tuple[int, tuple[int, int]]] = []  # with the number of the command
         self.both = 0  # blocks that began while one of another frame was worked on
         self.spoiled: set[int] = set()  # commands of which a block is found bad

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from oscar.coding.asc.params import TABLE_ROWS
-from oscar_sim.encoder_bench import Bench, Block, check, random_table
+from oscar_sim.encoder_bench import EncoderBench, SentBlock, check, random_table
 from oscar_sim.seeds import dice
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -52,23 +52,23 @@ def values_of(kind: str, count: int, rng: random.Random) -> list[int]:
     return noise
 
 
-def random_block(kind: str, count: int, tables: list, rng: random.Random) -> Block:
+def random_block(kind: str, count: int, tables: list, rng: random.Random) -> SentBlock:
     """Return a block of a kind."""
     base, spread, bank = rng.randrange(16), rng.choice((0, 1, 6)), rng.randrange(2)
     positions = [max(0, min(15, base + rng.randint(-spread, spread))) for _ in range(count)]
-    return Block(values_of(kind, count, rng), positions, tables[bank], rng.randrange(3), bank)
+    return SentBlock(values_of(kind, count, rng), positions, tables[bank], rng.randrange(3), bank)
 
 
-def ready_bench(rng: random.Random, **chances: float) -> tuple[Bench, list]:
+def ready_bench(rng: random.Random, **chances: float) -> tuple[EncoderBench, list]:
     """Return a bench with two banks of tables."""
-    bench = Bench(rng, **chances)
+    bench = EncoderBench(rng, **chances)
     tables = [random_table(rng) for _ in range(2)]
     for bank in range(2):
         bench.load(tables[bank], bank)
     return bench, tables
 
 
-def check_all(bench: Bench, blocks: list[Block]) -> None:
+def check_all(bench: EncoderBench, blocks: list[SentBlock]) -> None:
     """Compare all results, bytes and counts with the reference."""
     streams = iter(bench.streams)
     for block, result in zip(blocks, bench.results, strict=True):
@@ -111,7 +111,7 @@ def test_a_block_of_128_groups_is_passed_over() -> None:
     values = [0] * (1 << 17)
     for _ in range(6):
         values[rng.randrange(len(values))] = rng.randrange(1, 30000)
-    blocks = [Block(values, [rng.randrange(16) for _ in values], tables[0], 1)]
+    blocks = [SentBlock(values, [rng.randrange(16) for _ in values], tables[0], 1)]
     bench.code(blocks)
     check_all(bench, blocks)
     assert bench.sim.clocks < 40000
@@ -189,7 +189,7 @@ def ports_of(text: str) -> list[tuple[str, int]]:
     return [(name, int(bits)) for name, _, bits in (item.partition(":") for item in text.split())]
 
 
-def packed(bench: Bench, text: str) -> int:
+def packed(bench: EncoderBench, text: str) -> int:
     """Return all these ports of the bench as one number, the first one uppermost."""
     bundles = {
         "job": bench.job,
@@ -208,7 +208,7 @@ def packed(bench: Bench, text: str) -> int:
 
 def recorded(rng: random.Random) -> list[str]:
     """Return inputs and outputs of some clocks, one hexadecimal number of 256 bits for each."""
-    bench = Bench(rng, no_ready=0.3, no_memory=0.5)
+    bench = EncoderBench(rng, no_ready=0.3, no_memory=0.5)
     lines: list[str] = []
     bench.watch = lambda b: lines.append(f"{packed(b, INPUTS) << 128 | packed(b, OUTPUTS):064x}")
     tables = [random_table(rng)] * 2

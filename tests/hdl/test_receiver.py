@@ -12,7 +12,7 @@ import pytest
 
 from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.frame import HEADER_BYTES
-from oscar_sim.receiver_bench import Bench, blocks_of
+from oscar_sim.receiver_bench import ReceiverBench, blocks_of
 from oscar_sim.seeds import dice
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -51,7 +51,7 @@ def forge(frame: bytes, changes: dict[int, int], *, tail: bytes = b"", cut: int 
     return bytes(forged)
 
 
-def same(bench: Bench, frame: bytes) -> None:
+def same(bench: ReceiverBench, frame: bytes) -> None:
     """Check what units and tables were given for the frame that ended last."""
     built, done = bench.built.pop(0), bench.done
     tables, blocks = blocks_of(frame, bench.units, done.row)
@@ -68,7 +68,9 @@ def same(bench: Bench, frame: bytes) -> None:
 )  # fmt: skip
 def test_blocks_reach_their_units(units: int, bus_bits: int, gaps: float, speed: float, depth: int):
     rng = dice(f"receiver {units} {speed}")
-    bench = Bench(rng, units=units, bus_bits=bus_bits, gaps=gaps, speed=speed, depth=depth, store_log2=11)
+    bench = ReceiverBench(
+        rng, units=units, bus_bits=bus_bits, gaps=gaps, speed=speed, depth=depth, store_log2=11
+    )
     encoders = [Encoder(AscParams(block_log2=log2)) for log2 in (10, 11, 12)]
     for n in range(3):
         at = rng.randrange(3)
@@ -83,7 +85,7 @@ def test_blocks_reach_their_units(units: int, bus_bits: int, gaps: float, speed:
 
 def test_damaged_frames_and_strangers_are_dropped_and_the_right_one_is_taken():
     rng = dice("receiver strangers")
-    bench = Bench(rng, gaps=0.2, store_log2=9)
+    bench = ReceiverBench(rng, gaps=0.2, store_log2=9)
     encoder = Encoder(AscParams(block_log2=10))
     old = encode(rng, 700, encoder)
     for _ in range(2):
@@ -121,7 +123,7 @@ def test_damaged_frames_and_strangers_are_dropped_and_the_right_one_is_taken():
 
 def test_a_frame_may_come_long_before_its_command_and_others_behind_it():
     rng = dice("receiver ahead")
-    bench = Bench(rng, store_log2=9)
+    bench = ReceiverBench(rng, store_log2=9)
     encoder = Encoder(AscParams(block_log2=10))
     frames = [encode(rng, rng.randrange(0, 900), encoder) for _ in range(6)]
     for frame in frames:
@@ -144,10 +146,10 @@ def test_frames_overlap():
     assert all(found), found
 
 
-def overlapping(rng: random.Random) -> Bench:
+def overlapping(rng: random.Random) -> ReceiverBench:
     """Run a bench whose frames follow each other as fast as they can; return it at its end."""
     units, speed, gaps = rng.choice((2, 4, 5)), rng.choice((0.3, 1.0)), rng.choice((0.0, 0.2))
-    bench = Bench(rng, store_log2=11, units=units, speed=speed, gaps=gaps)
+    bench = ReceiverBench(rng, store_log2=11, units=units, speed=speed, gaps=gaps)
     bench.learn_clocks = 700
     encoder = Encoder(AscParams(block_log2=10))
     waiting: deque[tuple[bytes, int]] = deque()
@@ -245,7 +247,7 @@ FORGED: list[tuple[str, dict[int, int | None], dict[str, Any], int]] = [
 
 def test_forged_frames_are_refused_before_a_block_is_dealt():
     rng = dice("receiver forged")
-    bench = Bench(rng, store_log2=9)
+    bench = ReceiverBench(rng, store_log2=9)
     ramp = np.arange(1061) % 23 - 11
     ramp[1024:] = np.arange(37) * 7919 % 65536 - 32768
     ramp[1040:] = 3
@@ -273,7 +275,7 @@ def test_forged_frames_are_refused_before_a_block_is_dealt():
 
 def test_a_bad_block_ends_the_command_and_the_next_frame_is_taken():
     rng = dice("receiver bad block")
-    bench = Bench(rng, store_log2=11)
+    bench = ReceiverBench(rng, store_log2=11)
     encoder = Encoder(AscParams(block_log2=10))
     for _ in range(2):
         frame = np.tile(np.arange(-9, 10), rng.randrange(30, 260)).astype(np.int16)
@@ -293,7 +295,7 @@ def test_a_bad_block_ends_the_command_and_the_next_frame_is_taken():
 
 def test_waiting_is_given_up_at_any_clock():
     rng = dice("receiver abort")
-    bench = Bench(rng, store_log2=9)
+    bench = ReceiverBench(rng, store_log2=9)
     encoder = Encoder(AscParams(block_log2=10))
     frame = encode(rng, 40, encoder)
     taken = set()
@@ -317,7 +319,7 @@ def test_waiting_is_given_up_at_any_clock():
 
 def test_a_reset_at_any_clock_forgets_everything():
     rng = dice("receiver reset")
-    bench = Bench(rng, store_log2=9, gaps=0.1)
+    bench = ReceiverBench(rng, store_log2=9, gaps=0.1)
     encoder = Encoder(AscParams(block_log2=10))
     frame = encode(rng, 1200, encoder)
     for _ in range(5):

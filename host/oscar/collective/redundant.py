@@ -18,7 +18,7 @@ Nothing here has a clock or a wire: a driver says which task is done or which me
 carries messages away. On a link, messages of one kind keep their order, TASK and SUM of an iteration come
 before those of the next, and the news of a death comes last. `oscar.timeline.redundant` drives by modelled
 time. A real transport needs three things: to wait for the next frame of any peer, not of a known one; an
-envelope with the fields of `Message` before the frame; and tags that count the messages of a link, so that a
+envelope with the fields of `TaskMessage` before the frame; and tags that count the messages of a link, so that a
 receive can be posted before it is known which task it will bring.
 """
 
@@ -32,7 +32,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.codec import Codec
 from oscar.coding.frame import peek
-from oscar.collective.tasks import Iteration, Kind, Message, Redundancy
+from oscar.collective.tasks import Iteration, Kind, Redundancy, TaskMessage
 from oscar.errors import ConfigError, FrameError, PeerError
 
 
@@ -58,7 +58,7 @@ class RedundantNode:
         self.finished: dict[int, Array] = {}
         self._now: Iteration | None = None
         self._last: Iteration | None = None
-        self._early: list[Message] = []
+        self._early: list[TaskMessage] = []
 
     @property
     def now(self) -> Iteration:
@@ -83,7 +83,7 @@ class RedundantNode:
         n = self.plan.nodes
         return next(rank % n for rank in range(chunk, chunk + n) if rank % n not in self.dead)
 
-    def begin(self, bounds: Sequence[int], classes: Array | None, dtype: Any = np.int32) -> list[Message]:
+    def begin(self, bounds: Sequence[int], classes: Array | None, dtype: Any = np.int32) -> list[TaskMessage]:
         """Start an AllReduce over chunks that `bounds` cut, with position `classes`; return what to send.
 
         classes: kept until the next iteration ends, and not written to before. dtype: of the sums.
@@ -105,7 +105,7 @@ class RedundantNode:
             sent += self.receive(message)
         return sent
 
-    def finish(self, task: int, values: Array) -> list[Message]:
+    def finish(self, task: int, values: Array) -> list[TaskMessage]:
         """Take in the integers of a task of this rank, in plan order; return what to send."""
         if task not in self.plan.tasks(self.rank) or task in self.finished:
             raise ValueError(
@@ -117,7 +117,7 @@ class RedundantNode:
             sent += self._offer((self.rank + turn) % n, task)
         return sent
 
-    def receive(self, message: Message) -> list[Message]:
+    def receive(self, message: TaskMessage) -> list[TaskMessage]:
         """Take in a message; return what to send."""
         if message.sender in self.dead:
             return []
@@ -140,7 +140,7 @@ class RedundantNode:
             of.held.add(message.chunk)
         return []
 
-    def lost(self, peer: int) -> list[Message]:
+    def lost(self, peer: int) -> list[TaskMessage]:
         """Learn that `peer` is dead: nothing of it comes after this; return what to send."""
         n = self.plan.nodes
         moved = [chunk for chunk in range(n) if self.owner(chunk) == peer]
@@ -158,7 +158,7 @@ class RedundantNode:
         self._check_copies()
         return sent
 
-    def _offer(self, chunk: int, task: int) -> list[Message]:
+    def _offer(self, chunk: int, task: int) -> list[TaskMessage]:
         """Count a finished task's values of a chunk here, or send them to the chunk's owner."""
         now = self.now
         if chunk in now.held or now.empty(chunk):
@@ -168,20 +168,20 @@ class RedundantNode:
             return [] if task in now.covered[chunk] else self._count(chunk, task, values)
         end = self._end("encode", Kind.TASK, owner)
         frame = self._encode(end, values, now, chunk, task, terms=1)
-        return [Message(Kind.TASK, now.number, self.rank, owner, chunk, task, frame)]
+        return [TaskMessage(Kind.TASK, now.number, self.rank, owner, chunk, task, frame)]
 
-    def _count(self, chunk: int, task: int, values: Array) -> list[Message]:
+    def _count(self, chunk: int, task: int, values: Array) -> list[TaskMessage]:
         """Add a task that was not covered; send the sum once all are."""
         now = self.now
         now.sums[now.span(chunk)] += values.astype(now.sums.dtype, copy=False)
         now.covered[chunk].add(task)
         return self._whole(chunk) if len(now.covered[chunk]) == self.plan.nodes else []
 
-    def _whole(self, chunk: int) -> list[Message]:
+    def _whole(self, chunk: int) -> list[TaskMessage]:
         self.now.held.add(chunk)
         return self._send_sum(chunk, self.now, Kind.SUM)
 
-    def _empty_chunks(self) -> list[Message]:
+    def _empty_chunks(self) -> list[TaskMessage]:
         """Send the sums of empty chunks, which need no task."""
         now, sent = self.now, []
         for chunk in range(self.plan.nodes):
@@ -189,7 +189,7 @@ class RedundantNode:
                 sent += self._whole(chunk)
         return sent
 
-    def _send_sum(self, chunk: int, of: Iteration, kind: Kind) -> list[Message]:
+    def _send_sum(self, chunk: int, of: Iteration, kind: Kind) -> list[TaskMessage]:
         """Code a sum once, for all; AGAIN by fresh tables, since a receiver may be an iteration behind."""
         n = self.plan.nodes
         peers = [(self.rank + turn) % n for turn in range(1, n)]
@@ -198,7 +198,7 @@ class RedundantNode:
             return []
         end = self._end("encode", kind, -1)
         frame = self._encode(end, of.sums[of.span(chunk)], of, chunk, 0, terms=n)
-        return [Message(kind, of.number, self.rank, peer, chunk, 0, frame) for peer in peers]
+        return [TaskMessage(kind, of.number, self.rank, peer, chunk, 0, frame) for peer in peers]
 
     def _end(self, way: str, kind: Kind, peer: int) -> Any:
         """Return a link end: made when it is first used and kept, but for AGAIN."""
@@ -214,7 +214,7 @@ class RedundantNode:
         frame: bytes = end.encode(values, **known, chunk=chunk, sub=task)
         return frame
 
-    def _decode(self, message: Message, of: Iteration) -> Array:
+    def _decode(self, message: TaskMessage, of: Iteration) -> Array:
         """Return the values of a message; raises PeerError unless it is the frame that it claims to be."""
         terms = 1 if message.kind is Kind.TASK else self.plan.nodes
         context, span = of.context(message.chunk), of.span(message.chunk)
@@ -230,7 +230,7 @@ class RedundantNode:
             raise self._bad(message, f"it has (count, width, chunk, task) {came}, expected {expected}")
         return values
 
-    def _bad(self, message: Message, why: str) -> PeerError:
+    def _bad(self, message: TaskMessage, why: str) -> PeerError:
         what = f"task {message.task}" if message.kind is Kind.TASK else "the sum"
         text = (
             f"rank {self.rank}: the frame of {what}, chunk {message.chunk}, from rank {message.sender} is "

@@ -21,7 +21,7 @@ class Kind(Enum):
     AGAIN = 2  # the same, from a rank that is not its first sender
 
 
-class Message(NamedTuple):
+class TaskMessage(NamedTuple):
     """One frame on its way; task: of a TASK, otherwise 0."""
 
     kind: Kind

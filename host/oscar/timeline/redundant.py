@@ -21,7 +21,7 @@ from oscar.array import Array
 from oscar.coding.codec import Codec
 from oscar.coding.frame import peek
 from oscar.collective.redundant import RedundantNode
-from oscar.collective.tasks import Kind, Message, Redundancy
+from oscar.collective.tasks import Kind, Redundancy, TaskMessage
 from oscar.timeline.link import LinkModel
 
 ORDER = {Kind.AGAIN: 0, Kind.SUM: 1, Kind.TASK: 2}  # on a port with several frames to send
@@ -53,7 +53,7 @@ class _Port:
 
     def __init__(self) -> None:
         self.out = self.into = self.encoder = self.decoder = 0.0
-        self.queue: list[tuple[int, int, int, Message]] = []
+        self.queue: list[tuple[int, int, int, TaskMessage]] = []
         self.coded = b""
 
 
@@ -137,7 +137,7 @@ class Race:
         self._send(rank, node.finish(task, self._tasks[task]))
         self._work(rank)
 
-    def _send(self, rank: int, messages: Sequence[Message]) -> None:
+    def _send(self, rank: int, messages: Sequence[TaskMessage]) -> None:
         """Code the frames, one after the other, then queue them at the port."""
         port = self._ports[rank]
         for message in messages:
@@ -149,7 +149,7 @@ class Race:
                 port.coded = message.frame
             self._at(port.encoder + self._codec.encode_once, self._ready, message)
 
-    def _ready(self, message: Message) -> None:
+    def _ready(self, message: TaskMessage) -> None:
         port = self._ports[message.sender]
         heapq.heappush(port.queue, (message.iteration, ORDER[message.kind], next(self._tickets), message))
         self._leave(message.sender)
@@ -167,7 +167,7 @@ class Race:
         self._flying[message.sender, message.receiver] += 1
         self._at(self.time + self.link.latency_s, self._arrive, message, port.out)
 
-    def _arrive(self, message: Message, left: float) -> None:
+    def _arrive(self, message: TaskMessage, left: float) -> None:
         """Take a frame in, whose first bit is at the receiver's port; left: when its last bit left."""
         port, link = self._ports[message.receiver], self.link
         port.into = max(
@@ -178,7 +178,7 @@ class Race:
         when = port.decoder + self._codec.decode_once
         self._at(when, self._got, message)
 
-    def _got(self, message: Message) -> None:
+    def _got(self, message: TaskMessage) -> None:
         self._flying[message.sender, message.receiver] -= 1
         if message.receiver not in self.dead:
             self._send(message.receiver, self.nodes[message.receiver].receive(message))

@@ -27,7 +27,7 @@ STAGES = 16, 32, 64  # channels; each stage halves the image
 BLOCKS = 3  # of a stage: 20 layers, as for CIFAR (He et al., 2016)
 
 
-class Residual(nn.Module):
+class RankResidual(nn.Module):
     """Two convolutions and what passes them by, [batch, channels, height, width]."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -54,12 +54,12 @@ def network() -> nn.Module:
     inputs = STAGES[0]
     for stage, outputs in enumerate(STAGES):
         for block in range(BLOCKS):
-            layers.append(Residual(inputs, outputs, 2 if stage and not block else 1))
+            layers.append(RankResidual(inputs, outputs, 2 if stage and not block else 1))
             inputs = outputs
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10))
 
 
-class Training:
+class RankTraining:
     """A model under DDP with the hook, layer by layer at first."""
 
     def __init__(self, method: str, batch: int) -> None:
@@ -97,7 +97,7 @@ class Training:
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Search groups, then time them against single tensors, in turns; collective."""
-    training = Training(args.method, args.batch)
+    training = RankTraining(args.method, args.batch)
     with training.state as state:
         for _ in range(3):  # the first backward goes uncompressed, the second compiles
             training.step()

@@ -37,7 +37,7 @@ def sparsifier_of(cluster: LocalCluster) -> Sparsifier:
     return scheme
 
 
-class Training:
+class SparseTraining:
     """A workload that trains with a rule of RULES; cluster: what reduces."""
 
     def __init__(self, rule: str, workload: str, *, nodes: int, seed: int, **options: Any) -> None:

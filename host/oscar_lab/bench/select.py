@@ -31,7 +31,7 @@ from oscar.schemes.selection import largest
 from oscar.schemes.sparse.sparsifier import Sparsifier
 from oscar.studies.integers import peer
 from oscar.tables import Row, Table
-from oscar_lab.bench._sparse import RULES, Training, sparsifier_of
+from oscar_lab.bench._sparse import RULES, SparseTraining, sparsifier_of
 from oscar_lab.bench._sparse_figures import draw_stages
 from oscar_lab.bench._stages import STAGES, Stages
 
@@ -95,11 +95,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {"arguments": given, "table": rows, "ok": not missed}
 
 
-def _trained(rule: str, workload: str, args: argparse.Namespace) -> Training:
+def _trained(rule: str, workload: str, args: argparse.Namespace) -> SparseTraining:
     options = {"density": args.density, "index": args.index}
     if rule.endswith("released"):
         options["controller"] = "corrected"
-    training = Training(rule, workload, nodes=args.nodes, seed=args.seed, **options)
+    training = SparseTraining(rule, workload, nodes=args.nodes, seed=args.seed, **options)
     for _ in training.run(args.iterations):
         pass
     if rule.endswith("released"):

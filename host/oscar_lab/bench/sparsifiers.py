@@ -16,7 +16,7 @@ import numpy as np
 
 from oscar.blas import one_blas_thread
 from oscar.tables import Row, Table
-from oscar_lab.bench._sparse import RULES, Training, sparsifier_of
+from oscar_lab.bench._sparse import RULES, SparseTraining, sparsifier_of
 from oscar_lab.bench._sparse_figures import draw_densities
 
 SETTLED = 50  # iterations that do not count
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _measure(rule: str, workload: str, density: float, args: argparse.Namespace) -> Row:
-    training = Training(rule, workload, nodes=args.nodes, seed=args.seed, density=density)
+    training = SparseTraining(rule, workload, nodes=args.nodes, seed=args.seed, density=density)
     unions, unequal, bits = [], [], []
     for result in training.run(args.iterations):
         scheme = sparsifier_of(training.cluster)

@@ -19,7 +19,7 @@ MOST_INTO = 1 << 20  # values for which room is made
 
 
 @dataclass
-class Subject:
+class FrameSubject:
     """Something to attack: two frames that are valid in the same state, their values, and two decoders.
 
     reseal: makes the checksum of a mutated frame right again.
@@ -56,7 +56,7 @@ class _AscSubjects:
         *,
         width: int | None = None,
         with_context: bool = False,
-    ) -> Subject:
+    ) -> FrameSubject:
         """Return a subject whose decoders have seen `history` and expect one of the frames of `pair`."""
         encoder = Encoder(params)
         first = Decoder(params, coder=self.shared.setdefault(params, make_coder(params)))
@@ -75,7 +75,7 @@ class _AscSubjects:
         for values, frame in zip(pair, frames, strict=True):
             if not same(decode(frame), values):
                 raise RuntimeError(f"{name}: an intact frame does not decode to its values")
-        return Subject(name, (frames[0], frames[1]), decode, decode_again, list(pair))
+        return FrameSubject(name, (frames[0], frames[1]), decode, decode_again, list(pair))
 
 
 def _asc_decode(
@@ -99,7 +99,7 @@ def _asc_decode(
     return decode
 
 
-def _asc_subjects(draw: np.random.Generator) -> Iterator[Subject]:
+def _asc_subjects(draw: np.random.Generator) -> Iterator[FrameSubject]:
     """ASC frames of every block type, in states of every kind."""
     subject = _AscSubjects(draw)
 
@@ -135,7 +135,7 @@ def _asc_subjects(draw: np.random.Generator) -> Iterator[Subject]:
     yield subject("asc tiny", small, warm, (laplace(6, 10), np.zeros(0, np.int32)))
 
 
-def _frame_subject(draw: np.random.Generator) -> Subject:
+def _frame_subject(draw: np.random.Generator) -> FrameSubject:
     """The frame alone: header and payload come back, or FrameError."""
     pair = [
         (
@@ -149,7 +149,7 @@ def _frame_subject(draw: np.random.Generator) -> Subject:
         head, payload = unpack_frame(frame)
         return head, bytes(payload)
 
-    return Subject("frame", (pack_frame(*pair[0]), pack_frame(*pair[1])), decode, decode, list(pair))
+    return FrameSubject("frame", (pack_frame(*pair[0]), pack_frame(*pair[1])), decode, decode, list(pair))
 
 
 def _resetting(decoder: Any) -> Callable[[Any], np.ndarray]:
@@ -163,7 +163,7 @@ def _resetting(decoder: Any) -> Callable[[Any], np.ndarray]:
     return decode
 
 
-def _baseline_subjects(draw: np.random.Generator) -> Iterator[Subject]:
+def _baseline_subjects(draw: np.random.Generator) -> Iterator[FrameSubject]:
     """Every baseline codec whose extra is installed."""
     from oscar.coding.baselines.registry import BASELINES
 
@@ -178,10 +178,10 @@ def _baseline_subjects(draw: np.random.Generator) -> Iterator[Subject]:
             expected = [decode(frame) for frame in frames]
         except MissingExtraError:
             continue
-        yield Subject(name, (frames[0], frames[1]), decode, decode_again, expected)
+        yield FrameSubject(name, (frames[0], frames[1]), decode, decode_again, expected)
 
 
-def make_subjects(seed: int) -> list[Subject]:
+def make_subjects(seed: int) -> list[FrameSubject]:
     """Return everything to attack; the same frames for the same seed."""
     draw = np.random.default_rng(seed)
     return [*_asc_subjects(draw), _frame_subject(draw), *_baseline_subjects(draw)]

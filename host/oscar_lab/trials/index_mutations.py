@@ -20,7 +20,7 @@ from oscar.coding.index import INDEX_CODECS, IndexCodec, Popular, Popularity
 from oscar.coding.index.base import COUNT_BYTES, SEAL_BYTES
 from oscar.errors import ConfigError
 from oscar_lab.trials import mutate
-from oscar_lab.trials._mutate_subjects import Subject
+from oscar_lab.trials._mutate_subjects import FrameSubject
 from oscar_lab.trials._mutations import BYTES, Mutation
 
 SPACES = (0, 0), (1, 1), (9, 4), (300, 30), (300, 290), (3000, 40), (70_000, 900)  # size, hits
@@ -68,7 +68,9 @@ def _expects(decode: Callable[[Array], Array], size: int) -> Callable[[Any], Arr
     return checked
 
 
-def _subject(name: str, end: Callable[[], IndexCodec], classes: Array | None, pair: list[Array]) -> Subject:
+def _subject(
+    name: str, end: Callable[[], IndexCodec], classes: Array | None, pair: list[Array]
+) -> FrameSubject:
     """Return two streams that are valid at the same time, and two ends that expect them."""
     size = int(pair[0][0])
     sets = [part[1:] for part in pair]
@@ -83,7 +85,7 @@ def _subject(name: str, end: Callable[[], IndexCodec], classes: Array | None, pa
 
     streams = [end().encode(positions, size, classes).tobytes() for positions in sets]
     ends = [_expects(partial(decode, end()), size) for _ in range(2)]
-    return Subject(name, (streams[0], streams[1]), ends[0], ends[1], sets, partial(_reseal, streams[0]))
+    return FrameSubject(name, (streams[0], streams[1]), ends[0], ends[1], sets, partial(_reseal, streams[0]))
 
 
 def _popular_end(history: list[Array], size: int, classes: Array) -> Popular:
@@ -93,7 +95,7 @@ def _popular_end(history: list[Array], size: int, classes: Array) -> Popular:
     return codec
 
 
-def _subjects(seed: int) -> Iterator[Subject]:
+def _subjects(seed: int) -> Iterator[FrameSubject]:
     draw = np.random.default_rng(seed)
     for size, hits in SPACES:
         sets = [np.sort(draw.permutation(size)[:hits]) for _ in range(6)]

@@ -26,7 +26,7 @@ from oscar.studies.parallel import Tick
 from oscar.tables import Row, Table
 from oscar_lab.trials import _hunt
 from oscar_lab.trials._hunt import Chunk, cases, hunt
-from oscar_lab.trials._mutate_subjects import Subject, make_subjects, same
+from oscar_lab.trials._mutate_subjects import FrameSubject, make_subjects, same
 from oscar_lab.trials._mutations import MUTATIONS, Mutation
 
 CHUNK = 4096  # mutations that a worker is given at a time
@@ -48,7 +48,9 @@ def _attempt(
         return None, error, time.thread_time() - start
 
 
-def _judge(subject: Subject, frame: bytearray, sealed: bool, tally: Counter[str]) -> tuple[str | None, float]:
+def _judge(
+    subject: FrameSubject, frame: bytearray, sealed: bool, tally: Counter[str]
+) -> tuple[str | None, float]:
     """Decode one mutated frame twice; return what is wrong with the outcome, and the slower time."""
     size = len(frame)
     first, error, seconds = _attempt(subject.decode, frame + bytes(SPARE), size)

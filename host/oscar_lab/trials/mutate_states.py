@@ -45,7 +45,7 @@ DEEP = 12  # no state has more levels
 
 
 @dataclass
-class Subject:
+class StateSubject:
     """Something with a state: `make` returns a new one that has done some work, `work` does one step more."""
 
     name: str
@@ -57,17 +57,17 @@ def _gradients(iteration: int) -> list[list[np.ndarray]]:
     return [laplace([iteration, node], SHAPES) for node in range(NODES)]
 
 
-def _cluster(name: str, config: Config) -> Subject:
+def _cluster(name: str, config: Config) -> StateSubject:
     def make() -> Any:
         cluster = LocalCluster(config)
         for iteration in range(2):
             cluster.allreduce(_gradients(iteration))
         return cluster
 
-    return Subject(name, make, lambda cluster, i: cluster.allreduce(_gradients(2 + i)) and None)
+    return StateSubject(name, make, lambda cluster, i: cluster.allreduce(_gradients(2 + i)) and None)
 
 
-def _workload(name: str) -> Subject:
+def _workload(name: str) -> StateSubject:
     def step(workload: Any, _: int = 0) -> None:
         workload.apply(workload.gradients()[0])
 
@@ -76,10 +76,10 @@ def _workload(name: str) -> Subject:
         step(workload)
         return workload
 
-    return Subject(f"workload {name}", make, step)
+    return StateSubject(f"workload {name}", make, step)
 
 
-def make_subjects() -> list[Subject]:
+def make_subjects() -> list[StateSubject]:
     """Return everything to attack."""
     feedback = {"error_feedback": True}
     codecs: dict[str, dict[str, Any]] = {
@@ -253,7 +253,7 @@ def _damaged_array(dice: random.Random, value: np.ndarray) -> Any:
 class _Attack:
     """One subject, its intact state, and what became of mutated ones."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: StateSubject) -> None:
         self.subject = subject
         self.holder = subject.make()
         self.state = self.holder.state_dict()

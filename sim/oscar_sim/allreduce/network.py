@@ -25,7 +25,7 @@ class Arrival:
         self.words: deque[tuple[float, Word]] = deque()
 
 
-class Port:
+class NetworkPort:
     """A NIC's two streams, at a switch that sends copies of a frame one after the other.
 
     rate: words a clock each way, up to 1; latency: clocks from port to port. routes: for each frame that the
@@ -39,7 +39,7 @@ class Port:
     ) -> None:  # fmt: skip
         self.rank, self.rx, self.tx, self.rate, self.latency = rank, rx, tx, rate, latency
         self.arrived, self.forward = arrived, forward
-        self.peers: Sequence[Port] = ()
+        self.peers: Sequence[NetworkPort] = ()
         self.routes: deque[Sequence[int]] = deque()
         self.frames: list[bytes] = []
         self.clock = 0

@@ -20,7 +20,7 @@ from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_sim.allreduce.expected import Iteration, host_run
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
-from oscar_sim.allreduce.network import Manager, Port
+from oscar_sim.allreduce.network import Manager, NetworkPort
 from oscar_sim.allreduce.plan import Planning
 from oscar_sim.allreduce.timeline import picture, rows
 from oscar_sim.compiled import CompiledSimulator, copies_of
@@ -65,7 +65,7 @@ class SimulatedNode:
             **memory_ports(options.engines + 1),
         }
         self.memory = MemoryModel(1 << run.rows_log2, self.signals)
-        self.port = Port(
+        self.port = NetworkPort(
             rank, self.signals["s_axis_rx"], self.signals["m_axis_tx"], rate=options.rate,
             latency=options.latency, arrived=self._arrived, forward=self._forward,
         )  # fmt: skip
