@@ -92,12 +92,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"# {args.nodes} nodes, {args.calls} calls with extreme values, an ordinary call after each")
     print("# told: all of them raised GradientError. a/b: they gave finite means; a is the largest error of")
     print("# these, b that of the ordinary calls, in the sigma of what came and what waited in residuals;")
-    print(
-        "# calm: of the same ordinary calls alone; *: some were told. wrong: a mean that is not finite; another"
-    )
-    print("# error; state that moved in a call that was refused, that does not load, or that goes on with")
-    print(f"# other bits; b over {SLACK:g} times calm (or {MOST:g}, where steps or residuals are kept)")
-    table = Table("method <17", *(f"{name} >12" for name in args.values), "calm >8")
+    print("# calm: of the same ordinary calls alone; *: some were told. wrong: a mean that is not finite;")
+    print("# another error; state that moved in a call that was refused, that does not load, or that goes on")
+    print(f"# with other bits; b over {SLACK:g} times calm (or {MOST:g}, where steps or residuals are kept)")
+    table = Table("method <17", *(f"{name} >15" for name in args.values), "calm >8")
     print(table.heading)
     how = {"calls": args.calls, "nodes": args.nodes, "seed": args.seed, "feedback": args.feedback}
     rows: list[Row] = []
