@@ -103,8 +103,11 @@ def test_groups_name_the_tensor_by_its_place_in_the_model() -> None:
 
 
 def test_what_waits_for_a_group_does_not_overflow() -> None:
-    large = np.full((3, 2), 3e38, np.float32)
-    assert with_late(0, large, {0: large}).tolist() == np.full((3, 2), np.finfo(np.float32).max).tolist()
+    for shape in ((3, 2), ()):
+        large = np.full(shape, 3e38, np.float32)
+        whole = with_late(0, large, {0: large})
+        assert np.array_equal(whole, np.full(shape, np.finfo(np.float32).max))
+        assert whole.shape == shape
 
 
 def test_a_training_whose_mean_overflows_has_diverged(monkeypatch: pytest.MonkeyPatch) -> None:

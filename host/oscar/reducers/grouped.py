@@ -181,10 +181,9 @@ def with_late(tensor: int, values: Array, late: Mapping[int, Array]) -> Array:
             f"tensor {tensor}: a residual of {late[tensor].size} values waits for the next gradient, "
             f"got one of {np.size(values)}; load the state of this model"
         )
-    own = np.ascontiguousarray(values, np.float32)
-    whole = np.empty_like(own)
-    add_bounded(own.reshape(-1), late[tensor].reshape(-1), whole.reshape(-1))
-    return whole
+    whole = np.empty(late[tensor].size, np.float32)
+    add_bounded(np.asarray(values, np.float32).reshape(-1), late[tensor].reshape(-1), whole)
+    return whole.reshape(late[tensor].shape)
 
 
 def read_waiting(saved: Saved, nodes: int, sizes: Sequence[int | None]) -> Waiting:

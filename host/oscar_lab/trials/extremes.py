@@ -25,10 +25,6 @@ MOST = 2.0  # sigma, of an error where a step or a residual is of the call befor
 WARM = 2  # calls before the first one with extreme values
 SHOWN = 10  # wrong outcomes that are printed; the JSON holds all
 Random = np.random.Generator
-TABLE = Table(
-    "method <18", "values <15", "refused >8", "mean >5", "own_error:own error >10.3g",
-    "next_error:next >9.3g", "calm_error:undisturbed >12.3g", "wrong >6",
-)  # fmt: skip
 
 
 def _signs(random: Random, shape: tuple[int, ...]) -> Array:
@@ -94,26 +90,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Print what every method made of every kind of values; "ok" tells whether nothing was wrong."""
     print(f"# {args.nodes} nodes, {args.calls} calls with extreme values, an ordinary call after each")
-    print("# refused: calls that raised GradientError; mean: calls that gave a finite mean")
-    print(
-        "# own error, next: of such a mean, and of the ordinary call after; the worst, in the sigma of what"
-    )
-    print("# came and what waited in residuals; undisturbed: of the same ordinary calls without the others")
-    print("# wrong: a mean that is not finite; another error; state that moved in a call that was refused,")
-    print("# that does not load, or that goes on with other bits; a next error of over")
-    print(f"# {SLACK:g} times the undisturbed one (or {MOST:g} sigma, where steps or residuals are kept)")
-    print(TABLE.heading)
+    print("# told: all of them raised GradientError. a/b: they gave finite means; a is the largest error of")
+    print("# these, b that of the ordinary calls, in the sigma of what came and what waited in residuals;")
+    print("# calm: of the same ordinary calls alone; *: some were told. wrong: a mean that is not finite;")
+    print("# another error; state that moved in a call that was refused, that does not load, or that goes on")
+    print(f"# with other bits; b over {SLACK:g} times calm (or {MOST:g}, where steps or residuals are kept)")
+    table = Table("method <17", *(f"{name} >15" for name in args.values), "calm >8")
+    print(table.heading)
     how = {"calls": args.calls, "nodes": args.nodes, "seed": args.seed, "feedback": args.feedback}
     rows: list[Row] = []
     for method in args.methods:
-        for name in args.values:
-            rows.append(measure(method, [name], **how))
-            print(TABLE.line(rows[-1], wrong=len(rows[-1]["wrong"])), flush=True)
+        mine = [measure(method, [name], **how) for name in args.values]
+        calm = max(row["calm_error"] for row in mine)
+        cells = {row["values"]: happened(row) for row in mine}
+        print(table.line({"method": method, "calm": f"{calm:.2g}"}, **cells), flush=True)
+        rows += mine
     wrong = [f"{row['method']}, {row['values']}: {why}" for row in rows for why in row["wrong"]]
     print(f"# {len(rows)} of method and values, {len(wrong)} wrong")
     for line in wrong[:SHOWN]:
         print(f"# wrong: {line}")
     return {"ok": not wrong, "rows": rows, "wrong": wrong}
+
+
+def happened(row: Row) -> str:
+    """Return a row of `measure` in a word."""
+    if row["wrong"]:
+        return "wrong"
+    if not row["mean"]:
+        return "told"
+    return f"{row['own_error']:.2g}/{row['next_error']:.2g}" + ("*" if row["refused"] else "")
 
 
 def measure(
