@@ -14,7 +14,8 @@ from oscar.cli import main
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError
 from oscar.studies.contest import Task, fewest_bits, large_time, metric_at, speedups, summarise, tasks_of
-from oscar.studies.contest_report import answers, draw, table
+from oscar.studies.contest_figure import draw
+from oscar.studies.contest_report import answers, table
 from oscar.studies.training import ring_every, train
 from oscar.timeline.link import LinkModel
 

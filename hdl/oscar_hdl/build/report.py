@@ -107,8 +107,8 @@ def chart(results: Sequence[Result], path: Path) -> bool:
     ours = [(f"OSCAR {r.placed.name}: decode, add, encode", r.mb_per_lut, OURS, "#1f9e89") for r in lanes]
     bars = sorted([*ours, *((*anchor, "#b8bec4") for anchor in ANCHORS)], key=lambda bar: bar[1])
     names, rates, bits, colours = zip(*bars, strict=True)
-    title = "Uncompressed Mb/s for each LUT (8 bits a value),\nand what each makes of our sums of 4 workers"
-    with figure(path, size=(9, 1.1 + 0.33 * len(bars)), title=title) as whole:
+    title = "Uncompressed Mb/s for each LUT (8 bits a value), and what each makes of our sums of 4 workers"
+    with figure(path, height=1.1 + 0.33 * len(bars), title=title) as whole:
         axes = whole.subplots()
         drawn = axes.barh(names, rates, color=colours)
         notes = [

@@ -40,6 +40,7 @@ def kinds() -> tuple[Kind, ...]:
     from oscar.studies import (
         comparison_figure,
         comparison_table,
+        contest_figure,
         contest_report,
         scaling,
         training_figure,
@@ -57,7 +58,7 @@ def kinds() -> tuple[Kind, ...]:
         ),
         Kind(
             "compare", frozenset({"title", "metric", "rows"}), "compare.png",
-            contest_report.text_report, contest_report.draw,
+            contest_report.text_report, contest_figure.draw,
         ),
         Kind(
             "scale", frozenset({"points", "measured_nodes"}), "scale.png",

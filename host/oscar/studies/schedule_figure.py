@@ -33,7 +33,7 @@ def draw_schedule(
     """
     done = replay(schedule, frames, link, topology, spans=True)
     title = f"{schedule.describe()}: {done.total_s * 1e6:,.1f} us on {topology.text}"
-    with figure(path, size=(13, 6), title=title) as drawn:
+    with figure(path, height=6, title=title) as drawn:
         left, right = drawn.subplots(1, 2, width_ratios=(1, 1.5))
         _network(left, schedule, topology)
         _timeline(right, schedule, done.spans)
