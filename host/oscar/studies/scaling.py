@@ -13,7 +13,7 @@ from oscar.config import LinkSection
 from oscar.errors import ConfigError
 from oscar.results import Results
 from oscar.studies.comparison_table import best_rows, kept_link
-from oscar.studies.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
+from oscar.studies.plotting import INK, PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.studies.schedules import kept_schedule
 from oscar.tables import Table
 from oscar.timeline.link import algbw, busbw
@@ -25,6 +25,7 @@ TABLE = Table(
     "bits_per_value:bits/val >8.3f", "speedup >8.2f", "model_ms:model ms >9.3f",
 )  # fmt: skip
 RAW = {"fp32": 32, "bf16": 16}  # bits per value, the same at every size
+RAW_COLOURS = {"fp32": INK, "bf16": SOFT}
 
 
 def scale_results(
@@ -133,7 +134,7 @@ def _panel(axes: Any, scaled: Mapping[str, Any], key: str, factor: float) -> Non
     names = [*RAW, *dict.fromkeys(p["name"] for p in scaled["points"] if p["name"] not in RAW)]
     for i, name in enumerate(names):
         line = [p for p in scaled["points"] if p["name"] == name]
-        colour = SOFT if name in RAW else PALETTE[(i - len(RAW)) % len(PALETTE)]
+        colour = RAW_COLOURS.get(name) or PALETTE[(i - len(RAW)) % len(PALETTE)]
         style = (0, (4, 2)) if name in RAW else "-"
         x, y = [p["nodes"] for p in line], [p[key] * factor for p in line]
         axes.plot(x, y, color=colour, linestyle=style, linewidth=2, marker="o", markersize=3.5)
