@@ -21,7 +21,7 @@ from oscar.collective.schedule_file import FileSchedule, read_schedule, write_sc
 from oscar.collective.schedules import SCHEDULES, make_schedule
 from oscar.collective.trees import Direct
 from oscar.config import load_config
-from oscar.studies.schedule_figure import draw_schedule
+from oscar.studies.schedule_figure import draw_schedule, hops
 from oscar.studies.schedule_scaling import IN_SWITCH
 from oscar.timeline.equal import equal_time
 from oscar.timeline.link import LinkModel
@@ -238,3 +238,14 @@ def test_times_of_all_schedules_are_drawn_against_the_ranks(
 
 def rate(terms: int) -> float:
     return 1.25 + 0.55 * log2(terms)
+
+
+def test_hops_of_a_chunk_follow_each_other() -> None:
+    for name, last in (("ring", 6), ("hierarchical", 4), ("direct", 2)):
+        schedule = make_schedule(name, 4, group=2) if name == "hierarchical" else make_schedule(name, 4)
+        own = [hop for hop in hops(schedule) if hop.chunk == 1]
+        assert len(own) == 2 * 3, name  # each of the others sends and receives once
+        assert {hop.after + 1 for hop in own} == set(range(1, last + 1)), name
+        for hop in own:
+            before = [one for one in own if one.receiver == hop.sender and one.after < hop.after]
+            assert bool(before) == bool(hop.after), name

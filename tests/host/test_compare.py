@@ -22,7 +22,8 @@ from oscar.studies.contest import (
     summarise,
     tasks_of,
 )
-from oscar.studies.contest_report import answers, draw, table
+from oscar.studies.contest_figure import draw
+from oscar.studies.contest_report import answers, table
 from oscar.studies.training import ring_every, train
 from oscar.timeline.link import LinkModel
 

@@ -6,14 +6,27 @@ import json
 import re
 from itertools import combinations, pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.font_manager import FontProperties
+from matplotlib.text import Text
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Bbox
 
 from needs import needs
+from oscar.collective.schedules import make_schedule
+from oscar.config import load_config
+from oscar.studies import plotting
+from oscar.studies.contest import fp32_row, large_time
+from oscar.studies.contest_figure import draw, edge, families
+from oscar.studies.schedule_figure import draw_schedule
+from oscar.studies.schedule_scaling import draw_points, schedule_points
+from oscar.timeline.equal import assumed_frames
+from oscar.timeline.link import LinkModel
+from oscar.timeline.topology import switch
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 TIMINGS = sorted((IMAGES.parent / "timing").glob("*.json"))
@@ -78,3 +91,103 @@ def test_no_arrow_and_no_word_of_the_nic_runs_through_a_word() -> None:
             if place.overlaps(box):
                 assert place.x0 < box.x0, word
                 assert box.x1 < place.x1, word
+
+
+LEAST_POINTS = 8.5  # of letters: 9.5 pixels high at the site's 690
+
+
+def contest(kind: str) -> dict[str, Any]:
+    """Return what compare.json held, from the table in docs/results/compare.md."""
+    config = load_config(IMAGES.parents[1] / "configs" / f"compare_{kind}.yaml")
+    codecs = {entry.name: entry.method for entry in config.compare.contenders}
+    page = (IMAGES.parent / "results" / "compare.md").read_text()
+    title, _, _, _, *lines = page.split(f"$ oscar compare configs/compare_{kind}.yaml\n")[1].splitlines()
+    rows: list[dict[str, Any]] = []
+    for line in lines:
+        if line.startswith("#"):
+            break
+        name, label, (_, *cells) = line[:22].strip(), line[23:67], line[67:].split()
+        mean, spread, _, _, holds, bits, sync = cells[:7]
+        rows.append({
+            "contender": name, "codec": codecs[name], "label": label, "metric": config.compare.metric,
+            "mean": float(mean), "spread": float(spread), "holds": holds == "yes", "bits": float(bits),
+            "diverged": int("diverged" in label),
+            "large_s": large_time(float(sync), config.nodes, config.link.model()),
+        })  # fmt: skip
+    return {"title": title.lstrip("# "), "metric": config.compare.metric, "rows": rows}
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that holds every figure once it is drawn."""
+    kept: list[Any] = []
+    monkeypatch.setattr(plotting, "save_figure", lambda figure, path: kept.append(figure))
+    return kept
+
+
+def check_words(figure: Any) -> None:
+    """Every word is large enough and inside the figure, and none lies on another."""
+    words: list[Text] = []
+    with pytest.MonkeyPatch.context() as patch:
+        paint = Text.draw
+        patch.setattr(Text, "draw", lambda text, renderer: (words.append(text), paint(text, renderer)))
+        figure.draw_without_rendering()  # the layout is settled
+        words.clear()
+        figure.canvas.draw()
+    boxes = {text: text.get_window_extent() for text in words if text.get_text().strip()}
+    assert figure.get_figwidth() == plotting.WIDTH
+    assert len(boxes) > 5
+    for text, box in boxes.items():
+        assert text.get_fontsize() >= LEAST_POINTS, text
+        assert box.x0 > -1, text
+        assert box.x1 < figure.bbox.x1 + 1, text
+    for (one, box), (other, its) in combinations(boxes.items(), 2):
+        assert not box.padded(-1.5).overlaps(its.padded(-1.5)), (one, other)
+
+
+@pytest.mark.parametrize("kind", ["cnn", "transformer"])
+def test_a_comparison_of_many_methods_can_be_read(kind: str, drawn: list[Any]) -> None:
+    results = contest(kind)
+    rows = results["rows"]
+    assert len(rows) >= 35
+    draw(results, Path("compare.png"))
+    (figure,) = drawn
+    check_words(figure)
+    legends = [axes.get_legend() for axes in figure.findobj(lambda a: hasattr(a, "get_legend"))]
+    named = {text.get_text(): to_hex(text.get_color())
+             for legend in legends if legend and legend.legend_handles for text in legend.get_texts()
+             if not text.get_text().endswith("%")}  # fmt: skip
+    assert set(named) == {row["contender"] for row in rows} - {"fp32"}
+    assert len(set(named.values())) == len(named)
+
+
+def test_what_is_far_from_all_others_does_not_stretch_the_axis() -> None:
+    rows = contest("cnn")["rows"]
+    worst = edge(rows, fp32_row(rows))
+    assert 0.79 < worst < 0.81
+    assert [row["mean"] for row in rows if row["mean"] < worst] == [0.7217, 0.5777, 0.7919, 0.5933]
+    assert edge([{**row, "metric": "loss", "mean": -row["mean"]} for row in rows], None) == pytest.approx(
+        -edge(rows, None)
+    )
+
+
+def test_a_panel_has_methods_of_one_family_and_the_last_those_of_one_point() -> None:
+    found = families([row for row in contest("cnn")["rows"] if row["codec"] != "fp32"])
+    assert [len(names) for names in found] == [1, 3, 2, 2, 1, 8]
+    assert found[1] == ["OSCAR-SW", "OSCAR-SW, ASC", "OSCAR-SW 3 rows"]
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("direct", 8), ("ring", 12), ("exchange", 4)])
+def test_schedules_can_be_read(name: str, nodes: int, drawn: list[Any]) -> None:
+    schedule, link = make_schedule(name, nodes), LinkModel()
+    frames = assumed_frames(schedule, 10_000, lambda workers: 4.0)
+    draw_schedule(Path("s.png"), schedule, switch([100.0] * nodes, 2e-6), link, frames)
+    check_words(drawn[0])
+
+
+def test_schedules_by_ranks_can_be_read(drawn: list[Any]) -> None:
+    draw_points(schedule_points([2, 8, 32], 100_000, LinkModel()), Path("s.png"))
+    check_words(drawn[0])
+    names = [text for text in drawn[0].axes[0].texts if text.get_text()]
+    assert len(names) > 6
+    assert len({to_hex(text.get_color()) for text in names}) == len(names)

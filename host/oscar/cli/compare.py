@@ -68,7 +68,8 @@ def _compare(config: Config, args: argparse.Namespace, tasks: list[TrainingTask]
     from oscar.cli.progress import Show
     from oscar.errors import ConfigError
     from oscar.studies.contest import provenances, run_all, summarise
-    from oscar.studies.contest_report import draw, text_report
+    from oscar.studies.contest_figure import draw
+    from oscar.studies.contest_report import text_report
     from oscar.version import __version__
 
     runs_folder = folder / "runs"

@@ -114,7 +114,7 @@ def _draw_timeline(spans: Any, title: str, path: Path) -> None:
     """One lane for each node and stage, a bar for each time it is busy."""
     colours = {"encode": PALETTE[3], "send": PALETTE[4], "wait": GRID, "decode-add": PALETTE[2]}
     nodes = min(NODES_SHOWN, 1 + max(span.rank for span in spans))
-    with figure(path, size=(12.5, 1.2 + 0.62 * nodes), title=title) as drawn:
+    with figure(path, height=1.2 + 0.62 * nodes, title=title) as drawn:
         axes = drawn.subplots()
         for index, stage in enumerate(STAGES):
             for rank in range(nodes):

@@ -40,6 +40,7 @@ def kinds() -> tuple[ResultsKind, ...]:
     from oscar.studies import (
         comparison_figure,
         comparison_table,
+        contest_figure,
         contest_report,
         scaling,
         training_figure,
@@ -58,7 +59,7 @@ def kinds() -> tuple[ResultsKind, ...]:
         ),
         ResultsKind(
             "compare", frozenset({"title", "metric", "rows"}), "compare.png",
-            contest_report.text_report, contest_report.draw,
+            contest_report.text_report, contest_figure.draw,
         ),
         ResultsKind(
             "scale", frozenset({"points", "measured_nodes"}), "scale.png",

@@ -18,7 +18,7 @@ EXAMPLE = """\
   oscar schedule list --nodes 8                        the built-in ones
   oscar schedule synth net.yaml -o s.json              make one for a network
   oscar schedule check s.json                          what it is, and whether it keeps the rules
-  oscar schedule draw s.json --topology net.yaml       routes beside their timeline
+  oscar schedule draw s.json --topology net.yaml       routes over their timeline
   oscar schedule draw direct --nodes 8                 built-in ones go by name, wherever a file may stand
   oscar schedule scale --values 288k -o scale.png      time of all of them at 2 to 1,024 ranks
   oscar schedule export s.json --msccl -o s.xml        for runtimes that read MSCCL's XML

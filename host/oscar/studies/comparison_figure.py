@@ -23,10 +23,11 @@ def draw(results: Results, path: Path) -> None:
         f"AllReduce of {model['name']}: {model['values']:,} values, {results['nodes']} nodes, "
         f"quantiser {results['quantiser']}"
     )
-    with figure(path, size=(12.5, 5.4), title=title) as drawn:
-        left, right = drawn.subplots(1, 2, width_ratios=[1.15, 1])
-        _methods(left, rows, names, colours)
-        _steps(right, results, colours)
+    bars = 0.9 + 0.22 * (len(rows) + 0.6 * len(names))
+    with figure(path, height=bars + 3.6, title=title) as drawn:
+        upper, lower = drawn.subplots(2, 1, height_ratios=[bars, 3.3])
+        _methods(upper, rows, names, colours)
+        _steps(lower, results, colours)
 
 
 def _methods(axes: Any, rows: Sequence[Mapping[str, Any]], names: Sequence[str], colours: Any) -> None:
@@ -76,7 +77,7 @@ def _steps(axes: Any, results: Results, colours: Any) -> None:
     alike = _alike([row for row in coded if len(row["step_bits"]) == 2 * steps > 0])
     highest = max((max(rows[0]["step_bits"]) for rows in alike), default=1.0)
     axes.set_ylim(0, highest * 1.12)
-    axes.set_title("Bits per value in each step, best plan of each method:\nsums of more workers carry more")
+    axes.set_title("Bits per value in each step, best plan of each method: sums of more workers carry more")
     axes.set_xlabel("step")
     axes.grid(axis="y")
     if not alike:
@@ -84,7 +85,7 @@ def _steps(axes: Any, results: Results, colours: Any) -> None:
     for rows in alike:
         _line(axes, rows, steps, colours)
     axes.axvline(steps + 0.5, color=GRID, linewidth=1.5)
-    axes.set_xlim(0.5, 2 * steps + 0.5 + 0.55 * 2 * steps)
+    axes.set_xlim(0.5, 2 * steps + 0.5)
     ends = [
         End(
             2 * steps,

@@ -24,6 +24,7 @@ from oscar.studies.training import check_ring, train
 from oscar.timeline.link import LinkModel
 
 LARGE = 64_000_000  # values of the model that speed-ups are given for: links, not latencies, decide
+IDEAL = "codec: ideal (takes no time)"  # clock of end-to-end figures, whatever link.codec says
 # Sections of the configuration that affect a run's result; a change elsewhere does not repeat the run.
 DECISIVE = {
     "nodes", "iterations", "seed", "workload", "quantiser", "method", "scheme", "asc", "plan", "schedule",
@@ -284,3 +285,15 @@ def speedups(row: dict[str, Any], base: dict[str, Any], shares: Sequence[float])
     """
     wholes = [base["large_s"] / share for share in shares]
     return [whole / (whole - base["large_s"] + row["large_s"]) for whole in wholes]
+
+
+def names_of(rows: Iterable[Any]) -> list[str]:
+    """Return the contenders in the order of their first rows."""
+    return list(dict.fromkeys(row["contender"] for row in rows))
+
+
+def fastest(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return each contender's fastest point that holds fp32's metric; those that have none are left out."""
+    holding = sorted((row for row in rows if row["holds"]), key=lambda row: float(row["large_s"]))
+    best = {row["contender"]: row for row in reversed(holding)}
+    return {name: best[name] for name in names_of(rows) if name in best}

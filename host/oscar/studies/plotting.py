@@ -7,21 +7,28 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from oscar.files import save_figure
 
 STYLE = Path(__file__).with_name("figure.mplstyle")
 INK, SOFT, GRID = "#22303c", "#6b7883", "#e3e8ec"  # as in the style
-PALETTE = ("#8a97a3", "#4f6d8f", "#c98a2b", "#1f9e89", "#b5367a", "#5b4bb5", "#d1495b", "#3b7a57")
+PALETTE = (
+    "#8a97a3", "#4f6d8f", "#c98a2b", "#1f9e89", "#b5367a", "#5b4bb5", "#d1495b", "#3b7a57",
+    "#3fa7d6", "#7a4a1e", "#76a021", "#d9679a", "#1b2a49", "#ee7733", "#a98bd6", "#6f6a1f",
+    "#b99400", "#8c2d2d",
+)  # fmt: skip
 MARKERS = "osD^v<>PX*hdp"
 NUMBERS = "Numbers"  # the text in a PNG that has them
-LABEL_GAP = 0.06  # of a panel's height: how far apart names at the ends of lines stand
+WIDTH = 8.6  # inches of every figure: letters of 9 points are 10 pixels high where a page shows it 690 wide
+TITLE_LETTERS = 78  # of a figure's title, to a line
+LABEL_POINTS = 11.5  # from one name at the ends of lines to the next
 
 
 @contextmanager
-def figure(path: Path, *, size: tuple[float, float], title: str) -> Iterator[Any]:
-    """Yield an empty matplotlib figure of `size` inches; it is saved at `path` when the block ends.
+def figure(path: Path, *, height: float, title: str) -> Iterator[Any]:
+    """Yield an empty matplotlib figure of `height` inches; it is saved at `path` when the block ends.
 
     Nothing is saved where the block raises. A PNG keeps the numbers that are drawn in it (`numbers_in`).
     """
@@ -30,9 +37,9 @@ def figure(path: Path, *, size: tuple[float, float], title: str) -> Iterator[Any
     from matplotlib.figure import Figure
 
     with rc_context(fname=STYLE):
-        drawn = Figure(figsize=size)
+        drawn = Figure(figsize=(WIDTH, height))
         FigureCanvasAgg(drawn)
-        drawn.suptitle(title, x=0.012, ha="left", fontsize=13, fontweight="bold")
+        drawn.suptitle(fill(title, TITLE_LETTERS), x=0.012, ha="left", fontsize=11.5, fontweight="bold")
         yield drawn
         kept = {"metadata": {NUMBERS: json.dumps(_numbers(drawn))}} if path.suffix == ".png" else {}
         save_figure(drawn, path, **kept)
@@ -64,7 +71,8 @@ def numbers_in(path: Path) -> list[dict[str, Any]] | None:
 
 
 def look(index: int) -> dict[str, Any]:
-    """Return colour and marker of the line with this number; no two of the first hundred are the same."""
+    """Return colour and marker of the line with this number; no two of the first 18 share a colour, no two
+    of the first 234 both."""
     return {"color": PALETTE[index % len(PALETTE)], "marker": MARKERS[index % len(MARKERS)]}
 
 
@@ -89,15 +97,19 @@ class End:
 
 
 def label_ends(axes: Any, ends: Sequence[End]) -> None:
-    """Write names beside the ends of lines, pushed apart, each with a leader where it had to move.
+    """Write names to the right of lines' ends, pushed apart, each with a leader where it had to move.
 
-    The panel's limits and scales have to be set; they must leave room on the right.
+    The panel's limits and scales have to be set, and all else be drawn. Names may stand outside the panel.
     """
+    if not ends:
+        return
     ends = sorted(ends, key=lambda end: end.y)
+    axes.figure.draw_without_rendering()  # the layout tells how high the panel is
+    gap = LABEL_POINTS / 72 * axes.figure.dpi / axes.bbox.height
     to_panel = axes.transData + axes.transAxes.inverted()
     places = [to_panel.transform((end.x, end.y)) for end in ends]
-    heights = spread_labels([float(place[1]) for place in places], LABEL_GAP, 0.02)
-    left = max((float(place[0]) for place in places), default=0.0) + 0.035
+    heights = spread_labels([float(place[1]) for place in places], gap, 0.02)
+    left = max(float(place[0]) for place in places) + 0.035
     for (x, y), height, end in zip(places, heights, ends, strict=True):
         axes.plot(
             [x + 0.008, left - 0.006], [y, height],

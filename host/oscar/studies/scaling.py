@@ -13,7 +13,7 @@ from oscar.config import LinkSection
 from oscar.errors import ConfigError
 from oscar.results import Results
 from oscar.studies.comparison_table import best_rows, kept_link
-from oscar.studies.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
+from oscar.studies.plotting import INK, PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.studies.schedules import kept_schedule
 from oscar.tables import Table
 from oscar.timeline.link import algbw, busbw
@@ -25,6 +25,7 @@ TABLE = Table(
     "bits_per_value:bits/val >8.3f", "speedup >8.2f", "model_ms:model ms >9.3f",
 )  # fmt: skip
 RAW = {"fp32": 32, "bf16": 16}  # bits per value, the same at every size
+RAW_COLOURS = {"fp32": INK, "bf16": SOFT}
 
 
 def scale_results(
@@ -118,7 +119,7 @@ def draw_scale(scaled: Mapping[str, Any], path: Path) -> None:
         f"{model['name']}, {model['values']:,} values, {link['gbps']:g} Gb/s, "
         f"{link['latency_us']:g} us a hop; frames measured at {scaled['measured_nodes']} nodes"
     )
-    with figure(path, size=(12.5, 4.8), title=title) as drawn:
+    with figure(path, height=4, title=title) as drawn:
         times, gains = drawn.subplots(1, 2)
         _panel(times, scaled, "time_s", 1e3)
         times.set_title("AllReduce time in ms")
@@ -133,7 +134,7 @@ def _panel(axes: Any, scaled: Mapping[str, Any], key: str, factor: float) -> Non
     names = [*RAW, *dict.fromkeys(p["name"] for p in scaled["points"] if p["name"] not in RAW)]
     for i, name in enumerate(names):
         line = [p for p in scaled["points"] if p["name"] == name]
-        colour = SOFT if name in RAW else PALETTE[(i - len(RAW)) % len(PALETTE)]
+        colour = RAW_COLOURS.get(name) or PALETTE[(i - len(RAW)) % len(PALETTE)]
         style = (0, (4, 2)) if name in RAW else "-"
         x, y = [p["nodes"] for p in line], [p[key] * factor for p in line]
         axes.plot(x, y, color=colour, linestyle=style, linewidth=2, marker="o", markersize=3.5)
@@ -142,7 +143,7 @@ def _panel(axes: Any, scaled: Mapping[str, Any], key: str, factor: float) -> Non
     axes.set_xscale("log", base=2)
     axes.set_xticks(nodes, [str(n) for n in nodes])
     axes.minorticks_off()
-    axes.set_xlim(nodes[0] * 0.9, nodes[-1] * (nodes[-1] / nodes[0]) ** 0.4 * 1.1)
+    axes.set_xlim(nodes[0] * 0.9, nodes[-1] * 1.1)
     axes.set_xlabel("nodes")
     axes.grid(axis="y")
     if key == "time_s":

@@ -1,14 +1,13 @@
-"""The picture of a schedule: the network with routes coloured by owner, beside the timeline of its replay."""
+"""The picture of a schedule: how each chunk goes from rank to rank, above the timeline of its replay."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from oscar.collective.actions import SENDS
+from oscar.collective.actions import SENDS, Op, Phase
 from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
 from oscar.studies.plotting import GRID, INK, PALETTE, SOFT, figure
@@ -17,9 +16,20 @@ from oscar.timeline.replay import replay
 from oscar.timeline.spans import Span
 from oscar.timeline.topology import Topology
 
-MOST_ROUTES = 4096  # arrows; with more there is nothing to see
+MOST_CHUNKS = 8  # that have a panel
+NAMED_RANKS = 8  # with more, not every lane has its number
 LANES = {"send": 0.0, "encode": 0.34, "decode-add": 0.62}  # of a rank's row: where a stage's bars begin
 HEIGHTS = {"send": 0.3, "encode": 0.24, "decode-add": 0.24}
+
+
+class Hop(NamedTuple):
+    """A frame on a link. after: how many frames in sequence had to come before its sender had it."""
+
+    chunk: int
+    sender: int
+    receiver: int
+    phase: Phase
+    after: int
 
 
 def draw_schedule(
@@ -27,16 +37,19 @@ def draw_schedule(
 ) -> float:
     """Draw `schedule` into a PNG at `path` and return its seconds on `topology`, by replay of `frames`.
 
-    Left: which rank sends which owner's chunks to whom; in grey links of the network that carry nothing.
-    Right: when every rank sends (its upper bar), codes and decodes. Raises ValueError for frames of another
-    schedule, and for a topology without a link that it uses.
+    Above: a panel for each of the first chunks, with a lane for each rank and an arrow for each frame (of
+    several sub-frames the first), from hop to hop. Below: when every rank sends (its upper bar), codes and
+    decodes. Raises ValueError for frames of another schedule, and for a topology without a link that it uses.
     """
     done = replay(schedule, frames, link, topology, spans=True)
     title = f"{schedule.describe()}: {done.total_s * 1e6:,.1f} us on {topology.text}"
-    with figure(path, size=(13, 6), title=title) as drawn:
-        left, right = drawn.subplots(1, 2, width_ratios=(1, 1.5))
-        _network(left, schedule, topology)
-        _timeline(right, schedule, done.spans)
+    chunks = range(min(MOST_CHUNKS, len(schedule.owners)))
+    rows = math.ceil(len(chunks) / 4)
+    heights = [0.5 + 1.75 * rows, 1.0 + 0.26 * min(schedule.nodes, 16)]
+    with figure(path, height=0.4 + sum(heights), title=title) as drawn:
+        upper, lower = drawn.subfigures(2, 1, height_ratios=heights)
+        _routes(upper, schedule, chunks, rows)
+        _timeline(lower.subplots(), schedule, done.spans)
     return done.total_s
 
 
@@ -44,43 +57,62 @@ def _colour(schedule: Schedule, chunk: int) -> str:
     return PALETTE[schedule.owners[chunk] % len(PALETTE)]
 
 
-def _network(axes: Any, schedule: Schedule, topology: Topology) -> None:
-    """Draw ranks on a circle, links in grey, and an arrow for each owner's chunks on a link."""
-    n = schedule.nodes
-    places = [
-        (math.sin(2 * math.pi * rank / n), math.cos(2 * math.pi * rank / n)) if n > 1 else (0.0, 0.0)
-        for rank in range(n)
-    ]
-    routes = Counter(
-        (rank, a.peer, schedule.owners[a.chunk])
-        for rank in range(n)
-        for a in schedule.actions(rank)
-        if a.op in SENDS and a.sub == 0
-    )
-    used = {(sender, receiver) for sender, receiver, _ in routes}
-    for sender, receiver in topology.links:
-        if n <= 32 and (sender, receiver) not in used:
-            _arrow(axes, places[sender], places[receiver], GRID, 0.1)
-    for sender, receiver, owner in sorted(routes)[:MOST_ROUTES]:
-        bend = 0.08 + 0.18 * owner / max(1, n - 1)
-        _arrow(axes, places[sender], places[receiver], PALETTE[owner % len(PALETTE)], bend)
-    for rank, (x, y) in enumerate(places):
-        face = PALETTE[rank % len(PALETTE)] if rank in schedule.owners else SOFT
-        axes.text(
-            x, y, str(rank), ha="center", va="center", color="white", fontweight="bold", zorder=5,
-            bbox={"boxstyle": "circle,pad=0.35", "facecolor": face, "edgecolor": INK, "linewidth": 0.8},
-        )  # fmt: skip
-    axes.set_title("routes, in the colour of the rank that adds")
-    axes.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
-    axes.axis("off")
+def hops(schedule: Schedule) -> list[Hop]:
+    """Return every frame of the first sub-frames, each after those that bring its sender the same chunk."""
+    programs = [[a for a in schedule.actions(rank) if a.sub == 0] for rank in range(schedule.nodes)]
+    came: dict[tuple[int, int, int], int] = {}  # by sender, receiver, tag: hops up to its arrival
+    had: dict[tuple[int, int], int] = {}  # by rank, chunk: hops of what it waited for
+    at, found, moved = [0] * schedule.nodes, [], True
+    while moved:
+        moved = False
+        for rank, program in enumerate(programs):
+            while at[rank] < len(program):
+                a = program[at[rank]]
+                before = had.get((rank, a.chunk), 0)
+                if a.op is Op.WAIT:
+                    if (a.peer, rank, a.tag) not in came:
+                        break
+                    had[rank, a.chunk] = max(before, came[a.peer, rank, a.tag])
+                elif a.op in SENDS:
+                    came[rank, a.peer, a.tag] = before + 1
+                    found.append(Hop(a.chunk, rank, a.peer, a.phase, before))
+                at[rank], moved = at[rank] + 1, True
+    return found
 
 
-def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], colour: str, bend: float) -> None:
-    style = {
-        "arrowstyle": "-|>", "color": colour, "linewidth": 1.1, "alpha": 0.8, "shrinkA": 14, "shrinkB": 14,
-        "connectionstyle": f"arc3,rad={bend:.3f}",
-    }  # fmt: skip
-    axes.annotate("", xy=end, xytext=start, arrowprops=style)
+def _routes(part: Any, schedule: Schedule, chunks: range, rows: int) -> None:
+    """Draw a panel for each chunk: ranks from left to right, hops downwards."""
+    every = [hop for hop in hops(schedule) if hop.chunk in chunks]
+    deep = 1 + max((hop.after for hop in every), default=0)
+    panels = list(part.subplots(rows, min(4, len(chunks)), squeeze=False, sharex=True, sharey=True).flat)
+    step = math.ceil(schedule.nodes / NAMED_RANKS)
+    lanes = range(0, schedule.nodes, step)
+    for axes in panels:
+        axes.set_axis_off()
+    for chunk, axes in zip(chunks, panels, strict=False):
+        axes.set_axis_on()
+        colour = _colour(schedule, chunk)
+        axes.vlines(range(schedule.nodes), 0, deep, color=GRID, linewidth=0.8, zorder=0)
+        axes.vlines(schedule.owners[chunk], 0, deep, color=colour, linewidth=5, alpha=0.25, zorder=0)
+        for hop in every:
+            if hop.chunk == chunk:
+                _arrow(axes, hop, colour if hop.phase is Phase.REDUCE_SCATTER else INK)
+        axes.set_title(f"chunk {chunk}: rank {schedule.owners[chunk]} adds", color=colour, pad=12)
+        axes.set_xticks(lanes, [str(rank) for rank in lanes], fontsize=9, color=SOFT)
+        axes.tick_params(labeltop=True, labelbottom=False, labelleft=False, pad=0)
+        axes.set(xlim=(-0.6, schedule.nodes - 0.4), ylim=(deep + 0.15, -0.15))
+    left_out = len(schedule.owners) > len(chunks)
+    more = f" (the first {len(chunks)} chunks of {len(schedule.owners)})" * left_out
+    part.suptitle(
+        f"From rank to rank, hop by hop{more}: reduce-scatter in colour, all-gather in black",
+        x=0.012, ha="left", fontsize=9.5, color=SOFT,
+    )  # fmt: skip
+
+
+def _arrow(axes: Any, hop: Hop, colour: str) -> None:
+    style = {"arrowstyle": "-|>,head_width=0.14,head_length=0.3", "color": colour, "linewidth": 0.9,
+             "shrinkA": 0, "shrinkB": 0}  # fmt: skip
+    axes.annotate("", xy=(hop.receiver, hop.after + 1), xytext=(hop.sender, hop.after), arrowprops=style)
 
 
 def _timeline(axes: Any, schedule: Schedule, spans: Sequence[Span]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.schedules import SCHEDULES, make_schedule
-from oscar.studies.plotting import PALETTE, SOFT, End, figure, label_ends, logarithmic
+from oscar.studies.plotting import INK, PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.tables import Table
 from oscar.timeline.equal import equal_time, has_short_cut, in_switch_time
 from oscar.timeline.link import FP32_BITS, LinkModel
@@ -19,6 +19,7 @@ REPLAYED = 64  # ranks: with more, a replay of all of them takes many seconds
 FEW = ("star",)  # frames that a replay is fast
 IN_SWITCH = "star in the switch"
 RAW = ("ring", "direct")  # by which fp32 goes
+RAW_COLOURS = {"fp32 ring": INK, "fp32 direct": SOFT}
 TABLE = Table("name:#schedule <20", "nodes >6", "time_us:time(us) >12.2f", "speedup:x fp32 >8.2f")
 
 
@@ -112,12 +113,12 @@ def draw_points(found: Mapping[str, Any], path: Path) -> None:
     """Draw time against the number of ranks, a line for each schedule, into a PNG at `path`."""
     names = list(dict.fromkeys(point["name"] for point in found["points"]))
     nodes = sorted({point["nodes"] for point in found["points"]})
-    with figure(path, size=(9.5, 5.6), title="AllReduce time in us, modelled") as drawn:
+    with figure(path, height=5, title="AllReduce time in us, modelled") as drawn:
         axes, ends = drawn.subplots(), []
         for name in names:
             line = [point for point in found["points"] if point["name"] == name]
-            raw = name.startswith("fp32")
-            colour = SOFT if raw else PALETTE[1 + names.index(name) % (len(PALETTE) - 1)]
+            raw = name in RAW_COLOURS
+            colour = RAW_COLOURS.get(name) or PALETTE[1 + names.index(name) % (len(PALETTE) - 1)]
             x, y = [point["nodes"] for point in line], [point["time_s"] * 1e6 for point in line]
             style = (0, (4, 2)) if raw else "-"
             axes.plot(x, y, color=colour, linestyle=style, linewidth=2, marker="o", markersize=3.5)
@@ -125,7 +126,7 @@ def draw_points(found: Mapping[str, Any], path: Path) -> None:
         axes.set_xscale("log", base=2)
         axes.set_xticks(nodes, [str(count) for count in nodes])
         axes.minorticks_off()
-        axes.set_xlim(nodes[0] * 0.9, nodes[-1] * (nodes[-1] / nodes[0]) ** 0.3 * 1.1)
+        axes.set_xlim(nodes[0] * 0.9, nodes[-1] * 1.1)
         logarithmic(axes.yaxis)
         axes.set(xlabel="ranks")
         axes.set_title(_assumed(found))

@@ -23,7 +23,7 @@ def draw(several: Sequence[Results], path: Path) -> None:
         f"{config['workload']['name']}, {several[0]['model']['values']:,} values, {config['nodes']} nodes: "
         + (several[0]["method"] if len(several) == 1 else f"{len(several)} methods")
     )
-    with figure(path, size=(13, 4.6), title=title) as drawn:
+    with figure(path, height=3.9, title=title) as drawn:
         panels = drawn.subplots(1, 3, sharey=True)
         for index, results in enumerate(several):
             _curves(panels, results, PALETTE[(index + 3) % len(PALETTE)])

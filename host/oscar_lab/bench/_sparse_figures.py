@@ -17,8 +17,8 @@ def draw_densities(path: Path, rows: Sequence[Row]) -> None:
     panels = list(dict.fromkeys((row["workload"], row["density"]) for row in rows))
     rules = list(dict.fromkeys(row["rule"] for row in rows))
     title = "What is sent (the union) in relation to k"
-    with figure(path, size=(1.5 + 4.6 * len(panels), 4.4), title=title) as drawn:
-        every = drawn.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    with figure(path, height=0.6 + 3.4 * len(panels), title=title) as drawn:
+        every = drawn.subplots(len(panels), 1, squeeze=False, sharey=True)[:, 0]
         names: list[list[End]] = []
         for axes, (workload, density) in zip(every, panels, strict=True):
             axes.set_title(f"{workload}, k = {density:g} of the values")
@@ -32,7 +32,7 @@ def draw_densities(path: Path, rows: Sequence[Row]) -> None:
                 color, unions = PALETTE[rules.index(row["rule"]) % len(PALETTE)], row["unions"]
                 axes.plot(unions, color=color, linewidth=1)
                 names[-1].append(End(len(unions) - 1, max(unions[-1], 1e-3), row["rule"], color))
-            axes.set_xlim(0, 1.45 * max(len(row["unions"]) for row in own))
+            axes.set_xlim(0, max(len(row["unions"]) for row in own))
         for axes, ends in zip(every, names, strict=True):  # the panels' common scale is known by now
             label_ends(axes, ends)
 
@@ -40,9 +40,10 @@ def draw_densities(path: Path, rows: Sequence[Row]) -> None:
 def draw_stages(path: Path, rows: Sequence[Row]) -> None:
     """Draw each rule's microseconds, stage upon stage: a panel for each workload."""
     workloads = list(dict.fromkeys(row["workload"] for row in rows))
-    with figure(path, size=(12, 4.6), title="Work of the busiest rank by stage, microseconds") as drawn:
+    title, height = "Work of the busiest rank by stage, microseconds", 0.6 + 2.8 * len(workloads)
+    with figure(path, height=height, title=title) as drawn:
         for axes, workload in zip(
-            drawn.subplots(1, len(workloads), squeeze=False)[0], workloads, strict=True
+            drawn.subplots(len(workloads), 1, squeeze=False)[:, 0], workloads, strict=True
         ):
             own = [row for row in rows if row["workload"] == workload and row["total"] is not None][::-1]
             left = [0.0] * len(own)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oscar.studies.plotting import PALETTE, SOFT, figure, logarithmic
+from oscar.studies.plotting import PALETTE, figure, logarithmic
 from oscar.timeline.engine import Timeline
 from oscar.timeline.graph import BACKWARD, CODEC, COMPUTE, PORT
 
@@ -21,21 +21,21 @@ def draw(
     times: Mapping[str, Sequence[float]],
 ) -> None:
     """Draw timelines below each other with their bubbles, and seconds by rate in Gb/s, into `path`."""
-    with figure(path, size=(13, 5.2), title="A transformer's iteration, 4 nodes at 500 Mb/s") as drawn:
-        left, right = drawn.subplots(1, 2, width_ratios=[2, 1])
-        _bars(left, timelines)
+    with figure(path, height=6.6, title="A transformer's iteration, 4 nodes at 500 Mb/s") as drawn:
+        upper, lower = drawn.subplots(2, 1, height_ratios=[1.2, 1])
+        _bars(upper, timelines)
         for index, (name, seconds) in enumerate(times.items()):
-            right.plot(
+            lower.plot(
                 rates, [1e3 * s for s in seconds], "o-", color=PALETTE[index], markersize=3, label=name
             )
-        right.set_xscale("log")
-        right.set_yscale("log")
-        logarithmic(right.xaxis)
-        logarithmic(right.yaxis)
-        right.set_xlabel("Gb/s")
-        right.set_title("ms of an iteration")
-        right.grid()
-        right.legend()
+        lower.set_xscale("log")
+        lower.set_yscale("log")
+        logarithmic(lower.xaxis)
+        logarithmic(lower.yaxis)
+        lower.set_xlabel("Gb/s")
+        lower.set_title("ms of an iteration")
+        lower.grid()
+        lower.legend()
 
 
 def _bars(axes: Any, timelines: Mapping[str, Timeline]) -> None:
@@ -63,4 +63,4 @@ def _bars(axes: Any, timelines: Mapping[str, Timeline]) -> None:
     axes.set_yticks(ticks, labels)
     axes.set_xlabel("ms")
     axes.set_xlim(0, 1.15e3 * max(timeline.total_s for timeline in timelines.values()))
-    axes.set_title("backward pass, coding, sending; grey: a bubble", color=SOFT, fontsize=10)
+    axes.set_title("backward pass, coding, sending; grey: a bubble")

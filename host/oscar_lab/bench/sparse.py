@@ -179,13 +179,13 @@ def _draw(gradients: list[Array], path: Path) -> None:
         parts = [make_partition(name, grains.size, nodes).split(mine) for mine in sets]
         pushes[name] = np.array([[len(part) for part in mine] for mine in parts])
     most = max(counts.max() for counts in pushes.values())
-    with figure(path, size=(11.0, 5.0), title=title) as drawn:
-        for axes, (label, counts) in zip(drawn.subplots(1, 2), pushes.items(), strict=True):
-            axes.imshow(counts, cmap="Blues", vmin=0, vmax=most * 1.5)
+    with figure(path, height=6.6, title=title) as drawn:
+        for axes, (label, counts) in zip(drawn.subplots(2, 1), pushes.items(), strict=True):
+            axes.imshow(counts, cmap="Blues", vmin=0, vmax=most * 1.5, aspect="auto")
             for worker, server in np.ndindex(nodes, nodes):
                 text = f"{counts[worker, server]:,}"
-                axes.text(server, worker, text, ha="center", va="center", fontsize=7, color=INK)
+                axes.text(server, worker, text, ha="center", va="center", fontsize=9, color=INK)
             worst = (counts.max(axis=1) / counts.mean(axis=1)).max()
-            axes.set_title(f"{label}: the fullest server gets {worst:.2f} times the mean", fontsize=10)
+            axes.set_title(f"{label}: the fullest server gets {worst:.2f} times the mean")
             axes.set_xlabel("server")
             axes.set_ylabel("worker")

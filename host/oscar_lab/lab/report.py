@@ -105,8 +105,8 @@ def draw(results: Results, path: Path) -> None:
         f"Measured: {results['values']:,} gradient values of {results['source']}, "
         f"{results['machine']['cores']} cores for all hosts"
     )
-    with figure(path, size=(7 * len(hosts), 5.6), title=title) as drawn:
-        panels = drawn.subplots(1, len(hosts), squeeze=False)[0]
+    with figure(path, height=0.6 + 4.6 * len(hosts), title=title) as drawn:
+        panels = drawn.subplots(len(hosts), 1, squeeze=False)[:, 0]
         for axes, count in zip(panels, hosts, strict=True):
             mine = sorted(
                 (case for case in cases if case["hosts"] == count), key=lambda case: float(case["mbps"])
@@ -138,7 +138,7 @@ def _lines(axes: Any, cases: list[Mapping[str, Any]], names: list[str]) -> None:
         logarithmic(axis)
     rates = sorted({case["mbps"] for case in cases})
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
-    axes.set_xlim(rates[0] * 0.9, rates[-1] * (rates[-1] / rates[0]) ** 0.38)
+    axes.set_xlim(rates[0] * 0.9, rates[-1] * 1.05)
     axes.set_xlabel("link rate, Mb/s")
     axes.grid()
     label_ends(axes, ends)
