@@ -321,7 +321,7 @@ def test_learns_from_real_counters():
         )
 
     parts = top()
-    counters = [[bank.symdict["memory"] for bank in part.subs[:2]] for part in parts.subs[1:]]
+    counters = [[bank.subs[0].symdict["memory"] for bank in part.subs[:2]] for part in parts.subs[1:]]
     strobes: list[str] = []
     steps: deque[Any] = deque()
 

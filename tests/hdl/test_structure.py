@@ -1,4 +1,4 @@
-"""What holds for every block: processes are short, and states are only compared for being equal."""
+"""What holds for every block: short processes, few ports, states without an order, no small files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ from pathlib import Path
 import oscar_hdl
 
 ROOT = Path(oscar_hdl.__file__).parent
+REPOSITORY = Path(__file__).parents[2]
 LONGEST = 60  # lines of a process, decorator and all
 TRIGGERS = {"always", "always_comb", "always_seq", "instance"}
+PORTS = 12  # of a block, a bundle is one
+LEAF = 60  # lines of a file that only one block uses
+# Blocks that have more ports still; the list may only get shorter.
+WIDE = {
+    "byte_source", "decoder_core", "decoder_slots", "encoder_core", "encoder_slots", "renormalise",
+    "row_list", "step_bits", "engine_pair", "frequency_rows", "learn_control", "set_store",
+    "axi_lite_registers", "command_port", "decode_share", "lane_reader", "row_bank", "row_memory",
+    "side_bank", "value_bank", "nic_core",
+}  # fmt: skip
 ORDERED = ast.Lt | ast.LtE | ast.Gt | ast.GtE
 
 
@@ -66,3 +76,46 @@ def test_states_have_no_order() -> None:
     assert [place for place in found if place[1]] == []
     wrong = "States = enum('IDLE', 'RUN')\nstate = Signal(States.IDLE)\nif state >= States.RUN:\n    pass\n"
     assert ordered(ast.parse(wrong)) == ["state >= States.RUN"]
+
+
+def test_blocks_have_a_dozen_ports_at_most() -> None:
+    wide = {
+        node.name
+        for file, tree in modules()
+        if not file.startswith("flow")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and any(ast.unparse(d) == "block" for d in node.decorator_list)
+        if len(node.args.args) > PORTS
+    }
+    assert wide == WIDE
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Return the modules that one imports from, and what it takes if that is a module."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {
+        name
+        for node in found
+        for name in (node.module or "", *(f"{node.module}.{a.name}" for a in node.names))
+    }
+
+
+def test_small_parts_are_in_the_file_of_the_block_that_uses_them() -> None:
+    """Unless a test or a proof has them alone."""
+    known = {f"oscar_hdl.{file[:-3].replace('/', '.')}": tree for file, tree in modules()}
+    alone = [
+        imported(ast.parse(path.read_text()))
+        for folder in ("sim", "tests")
+        for path in (REPOSITORY / folder).rglob("*.py")
+    ]
+    alone += [imported(tree) for name, tree in known.items() if ".flow." in name]
+    leaves = [
+        name
+        for name, tree in known.items()
+        if ".flow." not in name
+        and not name.endswith("__init__")
+        and (ROOT.parent / f"{name.replace('.', '/')}.py").read_text().count("\n") < LEAF
+        if sum(name in imported(other) for user, other in known.items() if ".flow." not in user) == 1
+        if not any(name in taken for taken in alone)
+    ]
+    assert leaves == []

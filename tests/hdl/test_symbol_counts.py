@@ -71,7 +71,7 @@ class Bench:
         self.taken: dict[int, int] = {}
         self.next_request: tuple[bool, int, int] = (False, 0, 0)
         instance = top()
-        self.memories = [[bank.symdict["memory"] for bank in part.subs[:2]] for part in instance.subs]
+        self.memories = [[bank.subs[0].symdict["memory"] for bank in part.subs[:2]] for part in instance.subs]
         self.simulator = CycleSimulator(instance, self.clk, self.each)
 
     def each(self) -> None:

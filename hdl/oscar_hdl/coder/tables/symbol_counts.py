@@ -7,6 +7,7 @@ from typing import Any
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.ports import CountChain, CountPort
+from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 
 COUNT_BITS = 18
@@ -23,10 +24,10 @@ def count_memory(
     written_place u9; a sum of 2^18 and more does not, but gives `over` (strobe, a clock later). While counts
     are taken there are none to write.
     """
-    memory = [word(COUNT_BITS) for _ in range(1 << 9)]
-    read_at, write_at, fetched = word(9), word(9), word(COUNT_BITS)
+    read_at, write_at = word(9), word(9)
     total, total3, total4, total5 = word(COUNT_BITS + 1), *(word(COUNT_BITS) for _ in range(3))
     taking, clears, mine, carry, write = bit(), bit(), bit(), bit(), bit()
+    memory = block_ram(clk, write, write_at, total3, read_at, got)
 
     @always_comb
     def add():
@@ -40,13 +41,6 @@ def count_memory(
     def choose():
         write.next = clears or (mine and not carry)
         over.next = mine and carry
-
-    @always(clk.posedge)
-    def use_memory():
-        if write:
-            memory[write_at].next = total3
-        fetched.next = memory[read_at]
-        got.next = fetched
 
     @always(clk.posedge)
     def prepare():
@@ -65,7 +59,7 @@ def count_memory(
         mine.next = counts
         carry.next = total[COUNT_BITS]
 
-    return add, choose, use_memory, prepare
+    return memory, add, choose, prepare
 
 
 ADDRESS_BITS = 10  # bank, context, symbol

@@ -8,8 +8,8 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, PART_BITS
 from oscar_hdl.nic.memory.lane_reader import lane_reader
+from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.two_port_memory import two_port_memory
 
 
 @block
@@ -50,8 +50,8 @@ def side_bank(
     header_now, header3, was_header, was_source_header = bit(), bit(), bit(), bit()
 
     parts = [
-        two_port_memory(clk, enable, at, data, found, second_at, second_found),
-        two_port_memory(clk, d_enable, d_at, d_data, d_found, source_mean_at, d_second_found),
+        block_ram(clk, enable, at, data, read_at=second_at, read=second_found, found=found),
+        block_ram(clk, d_enable, d_at, d_data, read_at=source_mean_at, read=d_second_found, found=d_found),
         lane_reader(
             clk, rst, phase, position.take, position_row, step, row_kept, at_row, at_part, nibbles, header3,
             mean_found, position.data, down=True, odd=position_odd,

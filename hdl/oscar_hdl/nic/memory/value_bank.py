@@ -8,8 +8,8 @@ from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.bank_ports import PART_BITS, WORD_BITS
 from oscar_hdl.nic.memory.lane_reader import lane_reader
+from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.two_port_memory import two_port_memory
 
 
 @block
@@ -34,7 +34,7 @@ def value_bank(
     totals, valid, total_row, total_part = word(WORD_BITS), bit(), word(ROW_BITS), word(PART_BITS)
 
     parts = [
-        two_port_memory(clk, enable, at, data, found, second_at, second_found),
+        block_ram(clk, enable, at, data, read_at=second_at, read=second_found, found=found),
         lane_reader(
             clk, rst, phase, sums.take, sum_row, step, row_kept, at_row, at_part, found, adopt, None,
             sums.local, down=True, odd=sums_odd,

@@ -34,8 +34,8 @@ from oscar_hdl.nic.receive.prefix_reader import prefix_reader
 from oscar_hdl.nic.receive.raw_feeder import raw_feeder
 from oscar_hdl.nic.receive.receive_blocks import receive_blocks
 from oscar_hdl.nic.receive.receive_front import receive_front
-from oscar_hdl.nic.receive.receive_store import receive_store
 from oscar_hdl.nic.receive.unit_reader import UnitPort, unit_reader
+from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 
@@ -104,7 +104,7 @@ def receiver(
     oldest, begun, held = word(store_log2), word(store_log2), word(2)
     span, avail, land = Span(units + 1, store_log2, pair_bits), word(units + 1), word(units + 1)
     pairs, top, low, final = word(bus_bits), word(pair_bits), word(pair_bits), bit()
-    store = receive_store(clk, wr_en, wr_addr, wr_data, rd_addr, rd_data)
+    store = block_ram(clk, wr_en, wr_addr, wr_data, rd_addr, rd_data)
     frames = deframer(clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, faulty, fault)
     # Unit n is reader STRIDE n modulo units of the ring, the unit reader is the last.
     STRIDE, ring_span, landed = ring_stride(units), Span(units + 1, store_log2, pair_bits), word(units + 1)
@@ -150,7 +150,7 @@ def receiver(
     # Entries of the directories of two frames wait here until they are dealt.
     keep, entry, kept, keep_at = bit(), word(48), word(KEPT_BITS), word(8)
     dealt, keep_place, deal_place = word(KEPT_BITS), word(9), word(9)
-    entries = receive_store(clk, keep, keep_place, kept, deal_place, dealt)
+    entries = block_ram(clk, keep, keep_place, kept, deal_place, dealt)
 
     # The steps of a command.
     match, use, prefix, listing, raw_feed = MatchPort(), ReaderUse(), StepPort(), StepPort(), StepPort()
