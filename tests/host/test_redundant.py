@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from oscar.coding.registry import make_codec
-from oscar.collective.redundant import RedundantNode
-from oscar.collective.tasks import Kind, Redundancy
 from oscar.errors import ConfigError, PeerError
 from oscar.numerics.quantiser import sum_width
 from oscar.timeline.link import LinkModel
-from oscar.timeline.redundant import Race
 from oscar_lab.bench import redundancy
+from oscar_lab.rivals.redundant_nodes import RedundantNode
+from oscar_lab.rivals.redundant_tasks import Kind, Redundancy
+from oscar_lab.rivals.redundant_time import Race
 
 CUT = "cut"
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.registry import make_codec
-from oscar.collective.tasks import Redundancy
 from oscar.errors import OscarError
 from oscar.numerics.plans import make_plan
 from oscar.numerics.quantiser import sum_width
 from oscar.tables import Row, Table
 from oscar.timeline.link import LinkModel
-from oscar.timeline.redundant import Race
+from oscar_lab.rivals.redundant_tasks import Redundancy
+from oscar_lab.rivals.redundant_time import Race
 
 BITS = 12
 SIGMA = 8.0  # of a worker's integers, in steps: what a coarseness of 1/8 gives

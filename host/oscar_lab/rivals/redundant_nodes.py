@@ -16,9 +16,9 @@ message from two iterations ago is from a rank whose death others have known for
 
 Nothing here has a clock or a wire: a driver says which task is done or which message has arrived next, and
 carries messages away. On a link, messages of one kind keep their order, TASK and SUM of an iteration come
-before those of the next, and the news of a death comes last. `oscar.timeline.redundant` drives by modelled
-time. A real transport needs three things: to wait for the next frame of any peer, not of a known one; an
-envelope with the fields of `TaskMessage` before the frame; and tags that count the messages of a link, so that a
+before those of the next, and the news of a death comes last. `redundant_time` drives by modelled time. A
+real transport needs three things: to wait for the next frame of any peer, not of a known one; an envelope
+with the fields of `TaskMessage` before the frame; and tags that count the messages of a link, so that a
 receive can be posted before it is known which task it will bring.
 """
 
@@ -32,8 +32,8 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.codec import Codec
 from oscar.coding.frame import peek
-from oscar.collective.tasks import Iteration, Kind, Redundancy, TaskMessage
 from oscar.errors import ConfigError, FrameError, PeerError
+from oscar_lab.rivals.redundant_tasks import Iteration, Kind, Redundancy, TaskMessage
 
 
 class RedundantNode:

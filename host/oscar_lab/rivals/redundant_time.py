@@ -20,9 +20,9 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.codec import Codec
 from oscar.coding.frame import peek
-from oscar.collective.redundant import RedundantNode
-from oscar.collective.tasks import Kind, Redundancy, TaskMessage
 from oscar.timeline.link import LinkModel
+from oscar_lab.rivals.redundant_nodes import RedundantNode
+from oscar_lab.rivals.redundant_tasks import Kind, Redundancy, TaskMessage
 
 ORDER = {Kind.AGAIN: 0, Kind.SUM: 1, Kind.TASK: 2}  # on a port with several frames to send
 
