@@ -134,7 +134,9 @@ def check_words(figure: Any) -> None:
         figure.draw_without_rendering()  # the layout is settled
         words.clear()
         figure.canvas.draw()
-    boxes = {text: text.get_window_extent() for text in words if text.get_text().strip()}
+    boxes = {
+        text: text.get_window_extent() for text in words if text.get_visible() and text.get_text().strip()
+    }
     assert figure.get_figwidth() == plotting.WIDTH
     assert len(boxes) > 5
     for text, box in boxes.items():

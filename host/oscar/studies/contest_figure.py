@@ -159,7 +159,9 @@ def _speed(part: Any, base: Any, holding: Mapping[str, Any], metric: str) -> Non
     logarithmic(axes.xaxis)
     axes.margins(x=0.08)
     axes.grid(axis="x")
-    axes.legend(loc="lower right", ncols=len(SHARES), handletextpad=0.1, columnspacing=1)
+    axes.legend(
+        loc="lower right", bbox_to_anchor=(1, 1), ncols=len(SHARES), handletextpad=0.1, columnspacing=1
+    )
     part.suptitle(
         f"Training speed against fp32 at equal {metric}, by the part of its iteration spent communicating.\n"
         f"{LARGE / 1e6:g} M values, modelled, {IDEAL}. Dotted: the paper's {PAPER_SPEEDUP:g}x (OSCAR-HW).",

@@ -109,6 +109,8 @@ def label_ends(axes: Any, ends: Sequence[End]) -> None:
     to_panel = axes.transData + axes.transAxes.inverted()
     places = [to_panel.transform((end.x, end.y)) for end in ends]
     heights = spread_labels([float(place[1]) for place in places], gap, 0.02)
+    top = max(1.0, 0.02 + gap * (len(ends) - 1))
+    heights = [min(height, top - gap * (len(ends) - 1 - i)) for i, height in enumerate(heights)]
     left = max(float(place[0]) for place in places) + 0.035
     for (x, y), height, end in zip(places, heights, ends, strict=True):
         axes.plot(

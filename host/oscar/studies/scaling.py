@@ -146,8 +146,5 @@ def _panel(axes: Any, scaled: Mapping[str, Any], key: str, factor: float) -> Non
     axes.set_xlim(nodes[0] * 0.9, nodes[-1] * 1.1)
     axes.set_xlabel("nodes")
     axes.grid(axis="y")
-    if key == "time_s":
-        logarithmic(axes.yaxis)
-    else:
-        axes.set_ylim(bottom=0)
+    logarithmic(axes.yaxis)
     label_ends(axes, ends)
