@@ -28,7 +28,11 @@ Exit status 1 when a node differed or a lossless sum was not exact.
 def add_command(commands: Any) -> None:
     """Declare the command."""
     parser = declare(
-        commands, "allreduce", run, short="compare codecs and chunk plans on real gradients", example=EXAMPLE
+        commands,
+        "allreduce",
+        run,
+        short="compare codecs, schemes and chunk plans on real gradients",
+        example=EXAMPLE,
     )
     add_config(parser, default="default")
     add_outputs(parser)
@@ -58,12 +62,14 @@ def compare(config: Config, args: argparse.Namespace, *inputs: Path) -> int:
 
 def _compare(config: Config, args: argparse.Namespace, folder: Path) -> int:
     from oscar.cli.progress import Show
+    from oscar.provenance import provenance
     from oscar.studies.comparison import run_experiment
     from oscar.studies.comparison_files import write_outputs, write_timeline
     from oscar.studies.comparison_table import text_table
 
     with Show() as show:
         results, recording = run_experiment(config, workers=args.workers, progress=show)
+    results["provenance"] = provenance()  # the same in both files
     print(text_table(results))
     paths = write_outputs(results, folder)
     if args.json is not None:
