@@ -214,6 +214,39 @@ def test_workers_do_not_change_results(tiny: Path, tmp_path: Path) -> None:
     assert first["loss"] == second["loss"]
 
 
+def test_schemes_are_compared_beside_codecs(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """zen exchanges, powersgd sums floats, oscar-sw sends coded frames, lhc can tell that it is exact."""
+    schemes = ["topk", "zen", "powersgd", "lhc"]
+    options = {"topk": "density: 0.25", "powersgd": "rank: 4"}  # what tells of no caution
+    rows = [
+        f"{{name: {name}, method: {name}, scheme: {{{options.get(name, '')}}}}}"
+        for name in (*schemes, "fp32")
+    ]
+    rows.append("{name: sw, method: oscar-sw, plans: [snake], scheme: {coded: true}}")
+    own = [f"methods=[{', '.join(rows)}]", "method=zen", f"output={tmp_path}", "iterations=5"]
+    sets = [part for one in own for part in ("--set", one)]
+    assert run(["allreduce", tiny / "c.yaml", "--workers", "1", *sets]) == 0
+    table = capsys.readouterr().out
+    assert re.search(r" topk +- .* - +- +same\n", table), table
+    found = {row["name"]: row for row in json.loads((tmp_path / "results.json").read_text())["methods"]}
+    assert {name: row["plan"] for name, row in found.items()} == {
+        **dict.fromkeys(schemes, "-"), "fp32": "equal", "sw": "snake",
+    }  # fmt: skip
+    assert [row["rtl_time_s"] is None for row in found.values()] == [row != "fp32" for row in found]
+    assert all(row["identical"] and row["time_s"] > 0 < row["bits_per_value"] for row in found.values())
+    assert [name for name, row in found.items() if row["exact"]] == ["lhc", "fp32"]
+    bars = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert max(bar.get("ts", 0) for bar in bars) > 0
+    check_page(tmp_path / "results.json")
+    assert run(["report", tmp_path / "results.json", "--markdown"]) == 0
+    assert "| topk | - |" in capsys.readouterr().out
+    only = ["--set", f"methods=[{rows[0]}]"]
+    assert run(["allreduce", tiny / "c.yaml", "--workers", "1", *sets, *only]) == 0
+    assert "Only schemes were compared" in check_page(tmp_path / "results.json")
+
+
 def test_seed_changes_results_and_is_recorded(tiny: Path, tmp_path: Path) -> None:
     arguments = ["allreduce", tiny / "c.yaml", "--seed", "5", "--set", "methods=[]", "--set", "nodes=1"]
     assert run([*arguments, "--set", f"output={tmp_path}"]) == 0

@@ -101,6 +101,53 @@ def test_a_policy_that_was_slower_is_left_and_not_tried_again_on_this_link() -> 
     assert retuner.retune(first, seen(slower, first), took_s=0.3) is not None
 
 
+def test_a_run_that_goes_on_does_not_try_again_what_was_slower() -> None:
+    first, slow = policy((5, "fp32 direct")), LinkModel.of(gbps=0.05, latency_us=10)
+    retuner = Retuner(first, CONFIG)
+    found = retuner.retune(first, seen(slow, first), took_s=0.1)
+    assert found is not None
+    assert retuner.retune(found.policy, seen(slow, found.policy), took_s=0.2, compute_s=0.03) is not None
+    saved = retuner.state_dict()
+    resumed = Retuner(first, CONFIG)
+    resumed.load_state_dict(saved)
+    assert repr(resumed.state_dict()) == repr(saved)
+    assert (resumed.fit, resumed.expected_s) == (retuner.fit, retuner.expected_s)
+    assert resumed.retune(first, seen(slow, first), took_s=0.1) is None
+    anew = Retuner(first, CONFIG)
+    assert anew.retune(first, seen(slow, first), took_s=0.1) is not None  # it would be tried again
+
+
+@pytest.mark.parametrize(
+    ("path", "damage", "told"),
+    [
+        (("fit",), [1e9, 0.0, 1.0], "state.fit: expected 4 items"),
+        (("fit", 0), float("nan"), r"state.fit\[0\]: expected a number"),
+        (("ready_s",), np.zeros(3), "state.ready_s: expected float64"),
+        (("ready_s",), np.array([1.0, 2, 1, 3, 4]), "state.ready_s: expected times that never fall"),
+        (("ready_s",), np.zeros(5), "state.ready_s: expected a last time above 0"),
+        (("expected_s",), "soon", "state.expected_s: expected a number"),
+        (("tried_bps",), -1.0, "state.tried_bps: expected a number"),
+        (("tried", 0, 0), [[4, "fp32 ring"]], r"state.tried\[0\]\[0\]: expected groups that cover 5"),
+        (("tried", 0, 0), [[5, "zen same ring"]], r"state.tried\[0\]\[0\]: expected options .* got zen"),
+        (("tried", 0, 0), [[5, "zst same ring"]], r"state.tried\[0\]\[0\]: expected options .*zst"),
+        (("tried", 0, 1), "[1]", r"state.tried\[0\]\[1\]: expected how"),
+        (("tried", 0, 2), None, r"state.tried\[0\]\[2\]: expected a number"),
+    ],
+)
+def test_a_damaged_state_is_refused_by_its_path(path: tuple[Any, ...], damage: Any, told: str) -> None:
+    first, slow = policy((5, "fp32 direct")), LinkModel.of(gbps=0.05, latency_us=10)
+    retuner = Retuner(first, CONFIG)
+    retuner.retune(first, seen(slow, first), took_s=0.1)
+    before, broken = retuner.state_dict(), retuner.state_dict()
+    inner: Any = broken
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = damage
+    with pytest.raises(ConfigError, match=told):
+        retuner.load_state_dict(broken)
+    assert repr(retuner.state_dict()) == repr(before)
+
+
 def test_nothing_changes_for_less_than_the_gain() -> None:
     first, slow = policy((5, "fp32 direct")), LinkModel.of(gbps=0.05, latency_us=10)
     gained = Retuner(first, CONFIG).retune(first, seen(slow, first))

@@ -158,13 +158,14 @@ def retuned(rank: int, folder: Path) -> dict[str, Any]:
         again.step(0)
         again.step(0)
         again.state.load_state_dict(saved)
+        kept = again.state.state_dict()["tree"] == saved["tree"]
         resumed = [again.step(step) for step in range(12, 14)]
     early = Training(rank, groups=[(6, "fp32 direct")], retune=4)
     with early.state:
         early.state.load_state_dict(saved)
         early.step(0)
         resumed += [early.step(step) for step in range(12, 14)]
-    return {"seen": seen, "resumed": resumed, "groups": groups, "slow": slow}
+    return {"seen": seen, "resumed": resumed, "groups": groups, "slow": slow, "kept": kept}
 
 
 def troubled(rank: int, folder: Path) -> dict[str, Any]:
@@ -301,6 +302,7 @@ def test_all_ranks_go_on_with_what_rank_0_chose(tmp_path: Path) -> None:
     for result in results:
         assert result["slow"] == [False, True, True, True, True]  # behind 4, 8, 12, and 12 twice more
         assert result["groups"] == results[0]["groups"]
+        assert result["kept"]  # what was tried, too
         plain, chosen = ((6, "fp32 direct"),), result["groups"][-1]
         assert result["groups"][:8] == [plain] * 8
         assert chosen != plain

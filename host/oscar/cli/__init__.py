@@ -44,7 +44,7 @@ ADDRESS_SPACE = 768 << 20  # bytes: with less, OpenBLAS and LLVM end or hang whi
 
 EXAMPLE = """\
 start here:
-  oscar allreduce                                    compare codecs and chunk plans on real gradients
+  oscar allreduce                                    compare codecs, schemes and chunk plans on real gradients
   oscar init                                         a commented configuration of your own
   oscar predict --values 25M --nodes 8 --gbps 25     would compression pay?
   oscar codec gradients.npy --all                    what each codec makes of an array

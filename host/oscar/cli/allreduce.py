@@ -28,7 +28,11 @@ Exit status 1 when a node differed or a lossless sum was not exact.
 def add_command(commands: Any) -> None:
     """Declare the command."""
     parser = declare(
-        commands, "allreduce", run, short="compare codecs and chunk plans on real gradients", example=EXAMPLE
+        commands,
+        "allreduce",
+        run,
+        short="compare codecs, schemes and chunk plans on real gradients",
+        example=EXAMPLE,
     )
     add_config(parser, default="default")
     add_outputs(parser)
@@ -65,7 +69,7 @@ def _compare(config: Config, args: argparse.Namespace, folder: Path) -> int:
 
     with Show() as show:
         results, recording = run_experiment(config, workers=args.workers, progress=show)
-    results["provenance"] = provenance()  # of both files
+    results["provenance"] = provenance()  # the same in both files
     print(text_table(results))
     paths = write_outputs(results, folder)
     if args.json is not None:

@@ -14,7 +14,7 @@ import yaml
 from oscar.cli.kinds import ResultsKind
 from oscar.collective.frames import Frames
 from oscar.results import Results
-from oscar.studies.comparison_table import kept_link
+from oscar.studies.comparison_table import kept_link, of_scheme
 from oscar.studies.plotting import GRID, PALETTE, figure
 from oscar.studies.schedules import kept_schedule
 from oscar.timeline.replay import replay
@@ -88,8 +88,14 @@ def _image(path: Path, alt: str) -> str:
 
 
 def _timeline(results: Results) -> str:
-    """Return the last AllReduce of the fastest coded method: what every node did when, in the time model."""
-    rows = [row for row in results["methods"] if row["coded"]] or results["methods"]
+    """Return the last AllReduce of the fastest coded method, or of another codec: what each node did when.
+
+    Times are of the time model. A scheme's frames are of several messages, which no one schedule replays.
+    """
+    codecs = [row for row in results["methods"] if not of_scheme(row)]
+    rows = [row for row in codecs if row["coded"]] or codecs
+    if not rows:
+        return _notes(["Only schemes were compared: trace.json has their messages."])
     row = min(rows, key=lambda row: row["time_s"])
     link = kept_link(results)
     replayed = replay(

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.codec import Codec
 from oscar.coding.frame import HEADER_BYTES
-from oscar.coding.registry import ASC, make_codec
+from oscar.coding.registry import ASC
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Stats
 from oscar.config import Config, Method
@@ -20,6 +19,7 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.method import make_codec_of
 from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS
+from oscar.schemes.methods import MethodInfo, method_info
 from oscar.studies.parallel import Tick, run_tasks
 from oscar.studies.recording import Gradients, Progress, Recording, record_training
 from oscar.timeline.recurrence import equal_ring_time
@@ -113,36 +113,46 @@ def _skipped(iterations: int) -> int:
 def _row(
     method: Method, plan: str, stats: Sequence[Stats], config: Config, schedule: Schedule
 ) -> dict[str, Any]:
-    """Return one row: means over the AllReduces after the warm-up; checks are over all of them."""
+    """Return one row: means over the AllReduces after the warm-up; checks are over all of them.
+
+    The plan of a scheme that sends no coded message is "-": nothing is dealt to chunks by it.
+    """
     counted = stats[_skipped(len(stats)) :]
-    codec = make_codec(method.method)
+    info = method_info(method.method)
+    scheme = info.codec is None
+    dealt = not scheme or any(one.coded for s in stats for one in s.moved)
     identical = all(s.identical for s in stats)
-    wrong = sum(not (s.exact if codec.lossless else s.identical) for s in stats)
+    wrong = sum(not (s.exact if info.lossless else s.identical) for s in stats)
 
     last = stats[-1]
     return {
         "name": method.name,
-        "plan": plan,
+        "plan": plan if dealt else "-",
         "codec": method.method,
         "schedule": schedule.name,
-        "lossless": codec.lossless,
-        "coded": codec.coded,
+        "lossless": info.lossless,
+        "coded": info.codec is not None and info.codec.coded,
         **{name: float(np.mean([getattr(s, name) for s in counted])) for name in MEANS},
-        "rtl_time_s": _rtl_time(schedule, codec, method, counted, config),
-        "exact": codec.lossless and wrong == 0,
+        "rtl_time_s": _rtl_time(schedule, info, method, counted, config),
+        "exact": info.lossless and wrong == 0,
         "identical": identical,
         "wrong": wrong,
-        "step_bits": _step_bits(counted, config.nodes),
+        "step_bits": [] if scheme else _step_bits(counted, config.nodes),
         "clocks": _clocks(counted),
         "frames": last.frames.tree(),
     }
 
 
 def _rtl_time(
-    schedule: Schedule, codec: Codec, method: Method, stats: Sequence[Stats], config: Config
+    schedule: Schedule, info: MethodInfo, method: Method, stats: Sequence[Stats], config: Config
 ) -> float | None:
-    """Return the mean time with the clock of the RTL; None for what no RTL does: codecs, sums kept apart."""
-    if not codec.coded or config.nodes == 1:
+    """Return the mean time with the clock of the RTL; None for what no RTL does.
+
+    That is schemes, other codecs, and sums that are kept apart.
+    """
+    if info.codec is None:
+        return None
+    if not info.codec.coded or config.nodes == 1:
         return float(np.mean([s.time_s for s in stats]))
     if method.method not in ASC or schedule.apart:
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oscar.results import Results
-from oscar.studies.comparison_table import best_rows
+from oscar.studies.comparison_table import best_rows, of_scheme
 from oscar.studies.plotting import GRID, INK, PALETTE, SOFT, End, figure, label_ends
 
 REFERENCES = {"fp32": 32, "bf16, int16": 16}  # what links carry without a coder
@@ -15,7 +15,7 @@ REFERENCES = {"fp32": 32, "bf16, int16": 16}  # what links carry without a coder
 
 def draw(results: Results, path: Path) -> None:
     """Draw bits per value by method and plan, and along the steps, into a PNG at `path`."""
-    rows = [row for row in results["methods"] if row["coded"]]
+    rows = [row for row in results["methods"] if row["coded"] or of_scheme(row)]
     names = list(dict.fromkeys(row["name"] for row in rows))
     colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
     model = results["model"]
@@ -43,7 +43,7 @@ def _methods(axes: Any, rows: Sequence[Mapping[str, Any]], names: Sequence[str],
             axes.text(
                 bits + longest * 0.012,
                 place,
-                f"{bits:.2f}  {row['plan']}  ({row['ratio_vs_fp32']:.1f}x)",
+                f"{bits:.2f}  {row['plan'].strip('-')}  ({row['ratio_vs_fp32']:.1f}x)",
                 va="center",
                 fontsize=8.5,
                 color=INK if strong else SOFT,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.files import write_text
-from oscar.reducers.method import make_codec_of
-from oscar.reducers.scheduling import schedule_of
 from oscar.results import Results, write_results
 from oscar.studies.comparison_figure import draw
 from oscar.studies.comparison_table import markdown_table
 from oscar.studies.recording import Recording
+from oscar.timeline.link import LinkModel
 from oscar.timeline.perfetto import write_trace
 from oscar.timeline.replay import replay
+from oscar.timeline.spans import Span
 
 
 def write_outputs(results: Results, folder: Path) -> list[Path]:
@@ -27,9 +29,17 @@ def write_outputs(results: Results, folder: Path) -> list[Path]:
 
 def write_timeline(recording: Recording, config: Config, path: Path) -> None:
     """Write the timeline of the last AllReduce of the training run, for ui.perfetto.dev."""
-    stats, codec = recording.stats[-1], make_codec_of(config)
-    schedule = schedule_of(config, codec, stats.nodes, stats.values)
-    spans = replay(schedule, stats.frames, config.link.model(), coded=codec.coded, spans=True).spans
+    stats = recording.stats[-1]
     meta = {"config": config.model_dump(mode="json"), "iteration": stats.iteration, "plan": stats.plan}
     meta["clock"] = config.link.clock_text()
-    write_trace(path, spans, meta)
+    write_trace(path, _spans(stats, config.link.model()), meta)
+
+
+def _spans(stats: Stats, link: LinkModel) -> list[Span]:
+    """Return the bars of all messages, one message after the other."""
+    bars, began = [], 0.0
+    for one in stats.moved:
+        played = replay(one.schedule, one.frames, link, coded=one.coded, spans=True)
+        bars += [replace(bar, start_s=began + bar.start_s) for bar in played.spans]
+        began += played.total_s
+    return bars

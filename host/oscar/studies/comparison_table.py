@@ -8,6 +8,7 @@ from typing import Any
 
 from oscar.config import LinkSection
 from oscar.results import Results
+from oscar.schemes.registry import SCHEMES
 from oscar.tables import Row, Table
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.nic import NicFile, parse_nic
@@ -54,12 +55,14 @@ def heading(results: Results) -> list[str]:
         known = ", ".join(f"{name} {value:.4g}" for name, value in results["evaluation"].items())
         held_out = f"; held out: {known}" if known else ""
         lines.append(f"training loss {losses[0]:.4f} -> {losses[-1]:.4f}{held_out}")
+    same = ["exact: same: of a scheme, whose nodes ended bit-identical; nothing else tells its sums right"]
     return [
         *lines,
         "bits/val: bytes sent, headers too, over values that crossed a link; sync: as if every link sent",
         "what the busiest one does, which is what a step waits for; ratio, speedup: fp32's sync bytes and",
         "time over these; algbw, busbw = algbw 2(N-1)/N: GB/s of fp32 bytes, so both may exceed the line",
         "rate; #wrong: AllReduces in which a node differed or a lossless sum was not exact; * best plan",
+        *(same if any(of_scheme(row) and not row["lossless"] for row in results["methods"]) else []),
     ]
 
 
@@ -90,10 +93,18 @@ def _rivals(row: Mapping[str, Any], results: Results) -> int:
 
 
 def verdict(row: Mapping[str, Any]) -> str:
-    """Return "yes" (sums exact, nodes identical), "lossy" (identical, by design not exact) or "NO"."""
+    """Return "yes" (sums exact, nodes identical) or "NO"; without exact sums to compare with, if identical,
+    "lossy" of a codec and "same" of a scheme."""
     if row["wrong"]:
         return "NO"
-    return "yes" if row["lossless"] else "lossy"
+    if row["lossless"]:
+        return "yes"
+    return "same" if of_scheme(row) else "lossy"
+
+
+def of_scheme(row: Mapping[str, Any]) -> bool:
+    """Whether a scheme was run, which is no codec around one schedule."""
+    return row["codec"] in SCHEMES
 
 
 def text_table(results: Results) -> str:

@@ -129,8 +129,9 @@ class Retuning:
             self._go_on(groups, grouped, made)
 
     def state_dict(self, backwards: int) -> dict[str, Any]:
-        """Return the groups in use, and where a run that goes on is between two choices."""
-        return {"groups": [*self.policy.groups], "since": (backwards - self._began) % self.every}
+        """Return the groups in use, what was tried, and where a run that goes on is between two choices."""
+        since = (backwards - self._began) % self.every
+        return {"groups": [*self.policy.groups], "since": since, "tuner": self._retuner.state_dict()}
 
     def load(
         self, saved: Saved, refused: ConfigError | None, grouped: GroupedBuckets, reducer: Communicator,
@@ -142,12 +143,18 @@ class Retuning:
         """
         groups: list[tuple[int, str]] = []
         since = 0
+        seen = self._retuner.state_dict()
         if refused is None:
             try:
                 groups, since = self._read(saved["retuned"])
+                self._retuner.load_state_dict(saved["retuned"]["tuner"])
             except ConfigError as error:
                 refused = error
-        agreed(reducer, refused, groups)
+        try:
+            agreed(reducer, refused, groups)
+        except ConfigError:
+            self._retuner.load_state_dict(seen)
+            raise
         before, own = list(self.policy.groups), grouped.state_dict()
         self._go_on(groups, grouped)
         try:
@@ -158,6 +165,7 @@ class Retuning:
             agreed(reducer, refused)
         except ConfigError:
             self._go_on(before, grouped)
+            self._retuner.load_state_dict(seen)
             grouped.load_state_dict(Saved.of(own))
             raise
         self._began = max(backwards, 1) - since  # the first backward of a process is thrown away

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from oscar.coding.costs import FrameCost
+from oscar.coding.costs import MOST_SECONDS, FrameCost
 from oscar.collective.ring import Ring
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.planning.tuning.apply import ready_of, split_option
+from oscar.planning.tuning.apply import groups_of, ready_of, split_option
 from oscar.planning.tuning.options import (
     FP32,
     SCHEDULES,
@@ -26,15 +27,17 @@ from oscar.planning.tuning.options import (
 from oscar.planning.tuning.policy import OTHER, SAME, Option, PolicyProblem
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.select import Selection, select
+from oscar.state import Saved
 from oscar.timeline.engine import Floats
-from oscar.timeline.graph import PORT
-from oscar.timeline.link import LinkModel
+from oscar.timeline.graph import PORT, check_ready
+from oscar.timeline.link import LEAST_RATE, MOST_RATE, LinkModel
 
 GAIN = 1.05  # by which another policy has to be faster: less is within the error of the model
 FAST_BPS, SLOW_BPS, MOST_LATENCY_S = 1e12, 1e4, 1.0  # beyond these a link is not told from one that has them
 LEAST_SLOWER = 0.1
 BACK = 1.02  # times as fast as now was a policy that is gone back to
 FAR = 1.3  # the gain where many more bytes are sent, or less, than were seen to cost what they do
+LONGEST_S = 1e9  # of an iteration that was saved
 OTHER_LINK = 1.5  # a rate that differs by this is another link
 
 
@@ -103,10 +106,10 @@ class Retuner:
         self.know(policy)
         self._ready = ready_of(policy, policy.number("compute_ms") * 1e-3)
         self._priced: dict[str, MethodPrice] = {}
+        self._names = policy.tensors
         self._tried: dict[Any, tuple[PolicyFile, float]] = {}  # what iterations took, on a link such as this
         self._tried_bps = 0.0
         self.expected_s: float | None = None  # of an iteration, on the link as it was seen last
-        self._sizes = tuple(size for _, size in policy.tensors)
         self.fit = Fit(LinkModel.of(gbps=policy.number("gbps"), latency_us=policy.number("latency_us")))
 
     def check(self, policy: PolicyFile) -> None:
@@ -154,8 +157,9 @@ class Retuner:
             self._ready = self._ready * (compute_s / self._ready[-1])
         seen = [one._replace(option=self._as_priced(one.option)) for one in seen]
         self.fit = fitted(seen, self._prices, self.nodes, self.fit)
+        sizes = tuple(size for _, size in self._names)
         problems = problems_of(
-            self._sizes, self._ready, [self.fit.priced(price) for price in self._prices], self.nodes,
+            sizes, self._ready, [self.fit.priced(price) for price in self._prices], self.nodes,
             self.fit.link, SCHEDULES, self._processors,
         )  # fmt: skip
         self.expected_s = before = self._time(policy, problems)
@@ -205,6 +209,72 @@ class Retuner:
         method, _ = split_option(option)
         by_bytes = any(price.name == method and price.around_ring for price in self._prices)
         return " ".join([*option.split(" ")[:-1], Ring.name]) if by_bytes else option
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was seen: the link, when gradients are ready, and what tried policies took."""
+        link = self.fit.link
+        fit = link.bandwidth_bps, link.latency_s, self.fit.slower, self.fit.once_s
+        return {
+            "fit": [float(number) for number in fit],
+            "ready_s": self._ready.copy(),
+            "expected_s": None if self.expected_s is None else float(self.expected_s),
+            "tried_bps": float(self._tried_bps),
+            "tried": [
+                [[*map(list, policy.groups)], json.dumps(dict(policy.made)), float(took_s)]
+                for policy, took_s in self._tried.values()
+            ],
+        }
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        saved = Saved.of(state).only(*self.state_dict())
+        rate, *rest = saved["fit"].items(4)
+        bounds = MOST_SECONDS, MOST_RATE, MOST_SECONDS
+        latency_s, slower, once_s = (one.number(0.0, most) for one, most in zip(rest, bounds, strict=True))
+        link = replace(self.fit.link, bandwidth_bps=rate.number(LEAST_RATE, MOST_RATE), latency_s=latency_s)
+        ready = saved["ready_s"].array(float, (len(self._names),), low=0)
+        try:
+            check_ready(ready)
+        except ConfigError as error:
+            raise saved["ready_s"].refuse("times that never fall", str(error)) from None
+        if not ready[-1] > 0:
+            raise saved["ready_s"].refuse("a last time above 0", "0")
+        expected = saved["expected_s"]
+        expected_s = None if expected.missing else expected.number(0.0, LONGEST_S)
+        tried_bps = saved["tried_bps"].number(0.0, MOST_RATE)
+        tried = [self._read_tried(one) for one in saved["tried"].items()]
+        self.fit, self._ready, self.expected_s = Fit(link, slower, once_s), ready, expected_s
+        self._tried, self._tried_bps = {_kind(policy): (policy, took) for policy, took in tried}, tried_bps
+        for policy, _ in tried:
+            self.know(policy)
+
+    def _read_tried(self, saved: Saved) -> tuple[PolicyFile, float]:
+        """Return a policy that was tried, and what an iteration took."""
+        groups, made, took_s = saved.items(3)
+        pairs = [one.items(2) for one in groups.items()]
+        policy = PolicyFile(
+            self._names, tuple((stop.integer(1), option.text()) for stop, option in pairs), _read_made(made)
+        )
+        stops = [stop for stop, _ in policy.groups]
+        if not stops or stops != sorted(set(stops)) or stops[-1] != len(self._names):
+            raise groups.refuse(f"groups that cover {len(self._names)} tensors in order", f"{stops}")
+        try:
+            self.check(policy)
+            groups_of(policy, self._names[::-1], self._config)
+        except ConfigError as error:
+            raise groups.refuse("options that can be chosen", str(error)) from None
+        return policy, took_s.number(0.0, LONGEST_S)
+
+
+def _read_made(saved: Saved) -> dict[str, Any]:
+    """Return how a policy was found, which is kept as JSON."""
+    try:
+        found = json.loads(saved.text())
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise saved.refuse("how a policy was found, as JSON")
+    return found
 
 
 def _kind(policy: PolicyFile) -> Any:
