@@ -178,7 +178,13 @@ def drawn_case(draw: random.Random, tensors: int) -> Any:
         for steps in STEPS
     ]
     refused = np.array([[draw.random() < 0.1 * (option > 0) for _ in sizes] for option in range(len(STEPS))])
-    return sizes, ready, curves, refused, make_case(ready, sizes, STEPS, curves, refused)
+    return (
+        sizes,
+        ready,
+        curves,
+        refused,
+        make_case(ready, np.tile(sizes, (len(STEPS), 1)), STEPS, curves, refused),
+    )
 
 
 def test_the_kernel_takes_what_the_engine_takes_to_the_bit(draw: random.Random) -> None:

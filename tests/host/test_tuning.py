@@ -16,6 +16,7 @@ from oscar.coding.costs import Cost, FrameCost
 from oscar.collective.schedules import make_schedule
 from oscar.config import Config
 from oscar.errors import ConfigError
+from oscar.planning.costs import cost_on
 from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.options import FP32, MethodPrice, default_choices, measured, measured_on, options
 from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, PolicyProblem, line, pruned
@@ -350,16 +351,47 @@ def test_a_choice_has_the_options_of_its_configuration() -> None:
         measured("asc:c=1000", 4)
 
 
+def test_a_sparser_tensor_counts_as_fewer_values(seed: int) -> None:
+    """What a tensor counts as, by the price of all, is nearer to what it sends alone than its values are."""
+    rng = np.random.default_rng(seed)
+    shares, shape = (0.01, 0.2, 0.05, 1.0), (300, 16)
+    gradients = [
+        [
+            [(np.where(rng.random((300, 1)) < share, 1, 0) * rng.normal(size=shape)).astype(np.float32)
+             for share in shares]
+            for _ in range(2)
+        ]
+        for _ in range(2)
+    ]  # fmt: skip
+    price, refused, counts = measured_on("zen", Config(), gradients)
+    assert price is not None
+    assert list(refused) == [3]
+    assert counts[0] < counts[2] < 4800 < counts[1]
+    assert counts[3] == 4800
+    assert abs(sum(counts[:3]) - 3 * 4800) <= 2
+    config = Config(method="zen", nodes=2)
+    for at, count in enumerate(counts[:3]):
+        alone = cost_on(config, [[[own[at]] for own in one] for one in gradients]).per_value_bytes
+        assert abs(price.bits / 8 * count / 4800 - alone) < 0.5 * abs(price.bits / 8 - alone)
+    options_ = options([price], 2, LinkModel.of(gbps=1), ["ring"])
+    problem = Problem((4800,) * 3, np.arange(3.0), tuple(options_), {}, {options_[0].name: counts[:3]})
+    sparse, dense = (sum(step.seconds for step in problem.steps(at, at + 1, 0)) for at in (0, 1))
+    assert sparse < dense
+    policy = Policy.uniform(3, 0)
+    assert problem.time(policy) == pytest.approx(problem.timeline(policy).total_s)
+
+
 def test_zen_is_for_tensors_that_are_sparse(capsys: pytest.CaptureFixture[str], draw: random.Random) -> None:
     rng = np.random.default_rng(draw.randrange(2**32))
     sparse = [np.where(rng.random((300, 1)) < 0.02, rng.normal(size=(300, 8)), 0) for _ in range(4)]
     gradients = [
         [[np.ones(9, np.float32), one.astype(np.float32)] for one in sparse[at : at + 2]] for at in (0, 2)
     ]
-    price, refused = measured_on("zen", Config(), gradients)
+    price, refused, counts = measured_on("zen", Config(), gradients)
     assert refused == {0: "100% of it is not zero"}
     assert price is not None
     assert price.bits < 8
+    assert counts == (9, 2400)
     assert measured_on("zen", Config(), [[own[:1] for own in one] for one in gradients])[0] is None
     words = ["tune", "train", "--set", "nodes=2", "--compute-ms", "1", "--set", "link.gbps=0.1", "--explain"]
     assert main([*words, "--methods", "fp32", "asc", "zen", "--schedules", "ring"]) == 0

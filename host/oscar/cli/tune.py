@@ -194,9 +194,10 @@ def _problem(
     processors = check_processors(args.processors)
     own = options(prices, config.nodes, link, args.schedules, processors=processors)
     refused: dict[str, dict[int, str]] = {}
+    counts: dict[str, tuple[int, ...]] = {}
     for name in filter(methods.__contains__, SPARSE):
         drawn = [workload.gradients() for _ in range(SAMPLES)]
-        price, unable = measured_on(name, config, [[node[::-1] for node in one] for one in drawn])
+        price, unable, counted = measured_on(name, config, [[node[::-1] for node in one] for one in drawn])
         if price is None:
             print(f"# left out: {name}, as no tensor is sparse")
             continue
@@ -204,5 +205,6 @@ def _problem(
             [price], config.nodes, link, args.schedules, processors=processors
         )
         refused |= {option.name: unable for option in sparse}
+        counts |= {option.name: counted for option in sparse}
         own += sparse
-    return PolicyProblem(tuple(sizes), ready_s, tuple(own), refused)
+    return PolicyProblem(tuple(sizes), ready_s, tuple(own), refused, counts)

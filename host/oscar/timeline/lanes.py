@@ -24,9 +24,10 @@ CERTAIN = 1.0 - 1e-9  # of work that is left, whose sum is rounded
 class LaneCase(NamedTuple):
     """What a policy is judged by; T tensors in the order of the backward pass, O options of up to S steps.
 
-    ready [T]: seconds. ends [T + 1]: values before each tensor, and all. refused [O, T + 1]: how many of the
-    tensors before each an option cannot take. queue [O, S + 1]: of each step, -1 for none; the first column
-    is the backward pass. lane [queues]: of each queue. curve [O, S, GRID]: seconds.
+    ready [T]: seconds. ends [O, T + 1]: values before each tensor, and all, as an option counts them. refused
+    [O, T + 1]: how many of the tensors before each an option cannot take. queue [O, S + 1]: of each step, -1
+    for none; the first column is the backward pass. lane [queues]: of each queue. curve [O, S, GRID]:
+    seconds.
     """
 
     ready: Floats
@@ -74,7 +75,7 @@ def policy_time(case: Any, stops: Any, options: Any, count: int, starts: Any, li
         if case.refused[option, begin] != case.refused[option, stop]:
             return np.inf
         seconds[group, 0] = case.ready[stop - 1] - before
-        values = float(case.ends[stop] - case.ends[begin])
+        values = float(case.ends[option, stop] - case.ends[option, begin])
         for step in range(width):
             queue = case.queue[option, step]
             if queue >= 0:
@@ -140,7 +141,10 @@ def make_case(
     curves: list[list[Floats]],
     refused: NDArray[np.bool_],
 ) -> LaneCase:
-    """Return a case; options: steps whose seconds are those of `curves`. refused: bool [options, tensors]."""
+    """Return a case; options: steps whose seconds are those of `curves`. refused: bool [options, tensors].
+
+    sizes: values of each tensor, int64 [options, tensors], as each option counts them.
+    """
     places = {(step.lane, step.priority) for steps in options for step in steps} | {(COMPUTE, BACKWARD)}
     number = {place: at for at, place in enumerate(sorted(places))}
     width = max((len(steps) for steps in options), default=0)
@@ -152,6 +156,7 @@ def make_case(
             queue[at, place + 1] = number[step.lane, step.priority]
             curve[at, place] = seconds
     lane = np.array([lane for lane, _ in sorted(places)], np.int64)
-    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    counts = np.concatenate([np.zeros((len(options), 1), np.int64), np.cumsum(refused, axis=1)], axis=1)
+    none = np.zeros((len(options), 1), np.int64)
+    ends = np.concatenate([none, np.cumsum(sizes, axis=1, dtype=np.int64)], axis=1)
+    counts = np.concatenate([none, np.cumsum(refused, axis=1)], axis=1)
     return LaneCase(ready, ends, counts.astype(np.int64), queue, lane, curve)

@@ -100,7 +100,7 @@ def _programme(problem: PolicyProblem, unit: float) -> MilpModel:
                 model.variable(name, 1.0, whole=True)
                 outs[begin][name] = ins[stop][name] = 1.0
                 took = problem.ready_s[stop - 1] - (problem.ready_s[begin - 1] if begin else 0.0)
-                own = option.seconds(sum(problem.sizes[begin:stop]))
+                own = option.seconds(problem.counted(begin, stop, number))
                 _arc(model, name, lanes, took / unit, [s._replace(seconds=s.seconds / unit) for s in own])
     for border in range(tensors + 1):
         flow = {**outs[border], **dict.fromkeys(ins[border], -1.0)}

@@ -69,7 +69,7 @@ def offloaded(problem: PolicyProblem, policy: Policy, *, farthest: bool = True) 
     kinds: dict[tuple[int, int], list[int]] = {}
     for at, (begin, stop, option) in enumerate(policy.groups):
         if problem.options[option].on_other().name in names and _stays(problem.options[option]):
-            kinds.setdefault((sum(problem.sizes[begin:stop]), option), []).append(at)
+            kinds.setdefault((problem.counted(begin, stop, option), option), []).append(at)
     moves = [
         (own[::-1] if farthest else own, names[problem.options[option].on_other().name])
         for (_, option), own in sorted(kinds.items(), reverse=True)

@@ -32,6 +32,7 @@ from oscar.timeline.nic import core
 SCHEDULES = "ring", "direct"
 SPARSE = ("zen",)  # exact, and priced on gradients, since what they send depends on what is zero
 SPARSE_BELOW = 0.25
+ALIKE = 1.1  # densities that differ by less have one price
 EXACT = "fp32", "fp16", "int32", "int16"  # lose less than bf16 does
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+|/[1-9][0-9]*)?")
 LARGEST = 2.0**32  # values that are replayed; beyond, times go on in a straight line
@@ -87,12 +88,14 @@ def measured(choice: str, nodes: int, config: Config | None = None, *, native: b
 
 def measured_on(
     choice: str, config: Config, gradients: Sequence[Sequence[Sequence[Array]]]
-) -> tuple[MethodPrice | None, dict[int, str]]:
-    """Return the price of an exact sparse method, and which tensors cannot take it.
+) -> tuple[MethodPrice | None, dict[int, str], tuple[int, ...]]:
+    """Return the price of an exact sparse method, which tensors cannot take it, and what each counts as.
 
     gradients: [iteration][node][tensor]. The price is of all tensors together in which less than SPARSE_BELOW
-    of the values are not zero; None without any. The others are refused, by number, with the reason.
+    of the values are not zero; None without any. The others are refused, by number, with the reason. A tensor
+    that is sparser than all together counts as fewer values than it has, as `_counts` says.
     """
+    sizes = [tensor.size for tensor in gradients[0][0]]
     shares = [
         float(np.mean([np.count_nonzero(tensor) / max(1, tensor.size) for tensor in nodes]))
         for nodes in zip(*gradients[0], strict=True)
@@ -101,13 +104,51 @@ def measured_on(
         at: f"{share:.0%} of it is not zero" for at, share in enumerate(shares) if share >= SPARSE_BELOW
     }
     if len(refused) == len(shares):
-        return None, refused
-    kept = [[[own[at] for at in range(len(own)) if at not in refused] for own in one] for one in gradients]
+        return None, refused, tuple(sizes)
+    able = sorted(refused.keys() ^ range(len(shares)), key=lambda at: shares[at])
     chosen = Config().variant(nodes=len(gradients[0]), nic=config.nic, **changes_of(choice, config))
-    cost = cost_on(chosen, kept)
+    cost = cost_on(chosen, _only(gradients, able))
     around = Cost(cost.per_value_s, cost.once_s)
     free = FrameCost(NOTHING, NOTHING)
-    return MethodPrice(choice, 8 * cost.per_value_bytes, free, around, 0, around_ring=True), refused
+    price = MethodPrice(choice, 8 * cost.per_value_bytes, free, around, 0, around_ring=True)
+    return price, refused, _counts(chosen, gradients, able, sizes, shares)
+
+
+def _counts(
+    config: Config,
+    gradients: Sequence[Sequence[Sequence[Array]]],
+    able: Sequence[int],
+    sizes: Sequence[int],
+    shares: Sequence[float],
+) -> tuple[int, ...]:
+    """Return the values that each tensor counts as: as many together as they are, by what each sends.
+
+    able: tensors that are sparse, the sparsest first. What a value sends is measured on the sparser
+    and on the denser half of them, and is a straight line of the share that is not zero.
+    """
+    counts = list(sizes)
+    ends = np.cumsum([sizes[at] for at in able])
+    cut = max(1, int(np.searchsorted(ends, ends[-1] / 2)))
+    halves = [half for half in (able[:cut], able[cut:]) if sum(sizes[at] for at in half)]
+    if len(halves) < 2:
+        return tuple(counts)
+    own = np.array([shares[at] for at in able])
+    at_share = [
+        np.average([shares[at] for at in half], weights=[sizes[at] for at in half]) for half in halves
+    ]
+    sent = [cost_on(config, _only(gradients, half)).per_value_bytes for half in halves]
+    if at_share[1] < ALIKE * at_share[0] or sent[1] <= sent[0]:
+        return tuple(counts)
+    slope = (sent[1] - sent[0]) / (at_share[1] - at_share[0])
+    each = np.maximum(sent[0] + slope * (own - at_share[0]), 0.0) * [sizes[at] for at in able]
+    for at, count in zip(able, np.rint(each * (ends[-1] / each.sum())).astype(int).tolist(), strict=True):
+        counts[at] = count
+    return tuple(counts)
+
+
+def _only(gradients: Sequence[Sequence[Sequence[Array]]], tensors: Sequence[int]) -> list[list[list[Array]]]:
+    """Return the gradients of some tensors."""
+    return [[[own[at] for at in tensors] for own in one] for one in gradients]
 
 
 def changes_of(choice: str, config: Config) -> dict[str, Any]:

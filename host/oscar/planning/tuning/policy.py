@@ -85,13 +85,15 @@ class PolicyProblem:
     """Tensors in the order of the backward pass, and the options there are.
 
     ready_s: when each gradient is there. refused: of an option's name the tensors that cannot take it, with
-    the reason. Raises ConfigError for times that fall, options that no tensor can take, and no option at all.
+    the reason. counts: of an option's name the values that each tensor counts as; of others, its values.
+    Raises ConfigError for times that fall, options that no tensor can take, and no option at all.
     """
 
     sizes: tuple[int, ...]
     ready_s: Floats
     options: tuple[Option, ...]
     refused: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ready_s", check_ready(self.ready_s))
@@ -130,7 +132,12 @@ class PolicyProblem:
     def case(self) -> LaneCase:
         """The problem as the kernel takes it."""
         steps, curves = [list(o.steps) for o in self.options], [list(o.curves) for o in self.options]
-        return make_case(self.ready_s, np.array(self.sizes, np.int64), steps, curves, self.mask)
+        sizes = np.array([self.counts.get(o.name, self.sizes) for o in self.options], np.int64)
+        return make_case(self.ready_s, sizes, steps, curves, self.mask)
+
+    def counted(self, begin: int, stop: int, option: int) -> int:
+        """Return the values of a group, as an option counts them."""
+        return sum(self.counts.get(self.options[option].name, self.sizes)[begin:stop])
 
     def time(self, policy: Policy) -> float:
         """Return the seconds of an iteration; infinite where a tensor cannot take its option."""
@@ -146,7 +153,7 @@ class PolicyProblem:
         """Return the steps of a group."""
         key = begin, stop, option
         if key not in self._steps:
-            self._steps[key] = self.options[option].seconds(sum(self.sizes[begin:stop]))
+            self._steps[key] = self.options[option].seconds(self.counted(begin, stop, option))
         return self._steps[key]
 
     @cached_property

@@ -42,7 +42,7 @@ def reasons(problem: PolicyProblem, policy: Policy) -> list[Reason]:
     found = []
     for at, (begin, stop, option) in enumerate(policy.groups):
         values = sum(problem.sizes[begin:stop])
-        last = problem.options[option].seconds(values)
+        last = problem.steps(begin, stop, option)
         others = {}
         for other, rival in enumerate(problem.options):
             if other != option:
