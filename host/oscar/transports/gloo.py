@@ -191,7 +191,7 @@ def _end(group: Any, mail: _Mail, default: Any) -> None:
     for posted in mail.posted.values():
         posted.put(None)
     room = torch.empty(1, dtype=torch.uint8)
-    for step in range(1, group.size()):  # a receive from a peer that has gone fails at once, and ends no other
+    for step in range(1, group.size()):  # from a peer that has gone it fails at once, and ends no other
         if any(thread.is_alive() for thread in mail.threads):
             with suppress(RuntimeError):  # the timeout is intended
                 group.recv([room], (group.rank() + step) % group.size(), STOP_TAG).wait(AT_ONCE)
