@@ -16,6 +16,7 @@ from oscar.config import Config
 from oscar.errors import OscarError, PeerError
 from oscar.reducers.communicator import Communicator
 from oscar.transports.threads import ThreadTransport, local_transports
+from oscar_lab.lab.launch import launch
 from oscar_lab.trials import endings
 from support.ranks import on_ranks
 
@@ -109,3 +110,31 @@ def test_a_transport_that_nobody_holds_is_closed() -> None:
     assert gone() is None
     with pytest.raises(PeerError, match=r"rank 1 died \(its thread has closed the transport\)"):
         Communicator(Config(), ends[0], timeout_s=20)
+
+
+LEAVING = """
+import os, sys, time
+from oscar.transports.base import GATHER_TAGS, TransportError
+from oscar.transports.gloo import GlooTransport
+end = GlooTransport()
+end.gather(b"x", 16, time.monotonic() + 20, "the others")
+if end.rank == 1:
+    os._exit(0)
+try:
+    before = 1 if end.rank == 0 else 0
+    end.post_recv(before, GATHER_TAGS[0], 16)
+    end.wait(before, GATHER_TAGS[0], time.monotonic() + 20)
+except TransportError as error:
+    print(error.kind, flush=True)
+if end.rank == 0:
+    end.close()  # rank 2 is there, and waits for this
+    print("left", sum(thread.is_alive() for thread in end._mail.threads), flush=True)
+"""
+
+
+def test_a_close_leaves_no_thread_where_a_peer_has_gone() -> None:
+    needs("torch")
+    token = f"oscar-{time.monotonic_ns()}"
+    ended = launch("gloo", 3, ["-c", LEAVING, token], limit_s=60, token=token)
+    assert ended.status == 0, ended.output
+    assert sorted(set(ended.output.splitlines()) & {"dead", "left 0"}) == ["dead", "left 0"], ended.output

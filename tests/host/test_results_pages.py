@@ -108,7 +108,7 @@ def test_every_picture_keeps_its_numbers_and_is_shown() -> None:
 
 
 def test_numbers_are_those_drawn(tmp_path: Path) -> None:
-    with figure(tmp_path / "a.png", size=(2, 2), title="") as drawn:
+    with figure(tmp_path / "a.png", height=2, title="") as drawn:
         left, right = drawn.subplots(1, 2)
         left.barh([0, 1], [0.25, 1 / 3])
         right.plot([1, 2], [3, 4])

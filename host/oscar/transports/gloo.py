@@ -17,6 +17,7 @@ import struct
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -189,12 +190,11 @@ def _end(group: Any, mail: _Mail, default: Any) -> None:
     torch, dist = load_torch()
     for posted in mail.posted.values():
         posted.put(None)
-    if any(thread.is_alive() for thread in mail.threads):
-        try:
-            room = torch.empty(1, dtype=torch.uint8)
-            group.recv([room], (group.rank() + 1) % group.size(), STOP_TAG).wait(AT_ONCE)
-        except RuntimeError:
-            pass  # the timeout is intended
+    room = torch.empty(1, dtype=torch.uint8)
+    for step in range(1, group.size()):  # from a peer that has gone it fails at once, and ends no other
+        if any(thread.is_alive() for thread in mail.threads):
+            with suppress(RuntimeError):  # the timeout is intended
+                group.recv([room], (group.rank() + step) % group.size(), STOP_TAG).wait(AT_ONCE)
     for thread in mail.threads:
         if thread is not threading.current_thread():
             thread.join(JOIN_S)
