@@ -374,7 +374,7 @@ def test_a_sparser_tensor_counts_as_fewer_values(seed: int) -> None:
         alone = cost_on(config, [[[own[at]] for own in one] for one in gradients]).per_value_bytes
         assert abs(price.bits / 8 * count / 4800 - alone) < 0.5 * abs(price.bits / 8 - alone)
     options_ = options([price], 2, LinkModel.of(gbps=1), ["ring"])
-    problem = Problem((4800,) * 3, np.arange(3.0), tuple(options_), {}, {options_[0].name: counts[:3]})
+    problem = PolicyProblem((4800,) * 3, np.arange(3.0), tuple(options_), {}, {options_[0].name: counts[:3]})
     sparse, dense = (sum(step.seconds for step in problem.steps(at, at + 1, 0)) for at in (0, 1))
     assert sparse < dense
     policy = Policy.uniform(3, 0)

@@ -38,6 +38,9 @@ class LaneCase(NamedTuple):
     curve: Floats
 
 
+Case = LaneCase  # its name before; kernels that numba kept in a cache then are read by it
+
+
 def seconds_at(curve: Floats, values: float) -> float:
     """Return the seconds of a curve for so many values, 1 at the least."""
     return float(_at(curve, float(values)))
